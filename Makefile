@@ -1,0 +1,55 @@
+# Every target makes its own virtual environment and installs what it needs.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+# One BLAS thread per process: tests and benchmarks run in parallel or compare ratios.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+export MPLBACKEND ?= Agg
+
+.PHONY: demo test lint docs bench clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.plots: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[plots]"
+	touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	touch $@
+
+$(VENV)/.lint: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[lint]"
+	touch $@
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+$(VENV)/.bench: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[bench]"
+	touch $@
+
+demo: $(VENV)/.plots  ## a private mean of real covariance matrices: table and figure
+	$(BIN)/python examples/demo_private_mean.py
+
+test: $(VENV)/.test  ## the whole test suite, two workers
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.docs  ## HTML documentation in docs/_build/html, without network access
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+bench: $(VENV)/.bench  ## all benchmark tables; takes long
+	$(BIN)/python benchmarks/run_all.py
+
+clean:
+	rm -rf .venv build dist docs/_build .pytest_cache .hypothesis htmlcov demo_output

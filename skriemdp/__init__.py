@@ -1,0 +1,27 @@
+"""Differentially private statistics on Riemannian manifolds, as scikit-learn estimators.
+
+Public names are loaded on first use, so that ``import skriemdp`` costs what scikit-learn's base costs.
+"""
+
+from importlib import import_module as _import_module
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "PrivateFrechetMean": "skriemdp.mean",
+    "frechet_mean": "skriemdp.mean",
+    "PrivacyAccountant": "skriemdp.privacy.accountant",
+    "audit_epsilon": "skriemdp.auditing",
+}
+
+__all__ = sorted([*_HOME, "__version__"])
+
+
+def __getattr__(name):
+    if name in _HOME:
+        return getattr(_import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'skriemdp' has no attribute {name!r}")
+
+
+def __dir__():
+    return __all__

@@ -1,0 +1,132 @@
+"""The one order of work of every estimator: validate, plan, charge, release, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from skriemdp._random import NoiseStreams, check_random_state, data_digest
+from skriemdp._validation import check_privacy
+from skriemdp.privacy.accountant import (
+    active_accountant_token,
+    adopt_accountant_token,
+    current_accountant,
+)
+from skriemdp.privacy.spent import PrivacySpent
+
+__all__ = ["Data", "Plan", "PrivateEstimator"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Validated input of a fit.
+
+    Attributes
+    ----------
+    arrays : tuple
+        The records: validated arrays (or None), seen by `_release` only.
+    facts : Any
+        Public facts about them (numbers of rows and columns, point shape), seen by `_plan`.
+    """
+
+    arrays: tuple
+    facts: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Everything decided before the records are looked at.
+
+    Attributes
+    ----------
+    event : Event
+        What the release will cost; charged before `_release` runs.
+    settings : Any
+        Calibrated mechanisms and solvers, in whatever form the estimator likes.
+    public : dict
+        What must be public for the guarantee, by name.
+    unit, guarantee : str
+        As in :class:`skriemdp.privacy.spent.PrivacySpent`.
+    """
+
+    event: Any
+    settings: Any
+    public: dict = dataclasses.field(default_factory=dict)
+    unit: str = "record"
+    guarantee: str = "exact"
+
+
+class PrivateEstimator(BaseEstimator):
+    """Base of all estimators: fixes the order in which a fit touches public and private things.
+
+    A subclass has the parameters ``epsilon, delta, accountant, random_state, verbose`` and writes
+
+    * ``_validate(X, y) -> Data``: shapes, dtypes, NaN, membership; no statistic of the records;
+    * ``_plan(facts) -> Plan``: parameters checked, noise calibrated, from public facts only;
+    * ``_release(data, plan, streams)``: computes noisy answers and sets the learned attributes;
+      ``streams("label")`` gives the noise generator of each release.
+
+    and calls ``self._fit(X, y)`` in its public ``fit``.  The budget is charged between `_plan` and
+    `_release`, here and nowhere else, so no error can come after noise without a charge and no
+    statistic of the records is computed before one.
+    """
+
+    def _fit(self, X, y=None):
+        check_privacy(self.epsilon, self.delta)
+        check_random_state(self.random_state)
+        data = self._validate(X, y)
+        plan = self._plan(data.facts)
+        self._charge(plan)
+        streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
+        self._release(data, plan, streams)
+        self.privacy_spent_ = PrivacySpent(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            event=plan.event,
+            unit=plan.unit,
+            guarantee="none (seeded)" if streams.seeded else plan.guarantee,
+            seeded=streams.seeded,
+            public=plan.public,
+        )
+        return self
+
+    def _charge(self, plan: Plan) -> None:
+        if not plan.event.delta(self.epsilon) <= max(self.delta, 0.0) * (1 + 1e-9):
+            raise RuntimeError(
+                f"{type(self).__name__} planned an event that is not "
+                f"({self.epsilon}, {self.delta})-private; nothing was released."
+            )
+        accountant = self.accountant
+        if accountant is None:
+            accountant = current_accountant()
+        accountant.spend(
+            plan.event,
+            label=type(self).__name__,
+            params={"epsilon": float(self.epsilon), "delta": float(self.delta), "unit": plan.unit},
+        )
+
+    def _noise_context(self, data: Data, plan: Plan) -> bytes:
+        if self.random_state is None:
+            return b""
+        head = [type(self).__name__, json.dumps(plan.event.to_dict(), sort_keys=True)]
+        return repr(head).encode() + data_digest(*data.arrays)
+
+    # An estimator that names no accountant charges the active one; in a worker process that is the
+    # caller's, whose ledger path travels with the pickle.
+    def __getstate__(self):
+        state = super().__getstate__()
+        if getattr(self, "accountant", None) is None and "privacy_spent_" not in state:
+            token = active_accountant_token()
+            if token is not None:
+                state = {**state, "_ledger_token": token}
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        token = state.pop("_ledger_token", None)
+        super().__setstate__(state)
+        if token is not None:
+            adopt_accountant_token(token)

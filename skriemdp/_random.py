@@ -1,0 +1,100 @@
+"""Where random numbers come from: noise from a cryptographic generator, public randomness from a public seed."""
+
+from __future__ import annotations
+
+import hashlib
+import numbers
+import secrets
+
+import numpy as np
+
+__all__ = ["NoiseStreams", "check_random_state", "data_digest", "public_generator"]
+
+
+def check_random_state(random_state) -> None:
+    """Raise unless `random_state` is None or a non-negative integer.
+
+    Generators are refused: an object that several fits share repeats or couples their noise, and
+    two releases that share one draw reveal the exact statistic.
+    """
+    if random_state is None:
+        return
+    if not isinstance(random_state, numbers.Integral) or isinstance(random_state, bool):
+        raise TypeError(
+            f"random_state must be None or an int, got {type(random_state).__name__}: a generator "
+            "shared between fits would couple their noise. Pass None for private noise from the "
+            "operating system, or an int for tests and studies."
+        )
+    if random_state < 0:
+        raise ValueError(f"random_state must be >= 0, got {random_state!r}.")
+
+
+def public_generator(public_seed: int, *labels) -> np.random.Generator:
+    """Generator for public randomness (random features, start points, splits).
+
+    Everyone may know its output; it never feeds noise.  `labels` separate independent uses.
+    """
+    check_random_state(public_seed)
+    if public_seed is None:
+        raise TypeError("public_seed must be an int: public randomness has to be reproducible.")
+    key = hashlib.blake2b(repr(("public", int(public_seed), *labels)).encode(), digest_size=16)
+    return np.random.default_rng(int.from_bytes(key.digest(), "little"))
+
+
+def data_digest(*arrays) -> bytes:
+    """Digest of validated arrays; enters the stream keys of seeded fits only.
+
+    Sparse matrices are digested by their parts, None by a mark.
+    """
+    state = hashlib.blake2b(digest_size=32)
+    for array in arrays:
+        if array is None:
+            state.update(b"none")
+            continue
+        parts = (array,)
+        if hasattr(array, "tocsr"):
+            csr = array.tocsr()
+            parts = (np.asarray(csr.shape), csr.indptr, csr.indices, csr.data)
+        for part in parts:
+            part = np.ascontiguousarray(part)
+            state.update(repr((part.shape, part.dtype.str)).encode())
+            state.update(part.tobytes() if part.dtype.hasobject else memoryview(part).cast("B"))
+    return state.digest()
+
+
+class NoiseStreams:
+    """Independent noise generators for the releases of one fit.
+
+    ``streams("label")`` returns a fresh ``numpy.random.Generator``.  Without a seed its key is 256
+    bits from the operating system, drawn at the call and kept nowhere else.  With an integer seed
+    the key is a BLAKE2b hash of seed, context and label (docs/your-budget.md): identical fits
+    repeat, different ones never share noise.  The noise is then reproducible, hence not private.
+    A label may be used once.
+    """
+
+    def __init__(self, random_state=None, context: bytes = b""):
+        check_random_state(random_state)
+        self._seed = None if random_state is None else int(random_state)
+        self._context = context
+        self._used: set[tuple] = set()
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the noise can be reproduced, and therefore protects nobody."""
+        return self._seed is not None
+
+    def __call__(self, *label) -> np.random.Generator:
+        from randomgen import ChaCha
+
+        if label in self._used:
+            raise RuntimeError(f"the noise stream {label!r} was already used in this fit.")
+        self._used.add(label)
+        if self._seed is None:
+            key = secrets.randbits(256)
+        else:
+            material = repr((self._seed, label)).encode() + b"|" + self._context
+            key = int.from_bytes(hashlib.blake2b(material, digest_size=32).digest(), "little")
+        return np.random.Generator(ChaCha(key=key, rounds=20))
+
+    def __getstate__(self):
+        raise TypeError("noise streams are never pickled: a copy would repeat their noise.")

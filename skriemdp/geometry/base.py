@@ -1,0 +1,137 @@
+"""What a geometry is: points and tangent vectors, batched over leading axes; it never sees a privacy parameter."""
+
+from __future__ import annotations
+
+import abc
+import math
+
+from array_api_compat import array_namespace
+
+
+class Geometry(abc.ABC):
+    """A Riemannian manifold with the batched operations that private statistics need.
+
+    Subclasses are frozen dataclasses: equal parameters make equal geometries, and instances may be
+    hashed, pickled, cloned and shared between threads.
+
+    Conventions, the same for every method:
+
+    * a point or tangent vector is an array of shape ``(..., *shape)``; leading axes are batch axes
+      and broadcast against each other;
+    * arguments come as (point, vector), the order pymanopt uses;
+    * a kernel takes its array namespace and dtype from its input, so NumPy and torch both work;
+    * degenerate input (zero vector, equal points, antipodes, near-singular matrices) is exact or
+      raises; it never gives NaN.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of one point (and of one tangent vector) in ambient coordinates.
+    dim : int
+        Dimension of the manifold, the number of noise coordinates.
+    curvature_bounds : tuple of float
+        Lower and upper bound of the sectional curvatures, ``-inf`` / ``inf`` where there is none.
+    injectivity_radius : float
+        Infimum over points, in geodesic distance.
+    base_point : ndarray of shape ``shape``
+        The public default centre; a fresh NumPy array of float64.
+    """
+
+    shape: tuple[int, ...]
+    dim: int
+    curvature_bounds: tuple[float, float]
+    injectivity_radius: float
+
+    # -- every geometry must say ------------------------------------------------------------------
+
+    @property
+    @abc.abstractmethod
+    def base_point(self):
+        """Public default centre, ndarray of shape ``shape``."""
+
+    @abc.abstractmethod
+    def exp(self, point, tangent_vector):
+        """Geodesic from `point` along `tangent_vector`, at time 1; shape ``(..., *shape)``."""
+
+    @abc.abstractmethod
+    def log(self, point, other):
+        """Initial velocity at `point` of the shortest geodesic to `other`; shape ``(..., *shape)``."""
+
+    @abc.abstractmethod
+    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+        """Riemannian inner product in the tangent space at `point`; shape ``(...)``."""
+
+    @abc.abstractmethod
+    def projection(self, point, vector):
+        """Orthogonal projection (ambient metric) of an ambient `vector` on the tangent space."""
+
+    @abc.abstractmethod
+    def transport(self, point, other, tangent_vector):
+        """Parallel transport of `tangent_vector` from `point` to `other` along the geodesic."""
+
+    @abc.abstractmethod
+    def tangent_from_coordinates(self, point, coordinates):
+        """Linear isometry from R^dim to the tangent space at `point`.
+
+        It depends on the point only.  ``coordinates`` has shape ``(..., dim)``.  Isotropic Gaussian
+        coordinates therefore become isotropic Gaussian noise in the Riemannian metric at `point`,
+        which is what every noise scale of this library is stated in.
+        """
+
+    @abc.abstractmethod
+    def coordinates_from_tangent(self, point, tangent_vector):
+        """Inverse of :meth:`tangent_from_coordinates`; result of shape ``(..., dim)``."""
+
+    @abc.abstractmethod
+    def belongs(self, x, atol=1e-6):
+        """Whether each of `x`, shape ``(..., *shape)``, is a point; a boolean array ``(...)``."""
+
+    # -- what follows from the above; override where a closed form is better ------------------------
+
+    def norm(self, point, tangent_vector):
+        """Riemannian norm of `tangent_vector`, shape ``(...)``."""
+        xp = array_namespace(tangent_vector)
+        squared = self.inner_product(point, tangent_vector, tangent_vector)
+        return xp.sqrt(xp.clip(squared, min=0.0) if hasattr(xp, "clip") else squared)
+
+    def dist(self, point, other):
+        """Geodesic distance, shape ``(...)``."""
+        return self.norm(point, self.log(point, other))
+
+    def retraction(self, point, tangent_vector):
+        """A first-order approximation of :meth:`exp` that stays on the manifold; here `exp`."""
+        return self.exp(point, tangent_vector)
+
+    def log_volume_density(self, point, tangent_vector):
+        """Log of the Jacobian determinant of ``exp`` at `tangent_vector`, shape ``(...)``."""
+        raise TypeError(f"{self} has no closed-form volume density.")
+
+    # -- derived facts --------------------------------------------------------------------------
+
+    @property
+    def point_ndim(self) -> int:
+        """Number of trailing axes that one point takes."""
+        return len(self.shape)
+
+    @property
+    def is_hadamard(self) -> bool:
+        """Complete, simply connected, curvature <= 0: logarithms are 1-Lipschitz everywhere."""
+        return self.curvature_bounds[1] <= 0.0 and self.injectivity_radius == math.inf
+
+    @property
+    def is_flat(self) -> bool:
+        """Curvature zero everywhere and `exp` a bijection."""
+        return self.curvature_bounds == (0.0, 0.0) and self.injectivity_radius == math.inf
+
+    @property
+    def radius_limit(self) -> float:
+        """Radii of balls must stay below this for means and their sensitivity bounds to exist.
+
+        Infinite on Hadamard manifolds, otherwise the smaller of ``pi / (2 sqrt(kappa))`` and half
+        the injectivity radius (docs/theory/sensitivity.md).
+        """
+        if self.is_hadamard:
+            return math.inf
+        kappa = self.curvature_bounds[1]
+        regular = math.pi / (2.0 * math.sqrt(kappa)) if kappa > 0 else math.inf
+        return min(regular, self.injectivity_radius / 2.0)
