@@ -1,0 +1,176 @@
+"""An empirical lower bound on the epsilon of any release, from many runs on two neighbouring data sets."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import beta
+
+from skriemdp._validation import check_count, check_fraction
+from skriemdp.privacy.calibration import gaussian_epsilon
+
+__all__ = ["AuditResult", "audit_epsilon", "audit_scores"]
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditResult:
+    """Lower confidence bounds of one audit.
+
+    Attributes
+    ----------
+    epsilon : float
+        Distribution-free lower bound on epsilon at `delta` (Clopper-Pearson).
+    mu : float
+        Lower bound on mu if the release is mu-GDP; much tighter for Gaussian releases.
+    epsilon_gdp : float
+        The epsilon at `delta` that goes with `mu`.
+    delta, confidence : float
+    trials : int
+        Runs per data set whose outcome was counted (not those that chose the attack).
+    """
+
+    epsilon: float
+    mu: float
+    epsilon_gdp: float
+    delta: float
+    confidence: float
+    trials: int
+
+
+def _clopper_pearson(successes: int, trials: int, error: float) -> tuple[float, float]:
+    """One-sided lower and upper bounds, each wrong with probability at most `error`."""
+    low = 0.0 if successes == 0 else float(beta.ppf(error, successes, trials - successes + 1))
+    high = (
+        1.0
+        if successes == trials
+        else float(beta.ppf(1.0 - error, successes + 1, trials - successes))
+    )
+    return low, high
+
+
+def _bounds_at(threshold, scores, scores_neighbour, delta, error):
+    trials = len(scores)
+    _, false_high = _clopper_pearson(int((scores > threshold).sum()), trials, error)
+    hits = int((scores_neighbour > threshold).sum())
+    true_low, _ = _clopper_pearson(hits, len(scores_neighbour), error)
+    epsilon = np.log((true_low - delta) / false_high) if true_low > delta else -np.inf
+    mu = ndtri(true_low) - ndtri(false_high)
+    return max(0.0, float(epsilon)), max(0.0, float(mu))
+
+
+def audit_scores(
+    scores, scores_neighbour, *, delta: float = 1e-5, confidence: float = 0.95
+) -> AuditResult:
+    """Audit from one-dimensional scores of the two sides; higher means "the neighbour".
+
+    The first half of each side chooses the thresholds, the second half is counted, so the bounds
+    hold for any score, whatever the number of thresholds tried.
+
+    Parameters
+    ----------
+    scores, scores_neighbour : array-like of shape (trials,)
+    delta : float
+    confidence : float
+        Probability that both lower bounds hold, each on its own.
+    """
+    check_fraction(open_left=False, delta=delta)
+    check_fraction(confidence=confidence)
+    scores = np.asarray(scores, dtype=float)
+    scores_neighbour = np.asarray(scores_neighbour, dtype=float)
+    half, other = len(scores) // 2, len(scores_neighbour) // 2
+    check_count(minimum=10, trials=min(half, other))
+    # A union bound over the two Clopper-Pearson intervals of one threshold.
+    error = (1.0 - confidence) / 2.0
+    candidates = np.quantile(
+        np.concatenate([scores[:half], scores_neighbour[:other]]), np.linspace(0.005, 0.995, 199)
+    )
+    tuned = [
+        _bounds_at(t, scores[:half], scores_neighbour[:other], delta, error) for t in candidates
+    ]
+    chosen = candidates[np.argmax(np.asarray(tuned), axis=0)]
+    test = (scores[half:], scores_neighbour[other:], delta, error)
+    epsilon = _bounds_at(chosen[0], *test)[0]
+    mu = _bounds_at(chosen[1], *test)[1]
+    return AuditResult(
+        epsilon=epsilon,
+        mu=mu,
+        epsilon_gdp=gaussian_epsilon(mu, delta) if mu > 0 and delta > 0 else 0.0,
+        delta=float(delta),
+        confidence=float(confidence),
+        trials=min(len(scores) - half, len(scores_neighbour) - other),
+    )
+
+
+def _linear_score(outputs, outputs_neighbour):
+    """Fisher's linear discriminant, learned on the first half of each side."""
+    half, other = len(outputs) // 2, len(outputs_neighbour) // 2
+    left, right = outputs[:half], outputs_neighbour[:other]
+    pooled = np.atleast_2d(np.cov(left.T)) + np.atleast_2d(np.cov(right.T))
+    ridge = 1e-9 * np.trace(pooled) / len(pooled) + np.finfo(float).tiny
+    direction = np.linalg.solve(
+        pooled + ridge * np.eye(len(pooled)), right.mean(axis=0) - left.mean(axis=0)
+    )
+    return outputs @ direction, outputs_neighbour @ direction
+
+
+def audit_epsilon(
+    release,
+    X,
+    X_neighbour,
+    *,
+    trials: int = 2000,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    statistic=None,
+) -> AuditResult:
+    """Lower confidence bound on the epsilon of `release`, by telling two data sets apart.
+
+    Parameters
+    ----------
+    release : callable
+        ``release(data, trials)`` returns that many independent releases, an array of shape
+        ``(trials, ...)``.
+    X, X_neighbour : any
+        Data sets that differ in one record; the closer they are to the worst case of the mechanism,
+        the tighter the bound.
+    trials : int
+        Releases per data set; half of them choose the attack, half are counted.
+    delta : float
+    confidence : float
+        Probability with which a reported bound holds.
+    statistic : callable, optional
+        Maps outputs of shape ``(m, ...)`` to scores ``(m,)`` that are higher for `X_neighbour`.  By
+        default a linear discriminant learned on the first half of the releases.
+
+    Returns
+    -------
+    AuditResult
+
+    Notes
+    -----
+    If the release is (epsilon, delta)-DP then, with probability `confidence`, the returned
+    `epsilon` is below epsilon; a larger value disproves the claim.  The converse is not true: a
+    small bound proves nothing, because the attack may be weak.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.auditing import audit_epsilon
+    >>> rng = np.random.default_rng(0)
+    >>> noisy_mean = lambda x, trials: x.mean() + rng.normal(0, 0.1, size=trials)
+    >>> x = np.zeros(10)
+    >>> y = x.copy()
+    >>> y[0] = 1.0                                    # sensitivity 0.1, noise 0.1: mu = 1
+    >>> audit_epsilon(noisy_mean, x, y, trials=4000).mu <= 1.0
+    True
+    """
+    check_count(minimum=40, trials=trials)
+    outputs = np.asarray(release(X, trials), dtype=float).reshape(trials, -1)
+    outputs_neighbour = np.asarray(release(X_neighbour, trials), dtype=float).reshape(trials, -1)
+    if statistic is None:
+        scores, scores_neighbour = _linear_score(outputs, outputs_neighbour)
+    else:
+        scores, scores_neighbour = statistic(outputs), statistic(outputs_neighbour)
+    return audit_scores(scores, scores_neighbour, delta=delta, confidence=confidence)

@@ -1,0 +1,417 @@
+"""The private Fréchet mean: `PrivateFrechetMean`, and the function `frechet_mean` that it protects."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+
+import numpy as np
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skriemdp._base import Data, Plan, PrivateEstimator
+from skriemdp._validation import check_count, check_option, check_positive
+from skriemdp.geometry import GeodesicBall, as_geometry
+from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import compose
+from skriemdp.solvers.descent import RiemannianGradientDescent
+from skriemdp.solvers.mean_releases import DescentMean, default_descent, plan_tangent_mean
+
+__all__ = ["PrivateFrechetMean", "frechet_mean"]
+
+MECHANISMS = ("auto", "tangent", "gradient")
+
+# Share of mu**2 that pays for the released fraction of clipped rows.
+_COUNT_SHARE = 0.01
+
+
+def frechet_mean(X, manifold="euclidean", *, center=None, tol=1e-10, max_iter=200):
+    """Fréchet mean of points on a manifold: the non-private function that the estimator protects.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, *point_shape) or (n, n_features)
+        Points; flat rows are reshaped to the manifold's points.
+    manifold : str, Geometry or pymanopt manifold, default="euclidean"
+    center : array-like, optional
+        Start; the geometry's base point by default.
+    tol : float, default=1e-10
+        Stop when the gradient of half the mean squared distance is at most `tol`.
+    max_iter : int, default=200
+
+    Returns
+    -------
+    ndarray of shape ``point_shape``
+
+    Raises
+    ------
+    RuntimeError
+        If the tolerance is not reached.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp import frechet_mean
+    >>> frechet_mean(np.array([[[1.0]], [[4.0]]]), "spd")
+    array([[2.]])
+    """
+    check_positive(tol=tol)
+    check_count(max_iter=max_iter)
+    X = np.asarray(X, dtype=float)
+    geometry = as_geometry(manifold, point_shape=_point_shape(X, manifold))
+    points = _as_points(geometry, X)
+    point = geometry.base_point if center is None else np.asarray(center, dtype=float)
+    step, previous = 1.0, math.inf
+    for _ in range(max_iter):
+        velocity = np.asarray(geometry.mean_log(point, points))
+        size = float(geometry.norm(point, velocity))
+        if size <= tol:
+            return point
+        if size > 0.7 * previous:
+            # Strong negative curvature overshoots with full steps; halving restores contraction.
+            step = max(step / 2.0, 1.0 / 64.0)
+        previous = size
+        point = geometry.exp(point, step * velocity)
+    raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
+
+
+def _point_shape(X, manifold):
+    """Shape of one point as the data show it; flat rows of square matrices count as matrices."""
+    if X.ndim == 2 and isinstance(manifold, str) and manifold.startswith("spd"):
+        size = math.isqrt(X.shape[1])
+        if size * size == X.shape[1]:
+            return (size, size)
+    return X.shape[1:]
+
+
+def _as_points(geometry, X):
+    if X.shape[1:] == geometry.shape:
+        return X
+    if X.ndim == 2 and X.shape[1] == math.prod(geometry.shape):
+        return X.reshape(len(X), *geometry.shape)
+    raise ValueError(
+        f"X has rows of shape {X.shape[1:]}, but points of {geometry} have shape {geometry.shape}."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Settings:
+    ball: GeodesicBall
+    mean: object
+    count: object
+    noise_scale: float
+
+
+class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
+    """Differentially private Fréchet mean of points on a Riemannian manifold.
+
+    Parameters
+    ----------
+    manifold : str, Geometry or pymanopt manifold, default="euclidean"
+        A name ("euclidean", "sphere", "hyperboloid", "poincare", "spd", "spd-log-euclidean",
+        "spd-bures-wasserstein", "grassmann", "stiefel"; the size is read from X), a geometry of
+        :mod:`skriemdp.geometry`, or a pymanopt manifold.
+    center : array-like of shape ``point_shape``, optional
+        Public centre of the ball that bounds the data; the geometry's base point by default
+        (zero, identity, pole).  It must not be computed from the data.
+    radius : float, default=1.0
+        Public radius of that ball, in geodesic distance.  Rows outside are projected on the ball,
+        silently; `clipped_fraction_` tells how many, privately.
+    mechanism : {"auto", "tangent", "gradient"}, default="auto"
+        "tangent": one release, Gaussian noise on the mean in the tangent space at `center`.
+        "gradient": DP-RGD, noise on the gradient of every step.  "auto": "tangent" on manifolds of
+        nonpositive curvature, where it has no bias; "gradient" with one or two steps elsewhere.
+    n_steps : int, optional
+        Steps of "gradient"; 1 or 2 by a public rule when not given.
+    step_size : float or sequence of float, default=1.0
+        Public step sizes of "gradient".
+    shares : sequence of float, optional
+        Fractions of the budget (of ``mu**2``) for the steps of "gradient".
+    clip_norm : float, optional
+        Riemannian norm to which "gradient" clips each record's gradient.  By default nothing is
+        clipped and the sensitivity comes from the ball.
+    output : {"last", "average", "random"}, default="last"
+        What "gradient" returns: last iterate, geodesic average, or a random iterate.
+    retraction : bool, default=False
+        Whether "gradient" moves by the retraction instead of the exponential map.
+    start : array-like of shape ``point_shape``, optional
+        Public start of "gradient"; the centre by default.
+    epsilon, delta : float, default=1.0, 1e-5
+        Privacy of the whole fit.
+    accountant : PrivacyAccountant, optional
+        Ledger that the fit is charged to; the active one by default.
+    random_state : int, optional
+        None for private noise from the operating system.  An int makes the noise reproducible, for
+        tests and studies; nobody is protected then.
+    verbose : int, default=0
+        1 shows the progress of "gradient".
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape ``point_shape``
+        The private mean; it lies in the public ball.
+    noise_scale_ : float
+        Standard deviation of the noise per orthonormal tangent coordinate, in geodesic distance (of
+        the last step for "gradient").
+    clipped_fraction_ : float
+        Private estimate of the fraction of rows outside the ball, in [0, 1].
+    privacy_spent_ : PrivacySpent
+        Unpacks as ``epsilon, delta``.
+    geometry_ : Geometry
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        When X had feature names.
+
+    Notes
+    -----
+    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, n public,
+    exact (Gaussian, `privacy_spent_.mu`).  `transform`, `predict` and `score` of a row depend on
+    that row and are not private.  Theorems: docs/theory/sensitivity.md.
+
+    With `GridSearchCV` over epsilon the raw scores of the search are not private, and the largest
+    epsilon wins; plot the curve instead (docs/sharp-edges.md).
+
+    References
+    ----------
+    Han, Mishra, Jawanpuria, Gao (2022), arXiv:2205.09494, Algorithm 1 (mechanism "gradient").
+    Reimherr, Bharath, Soto (2021), arXiv:2111.02516 (output perturbation of the mean).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp import PrivateFrechetMean
+    >>> X = np.random.default_rng(0).normal(size=(1000, 3)) * 0.2
+    >>> mean = PrivateFrechetMean(epsilon=1.0).fit(X)
+    >>> mean.mean_.shape
+    (3,)
+    >>> epsilon, delta = mean.privacy_spent_
+    >>> epsilon, delta
+    (1.0, 1e-05)
+    """
+
+    def __init__(
+        self,
+        manifold="euclidean",
+        center=None,
+        radius=1.0,
+        mechanism="auto",
+        *,
+        n_steps=None,
+        step_size=1.0,
+        shares=None,
+        clip_norm=None,
+        output="last",
+        retraction=False,
+        start=None,
+        epsilon=1.0,
+        delta=1e-5,
+        accountant=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.manifold = manifold
+        self.center = center
+        self.radius = radius
+        self.mechanism = mechanism
+        self.n_steps = n_steps
+        self.step_size = step_size
+        self.shares = shares
+        self.clip_norm = clip_norm
+        self.output = output
+        self.retraction = retraction
+        self.start = start
+        self.epsilon = epsilon
+        self.delta = delta
+        self.accountant = accountant
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- scikit-learn ---------------------------------------------------------------------------
+
+    def fit(self, X, y=None):
+        """Release a private mean of the rows of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, *point_shape) or (n, n_features)
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For bad parameters or input, before anything is charged or released.
+        BudgetExceededError
+            If the accountant's ceiling would be exceeded; nothing is released.
+        """
+        return self._fit(X, y)
+
+    def transform(self, X):
+        """Orthonormal tangent coordinates at the private mean, shape ``(n, geometry_.dim)``."""
+        points = self._points(X)
+        velocity = self.geometry_.log(self.mean_, points)
+        return self.geometry_.coordinates_from_tangent(self.mean_, velocity)
+
+    def inverse_transform(self, X):
+        """Points from tangent coordinates ``(n, dim)``; in the layout of the fitted X."""
+        check_is_fitted(self)
+        X = np.asarray(X, dtype=float)
+        if X.ndim != 2 or X.shape[1] != self.geometry_.dim:
+            raise ValueError(f"X must have shape (n, {self.geometry_.dim}), got {X.shape}.")
+        velocity = self.geometry_.tangent_from_coordinates(self.mean_, X)
+        return self._layout(self.geometry_.exp(self.mean_, velocity))
+
+    def predict(self, X):
+        """The private mean, once per row of X; a manifold-valued constant prediction."""
+        points = self._points(X)
+        return self._layout(np.broadcast_to(self.mean_, points.shape).copy())
+
+    def score(self, X, y=None):
+        """Minus the mean squared distance of the rows of X to the private mean (not private)."""
+        points = self._points(X)
+        return -float(np.mean(self.geometry_.dist(self.mean_, points) ** 2))
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the tangent coordinates: ``tangent0``, ``tangent1``, ..."""
+        check_is_fitted(self)
+        return np.asarray([f"tangent{i}" for i in range(self.geometry_.dim)], dtype=object)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.input_tags.three_d_array = True
+        return tags
+
+    # -- the order of work ----------------------------------------------------------------------
+
+    def _validate(self, X, y=None):
+        X = validate_data(self, X, ensure_min_samples=2, **_CHECKS)
+        geometry = as_geometry(self.manifold, point_shape=_point_shape(X, self.manifold))
+        points = _as_points(geometry, X)
+        _check_membership(geometry, points)
+        return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
+
+    def _plan(self, facts):
+        geometry, n = facts["geometry"], facts["n"]
+        check_option(MECHANISMS, mechanism=self.mechanism)
+        if self.delta == 0:
+            raise ValueError(
+                "delta=0 asks for pure differential privacy, which Gaussian noise cannot give; "
+                "pass delta > 0, for instance 1e-5."
+            )
+        if self.delta >= 1.0 / n:
+            warnings.warn(
+                f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
+                "would be allowed; use a smaller delta.",
+                UserWarning,
+                stacklevel=4,
+            )
+        ball = self._ball(geometry)
+        mu = gaussian_mu(self.epsilon, self.delta)
+        count = GaussianCount(noise_multiplier=1.0 / (mu * math.sqrt(_COUNT_SHARE)))
+        mean = self._mean_release(ball, n, mu * math.sqrt(1.0 - _COUNT_SHARE))
+        scale = mean.noise_scale(n) if callable(mean.noise_scale) else mean.noise_scale
+        return Plan(
+            event=compose([count.event, mean.event]),
+            settings=_Settings(ball, mean, count, scale),
+            public={
+                "n": n,
+                "manifold": str(geometry),
+                "center": ball.center,
+                "radius": ball.radius,
+            },
+        )
+
+    def _ball(self, geometry):
+        check_positive(radius=self.radius)
+        center = geometry.base_point
+        if self.center is not None:
+            center = _public_point(geometry, center=self.center)
+        return GeodesicBall(geometry, center, float(self.radius))
+
+    def _mean_release(self, ball, n, mu):
+        mechanism = self.mechanism
+        if mechanism == "auto":
+            mechanism = "tangent" if ball.geometry.is_hadamard else "gradient"
+        if mechanism == "tangent":
+            return plan_tangent_mean(ball, n, mu)
+        if self.n_steps is not None:
+            check_count(n_steps=self.n_steps)
+        n_steps, shares = default_descent(ball, n, mu, self.n_steps)
+        solver = RiemannianGradientDescent(
+            mu=mu,
+            n_steps=n_steps,
+            step_size=self.step_size,
+            shares=shares if self.shares is None else tuple(self.shares),
+            clip_norm=math.inf if self.clip_norm is None else self.clip_norm,
+            output=self.output,
+            retraction=self.retraction,
+            domain=ball,
+        )
+        start = ball.center
+        if self.start is not None:
+            start = ball.project(_public_point(ball.geometry, start=self.start))
+        return DescentMean(ball, solver, start)
+
+    def _release(self, data, plan, streams):
+        (points,), settings = data.arrays, plan.settings
+        ball, n = settings.ball, len(points)
+        outside = n - int(np.count_nonzero(ball.contains(points)))
+        noisy = settings.count.release(outside, streams("clipped fraction")) / n
+        self.geometry_ = ball.geometry
+        self._flat = data.facts["flat"]
+        self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
+        self.noise_scale_ = settings.noise_scale
+        self.mean_ = np.asarray(settings.mean.release(ball.project(points), streams))
+        if noisy - 2.0 * settings.count.sigma / n > 0.2:
+            warnings.warn(
+                f"about {self.clipped_fraction_:.0%} of the rows lie outside the ball of radius "
+                f"{ball.radius:g} (a private estimate) and were projected on it; choose center and "
+                "radius from public knowledge of the data's range.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+    # -- helpers of the fitted estimator --------------------------------------------------------
+
+    def _points(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, **_CHECKS)
+        points = _as_points(self.geometry_, X)
+        _check_membership(self.geometry_, points)
+        return points
+
+    def _layout(self, points):
+        return points.reshape(len(points), -1) if self._flat else points
+
+
+_CHECKS = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
+
+
+def _check_membership(geometry, points):
+    belongs = np.asarray(geometry.belongs(points))
+    if not belongs.all():
+        raise ValueError(
+            f"{int(np.count_nonzero(~belongs))} of {len(points)} rows of X are not points of "
+            f"{geometry} (tolerance 1e-6); check their layout, or map them to the manifold first."
+        )
+
+
+def _public_point(geometry, **values):
+    ((name, value),) = values.items()
+    value = np.asarray(value, dtype=float)
+    if value.size == math.prod(geometry.shape):
+        value = value.reshape(geometry.shape)
+    if value.shape != geometry.shape or not np.isfinite(value).all():
+        raise ValueError(
+            f"{name} must be a finite array of shape {geometry.shape}, got shape {value.shape}."
+        )
+    if not bool(np.all(geometry.belongs(value))):
+        raise ValueError(f"{name} is not a point of {geometry} (tolerance 1e-6).")
+    return value

@@ -1,0 +1,129 @@
+"""How many damped steps compute a Fréchet mean, and what their result's sensitivity is; from public numbers only.
+
+The proofs are in docs/theory/sensitivity.md, section "Truncated mean iteration".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+from skriemdp.privacy.sensitivity import frechet_mean_sensitivity
+
+__all__ = ["MeanIteration", "plan_mean_iteration"]
+
+_MAX_STEPS = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanIteration:
+    """A public schedule of steps ``x <- exp_x(step * mean log_x)`` from the centre of the ball.
+
+    Attributes
+    ----------
+    step_sizes : tuple of float
+    distance_bound : float
+        The last iterate is this close to the Fréchet mean, whatever the data.
+    sensitivity : float
+        Replace-one sensitivity of the last iterate, in geodesic distance.
+    """
+
+    step_sizes: tuple[float, ...]
+    distance_bound: float
+    sensitivity: float
+
+
+def _zeta(x: float) -> float:
+    """x coth x: largest Hessian eigenvalue of half the squared distance, at distance x, K = -1."""
+    return 1.0 if x < 1e-9 else x / math.tanh(x)
+
+
+def _cotangent(x: float) -> float:
+    """x cot x: smallest Hessian eigenvalue of half the squared distance, at distance x, K = 1."""
+    return 1.0 if x < 1e-9 else x / math.tan(x)
+
+
+@functools.lru_cache(maxsize=1024)
+def plan_mean_iteration(
+    radius: float, n: int, curvature_bounds: tuple[float, float], accuracy: float
+) -> MeanIteration | None:
+    """Schedule whose last iterate is within `accuracy` of the mean, with a proved sensitivity.
+
+    Parameters
+    ----------
+    radius : float
+        All records lie in a ball of this radius; the iteration starts at its centre.
+    n : int
+        Number of records.
+    curvature_bounds : tuple of float
+        Lower and upper bound of the sectional curvature; the lower one must be finite.
+    accuracy : float
+        Wanted bound of the distance between the last iterate and the mean.
+
+    Returns
+    -------
+    MeanIteration or None
+        None where no public contraction rate is known: no lower curvature bound, or a positively
+        curved ball so large that the risk need not be convex on it.
+    """
+    low, high = curvature_bounds
+    if not math.isfinite(low) or not math.isfinite(high):
+        return None
+    if low == 0.0 and high == 0.0:
+        # Flat: one step is the mean, exactly.
+        return MeanIteration((1.0,), 0.0, 2.0 * radius / n)
+    if high <= 0.0:
+        return _nonpositive(radius, n, math.sqrt(-low), accuracy)
+    return _positive(radius, n, math.sqrt(max(-low, 0.0)), math.sqrt(high), accuracy)
+
+
+def _nonpositive(radius, n, root_k, accuracy):
+    # gradient: |grad F(x_j)| <= gradient; wander: d(x_j, c) <= wander; spread: d(x_j, x'_j) <= spread
+    gradient, wander, spread = radius, 0.0, 0.0
+    smallest = 2.0 * radius / n
+    steps: list[float] = []
+    while len(steps) < _MAX_STEPS:
+        reach = min(radius + wander, 2.0 * radius + gradient)
+        smooth = _zeta(root_k * (reach + gradient))
+        step = 2.0 / (1.0 + smooth)
+        smooth = _zeta(root_k * (reach + step * gradient))
+        rate = max(abs(1.0 - step), abs(1.0 - step * smooth))
+        length = step * (gradient + smooth * spread + smallest)
+        lipschitz = rate + math.cosh(root_k * length) - 1.0
+        widening = math.sinh(root_k * length) / (root_k * length)
+        spread = lipschitz * spread + widening * step * smallest
+        steps.append(step)
+        wander = min(wander + step * gradient, radius + rate * gradient)
+        gradient *= rate
+        sensitivity = min(spread, smallest + 2.0 * gradient)
+        if gradient <= accuracy and sensitivity <= 1.01 * smallest:
+            return MeanIteration(tuple(steps), gradient, sensitivity * (1.0 + 1e-12))
+    return None
+
+
+def _positive(radius, n, root_low, root_high, accuracy):
+    exact = frechet_mean_sensitivity(radius, n, root_high**2)
+    gradient, wander = radius, 0.0
+    steps: list[float] = []
+    while len(steps) < _MAX_STEPS:
+        reach = radius + wander
+        if root_high * (reach + gradient) >= math.pi / 2.0:
+            return None
+        convex = _cotangent(root_high * (reach + gradient))
+        smooth = _zeta(root_low * (reach + gradient))
+        step = 2.0 / (convex + smooth)
+        if root_high * (reach + step * gradient) >= math.pi / 2.0:
+            return None
+        convex = _cotangent(root_high * (reach + step * gradient))
+        rate = max(abs(1.0 - step * convex), abs(1.0 - step * smooth))
+        if rate >= 1.0:
+            return None
+        steps.append(step)
+        # The mean lies in the ball, and F is `convex`-strongly convex between it and the iterate.
+        wander = min(wander + step * gradient, radius + rate * gradient / convex)
+        gradient *= rate
+        distance = gradient / convex
+        if distance <= accuracy and 2.0 * distance <= 0.01 * exact:
+            return MeanIteration(tuple(steps), distance, (exact + 2.0 * distance) * (1 + 1e-12))
+    return None

@@ -1,0 +1,1 @@
+"""Loops over private steps; solvers draw no noise themselves, mechanisms do."""
