@@ -1,11 +1,14 @@
-"""What a geometry is: points and tangent vectors, batched over leading axes; it never sees a privacy parameter."""
+"""What a geometry is: points and tangent vectors, batched over leading axes; never a budget."""
 
 from __future__ import annotations
 
 import abc
 import math
+from typing import TYPE_CHECKING
 
 from array_api_compat import array_namespace
+
+from skriemdp.geometry._tiles import tiles
 
 
 class Geometry(abc.ABC):
@@ -37,10 +40,16 @@ class Geometry(abc.ABC):
         The public default centre; a fresh NumPy array of float64.
     """
 
-    shape: tuple[int, ...]
-    dim: int
-    curvature_bounds: tuple[float, float]
-    injectivity_radius: float
+    if TYPE_CHECKING:  # a subclass makes each a field or a property
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def dim(self) -> int: ...
+        @property
+        def curvature_bounds(self) -> tuple[float, float]: ...
+        @property
+        def injectivity_radius(self) -> float: ...
 
     # -- every geometry must say ------------------------------------------------------------------
 
@@ -55,7 +64,7 @@ class Geometry(abc.ABC):
 
     @abc.abstractmethod
     def log(self, point, other):
-        """Initial velocity at `point` of the shortest geodesic to `other`; shape ``(..., *shape)``."""
+        """Initial velocity of the shortest geodesic from `point` to `other`; ``(..., *shape)``."""
 
     @abc.abstractmethod
     def inner_product(self, point, tangent_vector_a, tangent_vector_b):
@@ -86,7 +95,7 @@ class Geometry(abc.ABC):
     def belongs(self, x, atol=1e-6):
         """Whether each of `x`, shape ``(..., *shape)``, is a point; a boolean array ``(...)``."""
 
-    # -- what follows from the above; override where a closed form is better ------------------------
+    # -- what follows from the above; override where a closed form is better --
 
     def norm(self, point, tangent_vector):
         """Riemannian norm of `tangent_vector`, shape ``(...)``."""
@@ -97,6 +106,47 @@ class Geometry(abc.ABC):
     def dist(self, point, other):
         """Geodesic distance, shape ``(...)``."""
         return self.norm(point, self.log(point, other))
+
+    def log_coordinates(self, point, other):
+        """Normal coordinates of `other` at `point`: `log` in :meth:`coordinates_from_tangent`.
+
+        Their Euclidean norm is the distance.  Many geometries compute them faster and more
+        accurately than the tangent vector itself.  Shape ``(..., dim)``.
+        """
+        return self.coordinates_from_tangent(point, self.log(point, other))
+
+    def exp_coordinates(self, point, coordinates):
+        """Inverse of :meth:`log_coordinates`: the point with these normal coordinates."""
+        return self.exp(point, self.tangent_from_coordinates(point, coordinates))
+
+    def clipped_log_sum(self, point, others, clip_norm=math.inf):
+        """Sum over records of ``log(point, record)``, each shortened to norm `clip_norm` at most.
+
+        This is the query of every private mean: the gradient of half the sum of squared distances
+        is minus this sum.  It is computed in normal coordinates, block by block, so its memory
+        beyond the records does not grow with their number.
+
+        Parameters
+        ----------
+        point : array of shape ``shape``
+            One point.
+        others : array of shape ``(n, *shape)``
+            The records.
+        clip_norm : float, default=inf
+            Bound on the Riemannian norm of every summand.
+
+        Returns
+        -------
+        array of shape ``shape``
+            A tangent vector at `point`.
+        """
+        xp = array_namespace(point, others)
+        total = xp.zeros_like(self.log_coordinates(point, point))
+        for block in tiles(others):
+            coordinates = self.log_coordinates(point, block)
+            norms = xp.sqrt(xp.sum(coordinates * coordinates, axis=-1))
+            total = total + clip_scale(xp, norms, clip_norm) @ coordinates
+        return self.tangent_from_coordinates(point, total)
 
     def retraction(self, point, tangent_vector):
         """A first-order approximation of :meth:`exp` that stays on the manifold; here `exp`."""
@@ -135,3 +185,10 @@ class Geometry(abc.ABC):
         kappa = self.curvature_bounds[1]
         regular = math.pi / (2.0 * math.sqrt(kappa)) if kappa > 0 else math.inf
         return min(regular, self.injectivity_radius / 2.0)
+
+
+def clip_scale(xp, norms, clip_norm):
+    """Factors that shorten vectors of these norms to `clip_norm`; exactly one for shorter ones."""
+    if clip_norm == math.inf:
+        return xp.ones_like(norms)
+    return clip_norm / xp.clip(norms, min=clip_norm)

@@ -1,0 +1,10 @@
+"""Riemannian manifolds as batched, array-API geometries; nothing here knows about privacy."""
+
+from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.euclidean import Euclidean
+from skriemdp.geometry.hyperbolic import Hyperboloid
+from skriemdp.geometry.spd import SPD
+from skriemdp.geometry.spd_affine import AffineInvariantSPD
+from skriemdp.geometry.spd_log_euclidean import LogEuclideanSPD
+from skriemdp.geometry.sphere import Sphere

@@ -1,0 +1,39 @@
+"""Elementary functions of arrays, exact where the textbook formula divides zero by zero."""
+
+from __future__ import annotations
+
+import math
+
+
+def dot(xp, a, b):
+    """Inner product over the last axis, kept as an axis of length one."""
+    return xp.sum(a * b, axis=-1, keepdims=True)
+
+
+def length(xp, a):
+    """Euclidean length over the last axis, kept as an axis of length one."""
+    return xp.sqrt(xp.sum(a * a, axis=-1, keepdims=True))
+
+
+def nonzero(xp, x):
+    """`x` with its zeros replaced by one: a divisor for numerators that are zero there as well."""
+    return xp.where(x == 0, xp.ones_like(x), x)
+
+
+def sinc(xp, x):
+    """sin(x) / x, one at zero."""
+    safe = nonzero(xp, x)
+    return xp.where(x == 0, xp.ones_like(x), xp.sin(safe) / safe)
+
+
+def sinhc(xp, x):
+    """sinh(x) / x, one at zero."""
+    safe = nonzero(xp, x)
+    return xp.where(x == 0, xp.ones_like(x), xp.sinh(safe) / safe)
+
+
+def log_sinhc(xp, x):
+    """log(sinh(x) / x) of ``x >= 0``, zero at zero, without overflow; absolute error a few ulp."""
+    safe = nonzero(xp, x)
+    value = safe + xp.log(-xp.expm1(-2 * safe)) - math.log(2.0) - xp.log(safe)
+    return xp.where(x == 0, xp.zeros_like(x), value)

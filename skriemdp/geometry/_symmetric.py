@@ -1,0 +1,220 @@
+"""Functions of batched symmetric matrices, in closed form for 2x2.
+
+A symmetric matrix is read from its lower triangle, as LAPACK does.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from array_api_compat import device
+
+from skriemdp.geometry._elementary import nonzero
+
+# ---- orthonormal coordinates -----------------------------------------------------------------
+
+
+def pack(xp, matrix):
+    """Coordinates of symmetric matrices in a Frobenius-orthonormal basis, ``(..., m (m+1) / 2)``.
+
+    Diagonal entries first, then sqrt(2) times the lower triangle, row by row.
+    """
+    size = matrix.shape[-1]
+    flat = xp.reshape(matrix, (*matrix.shape[:-2], size * size))
+    index, weight = _packing(size)
+    taken = xp.take(flat, _constant(xp, index, matrix), axis=-1)
+    return taken * _constant(xp, weight, matrix, matrix.dtype)
+
+
+def unpack(xp, coordinates, size):
+    """Symmetric matrices with these coordinates; inverse of :func:`pack`."""
+    index, weight = _unpacking(size)
+    taken = xp.take(coordinates, _constant(xp, index, coordinates), axis=-1)
+    flat = taken * _constant(xp, weight, coordinates, coordinates.dtype)
+    return xp.reshape(flat, (*coordinates.shape[:-1], size, size))
+
+
+def _packing(size):
+    rows, columns = np.tril_indices(size, -1)
+    diagonal = np.arange(size) * (size + 1)
+    index = np.concatenate([diagonal, rows * size + columns])
+    weight = np.concatenate([np.ones(size), np.full(rows.size, math.sqrt(2.0))])
+    return index, weight
+
+
+def _unpacking(size):
+    rows, columns = np.tril_indices(size, -1)
+    position = np.zeros((size, size), dtype=np.int64)
+    position[np.arange(size), np.arange(size)] = np.arange(size)
+    position[rows, columns] = position[columns, rows] = size + np.arange(rows.size)
+    weight = np.full((size, size), math.sqrt(0.5))
+    np.fill_diagonal(weight, 1.0)
+    return position.ravel(), weight.ravel()
+
+
+def _constant(xp, values, like, dtype=None):
+    return xp.asarray(values, dtype=dtype if dtype is not None else xp.int64, device=device(like))
+
+
+# ---- products --------------------------------------------------------------------------------
+
+
+def transposed(xp, matrix):
+    return xp.matrix_transpose(matrix)
+
+
+def symmetrized(xp, matrix):
+    return (matrix + xp.matrix_transpose(matrix)) / 2
+
+
+def congruence(xp, factor, matrix):
+    """``factor @ matrix @ factor.T`` for symmetric `matrix`; both batched.
+
+    One factor for many matrices becomes two matrix products of the whole batch.
+    """
+    if factor.ndim > 2 or matrix.ndim == 2:
+        return factor @ matrix @ xp.matrix_transpose(factor)
+    size = factor.shape[-1]
+    right = xp.matrix_transpose(factor)
+    half = xp.reshape(matrix, (-1, size)) @ right
+    half = xp.matrix_transpose(xp.reshape(half, (-1, size, size)))
+    whole = xp.reshape(half, (-1, size)) @ right
+    return xp.reshape(whole, matrix.shape)
+
+
+def conjugated(xp, vectors, values):
+    """``vectors @ diag(values) @ vectors.T``."""
+    return (vectors * values[..., None, :]) @ xp.matrix_transpose(vectors)
+
+
+# ---- spectra ---------------------------------------------------------------------------------
+
+
+def floored(xp, eigenvalues):
+    """Eigenvalues that rounding made zero or negative, raised to machine epsilon of the largest.
+
+    Positive ones are left alone, however small: a graded matrix such as diag(1, 1e-200) is exact.
+    """
+    largest = xp.max(eigenvalues, axis=-1, keepdims=True)
+    lowest = xp.finfo(eigenvalues.dtype).eps * largest
+    return xp.where(eigenvalues > 0, eigenvalues, lowest + 0.0 * eigenvalues)
+
+
+def entries(matrix):
+    """The three entries (0,0), (1,0), (1,1) of 2x2 symmetric matrices."""
+    return matrix[..., 0, 0], matrix[..., 1, 0], matrix[..., 1, 1]
+
+
+def assembled(xp, a, b, c):
+    """2x2 symmetric matrices from their entries."""
+    flat = xp.stack([a, b, b, c], axis=-1)
+    return xp.reshape(flat, (*a.shape, 2, 2))
+
+
+def log_parts(xp, a, b, c):
+    """Logarithm of 2x2 SPD matrices as ``mean I + [[x, y], [y, -x]]``: (mean, x, y, half gap).
+
+    The eigenvalues of the logarithm are mean +- half gap.  With h half the eigenvalue gap, the
+    larger eigenvalue is l1 = trace/2 + h, the smaller det / l1 (no cancellation of the trace), and
+    half the gap of the logarithms is log1p(2 h / l2) / 2, accurate for equal and for very different
+    eigenvalues alike.
+    """
+    x = (a - c) / 2
+    h = xp.sqrt(x * x + b * b)
+    larger = (a + c) / 2 + h
+    determinant = a * c - b * b
+    floor = xp.finfo(a.dtype).eps * larger * larger
+    determinant = xp.where(determinant > 0, determinant, floor)
+    half_gap = xp.log1p(2 * h * larger / determinant) / 2
+    ratio = half_gap / nonzero(xp, h)
+    return xp.log(determinant) / 2, ratio * x, ratio * b, half_gap
+
+
+def logm(xp, matrix):
+    """Logarithm of SPD matrices."""
+    if matrix.shape[-1] == 2:
+        mean, x, y, _ = log_parts(xp, *entries(matrix))
+        return assembled(xp, mean + x, y, mean - x)
+    values, vectors = xp.linalg.eigh(matrix)
+    return conjugated(xp, vectors, xp.log(floored(xp, values)))
+
+
+def log_eigenvalues(xp, matrix):
+    """Logarithms of the eigenvalues of SPD matrices, shape ``(..., m)``."""
+    if matrix.shape[-1] == 2:
+        mean, _, _, half_gap = log_parts(xp, *entries(matrix))
+        return xp.stack([mean - half_gap, mean + half_gap], axis=-1)
+    return xp.log(floored(xp, xp.linalg.eigvalsh(matrix)))
+
+
+def expm(xp, matrix):
+    """Exponential of symmetric matrices, positive definite in floating point as well.
+
+    Eigenvalues are cut to +-300 in the logarithm (+-40 in single precision), and no eigenvalue is
+    smaller than 4 m machine epsilons of the largest: a float matrix cannot hold a smaller one
+    reliably.
+    """
+    dtype = xp.finfo(matrix.dtype)
+    longest = 300.0 if dtype.bits == 64 else 40.0
+    values, vectors = eigh(xp, matrix)
+    values = xp.clip(values, min=-longest, max=longest)
+    spread = -math.log(4 * matrix.shape[-1] * float(dtype.eps))
+    lowest = xp.max(values, axis=-1, keepdims=True) - spread
+    values = xp.where(values < lowest, lowest + 0.0 * values, values)
+    return symmetrized(xp, conjugated(xp, vectors, xp.exp(values)))
+
+
+def sqrtm(xp, matrix):
+    """Square root of SPD matrices."""
+    if matrix.shape[-1] == 2:
+        a, b, c = entries(matrix)
+        determinant = a * c - b * b
+        largest = a + c
+        floor = xp.finfo(a.dtype).eps * largest * largest
+        root = xp.sqrt(xp.where(determinant > 0, determinant, floor))
+        scale = 1 / xp.sqrt(largest + 2 * root)
+        return assembled(xp, (a + root) * scale, b * scale, (c + root) * scale)
+    values, vectors = xp.linalg.eigh(matrix)
+    return conjugated(xp, vectors, xp.sqrt(floored(xp, values)))
+
+
+def eigh(xp, matrix):
+    """Eigenvalues in ascending order and orthonormal eigenvectors of symmetric matrices."""
+    if matrix.shape[-1] != 2:
+        values, vectors = xp.linalg.eigh(matrix)
+        return values, vectors
+    a, b, c = entries(matrix)
+    x = (a - c) / 2
+    h = xp.sqrt(x * x + b * b)
+    mean = (a + c) / 2
+    # The eigenvector of mean + h is (x + h, b) or (b, h - x): the one without cancellation.
+    first = xp.where(x >= 0, x + h, xp.abs(b))
+    sign = xp.where(b < 0, -xp.ones_like(b), xp.ones_like(b))
+    second = xp.where(x >= 0, b, sign * (h - x))
+    norm = xp.sqrt(first * first + second * second)
+    first = xp.where(norm == 0, xp.ones_like(first), first / nonzero(xp, norm))
+    second = second / nonzero(xp, norm)
+    vectors = xp.stack([-second, first, first, second], axis=-1)
+    # The eigenvalue of larger modulus by a sum of one sign, the other one from the determinant.
+    larger = mean + xp.where(mean < 0, -h, h)
+    smaller = (a * c - b * b) / nonzero(xp, larger)
+    values = xp.stack([xp.minimum(smaller, larger), xp.maximum(smaller, larger)], axis=-1)
+    return values, xp.reshape(vectors, (*a.shape, 2, 2))
+
+
+def clipped_logm_sum(xp, matrix, clip_norm, clip_scale):
+    """Sum of the logarithms of a batch of SPD matrices, each shortened to norm `clip_norm`."""
+    if matrix.shape[-1] == 2:
+        mean, x, y, half_gap = log_parts(xp, *entries(matrix))
+        scale = clip_scale(xp, xp.sqrt(2 * (mean * mean + half_gap * half_gap)), clip_norm)
+        mean, x, y = scale @ mean, scale @ x, scale @ y
+        return assembled(xp, mean + x, y, mean - x)
+    values, vectors = xp.linalg.eigh(matrix)
+    logarithms = xp.log(floored(xp, values))
+    norms = xp.sqrt(xp.sum(logarithms * logarithms, axis=-1, keepdims=True))
+    weights = logarithms * clip_scale(xp, norms, clip_norm)
+    # Rows of `stacked` are all eigenvectors of all records.
+    size = matrix.shape[-1]
+    stacked = xp.reshape(xp.matrix_transpose(vectors), (-1, size))
+    return xp.matrix_transpose(stacked * xp.reshape(weights, (-1, 1))) @ stacked

@@ -1,0 +1,46 @@
+"""Blocks of records small enough that the temporaries of a kernel stay in the processor's cache."""
+
+from __future__ import annotations
+
+import math
+
+from array_api_compat import array_namespace, device
+
+# A kernel holds a handful of temporaries of a block's size; 2**18 bytes each fit in common level-2
+# caches, and a block still holds thousands of small records, so Python's overhead is negligible.
+CPU_BLOCK_BYTES = 2**18
+# Accelerators want few large blocks; this bounds their temporaries to a few hundred megabytes.
+ACCELERATOR_BLOCK_BYTES = 2**27
+
+
+def block_length(records) -> int:
+    """Number of records, first axis of the array, per block."""
+    on_cpu = str(device(records)).lower().startswith("cpu") or "CPU" in str(device(records))
+    budget = CPU_BLOCK_BYTES if on_cpu else ACCELERATOR_BLOCK_BYTES
+    bits = array_namespace(records).finfo(records.dtype).bits
+    return max(1, budget * 8 // (bits * max(1, math.prod(records.shape[1:]))))
+
+
+def tiles(records):
+    """Iterate over consecutive blocks of the first axis; views, not copies."""
+    length = block_length(records)
+    for start in range(0, records.shape[0], length):
+        yield records[start : start + length, ...]
+
+
+def map_tiles(kernel, records):
+    """``kernel`` of every block, gathered in one array; one copy of the result, nothing more."""
+    if records.shape[0] <= block_length(records):
+        return kernel(records)
+    xp = array_namespace(records)
+    result = None
+    start = 0
+    for block in tiles(records):
+        part = kernel(block)
+        if result is None:
+            result = xp.empty(
+                (records.shape[0], *part.shape[1:]), dtype=part.dtype, device=device(part)
+            )
+        result[start : start + block.shape[0], ...] = part
+        start += block.shape[0]
+    return result

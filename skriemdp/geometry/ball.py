@@ -1,0 +1,106 @@
+"""Geodesic balls: the public domain that a private mean projects its records to."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+
+from skriemdp._validation import check_positive
+from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry.base import Geometry
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GeodesicBall:
+    """Closed ball of geodesic radius `radius` around a public `center`.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        The space.
+    center : array of shape ``geometry.shape`` or None
+        Public centre; None stands for ``geometry.base_point``.
+    radius : float
+        Geodesic radius; it must stay below ``geometry.radius_limit``.
+
+    Raises
+    ------
+    ValueError
+        If the radius reaches the limit, or the centre is not a point of the geometry.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.geometry import Euclidean, GeodesicBall
+    >>> ball = GeodesicBall(Euclidean(2), center=None, radius=1.0)
+    >>> ball.project(np.array([[0.0, 0.5], [0.0, 2.0]])).round(6)
+    array([[0. , 0.5],
+           [0. , 1. ]])
+    """
+
+    geometry: Geometry
+    center: Any
+    radius: float
+
+    def __post_init__(self) -> None:
+        check_positive(radius=self.radius)
+        limit = self.geometry.radius_limit
+        if self.radius >= limit:
+            raise ValueError(
+                f"radius={self.radius} is not below {limit:.6g}, the limit on {self.geometry}: "
+                "means of larger balls need not be unique and no sensitivity bound holds; "
+                "pass a smaller radius."
+            )
+        if self.center is None:
+            object.__setattr__(self, "center", self.geometry.base_point)
+            return
+        try:
+            array_namespace(self.center)
+        except TypeError:
+            object.__setattr__(self, "center", np.asarray(self.center, dtype=np.float64))
+        if tuple(self.center.shape) != self.geometry.shape:
+            raise ValueError(
+                f"center must have shape {self.geometry.shape}, one point of {self.geometry}; "
+                f"got shape {tuple(self.center.shape)}."
+            )
+        if not bool(self.geometry.belongs(self.center)):
+            raise ValueError(f"center is not a point of {self.geometry}; project it there first.")
+
+    def _center_like(self, x):
+        xp = array_namespace(x)
+        return xp.asarray(self.center, dtype=x.dtype, device=device(x))
+
+    def distances(self, x):
+        """Geodesic distances from the centre; ``(...)`` for `x` of shape ``(..., *shape)``."""
+        return self.geometry.dist(self._center_like(x), x)
+
+    def contains(self, x):
+        """Whether each of `x` lies in the ball, a boolean array of shape ``(...)``."""
+        return self.distances(x) <= self.radius
+
+    def project(self, x):
+        """`x` with the points outside moved along the geodesic to the centre, to the boundary.
+
+        Points inside come back bit for bit.  The others land within the ball by a relative margin
+        of rounding size, so projecting again changes nothing.  This is the nearest point of the
+        ball, and on Hadamard manifolds the map is 1-Lipschitz.
+        """
+        xp = array_namespace(x)
+        flat = xp.reshape(x, (-1, *self.geometry.shape))
+        outside = xp.logical_not(self.contains(flat))
+        if not bool(xp.any(outside)):
+            return x
+        center = self._center_like(x)
+        target = self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
+
+        def kernel(block):
+            coordinates = self.geometry.log_coordinates(center, block)
+            norms = xp.sqrt(xp.sum(coordinates * coordinates, axis=-1, keepdims=True))
+            return self.geometry.exp_coordinates(center, coordinates * (target / norms))
+
+        result = xp.asarray(flat, copy=True)
+        result[outside, ...] = map_tiles(kernel, flat[outside, ...])
+        return xp.reshape(result, x.shape)

@@ -1,0 +1,100 @@
+"""Euclidean space of vectors, matrices or tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from skriemdp._validation import check_count
+from skriemdp.geometry.base import Geometry
+
+
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class Euclidean(Geometry):
+    """Arrays of one shape with the Frobenius inner product; flat.
+
+    Parameters
+    ----------
+    *shape : int
+        Shape of one point: ``Euclidean(5)`` holds vectors, ``Euclidean(2, 3)`` matrices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.geometry import Euclidean
+    >>> float(Euclidean(2).dist(np.array([0.0, 0.0]), np.array([3.0, 4.0])))
+    5.0
+    """
+
+    shape: tuple[int, ...]
+
+    def __init__(self, *shape: int) -> None:
+        if not shape:
+            raise ValueError("Euclidean needs the shape of a point, for example Euclidean(3).")
+        for length in shape:
+            check_count(shape=length)
+        object.__setattr__(self, "shape", tuple(int(length) for length in shape))
+
+    def __repr__(self) -> str:
+        return f"Euclidean({', '.join(map(str, self.shape))})"
+
+    @property
+    def dim(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        return (0.0, 0.0)
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.inf
+
+    @property
+    def base_point(self):
+        return np.zeros(self.shape)
+
+    @property
+    def _axes(self) -> tuple[int, ...]:
+        return tuple(range(-len(self.shape), 0))
+
+    def _at(self, point, vector):
+        """`vector`, broadcast against the batch axes of `point`."""
+        return vector if point.ndim <= len(self.shape) else point * 0.0 + vector
+
+    def exp(self, point, tangent_vector):
+        return point + tangent_vector
+
+    def log(self, point, other):
+        return other - point
+
+    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+        xp = array_namespace(tangent_vector_a, tangent_vector_b)
+        return xp.sum(tangent_vector_a * tangent_vector_b, axis=self._axes)
+
+    def projection(self, point, vector):
+        return self._at(point, vector)
+
+    def transport(self, point, other, tangent_vector):
+        return self._at(other, self._at(point, tangent_vector))
+
+    def tangent_from_coordinates(self, point, coordinates):
+        xp = array_namespace(coordinates)
+        batch = tuple(coordinates.shape[:-1])
+        return self._at(point, xp.reshape(coordinates, batch + self.shape))
+
+    def coordinates_from_tangent(self, point, tangent_vector):
+        xp = array_namespace(tangent_vector)
+        vector = self._at(point, tangent_vector)
+        batch = tuple(vector.shape[: vector.ndim - len(self.shape)])
+        return xp.reshape(vector, (*batch, self.dim))
+
+    def log_volume_density(self, point, tangent_vector):
+        return 0.0 * self.inner_product(point, tangent_vector, tangent_vector)
+
+    def belongs(self, x, atol=1e-6):
+        xp = array_namespace(x)
+        return xp.all(xp.isfinite(x), axis=self._axes)

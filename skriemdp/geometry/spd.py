@@ -1,0 +1,37 @@
+"""Symmetric positive definite matrices: one name for the three metrics."""
+
+from __future__ import annotations
+
+from skriemdp._validation import check_option
+from skriemdp.geometry.spd_affine import AffineInvariantSPD
+from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.spd_log_euclidean import LogEuclideanSPD
+
+_METRICS = {
+    "affine-invariant": AffineInvariantSPD,
+    "log-euclidean": LogEuclideanSPD,
+}
+
+
+def SPD(size: int, metric: str = "affine-invariant") -> SPDGeometry:
+    """The geometry of ``size x size`` symmetric positive definite matrices under a metric.
+
+    Parameters
+    ----------
+    size : int
+        Number of rows.
+    metric : {"affine-invariant", "log-euclidean", "bures-wasserstein"}
+        Riemannian metric.
+
+    Returns
+    -------
+    AffineInvariantSPD, LogEuclideanSPD or BuresWassersteinSPD
+
+    Examples
+    --------
+    >>> from skriemdp.geometry import SPD
+    >>> SPD(3)
+    AffineInvariantSPD(size=3)
+    """
+    check_option(tuple(_METRICS), metric=metric)
+    return _METRICS[metric](size)

@@ -1,0 +1,105 @@
+"""What all metrics on symmetric positive definite matrices share."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from skriemdp._validation import check_count
+from skriemdp.geometry import _symmetric as sym
+from skriemdp.geometry.base import Geometry
+
+
+@dataclasses.dataclass(frozen=True)
+class SPDGeometry(Geometry):
+    """Symmetric positive definite matrices of one size, under a rotation-invariant metric.
+
+    With ``W = Q diag(l) Q'``, every metric here has the form ``|U|_W = |G * (Q' U Q)|`` (Frobenius
+    norm, entrywise product) for a symmetric table ``G`` of the eigenvalues; `_metric_table` says
+    which.  Tangent coordinates at W are therefore the coordinates of ``Q (G * (Q' U Q)) Q'`` in a
+    Frobenius-orthonormal basis of symmetric matrices: the diagonal, then sqrt(2) times the lower
+    triangle row by row.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        check_count(size=self.size)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.size, self.size)
+
+    @property
+    def dim(self) -> int:
+        return self.size * (self.size + 1) // 2
+
+    @property
+    def base_point(self):
+        return np.eye(self.size)
+
+    @abstractmethod
+    def _metric_table(self, xp, eigenvalues):
+        """The table G at a point with these eigenvalues, shape ``(..., size, size)``."""
+
+    def _spectrum(self, xp, point):
+        values, vectors = sym.eigh(xp, point)
+        return sym.floored(xp, values), vectors
+
+    def projection(self, point, vector):
+        xp = array_namespace(point, vector)
+        symmetric = sym.symmetrized(xp, vector)
+        return symmetric if point.ndim == 2 else symmetric + 0.0 * point
+
+    def tangent_from_coordinates(self, point, coordinates):
+        xp = array_namespace(point, coordinates)
+        values, vectors = self._spectrum(xp, point)
+        matrix = sym.unpack(xp, coordinates, self.size)
+        rotated = sym.congruence(xp, sym.transposed(xp, vectors), matrix)
+        vector = sym.congruence(xp, vectors, rotated / self._metric_table(xp, values))
+        return sym.symmetrized(xp, vector)
+
+    def coordinates_from_tangent(self, point, tangent_vector):
+        xp = array_namespace(point, tangent_vector)
+        values, vectors = self._spectrum(xp, point)
+        rotated = sym.congruence(xp, sym.transposed(xp, vectors), tangent_vector)
+        matrix = sym.congruence(xp, vectors, rotated * self._metric_table(xp, values))
+        return sym.pack(xp, matrix)
+
+    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+        xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
+        a = self.coordinates_from_tangent(point, tangent_vector_a)
+        b = (
+            a
+            if tangent_vector_b is tangent_vector_a
+            else self.coordinates_from_tangent(point, tangent_vector_b)
+        )
+        return xp.sum(a * b, axis=-1)
+
+    def belongs(self, x, atol=1e-6):
+        """Symmetric within `atol` times the largest entry, and numerically positive definite.
+
+        The second test is scale-free: after division of rows and columns by the square roots of
+        the diagonal, the smallest eigenvalue exceeds `size` machine epsilons.
+        """
+        xp = array_namespace(x)
+        finite = xp.all(xp.isfinite(x), axis=(-2, -1))
+        x = xp.where(finite[..., None, None], x, xp.eye(self.size, dtype=x.dtype) + 0.0 * x)
+        x = xp.where(xp.isfinite(x), x, xp.zeros_like(x))
+        largest = xp.max(xp.abs(x), axis=(-2, -1))
+        gap = xp.max(xp.abs(x - sym.transposed(xp, x)), axis=(-2, -1))
+        diagonal = xp.linalg.diagonal(x)
+        positive = xp.all(diagonal > 0, axis=-1)
+        scale = 1 / xp.sqrt(xp.where(diagonal > 0, diagonal, xp.ones_like(diagonal)))
+        correlation = scale[..., :, None] * x * scale[..., None, :]
+        bounded = xp.where(
+            positive[..., None, None],
+            correlation,
+            xp.zeros_like(x),
+        )
+        smallest = xp.min(sym.eigh(xp, bounded)[0], axis=-1)
+        definite = smallest > self.size * xp.finfo(x.dtype).eps
+        return finite & (gap <= atol * largest) & positive & definite

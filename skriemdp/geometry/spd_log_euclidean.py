@@ -1,0 +1,99 @@
+"""Symmetric positive definite matrices with the log-Euclidean metric."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from array_api_compat import array_namespace
+
+from skriemdp.geometry import _symmetric as sym
+from skriemdp.geometry._elementary import sinhc
+from skriemdp.geometry._tiles import map_tiles, tiles
+from skriemdp.geometry.base import clip_scale
+from skriemdp.geometry.spd_base import SPDGeometry
+
+
+@dataclasses.dataclass(frozen=True)
+class LogEuclideanSPD(SPDGeometry):
+    """SPD matrices with the Frobenius metric of their logarithms; flat.
+
+    ``dist(W, X) = |logm W - logm X|``.  Tangent vectors are ordinary symmetric matrices (velocities
+    of curves of SPD matrices), so the metric at W is ``<D logm_W [U], D logm_W [V]>`` with the
+    differential of the matrix logarithm, by the formula of Daleckii and Krein: in the eigenbasis of
+    W it multiplies entry (i, j) by the divided difference ``(log l_i - log l_j) / (l_i - l_j)``.
+
+    Parameters
+    ----------
+    size : int
+        Matrices are ``size x size``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.geometry import LogEuclideanSPD
+    >>> float(LogEuclideanSPD(2).dist(np.eye(2), np.diag([np.e, np.e]))) == np.sqrt(2)
+    True
+    """
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        return (0.0, 0.0)
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.inf
+
+    def _metric_table(self, xp, eigenvalues):
+        # The divided difference is 1 / (sqrt(l_i l_j) sinhc(h / 2)), h = log l_i - log l_j, which
+        # has no cancellation for close eigenvalues.
+        root, logarithm = xp.sqrt(eigenvalues), xp.log(eigenvalues)
+        half = (logarithm[..., :, None] - logarithm[..., None, :]) / 2
+        return 1 / (root[..., :, None] * root[..., None, :] * sinhc(xp, half))
+
+    def _differences(self, xp, point, others):
+        """logm of every record minus logm of the point."""
+        origin = sym.logm(xp, point)
+
+        def kernel(block):
+            return sym.logm(xp, block) - origin
+
+        if point.ndim == 2 and others.ndim == 3:
+            return map_tiles(kernel, others)
+        return kernel(others)
+
+    def log(self, point, other):
+        return self.tangent_from_coordinates(point, self.log_coordinates(point, other))
+
+    def log_coordinates(self, point, other):
+        xp = array_namespace(point, other)
+        return sym.pack(xp, self._differences(xp, point, other))
+
+    def exp(self, point, tangent_vector):
+        return self.exp_coordinates(point, self.coordinates_from_tangent(point, tangent_vector))
+
+    def exp_coordinates(self, point, coordinates):
+        xp = array_namespace(point, coordinates)
+        return sym.expm(xp, sym.logm(xp, point) + sym.unpack(xp, coordinates, self.size))
+
+    def clipped_log_sum(self, point, others, clip_norm=math.inf):
+        xp = array_namespace(point, others)
+        origin = sym.pack(xp, sym.logm(xp, point))
+        total = xp.zeros_like(origin)
+        for block in tiles(others):
+            coordinates = sym.pack(xp, sym.logm(xp, block)) - origin
+            norms = xp.sqrt(xp.sum(coordinates * coordinates, axis=-1))
+            total = total + clip_scale(xp, norms, clip_norm) @ coordinates
+        return self.tangent_from_coordinates(point, total)
+
+    def dist(self, point, other):
+        xp = array_namespace(point, other)
+        difference = self._differences(xp, point, other)
+        return xp.sqrt(xp.sum(difference * difference, axis=(-2, -1)))
+
+    def transport(self, point, other, tangent_vector):
+        coordinates = self.coordinates_from_tangent(point, tangent_vector)
+        return self.tangent_from_coordinates(other, coordinates)
+
+    def log_volume_density(self, point, tangent_vector):
+        return 0.0 * self.inner_product(point, tangent_vector, tangent_vector)

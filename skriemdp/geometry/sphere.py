@@ -1,0 +1,157 @@
+"""Spheres, as unit or longer vectors of the ambient Euclidean space."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from skriemdp._validation import check_count, check_positive
+from skriemdp.geometry._elementary import dot, length, nonzero, sinc
+from skriemdp.geometry.base import Geometry
+
+
+@dataclasses.dataclass(frozen=True)
+class Sphere(Geometry):
+    """The sphere ``{x in R^(dim+1) : |x| = radius}`` with the metric of the ambient space.
+
+    Points are rescaled to the sphere wherever they come in, so a point off by rounding gives the
+    same answer as the nearest point on the sphere.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension of the sphere; ``Sphere(2)`` is the globe.
+    radius : float, default=1.0
+        Geodesic distances scale with it; sectional curvature is ``1 / radius**2``.
+
+    Notes
+    -----
+    The logarithm of the antipode is not unique.  `log` then returns the vector of length
+    ``pi * radius`` along the first tangent coordinate, a function of the point only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.geometry import Sphere
+    >>> north, east = np.array([0.0, 0.0, 1.0]), np.array([1.0, 0.0, 0.0])
+    >>> float(Sphere(2).dist(north, east)) == np.pi / 2
+    True
+    """
+
+    dim: int
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_count(dim=self.dim)
+        check_positive(radius=self.radius)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.dim + 1,)
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        if self.dim == 1:  # a curve has no two-dimensional planes
+            return (0.0, 0.0)
+        return (self.radius**-2, self.radius**-2)
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.pi * self.radius
+
+    @property
+    def base_point(self):
+        point = np.zeros(self.dim + 1)
+        point[0] = self.radius
+        return point
+
+    # Everything below works with unit vectors and angles; the radius enters at the doors.
+
+    def _direction_and_angle(self, xp, x, y):
+        """Unit tangent vector at unit `x` towards unit `y`, and the angle between them."""
+        sign = xp.where(dot(xp, x, y) < 0, -1.0 + 0.0 * x[..., :1], 1.0 + 0.0 * x[..., :1])
+        # y - x is free of cancellation next to x, y + x next to the antipode.
+        difference = y - sign * x
+        tangent = difference - x * dot(xp, x, difference)
+        sine = length(xp, tangent)
+        direction = tangent / nonzero(xp, sine)
+        antipodal = (sine == 0) & (sign < 0)
+        direction = xp.where(antipodal, self._first_direction(xp, x), direction)
+        angle = 2 * xp.atan2(length(xp, x - y), length(xp, x + y))
+        return direction, angle
+
+    def _first_direction(self, xp, x):
+        one = xp.ones_like(x[..., :1])
+        zeros = xp.zeros_like(x[..., : self.dim - 1])
+        return self._reflect(xp, x, xp.concat([one, zeros], axis=-1))
+
+    @staticmethod
+    def _reflect(xp, x, coordinates):
+        # Householder reflection that takes the first axis to -sign(x0) x: it maps (0, c) to the
+        # tangent space at x, and the sign keeps the divisor away from zero.
+        first, rest = x[..., :1], x[..., 1:]
+        sign = xp.where(first < 0, -xp.ones_like(first), xp.ones_like(first))
+        component = dot(xp, rest, coordinates)
+        head = -sign * component
+        tail = coordinates - rest * (component / (1 + xp.abs(first)))
+        return xp.concat([head, tail], axis=-1)
+
+    def exp(self, point, tangent_vector):
+        xp = array_namespace(point, tangent_vector)
+        x = point / length(xp, point)
+        v = tangent_vector / self.radius
+        angle = length(xp, v)
+        y = xp.cos(angle) * x + sinc(xp, angle) * v
+        return y * (self.radius / length(xp, y))
+
+    def log(self, point, other):
+        xp = array_namespace(point, other)
+        x, y = point / length(xp, point), other / length(xp, other)
+        direction, angle = self._direction_and_angle(xp, x, y)
+        return (self.radius * angle) * direction
+
+    def dist(self, point, other):
+        xp = array_namespace(point, other)
+        x, y = point / length(xp, point), other / length(xp, other)
+        return (2 * self.radius) * xp.atan2(length(xp, x - y), length(xp, x + y))[..., 0]
+
+    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+        xp = array_namespace(tangent_vector_a, tangent_vector_b)
+        return xp.sum(tangent_vector_a * tangent_vector_b, axis=-1)
+
+    def projection(self, point, vector):
+        xp = array_namespace(point, vector)
+        x = point / length(xp, point)
+        return vector - x * dot(xp, x, vector)
+
+    def transport(self, point, other, tangent_vector):
+        xp = array_namespace(point, other, tangent_vector)
+        x, y = point / length(xp, point), other / length(xp, other)
+        direction, angle = self._direction_and_angle(xp, x, y)
+        along = dot(xp, direction, tangent_vector)
+        turned = -2 * xp.sin(angle / 2) ** 2 * direction - xp.sin(angle) * x
+        return self.projection(other, tangent_vector + along * turned)
+
+    def tangent_from_coordinates(self, point, coordinates):
+        xp = array_namespace(point, coordinates)
+        return self._reflect(xp, point / length(xp, point), coordinates)
+
+    def coordinates_from_tangent(self, point, tangent_vector):
+        xp = array_namespace(point, tangent_vector)
+        x = point / length(xp, point)
+        first, rest = x[..., :1], x[..., 1:]
+        sign = xp.where(first < 0, -xp.ones_like(first), xp.ones_like(first))
+        head, tail = tangent_vector[..., :1], tangent_vector[..., 1:]
+        return tail - rest * (sign * head / (1 + xp.abs(first)))
+
+    def log_volume_density(self, point, tangent_vector):
+        xp = array_namespace(point, tangent_vector)
+        angle = length(xp, tangent_vector)[..., 0] / self.radius
+        return (self.dim - 1) * xp.log(xp.abs(sinc(xp, angle)))
+
+    def belongs(self, x, atol=1e-6):
+        xp = array_namespace(x)
+        return xp.abs(length(xp, x)[..., 0] / self.radius - 1) <= atol
