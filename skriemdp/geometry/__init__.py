@@ -6,5 +6,6 @@ from skriemdp.geometry.euclidean import Euclidean
 from skriemdp.geometry.hyperbolic import Hyperboloid
 from skriemdp.geometry.spd import SPD
 from skriemdp.geometry.spd_affine import AffineInvariantSPD
+from skriemdp.geometry.spd_bures import BuresWassersteinSPD
 from skriemdp.geometry.spd_log_euclidean import LogEuclideanSPD
 from skriemdp.geometry.sphere import Sphere

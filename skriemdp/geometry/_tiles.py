@@ -23,9 +23,9 @@ def block_length(records) -> int:
 
 def tiles(records):
     """Iterate over consecutive blocks of the first axis; views, not copies."""
-    length = block_length(records)
-    for start in range(0, records.shape[0], length):
-        yield records[start : start + length, ...]
+    count, length = records.shape[0], block_length(records)
+    for start in range(0, count, length):
+        yield records[start : min(start + length, count), ...]
 
 
 def map_tiles(kernel, records):

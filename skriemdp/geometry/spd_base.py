@@ -87,8 +87,7 @@ class SPDGeometry(Geometry):
         """
         xp = array_namespace(x)
         finite = xp.all(xp.isfinite(x), axis=(-2, -1))
-        x = xp.where(finite[..., None, None], x, xp.eye(self.size, dtype=x.dtype) + 0.0 * x)
-        x = xp.where(xp.isfinite(x), x, xp.zeros_like(x))
+        x = xp.where(finite[..., None, None], x, xp.zeros_like(x))
         largest = xp.max(xp.abs(x), axis=(-2, -1))
         gap = xp.max(xp.abs(x - sym.transposed(xp, x)), axis=(-2, -1))
         diagonal = xp.linalg.diagonal(x)
