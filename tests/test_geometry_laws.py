@@ -250,13 +250,10 @@ def test_clipped_log_sum_is_the_sum_of_clipped_logs(geometry, rng, clip_norm):
 
 def test_many_records_are_worked_on_in_blocks_with_the_same_result(geometry, rng, monkeypatch):
     x, others = random_points(geometry, rng), random_points(geometry, rng, 23)
-    whole = [geometry.log(x, others), geometry.dist(x, others), geometry.clipped_log_sum(x, others)]
+    queries = (geometry.log, geometry.dist, geometry.log_coordinates, geometry.clipped_log_sum)
+    whole = [query(x, others) for query in queries]
     monkeypatch.setattr("skriemdp.geometry._tiles.CPU_BLOCK_BYTES", 5 * others[0].nbytes)
-    blocks = [
-        geometry.log(x, others),
-        geometry.dist(x, others),
-        geometry.clipped_log_sum(x, others),
-    ]
+    blocks = [query(x, others) for query in queries]
     for a, b in zip(whole, blocks, strict=True):
         assert_allclose(a, b, atol=1e-12)
 

@@ -185,13 +185,16 @@ def eigh(xp, matrix):
         values, vectors = xp.linalg.eigh(matrix)
         return values, vectors
     a, b, c = entries(matrix)
-    x = (a - c) / 2
-    h = xp.sqrt(x * x + b * b)
-    mean = (a + c) / 2
-    # The eigenvector of mean + h is (x + h, b) or (b, h - x): the one without cancellation.
-    first = xp.where(x >= 0, x + h, xp.abs(b))
-    sign = xp.where(b < 0, -xp.ones_like(b), xp.ones_like(b))
-    second = xp.where(x >= 0, b, sign * (h - x))
+    x, mean = (a - c) / 2, (a + c) / 2
+    # Scaled so that the squares of a tiny deviation from a multiple of I do not underflow.
+    scale = nonzero(xp, xp.maximum(xp.abs(x), xp.abs(b)))
+    u, v = x / scale, b / scale
+    root = xp.sqrt(u * u + v * v)
+    h = scale * root
+    # The eigenvector of mean + h is (u + root, v) or (v, root - u): the one without cancellation.
+    sign = xp.where(v < 0, -xp.ones_like(v), xp.ones_like(v))
+    first = xp.where(u >= 0, u + root, xp.abs(v))
+    second = xp.where(u >= 0, v, sign * (root - u))
     norm = xp.sqrt(first * first + second * second)
     first = xp.where(norm == 0, xp.ones_like(first), first / nonzero(xp, norm))
     second = second / nonzero(xp, norm)

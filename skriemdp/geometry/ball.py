@@ -102,5 +102,5 @@ class GeodesicBall:
             return self.geometry.exp_coordinates(center, coordinates * (target / norms))
 
         result = xp.asarray(flat, copy=True)
-        result[outside, ...] = map_tiles(kernel, flat[outside, ...])
+        result[outside] = map_tiles(kernel, flat[outside])
         return xp.reshape(result, x.shape)
