@@ -10,10 +10,15 @@ import pytest
 from skriemdp.geometry import (
     AffineInvariantSPD,
     BuresWassersteinSPD,
+    Circle,
     Euclidean,
+    Grassmann,
     Hyperboloid,
     LogEuclideanSPD,
+    Poincare,
+    Product,
     Sphere,
+    Stiefel,
 )
 
 GEOMETRIES = [
@@ -34,11 +39,49 @@ GEOMETRIES = [
     BuresWassersteinSPD(1),
     BuresWassersteinSPD(2),
     BuresWassersteinSPD(3),
+    Poincare(1),
+    Poincare(2),
+    Poincare(4, curvature=-0.5),
+    Circle(2 * math.pi),
+    Circle(24.0),
+    Grassmann(2, 1),
+    Grassmann(4, 1),
+    Grassmann(5, 2),
+    Grassmann(4, 3),
+    Stiefel(3, 1),
+    Stiefel(3, 2),
+    Stiefel(5, 2),
+    Stiefel(4, 2, metric="canonical"),
+    Stiefel(6, 3, metric="canonical"),
+    Product(Circle(1.0), Sphere(2), AffineInvariantSPD(2)),
+    Product(Hyperboloid(2), Grassmann(3, 1)),
 ]
 
 # Geometries whose operations stop at an accuracy of their own: (geometry class, operation) -> atol.
 ACCURACY = {
     (BuresWassersteinSPD, "transport"): 1e-6,
+}
+
+_OPERATIONS = (
+    "dist",
+    "log",
+    "exp",
+    "inner_product",
+    "norm",
+    "projection",
+    "euclidean_to_riemannian_gradient",
+)
+# The same manifold in pymanopt: module, class, arguments, and the operations that mean the same
+# there (its sphere's transport is a projection, not parallel transport).
+PYMANOPT_TWINS = {
+    Euclidean(3): ("pymanopt.manifolds", "Euclidean", (3,), (*_OPERATIONS, "transport")),
+    Sphere(4): ("pymanopt.manifolds", "Sphere", (5,), _OPERATIONS),
+    AffineInvariantSPD(3): (
+        "pymanopt.manifolds",
+        "SymmetricPositiveDefinite",
+        (3,),
+        (*_OPERATIONS, "transport"),
+    ),
 }
 
 
@@ -61,6 +104,18 @@ def points_from(geometry, coordinates):
     return geometry.exp_coordinates(geometry.base_point, coordinates * scale)
 
 
+def same_point(geometry, x):
+    """An array that is a continuous function of the point, however it is represented."""
+    if isinstance(geometry, Grassmann):
+        return x @ np.swapaxes(x, -1, -2)
+    if isinstance(geometry, Circle):
+        return geometry.length * np.exp(2j * math.pi / geometry.length * x)
+    if isinstance(geometry, Product):
+        parts = zip(geometry.factors, geometry.split(x), strict=True)
+        return np.concatenate([same_point(factor, part).ravel() for factor, part in parts])
+    return x
+
+
 def random_points(geometry, rng, *batch):
     return points_from(geometry, rng.uniform(-1, 1, size=(*batch, geometry.dim)))
 
@@ -80,3 +135,24 @@ def geometry(request):
 @pytest.fixture
 def rng():
     return np.random.default_rng(20240607)
+
+
+class RecordingAccountant:
+    """Stands in for an accountant: remembers what it was charged, or refuses everything."""
+
+    def __init__(self):
+        self.spends = []
+        self.refuse = False
+
+    def __sklearn_clone__(self):
+        return self
+
+    def spend(self, event, **details):
+        if self.refuse:
+            raise RuntimeError("refused")
+        self.spends.append(event)
+
+
+@pytest.fixture
+def recording_accountant():
+    return RecordingAccountant()

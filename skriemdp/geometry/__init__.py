@@ -2,10 +2,15 @@
 
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.circle import Circle
 from skriemdp.geometry.euclidean import Euclidean
+from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.geometry.hyperbolic import Hyperboloid
+from skriemdp.geometry.poincare import Poincare
+from skriemdp.geometry.product import Product
 from skriemdp.geometry.spd import SPD
 from skriemdp.geometry.spd_affine import AffineInvariantSPD
 from skriemdp.geometry.spd_bures import BuresWassersteinSPD
 from skriemdp.geometry.spd_log_euclidean import LogEuclideanSPD
 from skriemdp.geometry.sphere import Sphere
+from skriemdp.geometry.stiefel import Stiefel

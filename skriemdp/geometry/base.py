@@ -6,7 +6,7 @@ import abc
 import math
 from typing import TYPE_CHECKING
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 from skriemdp.geometry._tiles import tiles
 
@@ -107,6 +107,24 @@ class Geometry(abc.ABC):
         """Geodesic distance, shape ``(...)``."""
         return self.norm(point, self.log(point, other))
 
+    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+        """Tangent vector G with ``<G, v>_point = sum(euclidean_gradient * v)`` for tangent v.
+
+        `euclidean_gradient` is the array of partial derivatives of a function of the ambient
+        coordinates, shape ``(..., *shape)``.  This default tests it on an orthonormal basis.
+        """
+        xp = array_namespace(point, euclidean_gradient)
+        like = point if point.ndim > self.point_ndim else euclidean_gradient
+        basis = xp.eye(self.dim, dtype=like.dtype, device=device(like))
+        axis = tuple(range(-self.point_ndim, 0))
+        point, gradient = xp.expand_dims(point, axis=-self.point_ndim - 1), euclidean_gradient
+        basis = self.tangent_from_coordinates(point, basis)
+        gradient = xp.expand_dims(gradient, axis=-self.point_ndim - 1)
+        components = xp.sum(gradient * basis, axis=axis)
+        return self.tangent_from_coordinates(
+            xp.squeeze(point, axis=-self.point_ndim - 1), components
+        )
+
     def log_coordinates(self, point, other):
         """Normal coordinates of `other` at `point`: `log` in :meth:`coordinates_from_tangent`.
 
@@ -151,6 +169,23 @@ class Geometry(abc.ABC):
     def retraction(self, point, tangent_vector):
         """A first-order approximation of :meth:`exp` that stays on the manifold; here `exp`."""
         return self.exp(point, tangent_vector)
+
+    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+        """Riemannian gradient of a function from the array of its partial derivatives.
+
+        By definition its inner product with every tangent vector is that of `euclidean_gradient`
+        with it; here through an orthonormal basis of the tangent space, ``dim`` vectors per point.
+        """
+        xp = array_namespace(point, euclidean_gradient)
+        unit = xp.eye(self.dim, dtype=point.dtype, device=device(point))
+        spread = point[(..., None) + (slice(None),) * self.point_ndim]
+        basis = self.tangent_from_coordinates(spread, unit)
+        batch = tuple(basis.shape[: basis.ndim - self.point_ndim])
+        size = math.prod(self.shape)
+        gradient_batch = euclidean_gradient.shape[: euclidean_gradient.ndim - self.point_ndim]
+        flat = xp.reshape(euclidean_gradient, (*gradient_batch, size, 1))
+        coordinates = (xp.reshape(basis, (*batch, size)) @ flat)[..., 0]
+        return self.tangent_from_coordinates(point, coordinates)
 
     def log_volume_density(self, point, tangent_vector):
         """Log of the Jacobian determinant of ``exp`` at `tangent_vector`, shape ``(...)``."""

@@ -68,6 +68,11 @@ class Sphere(Geometry):
         point[0] = self.radius
         return point
 
+    def random_point(self, rng):
+        """A uniformly distributed point, ndarray, from the NumPy generator `rng`."""
+        point = rng.standard_normal(self.dim + 1)
+        return point * (self.radius / np.linalg.norm(point))
+
     # Everything below works with unit vectors and angles; the radius enters at the doors.
 
     def _direction_and_angle(self, xp, x, y):

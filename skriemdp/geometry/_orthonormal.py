@@ -1,0 +1,112 @@
+"""Matrices with orthonormal columns: frames of the complement, nearest ones, Haar sampling.
+
+The frame.  For X in R^(n x p) with orthonormal columns let X1 be its upper square block, O the
+orthogonal polar factor of X1 and E the first p columns of the identity.  With ``F = X + E O`` and
+``K = (I + O' X1)^-1``, the block reflector ``H = I - F K F'`` is orthogonal and symmetric, and
+``H X = -E O`` because ``F' X = I + O' X1`` (X' X = I).  Its last n - p columns are therefore an
+orthonormal basis of the complement of the columns of X, a function of X alone.  ``O' X1`` is
+positive semidefinite, so ``I + O' X1`` has eigenvalues in [1, 2]: nothing is ever ill-conditioned,
+and no n x n matrix is formed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from array_api_compat import device
+
+from skriemdp.geometry._elementary import nonzero
+from skriemdp.geometry._symmetric import conjugated
+
+
+def t(xp, matrix):
+    return xp.matrix_transpose(matrix)
+
+
+def skew(xp, matrix):
+    return (matrix - t(xp, matrix)) / 2
+
+
+def frobenius(xp, matrix):
+    """Frobenius norm over the last two axes."""
+    return xp.sqrt(xp.sum(matrix * matrix, axis=(-2, -1)))
+
+
+class Complement:
+    """The orthonormal basis ``X_perp`` of the complement of the columns of X, never formed."""
+
+    def __init__(self, xp, x):
+        p = x.shape[-1]
+        self.xp, self.x, self.p = xp, x, p
+        left, values, right = xp.linalg.svd(x[..., :p, :], full_matrices=False)
+        self.rotation = left @ right
+        self.gain = conjugated(xp, t(xp, right), 1 / (1 + values))
+
+    def expand(self, coordinates):
+        """``X_perp @ coordinates``; (..., n-p, k) to (..., n, k)."""
+        xp, x, p = self.xp, self.x, self.p
+        mixed = self.gain @ (t(xp, x[..., p:, :]) @ coordinates)
+        top = -((x[..., :p, :] + self.rotation) @ mixed)
+        return xp.concat([top, coordinates - x[..., p:, :] @ mixed], axis=-2)
+
+    def coordinates(self, vectors):
+        """``X_perp' @ vectors``; (..., n, k) to (..., n-p, k)."""
+        xp, x, p = self.xp, self.x, self.p
+        inner = t(xp, x) @ vectors + t(xp, self.rotation) @ vectors[..., :p, :]
+        return vectors[..., p:, :] - x[..., p:, :] @ (self.gain @ inner)
+
+
+def polished(xp, x):
+    """One Newton-Schulz step to the nearest matrix with orthonormal columns; for x close to it."""
+    gram = t(xp, x) @ x
+    identity = xp.eye(x.shape[-1], dtype=x.dtype)
+    return x + x @ (identity - gram) / 2
+
+
+def q_factor(xp, matrix):
+    """Q of the QR decomposition whose R has a nonnegative diagonal; continuous at full rank."""
+    q, r = xp.linalg.qr(matrix, mode="reduced")
+    diagonal = xp.linalg.diagonal(r)
+    sign = xp.where(diagonal < 0, -xp.ones_like(diagonal), xp.ones_like(diagonal))
+    return q * sign[..., None, :]
+
+
+def uniform(rng, n, p):
+    """A NumPy (n, p) matrix with orthonormal columns, uniform (Haar), from a NumPy generator."""
+    q, r = np.linalg.qr(rng.standard_normal((n, p)))
+    return q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
+
+
+def has_orthonormal_columns(xp, x, atol):
+    """Whether the columns are orthonormal, entries of the Gram matrix within `atol`."""
+    gap = xp.abs(t(xp, x) @ x - xp.eye(x.shape[-1], dtype=x.dtype))
+    return xp.max(gap, axis=(-2, -1)) <= atol
+
+
+def unit_columns_angle(xp, sines, cosines):
+    """Angles in [0, pi/2] and the factors angle / sine (one at zero)."""
+    angles = xp.atan2(sines, cosines)
+    return angles, xp.where(sines == 0, xp.ones_like(sines), angles / nonzero(xp, sines))
+
+
+# ---- skew matrices -------------------------------------------------------------------------------
+
+
+def skew_coordinates(xp, matrix):
+    """Frobenius-orthonormal coordinates of skew matrices: sqrt(2) times the lower triangle."""
+    p = matrix.shape[-1]
+    rows, columns = np.tril_indices(p, -1)
+    flat = xp.reshape(matrix, (*matrix.shape[:-2], p * p))
+    index = xp.asarray(rows * p + columns, dtype=xp.int64, device=device(matrix))
+    return math.sqrt(2.0) * xp.take(flat, index, axis=-1)
+
+
+def skew_from_coordinates(xp, coordinates, p):
+    """Inverse of :func:`skew_coordinates`."""
+    rows, columns = np.tril_indices(p, -1)
+    basis = np.zeros((rows.size, p * p))
+    basis[np.arange(rows.size), rows * p + columns] = math.sqrt(0.5)
+    basis[np.arange(rows.size), columns * p + rows] = -math.sqrt(0.5)
+    basis = xp.asarray(basis, dtype=coordinates.dtype, device=device(coordinates))
+    return xp.reshape(coordinates @ basis, (*coordinates.shape[:-1], p, p))

@@ -1,0 +1,93 @@
+"""Circles of any length, as one coordinate that wraps around."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from skriemdp._validation import check_positive
+from skriemdp.geometry.base import Geometry
+
+
+@dataclasses.dataclass(frozen=True)
+class Circle(Geometry):
+    """The circle of circumference `length`, as arc length modulo `length`.
+
+    A point is an array of shape (1,), any finite number: ``x`` and ``x + length`` are the same
+    point.  Methods return the representative in ``[0, length)``.  ``Circle(2 * math.pi)`` holds
+    angles, ``Circle(24)`` hours of the day, ``Circle(1)`` phases.
+
+    Parameters
+    ----------
+    length : float
+        Circumference, in the units of the data.
+
+    Notes
+    -----
+    Antipodes have two shortest geodesics; `log` returns the one it meets, of length
+    ``length / 2``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.geometry import Circle
+    >>> Circle(24.0).log(np.array([23.0]), np.array([1.5]))
+    array([2.5])
+    """
+
+    length: float
+
+    def __post_init__(self) -> None:
+        check_positive(length=self.length)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (1,)
+
+    @property
+    def dim(self) -> int:
+        return 1
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        return (0.0, 0.0)
+
+    @property
+    def injectivity_radius(self) -> float:
+        return self.length / 2
+
+    @property
+    def base_point(self):
+        return np.zeros(1)
+
+    def exp(self, point, tangent_vector):
+        xp = array_namespace(point, tangent_vector)
+        wrapped = xp.remainder(point + tangent_vector, self.length + 0.0 * point)
+        # The remainder of a tiny negative number rounds to the length itself.
+        return xp.where(wrapped >= self.length, xp.zeros_like(wrapped), wrapped)
+
+    def log(self, point, other):
+        xp = array_namespace(point, other)
+        difference = other - point
+        return difference - self.length * xp.round(difference / self.length)
+
+    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+        return (tangent_vector_a * tangent_vector_b + 0.0 * point)[..., 0]
+
+    def projection(self, point, vector):
+        return vector + 0.0 * point
+
+    euclidean_to_riemannian_gradient = projection
+    tangent_from_coordinates = projection
+    coordinates_from_tangent = projection
+
+    def transport(self, point, other, tangent_vector):
+        return tangent_vector + 0.0 * point + 0.0 * other
+
+    def log_volume_density(self, point, tangent_vector):
+        return 0.0 * (point + tangent_vector)[..., 0]
+
+    def belongs(self, x, atol=1e-6):
+        return array_namespace(x).isfinite(x)[..., 0]

@@ -1,0 +1,193 @@
+"""Products of geometries, with points stored as one flat vector."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from skriemdp.geometry.base import Geometry
+
+
+@dataclasses.dataclass(frozen=True, init=False, repr=False)
+class Product(Geometry):
+    """The Riemannian product of geometries.
+
+    A point is the concatenation of the factors' points, each flattened in C order, so data stay one
+    array of shape ``(n, sum of sizes)``; :meth:`join` and :meth:`split` convert.
+
+    Parameters
+    ----------
+    *factors : Geometry
+        At least one.
+
+    Notes
+    -----
+    Squared distances add.  A plane that mixes factors has a curvature between zero and the
+    factors', so the curvature bounds are those of the factors extended to contain zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.geometry import Circle, Euclidean, Product
+    >>> cylinder = Product(Euclidean(2), Circle(24.0))
+    >>> x = cylinder.join(np.zeros((5, 2)), np.full((5, 1), 23.0))
+    >>> x.shape
+    (5, 3)
+    >>> float(cylinder.dist(x[0], np.array([3.0, 0.0, 3.0])))
+    5.0
+    """
+
+    factors: tuple[Geometry, ...]
+
+    def __init__(self, *factors: Geometry) -> None:
+        if not factors:
+            raise ValueError("Product needs at least one geometry.")
+        for factor in factors:
+            if not isinstance(factor, Geometry):
+                raise TypeError(
+                    f"Product needs geometries, got {factor!r}; convert it with as_geometry first."
+                )
+        object.__setattr__(self, "factors", tuple(factors))
+
+    def __repr__(self) -> str:
+        return f"Product({', '.join(map(repr, self.factors))})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (sum(self._sizes),)
+
+    @property
+    def dim(self) -> int:
+        return sum(factor.dim for factor in self.factors)
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [math.prod(factor.shape) for factor in self.factors]
+
+    @property
+    def curvature_bounds(self) -> tuple[float, float]:
+        if len(self.factors) == 1:
+            return self.factors[0].curvature_bounds
+        low, high = zip(*(factor.curvature_bounds for factor in self.factors), strict=True)
+        return (min(0.0, *low), max(0.0, *high))
+
+    @property
+    def injectivity_radius(self) -> float:
+        return min(factor.injectivity_radius for factor in self.factors)
+
+    @property
+    def base_point(self):
+        return np.concatenate([factor.base_point.ravel() for factor in self.factors])
+
+    # -- points as tuples of the factors' points ------------------------------------------------
+
+    def join(self, *parts):
+        """One flat array ``(..., sum of sizes)`` from one array per factor (points or vectors)."""
+        if len(parts) != len(self.factors):
+            raise ValueError(f"join needs {len(self.factors)} arrays, one per factor.")
+        xp = array_namespace(*parts)
+        flat = []
+        for factor, part in zip(self.factors, parts, strict=True):
+            batch = tuple(part.shape[: part.ndim - factor.point_ndim])
+            if tuple(part.shape[len(batch) :]) != factor.shape:
+                raise ValueError(
+                    f"{factor} holds points of shape {factor.shape}, got {tuple(part.shape)}."
+                )
+            flat.append(xp.reshape(part, (*batch, math.prod(factor.shape))))
+        return _concat(xp, flat)
+
+    def split(self, x):
+        """The factors' parts of `x`, a tuple of arrays ``(..., *factor.shape)``."""
+        xp = array_namespace(x)
+        batch = tuple(x.shape[:-1])
+        stops = list(itertools.accumulate(self._sizes))
+        return tuple(
+            xp.reshape(x[..., stop - size : stop], batch + factor.shape)
+            for factor, size, stop in zip(self.factors, self._sizes, stops, strict=True)
+        )
+
+    def _split_coordinates(self, coordinates):
+        stops = itertools.accumulate(factor.dim for factor in self.factors)
+        return tuple(
+            coordinates[..., stop - factor.dim : stop]
+            for factor, stop in zip(self.factors, stops, strict=True)
+        )
+
+    def _each(self, method, *arguments):
+        """The result of a method for every factor; the arguments are tuples, one item a factor."""
+        return [
+            getattr(factor, method)(*items)
+            for factor, *items in zip(self.factors, *arguments, strict=True)
+        ]
+
+    def _points(self, method, *arrays):
+        return self.join(*self._each(method, *map(self.split, arrays)))
+
+    def _numbers(self, method, *arrays):
+        return self._each(method, *map(self.split, arrays))
+
+    # -- the geometry ---------------------------------------------------------------------------
+
+    def exp(self, point, tangent_vector):
+        return self._points("exp", point, tangent_vector)
+
+    def log(self, point, other):
+        return self._points("log", point, other)
+
+    def retraction(self, point, tangent_vector):
+        return self._points("retraction", point, tangent_vector)
+
+    def projection(self, point, vector):
+        return self._points("projection", point, vector)
+
+    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+        return self._points("euclidean_to_riemannian_gradient", point, euclidean_gradient)
+
+    def transport(self, point, other, tangent_vector):
+        return self._points("transport", point, other, tangent_vector)
+
+    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+        return sum(self._numbers("inner_product", point, tangent_vector_a, tangent_vector_b))
+
+    def dist(self, point, other):
+        xp = array_namespace(point, other)
+        return xp.sqrt(sum(d * d for d in self._numbers("dist", point, other)))
+
+    def log_volume_density(self, point, tangent_vector):
+        return sum(self._numbers("log_volume_density", point, tangent_vector))
+
+    def tangent_from_coordinates(self, point, coordinates):
+        parts = self._split_coordinates(coordinates)
+        return self.join(*self._each("tangent_from_coordinates", self.split(point), parts))
+
+    def coordinates_from_tangent(self, point, tangent_vector):
+        xp = array_namespace(point, tangent_vector)
+        return _concat(xp, self._numbers("coordinates_from_tangent", point, tangent_vector))
+
+    def log_coordinates(self, point, other):
+        xp = array_namespace(point, other)
+        return _concat(xp, self._numbers("log_coordinates", point, other))
+
+    def exp_coordinates(self, point, coordinates):
+        parts = self._split_coordinates(coordinates)
+        return self.join(*self._each("exp_coordinates", self.split(point), parts))
+
+    def belongs(self, x, atol=1e-6):
+        xp = array_namespace(x)
+        inside = xp.stack(
+            [
+                factor.belongs(part, atol)
+                for factor, part in zip(self.factors, self.split(x), strict=True)
+            ]
+        )
+        return xp.all(inside, axis=0)
+
+
+def _concat(xp, parts):
+    """Concatenation over the last axis of arrays whose batch axes broadcast."""
+    batch = np.broadcast_shapes(*(tuple(part.shape[:-1]) for part in parts))
+    return xp.concat([xp.broadcast_to(part, (*batch, part.shape[-1])) for part in parts], axis=-1)
