@@ -143,20 +143,6 @@ def test_projection_is_idempotent_with_tangent_image(geometry, data):
 
 @laws
 @given(data=st.data())
-def test_riemannian_gradient_represents_the_derivative(geometry, data):
-    """<grad f, v> in the metric is the sum of partial derivatives times v, for every tangent v."""
-    (x,) = draw_points(data, geometry, 1)
-    partials = data.draw(arrays(np.float64, (2, *geometry.shape), elements=coordinate))
-    gradients = geometry.euclidean_to_riemannian_gradient(x, partials)
-    assert_allclose(geometry.projection(x, gradients), gradients, atol=1e-8)
-    basis = geometry.tangent_from_coordinates(x, np.eye(geometry.dim))
-    products = geometry.inner_product(x, gradients[:, None], basis)
-    axes = tuple(range(-geometry.point_ndim, 0))
-    assert_allclose(products, np.sum(partials[:, None] * basis, axis=axes), atol=1e-8)
-
-
-@laws
-@given(data=st.data())
 def test_transport_is_isometric_and_reverses_geodesics(geometry, data):
     x, y = draw_points(data, geometry, 2)
     atol = accuracy(geometry, "transport")

@@ -170,23 +170,6 @@ class Geometry(abc.ABC):
         """A first-order approximation of :meth:`exp` that stays on the manifold; here `exp`."""
         return self.exp(point, tangent_vector)
 
-    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
-        """Riemannian gradient of a function from the array of its partial derivatives.
-
-        By definition its inner product with every tangent vector is that of `euclidean_gradient`
-        with it; here through an orthonormal basis of the tangent space, ``dim`` vectors per point.
-        """
-        xp = array_namespace(point, euclidean_gradient)
-        unit = xp.eye(self.dim, dtype=point.dtype, device=device(point))
-        spread = point[(..., None) + (slice(None),) * self.point_ndim]
-        basis = self.tangent_from_coordinates(spread, unit)
-        batch = tuple(basis.shape[: basis.ndim - self.point_ndim])
-        size = math.prod(self.shape)
-        gradient_batch = euclidean_gradient.shape[: euclidean_gradient.ndim - self.point_ndim]
-        flat = xp.reshape(euclidean_gradient, (*gradient_batch, size, 1))
-        coordinates = (xp.reshape(basis, (*batch, size)) @ flat)[..., 0]
-        return self.tangent_from_coordinates(point, coordinates)
-
     def log_volume_density(self, point, tangent_vector):
         """Log of the Jacobian determinant of ``exp`` at `tangent_vector`, shape ``(...)``."""
         raise TypeError(f"{self} has no closed-form volume density.")

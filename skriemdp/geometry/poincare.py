@@ -173,7 +173,7 @@ class Poincare(Geometry):
         return dot(xp, x, x)[..., 0] < 1
 
     def to_hyperboloid(self, x):
-        """The same points on ``Hyperboloid(dim, curvature)``; ``(..., dim)`` to ``(..., dim+1)``."""
+        """The points on ``Hyperboloid(dim, curvature)``; ``(..., dim)`` to ``(..., dim + 1)``."""
         xp = array_namespace(x)
         gap = self._gap(xp, x)
         return self._scale * xp.concat([(2 - gap) / gap, 2 * x / gap], axis=-1)
