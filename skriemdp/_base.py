@@ -10,11 +10,7 @@ from sklearn.base import BaseEstimator
 
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
-from skriemdp.privacy.accountant import (
-    active_accountant_token,
-    adopt_accountant_token,
-    current_accountant,
-)
+from skriemdp.privacy.accountant import active_accountant_token, current_accountant
 from skriemdp.privacy.spent import PrivacySpent
 
 __all__ = ["Data", "Plan", "PrivateEstimator"]
@@ -101,7 +97,7 @@ class PrivateEstimator(BaseEstimator):
             )
         accountant = self.accountant
         if accountant is None:
-            accountant = current_accountant()
+            accountant = current_accountant(getattr(self, "_ledger_token", None))
         accountant.spend(
             plan.event,
             label=type(self).__name__,
@@ -114,19 +110,17 @@ class PrivateEstimator(BaseEstimator):
         head = [type(self).__name__, json.dumps(plan.event.to_dict(), sort_keys=True)]
         return repr(head).encode() + data_digest(*data.arrays)
 
-    # An estimator that names no accountant charges the active one; in a worker process that is the
-    # caller's, whose ledger path travels with the pickle.
+    # An estimator that names no accountant charges the active one.  In a worker process that is the
+    # caller's: the address of its ledger travels with the unfitted estimator and with its clones.
     def __getstate__(self):
         state = super().__getstate__()
         if getattr(self, "accountant", None) is None and "privacy_spent_" not in state:
-            token = active_accountant_token()
-            if token is not None:
-                state = {**state, "_ledger_token": token}
+            token = active_accountant_token(getattr(self, "_ledger_token", None))
+            state = {**state, "_ledger_token": token}
         return state
 
-    def __setstate__(self, state):
-        state = dict(state)
-        token = state.pop("_ledger_token", None)
-        super().__setstate__(state)
-        if token is not None:
-            adopt_accountant_token(token)
+    def __sklearn_clone__(self):
+        copy = super().__sklearn_clone__()
+        if hasattr(self, "_ledger_token"):
+            copy._ledger_token = self._ledger_token
+        return copy

@@ -65,7 +65,7 @@ def frechet_mean(X, manifold="euclidean", *, center=None, tol=1e-10, max_iter=20
     point = geometry.base_point if center is None else np.asarray(center, dtype=float)
     step, previous = 1.0, math.inf
     for _ in range(max_iter):
-        velocity = np.asarray(geometry.mean_log(point, points))
+        velocity = np.asarray(geometry.clipped_log_sum(point, points)) / len(points)
         size = float(geometry.norm(point, velocity))
         if size <= tol:
             return point
@@ -254,9 +254,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def transform(self, X):
         """Orthonormal tangent coordinates at the private mean, shape ``(n, geometry_.dim)``."""
-        points = self._points(X)
-        velocity = self.geometry_.log(self.mean_, points)
-        return self.geometry_.coordinates_from_tangent(self.mean_, velocity)
+        return self.geometry_.log_coordinates(self.mean_, self._points(X))
 
     def inverse_transform(self, X):
         """Points from tangent coordinates ``(n, dim)``; in the layout of the fitted X."""
@@ -264,8 +262,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         X = np.asarray(X, dtype=float)
         if X.ndim != 2 or X.shape[1] != self.geometry_.dim:
             raise ValueError(f"X must have shape (n, {self.geometry_.dim}), got {X.shape}.")
-        velocity = self.geometry_.tangent_from_coordinates(self.mean_, X)
-        return self._layout(self.geometry_.exp(self.mean_, velocity))
+        return self._layout(self.geometry_.exp_coordinates(self.mean_, X))
 
     def predict(self, X):
         """The private mean, once per row of X; a manifold-valued constant prediction."""
@@ -284,7 +281,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
         tags.input_tags.three_d_array = True
         return tags
 

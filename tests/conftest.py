@@ -72,16 +72,11 @@ _OPERATIONS = (
     "euclidean_to_riemannian_gradient",
 )
 # The same manifold in pymanopt: module, class, arguments, and the operations that mean the same
-# there (its sphere's transport is a projection, not parallel transport).
+# there (its transports are projections or do nothing, not parallel transport).
 PYMANOPT_TWINS = {
     Euclidean(3): ("pymanopt.manifolds", "Euclidean", (3,), (*_OPERATIONS, "transport")),
     Sphere(4): ("pymanopt.manifolds", "Sphere", (5,), _OPERATIONS),
-    AffineInvariantSPD(3): (
-        "pymanopt.manifolds",
-        "SymmetricPositiveDefinite",
-        (3,),
-        (*_OPERATIONS, "transport"),
-    ),
+    AffineInvariantSPD(3): ("pymanopt.manifolds", "SymmetricPositiveDefinite", (3,), _OPERATIONS),
 }
 
 

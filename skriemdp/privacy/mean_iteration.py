@@ -1,6 +1,6 @@
 """How many damped steps compute a Fréchet mean, and what their result's sensitivity is; from public numbers only.
 
-The proofs are in docs/theory/sensitivity.md, section "Truncated mean iteration".
+The proofs are in docs/theory/mean-iteration.md.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def plan_mean_iteration(
 
 
 def _nonpositive(radius, n, root_k, accuracy):
-    # gradient: |grad F(x_j)| <= gradient; wander: d(x_j, c) <= wander; spread: d(x_j, x'_j) <= spread
+    # |grad F(x_j)| <= gradient, d(x_j, c) <= wander, and d(x_j, x'_j) <= spread for neighbours.
     gradient, wander, spread = radius, 0.0, 0.0
     smallest = 2.0 * radius / n
     steps: list[float] = []
@@ -96,9 +96,10 @@ def _nonpositive(radius, n, root_k, accuracy):
         steps.append(step)
         wander = min(wander + step * gradient, radius + rate * gradient)
         gradient *= rate
-        sensitivity = min(spread, smallest + 2.0 * gradient)
-        if gradient <= accuracy and sensitivity <= 1.01 * smallest:
-            return MeanIteration(tuple(steps), gradient, sensitivity * (1.0 + 1e-12))
+        # F is 1-strongly convex: each iterate is within `gradient` of its own data set's mean.
+        spread = min(spread, smallest + 2.0 * gradient)
+        if gradient <= accuracy and spread <= 1.01 * smallest:
+            return MeanIteration(tuple(steps), gradient, spread * (1.0 + 1e-12))
     return None
 
 

@@ -42,7 +42,7 @@ class TangentMean:
     Notes
     -----
     *Guarantee*: that of `mechanism`, whose sensitivity bounds the change of the released tangent
-    vector when one record is replaced (docs/theory/sensitivity.md): the iterate moves by at most
+    vector when one record is replaced: the iterate moves by at most (docs/theory/mean-iteration.md)
     `schedule.sensitivity`, and ``log_c`` stretches by at most ``s(r)`` on the ball; the tangent mean
     moves by ``2 r / n`` on any manifold, because every ``log_c x_i`` lies in a ball of radius r.
     Projection on the ball is post-processing and moves no point of the ball.

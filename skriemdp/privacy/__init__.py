@@ -1,0 +1,1 @@
+"""Numbers only: events, profiles, sensitivities, budgets; never a point."""

@@ -1,0 +1,82 @@
+"""Dependencies point one way, and importing the package stays cheap."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "skriemdp"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# What each layer may import of ours, besides itself.
+LEAVES = {"_validation", "_random"}
+ALLOWED = {
+    "_validation": set(),
+    "_random": set(),
+    "geometry": LEAVES,
+    "privacy": LEAVES,
+    "mechanisms": LEAVES | {"geometry", "privacy"},
+    "solvers": LEAVES | {"geometry", "privacy", "mechanisms"},
+    "pymanopt_optimizers": LEAVES | {"geometry", "privacy", "mechanisms", "solvers"},
+    "_base": LEAVES | {"privacy"},
+    "datasets": {"_validation", "_random", "geometry"},
+    "auditing": {"_validation", "privacy", "geometry"},
+    "plotting": {"_validation", "privacy", "geometry"},
+    "reporting": {"_validation", "privacy"},
+    "__init__": set(),
+}
+ESTIMATOR = LEAVES | {"geometry", "privacy", "mechanisms", "solvers", "_base"}
+
+
+def layer(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [node.module]
+            if node.module == "skriemdp":
+                names = [f"skriemdp.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            assert not (isinstance(node, ast.ImportFrom) and node.level), "relative import"
+            continue
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "skriemdp" and len(parts) > 1:
+                yield parts[1]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_down(path):
+    own = layer(path)
+    allowed = ALLOWED.get(own, ESTIMATOR) | {own}
+    assert set(imported(path)) <= allowed
+
+
+def test_the_layer_check_can_fail():
+    tree = "from skriemdp.privacy import events"
+    path = PACKAGE / "geometry" / "made_up.py"
+    assert layer(path) == "geometry"
+    (module,) = [n.module for n in ast.walk(ast.parse(tree)) if isinstance(n, ast.ImportFrom)]
+    assert module.split(".")[1] not in ALLOWED["geometry"]
+
+
+def test_import_loads_nothing_heavy():
+    code = "import sys, skriemdp; print([m for m in ('numpy', 'dp_accounting', 'pymanopt', 'matplotlib', 'pandas') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_estimators_do_not_import_optional_packages():
+    code = (
+        "import sys; from skriemdp import PrivateFrechetMean;"
+        "print([m for m in ('dp_accounting', 'pymanopt', 'matplotlib', 'pandas', 'torch', 'jax')"
+        " if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,91 @@
+"""The planned iteration really comes that close, and no pair of neighbours moves it further than proved."""
+
+import math
+
+import numpy as np
+import pytest
+
+from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere
+from skriemdp.mean import frechet_mean
+from skriemdp.privacy.mean_iteration import plan_mean_iteration
+from skriemdp.solvers.mean_releases import iterate_mean
+from skriemdp.solvers.problem import FrechetProblem
+
+CASES = [
+    (SPD(2), 1.0),
+    (SPD(2), 3.0),
+    (SPD(3), 1.5),
+    (Hyperboloid(2), 1.0),
+    (Hyperboloid(4), 3.0),
+    (Sphere(2), math.pi / 8),
+    (Sphere(5), 0.2),
+]
+
+
+def ball_of(geometry, radius):
+    return GeodesicBall(geometry, geometry.base_point, radius)
+
+
+def adversarial_sets(ball, n, rng):
+    """Data sets that stress the iteration: clusters on the boundary, one or two directions, a replaced record."""
+    geometry, center, radius = ball.geometry, ball.center, ball.radius
+    for _ in range(12):
+        directions = rng.standard_normal((3, geometry.dim))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        weights = rng.integers(0, 3, size=n)
+        coordinates = radius * directions[weights] * rng.choice([1.0, 1.0, 0.3], size=(n, 1))
+        neighbour = coordinates.copy()
+        neighbour[0] = -coordinates[0] if rng.random() < 0.5 else radius * directions[2]
+        yield tuple(
+            geometry.exp(center, geometry.tangent_from_coordinates(center, c))
+            for c in (coordinates, neighbour)
+        )
+
+
+@pytest.mark.parametrize("geometry, radius", CASES, ids=str)
+@pytest.mark.parametrize("n", [2, 5, 40])
+def test_bounds_hold_for_adversarial_neighbours(geometry, radius, n):
+    ball = ball_of(geometry, radius)
+    plan = plan_mean_iteration(radius, n, geometry.curvature_bounds, 0.01 * radius)
+    assert plan.distance_bound <= 0.01 * radius
+    for points, neighbour in adversarial_sets(ball, n, np.random.default_rng(n)):
+        first = iterate_mean(FrechetProblem(ball, points), plan.step_sizes)
+        second = iterate_mean(FrechetProblem(ball, neighbour), plan.step_sizes)
+        assert geometry.dist(first, second) <= plan.sensitivity * (1 + 1e-9)
+        exact = frechet_mean(points, geometry, center=ball.center)
+        assert geometry.dist(first, exact) <= plan.distance_bound + 1e-8
+
+
+@pytest.mark.parametrize("geometry, radius", CASES[:5], ids=str)
+def test_sensitivity_is_tight_on_hadamard_manifolds(geometry, radius):
+    n = 2000
+    plan = plan_mean_iteration(radius, n, geometry.curvature_bounds, 0.01 * radius)
+    assert plan.sensitivity <= 1.01 * 2 * radius / n
+    # All records at the centre but one, which jumps across the ball.
+    ball = ball_of(geometry, radius)
+    line = np.zeros((2, geometry.dim))
+    line[:, 0] = radius, -radius
+    ends = geometry.exp(ball.center, geometry.tangent_from_coordinates(ball.center, line))
+    images = []
+    for end in ends:
+        points = np.broadcast_to(ball.center, (n, *geometry.shape)).copy()
+        points[0] = end
+        images.append(iterate_mean(FrechetProblem(ball, points), plan.step_sizes))
+    assert geometry.dist(*images) >= 0.97 * plan.sensitivity
+
+
+def test_number_of_steps_does_not_grow_with_n_on_hadamard_manifolds():
+    few = plan_mean_iteration(1.0, 100, (-0.5, 0.0), 1e-2)
+    many = plan_mean_iteration(1.0, 10**9, (-0.5, 0.0), 1e-2)
+    assert len(few.step_sizes) == len(many.step_sizes) <= 5
+
+
+def test_flat_space_needs_one_exact_step():
+    plan = plan_mean_iteration(3.0, 50, Euclidean(4).curvature_bounds, 1e-9)
+    assert plan.step_sizes == (1.0,)
+    assert plan.sensitivity == 2 * 3.0 / 50
+
+
+@pytest.mark.parametrize("bounds, radius", [((0.0, math.inf), 0.1), ((1.0, 1.0), 0.75)])
+def test_no_plan_without_a_contraction_rate(bounds, radius):
+    assert plan_mean_iteration(radius, 10, bounds, 1e-3) is None
