@@ -15,7 +15,7 @@ ACCELERATOR_BLOCK_BYTES = 2**27
 
 def block_length(records) -> int:
     """Number of records, first axis of the array, per block."""
-    on_cpu = str(device(records)).lower().startswith("cpu") or "CPU" in str(device(records))
+    on_cpu = "cpu" in str(device(records)).lower()
     budget = CPU_BLOCK_BYTES if on_cpu else ACCELERATOR_BLOCK_BYTES
     bits = array_namespace(records).finfo(records.dtype).bits
     return max(1, budget * 8 // (bits * max(1, math.prod(records.shape[1:]))))

@@ -110,20 +110,20 @@ class Geometry(abc.ABC):
     def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
         """Tangent vector G with ``<G, v>_point = sum(euclidean_gradient * v)`` for tangent v.
 
-        `euclidean_gradient` is the array of partial derivatives of a function of the ambient
-        coordinates, shape ``(..., *shape)``.  This default tests it on an orthonormal basis.
+        `euclidean_gradient` holds the partial derivatives of a function of the ambient coordinates,
+        shape ``(..., *shape)``.  This default tests it on an orthonormal basis, ``dim`` vectors per
+        point.
         """
         xp = array_namespace(point, euclidean_gradient)
-        like = point if point.ndim > self.point_ndim else euclidean_gradient
-        basis = xp.eye(self.dim, dtype=like.dtype, device=device(like))
-        axis = tuple(range(-self.point_ndim, 0))
-        point, gradient = xp.expand_dims(point, axis=-self.point_ndim - 1), euclidean_gradient
-        basis = self.tangent_from_coordinates(point, basis)
-        gradient = xp.expand_dims(gradient, axis=-self.point_ndim - 1)
-        components = xp.sum(gradient * basis, axis=axis)
-        return self.tangent_from_coordinates(
-            xp.squeeze(point, axis=-self.point_ndim - 1), components
+        unit = xp.eye(self.dim, dtype=point.dtype, device=device(point))
+        basis = self.tangent_from_coordinates(
+            xp.expand_dims(point, axis=-self.point_ndim - 1), unit
         )
+        size = math.prod(self.shape)
+        basis = xp.reshape(basis, (*basis.shape[: basis.ndim - self.point_ndim], size))
+        batch = euclidean_gradient.shape[: euclidean_gradient.ndim - self.point_ndim]
+        column = xp.reshape(euclidean_gradient, (*batch, size, 1))
+        return self.tangent_from_coordinates(point, (basis @ column)[..., 0])
 
     def log_coordinates(self, point, other):
         """Normal coordinates of `other` at `point`: `log` in :meth:`coordinates_from_tangent`.

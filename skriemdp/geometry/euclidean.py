@@ -78,6 +78,9 @@ class Euclidean(Geometry):
     def projection(self, point, vector):
         return self._at(point, vector)
 
+    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+        return self.projection(point, euclidean_gradient)
+
     def transport(self, point, other, tangent_vector):
         return self._at(other, self._at(point, tangent_vector))
 

@@ -164,6 +164,12 @@ class Hyperboloid(Geometry):
         product = dot(xp, space, vector[..., 1:]) - time * vector[..., :1]
         return self._tangent(xp, time, space, (vector + product * x)[..., 1:])
 
+    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+        # The Lorentz product turns the sign of the time derivative.
+        xp = array_namespace(point, euclidean_gradient)
+        head, tail = euclidean_gradient[..., :1], euclidean_gradient[..., 1:]
+        return self.projection(point, xp.concat([-head, tail], axis=-1))
+
     @staticmethod
     def _tangent(xp, time_x, x, space):
         """Tangent vector at `x` with these space coordinates."""

@@ -10,6 +10,7 @@ from array_api_compat import array_namespace
 
 from skriemdp._validation import check_count
 from skriemdp.geometry import _symmetric as sym
+from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.base import Geometry
 
 
@@ -54,20 +55,32 @@ class SPDGeometry(Geometry):
         symmetric = sym.symmetrized(xp, vector)
         return symmetric if point.ndim == 2 else symmetric + 0.0 * point
 
+    def _scaled(self, xp, spectrum, matrices, power):
+        """``Q (G^power * (Q' S Q)) Q'`` of symmetric matrices S, in blocks if there are many."""
+        values, vectors = spectrum
+        table = self._metric_table(xp, values) ** power
+
+        def kernel(block):
+            rotated = sym.congruence(xp, sym.transposed(xp, vectors), block)
+            return sym.symmetrized(xp, sym.congruence(xp, vectors, rotated * table))
+
+        if values.ndim == 1 and matrices.ndim == 3:
+            return map_tiles(kernel, matrices)
+        return kernel(matrices)
+
     def tangent_from_coordinates(self, point, coordinates):
         xp = array_namespace(point, coordinates)
-        values, vectors = self._spectrum(xp, point)
-        matrix = sym.unpack(xp, coordinates, self.size)
-        rotated = sym.congruence(xp, sym.transposed(xp, vectors), matrix)
-        vector = sym.congruence(xp, vectors, rotated / self._metric_table(xp, values))
-        return sym.symmetrized(xp, vector)
+        matrices = sym.unpack(xp, coordinates, self.size)
+        return self._scaled(xp, self._spectrum(xp, point), matrices, -1)
 
     def coordinates_from_tangent(self, point, tangent_vector):
         xp = array_namespace(point, tangent_vector)
-        values, vectors = self._spectrum(xp, point)
-        rotated = sym.congruence(xp, sym.transposed(xp, vectors), tangent_vector)
-        matrix = sym.congruence(xp, vectors, rotated * self._metric_table(xp, values))
-        return sym.pack(xp, matrix)
+        return sym.pack(xp, self._scaled(xp, self._spectrum(xp, point), tangent_vector, 1))
+
+    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+        xp = array_namespace(point, euclidean_gradient)
+        symmetric = sym.symmetrized(xp, euclidean_gradient)
+        return self._scaled(xp, self._spectrum(xp, point), symmetric, -2)
 
     def inner_product(self, point, tangent_vector_a, tangent_vector_b):
         xp = array_namespace(point, tangent_vector_a, tangent_vector_b)

@@ -51,23 +51,26 @@ class LogEuclideanSPD(SPDGeometry):
         half = (logarithm[..., :, None] - logarithm[..., None, :]) / 2
         return 1 / (root[..., :, None] * root[..., None, :] * sinhc(xp, half))
 
-    def _differences(self, xp, point, others):
-        """logm of every record minus logm of the point."""
+    def _differences(self, point, others, finish):
+        """``finish(logm of every record minus logm of the point)``, in blocks if there are many."""
+        xp = array_namespace(point, others)
         origin = sym.logm(xp, point)
 
         def kernel(block):
-            return sym.logm(xp, block) - origin
+            return finish(sym.logm(xp, block) - origin)
 
         if point.ndim == 2 and others.ndim == 3:
             return map_tiles(kernel, others)
         return kernel(others)
 
     def log(self, point, other):
-        return self.tangent_from_coordinates(point, self.log_coordinates(point, other))
+        xp = array_namespace(point, other)
+        spectrum = self._spectrum(xp, point)
+        return self._differences(point, other, lambda s: self._scaled(xp, spectrum, s, -1))
 
     def log_coordinates(self, point, other):
         xp = array_namespace(point, other)
-        return sym.pack(xp, self._differences(xp, point, other))
+        return self._differences(point, other, lambda s: sym.pack(xp, s))
 
     def exp(self, point, tangent_vector):
         return self.exp_coordinates(point, self.coordinates_from_tangent(point, tangent_vector))
@@ -88,8 +91,7 @@ class LogEuclideanSPD(SPDGeometry):
 
     def dist(self, point, other):
         xp = array_namespace(point, other)
-        difference = self._differences(xp, point, other)
-        return xp.sqrt(xp.sum(difference * difference, axis=(-2, -1)))
+        return self._differences(point, other, lambda s: xp.sqrt(xp.sum(s * s, axis=(-2, -1))))
 
     def transport(self, point, other, tangent_vector):
         coordinates = self.coordinates_from_tangent(point, tangent_vector)

@@ -132,6 +132,9 @@ class Sphere(Geometry):
         x = point / length(xp, point)
         return vector - x * dot(xp, x, vector)
 
+    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+        return self.projection(point, euclidean_gradient)
+
     def transport(self, point, other, tangent_vector):
         xp = array_namespace(point, other, tangent_vector)
         x, y = point / length(xp, point), other / length(xp, other)
