@@ -113,10 +113,10 @@ class PrivateEstimator(BaseEstimator):
     # An estimator that names no accountant charges the active one.  In a worker process that is the
     # caller's: the address of its ledger travels with the unfitted estimator and with its clones.
     def __getstate__(self):
-        state = super().__getstate__()
+        state = dict(super().__getstate__())
+        token = state.pop("_ledger_token", None)  # a fitted estimator keeps no address
         if getattr(self, "accountant", None) is None and "privacy_spent_" not in state:
-            token = active_accountant_token(getattr(self, "_ledger_token", None))
-            state = {**state, "_ledger_token": token}
+            state["_ledger_token"] = active_accountant_token(token)
         return state
 
     def __sklearn_clone__(self):

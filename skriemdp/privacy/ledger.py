@@ -354,8 +354,8 @@ def _inode(path: str) -> tuple:
     except FileNotFoundError:
         raise BudgetError(
             f"the ledger {path!r} does not exist (any more), and a missing ledger is never "
-            "replaced by a fresh one. A ledger without a path ends with the process that made it; give "
-            "PrivacyAccountant a path to keep it."
+            "replaced by a fresh one. A ledger without a path ends with the process that made it; "
+            "give PrivacyAccountant a path to keep it."
         ) from None
     except OSError as error:
         raise BudgetError(f"the ledger {path!r} cannot be reached: {error.strerror}.") from error

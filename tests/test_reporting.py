@@ -1,0 +1,99 @@
+"""privacy_report names exactly the steps that learned from data without a guarantee."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import BaggingRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+
+from skriemdp.privacy.events import GaussianEvent
+from skriemdp.privacy.spent import PrivacySpent
+from skriemdp.reporting import NOT_FITTED, NOT_PRIVATE, PRIVATE, SEEDED, STATELESS, privacy_report
+
+X = np.random.default_rng(0).normal(size=(20, 3))
+Y = X[:, 0]
+
+
+class Private(BaseEstimator):
+    """Stands for an estimator of the library."""
+
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        seeded = self.random_state is not None
+        self.privacy_spent_ = PrivacySpent(0.5, 1e-6, GaussianEvent(5.0), seeded=seeded)
+        self.mean_ = np.zeros(X.shape[1])
+        return self
+
+    def transform(self, X):
+        return X
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+    def score(self, X, y=None):
+        return 0.0
+
+
+def statuses(model):
+    return {step.path: step.status for step in privacy_report(model).steps}
+
+
+def test_scaler_before_and_model_behind_a_private_step():
+    model = make_pipeline(StandardScaler(), Private(), LinearRegression()).fit(X, Y)
+    report = privacy_report(model)
+    assert [step.path for step in report.violations] == ["standardscaler", "linearregression"]
+    assert not report
+    assert "2 of 3 steps" in str(report) and "epsilon=0.5" in str(report)
+
+
+def test_private_and_stateless_steps_pass():
+    model = make_pipeline(Normalizer(), FunctionTransformer(), Private()).fit(X)
+    report = privacy_report(model)
+    assert report and [step.status for step in report.steps] == [STATELESS, STATELESS, PRIVATE]
+
+
+def test_seeded_noise_is_a_violation():
+    assert not privacy_report(make_pipeline(Private(random_state=0)).fit(X))
+
+
+def test_column_transformer_and_union():
+    columns = ColumnTransformer(
+        [("scale", StandardScaler(), [0]), ("mean", Private(), [1, 2])], remainder="passthrough"
+    )
+    union = FeatureUnion([("columns", columns), ("pca", PCA(1))]).fit(X)
+    found = statuses(union)
+    assert found["columns.scale"] == found["pca"] == NOT_PRIVATE
+    assert found["columns.mean"] == PRIVATE
+
+
+def test_plain_search_is_reported_with_its_winner():
+    search = GridSearchCV(Private(), {"random_state": [None]}, cv=2).fit(X)
+    found = statuses(search)
+    assert found == {"": NOT_PRIVATE, "best_estimator_": PRIVATE}
+
+
+def test_members_of_ensembles_are_reported():
+    found = statuses(BaggingRegressor(Private(), n_estimators=2).fit(X, Y))
+    # Ensembles write an integer random_state into their members, which makes the noise public.
+    assert found[""] == NOT_PRIVATE and found["estimators_[0]"] == SEEDED
+
+
+def test_nothing_fitted_is_no_guarantee():
+    report = privacy_report(make_pipeline(StandardScaler(), Private()))
+    assert {step.status for step in report.steps} == {NOT_FITTED} and not report
+
+
+def test_only_estimators():
+    with pytest.raises(TypeError):
+        privacy_report(X)
+    with pytest.raises(TypeError):
+        privacy_report(StandardScaler)
