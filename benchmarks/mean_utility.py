@@ -35,7 +35,7 @@ def tangent_errors(ball, points, mu, draws, rng):
     """Squared distances of `draws` one-shot releases; the statistic is computed once."""
     plan = plan_tangent_mean(ball, len(points), mu)
     geometry, center = ball.geometry, ball.center
-    vector = plan.statistic(points)
+    vector = plan.statistic(FrechetProblem(ball, points))
     noise = plan.noise_scale * rng.standard_normal((draws, geometry.dim))
     noisy = vector + geometry.tangent_from_coordinates(center, noise)
     return plan.finish(noisy)

@@ -45,9 +45,13 @@ def table(X, target):
     geometry, n = SPD(5), len(X)
     no_data = float(geometry.dist(target, CENTER))
     print(f"{n} covariance matrices of handwritten digits, 5 x 5; delta = {DELTA:g}")
-    print("distance = geodesic distance to the non-private mean (rms of "
-          f"{REPEATS} fits); limit = d (sensitivity / mu)^2\n")
-    header = f"{'':28s}{'mu':>8s}{'distance':>10s}{'ratio to limit':>16s}{'clipped':>9s}{'s/fit':>9s}"
+    print(
+        "distance = geodesic distance to the non-private mean (rms of "
+        f"{REPEATS} fits); limit = d (sensitivity / mu)^2\n"
+    )
+    header = (
+        f"{'':28s}{'mu':>8s}{'distance':>10s}{'ratio to limit':>16s}{'clipped':>9s}{'s/fit':>9s}"
+    )
     print(header + "\n" + "-" * len(header))
     print(f"{'non-private mean':28s}{'-':>8s}{0.0:10.4f}{'-':>16s}{'-':>9s}{'-':>9s}")
     rows = []
@@ -90,8 +94,13 @@ def figure(X, target, rows, no_data, path):
     left.fill_between(epsilons, spread[:, 0], spread[:, 2], alpha=0.25, color="C0")
     left.plot(epsilons, spread[:, 1], "o-", color="C0", label="private mean (median, 10-90 %)")
     left.axhline(no_data, color="C3", ls="--", label="public centre, no data")
-    left.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="distance to the mean",
-             title="Error of the private mean")
+    left.set(
+        xscale="log",
+        yscale="log",
+        xlabel="epsilon",
+        ylabel="distance to the mean",
+        title="Error of the private mean",
+    )
     left.legend()
     for epsilon, colour in ((0.1, "C1"), (1.0, "C0")):
         for repeat in range(5):
@@ -100,8 +109,12 @@ def figure(X, target, rows, no_data, path):
             right.plot(*ellipse(mean.fit(X).mean_), color=colour, alpha=0.6, lw=1, label=label)
     right.plot(*ellipse(target), color="k", lw=2, label="non-private mean")
     right.plot(*ellipse(CENTER), color="C3", ls="--", label="public centre, no data")
-    right.set(xlabel="intensity", ylabel="vertical gradient", aspect="equal",
-              title="Intensity / gradient block, one-sigma ellipse")
+    right.set(
+        xlabel="intensity",
+        ylabel="vertical gradient",
+        aspect="equal",
+        title="Intensity / gradient block, one-sigma ellipse",
+    )
     right.legend(loc="upper left", fontsize=8)
     fig.tight_layout()
     fig.savefig(path, dpi=120)

@@ -33,9 +33,7 @@ def region_covariance(images, *, regularization: float = 1e-3):
         raise ValueError(f"images must have shape (n, height, width), got {images.shape}.")
     n, height, width = images.shape
     vertical, horizontal = np.gradient(images, axis=(1, 2))
-    rows, columns = np.meshgrid(
-        np.linspace(0, 1, height), np.linspace(0, 1, width), indexing="ij"
-    )
+    rows, columns = np.meshgrid(np.linspace(0, 1, height), np.linspace(0, 1, width), indexing="ij")
     features = np.stack(
         [
             np.broadcast_to(rows, images.shape),

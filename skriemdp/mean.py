@@ -13,11 +13,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skriemdp._base import Data, Plan, PrivateEstimator
 from skriemdp._validation import check_count, check_option, check_positive
 from skriemdp.geometry import GeodesicBall, as_geometry
+from skriemdp.geometry._tiles import map_tiles
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
 from skriemdp.solvers.descent import RiemannianGradientDescent
 from skriemdp.solvers.mean_releases import DescentMean, default_descent, plan_tangent_mean
+from skriemdp.solvers.problem import FrechetProblem
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
 
@@ -358,13 +360,13 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     def _release(self, data, plan, streams):
         (points,), settings = data.arrays, plan.settings
         ball, n = settings.ball, len(points)
-        outside = n - int(np.count_nonzero(ball.contains(points)))
+        problem, outside = FrechetProblem.from_records(ball, points)
         noisy = settings.count.release(outside, streams("clipped fraction")) / n
         self.geometry_ = ball.geometry
         self._flat = data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
         self.noise_scale_ = settings.noise_scale
-        self.mean_ = np.asarray(settings.mean.release(ball.project(points), streams))
+        self.mean_ = np.asarray(settings.mean.release(problem, streams))
         if noisy - 2.0 * settings.count.sigma / n > 0.2:
             warnings.warn(
                 f"about {self.clipped_fraction_:.0%} of the rows lie outside the ball of radius "
@@ -391,7 +393,7 @@ _CHECKS = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
 
 
 def _check_membership(geometry, points):
-    belongs = np.asarray(geometry.belongs(points))
+    belongs = map_tiles(geometry.belongs, points)
     if not belongs.all():
         raise ValueError(
             f"{int(np.count_nonzero(~belongs))} of {len(points)} rows of X are not points of "

@@ -58,9 +58,7 @@ def test_matrix_and_flat_input_agree():
     coordinates = matrix.transform(X)
     assert coordinates.shape == (200, 6)
     np.testing.assert_allclose(matrix.inverse_transform(coordinates), X, atol=1e-9)
-    np.testing.assert_allclose(
-        flat.inverse_transform(coordinates), X.reshape(200, 9), atol=1e-9
-    )
+    np.testing.assert_allclose(flat.inverse_transform(coordinates), X.reshape(200, 9), atol=1e-9)
 
 
 def test_pymanopt_manifold_is_accepted():
@@ -311,9 +309,7 @@ def test_audit_end_to_end(mechanism, halved, monkeypatch):
         )
     geometry, n = SPD(2), 10
     X, Y = worst_neighbours(geometry, n, 1.0)
-    estimator = PrivateFrechetMean(
-        "spd", mechanism=mechanism, n_steps=1, epsilon=8.0, delta=1e-3
-    )
+    estimator = PrivateFrechetMean("spd", mechanism=mechanism, n_steps=1, epsilon=8.0, delta=1e-3)
 
     def scores(data):
         means = np.stack([estimator.fit(data).mean_ for _ in range(600)])

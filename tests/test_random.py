@@ -41,7 +41,9 @@ def test_streams_are_never_pickled():
         pickle.dumps(NoiseStreams())
 
 
-@pytest.mark.parametrize("bad", [np.random.default_rng(0), np.random.RandomState(0), True, 1.5, "1"])
+@pytest.mark.parametrize(
+    "bad", [np.random.default_rng(0), np.random.RandomState(0), True, 1.5, "1"]
+)
 def test_generators_are_refused(bad):
     with pytest.raises(TypeError, match="random_state must be None or an int"):
         check_random_state(bad)

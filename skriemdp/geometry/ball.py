@@ -9,7 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from skriemdp._validation import check_positive
-from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import Geometry
 
 
@@ -104,3 +104,39 @@ class GeodesicBall:
         result = xp.asarray(flat, copy=True)
         result[outside] = map_tiles(kernel, flat[outside])
         return xp.reshape(result, x.shape)
+
+    def project_with_log_sum(self, x):
+        """Project `x` and sum the logarithms of the result at the centre, in one pass.
+
+        Parameters
+        ----------
+        x : array of shape ``(n, *shape)``
+
+        Returns
+        -------
+        points : array of shape ``(n, *shape)``
+            What :meth:`project` gives; `x` itself when every point lies inside.
+        outside : int
+            How many points lay outside.
+        log_sum : array of shape ``shape``
+            Sum of ``log(center, point)`` over the projected points.
+        """
+        xp = array_namespace(x)
+        center = self._center_like(x)
+        target = self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
+        points, count, begin, total = x, 0, 0, 0.0
+        for block in tiles(x):
+            coordinates = self.geometry.log_coordinates(center, block)
+            norms = xp.sqrt(xp.sum(coordinates * coordinates, axis=-1))
+            outside = norms > self.radius
+            if bool(xp.any(outside)):
+                scale = xp.where(outside, target / xp.where(outside, norms, 1.0), 1.0)
+                coordinates = coordinates * scale[:, None]
+                if points is x:
+                    points = xp.asarray(x, copy=True)
+                part = points[begin : begin + block.shape[0], ...]
+                part[outside, ...] = self.geometry.exp_coordinates(center, coordinates[outside, :])
+                count += int(xp.count_nonzero(outside))
+            total = total + xp.sum(coordinates, axis=0)
+            begin += block.shape[0]
+        return points, count, self.geometry.tangent_from_coordinates(center, total)

@@ -104,7 +104,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     check_nonnegative(epsilon=epsilon)
     check_fraction(delta=delta)
-    target = math.log(delta) - 2.0 * _MARGIN
+    # Twice the margin of gaussian_epsilon, so that epsilon -> mu -> epsilon never grows.
+    target = math.log(delta) - 4.0 * _MARGIN
 
     def excess(log_mu):
         return log_gaussian_delta(math.exp(log_mu), epsilon) - target

@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["PrivacySpent"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class PrivacySpent:
     """The privacy statement of one fit; unpacks as ``epsilon, delta = estimator.privacy_spent_``.
 
