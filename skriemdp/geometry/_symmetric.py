@@ -115,20 +115,22 @@ def assembled(xp, a, b, c):
 def log_parts(xp, a, b, c):
     """Logarithm of 2x2 SPD matrices as ``mean I + [[x, y], [y, -x]]``: (mean, x, y, half gap).
 
-    The eigenvalues of the logarithm are mean +- half gap.  With h half the eigenvalue gap, the
-    larger eigenvalue is l1 = trace/2 + h, the smaller det / l1 (no cancellation of the trace), and
-    half the gap of the logarithms is log1p(2 h / l2) / 2, accurate for equal and for very different
-    eigenvalues alike.
+    The eigenvalues of the logarithm are mean +- half gap.  With the trace scaled to one, so that
+    no product overflows, and h half the eigenvalue gap, the larger eigenvalue is l1 = 1/2 + h, the
+    smaller one det / l1 (no cancellation of the trace), and half the gap of the logarithms is
+    log1p(2 h / l2) / 2, accurate for equal and for very different eigenvalues alike.
     """
+    trace = a + c
+    a, b, c = a / trace, b / trace, c / trace
     x = (a - c) / 2
     h = xp.sqrt(x * x + b * b)
-    larger = (a + c) / 2 + h
+    larger = 0.5 + h
     determinant = a * c - b * b
     floor = xp.finfo(a.dtype).eps * larger * larger
     determinant = xp.where(determinant > 0, determinant, floor)
     half_gap = xp.log1p(2 * h * larger / determinant) / 2
     ratio = half_gap / nonzero(xp, h)
-    return xp.log(determinant) / 2, ratio * x, ratio * b, half_gap
+    return xp.log(determinant) / 2 + xp.log(trace), ratio * x, ratio * b, half_gap
 
 
 def logm(xp, matrix):
@@ -168,12 +170,13 @@ def expm(xp, matrix):
 def sqrtm(xp, matrix):
     """Square root of SPD matrices."""
     if matrix.shape[-1] == 2:
+        # Cayley and Hamilton: (S + sqrt(det) I) / sqrt(trace + 2 sqrt(det)), det from S / trace.
         a, b, c = entries(matrix)
-        determinant = a * c - b * b
-        largest = a + c
-        floor = xp.finfo(a.dtype).eps * largest * largest
-        root = xp.sqrt(xp.where(determinant > 0, determinant, floor))
-        scale = 1 / xp.sqrt(largest + 2 * root)
+        trace = a + c
+        determinant = (a / trace) * (c / trace) - (b / trace) ** 2
+        floor = xp.finfo(a.dtype).eps + 0.0 * trace
+        root = trace * xp.sqrt(xp.where(determinant > 0, determinant, floor))
+        scale = 1 / xp.sqrt(trace + 2 * root)
         return assembled(xp, (a + root) * scale, b * scale, (c + root) * scale)
     values, vectors = xp.linalg.eigh(matrix)
     return conjugated(xp, vectors, xp.sqrt(floored(xp, values)))
@@ -201,7 +204,8 @@ def eigh(xp, matrix):
     vectors = xp.stack([-second, first, first, second], axis=-1)
     # The eigenvalue of larger modulus by a sum of one sign, the other one from the determinant.
     larger = mean + xp.where(mean < 0, -h, h)
-    smaller = (a * c - b * b) / nonzero(xp, larger)
+    divisor = nonzero(xp, larger)
+    smaller = (a / divisor) * c - (b / divisor) * b
     values = xp.stack([xp.minimum(smaller, larger), xp.maximum(smaller, larger)], axis=-1)
     return values, xp.reshape(vectors, (*a.shape, 2, 2))
 

@@ -159,7 +159,7 @@ class Geometry(abc.ABC):
             A tangent vector at `point`.
         """
         xp = array_namespace(point, others)
-        total = xp.zeros_like(self.log_coordinates(point, point))
+        total = xp.zeros(self.dim, dtype=point.dtype, device=device(point))
         for block in tiles(others):
             coordinates = self.log_coordinates(point, block)
             norms = xp.sqrt(xp.sum(coordinates * coordinates, axis=-1))

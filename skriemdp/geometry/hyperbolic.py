@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from skriemdp._validation import check_count, check_positive
+from skriemdp._validation import check_count
 from skriemdp.geometry._elementary import dot, length, log_sinhc, nonzero, sinhc
 from skriemdp.geometry.base import Geometry
+
+
+def check_negative_curvature(curvature) -> None:
+    """Raise unless `curvature` is a finite negative number."""
+    if not isinstance(curvature, numbers.Real) or isinstance(curvature, bool):
+        raise TypeError(f"curvature must be a negative real number, got {curvature!r}.")
+    if not -math.inf < curvature < 0:
+        raise ValueError(f"curvature must be a negative finite number, got {curvature!r}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +59,7 @@ class Hyperboloid(Geometry):
 
     def __post_init__(self) -> None:
         check_count(dim=self.dim)
-        check_positive(**{"-curvature": -self.curvature})
+        check_negative_curvature(self.curvature)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -83,59 +92,61 @@ class Hyperboloid(Geometry):
         space = point[..., 1:] / self._scale
         return xp.sqrt(1 + dot(xp, space, space)), space
 
-    @staticmethod
-    def _chord_squared(xp, time_x, x, time_y, y):
-        """``<x - y, x - y>`` as a sum of terms of one sign, accurate for close and far points.
-
-        Let u = x - y, s = x + y, t = time_x + time_y, and split u = u_perp + u_par along s.  From
-        ``time_x - time_y = u.s / t`` and ``t^2 - |s|^2 = 4 + chord^2``,
-        ``chord^2 (t^2 - |u_par|^2) = |u_perp|^2 t^2 + 4 |u_par|^2``, and ``t^2 - |u_par|^2`` equals
-        ``2 (1 + time_x time_y + x.y) + |u_perp|^2``: no cancellation while x.y >= 0.  Otherwise
-        ``chord^2 = 2 (time_x time_y - 1 - x.y)`` has none.
-        """
-        cosine = dot(xp, x, y)
-        difference, total = x - y, x + y
-        total_squared = nonzero(xp, dot(xp, total, total))
-        along = dot(xp, difference, total)
-        across = difference - total * (along / total_squared)
-        across_squared = dot(xp, across, across)
-        along_squared = along * along / total_squared
-        time = time_x + time_y
-        excess_x, excess_y = (
-            dot(xp, x, x) / (1 + time_x),
-            dot(xp, y, y) / (1 + time_y),
-        )
-        same_side = (across_squared * time * time + 4 * along_squared) / (
-            2 * (1 + time_x * time_y + xp.abs(cosine)) + across_squared
-        )
-        opposite = 2 * (excess_x + excess_y + excess_x * excess_y + xp.abs(cosine))
-        return xp.where(cosine < 0, opposite, same_side)
+    # Everything is split at x into the radial direction x / |x| and the rest.  A boost by x leaves
+    # the rest alone and maps the radial part q_r of a point q = (q_0, q_r, q_rest) to
+    # x_0 q_r +- |x| q_0.  Where these two cancel, the conjugate form has no cancellation:
+    #     ((q_r - |x|) (q_r + |x|) - |x|^2 |q_rest|^2) / (x_0 q_r -+ |x| q_0),
+    # because x_0^2 = 1 + |x|^2 and q_0^2 = 1 + q_r^2 + |q_rest|^2.  It is divided by x_0 q_0 so
+    # that nothing overflows before distances of about 350.
 
     @staticmethod
-    def _boost(xp, time_x, x, time, space):
-        """Space part of the Lorentz boost that takes the base point to `x`, applied to a vector."""
-        return space + x * (time + dot(xp, x, space) / (1 + time_x))
+    def _radial(xp, x):
+        radius = length(xp, x)
+        return radius, x / nonzero(xp, radius)
+
+    def _seen_from(self, xp, time_x, x, time_y, y):
+        """Space part of y after the boost that takes x to the base point; length sinh(dist)."""
+        radius, direction = self._radial(xp, x)
+        difference = y - x
+        gain = dot(xp, direction, difference)
+        rest = difference - gain * direction
+        y_radial = dot(xp, direction, y)
+        rest_length = length(xp, rest)
+        slope_x, slope_y = radius / time_x, y_radial / time_y
+        opposed = time_x * y_radial - radius * time_y
+        fall = slope_x * (radius * rest_length) * (rest_length / time_y)
+        aligned = gain / time_y * ((y_radial + radius) / time_x) - fall
+        aligned = aligned / nonzero(xp, slope_y + slope_x)
+        return rest + xp.where(y_radial > 0, aligned, opposed) * direction
+
+    def _carried_to(self, xp, time_x, x, q):
+        """Space part of the point with space part q after the boost that takes the base to x."""
+        radius, direction = self._radial(xp, x)
+        time_q = xp.sqrt(1 + dot(xp, q, q))
+        q_radial = dot(xp, direction, q)
+        rest = q - q_radial * direction
+        rest_length = length(xp, rest)
+        slope_x, slope_q = radius / time_x, q_radial / time_q
+        aligned = time_x * q_radial + radius * time_q
+        rise = slope_x * (radius * rest_length) * (rest_length / time_q)
+        opposed = (radius - q_radial) / time_x * ((radius + q_radial) / time_q) + rise
+        opposed = opposed / nonzero(xp, slope_x - slope_q)
+        return rest + xp.where(q_radial < 0, opposed, aligned) * direction
 
     def log_coordinates(self, point, other):
         xp = array_namespace(point, other)
-        time_x, x = self._split(xp, point)
-        time_y, y = self._split(xp, other)
-        angle = 2 * xp.asinh(xp.sqrt(self._chord_squared(xp, time_x, x, time_y, y)) / 2)
-        # y - x boosted back to the base point; its time part is (|y|^2 - |x|^2) / (t_x + t_y).
-        difference = y - x
-        time = dot(xp, difference, x + y) / (time_x + time_y)
-        moved = self._boost(xp, time_x, -x, time, difference)
-        return moved * (self._scale * angle / nonzero(xp, length(xp, moved)))
+        seen = self._seen_from(xp, *self._split(xp, point), *self._split(xp, other))
+        size = length(xp, seen)
+        return seen * (self._scale * xp.asinh(size) / nonzero(xp, size))
 
     def exp_coordinates(self, point, coordinates):
         xp = array_namespace(point, coordinates)
-        time_x, x = self._split(xp, point)
         c = coordinates / self._scale
-        angle = length(xp, c)
-        longest = 300.0 if xp.finfo(angle.dtype).bits == 64 else 40.0
-        c = c * (xp.clip(angle, max=longest) / nonzero(xp, angle))
-        angle = xp.clip(angle, max=longest)
-        y = self._boost(xp, time_x, x, xp.cosh(angle), sinhc(xp, angle) * c)
+        size = length(xp, c)
+        longest = 300.0 if xp.finfo(size.dtype).bits == 64 else 40.0
+        shortened = xp.clip(size, max=longest)
+        q = sinhc(xp, shortened) * (shortened / nonzero(xp, size)) * c
+        y = self._carried_to(xp, *self._split(xp, point), q)
         time = xp.sqrt(1 + dot(xp, y, y))
         return self._scale * xp.concat([time, y], axis=-1)
 
@@ -147,8 +158,8 @@ class Hyperboloid(Geometry):
 
     def dist(self, point, other):
         xp = array_namespace(point, other)
-        chord_squared = self._chord_squared(xp, *self._split(xp, point), *self._split(xp, other))
-        return (2 * self._scale) * xp.asinh(xp.sqrt(chord_squared[..., 0]) / 2)
+        seen = self._seen_from(xp, *self._split(xp, point), *self._split(xp, other))
+        return self._scale * xp.asinh(length(xp, seen))[..., 0]
 
     def inner_product(self, point, tangent_vector_a, tangent_vector_b):
         xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
@@ -176,24 +187,35 @@ class Hyperboloid(Geometry):
         return xp.concat([dot(xp, x, space) / time_x + 0.0 * time_x, space + 0.0 * x], axis=-1)
 
     def transport(self, point, other, tangent_vector):
+        # The boosts to x and then to p compose to the boost to y and a rotation, and transport is
+        # that rotation of the coordinates.  In the plane of X = tanh(a/2), P = tanh(b/2) exp(i t),
+        # half-tangents of the two rapidities, it turns by twice the argument of 1 + X conj(P).
         xp = array_namespace(point, other, tangent_vector)
         time_x, x = self._split(xp, point)
-        time_y, y = self._split(xp, other)
+        p = self._seen_from(xp, time_x, x, *self._split(xp, other))
+        radius, first = self._radial(xp, x)
+        half_x = radius / (1 + time_x)
+        half_p = p / (1 + xp.sqrt(1 + dot(xp, p, p)))
+        along = dot(xp, first, half_p)
+        across, second = self._radial(xp, half_p - along * first)
+        real, imaginary = 1 + half_x * along, -half_x * across
+        squared = nonzero(xp, real * real + imaginary * imaginary)
         c = self.coordinates_from_tangent(point, tangent_vector)
-        # Seen from the base point, transport to p is the boost to p; then boost everything to x.
-        difference = y - x
-        time = dot(xp, difference, x + y) / (time_x + time_y)
-        p = self._boost(xp, time_x, -x, time, difference)
-        time_p = xp.sqrt(1 + dot(xp, p, p))
-        zero = xp.zeros_like(time_p)
-        moved = self._boost(xp, time_x, x, dot(xp, p, c), self._boost(xp, time_p, p, zero, c))
-        return self._tangent(xp, time_y, y, moved)
+        c_first, c_second = dot(xp, first, c), dot(xp, second, c)
+        cosine_minus_one = -2 * imaginary * imaginary / squared
+        sine = 2 * real * imaginary / squared
+        turned = (
+            c
+            + (cosine_minus_one * c_first - sine * c_second) * first
+            + (cosine_minus_one * c_second + sine * c_first) * second
+        )
+        return self.tangent_from_coordinates(other, turned)
 
     def tangent_from_coordinates(self, point, coordinates):
         xp = array_namespace(point, coordinates)
         time, space = self._split(xp, point)
-        moved = self._boost(xp, time, space, xp.zeros_like(time), coordinates)
-        return xp.concat([dot(xp, space, coordinates), moved], axis=-1)
+        along = dot(xp, space, coordinates)
+        return xp.concat([along, coordinates + space * (along / (1 + time))], axis=-1)
 
     def coordinates_from_tangent(self, point, tangent_vector):
         xp = array_namespace(point, tangent_vector)

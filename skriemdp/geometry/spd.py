@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from skriemdp._validation import check_option
 from skriemdp.geometry.spd_affine import AffineInvariantSPD
 from skriemdp.geometry.spd_base import SPDGeometry
 from skriemdp.geometry.spd_bures import BuresWassersteinSPD
 from skriemdp.geometry.spd_log_euclidean import LogEuclideanSPD
 
-_METRICS = {
+_METRICS: dict[str, Callable[[int], SPDGeometry]] = {
     "affine-invariant": AffineInvariantSPD,
     "log-euclidean": LogEuclideanSPD,
     "bures-wasserstein": BuresWassersteinSPD,
