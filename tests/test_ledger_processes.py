@@ -549,6 +549,17 @@ def test_temporary_ledgers_are_private_and_removed():
     assert path.endswith(".ledger") and not os.path.exists(os.path.dirname(path))
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_many_ledgers_keep_few_files_open():
+    before = len(os.listdir("/proc/self/fd"))
+    accountants = [PrivacyAccountant() for _ in range(3 * ledger.OPEN_LEDGERS)]
+    for accountant in accountants:
+        accountant.spend(SMALL)
+    # database, log and index of each open ledger
+    assert len(os.listdir("/proc/self/fd")) - before <= 3 * ledger.OPEN_LEDGERS
+    assert [len(accountant.history) for accountant in accountants] == [1] * len(accountants)
+
+
 def test_racing_creators_share_one_ledger(tmp_path):
     path = tmp_path / "raced.ledger"
 

@@ -10,11 +10,19 @@ import os
 import secrets
 import threading
 from collections import Counter
+from functools import lru_cache
 
 from skriemdp._validation import check_count
 from skriemdp.privacy.events import Event, compose, event_from_dict
 from skriemdp.privacy.filters import Filter, make_filter
 from skriemdp.privacy.ledger import BudgetError, Ledger, Standing
+from skriemdp.privacy.statements import (
+    BudgetExceededError,
+    LedgerTotal,
+    Remaining,
+    Spend,
+    round_up,
+)
 
 __all__ = [
     "BudgetError",
@@ -28,111 +36,6 @@ __all__ = [
 ]
 
 DEFAULT_DATASET = "default"
-
-
-class BudgetExceededError(BudgetError):
-    """The spend would pass the ceiling; nothing was charged and nothing was released.
-
-    Attributes
-    ----------
-    remaining : Remaining
-        What the ledger would still admit.
-    """
-
-    def __init__(self, message: str, remaining: Remaining | None = None):
-        super().__init__(message)
-        self.remaining = remaining
-
-    def __reduce__(self):
-        return type(self), (self.args[0], self.remaining)
-
-
-@dataclasses.dataclass(frozen=True)
-class Spend:
-    """One charge, as the ledger holds it.
-
-    Attributes
-    ----------
-    entry : int
-        Number in the ledger, increasing in the order of charging.
-    time : str
-        ISO 8601, UTC.
-    dataset, partition : str
-        What was charged; ``partition=""`` is the whole data set.
-    label : str
-        Who charged: the estimator's class name.
-    params : dict
-        Public parameters that the estimator noted.
-    event : dict
-        The event in plain data (:func:`skriemdp.privacy.events.event_from_dict` revives it).
-    """
-
-    entry: int
-    time: str
-    dataset: str
-    partition: str
-    label: str
-    params: dict
-    event: dict
-
-
-@dataclasses.dataclass(frozen=True)
-class LedgerTotal:
-    """The tight total of the entries; unpacks as ``epsilon, delta = accountant.spent``.
-
-    It states: everything charged so far is jointly (epsilon, delta)-private **if this list of
-    charges had been fixed in advance** (a grid, folds, a script).  The promise that holds for
-    choices made after seeing results is the ceiling's, enforced by the filter.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        By composition of privacy loss distributions, rounded up; the worst partition's.
-    n_entries : int
-        Number of charges.
-    """
-
-    epsilon: float
-    delta: float
-    n_entries: int
-
-    def __iter__(self):
-        yield self.epsilon
-        yield self.delta
-
-
-@dataclasses.dataclass(frozen=True)
-class Remaining:
-    """What the filter would still admit, rounded down.
-
-    Attributes
-    ----------
-    filter : str
-        The stored rule these numbers speak of.
-    epsilon : float
-        Largest epsilon that one more Gaussian fit at the ledger's delta may ask.
-    mu : float
-        The same as a Gaussian mu.
-    pure_epsilon : float
-        An epsilon that one more pure (delta = 0) fit may surely ask; the filter may admit more.
-    room : dict
-        What is left in the filter's own units.
-    """
-
-    filter: str
-    epsilon: float
-    mu: float
-    pure_epsilon: float
-    room: dict = dataclasses.field(default_factory=dict)
-
-    def __str__(self):
-        if math.isinf(self.epsilon):
-            return f"no ceiling [{self.filter}]"
-        room = ", ".join(f"{name} {value:.6g}" for name, value in self.room.items())
-        return (
-            f"a Gaussian fit of epsilon <= {_down(self.epsilon)} or a pure fit of epsilon <= "
-            f"{_down(self.pure_epsilon)} [{self.filter}; left: {room}]"
-        )
 
 
 class PrivacyAccountant:
@@ -475,7 +378,7 @@ class PrivacyAccountant:
             ("Ceiling", ceiling),
             (
                 "Spent",
-                f"epsilon={_up(spent.epsilon)} at delta={rule.delta:g} over {spent.n_entries} "
+                f"epsilon={round_up(spent.epsilon)} at delta={rule.delta:g} over {spent.n_entries} "
                 f"releases, if this list had been fixed in advance",
             ),
             ("Remaining", f"{self.remaining()}"),
@@ -651,9 +554,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+@lru_cache(maxsize=256)
 def _total_epsilon(charges: frozenset, delta: float) -> float:
-    events = [_repeat(json.loads(event), count) for event, count in charges]
-    return float(compose(events).epsilon(delta)) if events else 0.0
+    if not charges:
+        return 0.0
+    total = compose([_repeat(json.loads(event), count) for event, count in sorted(charges)])
+    pure = total.renyi(math.inf) if total.extra_delta == 0 else math.inf
+    return min(float(total.epsilon(delta)), pure) if delta > 0 or pure == math.inf else pure
 
 
 def _repeat(event: dict, count: int) -> Event:
@@ -684,12 +591,3 @@ def _short(event: dict) -> str:
         if name != "kind" and isinstance(value, (int, float, str))
     )
     return f"{event.get('kind', 'event')}({inside})"
-
-
-def _up(value: float) -> str:
-    return f"{math.ceil(value * 1e4) / 1e4:.4f}" if math.isfinite(value) else "inf"
-
-
-def _down(value: float) -> str:
-    # The factor keeps an untouched 0.3 from printing as 0.2999.
-    return f"{math.floor(value * 1e4 * (1 + 1e-12)) / 1e4:.4f}"

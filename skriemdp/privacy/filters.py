@@ -56,9 +56,12 @@ def _square(value: float) -> decimal.Decimal:
     return _EXACT.multiply(_written(value), _written(value))
 
 
-def number(amount: int | None) -> float:
-    """Value of an amount as a float, for display only."""
-    return math.inf if amount is None else amount / 10**DIGITS
+def number(amount: int) -> float:
+    """Largest float whose units the amount covers (for display and for planning)."""
+    value = amount / 10**DIGITS
+    while units(value) > amount:
+        value = math.nextafter(value, -math.inf)
+    return value
 
 
 def renyi_budget(order: float, epsilon: float, delta: float) -> float:
@@ -188,7 +191,7 @@ class Filter:
             rho, _, pure = left if extra is not None and extra <= self.limits[1] else (0.0,) * 3
             mu = math.sqrt(2 * rho / self.order) * (1 - 1e-11) if self.order else 0.0
             room = {"rho": rho, "delta": left[1]}
-            pure = max(pure, rho)
+            pure = max(pure, rho * (1 - 1e-11))
         if standing.untouched:
             epsilon, pure = self.epsilon, self.epsilon
             mu = gaussian_mu(self.epsilon, self.delta) if self.delta > 0 else 0.0

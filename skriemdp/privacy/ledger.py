@@ -27,6 +27,7 @@ Amounts = tuple  # of int | None
 APPLICATION_ID = 0x736B7264  # "skrd"; tells our files from other SQLite files
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 60.0
+OPEN_LEDGERS = 16
 # Shared memory of a WAL does not exist between hosts, and locks on these are often pretended.
 NETWORK_FILE_SYSTEMS = frozenset(
     "nfs nfs4 cifs smb3 smbfs ncpfs afs lustre ceph gpfs glusterfs beegfs orangefs pvfs2 ocfs2 "
@@ -328,7 +329,9 @@ _links_lock = threading.RLock()
 def _link(ledger: Ledger):
     """Lend the process's connection to the ledger, checked to be the file the handle means."""
     with _links_lock:
-        link = _links.setdefault(ledger.path, _Link())
+        link = _links.pop(ledger.path, None) or _Link()
+        _links[ledger.path] = link  # last used, last in line
+        _close_idle(link)
     with link.lock, _explained(ledger.path):
         inode = _inode(ledger.path)
         if link.db is not None and link.inode != inode:
@@ -346,6 +349,15 @@ def _link(ledger: Ledger):
         except sqlite3.Error:
             link.close()
             raise
+
+
+def _close_idle(used: _Link) -> None:
+    """Keep file descriptors for few ledgers; a program may make thousands."""
+    opened = [link for link in _links.values() if link.db is not None and link is not used]
+    for link in opened[: max(len(opened) - OPEN_LEDGERS + 1, 0)]:
+        if link.lock.acquire(blocking=False):
+            link.close()
+            link.lock.release()
 
 
 def _inode(path: str) -> tuple:
