@@ -7,12 +7,12 @@ import math
 
 def dot(xp, a, b):
     """Inner product over the last axis, kept as an axis of length one."""
-    return xp.sum(a * b, axis=-1, keepdims=True)
+    return xp.vecdot(a, b, axis=-1)[..., None]
 
 
 def length(xp, a):
     """Euclidean length over the last axis, kept as an axis of length one."""
-    return xp.sqrt(xp.sum(a * a, axis=-1, keepdims=True))
+    return xp.sqrt(xp.vecdot(a, a, axis=-1))[..., None]
 
 
 def nonzero(xp, x):

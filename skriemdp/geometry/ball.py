@@ -9,6 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from skriemdp._validation import check_positive
+from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import Geometry
 
@@ -75,7 +76,11 @@ class GeodesicBall:
 
     def distances(self, x):
         """Geodesic distances from the centre; ``(...)`` for `x` of shape ``(..., *shape)``."""
-        return self.geometry.dist(self._center_like(x), x)
+        xp = array_namespace(x)
+        center, shape = self._center_like(x), self.geometry.shape
+        flat = xp.reshape(x, (-1, *shape))
+        result = map_tiles(lambda block: self.geometry.dist(center, block), flat)
+        return xp.reshape(result, tuple(x.shape[: x.ndim - len(shape)]))
 
     def contains(self, x):
         """Whether each of `x` lies in the ball, a boolean array of shape ``(...)``."""
@@ -98,8 +103,8 @@ class GeodesicBall:
 
         def kernel(block):
             coordinates = self.geometry.log_coordinates(center, block)
-            norms = xp.sqrt(xp.sum(coordinates * coordinates, axis=-1, keepdims=True))
-            return self.geometry.exp_coordinates(center, coordinates * (target / norms))
+            scale = target / length(xp, coordinates)
+            return self.geometry.exp_coordinates(center, coordinates * scale)
 
         result = xp.asarray(flat, copy=True)
         result[outside] = map_tiles(kernel, flat[outside])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from array_api_compat import array_namespace, device
 
+from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import tiles
 
 
@@ -162,7 +163,7 @@ class Geometry(abc.ABC):
         total = xp.zeros(self.dim, dtype=point.dtype, device=device(point))
         for block in tiles(others):
             coordinates = self.log_coordinates(point, block)
-            norms = xp.sqrt(xp.sum(coordinates * coordinates, axis=-1))
+            norms = length(xp, coordinates)[..., 0]
             total = total + clip_scale(xp, norms, clip_norm) @ coordinates
         return self.tangent_from_coordinates(point, total)
 

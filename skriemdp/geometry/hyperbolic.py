@@ -18,7 +18,7 @@ def check_negative_curvature(curvature) -> None:
     """Raise unless `curvature` is a finite negative number."""
     if not isinstance(curvature, numbers.Real) or isinstance(curvature, bool):
         raise TypeError(f"curvature must be a negative real number, got {curvature!r}.")
-    if not -math.inf < curvature < 0:
+    if not -math.inf < float(curvature) < 0:
         raise ValueError(f"curvature must be a negative finite number, got {curvature!r}.")
 
 
@@ -158,14 +158,21 @@ class Hyperboloid(Geometry):
 
     def dist(self, point, other):
         xp = array_namespace(point, other)
-        seen = self._seen_from(xp, *self._split(xp, point), *self._split(xp, other))
+        # Seen from the point nearer to the base point: most accurate, and exactly symmetric.
+        time_x, x = self._split(xp, point)
+        time_y, y = self._split(xp, other)
+        swap = time_x > time_y
+        near, far = xp.where(swap, y, x), xp.where(swap, x, y)
+        seen = self._seen_from(
+            xp, xp.minimum(time_x, time_y), near, xp.maximum(time_x, time_y), far
+        )
         return self._scale * xp.asinh(length(xp, seen))[..., 0]
 
     def inner_product(self, point, tangent_vector_a, tangent_vector_b):
         xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
         a = self.coordinates_from_tangent(point, tangent_vector_a)
         b = self.coordinates_from_tangent(point, tangent_vector_b)
-        return xp.sum(a * b, axis=-1)
+        return dot(xp, a, b)[..., 0]
 
     def projection(self, point, vector):
         # Orthogonal in the Lorentz product, the ambient metric of this model.

@@ -10,6 +10,7 @@ from array_api_compat import array_namespace
 
 from skriemdp._validation import check_count
 from skriemdp.geometry import _symmetric as sym
+from skriemdp.geometry._elementary import dot
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.base import Geometry
 
@@ -90,7 +91,7 @@ class SPDGeometry(Geometry):
             if tangent_vector_b is tangent_vector_a
             else self.coordinates_from_tangent(point, tangent_vector_b)
         )
-        return xp.sum(a * b, axis=-1)
+        return dot(xp, a, b)[..., 0]
 
     def belongs(self, x, atol=1e-6):
         """Symmetric within `atol` times the largest entry, and numerically positive definite.

@@ -8,7 +8,7 @@ import math
 from array_api_compat import array_namespace
 
 from skriemdp.geometry import _symmetric as sym
-from skriemdp.geometry._elementary import sinhc
+from skriemdp.geometry._elementary import length, sinhc
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import clip_scale
 from skriemdp.geometry.spd_base import SPDGeometry
@@ -85,7 +85,7 @@ class LogEuclideanSPD(SPDGeometry):
         total = xp.zeros_like(origin)
         for block in tiles(others):
             coordinates = sym.pack(xp, sym.logm(xp, block)) - origin
-            norms = xp.sqrt(xp.sum(coordinates * coordinates, axis=-1))
+            norms = length(xp, coordinates)[..., 0]
             total = total + clip_scale(xp, norms, clip_norm) @ coordinates
         return self.tangent_from_coordinates(point, total)
 

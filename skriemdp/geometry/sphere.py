@@ -77,16 +77,17 @@ class Sphere(Geometry):
 
     def _direction_and_angle(self, xp, x, y):
         """Unit tangent vector at unit `x` towards unit `y`, and the angle between them."""
-        sign = xp.where(dot(xp, x, y) < 0, -1.0 + 0.0 * x[..., :1], 1.0 + 0.0 * x[..., :1])
+        cosine = dot(xp, x, y)
+        sign = xp.where(cosine < 0, -xp.ones_like(cosine), xp.ones_like(cosine))
         # y - x is free of cancellation next to x, y + x next to the antipode.
         difference = y - sign * x
-        tangent = difference - x * dot(xp, x, difference)
+        tangent = difference - dot(xp, x, difference) * x
         sine = length(xp, tangent)
         direction = tangent / nonzero(xp, sine)
         antipodal = (sine == 0) & (sign < 0)
-        direction = xp.where(antipodal, self._first_direction(xp, x), direction)
-        angle = 2 * xp.atan2(length(xp, x - y), length(xp, x + y))
-        return direction, angle
+        if bool(xp.any(antipodal)):
+            direction = xp.where(antipodal, self._first_direction(xp, x), direction)
+        return direction, xp.atan2(sine, cosine)
 
     def _first_direction(self, xp, x):
         one = xp.ones_like(x[..., :1])
@@ -125,7 +126,7 @@ class Sphere(Geometry):
 
     def inner_product(self, point, tangent_vector_a, tangent_vector_b):
         xp = array_namespace(tangent_vector_a, tangent_vector_b)
-        return xp.sum(tangent_vector_a * tangent_vector_b, axis=-1)
+        return dot(xp, tangent_vector_a, tangent_vector_b)[..., 0]
 
     def projection(self, point, vector):
         xp = array_namespace(point, vector)
