@@ -17,6 +17,7 @@ from skriemdp.geometry import (
     LogEuclideanSPD,
     Poincare,
     Product,
+    PymanoptGeometry,
     Sphere,
     Stiefel,
 )
@@ -60,6 +61,7 @@ GEOMETRIES = [
 # Geometries whose operations stop at an accuracy of their own: (geometry class, operation) -> atol.
 ACCURACY = {
     (BuresWassersteinSPD, "transport"): 1e-6,
+    (PymanoptGeometry, "log"): 1e-6,  # pymanopt takes arccosines of numbers near one
 }
 
 _OPERATIONS = (

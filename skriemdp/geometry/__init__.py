@@ -3,11 +3,13 @@
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.circle import Circle
+from skriemdp.geometry.convert import as_geometry, geometry_from_name
 from skriemdp.geometry.euclidean import Euclidean
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.geometry.hyperbolic import Hyperboloid
 from skriemdp.geometry.poincare import Poincare
 from skriemdp.geometry.product import Product
+from skriemdp.geometry.pymanopt_adapter import PymanoptGeometry
 from skriemdp.geometry.spd import SPD
 from skriemdp.geometry.spd_affine import AffineInvariantSPD
 from skriemdp.geometry.spd_bures import BuresWassersteinSPD

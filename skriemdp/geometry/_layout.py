@@ -1,0 +1,62 @@
+"""How a point made of arrays (nested, complex) is laid out as one vector of real numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """A tree of arrays: a leaf has a shape, a branch has children and the type that holds them."""
+
+    array_shape: tuple[int, ...] | None = None
+    is_complex: bool = False
+    container: type | None = None
+    children: tuple[Layout, ...] = ()
+
+    @classmethod
+    def of(cls, value) -> Layout:
+        """The layout of an example."""
+        if isinstance(value, (list, tuple)):
+            return cls(container=type(value), children=tuple(cls.of(child) for child in value))
+        array = np.asarray(value)
+        return cls(array_shape=array.shape, is_complex=np.iscomplexobj(array))
+
+    @property
+    def is_real_array(self) -> bool:
+        return self.array_shape is not None and not self.is_complex and self.array_shape != ()
+
+    @property
+    def size(self) -> int:
+        """Number of real numbers."""
+        if self.array_shape is None:
+            return sum(child.size for child in self.children)
+        return math.prod(self.array_shape) * (2 if self.is_complex else 1)
+
+    def pack(self, value):
+        """The real numbers of `value`, one flat vector."""
+        if self.array_shape is None:
+            parts = zip(self.children, value, strict=True)
+            return np.concatenate([child.pack(part) for child, part in parts])
+        array = np.asarray(value).reshape(self.array_shape).ravel()
+        if self.is_complex:
+            return np.concatenate([array.real, array.imag]).astype(np.float64)
+        return np.asarray(array.real, dtype=np.float64)
+
+    def unpack(self, flat):
+        """Inverse of :meth:`pack`; numbers beyond `size` are ignored."""
+        if self.array_shape is None:
+            parts, start = [], 0
+            for child in self.children:
+                parts.append(child.unpack(flat[start : start + child.size]))
+                start += child.size
+            if hasattr(self.container, "_fields"):  # a named tuple takes its fields one by one
+                return self.container(*parts)
+            return self.container(parts)
+        flat = flat[: self.size]
+        if self.is_complex:
+            flat = flat[: self.size // 2] + 1j * flat[self.size // 2 :]
+        return flat.reshape(self.array_shape).copy()

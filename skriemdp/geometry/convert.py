@@ -1,0 +1,216 @@
+"""The door: names, pymanopt manifolds and geometries all become geometries here."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.euclidean import Euclidean
+from skriemdp.geometry.grassmann import Grassmann
+from skriemdp.geometry.hyperbolic import Hyperboloid
+from skriemdp.geometry.poincare import Poincare
+from skriemdp.geometry.product import Product
+from skriemdp.geometry.pymanopt_adapter import PymanoptGeometry, example_point
+from skriemdp.geometry.spd import SPD
+from skriemdp.geometry.sphere import Sphere
+from skriemdp.geometry.stiefel import Stiefel
+
+
+def _square(build):
+    return lambda rows, columns: build(rows) if rows == columns else None
+
+
+# name -> (what a point looks like, number of axes or None for any, geometry from the shape)
+_NAMES = {
+    "euclidean": ("any array", None, Euclidean),
+    "sphere": ("(d + 1,), vectors of length one", 1, lambda size: Sphere(size - 1)),
+    "hyperboloid": ("(d + 1,), time coordinate first", 1, lambda size: Hyperboloid(size - 1)),
+    "poincare": ("(d,), vectors shorter than one", 1, Poincare),
+    "spd": ("(m, m), symmetric positive definite", 2, _square(SPD)),
+    "spd-log-euclidean": (
+        "(m, m), symmetric positive definite",
+        2,
+        _square(lambda size: SPD(size, metric="log-euclidean")),
+    ),
+    "spd-bures-wasserstein": (
+        "(m, m), symmetric positive definite",
+        2,
+        _square(lambda size: SPD(size, metric="bures-wasserstein")),
+    ),
+    "grassmann": ("(n, p) with p < n, orthonormal columns", 2, Grassmann),
+    "stiefel": ("(n, p) with p < n, orthonormal columns", 2, Stiefel),
+}
+
+
+def geometry_from_name(name, point_shape):
+    """The geometry with this name whose points have this shape.
+
+    Parameters
+    ----------
+    name : str
+        "euclidean", "sphere", "hyperboloid", "poincare", "spd" (affine-invariant metric),
+        "spd-log-euclidean", "spd-bures-wasserstein", "grassmann" or "stiefel" (embedded metric).
+    point_shape : tuple of int
+        Shape of one point, ``X.shape[1:]`` of the data.
+
+    Returns
+    -------
+    Geometry
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, or a shape that points of this geometry cannot have.
+
+    Examples
+    --------
+    >>> from skriemdp.geometry import geometry_from_name
+    >>> geometry_from_name("sphere", (3,))
+    Sphere(dim=2, radius=1.0)
+    """
+    if name not in _NAMES:
+        listed = ", ".join(repr(known) for known in _NAMES)
+        raise ValueError(f"manifold={name!r} is not one of {listed}; nor a manifold object.")
+    if point_shape is None:
+        raise ValueError(f"manifold={name!r} needs the shape of a point, or pass a geometry.")
+    expected, axes, build = _NAMES[name]
+    shape = tuple(int(size) for size in point_shape)
+    problem = f"points of {name!r} have shape {expected}; got shape {shape}."
+    if axes is not None and len(shape) != axes:
+        raise ValueError(problem)
+    try:
+        geometry = build(*shape)
+    except ValueError as error:
+        raise ValueError(problem) from error
+    if geometry is None:
+        raise ValueError(problem)
+    return geometry
+
+
+@functools.singledispatch
+def as_geometry(manifold, point_shape=None):
+    """The geometry that a user's ``manifold=`` means.
+
+    Parameters
+    ----------
+    manifold : Geometry, str, or pymanopt manifold
+        A geometry comes back as it is; a name is looked up by :func:`geometry_from_name`;
+        pymanopt's Euclidean, Sphere, SymmetricPositiveDefinite, Grassmann, Stiefel, PoincareBall
+        and Product become our batched geometries with the same metric; any other object with
+        pymanopt's methods (yours, too) becomes a :class:`PymanoptGeometry`.
+    point_shape : tuple of int or None, default=None
+        Shape of one point of the data; needed for names, checked otherwise.  Flat rows are allowed:
+        ``(9,)`` stands for ``(3, 3)``.
+
+    Returns
+    -------
+    Geometry
+
+    Raises
+    ------
+    TypeError
+        If the object is no manifold.
+    ValueError
+        If the name is unknown or the shape does not fit.
+
+    Notes
+    -----
+    ``as_geometry.register(YourClass)`` opens the door to classes of your own: register a function
+    of (manifold, point_shape) that returns a :class:`Geometry`.
+
+    Examples
+    --------
+    >>> from pymanopt.manifolds import SymmetricPositiveDefinite
+    >>> from skriemdp.geometry import as_geometry
+    >>> as_geometry(SymmetricPositiveDefinite(3))
+    AffineInvariantSPD(size=3)
+    >>> as_geometry("hyperboloid", point_shape=(3,))
+    Hyperboloid(dim=2, curvature=-1.0)
+    """
+    if _is_pymanopt(type(manifold)) or _looks_like_a_manifold(manifold):
+        return _checked(_from_pymanopt(manifold), point_shape)
+    listed = ", ".join(repr(name) for name in _NAMES)
+    raise TypeError(
+        f"manifold={manifold!r} is not a geometry, a pymanopt manifold (an instance, with "
+        f"projection, retraction and norm) or one of {listed}."
+    )
+
+
+@as_geometry.register
+def _(manifold: Geometry, point_shape=None):
+    return _checked(manifold, point_shape)
+
+
+@as_geometry.register
+def _(manifold: str, point_shape=None):
+    return geometry_from_name(manifold, point_shape)
+
+
+def _checked(geometry, point_shape):
+    """`geometry`, if data of this point shape can be its points."""
+    if point_shape is not None:
+        shape = tuple(point_shape)
+        if shape != geometry.shape and shape != (math.prod(geometry.shape),):
+            raise ValueError(
+                f"points of {geometry} have shape {geometry.shape}; the data's have shape {shape}."
+            )
+    return geometry
+
+
+# ---- pymanopt, recognised without importing it ---------------------------------------------------
+
+
+def _is_pymanopt(cls) -> bool:
+    return any(base.__module__.split(".")[0] == "pymanopt" for base in cls.__mro__)
+
+
+def _looks_like_a_manifold(manifold) -> bool:
+    has = functools.partial(hasattr, manifold)
+    measured, moves = has("norm") or has("inner_product"), has("retraction") or has("exp")
+    return not isinstance(manifold, type) and has("projection") and measured and moves
+
+
+def _stiefel(n, p):
+    return Stiefel(n, p) if p < n else None
+
+
+# Class -> geometry from the shape of a point, None where there is none of ours (the points of
+# several copies, k > 1, have one axis more).  Metrics agree with pymanopt's; a test compares them.
+_TWINS = {
+    "Euclidean": (None, Euclidean),
+    "Sphere": (1, lambda size: Sphere(size - 1)),
+    "SymmetricPositiveDefinite": (2, lambda rows, _: SPD(rows)),
+    "Grassmann": (2, Grassmann),
+    "Stiefel": (2, _stiefel),
+    "PoincareBall": (1, Poincare),
+}
+
+# Sectional curvature bounds and injectivity radius of pymanopt's metrics where we have no twin.
+_FACTS = {
+    "Oblique": ((0.0, 1.0), math.pi),  # a product of unit spheres
+    "Positive": ((0.0, 0.0), math.inf),  # flat in logarithms
+    "Sphere": ((1.0, 1.0), math.pi),
+    "SkewSymmetric": ((0.0, 0.0), math.inf),
+    "SpecialOrthogonalGroup": ((0.0, 0.25), math.sqrt(2.0) * math.pi),  # |[A, B]|^2 / 4
+    "Symmetric": ((0.0, 0.0), math.inf),
+    "SymmetricPositiveDefinite": ((-0.5, 0.0), math.inf),
+}
+
+
+def _from_pymanopt(manifold):
+    cls = type(manifold)
+    # A subclass may have changed the metric, so only pymanopt's own classes are known.
+    name = cls.__name__ if cls.__module__.split(".")[:2] == ["pymanopt", "manifolds"] else None
+    if name == "Product":
+        return Product(*(as_geometry(factor) for factor in manifold.manifolds))
+    if name in _TWINS:
+        axes, build = _TWINS[name]
+        shape = np.shape(example_point(manifold))
+        geometry = build(*shape) if axes in (None, len(shape)) else None
+        if geometry is not None:
+            return geometry
+    bounds, radius = _FACTS.get(name, ((-math.inf, math.inf), 0.0))
+    return PymanoptGeometry(manifold, curvature_bounds=bounds, injectivity_radius=radius)

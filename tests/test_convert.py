@@ -1,0 +1,425 @@
+"""The door for manifolds: names, pymanopt's objects, users' own classes."""
+
+import copy
+import math
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pymanopt.manifolds as pm
+import pytest
+from conftest import random_points, reach
+from numpy.testing import assert_allclose, assert_array_equal
+
+# Laws of every geometry, collected here again for adapted manifolds (see the fixture below).
+from test_geometry_laws import (  # noqa: F401
+    test_dist_is_a_metric,
+    test_exp_undoes_log,
+    test_log_undoes_exp,
+    test_normal_coordinates_are_those_of_log,
+    test_projection_is_idempotent_with_tangent_image,
+    test_tangent_from_coordinates_is_a_linear_isometry,
+)
+
+from skriemdp.geometry import (
+    SPD,
+    AffineInvariantSPD,
+    BuresWassersteinSPD,
+    Circle,
+    Euclidean,
+    GeodesicBall,
+    Geometry,
+    Grassmann,
+    Hyperboloid,
+    LogEuclideanSPD,
+    Poincare,
+    Product,
+    PymanoptGeometry,
+    Sphere,
+    Stiefel,
+    as_geometry,
+    geometry_from_name,
+)
+
+
+class Ellipsoid:
+    """A user's manifold with the three methods, no more: {x : x' diag(w) x = 1}, scaled metric."""
+
+    dim = 2
+    weights = np.array([1.0, 4.0, 0.25])
+
+    def projection(self, point, vector):
+        normal = self.weights * point
+        return vector - normal * (normal @ vector) / (normal @ normal)
+
+    def norm(self, point, tangent_vector):
+        return 3.0 * np.sqrt(tangent_vector @ ((1 + self.weights) * tangent_vector))
+
+    def retraction(self, point, tangent_vector):
+        end = point + tangent_vector
+        return end / math.sqrt(end @ (self.weights * end))
+
+
+class SlantedPlane(pm.manifold.Manifold):
+    """A user's subclass of pymanopt's base: vectors of mean zero under a point-dependent metric."""
+
+    def __init__(self, size):
+        super().__init__("slanted plane", size - 1)
+        self.size = size
+
+    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+        return tangent_vector_a @ (np.exp(point) * tangent_vector_b)
+
+    def norm(self, point, tangent_vector):
+        return np.sqrt(self.inner_product(point, tangent_vector, tangent_vector))
+
+    def projection(self, point, vector):
+        return vector - np.mean(vector)
+
+    def retraction(self, point, tangent_vector):
+        return point + tangent_vector
+
+    def random_point(self):
+        point = np.random.normal(size=self.size)
+        return point - point.mean()
+
+    def random_tangent_vector(self, point):
+        return self.projection(point, np.random.normal(size=self.size))
+
+    def zero_vector(self, point):
+        return np.zeros(self.size)
+
+
+# With logarithms and with Riemannian facts: these obey the laws of our own geometries.
+LAWFUL = [
+    pm.Oblique(3, 2),
+    pm.SpecialOrthogonalGroup(3),
+    pm.SymmetricPositiveDefinite(2, k=2),
+    pm.Positive(1, 2),
+]
+# The rest of pymanopt: several arrays, complex numbers, quotients, retractions only.
+OTHERS = [
+    pm.Stiefel(3, 3),
+    pm.Stiefel(4, 2, k=2),
+    pm.Grassmann(4, 2, k=2),
+    pm.PoincareBall(2, k=2),
+    pm.ComplexCircle(3),
+    pm.ComplexGrassmann(4, 2),
+    pm.UnitaryGroup(2),
+    pm.FixedRankEmbedded(5, 4, 2),
+    pm.PSDFixedRank(4, 2),
+    pm.SphereSubspaceIntersection(np.eye(5)[:, :3]),
+    pm.Sphere(2, 3),
+    SlantedPlane(4),
+]
+OTHER_GEOMETRIES = [as_geometry(manifold) for manifold in OTHERS]
+OTHER_GEOMETRIES.append(PymanoptGeometry(Ellipsoid(), base_point=np.array([0.6, 0.4, 0.0])))
+ids = {"ids": lambda value: str(value).split("(", 1)[-1].split(" object")[0]}
+
+
+@pytest.fixture(params=LAWFUL, ids=str)
+def geometry(request):
+    return as_geometry(request.param)
+
+
+def test_lawful_manifolds_carry_their_curvature(geometry):
+    assert isinstance(geometry, PymanoptGeometry)
+    assert geometry.radius_limit > 0
+    ball = GeodesicBall(geometry, center=None, radius=reach(geometry) / 4)
+    x = random_points(geometry, np.random.default_rng(0), 6)
+    projected = ball.project(x)
+    assert np.all(ball.contains(projected))
+    total = geometry.clipped_log_sum(geometry.base_point, x, 0.1)
+    assert geometry.norm(geometry.base_point, total) <= 0.6 + 1e-12
+
+
+# ---- noise on manifolds of any format ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("geometry", OTHER_GEOMETRIES, **ids)
+def test_coordinates_are_isometric_by_the_manifolds_own_norm(geometry, rng):
+    """The noise has the scale it claims, measured by nothing but the manifold's norm."""
+    manifold = geometry.manifold
+    x = geometry.base_point
+    for _ in range(3):
+        c = rng.normal(size=(5, geometry.dim))
+        v = geometry.tangent_from_coordinates(x, c)
+        assert v.shape == (5, *geometry.shape)
+        assert_allclose(geometry.projection(x, v), v, atol=1e-10)
+        assert_allclose(geometry.coordinates_from_tangent(x, v), c, atol=1e-10)
+        point = geometry.unpack(x)
+        for row, vector in zip(c, v, strict=True):
+            own = manifold.norm(point, geometry._tangents.unpack(vector.ravel()))
+            assert_allclose(own, np.linalg.norm(row), rtol=1e-9)
+        x = geometry.retraction(x, 0.2 * v[0])
+        assert np.all(geometry.belongs(x))
+
+
+@pytest.mark.parametrize("geometry", OTHER_GEOMETRIES, **ids)
+def test_the_basis_spans_the_whole_tangent_space(geometry):
+    """dim independent directions, by the dimension that the manifold itself states."""
+    basis = geometry.tangent_from_coordinates(geometry.base_point, np.eye(geometry.dim))
+    rank = np.linalg.matrix_rank(basis.reshape(geometry.dim, -1), tol=1e-8)
+    assert rank == geometry.dim == geometry.manifold.dim
+
+
+@pytest.mark.parametrize("geometry", OTHER_GEOMETRIES, **ids)
+def test_one_point_and_many_agree(geometry, rng):
+    """Vectorised paths (one point, many vectors) give what the loops give, deterministically."""
+    x = geometry.base_point
+    many = geometry._tangents.size + 3
+    c = rng.normal(size=(many, geometry.dim))
+    v = geometry.tangent_from_coordinates(x, c)
+    xs = np.broadcast_to(x, (many, *geometry.shape))
+    assert_allclose(geometry.tangent_from_coordinates(xs, c), v, atol=1e-12)
+    assert_allclose(geometry.norm(x, v), geometry.norm(xs, v), rtol=1e-10)
+    assert_allclose(geometry.norm(x, v), np.linalg.norm(c, axis=-1), rtol=1e-10)
+    assert_allclose(geometry.projection(x, v), geometry.projection(xs, v), atol=1e-10)
+    assert_array_equal(geometry.tangent_from_coordinates(x, c), v)
+    assert geometry.exp(x, v[:2]).shape == (2, *geometry.shape)
+
+
+@pytest.mark.parametrize("geometry", OTHER_GEOMETRIES, **ids)
+def test_transport_is_isometric(geometry, rng):
+    x = geometry.base_point
+    frame = geometry.tangent_from_coordinates(x, np.eye(geometry.dim))
+    y = geometry.retraction(x, 0.1 * frame[0])
+    moved = geometry.transport(x, y, frame)
+    gram = geometry.inner_product(y, moved[:, None], moved[None])
+    assert_allclose(gram, np.eye(geometry.dim), atol=1e-9)
+    assert_allclose(geometry.transport(x, x, frame), frame, atol=1e-9)
+
+
+@pytest.mark.parametrize("geometry", OTHER_GEOMETRIES, **ids)
+def test_an_adapted_manifold_is_a_value(geometry):
+    for twin in (pickle.loads(pickle.dumps(geometry)), copy.deepcopy(geometry)):
+        assert twin == geometry and hash(twin) == hash(geometry)
+    assert geometry != Euclidean(2)
+    assert geometry.base_point.shape == geometry.shape
+    point = geometry.unpack(geometry.base_point)
+    assert_array_equal(geometry.pack(point), geometry.base_point)
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        *map(as_geometry, [pm.Oblique(3, 2), pm.SpecialOrthogonalGroup(3), pm.Symmetric(2)]),
+        *map(as_geometry, [pm.SymmetricPositiveDefinite(2, k=2), pm.ComplexCircle(2)]),
+        PymanoptGeometry(SlantedPlane(4)),
+        PymanoptGeometry(Ellipsoid(), base_point=np.array([0.6, 0.4, 0.0])),
+    ],
+    **ids,
+)
+def test_riemannian_gradients_are_derivatives(geometry, rng):
+    """In any format: the derivative of a function along a retraction is <gradient, direction>."""
+    x, h = geometry.base_point, 1e-5
+    partials = rng.normal(size=geometry.shape)
+    if isinstance(geometry.manifold, pm.Symmetric | pm.SymmetricPositiveDefinite):
+        partials = geometry.projection(x, partials)
+    gradient = geometry.euclidean_to_riemannian_gradient(x, partials)
+    for c in np.eye(geometry.dim):
+        v = geometry.tangent_from_coordinates(x, c)
+        ends = geometry.retraction(x, np.stack([h * v, -h * v]))
+        measured = np.sum(partials * (ends[0] - ends[1])) / (2 * h)
+        assert_allclose(geometry.inner_product(x, gradient, v), measured, atol=1e-6)
+
+
+def test_nothing_is_assumed_about_unknown_manifolds():
+    geometry = PymanoptGeometry(SlantedPlane(3))
+    assert geometry.curvature_bounds == (-math.inf, math.inf)
+    assert geometry.radius_limit == 0.0
+    with pytest.raises(ValueError, match="radius"):
+        GeodesicBall(geometry, None, 1e-9)
+    with pytest.raises(TypeError, match="has no log"):
+        geometry.log(geometry.base_point, geometry.base_point)
+    stated = PymanoptGeometry(SlantedPlane(3), curvature_bounds=(-1, 0), injectivity_radius=2)
+    assert stated.radius_limit == 1.0 and stated != geometry
+
+
+def test_the_users_random_state_is_left_alone():
+    np.random.seed(3)
+    expected = np.random.random()
+    np.random.seed(3)
+    first = PymanoptGeometry(pm.Oblique(3, 2))
+    as_geometry(pm.Sphere(3))
+    assert np.random.random() == expected
+    assert_array_equal(first.base_point, PymanoptGeometry(pm.Oblique(3, 2)).base_point)
+
+
+def test_equal_points_of_manifolds_that_divide_zero_by_zero():
+    geometry = as_geometry(pm.PoincareBall(2, k=2))
+    x = geometry.base_point
+    y = x.copy()
+    y[0] *= 0.5
+    v = geometry.log(x, y)
+    assert np.all(v[1] == 0) and geometry.norm(x, v) > 0
+    assert geometry.dist(x, x) == 0
+
+
+class BrokenProjection(Ellipsoid):
+    def projection(self, point, vector):
+        return 0.9 * super().projection(point, vector)
+
+
+class BrokenDimension(Ellipsoid):
+    dim = 3
+
+
+class BrokenNorm(Ellipsoid):
+    def norm(self, point, tangent_vector):
+        return np.sum(np.abs(tangent_vector))
+
+
+class Norm:
+    def norm(self, point, tangent_vector):
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    "manifold, error, message",
+    [
+        (BrokenProjection(), ValueError, "idempotent"),
+        (BrokenDimension(), ValueError, "dim=3"),
+        (BrokenNorm(), ValueError, "inner product"),
+        (Norm(), TypeError, "no projection"),
+        (pm.Elliptope(4, 2), ValueError, "idempotent"),  # not a projection in pymanopt 2.2
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_broken_manifolds_are_refused(manifold, error, message):
+    with pytest.raises(error, match=message):
+        PymanoptGeometry(manifold, base_point=np.array([0.6, 0.4, 0.0]))
+
+
+def test_a_base_point_is_asked_for_where_there_is_no_random_point():
+    with pytest.raises(TypeError, match="base_point"):
+        PymanoptGeometry(Ellipsoid())
+
+
+def test_other_arrays_are_refused_with_the_cure():
+    strict = pytest.importorskip("array_api_strict")
+    geometry = PymanoptGeometry(pm.Oblique(3, 2))
+    with pytest.raises(TypeError, match="NumPy"):
+        geometry.norm(strict.asarray(geometry.base_point), strict.asarray(geometry.base_point))
+
+
+# ---- as_geometry ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "manifold, expected",
+    [
+        (pm.Euclidean(3), Euclidean(3)),
+        (pm.Euclidean(2, 3), Euclidean(2, 3)),
+        (pm.Sphere(4), Sphere(3)),
+        (pm.SymmetricPositiveDefinite(3), AffineInvariantSPD(3)),
+        (pm.Grassmann(5, 2), Grassmann(5, 2)),
+        (pm.Stiefel(5, 2), Stiefel(5, 2)),
+        (pm.PoincareBall(3), Poincare(3)),
+        (pm.Product([pm.Sphere(3), pm.Euclidean(2)]), Product(Sphere(2), Euclidean(2))),
+        (Circle(2.0), Circle(2.0)),
+    ],
+    ids=lambda value: str(value),
+)
+def test_pymanopt_twins(manifold, expected):
+    """Same manifold, same metric (agreement of the numbers is a law test)."""
+    assert as_geometry(manifold) == expected
+    assert as_geometry(manifold, point_shape=expected.shape) == expected
+    flat = (math.prod(expected.shape),)
+    assert as_geometry(manifold, point_shape=flat) == expected
+    with pytest.raises(ValueError, match="the data's have shape"):
+        as_geometry(manifold, point_shape=(17, 17))
+
+
+@pytest.mark.parametrize("twin", [pm.Oblique(3, 2), pm.SpecialOrthogonalGroup(4), pm.Sphere(2, 2)])
+def test_facts_about_pymanopts_curvature(twin, rng):
+    """Third sides of small hinges lie between those of the model planes, to fourth order."""
+    geometry, h = as_geometry(twin), 0.05
+    low, high = geometry.curvature_bounds
+    x = geometry.base_point
+    for _ in range(20):
+        q, _ = np.linalg.qr(rng.normal(size=(geometry.dim, 2)))
+        a, b = geometry.exp_coordinates(x, h * q.T)
+        measured = 3 * (2 * h**2 - geometry.dist(a, b) ** 2) / h**4
+        assert low - 0.01 <= measured <= high + 0.01
+
+
+def test_subclasses_of_pymanopts_classes_keep_their_own_metric():
+    class Doubled(pm.Euclidean):
+        def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+            return 4 * super().inner_product(point, tangent_vector_a, tangent_vector_b)
+
+        def norm(self, point, tangent_vector):
+            return 2 * super().norm(point, tangent_vector)
+
+    geometry = as_geometry(Doubled(2))
+    assert isinstance(geometry, PymanoptGeometry) and geometry.radius_limit == 0
+    v = geometry.tangent_from_coordinates(geometry.base_point, np.array([1.0, 0.0]))
+    assert_allclose(np.linalg.norm(v), 0.5)
+
+
+@pytest.mark.parametrize(
+    "name, shape, expected",
+    [
+        ("euclidean", (4,), Euclidean(4)),
+        ("euclidean", (2, 3, 2), Euclidean(2, 3, 2)),
+        ("sphere", (3,), Sphere(2)),
+        ("hyperboloid", (3,), Hyperboloid(2)),
+        ("poincare", (3,), Poincare(3)),
+        ("spd", (3, 3), SPD(3)),
+        ("spd-log-euclidean", (3, 3), LogEuclideanSPD(3)),
+        ("spd-bures-wasserstein", (3, 3), BuresWassersteinSPD(3)),
+        ("grassmann", (5, 2), Grassmann(5, 2)),
+        ("stiefel", (5, 2), Stiefel(5, 2)),
+    ],
+)
+def test_names(name, shape, expected):
+    assert as_geometry(name, point_shape=shape) == expected
+    assert geometry_from_name(name, np.asarray(shape)) == expected
+
+
+@pytest.mark.parametrize(
+    "name, shape, message",
+    [
+        ("torus", (3,), "'euclidean', 'sphere'.*'stiefel'"),
+        ("sphere", (3, 3), r"\(d \+ 1,\).*got shape \(3, 3\)"),
+        ("sphere", (1,), r"\(d \+ 1,\)"),
+        ("spd", (3, 2), r"\(m, m\).*got shape \(3, 2\)"),
+        ("spd", (9,), r"\(m, m\)"),
+        ("grassmann", (2, 2), "p < n"),
+        ("stiefel", (2, 5), "p < n"),
+        ("euclidean", (), "any array"),
+        ("euclidean", None, "shape of a point"),
+    ],
+)
+def test_wrong_names_and_shapes_say_what_is_expected(name, shape, message):
+    with pytest.raises(ValueError, match=message):
+        as_geometry(name, point_shape=shape)
+
+
+@pytest.mark.parametrize("wrong", [3, None, pm.Sphere, Sphere, np.eye(2), {"dim": 2}])
+def test_what_is_no_manifold_is_refused(wrong):
+    with pytest.raises(TypeError, match="pymanopt"):
+        as_geometry(wrong)
+
+
+def test_the_door_is_open_to_users_classes():
+    class Dial:
+        hours = 12.0
+
+    @as_geometry.register
+    def _(manifold: Dial, point_shape=None):
+        return Circle(manifold.hours)
+
+    assert as_geometry(Dial()) == Circle(12.0)
+    assert isinstance(as_geometry(Dial()), Geometry)
+
+
+def test_pymanopt_is_not_imported():
+    code = (
+        "import sys; from skriemdp.geometry import as_geometry; as_geometry('spd', (2, 2));"
+        "print('pymanopt' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False"
