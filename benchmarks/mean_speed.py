@@ -1,4 +1,4 @@
-"""Time and memory of private means against bare eigendecompositions and pyRiemann, as ratios in one process.
+"""Time and memory of private means against batched eigh and pyRiemann, in one process.
 
 Run:  OMP_NUM_THREADS=1 python benchmarks/mean_speed.py [--full]
 
@@ -12,7 +12,7 @@ import tracemalloc
 import numpy as np
 from pyriemann.geometry.mean import mean_riemann
 
-from skriemdp import PrivateFrechetMean, PrivacyAccountant
+from skriemdp import PrivacyAccountant, PrivateFrechetMean
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD, GeodesicBall
 from skriemdp.solvers.descent import RiemannianGradientDescent

@@ -1,4 +1,4 @@
-"""Error of private means over the limit d (Delta / mu)^2, on many manifolds; prints a Markdown table.
+"""Error of private means over the limit d (Delta / mu)^2, on many manifolds: a Markdown table.
 
 Run:  python benchmarks/mean_utility.py [--draws 4000] [--n 1000]
 

@@ -68,9 +68,9 @@ def table(X, target):
     print(f"{'public centre, no data':28s}{'-':>8s}{no_data:10.4f}{'-':>16s}{'-':>9s}{'-':>9s}")
     print(
         "\nReading: a private mean is worth its privacy cost while its distance stays well below"
-        "\nthat of the public centre, which uses no data at all.  The ratio compares the error with"
-        "\nthe Gaussian limit of a flat space: near 1 means that curvature costs nothing.  'clipped'"
-        "\nis itself a private estimate of the share of matrices outside the public ball."
+        "\nthat of the public centre, which uses no data at all.  The ratio compares the error"
+        "\nwith the Gaussian limit of a flat space: near 1 means that curvature costs nothing."
+        "\n'clipped' is itself a private estimate of the share of matrices outside the ball."
     )
     return rows, no_data
 

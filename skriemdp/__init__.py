@@ -1,6 +1,6 @@
 """Differentially private statistics on Riemannian manifolds, as scikit-learn estimators.
 
-Public names are loaded on first use, so that ``import skriemdp`` costs what scikit-learn's base costs.
+Public names are loaded on first use, so ``import skriemdp`` itself imports nothing else.
 """
 
 from importlib import import_module as _import_module
@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 _HOME = {
     "PrivateFrechetMean": "skriemdp.mean",
     "frechet_mean": "skriemdp.mean",
+    "PrivateMinimumDistanceToMean": "skriemdp.classification",
     "PrivacyAccountant": "skriemdp.privacy.accountant",
     "audit_epsilon": "skriemdp.auditing",
 }

@@ -1,4 +1,4 @@
-"""Where random numbers come from: noise from a cryptographic generator, public randomness from a public seed."""
+"""Noise from a cryptographic generator, public randomness from a public seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keyword validators: the message names the argument, what was found and what to do; imports nothing of ours."""
+"""Keyword validators: messages name the argument, the finding and the cure."""
 
 from __future__ import annotations
 

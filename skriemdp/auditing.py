@@ -1,4 +1,4 @@
-"""An empirical lower bound on the epsilon of any release, from many runs on two neighbouring data sets."""
+"""An empirical lower bound on the epsilon of any release, from runs on two neighbouring sets."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ def make_cloud(geometry, n, *, center=None, radius=1.0, offset=0.0, spread=None,
     offset : float, default=0
         Distance from `center` to the tangent centre of the cloud, as a fraction of `radius`.
     spread : float, optional
-        Root mean square distance of the cloud from its centre, as a fraction of `radius`; by default
-        the points are uniform in the tangent ball.
+        Root mean square distance of the cloud from its centre, as a fraction of `radius`; by
+        default the points are uniform in the tangent ball.
     rng : numpy.random.Generator, optional
 
     Returns

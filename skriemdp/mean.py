@@ -1,4 +1,4 @@
-"""The private Fréchet mean: `PrivateFrechetMean`, and the function `frechet_mean` that it protects."""
+"""The private Fréchet mean `PrivateFrechetMean`, and the `frechet_mean` that it protects."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skriemdp._base import Data, Plan, PrivateEstimator
+from skriemdp._manifold_input import (
+    CHECKS,
+    as_points,
+    check_membership,
+    point_shape,
+    public_ball,
+    public_point,
+    warn_large_delta,
+)
 from skriemdp._validation import check_count, check_option, check_positive
 from skriemdp.geometry import GeodesicBall, as_geometry
-from skriemdp.geometry._tiles import map_tiles
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
@@ -62,8 +70,8 @@ def frechet_mean(X, manifold="euclidean", *, center=None, tol=1e-10, max_iter=20
     check_positive(tol=tol)
     check_count(max_iter=max_iter)
     X = np.asarray(X, dtype=float)
-    geometry = as_geometry(manifold, point_shape=_point_shape(X, manifold))
-    points = _as_points(geometry, X)
+    geometry = as_geometry(manifold, point_shape=point_shape(X, manifold))
+    points = as_points(geometry, X)
     point = geometry.base_point if center is None else np.asarray(center, dtype=float)
     step, previous = 1.0, math.inf
     for _ in range(max_iter):
@@ -77,25 +85,6 @@ def frechet_mean(X, manifold="euclidean", *, center=None, tol=1e-10, max_iter=20
         previous = size
         point = geometry.exp(point, step * velocity)
     raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
-
-
-def _point_shape(X, manifold):
-    """Shape of one point as the data show it; flat rows of square matrices count as matrices."""
-    if X.ndim == 2 and isinstance(manifold, str) and manifold.startswith("spd"):
-        size = math.isqrt(X.shape[1])
-        if size * size == X.shape[1]:
-            return (size, size)
-    return X.shape[1:]
-
-
-def _as_points(geometry, X):
-    if X.shape[1:] == geometry.shape:
-        return X
-    if X.ndim == 2 and X.shape[1] == math.prod(geometry.shape):
-        return X.reshape(len(X), *geometry.shape)
-    raise ValueError(
-        f"X has rows of shape {X.shape[1:]}, but points of {geometry} have shape {geometry.shape}."
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,10 +278,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     # -- the order of work ----------------------------------------------------------------------
 
     def _validate(self, X, y=None):
-        X = validate_data(self, X, ensure_min_samples=2, **_CHECKS)
-        geometry = as_geometry(self.manifold, point_shape=_point_shape(X, self.manifold))
-        points = _as_points(geometry, X)
-        _check_membership(geometry, points)
+        X = validate_data(self, X, ensure_min_samples=2, **CHECKS)
+        geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
+        points = as_points(geometry, X)
+        check_membership(geometry, points)
         return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
 
     def _plan(self, facts):
@@ -303,14 +292,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 "delta=0 asks for pure differential privacy, which Gaussian noise cannot give; "
                 "pass delta > 0, for instance 1e-5."
             )
-        if self.delta >= 1.0 / n:
-            warnings.warn(
-                f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
-                "would be allowed; use a smaller delta.",
-                UserWarning,
-                stacklevel=4,
-            )
-        ball = self._ball(geometry)
+        warn_large_delta(self.delta, n)
+        ball = public_ball(geometry, self.center, self.radius)
         mu = gaussian_mu(self.epsilon, self.delta)
         count = GaussianCount(noise_multiplier=1.0 / (mu * math.sqrt(_COUNT_SHARE)))
         mean = self._mean_release(ball, n, mu * math.sqrt(1.0 - _COUNT_SHARE))
@@ -325,13 +308,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 "radius": ball.radius,
             },
         )
-
-    def _ball(self, geometry):
-        check_positive(radius=self.radius)
-        center = geometry.base_point
-        if self.center is not None:
-            center = _public_point(geometry, center=self.center)
-        return GeodesicBall(geometry, center, float(self.radius))
 
     def _mean_release(self, ball, n, mu):
         mechanism = self.mechanism
@@ -354,7 +330,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         )
         start = ball.center
         if self.start is not None:
-            start = ball.project(_public_point(ball.geometry, start=self.start))
+            start = ball.project(public_point(ball.geometry, start=self.start))
         return DescentMean(ball, solver, start)
 
     def _release(self, data, plan, streams):
@@ -380,36 +356,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _points(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **_CHECKS)
-        points = _as_points(self.geometry_, X)
-        _check_membership(self.geometry_, points)
+        X = validate_data(self, X, reset=False, **CHECKS)
+        points = as_points(self.geometry_, X)
+        check_membership(self.geometry_, points)
         return points
 
     def _layout(self, points):
         return points.reshape(len(points), -1) if self._flat else points
-
-
-_CHECKS = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
-
-
-def _check_membership(geometry, points):
-    belongs = map_tiles(geometry.belongs, points)
-    if not belongs.all():
-        raise ValueError(
-            f"{int(np.count_nonzero(~belongs))} of {len(points)} rows of X are not points of "
-            f"{geometry} (tolerance 1e-6); check their layout, or map them to the manifold first."
-        )
-
-
-def _public_point(geometry, **values):
-    ((name, value),) = values.items()
-    value = np.asarray(value, dtype=float)
-    if value.size == math.prod(geometry.shape):
-        value = value.reshape(geometry.shape)
-    if value.shape != geometry.shape or not np.isfinite(value).all():
-        raise ValueError(
-            f"{name} must be a finite array of shape {geometry.shape}, got shape {value.shape}."
-        )
-    if not bool(np.all(geometry.belongs(value))):
-        raise ValueError(f"{name} is not a point of {geometry} (tolerance 1e-6).")
-    return value

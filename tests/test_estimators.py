@@ -8,10 +8,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from skriemdp import PrivateFrechetMean
+from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean
 
 ESTIMATORS = [
     PrivateFrechetMean(),
+    PrivateMinimumDistanceToMean(),
     PrivateFrechetMean(mechanism="gradient"),
 ]
 

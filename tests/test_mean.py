@@ -168,7 +168,7 @@ def test_published_schedule_is_expressible():
 
 
 def test_published_noise_of_han_et_al_has_its_true_epsilon():
-    """Their sigma^2 = T log(1/delta) L0^2 / (n eps)^2 is reported as (0.142, 1e-3), not (0.1, 1e-3)."""
+    """sigma^2 = T log(1/delta) L0^2 / (n eps)^2 is reported as (0.142, 1e-3), not (0.1, 1e-3)."""
     n, steps, epsilon, delta, bound = 300, 300, 0.1, 1e-3, 1.0
     sigma = np.sqrt(steps * np.log(1 / delta)) * bound / (n * epsilon)
     # Replace-one sensitivity of the mean gradient is 2 L0 / n, whatever the iterate.

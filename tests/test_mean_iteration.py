@@ -1,4 +1,4 @@
-"""The planned iteration really comes that close, and no pair of neighbours moves it further than proved."""
+"""The planned iteration comes that close, and no neighbours move it further than proved."""
 
 import math
 
@@ -27,7 +27,7 @@ def ball_of(geometry, radius):
 
 
 def adversarial_sets(ball, n, rng):
-    """Data sets that stress the iteration: clusters on the boundary, one or two directions, a replaced record."""
+    """Neighbours that stress the iteration: clusters on the boundary, few directions."""
     geometry, center, radius = ball.geometry, ball.center, ball.radius
     for _ in range(12):
         directions = rng.standard_normal((3, geometry.dim))

@@ -1,0 +1,88 @@
+"""Input whose records are points of a manifold: layout, membership, the public ball."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+
+from skriemdp._validation import check_positive
+from skriemdp.geometry import GeodesicBall
+from skriemdp.geometry._tiles import map_tiles
+
+__all__ = [
+    "CHECKS",
+    "as_points",
+    "check_membership",
+    "point_shape",
+    "public_ball",
+    "public_point",
+    "warn_large_delta",
+]
+
+# Keywords of scikit-learn's validate_data for point-valued records.
+CHECKS = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
+
+
+def point_shape(X, manifold):
+    """Shape of one point as the data show it; flat rows of square matrices count as matrices."""
+    if X.ndim == 2 and isinstance(manifold, str) and manifold.startswith("spd"):
+        size = math.isqrt(X.shape[1])
+        if size * size == X.shape[1]:
+            return (size, size)
+    return X.shape[1:]
+
+
+def as_points(geometry, X):
+    """`X` as points of `geometry`, flat rows reshaped."""
+    if X.shape[1:] == geometry.shape:
+        return X
+    if X.ndim == 2 and X.shape[1] == math.prod(geometry.shape):
+        return X.reshape(len(X), *geometry.shape)
+    raise ValueError(
+        f"X has rows of shape {X.shape[1:]}, but points of {geometry} have shape {geometry.shape}."
+    )
+
+
+def check_membership(geometry, points):
+    """Raise unless every row is a point; says how many are not, never which or what."""
+    belongs = np.asarray(map_tiles(geometry.belongs, points))
+    if not belongs.all():
+        raise ValueError(
+            f"{int(np.count_nonzero(~belongs))} of {len(points)} rows of X are not points of "
+            f"{geometry} (tolerance 1e-6); check their layout, or map them to the manifold first."
+        )
+
+
+def public_point(geometry, **values):
+    """A public point given by the user, checked; the keyword names the parameter."""
+    ((name, value),) = values.items()
+    value = np.asarray(value, dtype=float)
+    if value.size == math.prod(geometry.shape):
+        value = value.reshape(geometry.shape)
+    if value.shape != geometry.shape or not np.isfinite(value).all():
+        raise ValueError(
+            f"{name} must be a finite array of shape {geometry.shape}, got shape {value.shape}."
+        )
+    if not bool(np.all(geometry.belongs(value))):
+        raise ValueError(f"{name} is not a point of {geometry} (tolerance 1e-6).")
+    return value
+
+
+def public_ball(geometry, center, radius):
+    """The public ball of the parameters `center` (None: base point) and `radius`."""
+    check_positive(radius=radius)
+    point = geometry.base_point if center is None else public_point(geometry, center=center)
+    return GeodesicBall(geometry, point, float(radius))
+
+
+def warn_large_delta(delta, n):
+    """Warn, from public numbers, when delta would allow releasing a random record."""
+    if delta >= 1.0 / n:
+        warnings.warn(
+            f"delta={delta} is at least 1/n={1.0 / n:.3g}: releasing a random record would be "
+            "allowed; use a smaller delta.",
+            UserWarning,
+            stacklevel=5,
+        )
