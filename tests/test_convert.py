@@ -225,6 +225,18 @@ def test_riemannian_gradients_are_derivatives(geometry, rng):
         assert_allclose(geometry.inner_product(x, gradient, v), measured, atol=1e-6)
 
 
+def test_membership_is_what_a_retraction_leaves_alone(rng):
+    for manifold in (pm.Oblique(3, 2), pm.SpecialOrthogonalGroup(3), pm.Sphere(2, 2)):
+        geometry = as_geometry(manifold)
+        x = np.stack([geometry.base_point] * 4)
+        x[1] *= 1.1
+        x[2] = np.nan
+        x[3] = 0.0
+        assert_array_equal(geometry.belongs(x), [True, False, False, False])
+    pieces = as_geometry(pm.FixedRankEmbedded(4, 3, 2))
+    assert pieces.belongs(pieces.base_point)
+
+
 def test_nothing_is_assumed_about_unknown_manifolds():
     geometry = PymanoptGeometry(SlantedPlane(3))
     assert geometry.curvature_bounds == (-math.inf, math.inf)

@@ -335,7 +335,7 @@ def test_product_refuses_what_it_cannot_hold():
         (lambda: Grassmann(3, 3), "p < n"),
         (lambda: Stiefel(3, 3), "SpecialOrthogonalGroup"),
         (lambda: Stiefel(3, 2, metric="euclid"), "canonical"),
-        (lambda: Poincare(2, curvature=1.0), "-curvature"),
+        (lambda: Poincare(2, curvature=1.0), "curvature"),
         (lambda: Poincare(0), "dim"),
         (lambda: Circle(0.0), "length"),
         (lambda: Circle(math.inf), "length"),

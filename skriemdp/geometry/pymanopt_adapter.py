@@ -84,6 +84,11 @@ class PymanoptGeometry(Geometry):
     manifold: Any
     curvature_bounds: tuple[float, float]
     injectivity_radius: float
+    _points: Layout
+    _tangents: Layout
+    _base_point: np.ndarray
+    _projector_name: str
+    _exp_name: str
 
     def __init__(
         self, manifold, *, base_point=None, curvature_bounds=_UNKNOWN, injectivity_radius=0.0
@@ -417,8 +422,33 @@ class PymanoptGeometry(Geometry):
         return super().euclidean_to_riemannian_gradient(point, euclidean_gradient)
 
     def belongs(self, x, atol=1e-6):
-        """Whether the numbers are finite; a pymanopt manifold cannot tell more."""
-        return np.all(np.isfinite(self._flat(_numpy(x))), axis=-1)
+        """Whether retracting by the zero vector leaves each of `x` where it is, within `atol`.
+
+        pymanopt has no test of membership; this one sees what a retraction would repair.  Where the
+        base point itself fails it (several representations of one point), only finiteness is
+        tested.
+        """
+        finite = np.all(np.isfinite(self._flat(_numpy(x))), axis=-1)
+        if self._moved(self._base_point) > 1e-9:
+            return finite
+        inside = np.where(finite.reshape(finite.shape + (1,) * self.point_ndim), x, 0.0)
+        return finite & (self._moved(inside) <= atol)
+
+    def _moved(self, x):
+        """Largest change of an entry under retraction by zero, per point; inf where it fails."""
+        retract = getattr(
+            self.manifold, "retraction" if self._has("retraction") else self._exp_name
+        )
+        zero = self._tangents.unpack(np.zeros(self._tangents.size))
+
+        def change(point):
+            with contextlib.suppress(ArithmeticError, ValueError):
+                start = self._points.pack(point)
+                return np.max(np.abs(self._points.pack(retract(point, zero)) - start))
+            return math.inf
+
+        moved = self._loop(change, (self._points,), (x,))
+        return np.where(np.isnan(moved), math.inf, moved)
 
 
 def _numpy(array):
