@@ -1,0 +1,283 @@
+"""What was released, in numbers: all events, how they compose, and how they go through JSON.
+
+**The convention of noise, stated once.**  Adjacency is replace-one.  The `noise_multiplier` of an
+event is the standard deviation of the noise over the *replace-one* sensitivity of the query it was
+added to: ``GaussianEvent(nu)`` is (1/nu)-GDP.  dp_accounting's ``GaussianDpEvent(z)`` divides by the
+norm of one record's contribution instead; its PLD accountant under REPLACE_ONE doubles the
+sensitivity itself (so z = 2 nu), its RDP accountant does not (so z = nu; google/differential-privacy
+issue 378).  Nothing here goes through those accountants: loss distributions are built directly
+(skriemdp/privacy/loss_distributions.py), and tests/test_events.py pins how both read an event.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from importlib import import_module
+
+from skriemdp._validation import check_count
+from skriemdp.privacy.event import Event
+from skriemdp.privacy.events_basic import ApproximateEvent, GaussianEvent, PureEvent, ZCDPEvent
+from skriemdp.privacy.events_sampled import (
+    FixedSizeSampledGaussianEvent,
+    PoissonSampledGaussianEvent,
+)
+from skriemdp.privacy.loss_distributions import TAIL, gaussian_loss, nothing, repeat
+
+__all__ = [
+    "ApproximateEvent",
+    "ComposedEvent",
+    "Event",
+    "FixedSizeSampledGaussianEvent",
+    "GaussianEvent",
+    "PoissonSampledGaussianEvent",
+    "PureEvent",
+    "SelfComposedEvent",
+    "ZCDPEvent",
+    "compose",
+    "event_from_dict",
+]
+
+# Where each kind of event lives; imported when a stored event is revived.
+KINDS = {
+    "gaussian": "skriemdp.privacy.events:GaussianEvent",
+    "pure": "skriemdp.privacy.events:PureEvent",
+    "approximate": "skriemdp.privacy.events:ApproximateEvent",
+    "zcdp": "skriemdp.privacy.events:ZCDPEvent",
+    "poisson-gaussian": "skriemdp.privacy.events:PoissonSampledGaussianEvent",
+    "fixed-size-gaussian": "skriemdp.privacy.events:FixedSizeSampledGaussianEvent",
+    "composed": "skriemdp.privacy.events:ComposedEvent",
+    "self-composed": "skriemdp.privacy.events:SelfComposedEvent",
+    "mixture": "skriemdp.privacy.events_mixed:MixtureEvent",
+    "selection": "skriemdp.privacy.events_mixed:SelectionEvent",
+    "riemannian": "skriemdp.privacy.profiles:RiemannianEvent",
+    "radial": "skriemdp.privacy.radial:RadialEvent",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ComposedEvent(Event):
+    """Several releases on the same records, fixed in advance or all Gaussian; may be empty.
+
+    Parameters
+    ----------
+    events : tuple of Event
+
+    Notes
+    -----
+    *Guarantee*: product of the dominating pairs (adaptive queries, events fixed in advance).  Use
+    :func:`compose`, which merges what can be merged exactly.
+    """
+
+    events: tuple
+    kind = "composed"
+
+    def __post_init__(self):
+        object.__setattr__(self, "events", tuple(self.events))
+        for event in self.events:
+            if not isinstance(event, Event):
+                raise TypeError(f"events must be Event objects, got {type(event).__name__}.")
+
+    @property
+    def mu(self) -> float | None:
+        """Root of the sum of squares when all parts are Gaussian."""
+        return _root_sum_of_squares([event.mu for event in self.events])
+
+    @property
+    def gdp_bound(self) -> float | None:
+        """Root of the sum of squares of the parts' bounds."""
+        return _root_sum_of_squares([event.gdp_bound for event in self.events])
+
+    @property
+    def extra_delta(self) -> float:
+        """Sum over the parts."""
+        return math.fsum(event.extra_delta for event in self.events)
+
+    @property
+    def steps(self) -> int:
+        """Sum over the parts."""
+        return max(sum(event.steps for event in self.events), 1)
+
+    @property
+    def renyi_only(self) -> bool:
+        """Whether every part is known by Renyi divergences alone, or Gaussian."""
+        return self.renyi_inside and all(e.renyi_only or e.mu is not None for e in self.events)
+
+    @property
+    def renyi_inside(self) -> bool:
+        """Whether a part is known by Renyi divergences alone."""
+        return any(event.renyi_inside for event in self.events)
+
+    def renyi(self, order: float) -> float:
+        """Sum over the parts."""
+        return math.fsum(event.renyi(order) for event in self.events)
+
+    def privacy_loss_distribution(self, interval: float = 1e-4):
+        """See :meth:`Event.privacy_loss_distribution`."""
+        losses = [
+            (
+                gaussian_loss(event.mu, interval)
+                if event.mu
+                else event.privacy_loss_distribution(interval)
+            )
+            for event in self.events
+        ]
+        if not losses:
+            return nothing(interval)
+        # Neighbours in pairs, so that long distributions meet few others.
+        while len(losses) > 1:
+            paired = [
+                a.compose(b, tail_mass_truncation=TAIL / len(self.events))
+                for a, b in zip(losses[::2], losses[1::2], strict=False)
+            ]
+            losses = paired + losses[2 * len(paired) :]
+        return losses[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class SelfComposedEvent(Event):
+    """The same release `count` times.
+
+    Parameters
+    ----------
+    event : Event
+    count : int
+    """
+
+    event: Event
+    count: int
+    kind = "self-composed"
+
+    def __post_init__(self):
+        if not isinstance(self.event, Event):
+            raise TypeError(f"event must be an Event, got {type(self.event).__name__}.")
+        check_count(count=self.count)
+
+    @property
+    def unit(self):
+        """The innermost event and how often it happened in all."""
+        event, count = self.event.unit
+        return event, count * self.count
+
+    @property
+    def mu(self) -> float | None:
+        """``sqrt(count)`` times that of the event."""
+        return None if self.event.mu is None else math.sqrt(self.count) * self.event.mu
+
+    @property
+    def gdp_bound(self) -> float | None:
+        """``sqrt(count)`` times that of the event."""
+        bound = self.event.gdp_bound
+        return None if bound is None else math.sqrt(self.count) * bound
+
+    @property
+    def extra_delta(self) -> float:
+        """`count` times that of the event."""
+        return self.count * self.event.extra_delta
+
+    @property
+    def steps(self) -> int:
+        """`count` times those of the event."""
+        return self.count * self.event.steps
+
+    @property
+    def renyi_only(self) -> bool:
+        """As the event."""
+        return self.event.renyi_only
+
+    @property
+    def renyi_inside(self) -> bool:
+        """As the event."""
+        return self.event.renyi_inside
+
+    def renyi(self, order: float) -> float:
+        """`count` times that of the event."""
+        return self.count * self.event.renyi(order)
+
+    def privacy_loss_distribution(self, interval: float = 1e-4):
+        """See :meth:`Event.privacy_loss_distribution`."""
+        event, count = self.unit
+        merged = event.repeated(count)
+        if merged is not None:
+            return merged.privacy_loss_distribution(interval)
+        return repeat(event.privacy_loss_distribution(interval), count)
+
+
+def _root_sum_of_squares(parts) -> float | None:
+    return None if None in parts else math.sqrt(math.fsum(part * part for part in parts))
+
+
+def compose(events) -> Event:
+    """One event for several on the same records.
+
+    Nested compositions are opened, equal events counted, Gaussian parts merged into one by their
+    sum of ``mu**2`` and zero-concentrated parts by their sum of rho; all exact.
+
+    Parameters
+    ----------
+    events : iterable of Event
+
+    Examples
+    --------
+    >>> from skriemdp.privacy.events import GaussianEvent, PureEvent, compose
+    >>> compose([GaussianEvent(5.0), GaussianEvent(5.0)])
+    GaussianEvent(noise_multiplier=5.0, count=2)
+    >>> compose([PureEvent(0.1), GaussianEvent(3.0), PureEvent(0.1)]).events[0]
+    SelfComposedEvent(event=PureEvent(epsilon_0=0.1), count=2)
+    """
+    counts: dict[Event, int] = {}
+    _open(events, 1, counts)
+    gaussian = {event: count for event, count in counts.items() if event.mu is not None}
+    concentrated = {e: count for e, count in counts.items() if isinstance(e, ZCDPEvent)}
+    if len(gaussian) > 1:
+        square = math.fsum(count * event.mu**2 for event, count in gaussian.items())
+        counts = {event: count for event, count in counts.items() if event not in gaussian}
+        # A rounding up, so that the merged mu is never below the true one.
+        counts[GaussianEvent(1.0 / (math.sqrt(square) * (1.0 + 1e-15)))] = 1
+    if len(concentrated) > 1:
+        rho = math.fsum(count * event.rho for event, count in concentrated.items())
+        counts = {event: count for event, count in counts.items() if event not in concentrated}
+        counts[ZCDPEvent(rho)] = 1
+    parts = []
+    for event, count in counts.items():
+        merged = event.repeated(count)
+        parts.append(SelfComposedEvent(event, count) if merged is None else merged)
+    return parts[0] if len(parts) == 1 else ComposedEvent(tuple(parts))
+
+
+def _open(events, times: int, counts: dict) -> None:
+    for event in events:
+        if not isinstance(event, Event):
+            raise TypeError(f"compose needs Event objects, got {type(event).__name__}.")
+        unit, count = event.unit
+        if isinstance(unit, ComposedEvent):
+            _open(unit.events, times * count, counts)
+        else:
+            counts[unit] = counts.get(unit, 0) + times * count
+
+
+def event_from_dict(values: dict) -> Event:
+    """Inverse of :meth:`Event.to_dict`.
+
+    Raises
+    ------
+    ValueError
+        When the kind is unknown or the fields do not fit it.
+    """
+    fields = dict(values)
+    kind = fields.pop("kind", None)
+    if kind not in KINDS:
+        raise ValueError(f"kind={kind!r} is not a known kind of event.")
+    module, name = KINDS[kind].split(":")
+    try:
+        return getattr(import_module(module), name)(**{k: _revive(v) for k, v in fields.items()})
+    except TypeError as error:
+        raise ValueError(f"the stored event of kind {kind!r} is malformed: {error}") from error
+
+
+def _revive(value):
+    if isinstance(value, dict) and "kind" in value:
+        return event_from_dict(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(_revive(item) for item in value)
+    return value

@@ -1,0 +1,220 @@
+"""Events with a formula: Gaussian noise, pure and approximate privacy, zero-concentrated privacy."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from scipy.special import ndtri_exp
+
+from skriemdp._validation import check_count, check_fraction, check_positive
+from skriemdp.privacy.event import Event, convex_profile
+from skriemdp.privacy.loss_distributions import (
+    gaussian_loss,
+    loss_from_profile,
+    privacy_parameters_loss,
+)
+from skriemdp.privacy.renyi import randomized_response_renyi
+
+__all__ = ["ApproximateEvent", "GaussianEvent", "PureEvent", "ZCDPEvent"]
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianEvent(Event):
+    """Gaussian noise of `noise_multiplier` times the replace-one sensitivity, `count` times.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation per orthonormal coordinate over the replace-one sensitivity in the same
+        norm.
+    count : int, default=1
+        Number of adaptive releases.
+
+    Notes
+    -----
+    *Guarantee*: exactly mu-GDP with ``mu = sqrt(count) / noise_multiplier``, for any adaptive choice
+    of the queries (Dong, Roth and Su 2022, Corollary 3.3).
+
+    Examples
+    --------
+    >>> from skriemdp.privacy.events import GaussianEvent
+    >>> GaussianEvent(2.0, count=4).mu
+    1.0
+    """
+
+    noise_multiplier: float
+    count: int = 1
+    kind = "gaussian"
+
+    def __post_init__(self):
+        check_positive(noise_multiplier=self.noise_multiplier)
+        check_count(count=self.count)
+
+    @property
+    def mu(self) -> float:
+        """``sqrt(count) / noise_multiplier``."""
+        return math.sqrt(self.count) / float(self.noise_multiplier)
+
+    @property
+    def steps(self) -> int:
+        """One: the composition is Gaussian again."""
+        return 1
+
+    def renyi(self, order: float) -> float:
+        """``order * mu**2 / 2``."""
+        return 0.5 * order * self.mu**2
+
+    def privacy_loss_distribution(self, interval: float = 1e-4):
+        """See :meth:`Event.privacy_loss_distribution`."""
+        return gaussian_loss(self.mu, interval)
+
+
+def _response_delta(epsilon_0: float, delta_0: float, epsilon: float) -> float:
+    if epsilon >= epsilon_0:
+        return delta_0
+    response = -math.expm1(epsilon - epsilon_0) / (1.0 + math.exp(-epsilon_0))
+    return min(delta_0 + (1.0 - delta_0) * response * (1.0 + 1e-14), 1.0)
+
+
+def _response_epsilon(epsilon_0: float, delta_0: float, delta: float) -> float:
+    if delta < delta_0:
+        return math.inf
+    share = (delta - delta_0) / (1.0 - delta_0) * (1.0 + math.exp(-epsilon_0)) * (1.0 - 1e-14)
+    if share >= 1.0:
+        return 0.0
+    return min(epsilon_0, max(0.0, epsilon_0 + math.log1p(-share) * (1.0 - 1e-14)))
+
+
+@dataclasses.dataclass(frozen=True)
+class PureEvent(Event):
+    """Any pure epsilon-differentially private release.
+
+    Parameters
+    ----------
+    epsilon_0 : float
+
+    Notes
+    -----
+    *Guarantee*: every such release is a function of randomized response with the same epsilon
+    (Kairouz, Oh and Viswanath 2015), whose profile, divergences and composition are used; hence
+    nothing better can be said without knowing the mechanism.
+    """
+
+    epsilon_0: float
+    kind = "pure"
+
+    def __post_init__(self):
+        check_positive(epsilon_0=self.epsilon_0)
+
+    @property
+    def gdp_bound(self) -> float:
+        """``2 Phi^-1(e^epsilon_0 / (1 + e^epsilon_0))``.
+
+        Its trade-off curve passes through the kink of randomized response's, and lies below it
+        elsewhere because it is convex.
+        """
+        return -2.0 * float(ndtri_exp(-np.logaddexp(0.0, self.epsilon_0))) * (1.0 + 1e-13)
+
+    def renyi(self, order: float) -> float:
+        """That of randomized response."""
+        return randomized_response_renyi(float(self.epsilon_0), order)
+
+    def privacy_loss_distribution(self, interval: float = 1e-4):
+        """See :meth:`Event.privacy_loss_distribution`."""
+        return privacy_parameters_loss(self.epsilon_0, 0.0, interval)
+
+    def _exact_delta(self, epsilon):
+        return _response_delta(self.epsilon_0, 0.0, epsilon)
+
+    def _exact_epsilon(self, delta):
+        return _response_epsilon(self.epsilon_0, 0.0, delta)
+
+
+@dataclasses.dataclass(frozen=True)
+class ApproximateEvent(Event):
+    """Any (epsilon, delta)-differentially private release.
+
+    Parameters
+    ----------
+    epsilon_0 : float
+    delta_0 : float
+        In (0, 1); for 0 use :class:`PureEvent`.
+
+    Notes
+    -----
+    *Guarantee*: every such release is a function of "everything is told with probability delta_0,
+    else randomized response" (Kairouz, Oh and Viswanath 2015).  The Renyi bound is that of the
+    second part and :attr:`extra_delta` the mass of the first.
+    """
+
+    epsilon_0: float
+    delta_0: float
+    kind = "approximate"
+
+    def __post_init__(self):
+        check_positive(epsilon_0=self.epsilon_0)
+        check_fraction(delta_0=self.delta_0)
+
+    @property
+    def gdp_bound(self) -> None:
+        """None: with probability delta_0 there is no protection at all."""
+        return None
+
+    @property
+    def extra_delta(self) -> float:
+        """``delta_0``."""
+        return float(self.delta_0)
+
+    def renyi(self, order: float) -> float:
+        """That of randomized response, for the part of mass ``1 - delta_0``."""
+        return randomized_response_renyi(float(self.epsilon_0), order)
+
+    def privacy_loss_distribution(self, interval: float = 1e-4):
+        """See :meth:`Event.privacy_loss_distribution`."""
+        return privacy_parameters_loss(self.epsilon_0, self.delta_0, interval)
+
+    def _exact_delta(self, epsilon):
+        return _response_delta(self.epsilon_0, self.delta_0, epsilon)
+
+    def _exact_epsilon(self, delta):
+        return _response_epsilon(self.epsilon_0, self.delta_0, delta)
+
+
+@dataclasses.dataclass(frozen=True)
+class ZCDPEvent(Event):
+    """Any rho-zero-concentrated private release: Renyi divergences at most ``order * rho``.
+
+    Parameters
+    ----------
+    rho : float
+
+    Notes
+    -----
+    *Guarantee*: (Bun and Steinke 2016); converted by Canonne, Kamath and Steinke (2020), Proposition
+    12.  A discrete Gaussian on a lattice is such a release, and not mu-GDP.
+    """
+
+    rho: float
+    kind = "zcdp"
+
+    def __post_init__(self):
+        check_positive(rho=self.rho)
+
+    @property
+    def renyi_only(self) -> bool:
+        """True."""
+        return True
+
+    def repeated(self, count: int) -> ZCDPEvent:
+        """Zero-concentrated privacy adds up."""
+        return self if count == 1 else dataclasses.replace(self, rho=self.rho * count)
+
+    def renyi(self, order: float) -> float:
+        """``order * rho``."""
+        return order * float(self.rho)
+
+    def privacy_loss_distribution(self, interval: float = 1e-4):
+        """See :meth:`Event.privacy_loss_distribution`."""
+        return loss_from_profile(convex_profile(self.renyi, interval), interval)
