@@ -60,7 +60,7 @@ class Complement:
 def polished(xp, x):
     """One Newton-Schulz step to the nearest matrix with orthonormal columns; for x close to it."""
     gram = t(xp, x) @ x
-    identity = xp.eye(x.shape[-1], dtype=x.dtype)
+    identity = xp.eye(x.shape[-1], dtype=x.dtype, device=device(x))
     return x + x @ (identity - gram) / 2
 
 
@@ -80,7 +80,8 @@ def uniform(rng, n, p):
 
 def has_orthonormal_columns(xp, x, atol):
     """Whether the columns are orthonormal, entries of the Gram matrix within `atol`."""
-    gap = xp.abs(t(xp, x) @ x - xp.eye(x.shape[-1], dtype=x.dtype))
+    identity = xp.eye(x.shape[-1], dtype=x.dtype, device=device(x))
+    gap = xp.abs(t(xp, x) @ x - identity)
     return xp.max(gap, axis=(-2, -1)) <= atol
 
 

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import math
 
+from array_api_compat import device
+
 from skriemdp.geometry._elementary import nonzero
 from skriemdp.geometry._orthonormal import frobenius, skew, t
 
@@ -32,7 +34,7 @@ def group_elements(xp, a, b, beta):
     k = b.shape[-2]
     a = a + 0.0 * b[..., :1, :]
     b = b + 0.0 * a[..., :1, :]
-    corner = xp.zeros((*b.shape[:-2], k, k), dtype=b.dtype) + 0.0 * b[..., :1]
+    corner = xp.zeros((*b.shape[:-2], k, k), dtype=b.dtype, device=device(b))
     top = xp.concat([2 * beta * a, -t(xp, b)], axis=-1)
     bottom = xp.concat([b, corner], axis=-1)
     return expm_skew(xp, xp.concat([top, bottom], axis=-2)), expm_skew(xp, (1 - 2 * beta) * a)
@@ -111,7 +113,7 @@ def _circle_log(xp, target):
 def _iterate(xp, target, p, beta, longest, tolerance, iterations):
     """Best velocities ``[a; b]`` found, (m, p + k, p), and the lengths of their gaps, (m,)."""
     start = xp.concat([skew(xp, target[:, :p, :]), target[:, p:, :]], axis=-2)
-    identity = xp.eye(p, dtype=target.dtype)
+    identity = xp.eye(p, dtype=target.dtype, device=device(target))
     chord = xp.concat([target[:, :p, :] - identity, target[:, p:, :]], axis=-2)
     scale = frobenius(xp, chord) / nonzero(xp, frobenius(xp, start))
     x = start * scale[:, None, None]
@@ -164,7 +166,8 @@ def _anderson(xp, step, steps_x, steps_f):
     x = xp.reshape(xp.stack(steps_x, axis=-1), (m, flat.shape[1], -1))
     size = nonzero(xp, xp.sqrt(xp.sum(f * f, axis=-2, keepdims=True)))
     f, x = f / size, x / size
-    ridge = 1e3 * float(xp.finfo(step.dtype).eps) ** 0.8 * xp.eye(f.shape[-1], dtype=f.dtype)
+    ridge = 1e3 * float(xp.finfo(f.dtype).eps) ** 0.8
+    ridge = ridge * xp.eye(f.shape[-1], dtype=f.dtype, device=device(f))
     weights = xp.linalg.solve(t(xp, f) @ f + ridge, t(xp, f) @ flat)
     correction = xp.reshape((x + f) @ weights, step.shape)
     wild = frobenius(xp, correction) > 5 * frobenius(xp, step)
