@@ -91,24 +91,25 @@ class GeodesicBall:
 
         Points inside come back bit for bit.  The others land within the ball by a relative margin
         of rounding size, so projecting again changes nothing.  This is the nearest point of the
-        ball, and on Hadamard manifolds the map is 1-Lipschitz.
+        ball, and on Hadamard manifolds the map is 1-Lipschitz.  `x` is not changed; the result may
+        share its memory when every point is inside.
         """
         xp = array_namespace(x)
-        flat = xp.reshape(x, (-1, *self.geometry.shape))
-        outside = xp.logical_not(self.contains(flat))
-        if not bool(xp.any(outside)):
-            return x
         center = self._center_like(x)
         target = self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
 
         def kernel(block):
-            coordinates = self.geometry.log_coordinates(center, block)
+            outside = self.geometry.dist(center, block) > self.radius
+            if not bool(xp.any(outside)):
+                return block
+            coordinates = self.geometry.log_coordinates(center, block[outside])
             scale = target / length(xp, coordinates)
-            return self.geometry.exp_coordinates(center, coordinates * scale)
+            result = xp.asarray(block, copy=True)
+            result[outside] = self.geometry.exp_coordinates(center, coordinates * scale)
+            return result
 
-        result = xp.asarray(flat, copy=True)
-        result[outside] = map_tiles(kernel, flat[outside])
-        return xp.reshape(result, x.shape)
+        flat = xp.reshape(x, (-1, *self.geometry.shape))
+        return xp.reshape(map_tiles(kernel, flat), x.shape)
 
     def project_with_log_sum(self, x):
         """Project `x` and sum the logarithms of the result at the centre, in one pass.
@@ -132,7 +133,7 @@ class GeodesicBall:
         points, count, begin, total = x, 0, 0, 0.0
         for block in tiles(x):
             coordinates = self.geometry.log_coordinates(center, block)
-            norms = xp.sqrt(xp.sum(coordinates * coordinates, axis=-1))
+            norms = length(xp, coordinates)[:, 0]
             outside = norms > self.radius
             if bool(xp.any(outside)):
                 scale = xp.where(outside, target / xp.where(outside, norms, 1.0), 1.0)
@@ -140,7 +141,7 @@ class GeodesicBall:
                 if points is x:
                     points = xp.asarray(x, copy=True)
                 part = points[begin : begin + block.shape[0], ...]
-                part[outside, ...] = self.geometry.exp_coordinates(center, coordinates[outside, :])
+                part[outside] = self.geometry.exp_coordinates(center, coordinates[outside])
                 count += int(xp.count_nonzero(outside))
             total = total + xp.sum(coordinates, axis=0)
             begin += block.shape[0]
