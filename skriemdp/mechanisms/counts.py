@@ -14,8 +14,8 @@ __all__ = ["GaussianCount"]
 class GaussianCount:
     """A count of records plus Gaussian noise.
 
-    *Guarantee*: exactly mu-GDP with ``mu = 1 / noise_multiplier``; replacing a record moves a count by
-    at most one.
+    *Guarantee*: exactly mu-GDP with ``mu = 1 / noise_multiplier``; replacing a record moves a count
+    by at most one.
     """
 
     noise_multiplier: float
