@@ -381,7 +381,7 @@ class PymanoptGeometry(Geometry):
     def log(self, point, other):
         method, layouts = self._method("log"), (self._points, self._points)
         vector = self._loop(method, layouts, (point, other), self._tangents)
-        return np.where(np.isfinite(vector), vector, 0.0)
+        return self.projection(point, np.where(np.isfinite(vector), vector, 0.0))
 
     def dist(self, point, other):
         if not self._has("dist"):
@@ -416,7 +416,8 @@ class PymanoptGeometry(Geometry):
         layouts, arrays = (self._points, self._points), (point, euclidean_gradient)
         if callable(method):
             with contextlib.suppress(NotImplementedError):
-                return self._loop(method, layouts, arrays, self._tangents)
+                gradient = self._loop(method, layouts, arrays, self._tangents)
+                return self.projection(point, gradient)
         if self._projector_name != "projection":
             self._method("euclidean_to_riemannian_gradient")
         return super().euclidean_to_riemannian_gradient(point, euclidean_gradient)
