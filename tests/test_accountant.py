@@ -495,7 +495,7 @@ def test_copies_are_handles_on_the_same_budget():
         copy.copy(accountant),
         pickle.loads(pickle.dumps(accountant)),
     ]
-    assert copies[0] is accountant
+    assert copies[0] is accountant is accountant.__sklearn_clone__()
     for handle in copies:
         assert handle == accountant and hash(handle) == hash(accountant)
         handle.spend(PureEvent(0.25))

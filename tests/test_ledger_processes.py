@@ -549,6 +549,14 @@ def test_temporary_ledgers_are_private_and_removed():
     assert path.endswith(".ledger") and not os.path.exists(os.path.dirname(path))
 
 
+def test_charges_are_synced_to_a_write_ahead_log():
+    accountant = PrivacyAccountant()
+    accountant.spend(SMALL)
+    db = ledger._links[accountant.path].db
+    assert db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL: every commit is synced
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
 def test_many_ledgers_keep_few_files_open():
     before = len(os.listdir("/proc/self/fd"))

@@ -13,7 +13,7 @@ from collections import Counter
 from functools import lru_cache
 
 from skriemdp._validation import check_count
-from skriemdp.privacy.events import Event, compose, event_from_dict
+from skriemdp.privacy.events import Event, SelfComposedEvent, compose, event_from_dict
 from skriemdp.privacy.filters import Filter, make_filter
 from skriemdp.privacy.ledger import BudgetError, Ledger, Standing
 from skriemdp.privacy.statements import (
@@ -564,8 +564,6 @@ def _total_epsilon(charges: frozenset, delta: float) -> float:
 
 
 def _repeat(event: dict, count: int) -> Event:
-    from skriemdp.privacy.events import SelfComposedEvent
-
     single = event_from_dict(event)
     return single if count == 1 else SelfComposedEvent(single, count)
 
