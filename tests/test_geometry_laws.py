@@ -397,6 +397,23 @@ def test_projection_to_a_ball(geometry, data):
         assert geometry.dist(projected[0], projected[1]) <= geometry.dist(x[0], x[1]) + atol
 
 
+def test_ball_projects_and_sums_in_one_pass(geometry, rng, monkeypatch):
+    x = random_points(geometry, rng, 22)
+    center = random_points(geometry, rng)
+    radius = min(np.median(geometry.dist(center, x)), 0.99 * geometry.radius_limit)
+    ball = GeodesicBall(geometry, center, radius)
+    monkeypatch.setattr("skriemdp.geometry._tiles.CPU_BLOCK_BYTES", 5 * x[0].nbytes)
+    before = x.copy()
+    points, outside, total = ball.project_with_log_sum(x)
+    assert_array_equal(x, before)
+    inside = ball.contains(x)
+    assert outside == np.count_nonzero(~inside) and 0 < outside < 22
+    assert_array_equal(points[inside], x[inside])
+    assert_allclose(points, ball.project(x), atol=1e-10)
+    expected = geometry.clipped_log_sum(ball.center, x, ball.radius)
+    assert_allclose(total, expected, atol=22 * accuracy(geometry, "log", 1e-10))
+
+
 def test_ball_accepts_a_center_and_any_batch(geometry, rng):
     center = random_points(geometry, rng)
     ball = GeodesicBall(geometry, center, radius=reach(geometry) / 4)

@@ -133,15 +133,16 @@ class GeodesicBall:
         points, count, begin, total = x, 0, 0, 0.0
         for block in tiles(x):
             coordinates = self.geometry.log_coordinates(center, block)
-            norms = length(xp, coordinates)[:, 0]
-            outside = norms > self.radius
+            norms = length(xp, coordinates)
+            outside = norms[..., 0] > self.radius
             if bool(xp.any(outside)):
-                scale = xp.where(outside, target / xp.where(outside, norms, 1.0), 1.0)
-                coordinates = coordinates * scale[:, None]
+                shortened = coordinates * (target / xp.clip(norms, min=target))
+                coordinates = xp.where(outside[:, None], shortened, coordinates)
+                moved = xp.asarray(block, copy=True)
+                moved[outside] = self.geometry.exp_coordinates(center, coordinates[outside])
                 if points is x:
                     points = xp.asarray(x, copy=True)
-                part = points[begin : begin + block.shape[0], ...]
-                part[outside] = self.geometry.exp_coordinates(center, coordinates[outside])
+                points[begin : begin + block.shape[0], ...] = moved
                 count += int(xp.count_nonzero(outside))
             total = total + xp.sum(coordinates, axis=0)
             begin += block.shape[0]
