@@ -1,9 +1,10 @@
-"""Gaussian differential privacy: mu, epsilon and delta from one another, rounded to the private side.
+"""Mu, epsilon and delta from one another, and noise from a target; rounded to the private side.
 
-A release is mu-GDP when telling two neighbouring data sets apart is no easier than telling N(0, 1) from
-N(mu, 1) (Dong, Roth and Su 2022).  Its exact profile is (Balle and Wang 2018)
+A release is mu-GDP (Gaussian differential privacy) when telling two neighbouring data sets apart is
+no easier than telling N(0, 1) from N(mu, 1) (Dong, Roth and Su 2022).  Its exact profile is (Balle
+and Wang 2018)
 
-    delta(epsilon) = Phi(-a) - e^epsilon Phi(-b),    a = epsilon/mu - mu/2,    b = epsilon/mu + mu/2.
+    delta(epsilon) = Phi(-a) - e^epsilon Phi(-b),   a = epsilon/mu - mu/2,   b = epsilon/mu + mu/2.
 
 Because ``e^epsilon phi(b) = phi(a)``, this equals ``phi(a) (R(a) - R(b))`` with Mills' ratio R, or
 ``phi(a)`` times the integral of ``1 - x R(x)`` from a to b: no cancellation at either end.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import OrderedDict
 
 import numpy as np
 from scipy.optimize import brentq
@@ -20,7 +22,7 @@ from scipy.special import erfcx
 
 from skriemdp._validation import check_fraction, check_nonnegative, check_positive
 
-__all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu", "log_gaussian_delta"]
+__all__ = ["calibrate", "gaussian_delta", "gaussian_epsilon", "gaussian_mu", "log_gaussian_delta"]
 
 # Relative error of exp(log_gaussian_delta) against 50-digit arithmetic stays below a tenth of this
 # (tests/test_calibration.py); results move by it to the private side.
@@ -154,3 +156,110 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         epsilon += shift
         shift *= 2.0
     return epsilon * (1.0 + 1e-15)
+
+
+# (events at the ends of the bracket, target) -> (parameter, its event).
+_CALIBRATED: OrderedDict = OrderedDict()
+_MOST_CALIBRATED = 1024
+_PRECISION = 1e-5
+
+
+def calibrate(make_event, epsilon: float, delta: float, bracket) -> float:
+    """Least noise for which an event is (epsilon, delta)-private, moved to the private side.
+
+    Parameters
+    ----------
+    make_event : callable
+        ``make_event(noise)`` returns an event whose delta at `epsilon` falls as `noise` grows.
+    epsilon : float
+        Positive.
+    delta : float
+        In [0, 1).  With 0 the event must have a pure epsilon.
+    bracket : tuple of float
+        Least and largest noise to consider, both positive.
+
+    Returns
+    -------
+    float
+        A `noise` with ``make_event(noise).delta(epsilon) <= delta``, within about 1e-4 of the least
+        one.
+
+    Raises
+    ------
+    ValueError
+        When the upper end of the bracket is not private enough.
+
+    Notes
+    -----
+    Only public numbers enter, so results are remembered for the life of the process.
+
+    Examples
+    --------
+    >>> from skriemdp.privacy.calibration import calibrate
+    >>> from skriemdp.privacy.events import PoissonSampledGaussianEvent
+    >>> def solver(noise):
+    ...     return PoissonSampledGaussianEvent(0.01, noise, count=1000)
+    >>> round(calibrate(solver, 1.0, 1e-5, (0.1, 100.0)), 3)
+    1.182
+    """
+    check_positive(epsilon=epsilon)
+    check_fraction(open_left=False, delta=delta)
+    low, high = (float(end) for end in bracket)
+    check_positive(**{"bracket[0]": low, "bracket[1]": high})
+    if not low < high:
+        raise ValueError(f"bracket must be increasing, got {bracket!r}.")
+    key = make_event(low), make_event(high), epsilon, delta, low, high
+    if key in _CALIBRATED:
+        noise, event = _CALIBRATED[key]
+        # Two families may agree at both ends; what counts is the event of the answer.
+        if make_event(noise) == event:
+            _CALIBRATED.move_to_end(key)
+            return noise
+    noise = _least_noise(make_event, epsilon, delta, low, high)
+    _CALIBRATED[key] = noise, make_event(noise)
+    while len(_CALIBRATED) > _MOST_CALIBRATED:
+        _CALIBRATED.popitem(last=False)
+    return noise
+
+
+def _least_noise(make_event, epsilon, delta, low, high):
+    def private(noise):
+        return make_event(noise).delta(epsilon) <= delta
+
+    def excess(log_noise):
+        # Nearly linear in the logarithm of the noise, and finite.
+        reached = make_event(math.exp(log_noise)).epsilon(delta)
+        return math.log(min(max(reached, 1e-9), 1e9)) - math.log(epsilon)
+
+    # From the middle outwards, so that extreme ends, which are dear, are rarely computed.
+    start = min(max(1.0, low), high)
+    inside, outside = (start, None) if excess(math.log(start)) <= 0.0 else (None, start)
+    while inside is None:
+        if outside >= high:
+            raise ValueError(
+                f"no noise up to {high:.6g} reaches (epsilon={epsilon}, delta={delta}); allow more "
+                "noise or a larger epsilon."
+            )
+        candidate = min(outside * 4.0, high)
+        inside, outside = (
+            (candidate, outside) if excess(math.log(candidate)) <= 0.0 else (None, candidate)
+        )
+    while outside is None:
+        if inside <= low:
+            return low
+        candidate = max(inside / 4.0, low)
+        inside, outside = (
+            (inside, candidate) if excess(math.log(candidate)) > 0.0 else (candidate, None)
+        )
+    ends = math.log(outside), math.log(inside)
+    if excess(ends[1]) < 0.0:
+        noise = math.exp(brentq(excess, *ends, xtol=0.25 * _PRECISION, rtol=1e-14))
+    else:
+        noise = inside
+    step = 0.25 * _PRECISION
+    while not private(noise):
+        noise *= 1.0 + step
+        step *= 2.0
+        if noise > 2.0 * inside:
+            raise ArithmeticError("calibration did not converge; please report the event.")
+    return min(noise, high)

@@ -1,4 +1,4 @@
-"""What every event can do: its profile, from a Gaussian closed form, a loss distribution or Renyi divergences."""
+"""What every event can do: answer for epsilon and delta, by whichever proved route is tightest."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import math
 import numbers
 
 import numpy as np
+from scipy.optimize import brentq
 
 from skriemdp._validation import check_fraction, check_nonnegative
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
@@ -181,23 +182,25 @@ def _delta(event: Event, epsilon: float) -> float:
 
 
 def loss_epsilon(loss, delta: float) -> float:
-    """Smallest epsilon >= 0 with profile at most `delta`, rounded up; by bisection."""
-    profile = loss.get_delta_for_epsilon
-    if profile(0.0) <= delta:
+    """Smallest epsilon >= 0 with profile at most `delta`, rounded up."""
+
+    @functools.cache
+    def excess(epsilon):
+        return math.log(max(loss.get_delta_for_epsilon(epsilon), 1e-300)) - math.log(delta)
+
+    if excess(0.0) <= 0.0:
         return 0.0
-    high = 1.0
-    while profile(high) > delta:
-        high *= 2.0
+    low, high = 0.0, 1.0
+    while excess(high) > 0.0:
+        low, high = high, 2.0 * high
         if high > 1e7:
             return math.inf
-    low = 0.0 if high == 1.0 else 0.5 * high
-    while high - low > 1e-9 * high:
-        middle = 0.5 * (low + high)
-        if profile(middle) > delta:
-            low = middle
-        else:
-            high = middle
-    return high * _UP
+    epsilon = brentq(excess, low, high, xtol=1e-10 * high, rtol=1e-12)
+    step = 1e-10 * high
+    while excess(epsilon) > 0.0:
+        epsilon += step
+        step *= 2.0
+    return epsilon
 
 
 @functools.lru_cache(maxsize=16)
@@ -214,10 +217,17 @@ def automatic_interval(event: Event) -> float:
     if not 0.0 < variance < math.inf:
         variance = 1.0
     fine = 0.01 * math.sqrt(variance / event.steps)
-    reach = min(event.renyi(math.inf), renyi_epsilon(event.renyi, 1e-13))
-    coarse = reach / 2.0**17 if math.isfinite(reach) else 0.0
+    reach = min([event.renyi(math.inf), *(_rough_reach(event.renyi(a), a) for a in _ROUGH_ORDERS)])
+    coarse = reach / 2.0**16 if math.isfinite(reach) else 0.0
     # A power of two: few different grids, so that caches hit.
     return 2.0 ** math.ceil(math.log2(max(min(fine, 2e-3), coarse, 1e-9)))
+
+
+_ROUGH_ORDERS = (1.25, 1.5, 2.0, 3.0, 5.0, 9.0, 20.0, 60.0, 200.0, 1000.0)
+
+
+def _rough_reach(divergence, order):
+    return divergence + 30.0 / (order - 1.0)
 
 
 def convex_profile(divergence, interval: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Events with a formula: Gaussian noise, pure and approximate privacy, zero-concentrated privacy."""
+"""Events with a formula: Gaussian noise; pure, approximate and zero-concentrated privacy."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class GaussianEvent(Event):
 
     Notes
     -----
-    *Guarantee*: exactly mu-GDP with ``mu = sqrt(count) / noise_multiplier``, for any adaptive choice
-    of the queries (Dong, Roth and Su 2022, Corollary 3.3).
+    *Guarantee*: exactly mu-GDP with ``mu = sqrt(count) / noise_multiplier``, for any adaptive
+    choice of the queries (Dong, Roth and Su 2022, Corollary 3.3).
 
     Examples
     --------
@@ -192,8 +192,8 @@ class ZCDPEvent(Event):
 
     Notes
     -----
-    *Guarantee*: (Bun and Steinke 2016); converted by Canonne, Kamath and Steinke (2020), Proposition
-    12.  A discrete Gaussian on a lattice is such a release, and not mu-GDP.
+    *Guarantee*: that definition (Bun and Steinke 2016), converted by Canonne, Kamath and Steinke
+    (2020), Proposition 12.  A discrete Gaussian on a lattice is such a release, and not mu-GDP.
     """
 
     rho: float

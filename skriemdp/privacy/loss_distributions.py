@@ -1,4 +1,4 @@
-"""Discrete privacy loss distributions that dominate a pair; dp_accounting objects, never below the truth.
+"""Discrete privacy loss distributions that dominate a pair, as dp_accounting objects.
 
 Only symmetric pairs (P, Q) occur here: the loss has the same law in both directions, so
 
@@ -205,4 +205,3 @@ def mixture_loss(weights, losses):
         total += weight
         mixed = loss if mixed is None else loss.compute_mixture(mixed, weight / total)
     return mixed
-

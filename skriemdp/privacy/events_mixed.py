@@ -1,0 +1,319 @@
+"""Events that run others a random number of times: participation by coins, private selection."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+from scipy.optimize import brentq
+
+from skriemdp._validation import check_option, check_positive
+from skriemdp.privacy.event import Event, convex_profile
+from skriemdp.privacy.loss_distributions import (
+    TAIL,
+    loss_from_profile,
+    mixture_loss,
+    nothing,
+    repeat,
+)
+
+__all__ = ["MixtureEvent", "SelectionEvent"]
+
+
+@dataclasses.dataclass(frozen=True)
+class MixtureEvent(Event):
+    """One of several events happens, chosen by coins that do not depend on the data.
+
+    The adversary may see the coins.  With ``events[k]`` a k-fold composition and `weights` the law
+    of the number of rounds in which a client takes part, this is the client's guarantee against a
+    server that sees every upload.
+
+    Parameters
+    ----------
+    weights : tuple of float
+        Probabilities; they sum to 1.
+    events : tuple of Event
+        ``ComposedEvent(())`` stands for no release.
+
+    Notes
+    -----
+    *Guarantee*: exactly ``delta(epsilon) = sum_k weights[k] delta_k(epsilon)`` when every
+    ``delta_k`` is exact: the pair is (coins, event) on both sides, and the coins cancel.
+    """
+
+    weights: tuple
+    events: tuple
+    kind = "mixture"
+
+    def __post_init__(self):
+        object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
+        object.__setattr__(self, "events", tuple(self.events))
+        if len(self.weights) != len(self.events) or not self.events:
+            raise ValueError(
+                f"weights and events must have the same length >= 1, got {len(self.weights)} and "
+                f"{len(self.events)}."
+            )
+        for event in self.events:
+            if not isinstance(event, Event):
+                raise TypeError(f"events must be Event objects, got {type(event).__name__}.")
+        if not all(0.0 <= weight <= 1.0 for weight in self.weights):
+            raise ValueError("weights must be probabilities, between 0 and 1.")
+        if abs(math.fsum(self.weights) - 1.0) > 1e-9:
+            raise ValueError(f"weights must sum to 1, got {math.fsum(self.weights)!r}.")
+
+    @property
+    def _possible(self):
+        return [(w, e) for w, e in zip(self.weights, self.events, strict=True) if w > 0.0]
+
+    @property
+    def mu(self) -> float | None:
+        """That of the events when they all agree, else None."""
+        parts = {event.mu for _, event in self._possible}
+        return parts.pop() if len(parts) == 1 else None
+
+    @property
+    def gdp_bound(self) -> float | None:
+        """The largest bound of an event."""
+        parts = [event.gdp_bound for _, event in self._possible]
+        return None if None in parts else max(parts)
+
+    @property
+    def extra_delta(self) -> float:
+        """The largest of an event: each may give away more mass than it has to."""
+        return max(event.extra_delta for _, event in self._possible)
+
+    @property
+    def steps(self) -> int:
+        """Those of the longest event."""
+        return max(event.steps for _, event in self._possible)
+
+    @property
+    def renyi_only(self) -> bool:
+        """Whether every event is known by Renyi divergences alone, or Gaussian."""
+        return self.renyi_inside and all(
+            event.renyi_only or event.mu is not None for _, event in self._possible
+        )
+
+    @property
+    def renyi_inside(self) -> bool:
+        """Whether an event is known by Renyi divergences alone."""
+        return any(event.renyi_inside for _, event in self._possible)
+
+    def renyi(self, order: float) -> float:
+        """``log(sum_k weights[k] exp((order - 1) renyi_k)) / (order - 1)``, exact."""
+        weights, parts = zip(*((w, e.renyi(order)) for w, e in self._possible), strict=True)
+        if order == math.inf or math.inf in parts:
+            return max(parts)
+        top = max(parts)
+        excess = [w * math.expm1((order - 1.0) * (part - top)) for w, part in self._pairs(parts)]
+        inside = math.log1p(max(math.fsum(excess), math.expm1(-700.0)))
+        return min(top, max(top + inside / (order - 1.0), 0.0) * (1.0 + 1e-12))
+
+    def _pairs(self, parts):
+        return zip((w for w, _ in self._possible), parts, strict=True)
+
+    def privacy_loss_distribution(self, interval: float = 1e-4):
+        """See :meth:`Event.privacy_loss_distribution`."""
+        # k-fold compositions of one event are built from each other, shortest first.
+        order = sorted(self._possible, key=lambda pair: pair[1].unit[1])
+        known: dict[Event, tuple[int, object]] = {}
+        losses = []
+        for _, event in order:
+            unit, count = event.unit
+            before, loss = known.get(unit, (0, None))
+            if loss is None or event.mu is not None:
+                loss = event.privacy_loss_distribution(interval)
+            elif count > before:
+                step = repeat(unit.privacy_loss_distribution(interval), count - before)
+                loss = loss.compose(step, tail_mass_truncation=TAIL / len(order))
+            known[unit] = (count, loss)
+            losses.append(loss)
+        return mixture_loss([weight for weight, _ in order], losses) or nothing(interval)
+
+    def _exact_delta(self, epsilon):
+        parts = [event._exact_delta(epsilon) for _, event in self._possible]
+        if None in parts:
+            return None
+        return min(math.fsum(w * part for w, part in self._pairs(parts)) * (1.0 + 1e-12), 1.0)
+
+    def _exact_epsilon(self, delta):
+        if self._exact_delta(0.0) is None:
+            return None
+        if self._exact_delta(0.0) <= delta:
+            return 0.0
+        high = max(event._exact_epsilon(delta) for _, event in self._possible)
+        if not math.isfinite(high):
+            high = 1.0
+            while self._exact_delta(high) > delta:
+                high *= 2.0
+                if high > 1e7:
+                    return math.inf
+        low = 0.0
+        while high - low > 1e-12 * high:
+            middle = 0.5 * (low + high)
+            if self._exact_delta(middle) > delta:
+                low = middle
+            else:
+                high = middle
+        return high
+
+
+@functools.lru_cache(maxsize=256)
+def _gamma(mean: float, shape: float) -> float:
+    """Parameter gamma of the truncated negative binomial law with this mean."""
+
+    def excess(log_odds):
+        return math.log(_mean(1.0 / (1.0 + math.exp(log_odds)), shape)) - math.log(mean)
+
+    return 1.0 / (1.0 + math.exp(brentq(excess, -30.0, 60.0, xtol=1e-13)))
+
+
+def _mean(gamma, shape):
+    if shape == 0.0:
+        return (1.0 / gamma - 1.0) / -math.log(gamma)
+    return shape * (1.0 - gamma) / (gamma * -math.expm1(shape * math.log(gamma)))
+
+
+@dataclasses.dataclass(frozen=True)
+class SelectionEvent(Event):
+    """The best of a random number K of runs of `event` is released, and nothing else.
+
+    Parameters
+    ----------
+    event : Event
+        One run: a candidate drawn at random, its model and its noisy score.
+    mean : float
+        Expected number of runs, ``E[K]``.
+    law : {"negative-binomial", "poisson"}
+        Law of K.  The truncated negative binomial law is at least 1; a Poisson number may be 0, and
+        then a fixed default is released.
+    shape : float, default=1.0
+        Parameter eta > -1 of the truncated negative binomial law: 1 geometric, 0 logarithmic.
+        Unused with ``law="poisson"``.
+
+    Notes
+    -----
+    *Guarantee* (Papernot and Steinke 2022): K must stay hidden.  Truncated negative binomial,
+    Theorem 2: for every ``l > 1`` and ``m >= 1``
+
+        renyi'(l) = renyi(l) + (1 + eta) ((1 - 1/m) renyi(m) + log(1/gamma) / m)
+                    + log(E[K]) / (l - 1),
+
+    and ``(2 + eta) epsilon`` if a run is epsilon-DP.  Poisson, Theorem 6: with ``e^epsilon = 1 +
+    1/(l - 1)`` and ``delta`` of one run there,
+
+        renyi'(l) = log(e^-E[K] + E[K] exp((l - 1) (renyi(l) + E[K] delta))) / (l - 1);
+
+    the first term is the default's share (docs/theory/accounting.md derives both).
+    """
+
+    event: Event
+    mean: float
+    law: str = "negative-binomial"
+    shape: float = 1.0
+    kind = "selection"
+
+    def __post_init__(self):
+        if not isinstance(self.event, Event):
+            raise TypeError(f"event must be an Event, got {type(self.event).__name__}.")
+        check_option(("negative-binomial", "poisson"), law=self.law)
+        check_positive(mean=self.mean)
+        if self.law == "negative-binomial":
+            if not -1.0 < self.shape < math.inf:
+                raise ValueError(f"shape must be a finite number > -1, got {self.shape!r}.")
+            if self.mean <= 1.0:
+                raise ValueError(
+                    f"mean must exceed 1, the least number of runs, got {self.mean!r}."
+                )
+            if not 1e-13 < self.gamma < 1.0 - 1e-13:
+                raise ValueError(f"mean={self.mean!r} is out of range for shape={self.shape!r}.")
+        if self.event.extra_delta:
+            raise ValueError(
+                "private selection needs runs with finite Renyi divergence; an approximate event "
+                "has none."
+            )
+
+    @property
+    def gamma(self) -> float:
+        """Parameter gamma in (0, 1) of the truncated negative binomial law."""
+        return _gamma(float(self.mean), float(self.shape))
+
+    def draw_count(self, rng) -> int:
+        """K, drawn from the law that this event accounts for.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Secret randomness.
+        """
+        if self.law == "poisson":
+            return int(rng.poisson(self.mean))
+        if self.shape == 0.0:
+            return int(rng.logseries(1.0 - self.gamma))
+        if self.shape == 1.0:
+            return int(rng.geometric(self.gamma))
+        if self.shape > 0.0:
+            while True:
+                # Conditioned on a positive number; succeeds with probability 1 - gamma**shape.
+                count = int(rng.negative_binomial(self.shape, self.gamma))
+                if count:
+                    return count
+        # P(K = k+1) / P(K = k) = (1 - gamma) (k + shape) / (k + 1), from P(K = 1).
+        uniform, count = rng.random(), 1
+        mass = self.shape * (1.0 - self.gamma) / math.expm1(-self.shape * math.log(self.gamma))
+        while uniform > mass and count < 10_000_000:
+            uniform -= mass
+            mass *= (1.0 - self.gamma) * (count + self.shape) / (count + 1)
+            count += 1
+        return count
+
+    @property
+    def gdp_bound(self) -> None:
+        """None."""
+        return None
+
+    @property
+    def renyi_only(self) -> bool:
+        """True."""
+        return True
+
+    def renyi(self, order: float) -> float:
+        """The theorem of `law`, at most the pure bound where a run is pure."""
+        return _selection_renyi(self, float(order))
+
+    def privacy_loss_distribution(self, interval: float = 1e-4):
+        """See :meth:`Event.privacy_loss_distribution`."""
+        return loss_from_profile(convex_profile(self.renyi, interval), interval)
+
+
+_LOG_ORDERS = np.linspace(-3.0, 9.0, 49)
+
+
+@functools.lru_cache(maxsize=1024)
+def _selection_terms(event: SelectionEvent) -> float:
+    """Best ``(1 - 1/m) renyi(m) + log(1/gamma)/m`` over orders m >= 1; any m is valid."""
+    log_inverse = -math.log(event.gamma)
+    best = log_inverse
+    for m in 1.0 + np.exp(_LOG_ORDERS):
+        best = min(best, (1.0 - 1.0 / m) * event.event.renyi(m) + log_inverse / m)
+    return min(best, event.event.renyi(math.inf))
+
+
+@functools.lru_cache(maxsize=16384)
+def _selection_renyi(event: SelectionEvent, order: float) -> float:
+    base = event.event
+    pure = base.renyi(math.inf)
+    if event.law == "negative-binomial":
+        bound = (2.0 + event.shape) * pure
+        if order < math.inf:
+            extra = (1.0 + event.shape) * _selection_terms(event)
+            bound = min(bound, base.renyi(order) + extra + math.log(event.mean) / (order - 1.0))
+        return bound * (1.0 + 1e-12)
+    if order == math.inf:
+        # Pure runs: the ratio of two values of e^(E[K] x), at most total variation apart.
+        return (pure + event.mean * base.delta(0.0)) * (1.0 + 1e-12) if pure < math.inf else pure
+    delta = base.delta(math.log1p(1.0 / (order - 1.0)))
+    runs = math.log(event.mean) + (order - 1.0) * (base.renyi(order) + event.mean * delta)
+    return float(np.logaddexp(-event.mean, runs)) / (order - 1.0) * (1.0 + 1e-12)
