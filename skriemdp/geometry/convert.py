@@ -102,8 +102,7 @@ def as_geometry(manifold, point_shape=None):
         and Product become our batched geometries with the same metric; any other object with
         pymanopt's methods (yours, too) becomes a :class:`PymanoptGeometry`.
     point_shape : tuple of int or None, default=None
-        Shape of one point of the data; needed for names, checked otherwise.  Flat rows are allowed:
-        ``(9,)`` stands for ``(3, 3)``.
+        Shape of one point; a name needs it, an object knows its own.
 
     Returns
     -------
@@ -114,7 +113,7 @@ def as_geometry(manifold, point_shape=None):
     TypeError
         If the object is no manifold.
     ValueError
-        If the name is unknown or the shape does not fit.
+        If the name is unknown, or points of that name cannot have the shape.
 
     Notes
     -----
@@ -131,7 +130,7 @@ def as_geometry(manifold, point_shape=None):
     Hyperboloid(dim=2, curvature=-1.0)
     """
     if _is_pymanopt(type(manifold)) or _looks_like_a_manifold(manifold):
-        return _checked(_from_pymanopt(manifold), point_shape)
+        return _from_pymanopt(manifold)
     listed = ", ".join(repr(name) for name in _NAMES)
     raise TypeError(
         f"manifold={manifold!r} is not a geometry, a pymanopt manifold (an instance, with "
@@ -141,23 +140,12 @@ def as_geometry(manifold, point_shape=None):
 
 @as_geometry.register
 def _(manifold: Geometry, point_shape=None):
-    return _checked(manifold, point_shape)
+    return manifold
 
 
 @as_geometry.register
 def _(manifold: str, point_shape=None):
     return geometry_from_name(manifold, point_shape)
-
-
-def _checked(geometry, point_shape):
-    """`geometry`, if data of this point shape can be its points."""
-    if point_shape is not None:
-        shape = tuple(point_shape)
-        if shape != geometry.shape and shape != (math.prod(geometry.shape),):
-            raise ValueError(
-                f"points of {geometry} have shape {geometry.shape}; the data's have shape {shape}."
-            )
-    return geometry
 
 
 # ---- pymanopt, recognised without importing it ---------------------------------------------------

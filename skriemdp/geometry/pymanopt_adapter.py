@@ -264,7 +264,7 @@ class PymanoptGeometry(Geometry):
             raise ValueError(
                 f"the inner product of {self._name} is not positive definite on a tangent space."
             ) from None
-        return scipy.linalg.solve_triangular(lower, q.T, lower=True).T, lower.T @ q.T
+        return np.linalg.solve(lower, q.T).T, lower.T @ q.T
 
     def _is_euclidean(self, point, q) -> bool:
         # A quadratic form that is |v|^2 at generic directions is |v|^2; four fixed Gaussian ones.
