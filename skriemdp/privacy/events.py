@@ -19,6 +19,7 @@ from importlib import import_module
 from skriemdp._validation import check_count
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events_basic import ApproximateEvent, GaussianEvent, PureEvent, ZCDPEvent
+from skriemdp.privacy.events_mixed import MixtureEvent, SelectionEvent
 from skriemdp.privacy.events_sampled import (
     FixedSizeSampledGaussianEvent,
     PoissonSampledGaussianEvent,
@@ -31,8 +32,10 @@ __all__ = [
     "Event",
     "FixedSizeSampledGaussianEvent",
     "GaussianEvent",
+    "MixtureEvent",
     "PoissonSampledGaussianEvent",
     "PureEvent",
+    "SelectionEvent",
     "SelfComposedEvent",
     "ZCDPEvent",
     "compose",
@@ -49,8 +52,8 @@ KINDS = {
     "fixed-size-gaussian": "skriemdp.privacy.events:FixedSizeSampledGaussianEvent",
     "composed": "skriemdp.privacy.events:ComposedEvent",
     "self-composed": "skriemdp.privacy.events:SelfComposedEvent",
-    "mixture": "skriemdp.privacy.events_mixed:MixtureEvent",
-    "selection": "skriemdp.privacy.events_mixed:SelectionEvent",
+    "mixture": "skriemdp.privacy.events:MixtureEvent",
+    "selection": "skriemdp.privacy.events:SelectionEvent",
     "riemannian": "skriemdp.privacy.profiles:RiemannianEvent",
     "radial": "skriemdp.privacy.radial:RadialEvent",
 }
