@@ -55,7 +55,7 @@ class RadialEvent(Event):
     >>> event.delta(2.0), event.epsilon(0.0)
     (0.0, 2.0)
     >>> round(event.delta(1.0), 4)
-    0.1105
+    0.166
     """
 
     dim: int
