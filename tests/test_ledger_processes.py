@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -105,7 +106,7 @@ def hammer(accountant, tries, start, kill_after=()):
 @pytest.mark.slow
 def test_eight_processes_never_pass_the_ceiling(tmp_path):
     accountant = PrivacyAccountant(epsilon=6.0, delta=0.0, path=tmp_path / "hammered.ledger")
-    acknowledged, refused = hammer(accountant, [1250] * 8, "spawn")
+    acknowledged, refused = hammer(accountant, [1250] * 8, "fork")
     assert len(acknowledged) == 6000 and refused == 4000
     assert sorted(acknowledged) == [entry.entry for entry in accountant.history]
     assert total(accountant) == 6.0
@@ -330,19 +331,17 @@ def test_unfitted_pickle_names_the_ledger_and_a_fitted_one_does_not(tmp_path):
 # -- damage --
 
 
+def close_connection(path):
+    """Close this process's connection, so that damage is not hidden by its page cache."""
+    ledger._links[os.path.realpath(path)].close()
+
+
 @pytest.fixture
 def spent(tmp_path):
-    """A ledger with one charge, closed by the process that wrote it."""
+    """A closed ledger with one charge."""
     path = tmp_path / "budget.ledger"
-    run(
-        """
-        import sys
-        from skriemdp.privacy.accountant import PrivacyAccountant
-        from skriemdp.privacy.events import PureEvent
-        PrivacyAccountant(epsilon=1.0, path=sys.argv[1]).spend(PureEvent(0.75))
-        """,
-        path,
-    )
+    PrivacyAccountant(epsilon=1.0, path=path).spend(PureEvent(0.75))
+    close_connection(path)
     assert [item.name for item in tmp_path.iterdir()] == ["budget.ledger"]
     return path
 
@@ -396,11 +395,6 @@ def test_damaged_ledger_is_an_error_never_a_fresh_budget(spent, damage):
             use()
         assert not isinstance(caught.value, BudgetExceededError)
         close_connection(spent)
-
-
-def close_connection(path):
-    """Close this process's connection, so that damage is not hidden by its page cache."""
-    ledger._links[os.path.realpath(path)].close()
 
 
 def test_missing_ledger_is_never_replaced(spent):
@@ -547,6 +541,44 @@ def test_temporary_ledgers_are_private_and_removed():
         """
     )
     assert path.endswith(".ledger") and not os.path.exists(os.path.dirname(path))
+
+
+def spend_late(accountant, connection):
+    own = PrivacyAccountant()
+    own.spend(SMALL)
+    connection.send(own.path)
+    time.sleep(0.5)  # the parent has reached its exit by then
+    accountant.spend(SMALL)
+
+
+def test_children_clean_up_and_outlive_the_parents_last_line(tmp_path):
+    receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
+    accountant = PrivacyAccountant()
+    child = multiprocessing.get_context("fork").Process(
+        target=spend_late, args=(accountant, sender)
+    )
+    child.start()
+    path = receiver.recv()
+    assert os.path.exists(path)
+    child.join()
+    assert child.exitcode == 0 and not os.path.exists(os.path.dirname(path))
+    assert len(accountant.history) == 1
+    code = run(
+        """
+        import multiprocessing, sys
+        from skriemdp.privacy.accountant import PrivacyAccountant
+        from test_ledger_processes import spend_late
+        context = multiprocessing.get_context("fork")
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(target=spend_late, args=(PrivacyAccountant(), sender))
+        child.start()
+        receiver.recv()
+        import atexit
+        import multiprocessing.util as util
+        util.Finalize(None, lambda: print(child.exitcode, flush=True), exitpriority=-200)
+        """
+    )
+    assert code == "0"  # the ledger was still there when the child charged it
 
 
 def test_charges_are_synced_to_a_write_ahead_log():

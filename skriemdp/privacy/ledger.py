@@ -7,7 +7,6 @@ tuples of integers in the unit of :mod:`skriemdp.privacy.filters`; None stands f
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import datetime
 import json
@@ -18,6 +17,7 @@ import sqlite3
 import tempfile
 import threading
 from collections.abc import Callable
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 __all__ = ["Amounts", "BudgetError", "Ledger", "Standing", "add", "highest"]
@@ -338,6 +338,7 @@ def _link(ledger: Ledger):
             link.close()
         if link.db is None:
             link.db, link.key = _connect(ledger.path)
+            _leave_at_exit()
             link.inode = inode
         if ledger.key is not None and ledger.key != link.key:
             raise BudgetError(
@@ -528,6 +529,7 @@ def _sync_folder(folder: str) -> None:
 # -- life of the process -------------------------------------------------------------------------
 
 _folder: tuple[int, str] | None = None
+_leaver: int | None = None
 
 
 def _private_folder() -> str:
@@ -535,10 +537,19 @@ def _private_folder() -> str:
     with _links_lock:
         if _folder is None or _folder[0] != os.getpid() or not os.path.isdir(_folder[1]):
             _folder = os.getpid(), tempfile.mkdtemp(prefix="skriemdp-")
+            _leave_at_exit()
         return _folder[1]
 
 
-@atexit.register
+def _leave_at_exit() -> None:
+    # Not atexit: it runs before child processes are joined, and never in children of
+    # multiprocessing.  A finalizer of negative priority runs in both, after the joining.
+    global _leaver
+    if _leaver != os.getpid():
+        _leaver = os.getpid()
+        Finalize(None, _leave, exitpriority=-100)
+
+
 def _leave() -> None:
     with _links_lock:
         for link in _links.values():
