@@ -6,28 +6,18 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
-from skriemdp._validation import check_count, check_option, check_positive
-from skriemdp.mechanisms.tangent import TangentGaussian
+from skriemdp._validation import check_positive
 from skriemdp.privacy.events import GaussianEvent
+from skriemdp.solvers.queries import gradient_query
+from skriemdp.solvers.sampling import FullBatch
+from skriemdp.solvers.trajectory import Trajectory, Walk
 
-__all__ = ["RiemannianGradientDescent", "geodesic_average"]
-
-OUTPUTS = ("last", "average", "random")
-
-
-def geodesic_average(geometry, average, point, count: int):
-    """Running geodesic average: move `average` a fraction ``1/count`` towards `point`.
-
-    The averaging rule of Theorem 2 of Han, Mishra, Jawanpuria and Gao (2022).
-    """
-    return geometry.exp(average, geometry.log(average, point) / count)
+__all__ = ["RiemannianGradientDescent", "descend"]
 
 
 @dataclasses.dataclass(frozen=True)
 class RiemannianGradientDescent:
-    """Settings of full-batch DP-RGD (Han, Mishra, Jawanpuria and Gao 2022, Algorithm 1).
+    """Settings of full-batch DP-RGD (Han, Mishra, Jawanpuria and Gao 2022, Algorithm 1 with b = n).
 
     Step t releases ``(1/n) sum_i clip(grad f_i(w_t)) + noise`` in the tangent space at the released
     iterate ``w_t`` and moves along it.  Noise is Gaussian in the Riemannian metric, relative to the
@@ -45,18 +35,15 @@ class RiemannianGradientDescent:
     clip_norm : float, default=inf
         Riemannian norm to which each record's gradient is clipped; ``inf`` relies on the problem's
         `gradient_diameter`.
-    output : {"last", "average", "random"}
-        Last iterate; running geodesic average of all iterates after the start; or an iterate drawn
-        uniformly.
-    retraction : bool
-        Move by the geometry's retraction instead of the exponential map.
-    domain : GeodesicBall, optional
-        Iterates are projected on it (post-processing).
+    output, retraction, domain
+        As in :class:`skriemdp.solvers.trajectory.Walk`.
 
     Notes
     -----
     *Guarantee*: mu-GDP under replace-one adjacency, n public; Gaussian composition is exact and
     adaptive (Dong, Roth and Su 2022), projections, averages and random choice are post-processing.
+    The published noise variance ``T log(1/delta) L0^2 / (n epsilon)^2`` does not give (epsilon,
+    delta) (docs/theory/optimisation.md, section 1).
     """
 
     mu: float
@@ -70,15 +57,9 @@ class RiemannianGradientDescent:
 
     def __post_init__(self):
         check_positive(mu=self.mu)
-        check_count(n_steps=self.n_steps)
         check_positive(allow_inf=True, clip_norm=self.clip_norm)
-        check_option(OUTPUTS, output=self.output)
-        steps = np.broadcast_to(np.asarray(self.step_size, dtype=float), (self.n_steps,))
-        if not (np.isfinite(steps).all() and (steps > 0).all()):
-            raise ValueError("step_size must hold positive finite numbers.")
-        object.__setattr__(self, "step_size", tuple(steps.tolist()))
-        shares = self._checked_shares()
-        object.__setattr__(self, "shares", shares)
+        object.__setattr__(self, "step_size", self.walk.step_size)
+        object.__setattr__(self, "shares", self._checked_shares())
 
     def _checked_shares(self) -> tuple[float, ...]:
         if self.shares is None:
@@ -90,11 +71,23 @@ class RiemannianGradientDescent:
         return tuple(float(share) for share in self.shares)
 
     @property
+    def walk(self) -> Walk:
+        """The public part: steps, step sizes, output."""
+        return Walk(self.n_steps, self.step_size, self.output, self.retraction, self.domain)
+
+    @property
     def event(self) -> GaussianEvent:
         """The whole run: Gaussian releases whose squared mu add up to ``mu**2``."""
         return GaussianEvent(noise_multiplier=1.0 / self.mu)
 
-    def solve(self, problem, start, rng, progress=None):
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Noise of each step over its sensitivity."""
+        # The shares sum to one only up to rounding; dividing by their sum rounds to the safe side.
+        total = max(math.fsum(self.shares), 1.0)
+        return tuple(1.0 / (self.mu * math.sqrt(share / total)) for share in self.shares)
+
+    def solve(self, problem, start, rng, progress=None, callback=None):
         """Run on `problem` from the public point `start`; every visited point is private-safe.
 
         Parameters
@@ -103,41 +96,41 @@ class RiemannianGradientDescent:
         start : ndarray of shape ``problem.geometry.shape``
         rng : numpy.random.Generator
             Source of the noise of this run.
-        progress : callable, optional
-            Called as ``progress(step, n_steps)`` after each step; it sees no data.
+        progress, callback : callable, optional
+            ``progress(step, n_steps)`` and ``callback(step, point)`` after each step; they see
+            released iterates only.
 
         Returns
         -------
         ndarray
             The output point.
         """
-        geometry, point = problem.geometry, np.asarray(start, dtype=float)
-        move = geometry.retraction if self.retraction else geometry.exp
-        average = chosen = point
-        pick = int(rng.integers(self.n_steps)) if self.output == "random" else -1
-        # The shares sum to one only up to rounding; dividing by their sum rounds to the safe side.
-        total = max(math.fsum(self.shares), 1.0)
-        for t, (step, share) in enumerate(zip(self.step_size, self.shares, strict=True)):
-            multiplier = 1.0 / (self.mu * math.sqrt(share / total))
-            gradient = self._noisy_gradient(problem, point, multiplier, rng)
-            point = move(point, -step * gradient)
-            if self.domain is not None:
-                point = self.domain.project(point)
-            if self.output == "average":
-                average = geodesic_average(geometry, average, point, t + 1)
-            if t == pick:
-                chosen = point
-            if progress is not None:
-                progress(t + 1, self.n_steps)
-        return {"last": point, "average": average, "random": chosen}[self.output]
+        path = Trajectory(problem.geometry, start, self.walk, rng, progress, callback)
+        for multiplier in self.noise_multipliers:
+            query = gradient_query(problem, path.point, self.clip_norm)
+            path.advance(FullBatch().release(query, multiplier, rng))
+        return path.result
 
-    def _noisy_gradient(self, problem, point, multiplier, rng):
-        diameter = min(2.0 * self.clip_norm, problem.gradient_diameter(point))
-        if not math.isfinite(diameter):
-            raise ValueError(
-                "this problem has no finite gradient_diameter at the current iterate; pass a "
-                "finite clip_norm."
-            )
-        mean = problem.clipped_sum(point, self.clip_norm) / problem.n
-        mechanism = TangentGaussian(problem.geometry, diameter / problem.n, multiplier)
-        return mechanism.release(point, mean, rng)
+
+def descend(problem, start, walk: Walk, clip_norm: float = math.inf):
+    """Non-private full-batch Riemannian gradient descent: what DP-RGD does without its noise.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : ndarray of shape ``problem.geometry.shape``
+    walk : Walk
+        With ``output="random"`` there is no generator to draw from; it is refused.
+    clip_norm : float, default=inf
+
+    Returns
+    -------
+    ndarray
+        The output point; not private.
+    """
+    if walk.output == "random":
+        raise ValueError("a run without noise has no random output; use 'last' or an average.")
+    path = Trajectory(problem.geometry, start, walk, rng=None)
+    for _ in range(walk.n_steps):
+        path.advance(problem.clipped_sum(path.point, clip_norm) / problem.n)
+    return path.result

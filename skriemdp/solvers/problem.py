@@ -8,20 +8,10 @@ import math
 
 import numpy as np
 
-from skriemdp.geometry.base import Geometry
+from skriemdp.geometry._tiles import block_length
+from skriemdp.geometry.base import Geometry, clip_scale
 
-__all__ = ["FrechetProblem", "Problem", "tiles"]
-
-# Temporaries of a tile should stay in the second-level cache: larger tiles were slower on every
-# machine measured, and make parallel workers fight for memory bandwidth (benchmarks/geometry.py).
-_TILE_BYTES = 1 << 17
-
-
-def tiles(n: int, bytes_per_row: int):
-    """Slices that cut ``range(n)`` into pieces of about 128 KiB."""
-    rows = max(1, _TILE_BYTES // max(1, bytes_per_row))
-    for start in range(0, n, rows):
-        yield slice(start, min(start + rows, n))
+__all__ = ["FrechetProblem", "Problem", "clipped_total"]
 
 
 class Problem(abc.ABC):
@@ -60,23 +50,47 @@ class Problem(abc.ABC):
         """Known part of every record's gradient; zero unless the problem says otherwise."""
         return np.zeros(self.geometry.shape)
 
+    def pieces(self, indices=None):
+        """Cut the records (all, or the array `indices`) into blocks that fit in cache."""
+        count = self.n if indices is None else len(indices)
+        rows = block_length(np.empty((0, *self.geometry.shape)))
+        for begin in range(0, count, rows):
+            piece = slice(begin, min(begin + rows, count))
+            yield piece if indices is None else indices[piece]
+
     def clipped_sum(self, point, clip_norm=math.inf, indices=None):
         """Sum over records of the gradient, each scaled to Riemannian norm <= `clip_norm`.
 
         Works tile by tile, so memory beyond the data is bounded.
         """
-        count = self.n if indices is None else len(indices)
         total = np.zeros(self.geometry.shape)
-        axes = tuple(range(1, self.geometry.point_ndim + 1))
-        for piece in tiles(count, 8 * math.prod(self.geometry.shape)):
-            chosen = piece if indices is None else indices[piece]
-            gradients = self.gradients(point, chosen)
-            if clip_norm < math.inf:
-                norms = self.geometry.norm(point, gradients)
-                scale = np.minimum(1.0, clip_norm / np.maximum(norms, np.finfo(float).tiny))
-                gradients = gradients * np.expand_dims(scale, axes)
-            total += gradients.sum(axis=0)
+        for piece in self.pieces(indices):
+            total += clipped_total(self.geometry, point, self.gradients(point, piece), clip_norm)
         return total
+
+    def clipped_difference_sum(self, point, anchor, clip_norm, indices=None):
+        """Sum of ``grad f(point) - transport(grad f(anchor))``, each scaled like `clipped_sum`."""
+        geometry, total = self.geometry, np.zeros(self.geometry.shape)
+        for piece in self.pieces(indices):
+            moved = geometry.transport(anchor, point, self.gradients(anchor, piece))
+            difference = self.gradients(point, piece) - moved
+            total += clipped_total(geometry, point, difference, clip_norm)
+        return total
+
+
+def clipped_total(geometry, point, vectors, clip_norm):
+    """Sum of tangent vectors ``(b, *shape)``, each scaled to Riemannian norm <= `clip_norm`.
+
+    A vector whose norm is not finite counts as zero: one record must not be able to spoil the sum.
+    """
+    with np.errstate(all="ignore"):
+        norms = geometry.norm(point, vectors)
+        scale = clip_scale(np, norms, clip_norm)
+        usable = np.isfinite(norms)
+        if not usable.all():
+            scale = np.where(usable, scale, 0.0)
+            vectors = np.where(np.isfinite(vectors), vectors, 0.0)
+        return np.tensordot(scale, vectors, axes=(0, 0))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -88,6 +102,8 @@ class FrechetProblem(Problem):
     ball : GeodesicBall
         Every row of `points` lies in it (the caller has projected).
     points : ndarray of shape (n, *shape)
+    center_log_sum : ndarray of shape ``shape``, optional
+        Sum of ``log(center, points)`` where it is known already.
 
     Notes
     -----
@@ -98,6 +114,13 @@ class FrechetProblem(Problem):
 
     ball: object
     points: np.ndarray
+    center_log_sum: np.ndarray | None = None
+
+    @classmethod
+    def from_records(cls, ball, records):
+        """The problem of `records` projected on `ball`, and how many lay outside; one pass."""
+        points, outside, log_sum = ball.project_with_log_sum(records)
+        return cls(ball, points, log_sum), outside
 
     @property
     def geometry(self):
@@ -132,6 +155,10 @@ class FrechetProblem(Problem):
         return -self.geometry.log(point, self.ball.center)
 
     def clipped_sum(self, point, clip_norm=math.inf, indices=None):
-        if clip_norm < math.inf or indices is not None:
-            return super().clipped_sum(point, clip_norm, indices)
-        return -self.n * np.asarray(self.geometry.mean_log(point, self.points))
+        whole = indices is None
+        # At the centre no logarithm is longer than the radius, and the sum is known already.
+        if whole and point is self.ball.center and clip_norm >= self.ball.radius:
+            if self.center_log_sum is not None:
+                return -np.asarray(self.center_log_sum)
+        chosen = self.points if whole else self.points[indices]
+        return -np.asarray(self.geometry.clipped_log_sum(point, chosen, clip_norm))

@@ -1,0 +1,371 @@
+"""The private solvers as pymanopt optimizers, for problems with per-sample costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+from typing import Any
+
+import numpy as np
+from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
+
+from skriemdp._random import NoiseStreams, check_random_state, data_digest
+from skriemdp._validation import check_positive, check_privacy
+from skriemdp.geometry import as_geometry
+from skriemdp.privacy.accountant import current_accountant
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.spent import PrivacySpent
+from skriemdp.solvers.descent import RiemannianGradientDescent
+from skriemdp.solvers.per_sample import CostProblem, check_per_sample, make_gradient
+from skriemdp.solvers.progress import ProgressBar
+from skriemdp.solvers.sampling import FixedSizeSampler, PoissonSampler
+from skriemdp.solvers.stochastic import calibrated_sgd
+from skriemdp.solvers.trajectory import Walk
+from skriemdp.solvers.variance_reduction import calibrated_svrg
+
+__all__ = [
+    "PerSampleProblem",
+    "PrivateGradientDescent",
+    "PrivateOptimizerResult",
+    "PrivateStochasticGradientDescent",
+    "PrivateVarianceReducedGradientDescent",
+]
+
+SAMPLINGS = {"poisson": PoissonSampler, "fixed-size": FixedSizeSampler}
+
+
+class PerSampleProblem:
+    """A pymanopt problem whose cost is a mean over records: what a private optimizer needs.
+
+    A :class:`pymanopt.Problem` holds one cost of the point, in which the records are already
+    summed; it has no per-record gradients to clip, so no guarantee can be given for it.
+
+    Parameters
+    ----------
+    manifold : pymanopt manifold, Geometry or str
+    cost : callable or None
+        ``cost(point, x, y)`` of one record (y is None without labels); None with a gradient.
+    data : array of shape (n, ...) or pair of arrays (X, y)
+        Records along the first axis.
+    backend : {"autograd", "torch", "jax", "numpy"}, default="autograd"
+        What differentiates `cost`; ignored with a gradient.
+    gradient, euclidean_gradient : callable, optional
+        ``gradient(point, X, y) -> (b, *point_shape)``, Riemannian or partial derivatives.
+
+    Notes
+    -----
+    Points of products and of manifolds that store several arrays reach `cost` as one flat vector,
+    in the layout of :func:`skriemdp.geometry.as_geometry`; results come back in pymanopt's format.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymanopt.manifolds import Sphere
+    >>> from skriemdp.pymanopt_optimizers import PerSampleProblem, PrivateGradientDescent
+    >>> X = np.random.default_rng(0).normal(size=(1000, 3)) * [1.0, 0.1, 0.1]
+    >>> def gradient(point, X, y):
+    ...     return -2 * (X @ point)[:, None] * X
+    >>> problem = PerSampleProblem(Sphere(3), None, X, euclidean_gradient=gradient)
+    >>> optimizer = PrivateGradientDescent(epsilon=1.0, delta=1e-5, verbosity=0)
+    >>> result = optimizer.run(problem, initial_point=np.array([0.6, 0.8, 0.0]))
+    >>> result.point.shape, tuple(result.privacy_spent)
+    ((3,), (1.0, 1e-05))
+    """
+
+    def __init__(
+        self, manifold, cost, data, *, backend="autograd", gradient=None, euclidean_gradient=None
+    ):
+        X, y = data if isinstance(data, tuple) else (data, None)
+        X = _records("data", X)
+        y = None if y is None else _records("y", y)
+        if y is not None and len(y) != len(X):
+            raise ValueError(f"data has {len(X)} records but {len(y)} labels.")
+        self.manifold = manifold
+        self.geometry = as_geometry(manifold, point_shape=_point_shape(manifold, X))
+        explicit = gradient is not None or euclidean_gradient is not None
+        per_sample = make_gradient(
+            self.geometry,
+            cost,
+            "numpy" if explicit else backend,
+            gradient,
+            euclidean_gradient,
+        )
+        functions = {"cost": cost, "gradient": gradient, "euclidean_gradient": euclidean_gradient}
+        for name, function in functions.items():
+            if function is not None:
+                check_per_sample(function, len(X), (X, y), name)
+        self.problem = CostProblem(per_sample, X, y)
+        self.problem.dry_run(self.geometry.base_point)
+
+
+def _point_shape(manifold, X):
+    return X.shape[1:] if isinstance(manifold, str) else None
+
+
+def _records(name, array):
+    array = np.asarray(array)
+    if array.dtype.kind not in "fiub" or array.ndim < 1 or len(array) < 2:
+        raise ValueError(
+            f"{name} must be a numeric array with at least two records along its first axis, got "
+            f"dtype {array.dtype} and shape {array.shape}."
+        )
+    array = array if array.dtype == np.float64 else array.astype(np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite; remove or impute missing values first.")
+    return array
+
+
+@dataclasses.dataclass
+class PrivateOptimizerResult(OptimizerResult):
+    """pymanopt's result, plus the privacy statement.
+
+    ``cost`` is NaN and ``gradient_norm`` None: both are queries about the records that nobody paid
+    for.
+
+    Attributes
+    ----------
+    privacy_spent : PrivacySpent
+        Unpacks as ``epsilon, delta``.
+    """
+
+    privacy_spent: Any = None
+
+
+class _PrivateOptimizer(Optimizer):
+    """What the private optimizers share: check, calibrate, charge, run, report."""
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=1e-5,
+        *,
+        clip_norm=1.0,
+        step_size=0.1,
+        max_iterations=100,
+        output="last",
+        retraction=False,
+        accountant=None,
+        random_state=None,
+        verbosity=1,
+    ):
+        check_privacy(epsilon, delta)
+        if delta == 0:
+            raise ValueError("Gaussian noise cannot give delta=0; pass delta > 0, such as 1e-5.")
+        check_positive(clip_norm=clip_norm)
+        check_random_state(random_state)
+        super().__init__(max_time=math.inf, max_iterations=max_iterations, verbosity=verbosity)
+        self._epsilon, self._delta = float(epsilon), float(delta)
+        self._clip_norm = float(clip_norm)
+        self._walk = Walk(max_iterations, step_size, output, retraction)
+        self._accountant, self._random_state = accountant, random_state
+
+    def _solver_and_event(self, n):
+        raise NotImplementedError
+
+    def run(self, problem, *, initial_point=None) -> PrivateOptimizerResult:
+        """Minimise privately; the whole run is charged before a record is read.
+
+        Parameters
+        ----------
+        problem : PerSampleProblem
+        initial_point : array, optional
+            Public; the geometry's base point by default.
+
+        Returns
+        -------
+        PrivateOptimizerResult
+
+        Raises
+        ------
+        TypeError
+            For a plain pymanopt problem.
+        BudgetExceededError
+            If the accountant's ceiling would be exceeded; nothing is released.
+        """
+        if not isinstance(problem, PerSampleProblem):
+            raise TypeError(
+                f"{type(self).__name__} needs a PerSampleProblem(manifold, cost, data), got "
+                f"{type(problem).__name__}: in a plain pymanopt problem the records are already "
+                "summed in one cost, so no record's gradient can be clipped and no privacy "
+                "guarantee is possible."
+            )
+        geometry, n = problem.geometry, problem.problem.n
+        start = _start(geometry, initial_point)
+        solver, event = self._solver_and_event(n)
+        accountant = current_accountant() if self._accountant is None else self._accountant
+        accountant.spend(
+            event,
+            label=type(self).__name__,
+            params={"epsilon": self._epsilon, "delta": self._delta, "unit": "record"},
+        )
+        streams = NoiseStreams(self._random_state, self._context(event, problem))
+        progress = None
+        if self._verbosity >= 1:
+            progress = ProgressBar(type(self).__name__, self._epsilon, self._delta)
+        started = time.time()
+        point = solver.solve(problem.problem, start, streams("descent"), progress)
+        self._initialize_log(optimizer_parameters={"clip_norm": self._clip_norm})
+        return PrivateOptimizerResult(
+            point=_users_format(geometry, point),
+            cost=math.nan,
+            iterations=self._walk.n_steps,
+            stopping_criterion="Terminated - all planned private steps done.",
+            time=time.time() - started,
+            log=self._log,
+            privacy_spent=PrivacySpent(
+                epsilon=self._epsilon,
+                delta=self._delta,
+                event=event,
+                guarantee="none (seeded)" if streams.seeded else "exact",
+                seeded=streams.seeded,
+                public={"n": n, "manifold": str(geometry), "clip_norm": self._clip_norm},
+            ),
+        )
+
+    def _context(self, event, problem):
+        if self._random_state is None:
+            return b""
+        head = [type(self).__name__, json.dumps(event.to_dict(), sort_keys=True)]
+        return repr(head).encode() + data_digest(problem.problem.X, problem.problem.y)
+
+
+class PrivateGradientDescent(_PrivateOptimizer):
+    """DP-RGD as a pymanopt optimizer: full-batch noisy gradient descent.
+
+    Parameters
+    ----------
+    epsilon, delta : float, default=1.0, 1e-5
+        Privacy of a whole run, replace-one adjacency, n public.
+    clip_norm : float, default=1.0
+        Public Riemannian norm to which each record's gradient is shortened.
+    step_size : float or sequence of float, default=0.1
+        Public; there is no line search, because it would query the records.
+    max_iterations : int, default=100
+        Number of steps; all of them are done, there is no data-dependent stopping.
+    output, retraction
+        As in :class:`skriemdp.solvers.trajectory.Walk`.
+    accountant : PrivacyAccountant, optional
+        Where runs are charged; the active accountant by default.
+    random_state : int, optional
+        For tests and studies only; the noise is then reproducible and protects nobody.
+    verbosity : int, default=1
+        1 or more shows a progress bar, 0 nothing; a cost is never shown.
+    """
+
+    def _solver_and_event(self, n):
+        walk = self._walk
+        solver = RiemannianGradientDescent(
+            mu=gaussian_mu(self._epsilon, self._delta),
+            n_steps=walk.n_steps,
+            step_size=walk.step_size,
+            clip_norm=self._clip_norm,
+            output=walk.output,
+            retraction=walk.retraction,
+        )
+        return solver, solver.event
+
+
+class PrivateStochasticGradientDescent(_PrivateOptimizer):
+    """DP-RSGD as a pymanopt optimizer: noisy gradient descent on random batches.
+
+    Parameters
+    ----------
+    batch_size : float
+        Expected number of records per step.
+    epsilon, delta, clip_norm, step_size, max_iterations, output, retraction, accountant, \
+random_state, verbosity
+        As in :class:`PrivateGradientDescent`.
+    sampling : {"poisson", "fixed-size"}, default="poisson"
+    """
+
+    def __init__(self, batch_size, epsilon=1.0, delta=1e-5, *, sampling="poisson", **settings):
+        super().__init__(epsilon, delta, **settings)
+        self._sampler = _sampler(sampling, batch_size)
+
+    def _solver_and_event(self, n):
+        solver = calibrated_sgd(
+            self._sampler, self._walk, n, self._epsilon, self._delta, clip_norm=self._clip_norm
+        )
+        return solver, solver.event(n)
+
+
+class PrivateVarianceReducedGradientDescent(_PrivateOptimizer):
+    """DP-RSVRG as a pymanopt optimizer: noisy anchors and clipped gradient differences.
+
+    Parameters
+    ----------
+    batch_size : float
+    epoch_length : int, default=9
+        Steps per epoch besides the anchor's; ``max_iterations`` must be a multiple of one more.
+    difference_clip, smoothness : float, optional
+        Exactly one; see :class:`skriemdp.solvers.variance_reduction.RiemannianSVRG`.
+    epsilon, delta, clip_norm, step_size, max_iterations, output, retraction, accountant, \
+random_state, verbosity
+        As in :class:`PrivateGradientDescent`.
+    sampling : {"poisson", "fixed-size"}, default="poisson"
+    """
+
+    def __init__(
+        self,
+        batch_size,
+        epsilon=1.0,
+        delta=1e-5,
+        *,
+        epoch_length=9,
+        difference_clip=None,
+        smoothness=None,
+        sampling="poisson",
+        **settings,
+    ):
+        super().__init__(epsilon, delta, **settings)
+        if self._walk.n_steps % (1 + epoch_length):
+            raise ValueError(
+                f"max_iterations={self._walk.n_steps} must be a multiple of 1 + epoch_length="
+                f"{1 + epoch_length}."
+            )
+        self._sampler = _sampler(sampling, batch_size)
+        self._epoch_length = epoch_length
+        self._clips = (difference_clip, smoothness)
+
+    def _solver_and_event(self, n):
+        solver = calibrated_svrg(
+            self._sampler,
+            self._walk.n_steps // (1 + self._epoch_length),
+            self._epoch_length,
+            self._walk,
+            n,
+            self._epsilon,
+            self._delta,
+            self._clip_norm,
+            *self._clips,
+        )
+        return solver, solver.event(n)
+
+
+def _sampler(sampling, batch_size):
+    if sampling not in SAMPLINGS:
+        raise ValueError(f"sampling={sampling!r} is not one of {', '.join(map(repr, SAMPLINGS))}.")
+    return SAMPLINGS[sampling](batch_size)
+
+
+def _start(geometry, initial_point):
+    if initial_point is None:
+        return geometry.base_point
+    if hasattr(geometry, "pack"):
+        initial_point = geometry.pack(initial_point)
+    elif hasattr(geometry, "join") and isinstance(initial_point, (list, tuple)):
+        initial_point = geometry.join(*(np.asarray(part, dtype=float) for part in initial_point))
+    point = np.asarray(initial_point, dtype=float)
+    if point.shape != geometry.shape or not bool(np.all(geometry.belongs(point))):
+        raise ValueError(f"initial_point is not a point of {geometry}, shape {geometry.shape}.")
+    return point
+
+
+def _users_format(geometry, point):
+    if hasattr(geometry, "unpack"):
+        return geometry.unpack(point)
+    if hasattr(geometry, "split"):
+        return list(geometry.split(point))
+    return np.asarray(point)

@@ -1,0 +1,255 @@
+"""Step sizes, numbers of steps and the utility they promise, for four function classes.
+
+Those of Table 1 of Han, Mishra, Jawanpuria and Gao (2022), Theorems 2-5, with the constants worked
+out and four corrections (docs/theory/optimisation.md, section 4).  Everything here is a function of
+public numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from skriemdp._validation import check_count, check_nonnegative, check_option, check_positive
+
+__all__ = ["FUNCTION_CLASSES", "FunctionClass", "Schedule", "curvature_constant", "schedule"]
+
+_CONVEX = ("convex", "strongly-convex")
+FUNCTION_CLASSES = (*_CONVEX, "pl", "nonconvex")
+
+
+def curvature_constant(lowest_curvature: float, diameter: float) -> float:
+    """The constant ``zeta`` of the trigonometric distance bound (Lemma 1 of Han et al. 2022).
+
+    One on nonnegatively curved domains, else ``x / tanh x`` with ``x = sqrt(-lowest_curvature) *
+    diameter``.
+    """
+    if lowest_curvature >= 0:
+        return 1.0
+    x = math.sqrt(-lowest_curvature) * diameter
+    return 1.0 if x < 1e-8 else x / math.tanh(x)
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionClass:
+    """Public facts about an empirical risk on a domain W that contains its minimiser.
+
+    Parameters
+    ----------
+    name : {"convex", "strongly-convex", "pl", "nonconvex"}
+        Geodesically convex; geodesically strongly convex; Riemannian Polyak-Lojasiewicz; or only
+        smooth.  For the first three the promise is about the excess risk, for the last about the
+        squared gradient norm.
+    dim : int
+        Dimension of the manifold.
+    lipschitz : float
+        Bound L0 of every record's gradient norm on W (for instance the clip norm).
+    gradient_diameter : float, optional
+        Bound of the difference of two records' gradients; ``2 * lipschitz`` by default.
+    smoothness : float, optional
+        L1, for "pl" and "nonconvex".
+    strong_convexity : float, optional
+        beta, for "strongly-convex".
+    pl_constant : float, optional
+        tau with ``F(w) - F* <= tau |grad F(w)|^2``, for "pl".
+    diameter : float, optional
+        Diameter of W, for "convex"; also enters the curvature constant.
+    lowest_curvature : float, default=0.0
+        Lower bound of the sectional curvature on W.
+    initial_gap : float, optional
+        Bound of ``F(start) - F*`` for "pl" and "nonconvex"; by default what the other constants
+        imply.
+    """
+
+    name: str
+    dim: int
+    lipschitz: float
+    gradient_diameter: float | None = None
+    smoothness: float | None = None
+    strong_convexity: float | None = None
+    pl_constant: float | None = None
+    diameter: float | None = None
+    lowest_curvature: float = 0.0
+    initial_gap: float | None = None
+
+    def __post_init__(self):
+        check_option(FUNCTION_CLASSES, name=self.name)
+        check_count(dim=self.dim)
+        check_positive(lipschitz=self.lipschitz)
+        needed = {
+            "convex": ("diameter",),
+            "strongly-convex": ("strong_convexity",),
+            "pl": ("smoothness", "pl_constant"),
+            "nonconvex": ("smoothness",),
+        }[self.name]
+        for parameter in needed:
+            if getattr(self, parameter) is None:
+                raise ValueError(f"function class {self.name!r} needs {parameter}.")
+        for parameter in (
+            "gradient_diameter",
+            "smoothness",
+            "strong_convexity",
+            "pl_constant",
+            "diameter",
+            "initial_gap",
+        ):
+            value = getattr(self, parameter)
+            if value is not None:
+                check_positive(**{parameter: value})
+        if self.lowest_curvature < 0 and self.diameter is None and self.name in _CONVEX:
+            raise ValueError("negative curvature needs the diameter of the domain.")
+        if self.name == "nonconvex" and self.initial_gap is None and self.diameter is None:
+            raise ValueError("function class 'nonconvex' needs initial_gap or diameter.")
+        if self.name == "pl" and 2 * self.pl_constant * self.smoothness < 1:
+            raise ValueError(
+                "no function has pl_constant * smoothness < 1/2: smoothness gives |grad F|^2 <= "
+                "2 smoothness (F - F*)."
+            )
+
+    @property
+    def zeta(self) -> float:
+        """Curvature constant of the domain."""
+        return curvature_constant(self.lowest_curvature, self.diameter or 0.0)
+
+    @property
+    def gap(self) -> float:
+        """Bound of ``F(start) - F*``."""
+        if self.initial_gap is not None:
+            return self.initial_gap
+        if self.name == "pl":
+            return self.pl_constant * self.lipschitz**2
+        return self.lipschitz * self.diameter
+
+    def step_sizes(self, n_steps: int, noise_variance: float, batch_variance: float = 0.0):
+        """Step sizes of the theorem; one number or a tuple.
+
+        Parameters
+        ----------
+        n_steps : int
+        noise_variance : float
+            ``dim * sigma**2``, expected squared norm of the noise of a step.
+        batch_variance : float
+            Bound of ``E |batch mean - mean|^2``, in units of ``lipschitz**2``
+            (`sampler.variance_share(n)`).
+        """
+        if self.name == "convex":
+            square = self._square(noise_variance, batch_variance)
+            return self.diameter / math.sqrt(square * self.zeta * n_steps)
+        if self.name == "strongly-convex":
+            # The first step size is free: the weight of its distance in the proof is zero.
+            steps = [2.0 / (self.strong_convexity * (t + 1)) for t in range(1, n_steps)]
+            return (1.0 / self.strong_convexity, *steps)
+        return 1.0 / self.smoothness
+
+    @property
+    def output(self) -> str:
+        """The iterate that the theorem speaks of."""
+        return {
+            "convex": "average",
+            "strongly-convex": "weighted-average",
+            "pl": "last",
+            "nonconvex": "random",
+        }[self.name]
+
+    def bound(self, n_steps: int, noise_variance: float, batch_variance: float = 0.0) -> float:
+        """Promised excess risk (squared gradient norm for "nonconvex"), in expectation.
+
+        Arguments as in :meth:`step_sizes`, whose step sizes it is about.
+        """
+        check_count(n_steps=n_steps)
+        check_nonnegative(noise_variance=noise_variance, batch_variance=batch_variance)
+        variance = noise_variance + batch_variance * self.lipschitz**2
+        if self.name == "convex":
+            square = self._square(noise_variance, batch_variance)
+            return self.diameter * math.sqrt(square * self.zeta / n_steps)
+        if self.name == "strongly-convex":
+            square = self._square(noise_variance, batch_variance)
+            return 2.0 * self.zeta * square / (self.strong_convexity * (n_steps + 1))
+        if self.name == "pl":
+            rate = 1.0 - 1.0 / (2.0 * self.pl_constant * self.smoothness)
+            decay = rate**n_steps
+            return decay * self.gap + (1.0 - decay) * self.pl_constant * variance
+        return 2.0 * self.smoothness * self.gap / n_steps + (1.0 + 1.0 / n_steps) * variance
+
+    def _square(self, noise_variance, batch_variance):
+        return self.lipschitz**2 * (1.0 + batch_variance) + noise_variance
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """What :func:`schedule` chose, ready for `RiemannianGradientDescent`.
+
+    Attributes
+    ----------
+    n_steps : int
+    step_size : float or tuple of float
+    output : str
+    sigma : float
+        Noise of each tangent coordinate of a step's mean gradient.
+    utility_bound : float
+        Promised excess risk, or squared gradient norm for "nonconvex", in expectation over noise.
+    """
+
+    n_steps: int
+    step_size: float | tuple[float, ...]
+    output: str
+    sigma: float
+    utility_bound: float
+
+
+def schedule(function_class: FunctionClass, n: int, mu: float, max_steps: int = 10_000) -> Schedule:
+    """Number of steps and step sizes of full-batch DP-RGD that minimise the promised bound.
+
+    Parameters
+    ----------
+    function_class : FunctionClass
+    n : int
+        Number of records, public.
+    mu : float
+        Gaussian differential privacy parameter of the whole run, for instance
+        ``gaussian_mu(epsilon, delta)``.
+    max_steps : int, default=10000
+        The theorems ask for up to ``n**2`` steps; ``(n mu)**2 / (4 dim)`` are always enough.
+
+    Returns
+    -------
+    Schedule
+
+    Examples
+    --------
+    >>> smooth = FunctionClass("strongly-convex", dim=3, lipschitz=1.0, strong_convexity=1.0)
+    >>> plan = schedule(smooth, n=1000, mu=0.5)
+    >>> plan.output, plan.utility_bound < 0.01
+    ('weighted-average', True)
+    """
+    check_count(n=n, max_steps=max_steps)
+    check_positive(mu=mu)
+    diameter = function_class.gradient_diameter or 2.0 * function_class.lipschitz
+    per_step = function_class.dim * (diameter / n / mu) ** 2  # noise variance is T times this
+
+    if function_class.name in _CONVEX:
+        # Their bounds fall with T towards a limit, set by the noise; stop where optimisation and
+        # noise contribute alike.
+        n_steps = min(max_steps, math.ceil(function_class.lipschitz**2 / per_step))
+    else:
+        n_steps = _minimiser(lambda T: function_class.bound(T, T * per_step), max_steps)
+    variance = n_steps * per_step
+    return Schedule(
+        n_steps=n_steps,
+        step_size=function_class.step_sizes(n_steps, variance),
+        output=function_class.output,
+        sigma=math.sqrt(variance / function_class.dim),
+        utility_bound=function_class.bound(n_steps, variance),
+    )
+
+
+def _minimiser(bound, largest):
+    """Integer in [1, largest] that minimises a function that falls and then rises."""
+    low, high = 1, largest
+    while low < high:
+        middle = (low + high) // 2
+        if bound(middle) <= bound(middle + 1):
+            high = middle
+        else:
+            low = middle + 1
+    return low

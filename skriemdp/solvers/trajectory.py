@@ -1,0 +1,119 @@
+"""Released iterates: how a solver moves and what it returns; all of it post-processing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from skriemdp._validation import check_count, check_option, check_positive
+
+__all__ = ["OUTPUTS", "Trajectory", "Walk", "geodesic_average"]
+
+OUTPUTS = ("last", "average", "weighted-average", "random")
+
+
+def geodesic_average(geometry, average, point, weight: float):
+    """Move `average` the fraction `weight` along the geodesic to `point`.
+
+    With weights ``1/t`` this is the averaging of Theorem 2, with ``2/(t + 1)`` that of Theorem 3 of
+    Han, Mishra, Jawanpuria and Gao (2022).
+    """
+    return geometry.exp(average, weight * geometry.log(average, point))
+
+
+@dataclasses.dataclass(frozen=True)
+class Walk:
+    """How a solver walks along its noisy gradients; all of it public.
+
+    Parameters
+    ----------
+    n_steps : int
+    step_size : float or sequence of float of length `n_steps`
+        Public step sizes.  A step size found by a line search on the records is not public.
+    output : {"last", "average", "weighted-average", "random"}
+        Last iterate; geodesic average of all iterates after the start, with equal weights (Theorem
+        2 of Han et al. 2022) or with weights 1, 2, ..., T (Theorem 3); or an iterate drawn
+        uniformly (Theorem 5).
+    retraction : bool
+        Move by the geometry's retraction instead of the exponential map.
+    domain : GeodesicBall, optional
+        Iterates are projected on it.
+    """
+
+    n_steps: int
+    step_size: float | tuple[float, ...] = 1.0
+    output: str = "last"
+    retraction: bool = False
+    domain: object = None
+
+    def __post_init__(self):
+        check_count(n_steps=self.n_steps)
+        check_option(OUTPUTS, output=self.output)
+        check_option((False, True), retraction=self.retraction)
+        object.__setattr__(self, "step_size", _step_sizes(self.step_size, self.n_steps))
+
+
+def _step_sizes(step_size, n_steps):
+    if not isinstance(step_size, (Sequence, np.ndarray)):
+        check_positive(step_size=step_size)
+        return (float(step_size),) * n_steps
+    steps = np.asarray(step_size, dtype=float)
+    if steps.shape != (n_steps,):
+        raise ValueError(
+            f"step_size must be one number or n_steps={n_steps} numbers, got shape {steps.shape}."
+        )
+    if not (np.isfinite(steps).all() and (steps > 0).all()):
+        raise ValueError("step_size must hold positive finite numbers.")
+    return tuple(steps.tolist())
+
+
+class Trajectory:
+    """The iterates of one run of a `Walk`; sees released directions only, never a record.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    start : ndarray of shape ``geometry.shape``
+    walk : Walk
+    rng : numpy.random.Generator
+        Chooses the iterate for ``output="random"``.
+    progress : callable, optional
+        Called as ``progress(step, n_steps)`` after each step.
+    callback : callable, optional
+        Called as ``callback(step, point)`` with a copy of each released iterate.
+    """
+
+    def __init__(self, geometry, start, walk, rng, progress=None, callback=None):
+        self.geometry, self.walk = geometry, walk
+        self.point = np.asarray(start, dtype=float)
+        self._move = geometry.retraction if walk.retraction else geometry.exp
+        self._count = 0
+        self._chosen = self.point
+        self._pick = int(rng.integers(walk.n_steps)) if walk.output == "random" else -1
+        self._progress, self._callback = progress, callback
+
+    def advance(self, direction):
+        """One step against a released tangent vector at the current point."""
+        walk, t = self.walk, self._count
+        point = self._move(self.point, -walk.step_size[t] * direction)
+        if walk.domain is not None:
+            point = walk.domain.project(point)
+        self.point = point
+        if walk.output == "average":
+            self._chosen = geodesic_average(self.geometry, self._chosen, point, 1 / (t + 1))
+        elif walk.output == "weighted-average":
+            self._chosen = geodesic_average(self.geometry, self._chosen, point, 2 / (t + 2))
+        elif walk.output == "last" or t == self._pick:
+            self._chosen = point
+        self._count += 1
+        if self._progress is not None:
+            self._progress(self._count, walk.n_steps)
+        if self._callback is not None:
+            self._callback(self._count, np.array(point))
+
+    @property
+    def result(self):
+        """The point that the walk's `output` names."""
+        return self._chosen

@@ -1,0 +1,349 @@
+"""Samplers: what they draw, need to know and cost; one object answers all three."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from skriemdp.auditing import audit_scores
+from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Sphere
+from skriemdp.privacy.calibration import gaussian_delta
+from skriemdp.solvers.problem import FrechetProblem
+from skriemdp.solvers.queries import Query, gradient_query
+from skriemdp.solvers.sampling import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp.solvers.stochastic import RiemannianSGD, calibrated_sgd
+from skriemdp.solvers.trajectory import Walk
+
+LINE = Euclidean(1)
+# Two-sided tests below use this many standard deviations or binomial tails: false alarms <= 1e-6.
+TAIL = 2.5e-7
+
+
+def line_query(values, radius=math.inf, diameter=math.inf, center=0.0):
+    """Sums of fixed numbers, as a query on the real line."""
+    values = np.asarray(values, dtype=float)
+
+    def total(indices):
+        chosen = values if indices is None else values[indices]
+        return np.array([chosen.sum()])
+
+    zero = np.zeros(1)
+    return Query(LINE, len(values), zero, total, zero + center, radius, diameter)
+
+
+def exact(sampler, query, rng):
+    """A release with noise too small to see."""
+    return float(sampler.release(query, 1e-12, rng)[0])
+
+
+# -- draws ----------------------------------------------------------------------------------------
+
+
+def test_poisson_draws_are_independent_coins(rng):
+    n, trials = 12, 20_000
+    sampler = PoissonSampler(batch_size=3.0)
+    draws = np.zeros((trials, n), dtype=bool)
+    for row in draws:
+        row[sampler.draw(n, rng)] = True
+    low, high = binom.ppf([TAIL, 1 - TAIL], trials, 0.25)
+    assert ((low <= draws.sum(axis=0)) & (draws.sum(axis=0) <= high)).all()
+    pairs = (draws[:, 0] & draws[:, 1]).sum()
+    low, high = binom.ppf([TAIL, 1 - TAIL], trials, 0.25**2)
+    assert low <= pairs <= high
+    empty = (draws.sum(axis=1) == 0).sum()
+    low, high = binom.ppf([TAIL, 1 - TAIL], trials, 0.75**n)
+    assert low <= empty <= high
+
+
+def test_fixed_size_draws_are_uniform_subsets(rng):
+    n, trials = 12, 10_000
+    sampler = FixedSizeSampler(batch_size=3)
+    draws = np.zeros((trials, n), dtype=bool)
+    for row in draws:
+        row[sampler.draw(n, rng)] = True
+    assert (draws.sum(axis=1) == 3).all()
+    low, high = binom.ppf([TAIL, 1 - TAIL], trials, 0.25)
+    assert ((low <= draws.sum(axis=0)) & (draws.sum(axis=0) <= high)).all()
+
+
+@pytest.mark.parametrize("sampler", [PoissonSampler(50), FixedSizeSampler(50)], ids=repr)
+def test_batches_are_sorted_and_without_repetition(sampler, rng):
+    for _ in range(20):
+        chosen = sampler.draw(1000, rng)
+        assert (np.diff(chosen) > 0).all()
+        assert chosen.min() >= 0 and chosen.max() < 1000
+
+
+# -- releases -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", [FullBatch(), PoissonSampler(4), FixedSizeSampler(4)], ids=repr)
+def test_releases_estimate_the_mean(sampler, rng):
+    values = rng.uniform(size=12)
+    query = line_query(values, radius=1.0, diameter=1.0)
+    answers = [exact(sampler, query, rng) for _ in range(4000)]
+    spread = math.sqrt(sampler.variance_share(12) / 4000)
+    assert abs(np.mean(answers) - values.mean()) <= 5.1 * spread + 1e-9
+    assert np.var(answers) <= sampler.variance_share(12) * 1.2 + 1e-12
+
+
+def test_poisson_divides_by_the_public_size(rng):
+    query = line_query(np.ones(10), radius=1.0)
+    answers = {round(exact(PoissonSampler(5.0), query, rng) * 5) for _ in range(200)}
+    assert len(answers) > 3  # the realised sizes 0..10 show; a realised normaliser would give 1
+
+
+def test_poisson_centre_is_taken_out_and_put_back(rng):
+    values = 100.0 + rng.uniform(-1, 1, size=40)
+    query = line_query(values, radius=1.0, center=100.0)
+    answers = [exact(PoissonSampler(20.0), query, rng) for _ in range(200)]
+    assert np.ptp(answers) < 2.0  # without the centre the random batch size alone spreads by tens
+
+
+@pytest.mark.parametrize("sampler", [FullBatch(), PoissonSampler(4), FixedSizeSampler(4)], ids=repr)
+def test_no_record_moves_a_release_by_more_than_the_noise_unit(sampler):
+    # Same coins on both sides: the shift over the unit of noise is at most one, and is attained.
+    values = np.zeros(8)
+    shifts = []
+    for seed in range(50):
+        sides = []
+        for value in (-1.0, 1.0):
+            values[3] = value
+            query = line_query(values, radius=1.0, diameter=2.0)
+            sides.append(exact(sampler, query, np.random.default_rng(seed)))
+        shifts.append(abs(sides[1] - sides[0]))
+    unit = noise_unit(sampler)
+    assert max(shifts) == pytest.approx(unit, rel=1e-6)
+
+
+def noise_unit(sampler):
+    """Standard deviation of a release of zeros with noise multiplier one."""
+    rng = np.random.default_rng(7)
+    query = line_query(np.zeros(8), radius=1.0, diameter=2.0)
+    wide = [float(sampler.release(query, 1.0, rng)[0]) for _ in range(3000)]
+    expected = 2.0 / sampler.expected_size(8)
+    assert np.std(wide) == pytest.approx(expected, rel=0.08)  # six standard deviations
+    return expected
+
+
+# -- the two bounds of a problem ------------------------------------------------------------------
+
+
+def test_poisson_refuses_a_bound_on_differences_only(rng):
+    query = line_query([100.0, 101.0, 100.5], diameter=1.0)
+    assert math.isfinite(exact(FullBatch(), query, rng))
+    assert math.isfinite(exact(FixedSizeSampler(2), query, rng))
+    with pytest.raises(TypeError, match="absence"):
+        PoissonSampler(1.0).release(query, 1.0, rng)
+
+
+def far_pair_epsilon(q, count, separation, delta):
+    """True epsilon of Poisson steps when two records far from zero differ by `separation` sds.
+
+    Far away, a step shows whether the record was in the batch; given that it was k times, the two
+    records are told apart by k Gaussian answers: delta = E[delta_{separation sqrt(k)}].
+    """
+    ks = np.arange(1, 60)
+    weights = binom.pmf(ks, count, q)
+
+    def profile(epsilon):
+        parts = [gaussian_delta(separation * math.sqrt(k), epsilon) for k in ks]
+        return float(weights @ parts)
+
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if profile(middle) > delta else (low, middle)
+    return high
+
+
+def test_accepting_a_diameter_would_be_a_violation():
+    q, count, delta = 0.01, 1000, 1e-5
+    reported = PoissonSampler(1.0).event(100, 1.0, count).epsilon(delta)
+    assert reported == pytest.approx(1.205, abs=0.005)
+    assert far_pair_epsilon(q, count, 1.0, delta) == pytest.approx(23.4, abs=0.1)
+
+
+@pytest.mark.slow
+def test_audit_finds_the_violation_of_a_diameter_bound(rng):
+    # False-alarm rate 1e-6: the confidence of the audit.
+    q, count, trials = 0.01, 1000, 200_000
+    hits = rng.binomial(count, q, size=(2, trials))
+    sums = rng.standard_normal((2, trials)) * np.sqrt(hits) + np.array([[0.0], [1.0]]) * hits
+    scores = sums - hits / 2  # log-likelihood ratio
+    found = audit_scores(*scores, delta=1e-5, confidence=1 - 1e-6)
+    assert found.epsilon > 1.5 > 1.21
+
+
+def test_problem_bounds_reach_the_query():
+    ball = GeodesicBall(SPD(2), None, 1.0)
+    problem = FrechetProblem(ball, np.broadcast_to(np.eye(2), (5, 2, 2)))
+    point = np.diag([3.0, 1.0])
+    query = gradient_query(problem, point)
+    assert (query.radius, query.diameter) == (1.0, 2.0)
+    np.testing.assert_allclose(query.center, problem.public_gradient(point))
+    clipped = gradient_query(problem, point, 0.25)
+    assert (clipped.radius, clipped.diameter) == (0.25, 0.5)
+    np.testing.assert_array_equal(clipped.center, 0.0)
+
+
+@pytest.mark.parametrize("clip_norm", [0.3, 0.8, 1.5, math.inf])
+@pytest.mark.parametrize("geometry", [SPD(2), Sphere(2)], ids=str)
+def test_query_bounds_hold(geometry, clip_norm, rng):
+    ball = GeodesicBall(geometry, None, 0.7)
+    coordinates = rng.standard_normal((300, geometry.dim))
+    coordinates *= 0.7 / np.linalg.norm(coordinates, axis=1, keepdims=True)
+    points = ball.project(geometry.exp_coordinates(ball.center, coordinates))
+    problem = FrechetProblem(ball, points)
+    here = geometry.exp_coordinates(ball.center, np.full(geometry.dim, 0.5))
+    query = gradient_query(problem, here, clip_norm)
+    each = np.stack([query.total(np.array([i])) for i in range(300)])
+    norms = geometry.norm(here, each - query.center)
+    assert norms.max() <= query.radius * (1 + 1e-9)
+    pairs = geometry.norm(here, each[:150] - each[150:])
+    assert pairs.max() <= query.diameter * (1 + 1e-9)
+
+
+# -- events ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sampler, kind",
+    [
+        (FullBatch(), "GaussianEvent"),
+        (PoissonSampler(10), "PoissonSampledGaussianEvent"),
+        (FixedSizeSampler(10), "FixedSizeSampledGaussianEvent"),
+    ],
+    ids=["full", "poisson", "fixed"],
+)
+def test_the_event_is_the_samplers_and_nobody_elses(sampler, kind):
+    solver = RiemannianSGD(sampler, 2.0, Walk(20, 0.1), clip_norm=1.0)
+    event = solver.event(100)
+    assert type(event).__name__ == kind
+    assert event.count == 20
+    # No argument of a solver takes an event, so another one cannot be smuggled in.
+    assert not {f.name for f in dataclasses.fields(solver)} & {"event", "accounting"}
+    with pytest.raises(AttributeError):
+        solver.event = lambda n: None
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        solver.sampler = PoissonSampler(1)
+
+
+def test_other_samplers_are_refused():
+    class Shuffled:
+        def event(self, n, noise_multiplier, count):
+            return PoissonSampler(1.0).event(n, noise_multiplier, count)
+
+        def release(self, query, noise_multiplier, rng):
+            return query.total(None)
+
+    with pytest.raises(TypeError, match="shuffled epochs"):
+        RiemannianSGD(Shuffled(), 1.0, Walk(3, 0.1))
+
+    class Cheaper(FixedSizeSampler):
+        def event(self, n, noise_multiplier, count=1):
+            return PoissonSampler(self.batch_size).event(n, noise_multiplier, count)
+
+    with pytest.raises(TypeError):
+        RiemannianSGD(Cheaper(5), 1.0, Walk(3, 0.1))
+
+
+@pytest.mark.parametrize(
+    "q, s, count, delta, fixed, poisson",
+    [(0.01, 2.0, 1000, 1e-5, 0.719, 0.561), (0.1, 3.0, 100, 1e-5, 1.480, 1.270)],
+)
+def test_reference_table(q, s, count, delta, fixed, poisson):
+    n = 1000
+    size = round(q * n)
+    assert FixedSizeSampler(size).event(n, s, count).epsilon(delta) == pytest.approx(
+        fixed, abs=2e-3
+    )
+    assert PoissonSampler(size).event(n, s, count).epsilon(delta) == pytest.approx(
+        poisson, abs=2e-3
+    )
+
+
+@pytest.mark.parametrize("kind", [PoissonSampler, FixedSizeSampler])
+def test_calibration_ends_on_the_private_side(kind):
+    solver = calibrated_sgd(kind(20), Walk(50, 0.1), 1000, 1.0, 1e-5)
+    assert solver.event(1000).epsilon(1e-5) <= 1.0
+    less = dataclasses.replace(solver, noise_multiplier=0.98 * solver.noise_multiplier)
+    assert less.event(1000).epsilon(1e-5) > 1.0
+
+
+@pytest.mark.parametrize(
+    "make, error",
+    [
+        (lambda: PoissonSampler(0), ValueError),
+        (lambda: PoissonSampler(5).event(4, 1.0), ValueError),
+        (lambda: FixedSizeSampler(2.5), TypeError),
+        (lambda: FixedSizeSampler(4).event(4, 1.0), ValueError),
+    ],
+)
+def test_bad_sizes(make, error):
+    with pytest.raises(error):
+        make()
+
+
+# -- audits ---------------------------------------------------------------------------------------
+
+
+def worst_case_scores(sampler, query_of, noise, trials, score, seed):
+    rng = np.random.default_rng(seed)
+    sides = []
+    for value in (-1.0, 1.0):
+        query = query_of(value)
+        sides.append([float(sampler.release(query, noise, rng)[0]) for _ in range(trials)])
+    return [score(np.asarray(side)) for side in sides]
+
+
+def one_step_audit(sampler, n, multiplier, noise, trials=20_000):
+    """Audit one real step on the worst pair; `noise` is drawn, `multiplier` is claimed."""
+
+    def query_of(value):
+        values = np.zeros(n) if isinstance(sampler, PoissonSampler) else np.full(n, -1.0)
+        values[0] = value
+        return line_query(values, radius=1.0, diameter=2.0)
+
+    def score(outputs):
+        return outputs  # the likelihood ratio increases with the output
+
+    scores = worst_case_scores(sampler, query_of, noise, trials, score, seed=n)
+    found = audit_scores(*scores, delta=0.05, confidence=1 - 1e-6)
+    return found.epsilon, sampler.event(n, multiplier, 1).epsilon(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", [PoissonSampler(4.0), FixedSizeSampler(4)], ids=repr)
+def test_audit_of_one_sampled_step(sampler):
+    # False-alarm rate 1e-6 per case.
+    found, claimed = one_step_audit(sampler, 8, multiplier=0.7, noise=0.7)
+    assert 0.5 * claimed < found <= claimed
+    found, claimed = one_step_audit(sampler, 8, multiplier=0.7, noise=0.35)
+    assert found > claimed, "halved noise must be caught"
+
+
+@pytest.mark.slow
+def test_audit_of_the_wrong_event():
+    # A fixed-size batch of one under the Poisson event.  All other gradients are -1 (in units of
+    # the clip norm), record 0 has +1: a step that draws it answers one sensitivity higher.
+    # False-alarm rate 1e-6.
+    q, s, count, delta = 0.001, 0.5, 1000, 1e-6
+    reported = PoissonSampler(1.0).event(1000, s, count).epsilon(delta)
+    true = FixedSizeSampler(1).event(1000, s, count).epsilon(delta)
+    assert reported == pytest.approx(0.271, abs=0.01) and true == pytest.approx(4.284, abs=0.01)
+    rng = np.random.default_rng(3)
+
+    def scores(present, blocks=80, size=1000):
+        ratios = []
+        for _ in range(blocks):
+            outputs = s * rng.standard_normal((size, count), dtype=np.float32)
+            if present:
+                outputs += rng.random((size, count), dtype=np.float32) < q
+            ratios.append(np.log1p(q * np.expm1((outputs - 0.5) / s**2)).sum(axis=1))
+        return np.concatenate(ratios)
+
+    found = audit_scores(scores(False), scores(True), delta=delta, confidence=1 - 1e-6)
+    assert reported < found.epsilon <= true
