@@ -305,7 +305,9 @@ class PrivacyAccountant:
         Of the whole data set: common charges plus the worst partition's.  Of a partition: common
         charges plus its own.
         """
-        common, parts, entries = Counter(), {}, 0
+        common: Counter[str] = Counter()
+        parts: dict[str, Counter[str]] = {}
+        entries = 0
         for part, _, event, count in self._ledger.tallies(self._dataset):
             if self._partition and part not in ("", self._partition):
                 continue

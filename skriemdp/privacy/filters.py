@@ -298,7 +298,10 @@ def _pure_epsilon(event) -> float | None:
 
 
 def _check_size(name: str, value) -> None:
-    if not isinstance(value, numbers.Real) or math.isnan(value) or value < 0:
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"a spend must have a real size; {name} is {value!r}.")
+    value = float(value)
+    if math.isnan(value) or value < 0:
         raise ValueError(f"a spend must have a size >= 0; {name} is {value!r}.")
     if math.isinf(value):
         raise ValueError(f"a spend must have a finite size; {name} is {value!r}.")

@@ -273,9 +273,9 @@ def _dataset_row(db, ledger: Ledger, dataset: str) -> tuple:
     return row
 
 
-def _part_row(db, dataset: str, part: str) -> tuple | None:
+def _part_row(db, dataset: str, part: str) -> tuple:
     if not part:
-        return None
+        return 0, "[]"
     row = db.execute(
         "SELECT p.entries, p.amounts FROM parts p JOIN datasets d ON d.id = p.dataset "
         "WHERE d.name = ? AND p.name = ?",
@@ -287,7 +287,7 @@ def _part_row(db, dataset: str, part: str) -> tuple | None:
     return 0, json.dumps([0] * len(_load(common)))
 
 
-def _standing(row: tuple, part_row: tuple | None, part: str) -> Standing:
+def _standing(row: tuple, part_row: tuple, part: str) -> Standing:
     _, _, entries, common_entries, common, peak = row
     if part:
         total = add(_load(common), _load(part_row[1]))
