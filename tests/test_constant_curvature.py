@@ -65,7 +65,8 @@ def test_hyperboloid_round_trip_at_distance_15(rng):
     v = space.tangent_from_coordinates(x, c)
     assert_allclose(space.coordinates_from_tangent(x, v), c, atol=1e-8)
     assert_allclose(space.norm(x, v), np.linalg.norm(c, axis=-1), atol=1e-8)
-    # Back through the ambient coordinates to the base point.
+    back = space.exp_coordinates(x, space.log_coordinates(x, space.base_point))
+    assert_allclose(back, np.tile(space.base_point, (50, 1)), atol=1e-8)
     assert_allclose(space.log(space.base_point, x)[:, 1:], 15 * direction, rtol=1e-13)
 
 

@@ -25,7 +25,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skriemdp.geometry import GeodesicBall, Geometry
 
 laws = settings(
-    max_examples=15,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     database=None,
