@@ -10,7 +10,10 @@ __version__ = "0.1.0"
 _HOME = {
     "PrivateFrechetMean": "skriemdp.mean",
     "frechet_mean": "skriemdp.mean",
+    "PrivateGridSearchCV": "skriemdp.selection",
     "PrivateMinimumDistanceToMean": "skriemdp.classification",
+    "PrivatePrincipalEigenvector": "skriemdp.decomposition",
+    "PrivateRiemannianERM": "skriemdp.erm",
     "PrivacyAccountant": "skriemdp.privacy.accountant",
     "audit_epsilon": "skriemdp.auditing",
 }

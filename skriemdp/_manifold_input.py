@@ -19,6 +19,7 @@ __all__ = [
     "public_ball",
     "public_point",
     "warn_large_delta",
+    "warn_small_search",
 ]
 
 # Keywords of scikit-learn's validate_data for point-valued records.
@@ -73,6 +74,8 @@ def public_point(geometry, **values):
 def public_ball(geometry, center, radius):
     """The public ball of the parameters `center` (None: base point) and `radius`."""
     check_positive(radius=radius)
+    if isinstance(center, str):
+        raise ValueError(f"center={center!r} is not a point of {geometry} nor 'private'.")
     point = geometry.base_point if center is None else public_point(geometry, center=center)
     return GeodesicBall(geometry, point, float(radius))
 
@@ -83,6 +86,17 @@ def warn_large_delta(delta, n):
         warnings.warn(
             f"delta={delta} is at least 1/n={1.0 / n:.3g}: releasing a random record would be "
             "allowed; use a smaller delta.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+def warn_small_search(n, mu):
+    """Warn, from public numbers, when a search for a ball may return a useless one."""
+    if n * mu < 40.0:
+        warnings.warn(
+            f"n={n} records and this epsilon are few for a private ball: its radius may come out "
+            "far too large. Pass a public center and radius, or use more records or epsilon.",
             UserWarning,
             stacklevel=5,
         )

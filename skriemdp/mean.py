@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
 import warnings
 
@@ -19,22 +19,24 @@ from skriemdp._manifold_input import (
     public_ball,
     public_point,
     warn_large_delta,
+    warn_small_search,
 )
 from skriemdp._validation import check_count, check_option, check_positive
 from skriemdp.geometry import GeodesicBall, as_geometry
-from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import compose
+from skriemdp.solvers.adaptive_mean import AdaptiveMean
+from skriemdp.solvers.ball_search import BallSearch
 from skriemdp.solvers.descent import RiemannianGradientDescent
+from skriemdp.solvers.mean_planning import (
+    MECHANISMS,
+    NOISES,
+    choose_mechanism,
+    split_budget,
+)
 from skriemdp.solvers.mean_releases import DescentMean, default_descent, plan_tangent_mean
 from skriemdp.solvers.problem import FrechetProblem
+from skriemdp.solvers.progress import ProgressBar
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
-
-MECHANISMS = ("auto", "tangent", "gradient")
-
-# Share of mu**2 that pays for the released fraction of clipped rows.
-_COUNT_SHARE = 0.01
 
 
 def frechet_mean(X, manifold="euclidean", *, center=None, tol=1e-10, max_iter=200):
@@ -87,14 +89,6 @@ def frechet_mean(X, manifold="euclidean", *, center=None, tol=1e-10, max_iter=20
     raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Settings:
-    ball: GeodesicBall
-    mean: object
-    count: object
-    noise_scale: float
-
-
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     """Differentially private Fréchet mean of points on a Riemannian manifold.
 
@@ -104,16 +98,26 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         A name ("euclidean", "sphere", "hyperboloid", "poincare", "spd", "spd-log-euclidean",
         "spd-bures-wasserstein", "grassmann", "stiefel"; the size is read from X), a geometry of
         :mod:`skriemdp.geometry`, or a pymanopt manifold.
-    center : array-like of shape ``point_shape``, optional
+    center : array-like of shape ``point_shape`` or "private", optional
         Public centre of the ball that bounds the data; the geometry's base point by default
-        (zero, identity, pole).  It must not be computed from the data.
-    radius : float, default=1.0
+        (zero, identity, pole).  It must not be computed from the data.  "private" spends 30 % of
+        ``mu**2`` on finding one.
+    radius : float or "auto", default=1.0
         Public radius of that ball, in geodesic distance.  Rows outside are projected on the ball,
-        silently; `clipped_fraction_` tells how many, privately.
-    mechanism : {"auto", "tangent", "gradient"}, default="auto"
-        "tangent": one release, Gaussian noise on the mean in the tangent space at `center`.
-        "gradient": DP-RGD, noise on the gradient of every step.  "auto": "tangent" on manifolds of
-        nonpositive curvature, where it has no bias; "gradient" with one or two steps elsewhere.
+        silently; `clipped_fraction_` tells how many, privately.  "auto" spends 6 % of ``mu**2`` on
+        a private quantile of the distances (nothing beyond the 30 % of a private centre).
+    mechanism : {"auto", "tangent", "adaptive", "gradient"}, default="auto"
+        "tangent": one release, noise on the mean in the tangent space at `center`.  "adaptive":
+        rough mean, private radius around it, refined mean; much better when the data fill a part of
+        the ball only.  "gradient": DP-RGD, noise on the gradient of every step.  "auto": a public
+        rule of n, epsilon, delta and the manifold (docs/user_guide/mean.md).
+    noise : {"auto", "gaussian", "radial", "laplace"}, default="auto"
+        Noise of "tangent".  "radial" has density ``exp(-(|v|/b)^p)`` with the best exponent p; its
+        error is a fraction of Gaussian noise in small dimension.  "laplace" is p = 1, pure for
+        ``delta=0``.  "auto": radial if it saves 10 % of the mean square error, else Gaussian.
+    shrink : {None, "js"}, default=None
+        "js": James-Stein shrinkage of "tangent" towards the centre; helps when the noise is of the
+        size of the ball.
     n_steps : int, optional
         Steps of "gradient"; 1 or 2 by a public rule when not given.
     step_size : float or sequence of float, default=1.0
@@ -148,6 +152,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         the last step for "gradient").
     clipped_fraction_ : float
         Private estimate of the fraction of rows outside the ball, in [0, 1].
+    center_, radius_ : ndarray of shape ``point_shape``, float
+        The ball that was used: public, or released.
+    mechanism_ : str
+        The mechanism that "auto" chose.
     privacy_spent_ : PrivacySpent
         Unpacks as ``epsilon, delta``.
     geometry_ : Geometry
@@ -158,8 +166,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     Notes
     -----
     *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, n public,
-    exact (Gaussian, `privacy_spent_.mu`).  `transform`, `predict` and `score` of a row depend on
-    that row and are not private.  Theorems: docs/theory/sensitivity.md.
+    exact; ``privacy_spent_.mu`` is set when all noise is Gaussian.  `transform`, `predict` and
+    `score` of a row depend on that row and are not private.  Theorems: docs/theory/sensitivity.md.
 
     With `GridSearchCV` over epsilon the raw scores of the search are not private, and the largest
     epsilon wins; plot the curve instead (docs/sharp-edges.md).
@@ -189,6 +197,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         radius=1.0,
         mechanism="auto",
         *,
+        noise="auto",
+        shrink=None,
         n_steps=None,
         step_size=1.0,
         shares=None,
@@ -206,6 +216,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.center = center
         self.radius = radius
         self.mechanism = mechanism
+        self.noise = noise
+        self.shrink = shrink
         self.n_steps = n_steps
         self.step_size = step_size
         self.shares = shares
@@ -287,39 +299,58 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     def _plan(self, facts):
         geometry, n = facts["geometry"], facts["n"]
         check_option(MECHANISMS, mechanism=self.mechanism)
-        if self.delta == 0:
-            raise ValueError(
-                "delta=0 asks for pure differential privacy, which Gaussian noise cannot give; "
-                "pass delta > 0, for instance 1e-5."
-            )
+        check_option(NOISES, noise=self.noise)
+        check_option((None, "js"), shrink=self.shrink)
         warn_large_delta(self.delta, n)
-        ball = public_ball(geometry, self.center, self.radius)
-        mu = gaussian_mu(self.epsilon, self.delta)
-        count = GaussianCount(noise_multiplier=1.0 / (mu * math.sqrt(_COUNT_SHARE)))
-        mean = self._mean_release(ball, n, mu * math.sqrt(1.0 - _COUNT_SHARE))
-        scale = mean.noise_scale(n) if callable(mean.noise_scale) else mean.noise_scale
-        return Plan(
-            event=compose([count.event, mean.event]),
-            settings=_Settings(ball, mean, count, scale),
-            public={
-                "n": n,
-                "manifold": str(geometry),
-                "center": ball.center,
-                "radius": ball.radius,
-            },
-        )
-
-    def _mean_release(self, ball, n, mu):
+        free_center = isinstance(self.center, str) and self.center == "private"
+        free_radius = isinstance(self.radius, str) and self.radius == "auto"
+        searched = free_center or free_radius
         mechanism = self.mechanism
         if mechanism == "auto":
-            mechanism = "tangent" if ball.geometry.is_hadamard else "gradient"
-        if mechanism == "tangent":
-            return plan_tangent_mean(ball, n, mu)
+            mechanism = choose_mechanism(geometry, n, self.epsilon, self.delta, searched)
+        budget = split_budget(
+            geometry, mechanism, self.noise, self.epsilon, self.delta, free_center, free_radius
+        )
+        public = {"n": n, "manifold": str(geometry)}
+        if searched:
+            warn_small_search(n, budget.search_mu)
+            ball, search = None, self._search(geometry, n, budget, free_center, free_radius)
+            center, radius = search.center, search.radius
+        else:
+            search, ball = None, public_ball(geometry, self.center, self.radius)
+            center, radius = ball.center, ball.radius
+            self._warn_little_information(ball, n, budget)
+        if center is not None:
+            public["center"] = center
+        if radius is not None:
+            public["radius"] = radius
+        release = functools.partial(self._mean_release, n=n, budget=budget)
+        if ball is not None:
+            release(ball)  # a bad parameter must raise before the charge
+        elif mechanism == "gradient":
+            release(GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit)))
+        return Plan(event=budget.event, settings=(ball, search, budget, release), public=public)
+
+    def _search(self, geometry, n, budget, free_center, free_radius):
+        if not free_radius:
+            check_positive(radius=self.radius)
+        start = geometry.base_point
+        center = None
+        if not free_center:
+            center = start if self.center is None else public_point(geometry, center=self.center)
+        radius = None if free_radius else float(self.radius)
+        return BallSearch(geometry, n, budget.search_mu, center, radius, start)
+
+    def _mean_release(self, ball, n, budget):
+        if budget.mechanism == "adaptive":
+            return AdaptiveMean(ball, n, budget.mu)
+        if budget.mechanism == "tangent":
+            return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "js")
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
-        n_steps, shares = default_descent(ball, n, mu, self.n_steps)
+        n_steps, shares = default_descent(ball, n, budget.mu, self.n_steps)
         solver = RiemannianGradientDescent(
-            mu=mu,
+            mu=budget.mu,
             n_steps=n_steps,
             step_size=self.step_size,
             shares=shares if self.shares is None else tuple(self.shares),
@@ -333,21 +364,46 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             start = ball.project(public_point(ball.geometry, start=self.start))
         return DescentMean(ball, solver, start)
 
+    def _warn_little_information(self, ball, n, budget):
+        """Warn when the noise is of the size of the ball: from public numbers only."""
+        spread = ball.geometry.dim**0.5 / budget.mu if budget.mu else None
+        if spread is None:
+            spread = budget.law.mean_square_over_sensitivity**0.5
+        noise = 2.0 * ball.radius / n * spread
+        if noise > 0.5 * ball.radius:
+            warnings.warn(
+                f"with n={n} records and epsilon={self.epsilon}, delta={self.delta} the noise is "
+                f"about {noise / ball.radius:.1f} times the radius: the result says little more "
+                "than the public centre. Use more records, a larger epsilon, a smaller ball, or "
+                "shrink='js'.",
+                UserWarning,
+                stacklevel=5,
+            )
+
     def _release(self, data, plan, streams):
-        (points,), settings = data.arrays, plan.settings
-        ball, n = settings.ball, len(points)
+        (points,), (ball, search, budget, release) = data.arrays, plan.settings
+        n = len(points)
+        if ball is None:
+            ball = search.release(points, streams)
         problem, outside = FrechetProblem.from_records(ball, points)
-        noisy = settings.count.release(outside, streams("clipped fraction")) / n
-        self.geometry_ = ball.geometry
+        noisy = budget.count.release(outside, streams("clipped fraction")) / n
+        mechanism = release(ball)
+        arguments = {}
+        if self.verbose and budget.mechanism == "gradient":
+            name = type(self).__name__
+            arguments["progress"] = ProgressBar(name, self.epsilon, self.delta)
+        mean, self.noise_scale_ = mechanism.release(problem, streams, **arguments)
+        self.mean_ = np.asarray(mean)
+        self.geometry_, self.center_, self.radius_ = ball.geometry, ball.center, ball.radius
+        self.mechanism_ = budget.mechanism
         self._flat = data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
-        self.noise_scale_ = settings.noise_scale
-        self.mean_ = np.asarray(settings.mean.release(problem, streams))
-        if noisy - 2.0 * settings.count.sigma / n > 0.2:
+        if search is None and noisy - 2.0 * budget.count.sigma / n > 0.2:
             warnings.warn(
                 f"about {self.clipped_fraction_:.0%} of the rows lie outside the ball of radius "
                 f"{ball.radius:g} (a private estimate) and were projected on it; choose center and "
-                "radius from public knowledge of the data's range.",
+                "radius from public knowledge of the data's range, or pass center='private' and "
+                "radius='auto'.",
                 UserWarning,
                 stacklevel=4,
             )

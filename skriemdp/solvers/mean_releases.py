@@ -1,4 +1,4 @@
-"""Private releases of a Fréchet mean, one frozen settings object per mechanism; planned from public numbers only."""
+"""Private releases of a Fréchet mean: frozen settings, planned from public numbers only."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import math
 import numpy as np
 
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.mechanisms.tangent import TangentGaussian
+from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
 from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration
+from skriemdp.privacy.radial import RadialEvent
 from skriemdp.privacy.sensitivity import log_lipschitz
 from skriemdp.solvers.descent import RiemannianGradientDescent
 from skriemdp.solvers.problem import FrechetProblem
@@ -36,21 +37,24 @@ class TangentMean:
         Public; every record has been projected on it.
     schedule : MeanIteration or None
         Steps that compute the mean; None releases the mean of ``log_c x_i`` itself.
-    mechanism : TangentGaussian
+    mechanism : TangentGaussian or TangentRadial
         Noise in the tangent space at the centre.
+    shrink : bool
+        James-Stein shrinkage towards the centre by the known noise variance (post-processing).
 
     Notes
     -----
     *Guarantee*: that of `mechanism`, whose sensitivity bounds the change of the released tangent
-    vector when one record is replaced: the iterate moves by at most (docs/theory/mean-iteration.md)
-    `schedule.sensitivity`, and ``log_c`` stretches by at most ``s(r)`` on the ball; the tangent mean
-    moves by ``2 r / n`` on any manifold, because every ``log_c x_i`` lies in a ball of radius r.
-    Projection on the ball is post-processing and moves no point of the ball.
+    vector when one record is replaced: the iterate moves by at most `schedule.sensitivity`
+    (docs/theory/mean-iteration.md) and ``log_c`` stretches by at most ``s(r)`` on the ball; the
+    tangent mean moves by at most ``2 r / n`` on any manifold, because every ``log_c x_i`` lies in a
+    ball of radius r.  Projection on the ball is post-processing and moves no point of the ball.
     """
 
     ball: GeodesicBall
     schedule: MeanIteration | None
-    mechanism: TangentGaussian
+    mechanism: TangentGaussian | TangentRadial
+    shrink: bool = False
 
     @property
     def event(self):
@@ -71,38 +75,72 @@ class TangentMean:
         return self.ball.geometry.log(center, self.ball.project(mean))
 
     def release(self, problem, streams):
+        """The private mean and its noise scale."""
         noisy = self.mechanism.release(
             self.ball.center, self.statistic(problem), streams("tangent mean")
         )
-        return self.finish(noisy)
+        return self.finish(noisy), self.noise_scale
 
     def finish(self, noisy):
-        """Post-processing: shorten the vector to the ball's radius and map it to the manifold."""
+        """Post-processing: shrink, shorten to the ball's radius, map to the manifold."""
         geometry, center = self.ball.geometry, self.ball.center
         norm = np.expand_dims(geometry.norm(center, noisy), tuple(range(-geometry.point_ndim, 0)))
-        shortened = noisy * np.minimum(1.0, self.ball.radius / np.maximum(norm, 1e-300))
-        return geometry.exp(center, shortened)
+        norm = np.maximum(norm, 1e-300)
+        factor = np.ones_like(norm)
+        if self.shrink:
+            excess = (geometry.dim - 2) * self.noise_scale**2
+            factor = np.maximum(0.0, 1.0 - max(excess, 0.0) / norm**2)
+        factor = np.minimum(factor, self.ball.radius / norm)
+        return geometry.exp(center, noisy * factor)
 
 
-def plan_tangent_mean(ball: GeodesicBall, n: int, mu: float) -> TangentMean:
-    """Calibrate the one-shot release to mu-GDP, from public numbers.
+def plan_tangent_mean(
+    ball: GeodesicBall,
+    n: int,
+    mu: float | None = None,
+    law: RadialEvent | None = None,
+    shrink=False,
+) -> TangentMean:
+    """Calibrate the one-shot release to mu-GDP or to a radial law, from public numbers.
 
     The mean is iterated until its worst-case error is half the noise (the error on real data is far
-    smaller); where no public
-    contraction rate is known (no curvature bound, or a large ball on a positively curved manifold)
-    the mean of the logarithms at the centre is released instead.
+    smaller).  The mean of the logarithms at the centre is released instead where no public
+    contraction rate is known (no curvature bound, or a large ball on a positively curved
+    manifold), and where positive curvature would cost more noise than the bias it removes.
     """
     geometry, radius = ball.geometry, ball.radius
     smallest = 2.0 * radius / n
-    accuracy = 0.5 * smallest / mu * math.sqrt(geometry.dim)
-    schedule = plan_mean_iteration(radius, n, geometry.curvature_bounds, accuracy)
-    sensitivity = smallest
+    spread = geometry.dim**0.5 / mu if law is None else law.mean_square_over_sensitivity**0.5
+    schedule, sensitivity = None, smallest
+    if not _bias_is_small(ball, smallest * spread):
+        schedule = plan_mean_iteration(
+            radius, n, geometry.curvature_bounds, 0.5 * smallest * spread
+        )
     if schedule is not None and schedule.step_sizes != (1.0,):
         stretch = 1.0
         if not geometry.is_hadamard:
             stretch = log_lipschitz(geometry.curvature_bounds[1], radius)
         sensitivity = schedule.sensitivity * stretch
-    return TangentMean(ball, schedule, TangentGaussian(geometry, sensitivity, 1.0 / mu))
+    if law is None:
+        mechanism = TangentGaussian(geometry, sensitivity, 1.0 / mu)
+    else:
+        mechanism = TangentRadial(geometry, sensitivity, law)
+    return TangentMean(ball, schedule, mechanism, shrink)
+
+
+def _bias_is_small(ball: GeodesicBall, noise: float) -> bool:
+    """Whether noise hides the curvature bias of the mean of logarithms, on a curved-up manifold."""
+    if ball.geometry.is_hadamard:
+        return False
+    # The bias is about kappa r^3 / 5 when the mean is far from the centre; A.6 rule.
+    return noise >= _curvature(ball) * ball.radius**3 / 5.0
+
+
+def _curvature(ball: GeodesicBall) -> float:
+    low, high = ball.geometry.curvature_bounds
+    if math.isfinite(low) and math.isfinite(high):
+        return max(abs(low), abs(high))
+    return 1.0 / ball.radius**2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,15 +158,16 @@ class DescentMean:
     def event(self):
         return self.solver.event
 
-    def noise_scale(self, n: int) -> float:
+    def noise_scale(self, problem) -> float:
         """Per-coordinate noise of the last step's move when that step starts at the centre."""
-        problem = FrechetProblem(self.ball, np.empty((n, *self.ball.geometry.shape)))
         diameter = min(2.0 * self.solver.clip_norm, problem.gradient_diameter(self.ball.center))
-        mu = self.solver.mu * math.sqrt(self.solver.shares[-1])
-        return self.solver.step_size[-1] * diameter / n / mu
+        multiplier = self.solver.noise_multipliers[-1]
+        return self.solver.step_size[-1] * diameter / problem.n * multiplier
 
     def release(self, problem, streams, progress=None):
-        return self.solver.solve(problem, self.start, streams("descent"), progress)
+        """The private mean and its noise scale."""
+        mean = self.solver.solve(problem, self.start, streams("descent"), progress)
+        return mean, self.noise_scale(problem)
 
 
 def default_descent(ball: GeodesicBall, n: int, mu: float, n_steps=None):
@@ -138,9 +177,7 @@ def default_descent(ball: GeodesicBall, n: int, mu: float, n_steps=None):
     budget and a precise one; more steps or equal shares only add noise
     (docs/user_guide/mean.md, table "Steps").
     """
-    low, high = ball.geometry.curvature_bounds
-    finite = [abs(k) for k in (low, high) if math.isfinite(k)]
-    kappa = max(finite) if len(finite) == 2 else 1.0 / max(ball.radius, 1e-300) ** 2
+    kappa = _curvature(ball)
     if n_steps is None:
         quiet = kappa == 0 or n * mu <= 10 * math.sqrt(ball.geometry.dim) / (kappa * ball.radius**2)
         n_steps = 1 if quiet else 2

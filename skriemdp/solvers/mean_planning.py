@@ -1,0 +1,133 @@
+"""Which mechanism releases a mean, and how its budget is split: the public rule of "auto"."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import Event, GaussianEvent, PureEvent, compose
+from skriemdp.privacy.radial import RadialEvent, best_radial_law, calibrated_radial_law
+
+__all__ = ["GAUSSIAN", "MECHANISMS", "NOISES", "MeanBudget", "choose_mechanism", "split_budget"]
+
+MECHANISMS = ("auto", "tangent", "adaptive", "gradient")
+NOISES = ("auto", "gaussian", "radial", "laplace")
+# Mechanisms whose every release is Gaussian, so that a part of mu**2 can pay for a ball.
+GAUSSIAN = ("adaptive", "gradient")
+
+# Shares of mu**2 for the released fraction of clipped rows, and for finding the ball.
+_COUNT, _RADIUS, _CENTER = 0.01, 0.06, 0.30
+# Share of (epsilon, delta) for that fraction when the mean's noise is not Gaussian.
+_COUNT_BASIC = 0.03
+# Radial noise must pay for leaving Gaussian composition with this much less mean square error.
+_RADIAL_GAIN = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanBudget:
+    """How (epsilon, delta) is split, from public numbers.
+
+    Attributes
+    ----------
+    mechanism : str
+        "tangent", "adaptive" or "gradient".
+    count : GaussianCount or LaplaceCount
+        Pays for `clipped_fraction_`.
+    mu : float or None
+        Of the mean, when its noise is Gaussian.
+    search_mu : float or None
+        Of the search for a ball.
+    law : RadialEvent or None
+        Of the mean, when its noise is radial.
+    event : Event
+        All of it.
+    """
+
+    mechanism: str
+    count: GaussianCount | LaplaceCount
+    mu: float | None
+    search_mu: float | None
+    law: RadialEvent | None
+    event: Event
+
+
+def choose_mechanism(geometry: Geometry, n: int, epsilon, delta, searched: bool) -> str:
+    """The public rule of "auto" (docs/user_guide/mean.md, "Which mechanism")."""
+    if delta == 0.0:
+        return "tangent"
+    n_mu = n * gaussian_mu(epsilon, delta)
+    if searched:
+        # The released ball is as small as the data: nothing is left to adapt to.
+        return "tangent" if geometry.is_hadamard else "gradient"
+    if geometry.is_hadamard:
+        if n_mu < max(50.0, 10.0 * math.sqrt(geometry.dim)):
+            return "tangent"
+        # Where radial noise halves the error, the safe choice is one shot.
+        return "tangent" if _radial_factor(geometry.dim, epsilon, delta) < 0.5 else "adaptive"
+    return "adaptive" if n_mu >= 50.0 else "gradient"
+
+
+def _radial_factor(dim, epsilon, delta) -> float:
+    """Mean square of the best radial noise over that of Gaussian noise."""
+    law = best_radial_law(dim, epsilon, delta)
+    return law.mean_square_over_sensitivity * gaussian_mu(epsilon, delta) ** 2 / dim
+
+
+def split_budget(
+    geometry: Geometry, mechanism: str, noise: str, epsilon, delta, center_searched, radius_searched
+) -> MeanBudget:
+    """Calibrate every part of a mean's release to (epsilon, delta) in all.
+
+    Raises
+    ------
+    ValueError
+        For a combination without a guarantee, such as Gaussian noise with delta = 0.
+    """
+    searched = center_searched or radius_searched
+    gaussian = mechanism in GAUSSIAN or searched or noise == "gaussian"
+    if gaussian and noise in ("radial", "laplace"):
+        what = "a private ball" if searched else f"mechanism={mechanism!r}"
+        raise ValueError(
+            f"noise={noise!r} needs mechanism='tangent' and a public ball; with {what} the noise "
+            "is Gaussian. Pass noise='gaussian' or 'auto'."
+        )
+    if gaussian and delta == 0.0:
+        raise ValueError(
+            "delta=0 asks for pure differential privacy, which Gaussian noise cannot give; pass "
+            "mechanism='tangent' with noise='laplace' and a public center and radius, or delta > 0."
+        )
+    if not gaussian and noise == "auto":
+        gaussian = delta > 0.0 and _radial_factor(geometry.dim, epsilon, delta) > _RADIAL_GAIN
+    if gaussian:
+        total = gaussian_mu(epsilon, delta)
+        search = _CENTER if center_searched else _RADIUS if radius_searched else 0.0
+        count = GaussianCount(1.0 / (total * math.sqrt(_COUNT)))
+        return MeanBudget(
+            mechanism=mechanism,
+            count=count,
+            mu=total * math.sqrt(1.0 - _COUNT - search),
+            search_mu=total * math.sqrt(search) if search else None,
+            law=None,
+            event=GaussianEvent(1.0 / total),
+        )
+    return _radial_budget(geometry.dim, noise, epsilon, delta, mechanism)
+
+
+def _radial_budget(dim, noise, epsilon, delta, mechanism):
+    rest = 1.0 - _COUNT_BASIC
+    if noise == "laplace" or delta == 0.0:
+        law = calibrated_radial_law(dim, 1.0, rest * epsilon, rest * delta)
+    else:
+        law = best_radial_law(dim, rest * epsilon, rest * delta)
+    if delta == 0.0:
+        if noise == "radial":
+            raise ValueError("delta=0 needs noise='laplace' (or 'auto'), the pure radial law.")
+        # Basic composition of pure guarantees, rounded down to stay within epsilon.
+        count = LaplaceCount(_COUNT_BASIC * epsilon * (1.0 - 1e-12))
+        return MeanBudget(mechanism, count, None, None, law, PureEvent(float(epsilon)))
+    count = GaussianCount(1.0 / gaussian_mu(_COUNT_BASIC * epsilon, _COUNT_BASIC * delta))
+    event = compose([count.event, law])
+    return MeanBudget(mechanism, count, None, None, law, event)
