@@ -1,4 +1,4 @@
-"""Second moments: symmetric Gaussian noise, isotropic in the Frobenius norm."""
+"""Second moments: symmetric Gaussian noise, isotropic in the Frobenius norm; joint moments."""
 
 from __future__ import annotations
 
@@ -10,15 +10,40 @@ import numpy as np
 from skriemdp._validation import check_count, check_positive
 from skriemdp.privacy.events import GaussianEvent
 
-__all__ = ["SymmetricGaussian", "second_moment_sensitivity"]
+__all__ = [
+    "JointMoments",
+    "SymmetricGaussian",
+    "joint_moment_sensitivity",
+    "second_moment_sensitivity",
+]
 
 
 def second_moment_sensitivity(row_norm: float, n: int) -> float:
     """Largest Frobenius change of ``(1/n) sum z z'``, all ``|z| <= row_norm``, replacing one row.
 
     ``|z z' - y y'|_F^2 = |z|^4 + |y|^4 - 2 (z'y)^2 <= 2 row_norm^4``, attained by orthogonal rows.
+    The hollow matrix (zero diagonal) changes as much in the worst case, ``z = (1, 1, 0, ...)``
+    against ``(1, -1, 0, ...)``: leaving the diagonal out saves noise on it and nothing else.
     """
     return math.sqrt(2.0) * row_norm**2 / n
+
+
+def joint_moment_sensitivity(feature_norm: float, target_norm: float, weight: float) -> float:
+    """Largest change of ``(sum x x', weight * sum x y')``, replacing one record.
+
+    Frobenius norm of both blocks together, all ``|x| <= feature_norm``, ``|y| <= target_norm``
+    (docs/theory/radial-noise.md, "Joint moments"): with ``c = weight * target_norm /
+    feature_norm`` it is ``feature_norm^2 (2 + c^2) / sqrt(2)`` for ``c^2 <= 2``, else
+    ``2 feature_norm^2 c``.
+
+    Examples
+    --------
+    >>> round(joint_moment_sensitivity(1.0, 1.0, 1.0), 6)       # 3 / sqrt(2)
+    2.12132
+    """
+    c = weight * target_norm / feature_norm
+    unit = (2.0 + c * c) / math.sqrt(2.0) if c * c <= 2.0 else 2.0 * c
+    return feature_norm**2 * unit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,14 +58,17 @@ class SymmetricGaussian:
         Bound of the Frobenius norm of the change when one record is replaced.
     noise_multiplier : float
         Standard deviation of the noise along every unit matrix, over `sensitivity`.
+    hollow : bool, default=False
+        Release the entries off the diagonal only; the diagonal of the result is zero.
 
     Notes
     -----
     *Guarantee*: exactly ``1 / noise_multiplier``-GDP when two neighbouring data sets attain
     `sensitivity`.  Diagonal entries get standard deviation sigma, the others ``sigma / sqrt(2)``:
-    in the orthonormal basis ``E_ii, (E_ij + E_ji) / sqrt(2)`` this is the Gaussian mechanism.  Noise
-    of standard deviation sigma in every entry of the upper triangle, the textbook form of Analyze
-    Gauss (Dwork, Talwar, Thakurta and Zhang 2014), has the same guarantee and twice the variance
+    in the orthonormal basis ``E_ii, (E_ij + E_ji) / sqrt(2)`` this is the Gaussian mechanism.
+    Noise of standard deviation sigma in every entry of the upper triangle, the textbook form of
+    Analyze Gauss (Dwork, Talwar, Thakurta and Zhang 2014), has the same guarantee and twice the
+    variance
     off the diagonal.
 
     Examples
@@ -55,6 +83,7 @@ class SymmetricGaussian:
     size: int
     sensitivity: float
     noise_multiplier: float
+    hollow: bool = False
 
     def __post_init__(self):
         check_count(size=self.size)
@@ -72,9 +101,103 @@ class SymmetricGaussian:
 
     def release(self, matrix, rng, size=()):
         """`matrix` plus noise; with `size`, that many independent releases along leading axes."""
+        noisy = matrix + self.sigma * _symmetric_noise(self.size, rng, size)
+        noisy = 0.5 * (noisy + np.swapaxes(noisy, -1, -2))
+        if self.hollow:
+            diagonal = np.arange(self.size)
+            noisy[..., diagonal, diagonal] = 0.0
+        return noisy
+
+
+def _symmetric_noise(order, rng, size):
+    """Symmetric matrices of unit standard deviation along every matrix of Frobenius norm one."""
+    size = (size,) if isinstance(size, int) else tuple(size)
+    noise = rng.standard_normal((*size, order, order))
+    # (G + G') / 2 of independent entries: variance 1 on the diagonal, 1/2 off it.
+    return 0.5 * (noise + np.swapaxes(noise, -1, -2))
+
+
+@dataclasses.dataclass(frozen=True)
+class JointMoments:
+    """Second moments of features and their products with targets, in one release.
+
+    Released together they need less noise than apart.  With the constant target 1 the second block
+    is the sum of the features: second moment and mean for the price of little more than the first.
+
+    Parameters
+    ----------
+    feature_norm, target_norm : float
+        Public bounds of ``|x|`` and ``|y|`` for every record; rows must have been clipped to them.
+    noise_multiplier : float
+        Standard deviation of the noise over the sensitivity of the pair.
+    weight : float, optional
+        Of the second block against the first: larger means less noise on the products and more on
+        the second moments.  By default ``feature_norm / target_norm``, which puts the same noise on
+        both in units of their bounds.
+
+    Notes
+    -----
+    *Guarantee*: exactly ``1 / noise_multiplier``-GDP in the worst case, replacement of one record;
+    :func:`joint_moment_sensitivity` is attained.
+
+    Examples
+    --------
+    >>> mechanism = JointMoments(feature_norm=1.0, target_norm=2.0, noise_multiplier=4.0)
+    >>> mechanism.event.mu, round(mechanism.moment_sigma, 3), round(mechanism.product_sigma, 3)
+    (0.25, 8.485, 16.971)
+    """
+
+    feature_norm: float
+    target_norm: float
+    noise_multiplier: float
+    weight: float | None = None
+
+    def __post_init__(self):
+        check_positive(
+            feature_norm=self.feature_norm,
+            target_norm=self.target_norm,
+            noise_multiplier=self.noise_multiplier,
+        )
+        if self.weight is not None:
+            check_positive(weight=self.weight)
+
+    @property
+    def _weight(self):
+        return self.feature_norm / self.target_norm if self.weight is None else self.weight
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest change of ``(sum x x', weight * sum x y')`` in the Frobenius norm."""
+        return joint_moment_sensitivity(self.feature_norm, self.target_norm, self._weight)
+
+    @property
+    def moment_sigma(self) -> float:
+        """Standard deviation of the noise on ``sum x x'`` along every unit matrix."""
+        return self.sensitivity * self.noise_multiplier
+
+    @property
+    def product_sigma(self) -> float:
+        """Standard deviation of the noise on every entry of ``sum x y'``."""
+        return self.moment_sigma / self._weight
+
+    @property
+    def event(self) -> GaussianEvent:
+        """What one release of both blocks costs."""
+        return GaussianEvent(self.noise_multiplier)
+
+    def release(self, moment, product, rng, size=()):
+        """Noisy ``sum x x'`` (symmetric) and ``sum x y'``.
+
+        Parameters
+        ----------
+        moment : ndarray of shape (p, p)
+        product : ndarray of shape (p, q)
+            Or (p,).
+        rng : numpy.random.Generator
+        size : int or tuple of int, default=()
+            Independent releases along leading axes, each of which costs one `event`.
+        """
         size = (size,) if isinstance(size, int) else tuple(size)
-        noise = rng.standard_normal((*size, self.size, self.size))
-        # (G + G') / 2 of independent entries: variance 1 on the diagonal, 1/2 off it.
-        noise = (noise + np.swapaxes(noise, -1, -2)) * (0.5 * self.sigma)
-        noisy = matrix + noise
-        return 0.5 * (noisy + np.swapaxes(noisy, -1, -2))
+        noisy = moment + self.moment_sigma * _symmetric_noise(len(moment), rng, size)
+        products = product + self.product_sigma * rng.standard_normal((*size, *product.shape))
+        return 0.5 * (noisy + np.swapaxes(noisy, -1, -2)), products
