@@ -11,7 +11,7 @@ from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.spd_base import SPDGeometry
 
-# Runge-Kutta steps of the parallel transport; its relative error is below 1e-8 between matrices
+# Runge-Kutta steps of the parallel transport; its relative error is below 1e-6 between matrices
 # whose optimal transport map has eigenvalues in [1/4, 4] (tests/test_spd.py).
 TRANSPORT_STEPS = 64
 
