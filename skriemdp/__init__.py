@@ -15,7 +15,11 @@ _HOME = {
     "PrivatePrincipalEigenvector": "skriemdp.decomposition",
     "PrivateRiemannianERM": "skriemdp.erm",
     "PrivacyAccountant": "skriemdp.privacy.accountant",
+    "BudgetError": "skriemdp.privacy.accountant",
+    "BudgetExceededError": "skriemdp.privacy.accountant",
     "audit_epsilon": "skriemdp.auditing",
+    "current_accountant": "skriemdp.privacy.accountant",
+    "privacy_report": "skriemdp.reporting",
 }
 
 __all__ = sorted([*_HOME, "__version__"])

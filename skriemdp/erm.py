@@ -310,7 +310,7 @@ class PrivateRiemannianERM(PrivateEstimator):
             raise ValueError(f"X must have at least 2 rows, got n={problem.n}.")
         self.n_features_in_ = X.shape[1] if X.ndim > 1 else 1
         self._check_functions(problem.n, (X, y))
-        problem.dry_run(problem.geometry.base_point)
+        problem.empty.dry_run(problem.geometry.base_point)
         return Data((X, y), {"geometry": problem.geometry, "n": problem.n})
 
     def _check_functions(self, n, arrays):

@@ -55,27 +55,27 @@ class DaskProblem(Problem):
         self._bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(int)
         columns = [_blocks(array, len(lengths)) for array in arrays]
         self._blocks = list(zip(*columns, strict=True))
-        # Bounds depend on settings and the point, never on records: ask a problem without records.
-        self._empty = make_problem(
+        # Bounds depend on settings and the point only: a problem without records knows them.
+        self.empty = make_problem(
             *(None if array is None else np.empty((0, *array.shape[1:])) for array in arrays)
         )
 
     @property
     def geometry(self):
-        return self._empty.geometry
+        return self.empty.geometry
 
     @property
     def n(self):
         return int(self._bounds[-1])
 
     def gradient_norm_bound(self, point):
-        return self._empty.gradient_norm_bound(point)
+        return self.empty.gradient_norm_bound(point)
 
     def gradient_diameter(self, point):
-        return self._empty.gradient_diameter(point)
+        return self.empty.gradient_diameter(point)
 
     def public_gradient(self, point):
-        return self._empty.public_gradient(point)
+        return self.empty.public_gradient(point)
 
     def gradients(self, point, indices=None):
         if isinstance(indices, slice):

@@ -1,0 +1,210 @@
+"""Records in dask arrays: exact sums from workers, one noise per step from the caller."""
+
+import functools
+import math
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from skriemdp.erm import PrivateRiemannianERM
+from skriemdp.geometry import SPD, Euclidean, GeodesicBall
+from skriemdp.solvers.chunked import DaskProblem
+from skriemdp.solvers.descent import RiemannianGradientDescent
+from skriemdp.solvers.per_sample import CostProblem, EuclideanGradient, HalfSquaredDistance
+from skriemdp.solvers.problem import FrechetProblem
+
+da = pytest.importorskip("dask.array")
+BALL = GeodesicBall(SPD(2), None, 1.0)
+
+
+def matrices(n, seed=0):
+    """SPD matrices in the unit ball."""
+    coordinates = np.random.default_rng(seed).uniform(-0.5, 0.5, size=(n, 3))
+    return SPD(2).exp_coordinates(np.eye(2), coordinates)
+
+
+def slow_block(block_id, rows, seconds):
+    """Block of records that can be made again, after a while."""
+    time.sleep(seconds)
+    return matrices(rows, seed=block_id)
+
+
+def regenerable(blocks, rows, seconds=0.0):
+    import dask
+
+    parts = [
+        da.from_delayed(
+            dask.delayed(slow_block, pure=True)(k, rows, seconds), shape=(rows, 2, 2), dtype=float
+        )
+        for k in range(blocks)
+    ]
+    return da.concatenate(parts)
+
+
+@pytest.fixture
+def synchronous():
+    import dask
+
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.mark.parametrize("indices", [None, np.array([0, 3, 70, 71, 149]), np.array([], dtype=int)])
+@pytest.mark.usefixtures("synchronous")
+def test_chunks_sum_to_the_whole(indices):
+    X = matrices(150)
+    whole = FrechetProblem(BALL, X)
+    chunked = DaskProblem(
+        functools.partial(FrechetProblem, BALL), da.from_array(X, chunks=(40, 1, 2))
+    )
+    point, anchor = X[3], X[4]
+    assert chunked.n == 150
+    assert chunked.geometry == SPD(2)
+    for name in ("gradient_norm_bound", "gradient_diameter"):
+        assert getattr(chunked, name)(point) == getattr(whole, name)(point)
+    np.testing.assert_array_equal(chunked.public_gradient(point), whole.public_gradient(point))
+    for method, arguments in (
+        ("clipped_sum", (point, math.inf)),
+        ("clipped_sum", (point, 0.2)),
+        ("clipped_difference_sum", (point, anchor, 0.1)),
+        ("gradients", (point,)),
+    ):
+        expected = getattr(whole, method)(*arguments, indices)
+        found = getattr(chunked, method)(*arguments, indices)
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.usefixtures("synchronous")
+@pytest.mark.parametrize(
+    "settings",
+    [{}, dict(batch_size=60), dict(batch_size=60, solver="variance-reduced", difference_clip=0.5)],
+    ids=str,
+)
+def test_estimator_accepts_dask_arrays(settings):
+    rng = np.random.default_rng(0)
+    X, truth = rng.normal(size=(600, 3)), np.array([1.0, 0.0, -1.0])
+    y = X @ truth
+
+    def gradient(point, X, y):
+        return (X @ point - y)[:, None] * X
+
+    model = PrivateRiemannianERM(
+        Euclidean(3),
+        euclidean_gradient=gradient,
+        epsilon=30.0,
+        clip_norm=3.0,
+        n_steps=40,
+        **settings,
+    )
+    model.fit(da.from_array(X, chunks=(100, 3)), da.from_array(y, chunks=100))
+    np.testing.assert_allclose(model.point_, truth, atol=0.35)
+    assert model.privacy_spent_.public["n"] == 600 and model.n_features_in_ == 3
+
+
+@pytest.mark.usefixtures("synchronous")
+def test_seeded_fits_repeat_and_depend_on_the_data():
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    model = PrivateRiemannianERM(random_state=0, n_steps=2)
+    first = model.fit(da.from_array(X, chunks=(30, 2))).point_
+    again = model.fit(da.from_array(X, chunks=(30, 2))).point_
+    np.testing.assert_array_equal(first, again)
+    X[0] += 1e-9
+    other = model.fit(da.from_array(X, chunks=(30, 2))).point_
+    assert np.abs(other - first).max() > 1e-6
+
+
+@pytest.mark.usefixtures("synchronous")
+def test_no_generator_reaches_a_task():
+    # What a task gets besides its chunk: the problem's settings, a method, points and indices.
+    seen = []
+
+    class Spy(CostProblem):
+        def clipped_sum(self, point, clip_norm=math.inf, indices=None):
+            seen.append((point, clip_norm, indices))
+            return super().clipped_sum(point, clip_norm, indices)
+
+    gradient = HalfSquaredDistance(Euclidean(2))
+    problem = DaskProblem(functools.partial(Spy, gradient), da.ones((40, 2), chunks=(10, 2)))
+    solver = RiemannianGradientDescent(mu=1.0, n_steps=3, step_size=0.5, clip_norm=1.0)
+    solver.solve(problem, np.zeros(2), np.random.default_rng(0))
+    assert len(seen) == 12
+    assert not any(isinstance(x, np.random.Generator) for call in seen for x in call)
+
+
+def test_bad_chunks():
+    make = functools.partial(CostProblem, HalfSquaredDistance(Euclidean(2)))
+    with pytest.raises(TypeError, match="dask arrays"):
+        DaskProblem(make, np.ones((4, 2)))
+    x = da.ones((10, 2), chunks=(5, 2))
+    with pytest.raises(ValueError, match="same chunks"):
+        DaskProblem(make, x, da.ones(10, chunks=3))
+    with pytest.raises(ValueError, match="unknown"):
+        DaskProblem(make, x[x[:, 0] > 0.5])
+    model = PrivateRiemannianERM(euclidean_gradient=plain_gradient)
+    with pytest.raises(TypeError, match="y as a dask array"):
+        model.fit(x, np.ones(10))
+
+
+@pytest.mark.usefixtures("synchronous")
+def test_records_that_are_not_finite_count_as_zero():
+    X = np.ones((20, 2))
+    X[3] = np.nan
+    model = PrivateRiemannianERM(n_steps=3, epsilon=50.0).fit(da.from_array(X, chunks=(10, 2)))
+    assert np.isfinite(model.point_).all()
+
+
+@pytest.mark.slow
+def test_a_worker_killed_in_mid_step_changes_nothing():
+    distributed = pytest.importorskip("distributed")
+    solver = RiemannianGradientDescent(mu=1.0, n_steps=4, step_size=0.5)
+
+    def run(kill):
+        with (
+            distributed.LocalCluster(
+                n_workers=2,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            X = regenerable(8, 50, seconds=0.2).persist()
+            problem = DaskProblem(functools.partial(FrechetProblem, BALL), X)
+            victim = next(iter(client.run(os.getpid).values()))
+            killed = []
+
+            def assassinate():
+                time.sleep(0.5)  # 1.6 s of blocks on two workers: in the middle of the first step
+                os.kill(victim, 9)
+                killed.append(victim)
+
+            thread = threading.Thread(target=assassinate)
+            if kill:
+                thread.start()
+            point = solver.solve(problem, BALL.center, np.random.default_rng(7))
+            if kill:
+                thread.join()
+                assert killed and victim not in client.run(os.getpid).values()
+            return point
+
+    calm, disturbed = run(kill=False), run(kill=True)
+    np.testing.assert_array_equal(calm, disturbed)
+    rows = np.concatenate([matrices(50, seed=k) for k in range(8)])
+    alone = solver.solve(FrechetProblem(BALL, rows), BALL.center, np.random.default_rng(7))
+    np.testing.assert_allclose(calm, alone, atol=1e-12)
+
+
+def test_explicit_gradients_survive_pickling():
+    import pickle
+
+    problem = CostProblem(EuclideanGradient(Euclidean(2), plain_gradient), np.ones((3, 2)))
+    copy = pickle.loads(pickle.dumps(problem))
+    np.testing.assert_array_equal(copy.gradients(np.zeros(2)), problem.gradients(np.zeros(2)))
+
+
+def plain_gradient(point, X, y):
+    return point - X
