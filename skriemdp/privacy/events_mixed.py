@@ -136,11 +136,15 @@ class MixtureEvent(Event):
         parts = [event._exact_delta(epsilon) for _, event in self._possible]
         if None in parts:
             return None
-        return min(math.fsum(w * part for w, part in self._pairs(parts)) * (1.0 + 1e-12), 1.0)
+        total = math.fsum(w * part for w, part in self._pairs(parts)) * (1.0 + 1e-12)
+        # A product of two tiny numbers must not become 0.
+        return min(max(total, 5e-324 if any(parts) else 0.0), 1.0)
 
     def _exact_epsilon(self, delta):
         if self._exact_delta(0.0) is None:
             return None
+        if delta == 0.0:
+            return math.inf if self.extra_delta else self.renyi(math.inf)
         if self._exact_delta(0.0) <= delta:
             return 0.0
         high = max(event._exact_epsilon(delta) for _, event in self._possible)
@@ -303,14 +307,24 @@ def _selection_terms(event: SelectionEvent) -> float:
 
 @functools.lru_cache(maxsize=16384)
 def _selection_renyi(event: SelectionEvent, order: float) -> float:
+    # Divergences grow with the order, so a bound at a larger one holds as well.
+    larger = [bound for grid_order, bound in _selection_grid(event) if grid_order > order]
+    return min(_selection_bound(event, order), *larger, _selection_bound(event, math.inf))
+
+
+@functools.lru_cache(maxsize=256)
+def _selection_grid(event: SelectionEvent) -> tuple:
+    return tuple((m, _selection_bound(event, m)) for m in (1.0 + np.exp(_LOG_ORDERS)).tolist())
+
+
+def _selection_bound(event: SelectionEvent, order: float) -> float:
     base = event.event
     pure = base.renyi(math.inf)
     if event.law == "negative-binomial":
-        bound = (2.0 + event.shape) * pure
-        if order < math.inf:
-            extra = (1.0 + event.shape) * _selection_terms(event)
-            bound = min(bound, base.renyi(order) + extra + math.log(event.mean) / (order - 1.0))
-        return bound * (1.0 + 1e-12)
+        if order == math.inf:
+            return (2.0 + event.shape) * pure * (1.0 + 1e-12)
+        extra = (1.0 + event.shape) * _selection_terms(event)
+        return (base.renyi(order) + extra + math.log(event.mean) / (order - 1.0)) * (1.0 + 1e-12)
     if order == math.inf:
         # Pure runs: the ratio of two values of e^(E[K] x), at most total variation apart.
         return (pure + event.mean * base.delta(0.0)) * (1.0 + 1e-12) if pure < math.inf else pure

@@ -1,0 +1,419 @@
+"""Events: how they compose, what they cost; no number is below an independent computation."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import expit, ndtr
+
+from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
+from skriemdp.privacy.event import loss_epsilon
+from skriemdp.privacy.events import (
+    ApproximateEvent,
+    ComposedEvent,
+    FixedSizeSampledGaussianEvent,
+    GaussianEvent,
+    MixtureEvent,
+    PoissonSampledGaussianEvent,
+    PureEvent,
+    SelectionEvent,
+    SelfComposedEvent,
+    ZCDPEvent,
+    compose,
+    event_from_dict,
+)
+from skriemdp.privacy.loss_distributions import loss_from_profile
+from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
+
+DELTA = 1e-5
+EVENTS = [
+    GaussianEvent(3.0),
+    GaussianEvent(20.0, count=7),
+    PureEvent(0.3),
+    ApproximateEvent(0.2, 1e-7),
+    ZCDPEvent(0.02),
+    PoissonSampledGaussianEvent(0.05, 0.8, count=3),
+    PoissonSampledGaussianEvent(1.0, 4.0),
+    FixedSizeSampledGaussianEvent(1000, 20, 0.9, count=3),
+    ComposedEvent((PureEvent(0.1), GaussianEvent(4.0), FixedSizeSampledGaussianEvent(50, 5, 2.0))),
+    SelfComposedEvent(PureEvent(0.05), 6),
+    MixtureEvent((0.25, 0.5, 0.25), (ComposedEvent(()), GaussianEvent(2.0), PureEvent(0.4))),
+    MixtureEvent((0.9, 0.1), (ComposedEvent(()), PoissonSampledGaussianEvent(0.1, 1.0, 20))),
+    SelectionEvent(GaussianEvent(8.0), mean=10.0),
+    SelectionEvent(GaussianEvent(8.0), mean=10.0, law="poisson"),
+    SelectionEvent(PureEvent(0.1), mean=4.0, shape=0.0),
+]
+
+
+def name(event):
+    return f"{event.kind}-{getattr(event, 'count', 1)}"
+
+
+every_event = pytest.mark.parametrize("event", EVENTS, ids=name)
+
+
+# -- laws of every event --
+
+
+@every_event
+def test_json_round_trip(event):
+    assert event_from_dict(json.loads(json.dumps(event.to_dict()))) == event
+
+
+@every_event
+def test_n_at_once_is_n_one_by_one(event):
+    at_once = SelfComposedEvent(event, 4)
+    interval = 1e-3
+    single = event.privacy_loss_distribution(interval)
+    chain = single
+    for _ in range(3):
+        chain = chain.compose(single)
+    expected = loss_epsilon(chain, DELTA)
+    for other in (
+        at_once,
+        compose([event] * 4),
+        compose([SelfComposedEvent(event, 2), event, event]),
+    ):
+        found = loss_epsilon(other.privacy_loss_distribution(interval), DELTA)
+        if isinstance(event, (ZCDPEvent, GaussianEvent)) or event.mu is not None:
+            # Merged before it is put on the grid; for zCDP that is stronger than multiplied pairs.
+            assert found <= expected * (1 + 1e-6)
+            assert found == pytest.approx(expected, rel=0.12 if event.mu is None else 0.02)
+        else:
+            assert found == pytest.approx(expected, rel=1e-6)
+        assert other.epsilon(DELTA) == pytest.approx(at_once.epsilon(DELTA), rel=2e-4)
+        assert other.renyi(3.0) == pytest.approx(4 * event.renyi(3.0), rel=1e-9)
+
+
+@every_event
+def test_epsilon_and_delta_are_inverse_and_monotone(event):
+    deltas = [1e-3, 1e-5, 1e-8, 1e-12]
+    epsilons = [event.epsilon(delta) for delta in deltas]
+    assert all(0.0 <= a <= b for a, b in zip(epsilons, epsilons[1:], strict=False))
+    for delta, epsilon in zip(deltas, epsilons, strict=True):
+        if math.isfinite(epsilon):
+            assert event.delta(epsilon) <= delta * 1.05  # rounding of an inverse, at 1e-10 or so
+
+
+@every_event
+def test_renyi_divergences_never_undercut_the_profile(event):
+    # Conversion of a valid Renyi bound gives a valid, looser profile.
+    if event.extra_delta:
+        return
+    for epsilon in (0.1, 0.5, 1.0):
+        assert renyi_delta(event.renyi, epsilon) >= event.delta(epsilon) * (1 - 1e-3) - 2e-12
+
+
+@every_event
+def test_renyi_grows_with_the_order_and_ends_at_the_pure_epsilon(event):
+    values = [event.renyi(order) for order in (1.1, 2.0, 5.0, 20.0, 100.0, math.inf)]
+    slack = 0.01 if event.kind == "selection" else 1e-9  # minimised over a grid of orders
+    assert all(a <= b * (1 + slack) for a, b in zip(values, values[1:], strict=False))
+    if event.extra_delta == 0.0:
+        assert event.epsilon(0.0) == pytest.approx(values[-1], rel=1e-9)
+
+
+@every_event
+def test_gdp_bound_covers_the_profile(event):
+    if event.gdp_bound is None:
+        assert event.kind in {"approximate", "zcdp", "selection"}
+        return
+    for epsilon in (0.0, 0.1, 0.5, 2.0):
+        assert event.delta(epsilon) <= gaussian_delta(event.gdp_bound, epsilon) * (1 + 2e-3) + 2e-12
+
+
+@every_event
+def test_loss_distribution_is_a_valid_symmetric_pair(event):
+    interval = 1e-3
+    loss = event.privacy_loss_distribution(interval)
+    assert loss.get_delta_for_epsilon(-60.0) == pytest.approx(1.0, abs=1e-6)
+    for epsilon in (0.05, 0.4):
+        # H_{1/a}(P, Q) = 1 - 1/a + H_a(Q, P)/a, and the pair is symmetric.
+        mirrored = -math.expm1(-epsilon) + math.exp(-epsilon) * loss.get_delta_for_epsilon(epsilon)
+        assert loss.get_delta_for_epsilon(-epsilon) == pytest.approx(mirrored, abs=1e-9)
+
+
+@every_event
+def test_a_finer_grid_only_lowers_epsilon(event):
+    coarse, fine = (loss_epsilon(event.privacy_loss_distribution(h), DELTA) for h in (4e-3, 1e-3))
+    assert fine <= coarse * (1 + 1e-9)
+    assert event.epsilon(DELTA) <= fine * (1 + 1e-3)
+
+
+# -- composition --
+
+
+def test_gaussian_parts_merge_exactly():
+    merged = compose([GaussianEvent(2.0), GaussianEvent(3.0, count=4), GaussianEvent(2.0)])
+    mu = math.sqrt(2 / 4 + 4 / 9)
+    assert isinstance(merged, GaussianEvent)
+    assert mu <= merged.mu <= mu * (1 + 1e-14)
+    assert merged.epsilon(DELTA) == gaussian_epsilon(merged.mu, DELTA)
+
+
+def test_compose_opens_counts_and_keeps_single_events():
+    event = PoissonSampledGaussianEvent(0.1, 2.0, 5)
+    assert compose([event]) == event
+    assert compose([event, event]) == PoissonSampledGaussianEvent(0.1, 2.0, 10)
+    nested = SelfComposedEvent(ComposedEvent((PureEvent(0.1), SelfComposedEvent(event, 2))), 3)
+    assert compose([nested]) == ComposedEvent(
+        (SelfComposedEvent(PureEvent(0.1), 3), PoissonSampledGaussianEvent(0.1, 2.0, 30))
+    )
+    assert compose([ZCDPEvent(0.1), ZCDPEvent(0.2)]).rho == pytest.approx(0.3)
+
+
+def test_nothing_costs_nothing():
+    nothing = compose([])
+    assert nothing.mu == 0.0
+    assert nothing.epsilon(0.0) == nothing.delta(0.0) == nothing.renyi(2.0) == 0.0
+    assert compose([nothing, PureEvent(0.5)]) == PureEvent(0.5)
+
+
+def test_pure_releases_add_up_at_delta_zero():
+    event = compose([PureEvent(0.1), PureEvent(0.25), PureEvent(0.1)])
+    assert event.epsilon(0.0) == pytest.approx(0.45)
+    assert event.epsilon(1e-3) < 0.45
+    assert PureEvent(0.3).delta(0.3) == 0.0
+
+
+def test_approximate_releases_have_no_epsilon_below_their_delta():
+    event = compose([ApproximateEvent(0.1, 1e-6), ApproximateEvent(0.2, 1e-6)])
+    assert event.epsilon(1e-6) == math.inf
+    assert event.extra_delta == pytest.approx(2e-6)
+    assert event.epsilon(2.1e-6) <= 0.3 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda: GaussianEvent(0.0),
+        lambda: GaussianEvent(math.nan),
+        lambda: GaussianEvent(1.0, count=0),
+        lambda: GaussianEvent(1.0, count=1.5),
+        lambda: PureEvent(-1.0),
+        lambda: PureEvent(math.inf),
+        lambda: ApproximateEvent(1.0, 1.0),
+        lambda: PoissonSampledGaussianEvent(0.0, 1.0),
+        lambda: PoissonSampledGaussianEvent(1.1, 1.0),
+        lambda: FixedSizeSampledGaussianEvent(10, 11, 1.0),
+        lambda: MixtureEvent((0.5, 0.4), (PureEvent(1.0), PureEvent(2.0))),
+        lambda: MixtureEvent((1.0,), ()),
+        lambda: SelectionEvent(PureEvent(1.0), mean=0.5),
+        lambda: SelectionEvent(PureEvent(1.0), mean=5.0, shape=-1.0),
+        lambda: SelectionEvent(ApproximateEvent(1.0, 1e-5), mean=5.0),
+        lambda: SelectionEvent(PureEvent(1.0), mean=5.0, law="fixed"),
+        lambda: event_from_dict({"kind": "unheard-of"}),
+        lambda: event_from_dict({"kind": "pure", "sigma": 1.0}),
+        lambda: GaussianEvent(1.0).epsilon(1.0),
+        lambda: GaussianEvent(1.0).delta(-0.1),
+    ],
+)
+def test_bad_numbers_are_refused(bad):
+    with pytest.raises((ValueError, TypeError)):
+        bad()
+
+
+# -- dp_accounting: its conventions, and agreement where it is right --
+
+
+def dp_accountants():
+    import dp_accounting
+    from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+    from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
+
+    relation = dp_accounting.NeighboringRelation.REPLACE_ONE
+    return dp_accounting, PLDAccountant, RdpAccountant, relation
+
+
+def test_guard_how_dp_accounting_reads_gaussian_noise_under_replace_one():
+    """Its two accountants disagree; the day this fails, read privacy/events.py again."""
+    dp, pld, rdp, relation = dp_accountants()
+    event = dp.GaussianDpEvent(1.0)
+    by_loss = pld(neighboring_relation=relation).compose(event).get_epsilon(1e-6)
+    by_renyi = rdp(neighboring_relation=relation).compose(event).get_epsilon(1e-6)
+    # PLD doubles the sensitivity (noise over replace-one sensitivity 1/2), Renyi does not (1).
+    assert by_loss == pytest.approx(GaussianEvent(0.5).epsilon(1e-6), rel=1e-3)
+    assert by_loss == pytest.approx(11.00, abs=0.01)
+    assert by_renyi == pytest.approx(renyi_epsilon(GaussianEvent(1.0).renyi, 1e-6), rel=0.01)
+    assert by_renyi == pytest.approx(5.22, abs=0.01)
+
+
+def test_guard_dp_accounting_forgets_the_count_of_randomized_responses():
+    dp, pld, _, relation = dp_accountants()
+    one = dp.RandomizedResponseDpEvent(2 * expit(-0.5), 2)
+    at_once = pld(neighboring_relation=relation).compose(one, 20).get_epsilon(1e-6)
+    assert at_once == pytest.approx(0.5, abs=0.01)
+    ours = SelfComposedEvent(PureEvent(0.5), 20).epsilon(1e-6)
+    assert ours == pytest.approx(9.99, abs=0.01)
+
+
+@pytest.mark.parametrize(("q", "s", "count"), [(0.01, 1.0, 100), (0.2, 0.7, 5), (0.001, 0.5, 300)])
+def test_poisson_event_is_dp_accountings_pair_at_twice_the_multiplier(q, s, count):
+    dp, pld, _, relation = dp_accountants()
+    event = dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(2 * s))
+    theirs = pld(neighboring_relation=relation).compose(event, count).get_epsilon(DELTA)
+    ours = PoissonSampledGaussianEvent(q, s, count).epsilon(DELTA)
+    assert ours == pytest.approx(theirs, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_mixes_agree_with_dp_accounting(seed):
+    dp, pld, _, relation = dp_accountants()
+    rng = np.random.default_rng(seed)
+    events, accountant = [], pld(neighboring_relation=relation, value_discretization_interval=1e-3)
+    for kind in rng.integers(3, size=rng.integers(2, 6)):
+        count = int(rng.integers(1, 6))
+        if kind == 0:
+            nu = float(rng.uniform(2.0, 20.0))
+            events.append(GaussianEvent(nu, count))
+            accountant.compose(dp.GaussianDpEvent(2 * nu), count)
+        elif kind == 1:
+            q, s = float(rng.uniform(0.005, 0.3)), float(rng.uniform(0.8, 4.0))
+            events.append(PoissonSampledGaussianEvent(q, s, count))
+            accountant.compose(dp.PoissonSampledDpEvent(q, dp.GaussianDpEvent(2 * s)), count)
+        else:
+            epsilon = float(rng.integers(1, 400)) * 1e-3
+            events.append(SelfComposedEvent(PureEvent(epsilon), count))
+            for _ in range(count):
+                accountant.compose(dp.RandomizedResponseDpEvent(2 * expit(-epsilon), 2))
+    theirs = accountant.get_epsilon(DELTA)
+    assert compose(events).epsilon(DELTA) == pytest.approx(theirs, rel=5e-3)
+
+
+# -- Monte Carlo --
+
+
+def draw_losses(event, size, rng):
+    """Privacy losses of the dominating pair under P, straight from its definition."""
+    unit, count = event.unit
+    total = np.zeros(size)
+    for _ in range(count):
+        if isinstance(unit, GaussianEvent):
+            total += unit.mu * rng.normal(size=size) + unit.mu**2 / 2
+        elif isinstance(unit, PureEvent):
+            total += unit.epsilon_0 * np.where(rng.random(size) < expit(unit.epsilon_0), 1, -1)
+        elif isinstance(unit, PoissonSampledGaussianEvent):
+            q, s = unit.sampling_probability, unit.noise_multiplier
+            y = s * rng.normal(size=size) + 0.5 * (rng.random(size) < q)
+            up, down = ((sign * y / 2 - 1 / 8) / s**2 for sign in (1, -1))
+            total += np.log1p(q * np.expm1(up)) - np.log1p(q * np.expm1(down))
+        else:
+            # PLD*: with x from q N(1, s^2) + (1-q) N(0, s^2) and l its loss against N(0, s^2), the
+            # loss is l when l > 0; it is -l when x comes from N(0, s^2) and l > 0; else 0.
+            q, s = unit.fraction, unit.noise_multiplier
+            p_up = q * ndtr(0.5 / s) + (1 - q) * ndtr(-0.5 / s)
+            p_down = ndtr(-0.5 / s)
+            u = rng.random(size)
+            up, down = u < p_up, u > 1 - p_down
+            loss = np.zeros(size)
+            from_one = rng.random(size) < q * ndtr(0.5 / s) / p_up
+            mean = np.where(up & from_one, 1.0, 0.0)
+            x = stats.truncnorm.rvs((0.5 - mean) / s, np.inf, mean, s, random_state=rng, size=size)
+            value = np.log1p(q * np.expm1((x - 0.5) / s**2))
+            loss[up], loss[down] = value[up], -value[down]
+            total += loss
+    return total
+
+
+MIXES = [
+    compose([FixedSizeSampledGaussianEvent(100, 10, 0.8, 6), GaussianEvent(2.0)]),
+    compose([FixedSizeSampledGaussianEvent(50, 20, 1.5, 3), SelfComposedEvent(PureEvent(0.2), 5)]),
+    compose(
+        [FixedSizeSampledGaussianEvent(10, 1, 0.6, 4), PoissonSampledGaussianEvent(0.2, 1.0, 4)]
+    ),
+]
+
+
+@pytest.mark.parametrize("event", MIXES, ids=["gaussian", "pure", "poisson"])
+def test_mixes_agree_with_monte_carlo(event):
+    # Two-sided, 12 comparisons in all at 5.5 standard errors: false alarms below 1e-6.
+    size, rng = 200_000, np.random.default_rng(5)
+    losses = sum(draw_losses(part, size, rng) for part in event.events)
+    for epsilon in (0.2, 0.5, 1.0, 2.0):
+        values = np.maximum(-np.expm1(epsilon - losses), 0.0)
+        error = values.std() / math.sqrt(size)
+        assert abs(event.delta(epsilon) - values.mean()) < 5.5 * error + 2e-4 * values.mean()
+
+
+# -- rounding of the discrete distributions --
+
+
+@pytest.mark.parametrize("count", [1, 10, 1000])
+@pytest.mark.parametrize("delta", [1e-10, 1e-5])
+def test_composed_grids_stay_above_the_exact_gaussian(count, delta):
+    # A q=1 "sampled" step is Gaussian; composing its grid must not undercut the closed form.
+    from skriemdp.privacy.loss_distributions import gaussian_loss, repeat
+
+    mu = 1.0 / math.sqrt(count)
+    loss = repeat(gaussian_loss(mu, 1e-3 / math.sqrt(count)), count)
+    exact = gaussian_epsilon(1.0, delta)
+    profile = loss.get_delta_for_epsilon(exact)
+    assert profile + 1e-12 >= delta * (1 - 1e-9)
+    assert profile == pytest.approx(delta, rel=2e-3, abs=2e-13)
+
+
+def test_profile_to_loss_distribution_and_back():
+    interval = 1e-2
+    grid = interval * np.arange(900)
+    deltas = np.array([gaussian_delta(0.8, e) for e in grid])
+    loss = loss_from_profile(deltas, interval)
+    for k in (0, 1, 57, 300):
+        assert loss.get_delta_for_epsilon(grid[k]) == pytest.approx(deltas[k], rel=1e-6)
+    # A bound that is not convex is replaced by the greatest convex function below it.
+    bumpy = deltas * (1 + 0.2 * np.cos(grid * 9))
+    bumpy = np.minimum.accumulate(np.maximum(bumpy, deltas))
+    smoothed = loss_from_profile(bumpy, interval)
+    for k in range(0, 400, 20):
+        value = smoothed.get_delta_for_epsilon(grid[k])
+        assert deltas[k] * (1 - 1e-9) <= value <= bumpy[k] * (1 + 1e-9)
+
+
+# -- black-box releases, participation --
+
+
+@pytest.mark.parametrize(("k", "epsilon_0", "delta_0"), [(3, 0.15, 1e-4), (10, 0.4, 1e-6)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.7])
+def test_black_box_composition_is_the_optimal_one(k, epsilon_0, delta_0, epsilon):
+    # Kairouz, Oh and Viswanath (2015), Theorem 3.3.
+    j = np.arange(k + 1)
+    choose = np.array([math.comb(k, i) for i in j])
+    p = choose * np.exp((k - j) * epsilon_0) / (1 + math.exp(epsilon_0)) ** k
+    q = choose * np.exp(j * epsilon_0) / (1 + math.exp(epsilon_0)) ** k
+    inner = np.maximum(p - math.exp(epsilon) * q, 0.0).sum()
+    exact = 1 - (1 - delta_0) ** k * (1 - inner)
+    found = SelfComposedEvent(ApproximateEvent(epsilon_0, delta_0), k).delta(epsilon)
+    assert exact * (1 - 1e-9) <= found <= exact * (1 + 2e-3)
+
+
+def binomial_participation(local, rounds, rate):
+    weights = stats.binom.pmf(np.arange(rounds + 1), rounds, rate)
+    weights = tuple(weights / weights.sum())
+    events = [ComposedEvent(()), *(compose([local] * k) for k in range(1, rounds + 1))]
+    return MixtureEvent(weights, tuple(events))
+
+
+@pytest.mark.parametrize(
+    ("local", "expected"), [(ApproximateEvent(0.15, 1e-4), 0.2705), (None, 0.0917)]
+)
+def test_participation_reference_values(local, expected):
+    # 100 clients, one per round, 50 rounds, at the published delta.
+    if local is None:
+        from skriemdp.privacy.calibration import gaussian_mu
+
+        local = GaussianEvent(1 / gaussian_mu(0.15, 1e-4))
+    event = binomial_participation(local, 50, 0.01)
+    assert event.epsilon(1.05e-3) == pytest.approx(expected, rel=6e-3)
+
+
+def test_mixture_is_the_mean_of_profiles_and_composes():
+    parts = (GaussianEvent(1.0), PoissonSampledGaussianEvent(0.2, 0.7, 5), PureEvent(0.5))
+    mixture = MixtureEvent((0.2, 0.5, 0.3), parts)
+    for epsilon in (0.0, 0.3, 1.0):
+        mean = sum(w * e.delta(epsilon) for w, e in zip(mixture.weights, parts, strict=True))
+        assert mixture.delta(epsilon) == pytest.approx(mean, rel=1e-4)
+    twice = compose([mixture, mixture])
+    assert mixture.epsilon(DELTA) < twice.epsilon(DELTA) < compose(parts * 2).epsilon(DELTA) * 1.5

@@ -1,0 +1,182 @@
+"""Sampled Gaussian steps: reference values, direct integration, Renyi divergences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from skriemdp.privacy.calibration import gaussian_epsilon
+from skriemdp.privacy.events import (
+    FixedSizeSampledGaussianEvent,
+    GaussianEvent,
+    PoissonSampledGaussianEvent,
+    ZCDPEvent,
+    compose,
+)
+from skriemdp.privacy.renyi import randomized_response_renyi, renyi_epsilon
+
+DELTA = 1e-5
+
+
+@pytest.mark.parametrize(
+    ("q", "s", "count", "delta", "fixed", "poisson"),
+    [
+        (0.01, 1.0, 1000, 1e-5, 2.199, 1.205),
+        (0.01, 2.0, 1000, 1e-5, 0.719, 0.561),
+        (0.001, 0.5, 1000, 1e-6, 4.284, 0.271),
+        (0.05, 2.0, 200, 1e-5, 1.736, 1.356),
+        (0.1, 3.0, 100, 1e-5, 1.480, 1.270),
+        (0.5, 5.0, 50, 1e-5, 3.097, 2.939),
+    ],
+)
+def test_reference_values_of_sampling(q, s, count, delta, fixed, poisson):
+    wor = FixedSizeSampledGaussianEvent(10_000, round(q * 10_000), s, count)
+    assert wor.epsilon(delta) == pytest.approx(fixed, abs=6e-4)
+    assert PoissonSampledGaussianEvent(q, s, count).epsilon(delta) == pytest.approx(
+        poisson, abs=6e-4
+    )
+
+
+def test_reference_values_of_variance_reduction_and_cohorts():
+    anchors = GaussianEvent(5.0, count=3)
+    fixed = compose([anchors, FixedSizeSampledGaussianEvent(1200, 60, 2.0, count=60)])
+    poisson = compose([anchors, PoissonSampledGaussianEvent(0.05, 2.0, count=60)])
+    assert fixed.epsilon(1e-5) == pytest.approx(1.653, abs=1e-3)
+    assert poisson.epsilon(1e-5) == pytest.approx(1.541, abs=1e-3)
+    cohorts = FixedSizeSampledGaussianEvent(100, 5, 1.0, count=50)
+    assert cohorts.epsilon(1e-3) == pytest.approx(1.736, abs=1e-3)
+
+
+def hockey_stick(density_p, density_q, epsilon, low, high):
+    y = np.linspace(low, high, 400_001)
+    excess = np.maximum(density_p(y) - math.exp(epsilon) * density_q(y), 0.0)
+    return np.trapezoid(excess, y)
+
+
+def normal(y, mean, s):
+    return np.exp(-0.5 * ((y - mean) / s) ** 2) / (s * math.sqrt(2 * math.pi))
+
+
+@pytest.mark.parametrize(("q", "s"), [(0.1, 0.5), (0.01, 1.0), (0.5, 2.0)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.5, 2.0])
+def test_single_steps_against_direct_integration(q, s, epsilon):
+    low, high = -12 * s - 1, 12 * s + 2
+    poisson = hockey_stick(
+        lambda y: q * normal(y, 0.5, s) + (1 - q) * normal(y, 0.0, s),
+        lambda y: q * normal(y, -0.5, s) + (1 - q) * normal(y, 0.0, s),
+        epsilon,
+        low,
+        high,
+    )
+    fixed = hockey_stick(
+        lambda y: q * normal(y, 1.0, s) + (1 - q) * normal(y, 0.0, s),
+        lambda y: normal(y, 0.0, s),
+        epsilon,
+        low,
+        high,
+    )
+    events = (
+        PoissonSampledGaussianEvent(q, s),
+        FixedSizeSampledGaussianEvent(1000, round(1000 * q), s),
+    )
+    for event, exact in zip(events, (poisson, fixed), strict=True):
+        assert event.delta(epsilon) >= exact * (1 - 1e-9) - 1e-13
+        assert event.delta(epsilon) == pytest.approx(exact, rel=2e-4, abs=5e-12)
+
+
+def test_fixed_size_event_dominates_real_batches_at_every_order():
+    # All batches of 2 out of 5 records on a line: both neighbours' output laws are mixtures.
+    from itertools import combinations
+
+    rng, s = np.random.default_rng(0), 0.7
+    bound = FixedSizeSampledGaussianEvent(5, 2, s).privacy_loss_distribution(1e-3)
+    y = np.linspace(-7.0, 7.0, 20_001)
+    worst = 0.0
+    for trial in range(24):
+        records = rng.uniform(-0.5, 0.5, size=5) if trial else np.full(5, -0.5)
+        other = records.copy()
+        records[0], other[0] = (0.5, -0.5) if trial % 2 == 0 else rng.uniform(-0.5, 0.5, size=2)
+        first, second = (
+            np.mean([normal(y, x[list(b)].sum(), s) for b in combinations(range(5), 2)], axis=0)
+            for x in (records, other)
+        )
+        for epsilon in (-1.0, -0.2, 0.0, 0.3, 1.0):
+            for p, q in ((first, second), (second, first)):
+                exact = np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0.0), y)
+                limit = bound.get_delta_for_epsilon(epsilon)
+                assert exact <= limit + 2e-7  # the trapezoidal rule at a kink
+                worst = max(worst, exact / limit) if epsilon > 0 else worst
+    assert worst > 0.999  # attained when all other records sit at one end
+
+
+def test_a_pairwise_bound_does_not_license_the_poisson_event():
+    # Two records far from 0 at distance one sd: present against absent gives them away.
+    q, count, far = 0.01, 1000, 1e3
+    event = PoissonSampledGaussianEvent(q, 1.0, count)
+    # An adversary who sees one step where the record is present knows which of the two it is.
+    distance = math.sqrt(q * count)  # at least the mean number of such steps, each N(0,1) / N(1,1)
+    assert far > 100
+    assert event.epsilon(DELTA) < 1.21 < gaussian_epsilon(distance, DELTA)
+
+
+# -- Renyi divergences --
+
+
+@pytest.mark.parametrize(("q", "s"), [(0.01, 1.0), (0.3, 0.5), (0.002, 4.0)])
+@pytest.mark.parametrize("order", [1.05, 1.5, 2.0, 7.3, 30.0])
+def test_renyi_of_sampled_steps_against_direct_integration(q, s, order):
+    y = np.linspace(-14 * s - 1, order + 14 * s + 1, 1_000_001)
+    log_step = math.log(y[1] - y[0])
+    log_zero = -0.5 * (y / s) ** 2 - math.log(s * math.sqrt(2 * math.pi)) + log_step
+
+    def divergence(plus, minus):
+        logs = np.concatenate(plus + minus)
+        signs = np.repeat([1.0, -1.0], [y.size * len(plus), y.size * len(minus)])
+        return np.logaddexp(0.0, logsumexp(logs, b=signs)) / (order - 1)
+
+    up, down = (np.log1p(q * np.expm1((sign * y / 2 - 1 / 8) / s**2)) for sign in (1, -1))
+    poisson = divergence([order * up + (1 - order) * down + log_zero], [down + log_zero])
+    # PLD*: losses l > 0 of q N(1) + (1-q) N(0) against N(0), and their mirror images.
+    up = np.where(y > 0.5, np.log1p(q * np.expm1((y - 0.5) / s**2)), 0.0)
+    logs = [k * up + log_zero for k in (order, 1 - order, 1, 0)]
+    fixed = divergence(logs[:2], logs[2:])
+    wor = FixedSizeSampledGaussianEvent(1000, round(1000 * q), s)
+    events = PoissonSampledGaussianEvent(q, s), wor
+    for event, exact in zip(events, (poisson, fixed), strict=True):
+        assert event.renyi(order) == pytest.approx(exact, rel=1e-5, abs=1e-12)
+        assert event.renyi(order) >= exact * (1 - 1e-6) - 1e-12
+        assert event.renyi(order) <= order / (2 * s * s) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-7, 1e-3, 0.3, 2.0, 30.0, 600.0])
+@pytest.mark.parametrize("order", [1.01, 2.0, 16.0, 1e4])
+def test_renyi_of_randomized_response(epsilon, order):
+    import mpmath
+
+    with mpmath.workdps(80):
+        e, a = mpmath.mpf(epsilon), mpmath.mpf(order)
+        moment = (mpmath.exp(a * e) + mpmath.exp((1 - a) * e)) / (1 + mpmath.exp(e))
+        exact = mpmath.log(moment) / (a - 1)
+    found = randomized_response_renyi(epsilon, order)
+    assert exact <= found <= exact * (1 + mpmath.mpf(2e-3)) + 1e-300
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0])
+def test_renyi_conversion_is_the_published_one(mu):
+    # Canonne, Kamath and Steinke (2020): minimise over a fine grid of orders.
+    rho = mu**2 / 2
+    orders = 1 + np.geomspace(1e-3, 1e5, 20_001)
+    log_delta = math.log(DELTA)
+    epsilon = orders * rho + np.log1p(-1 / orders) - (log_delta + np.log(orders)) / (orders - 1)
+    assert ZCDPEvent(rho).epsilon(DELTA) == pytest.approx(epsilon.min(), rel=1e-5)
+    assert ZCDPEvent(rho).epsilon(DELTA) > GaussianEvent(1 / mu).epsilon(DELTA)
+
+
+@pytest.mark.parametrize("delta", [1e-11, 1e-15, 1e-30])
+def test_tiny_deltas_use_renyi_divergences(delta):
+    event = PoissonSampledGaussianEvent(0.01, 1.0, 100)
+    assert event.epsilon(delta) == pytest.approx(renyi_epsilon(event.renyi, delta), rel=1e-9)
+    assert event.epsilon(delta) > event.epsilon(1e-9)
