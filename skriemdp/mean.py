@@ -398,7 +398,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.mechanism_ = budget.mechanism
         self._flat = data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
-        if search is None and noisy - 2.0 * budget.count.sigma / n > 0.2:
+        if search is None and noisy - 4.0 * budget.count.sigma / n > 0.2:
             warnings.warn(
                 f"about {self.clipped_fraction_:.0%} of the rows lie outside the ball of radius "
                 f"{ball.radius:g} (a private estimate) and were projected on it; choose center and "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, train_test_split
@@ -37,7 +39,7 @@ class _Prepaid:
 
 def _delegates(name):
     def check(search):
-        getattr(getattr(search, "best_estimator_", search.estimator), name)
+        getattr(getattr(search, "best_estimator_", None) or search.estimator, name)
         return True
 
     return check
@@ -228,11 +230,15 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             model = clone(self.estimator).set_params(**candidates[index])
             step = _private_step(model)
             owner = step.accountant
-            step.set_params(accountant=prepaid)
+            verbose = step.verbose
+            step.set_params(accountant=prepaid, verbose=0)
             if streams.seeded:
                 step.set_params(random_state=int(rng.integers(2**62)))
-            model.fit(*train)
-            step.set_params(accountant=owner, random_state=None)
+            with warnings.catch_warnings():
+                # A warning of a run that loses would show that run, and count the runs.
+                warnings.simplefilter("ignore")
+                model.fit(*train)
+            step.set_params(accountant=owner, random_state=None, verbose=verbose)
             losses = np.clip(self._losses(model, *test), 0.0, self.loss_bound)
             score = -float(np.mean(losses)) + sigma * rng.standard_normal()
             if best is None or score > best[0]:

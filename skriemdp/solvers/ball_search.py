@@ -17,7 +17,7 @@ __all__ = ["BallSearch", "private_radius", "radius_grid"]
 
 # Radii that a search may return: wide enough for covariances in any physical unit, fine enough that
 # rounding up to the grid costs little.  Public, whatever the data.
-_LARGEST, _RATIO, _COUNT = 1000.0, 1.15, 127
+_LARGEST, _RATIO, _COUNT = 300.0, 1.15, 127
 # Zoom stages of a private centre: each shrinks the ball by about the noise of its rough mean, so
 # three lead from covariances in squared volts (distance 100 from the identity) to unit radius.
 _STAGES = 3
@@ -117,7 +117,9 @@ class BallSearch:
             mechanism = TangentGaussian(geometry, 2.0 * radius / self.n, 1.0 / mu)
             mean = np.asarray(geometry.clipped_log_sum(center, points, radius)) / self.n
             move = mechanism.release(center, mean, streams("zoom mean", stage))
-            center = geometry.exp(center, _shortened(geometry, center, move, radius))
+            moved = geometry.exp(center, _shortened(geometry, center, move, radius))
+            # Noise much longer than the data can leave the range of floats; then stay.
+            center = moved if bool(geometry.belongs(moved)) else center
         return center, cap
 
 

@@ -1,0 +1,177 @@
+"""PrivateGridSearchCV: one charge, a hidden number of runs, and the guarantee of its theorem."""
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateMinimumDistanceToMean
+from skriemdp.auditing import audit_scores
+from skriemdp.privacy.events import GaussianEvent
+from skriemdp.privacy.events_mixed import SelectionEvent
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(200, 2)) * 0.1
+GAUSSIAN = PrivateFrechetMean(noise="gaussian", epsilon=0.5)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        PrivateGridSearchCV(GAUSSIAN, {"radius": [1.0, 3.0]}),
+        PrivateGridSearchCV(PrivateMinimumDistanceToMean(), {"radius": [1.0, 3.0]}),
+    ],
+    ids=["mean", "classifier"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_check_estimator(search):
+    results = check_estimator(search, on_fail=None, on_skip=None)
+    failed = [(r["check_name"], repr(r["exception"])) for r in results if r["status"] == "failed"]
+    assert failed == []
+
+
+def test_one_charge_for_the_whole_search(recording_accountant):
+    search = PrivateGridSearchCV(
+        GAUSSIAN, {"radius": [0.3, 1.0, 5.0]}, accountant=recording_accountant
+    ).fit(X)
+    (event,) = recording_accountant.spends
+    assert event == search.privacy_spent_.event
+    assert search.privacy_spent_.epsilon == event.epsilon(1e-5)
+    # Three candidates, six expected runs, at less than three times the cost of one fit.
+    assert 0.5 < search.privacy_spent_.epsilon < 1.5
+    assert search.best_estimator_.privacy_spent_ is search.privacy_spent_
+
+
+def test_every_run_is_charged_like_the_dearest_candidate(recording_accountant):
+    PrivateGridSearchCV(GAUSSIAN, {"epsilon": [0.1, 2.0]}, accountant=recording_accountant).fit(X)
+    (event,) = recording_accountant.spends
+    dearest = PrivateFrechetMean(noise="gaussian", epsilon=2.0).fit(X).privacy_spent_
+    assert event.event.mu == pytest.approx(dearest.mu, rel=1e-9)
+
+
+def test_a_refused_search_runs_nothing(recording_accountant):
+    recording_accountant.refuse = True
+    search = PrivateGridSearchCV(GAUSSIAN, {"radius": [1.0, 3.0]}, accountant=recording_accountant)
+    with pytest.raises(RuntimeError, match="refused"):
+        search.fit(X)
+    assert not hasattr(search, "best_estimator_")
+
+
+def test_runs_that_lose_warn_nobody(recwarn):
+    """The number of warnings, and what they say, would show the runs that are not released."""
+    PrivateGridSearchCV(GAUSSIAN, {"radius": [1e-4, 1.0]}, mean_runs=20.0).fit(X + 5.0)
+    assert not any("outside the ball" in str(w.message) for w in recwarn)
+
+
+def test_only_the_winner_is_shown():
+    search = PrivateGridSearchCV(GAUSSIAN, {"radius": [0.3, 1.0, 5.0]}, mean_runs=20.0).fit(X)
+    scores = search.cv_results_["released_score"]
+    assert np.flatnonzero(~np.isnan(scores)).tolist() == [search.best_index_]
+    assert search.best_params_ == search.cv_results_["params"][search.best_index_]
+    np.testing.assert_array_equal(search.transform(X), search.best_estimator_.transform(X))
+
+
+def test_a_good_candidate_wins():
+    search = PrivateGridSearchCV(
+        PrivateFrechetMean(noise="gaussian", epsilon=20.0),
+        {"radius": [1e-4, 0.6]},
+        law="poisson",  # draws the good candidate with probability 1 - exp(-30)
+        mean_runs=60.0,
+        loss_bound=1.0,
+    ).fit(np.r_[X, X, X] + 0.4)
+    assert search.best_params_ == {"radius": 0.6}
+
+
+def test_pipeline_of_stateless_steps():
+    search = PrivateGridSearchCV(
+        make_pipeline(FunctionTransformer(), GAUSSIAN), {"privatefrechetmean__radius": [1.0]}
+    ).fit(X)
+    assert search.predict(X).shape == X.shape
+
+
+def test_poisson_may_draw_no_run():
+    search = PrivateGridSearchCV(GAUSSIAN, {"radius": [1.0]}, law="poisson", mean_runs=1e-6)
+    search.fit(X)
+    assert search.best_estimator_ is None
+    with pytest.raises(ValueError, match="no run"):
+        search.predict(X)
+
+
+@pytest.mark.parametrize(
+    "estimator, error, words",
+    [
+        (make_pipeline(StandardScaler(), GAUSSIAN), TypeError, "learns from the records"),
+        (StandardScaler(), TypeError, "must be a private estimator"),
+        (PrivateFrechetMean(random_state=0), ValueError, "random_state"),
+    ],
+    ids=["scaler before", "not private", "seeded"],
+)
+def test_what_cannot_be_charged_is_refused(estimator, error, words, recording_accountant):
+    search = PrivateGridSearchCV(estimator, {}, accountant=recording_accountant)
+    with pytest.raises(error, match=words):
+        search.fit(X)
+    assert recording_accountant.spends == []
+
+
+def test_seeded_search_repeats_and_protects_nobody():
+    searches = [
+        PrivateGridSearchCV(GAUSSIAN, {"radius": [0.5, 1.0]}, random_state=3).fit(X)
+        for _ in range(2)
+    ]
+    assert searches[0].best_score_ == searches[1].best_score_
+    assert searches[0].privacy_spent_.guarantee == "none (seeded)"
+
+
+@pytest.mark.parametrize(
+    "law, shape, mean",
+    [("negative-binomial", 1.0, 4.0), ("negative-binomial", 0.0, 6.0), ("poisson", 1.0, 5.0)],
+)
+def test_winner_follows_the_law_of_the_theorem(law, shape, mean):
+    """K drawn by the event has the law whose theorem the event accounts for."""
+    event = SelectionEvent(GaussianEvent(1.0), mean, law, shape)
+    rng = np.random.default_rng(5)
+    counts = np.array([event.draw_count(rng) for _ in range(20000)])
+    assert counts.mean() == pytest.approx(mean, rel=0.06)
+    edges = np.array([0, 1, 2, 3, 5, 9, np.inf])
+    k = np.arange(0, 4000)
+    if law == "poisson":
+        from scipy.stats import poisson
+
+        mass = poisson.pmf(k, mean)
+    else:
+        from scipy.stats import geom, logser
+
+        mass = geom.pmf(k, event.gamma) if shape == 1.0 else logser.pmf(k, 1 - event.gamma)
+    bins = [mass[(k >= a) & (k < b)].sum() for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    seen = np.histogram(counts, bins=np.r_[edges[:-1], 1e9])[0]
+    keep = np.array(bins) > 0
+    expected = np.array(bins)[keep] / sum(bins) * seen.sum()
+    assert chisquare(seen[keep], expected).pvalue > 1e-7
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("cheat", [False, True], ids=["as shipped", "sixteenth of the noise"])
+def test_audit_of_a_whole_search(cheat, monkeypatch):
+    """400 searches a side; false alarm below 1e-7 (bounds at confidence 1 - 1e-8)."""
+    if cheat:
+        from skriemdp.mechanisms.tangent import TangentGaussian
+
+        sigma = TangentGaussian.sigma.fget
+        monkeypatch.setattr(TangentGaussian, "sigma", property(lambda self: sigma(self) / 16))
+    data = np.zeros((40, 1))
+    neighbour = data.copy()
+    data[0], neighbour[0] = 1.0, -1.0
+    base = PrivateFrechetMean(mechanism="tangent", noise="gaussian", epsilon=0.3, delta=1e-3)
+    search = PrivateGridSearchCV(base, {"radius": [1.0]}, mean_runs=3.0, delta=1e-3)
+
+    def scores(rows):
+        return [float(search.fit(rows).best_estimator_.mean_[0]) for _ in range(400)]
+
+    audit = audit_scores(
+        -np.array(scores(data)), -np.array(scores(neighbour)), delta=1e-3, confidence=1 - 1e-8
+    )
+    stated = search.privacy_spent_.epsilon
+    assert (audit.epsilon > stated) == cheat
