@@ -19,6 +19,7 @@ __all__ = [
     "covariance_sensitivity",
     "frechet_mean_sensitivity",
     "gradient_diameter",
+    "gradient_root_sensitivity",
     "gradient_sensitivity",
     "gram_and_cross_sensitivity",
     "log_lipschitz",
@@ -113,6 +114,31 @@ def gradient_sensitivity(n: int, clip_norm: float = math.inf, diameter: float = 
     if width == math.inf:
         raise ValueError("clip_norm or diameter must be finite: the sensitivity is unbounded.")
     return width / n * _UP
+
+
+def gradient_root_sensitivity(n: int, norm_bounds) -> float:
+    """Frobenius sensitivity of ``(sum_t g_t g_t')^{1/2}``, g_t the mean gradient of step t.
+
+    Parameters
+    ----------
+    n : int
+    norm_bounds : sequence of float
+        Bound ``L_t`` of every record's gradient in each step, given what was released before.
+
+    Returns
+    -------
+    float
+        ``sqrt(2) (2 / n) sqrt(sum_t L_t^2)``: ``2 sqrt(2) L sqrt(t) / n`` for constant bounds.
+
+    Notes
+    -----
+    Araki and Yamagami (1981): moduli of matrices differ by at most sqrt(2) times their difference.
+    Proof, and data that attain it as n grows: docs/theory/adagrad.md, section 1.
+    """
+    check_count(n=n)
+    for bound in norm_bounds:
+        check_positive(norm_bound=bound)
+    return 2.0 * math.sqrt(2.0) * math.hypot(*norm_bounds) / n * _UP
 
 
 def bures_gradient_diameter(trace_bound: float) -> float:

@@ -1,0 +1,182 @@
+"""Noisy AdaGrad: private adaptive gradient steps for generalised linear models."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from skriemdp.geometry.euclidean import Euclidean
+from skriemdp.privacy.events import GaussianEvent, compose
+from skriemdp.solvers.preconditioners import make_preconditioner
+from skriemdp.solvers.queries import Query
+from skriemdp.solvers.sampling import FullBatch, PoissonSampler
+
+__all__ = ["OUTPUTS", "NoisyAdaGrad"]
+
+OUTPUTS = ("second-half", "average", "last")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NoisyAdaGrad:
+    """Settings of a run; everything in it is public.
+
+    Parameters
+    ----------
+    sampler : FullBatch or PoissonSampler
+        Draws the batches and names the event.
+    n_steps : int
+    noise_multiplier : float
+        Noise of a step's mean gradient over its replace-one sensitivity.
+    step_size : float
+    clip_norms : ndarray of shape (n_steps,)
+        Bound of a record's gradient in each step: the envelope.  Gradients are clipped to it.
+    preconditioner : {"noised", "diagonal", "norm", "paper", "public", "none"}
+    moment_multiplier : float, optional
+        Noise over sensitivity of the root moment of "paper".
+    curvature : ndarray of shape (k, k), optional
+        Public, of "public".
+    penalty : ndarray of shape (size, 1)
+        Ridge per parameter.
+    max_norm : float, optional
+        Radius of the ball that holds the iterates.
+    output : {"second-half", "average", "last"}
+        Iterates to average.
+    basis_at : callable, optional
+        ``basis_at(t)`` is the public orthonormal basis, shape (size, k), of step t = 1, 2, ...
+
+    Notes
+    -----
+    *Guarantee*: ``event(n)``.  Every step releases a mean gradient at a released point, clipped to
+    ``L_t``: sensitivity ``2 L_t / n``.  "paper" releases ``G_t`` too, of sensitivity ``2 sqrt(2)
+    sqrt(sum_s<=t L_s^2) / n`` given the iterates.  All else is post-processing
+    (docs/theory/adagrad.md).
+    """
+
+    sampler: FullBatch | PoissonSampler
+    n_steps: int
+    noise_multiplier: float
+    step_size: float
+    clip_norms: Any
+    preconditioner: str = "noised"
+    moment_multiplier: float | None = None
+    curvature: Any = None
+    penalty: Any = 0.0
+    max_norm: float | None = None
+    output: str = "second-half"
+    basis_at: Callable | None = None
+
+    def __post_init__(self):
+        if type(self.sampler) not in (FullBatch, PoissonSampler):
+            raise TypeError("sampler must be a FullBatch or a PoissonSampler.")
+        if self.preconditioner == "paper" and type(self.sampler) is not FullBatch:
+            raise ValueError(
+                "preconditioner='paper' reads every record in every step; use batch_size=None."
+            )
+
+    def event(self, n: int):
+        """What a run on n records costs."""
+        steps = self.sampler.event(n, self.noise_multiplier, self.n_steps)
+        if self.preconditioner != "paper":
+            return steps
+        return compose([steps, GaussianEvent(self.moment_multiplier, count=self.n_steps)])
+
+    def noise(self, n: int, step: int) -> float:
+        """Standard deviation of the noise of a coordinate of the mean gradient of `step`."""
+        size = self.sampler.expected_size(n)
+        return self.noise_multiplier * 2.0 * float(self.clip_norms[step - 1]) / size
+
+    def solve(self, problem, start, streams, progress=None):
+        """Run on `problem` from `start`.
+
+        Parameters
+        ----------
+        problem : LinearProblem
+        start : ndarray of shape (size, n_outputs)
+            Public.
+        streams : NoiseStreams
+        progress : callable, optional
+            ``progress(step, n_steps)`` after each step.
+
+        Returns
+        -------
+        weights : ndarray of shape (size, n_outputs)
+        spectrum : ndarray
+            Eigenvalues of the last preconditioner, largest first.
+        """
+        rng = streams("gradients")
+        state = make_preconditioner(
+            self.preconditioner,
+            curvature=self.curvature,
+            noise_multiplier=self.moment_multiplier,
+            n=problem.n,
+            rng=streams("root moments") if self.preconditioner == "paper" else None,
+        )
+        weights, basis, metric = np.array(start, dtype=float), None, None
+        first = {"last": self.n_steps, "average": 1, "second-half": self.n_steps // 2 + 1}
+        total = np.zeros_like(weights)
+        for step in range(1, self.n_steps + 1):
+            previous = basis
+            basis = None if self.basis_at is None else self.basis_at(step)
+            query = _StepQuery(problem, weights, basis, float(self.clip_norms[step - 1]))
+            gradient = self.sampler.release(query, self.noise_multiplier, rng)
+            gradient = gradient + _coordinates(self.penalty * weights, basis)
+            change = None if previous is None else basis.T @ previous
+            exact = None
+            if self.preconditioner == "paper":
+                state.observe(self.clip_norms[step - 1])
+                exact = (_ambient(query.exact_total / problem.n, basis), basis)
+            metric = state.update(gradient, self.noise(problem.n, step), change, exact)
+            weights = self._move(weights, metric, gradient, basis)
+            if step >= first[self.output]:
+                total += weights
+            if progress is not None:
+                progress(step, self.n_steps)
+        spectrum = np.sort(np.ravel(metric.eigenvalues))[::-1]
+        return total / (self.n_steps + 1 - first[self.output]), spectrum
+
+    def _move(self, weights, metric, gradient, basis):
+        inside = _coordinates(weights, basis)
+        rest = weights - _ambient(inside, basis)
+        moved = inside - self.step_size * metric.solve(gradient)
+        if self.max_norm is not None:
+            # The metric is zero outside the subspace, where the iterate stays.
+            radius = max(self.max_norm**2 - float(np.sum(rest**2)), 0.0) ** 0.5
+            moved = metric.project(moved, radius)
+        return rest + _ambient(moved, basis)
+
+
+class _StepQuery(Query):
+    """Clipped gradients of one step; remembers their exact sum for a mechanism that reads it too.
+
+    With a basis the gradients are projected on it before they are clipped.
+    """
+
+    def __init__(self, problem, weights, basis, bound):
+        self.n, self.exact_total = problem.n, None
+        self._problem, self._weights, self._basis, self._bound = problem, weights, basis, bound
+        size = len(weights) if basis is None else basis.shape[1]
+        self.geometry = Euclidean(size, weights.shape[1])
+        self.point = np.zeros(self.geometry.shape)
+
+    def total(self, indices=None):
+        self.exact_total = self._problem.clipped_sum(
+            self._weights, self._bound, indices, self._basis
+        )
+        return self.exact_total
+
+    def diameter(self):
+        return 2.0 * self._bound
+
+    def enclosing_ball(self):
+        return None, self._bound
+
+
+def _coordinates(vector, basis):
+    return vector if basis is None else basis.T @ vector
+
+
+def _ambient(coordinates, basis):
+    return coordinates if basis is None else basis @ coordinates

@@ -1,0 +1,271 @@
+"""Generalised linear losses: clipped sums of per-record gradients without the gradients.
+
+A record's gradient is ``z_i r_i'``: its row times its residual.  The norm is ``|z_i| |r_i|``, so a
+clipped sum costs two products with the data matrix, whatever the number of parameters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.sparse import issparse
+from scipy.special import expit, log_expit, logsumexp, softmax
+
+__all__ = ["CLASSIFICATION", "LOSSES", "GeneralizedLinearLoss", "LinearProblem", "LinearRows"]
+
+CLASSIFICATION = ("log_loss", "hinge")
+LOSSES = (*CLASSIFICATION, "squared_error", "huber")
+
+# Entries of a block of rows: both products of a step read it while it is in cache.
+_BLOCK = 1 << 17
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneralizedLinearLoss:
+    """A convex loss of a record's linear scores.
+
+    Parameters
+    ----------
+    name : {"log_loss", "hinge", "squared_error", "huber"}
+    n_outputs : int, default=1
+        Scores per record: 1 for two classes and for regression, else the number of classes (softmax
+        for "log_loss", Crammer and Singer 2001 for "hinge").
+    threshold : float, default=0.5
+        Where "huber" turns from quadratic to linear.
+    """
+
+    name: str
+    n_outputs: int = 1
+    threshold: float = 0.5
+
+    @property
+    def residual_bound(self) -> float:
+        """Largest norm of a residual, whatever the record.
+
+        Binary residuals lie in [-1, 1].  For more classes ``|p - e_y|^2 = (1 - p_y)^2 + sum of the
+        other p_j^2 <= 2 (1 - p_y)^2 <= 2``, likewise for the hinge's ``e_j - e_y``.
+        """
+        if self.name == "squared_error":
+            return math.inf
+        if self.name == "huber":
+            return self.threshold
+        return 1.0 if self.n_outputs == 1 else math.sqrt(2.0)
+
+    @property
+    def curvature(self) -> float:
+        """Bound of the second derivative along a score (1 for the hinge, which has none)."""
+        if self.name == "log_loss":
+            return 0.25 if self.n_outputs == 1 else 0.5
+        return 1.0
+
+    def residuals(self, scores, targets):
+        """Derivative of each record's loss in its scores; both ``(b, n_outputs)``.
+
+        `targets` are 0 or 1 for two classes, class numbers for more (both ``(b,)``), or reals.
+        """
+        if self.name == "log_loss":
+            if self.n_outputs == 1:
+                return expit(scores) - targets[:, None]
+            scores = softmax(scores, axis=1)
+            scores[np.arange(len(scores)), targets.astype(np.intp)] -= 1.0
+            return scores
+        if self.name == "hinge":
+            if self.n_outputs == 1:
+                sign = 2.0 * targets[:, None] - 1.0
+                return np.where(sign * scores < 1.0, -sign, 0.0)
+            rows, margins, rival = self._rivals(scores, targets)
+            residuals = np.zeros_like(scores)
+            active = margins < 1.0
+            residuals[rows[active], rival[active]] = 1.0
+            residuals[rows[active], targets.astype(np.intp)[active]] = -1.0
+            return residuals
+        difference = scores - targets[:, None]
+        if self.name == "huber":
+            difference = np.clip(difference, -self.threshold, self.threshold)
+        return difference
+
+    def values(self, scores, targets):
+        """Loss of each record, shape ``(b,)``."""
+        if self.name == "log_loss":
+            if self.n_outputs == 1:
+                return -log_expit((2.0 * targets - 1.0) * scores[:, 0])
+            own = scores[np.arange(len(scores)), targets.astype(np.intp)]
+            return logsumexp(scores, axis=1) - own
+        if self.name == "hinge":
+            if self.n_outputs == 1:
+                return np.maximum(0.0, 1.0 - (2.0 * targets - 1.0) * scores[:, 0])
+            return np.maximum(0.0, 1.0 - self._rivals(scores, targets)[1])
+        size = np.abs(scores[:, 0] - targets)
+        if self.name == "squared_error":
+            return 0.5 * size**2
+        core = np.minimum(size, self.threshold)
+        return core * (size - 0.5 * core)
+
+    def _rivals(self, scores, targets):
+        """Row numbers, margins over the best other class, and that class."""
+        rows, own = np.arange(len(scores)), targets.astype(np.intp)
+        others = scores.copy()
+        others[rows, own] = -np.inf
+        rival = others.argmax(axis=1)
+        return rows, scores[rows, own] - others[rows, rival], rival
+
+
+class LinearRows:
+    """Rows ``z_i = (scale_i x_i, constant)``, never formed: projected on a ball, with an intercept.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n, p)
+    feature_norm : float
+        Public.  Rows are scaled down to this norm, then divided by it.
+    intercept : bool
+        Whether to append a constant feature.  Its value is that of the largest row's norm, and all
+        is scaled so that ``|z_i| <= 1``.
+    """
+
+    def __init__(self, X, feature_norm: float = 1.0, intercept: bool = False):
+        self._X = X
+        self.unit = 1.0 / math.sqrt(2.0) if intercept else 1.0
+        self._constant = self.unit if intercept else 0.0
+        self._intercept = intercept
+        self._factors, lengths = _row_factors(X, feature_norm)
+        self._factors = self._factors * self.unit
+        self.norms = np.hypot(lengths * self.unit, self._constant)
+
+    @property
+    def n(self) -> int:
+        return self._X.shape[0]
+
+    @property
+    def size(self) -> int:
+        """Number of parameters per output."""
+        return self._X.shape[1] + self._intercept
+
+    def scores(self, weights, chosen):
+        """``z_i' weights`` for the records of the slice or index array `chosen`."""
+        p = self._X.shape[1]
+        out = self._factors[chosen, None] * (self._X[chosen] @ weights[:p])
+        if self._intercept:
+            out += self._constant * weights[p]
+        return out
+
+    def add_sum(self, total, residuals, chosen):
+        """Add ``sum_i z_i residuals_i'`` over the records of `chosen` to `total`."""
+        p = self._X.shape[1]
+        total[:p] += self._X[chosen].T @ (self._factors[chosen, None] * residuals)
+        if self._intercept:
+            total[p] += self._constant * residuals.sum(axis=0)
+
+    def in_basis(self, basis):
+        """The rows' coordinates in the columns of `basis`, themselves rows of unit scale."""
+        return _Coordinates(self.scores(basis, slice(None)))
+
+    def blocks(self):
+        """Slices of rows that fit in cache; one slice for sparse data."""
+        if issparse(self._X):
+            return [slice(0, self.n)]
+        rows = max(_BLOCK // max(self._X.shape[1], 1), 32)
+        return [slice(i, min(i + rows, self.n)) for i in range(0, self.n, rows)]
+
+
+class _Coordinates(LinearRows):
+    """Dense rows used as they are; they come from rows of norm at most 1."""
+
+    def __init__(self, rows):
+        self._X, self.unit, self._constant, self._intercept = rows, 1.0, 0.0, False
+        self._factors = np.ones(len(rows))
+        self.norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+
+
+def _row_factors(X, feature_norm):
+    """Factors that bring rows into the unit ball, and the norms they then have."""
+    if issparse(X):
+        squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    else:
+        squares = np.einsum("ij,ij->i", X, X)
+    lengths = np.sqrt(squares)
+    factors = 1.0 / np.maximum(lengths, feature_norm)
+    # A row so long that its square overflows carries no usable direction: it counts as zero.
+    factors = np.where(np.isfinite(lengths), factors, 0.0)
+    return factors, np.where(np.isfinite(lengths), lengths, 0.0) * factors
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinearProblem:
+    """Mean generalised linear loss over records; what a private solver asks of it are clipped sums.
+
+    Attributes
+    ----------
+    rows : LinearRows
+    targets : ndarray of shape (n,)
+    loss : GeneralizedLinearLoss
+    """
+
+    rows: LinearRows
+    targets: Any
+    loss: GeneralizedLinearLoss
+
+    @property
+    def n(self) -> int:
+        return self.rows.n
+
+    def clipped_sum(self, weights, clip_norm, indices=None, basis=None):
+        """``sum_i z_i r_i' min(1, clip_norm / (|z_i| |r_i|))``, shape ``(size, n_outputs)``.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (size, n_outputs)
+        clip_norm : float
+        indices : ndarray of int, optional
+            Records of a batch; all by default.
+        basis : ndarray of shape (size, k), optional
+            Gradients are projected on these orthonormal columns before they are clipped; the sum is
+            in coordinates, shape ``(k, n_outputs)``.
+        """
+        rows, n_outputs = self.rows, self.loss.n_outputs
+        total = np.zeros((rows.size if basis is None else basis.shape[1], n_outputs))
+        for chosen in rows.blocks() if indices is None else [indices]:
+            residuals = self.loss.residuals(rows.scores(weights, chosen), self.targets[chosen])
+            norms = rows.norms[chosen]
+            if basis is not None:
+                inside = rows.scores(basis, chosen)
+                norms = np.sqrt(np.einsum("ij,ij->i", inside, inside))
+            sizes = np.sqrt(np.einsum("ij,ij->i", residuals, residuals)) * norms
+            scale = np.minimum(1.0, clip_norm / np.maximum(sizes, 1e-300))
+            # An infinite or undefined residual (runaway scores) must not escape the clip.
+            residuals = np.where(np.isfinite(sizes)[:, None], residuals * scale[:, None], 0.0)
+            if basis is None:
+                rows.add_sum(total, residuals, chosen)
+            else:
+                total += inside.T @ residuals
+        return total
+
+    def risk(self, weights) -> float:
+        """Mean loss of all records; not private."""
+        scores = self.rows.scores(weights, slice(None))
+        return float(self.loss.values(scores, self.targets).mean())
+
+    def minimize(self, ridge, max_iter: int = 500):
+        """Minimiser of the mean loss plus ``ridge / 2 |weights|^2`` (entrywise); not private."""
+        shape = (self.rows.size, self.loss.n_outputs)
+        everything = slice(None)
+
+        def cost(flat):
+            weights = flat.reshape(shape)
+            scores = self.rows.scores(weights, everything)
+            gradient = np.zeros(shape)
+            residuals = self.loss.residuals(scores, self.targets)
+            self.rows.add_sum(gradient, residuals / self.n, everything)
+            gradient += ridge * weights
+            value = self.loss.values(scores, self.targets).mean()
+            return value + 0.5 * float(np.sum(ridge * weights**2)), gradient.ravel()
+
+        options = {"maxiter": max_iter, "ftol": 1e-12, "gtol": 1e-8}
+        found = minimize(
+            cost, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options=options
+        )
+        return found.x.reshape(shape)

@@ -1,0 +1,202 @@
+"""Metrics of adaptive gradient steps, from gradients that are already private or from noise."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from skriemdp._validation import check_positive
+from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.privacy.sensitivity import gradient_root_sensitivity
+
+__all__ = ["Metric", "Preconditioner", "make_preconditioner"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Metric:
+    """A positive definite matrix H by its eigenvalues.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray broadcastable to ``(k, n_outputs)``
+    basis : ndarray of shape (k, k) or None
+        Orthonormal eigenvectors in columns; None for the coordinate axes.
+    """
+
+    eigenvalues: Any
+    basis: Any = None
+
+    def solve(self, vector):
+        """``H^{-1} vector``."""
+        return self._back(self._rotate(vector) / self.eigenvalues)
+
+    def project(self, vector, radius: float):
+        """Closest point of the ball of `radius` about 0, in the norm ``sqrt(u' H u)``.
+
+        It is ``(H + s I)^{-1} H vector`` with the least ``s >= 0`` that lies in the ball.
+        """
+        length = float(np.linalg.norm(vector))
+        if length <= radius:
+            return vector
+        if radius <= 0.0:
+            return np.zeros_like(vector)
+        rotated = self._rotate(vector)
+        values = np.broadcast_to(self.eigenvalues, rotated.shape)
+
+        def excess(log_shift):
+            shrunk = rotated * (values / (values + math.exp(log_shift)))
+            return float(np.linalg.norm(shrunk)) - radius
+
+        # Shrinking all coordinates as the smallest, or the largest, eigenvalue asks brackets s.
+        ratio = length / radius - 1.0
+        low = math.log(float(values.min())) + math.log(ratio) - 1e-6
+        high = math.log(float(values.max())) + math.log(ratio) + 1e-6
+        shift = math.exp(brentq(excess, low, high, xtol=1e-12))
+        inside = self._back(rotated * (values / (values + shift)))
+        return inside * min(1.0, radius / float(np.linalg.norm(inside)))
+
+    def _rotate(self, vector):
+        return vector if self.basis is None else self.basis.T @ vector
+
+    def _back(self, vector):
+        return vector if self.basis is None else self.basis @ vector
+
+
+class Preconditioner:
+    """State of one run; ``update`` sees what the step released and gives the metric to use."""
+
+    def update(self, gradient, noise, change, exact):
+        """Metric for the step.
+
+        Parameters
+        ----------
+        gradient : ndarray of shape (k, n_outputs)
+            Noisy mean gradient, released.
+        noise : float
+            Standard deviation of its noise.
+        change : ndarray of shape (k, k_previous) or None
+            New coordinates of the old basis, when the subspace moved.
+        exact : ndarray
+            The mean gradient without noise, in full coordinates; for mechanisms only.
+        """
+        raise NotImplementedError
+
+
+class _Constant(Preconditioner):
+    """Plain gradient descent."""
+
+    def update(self, gradient, noise, change, exact):
+        return Metric(np.ones((1, 1)))
+
+
+class _Norm(Preconditioner):
+    """One step size: the root mean square of all noisy coordinates so far."""
+
+    def __init__(self):
+        self._total = 0.0
+
+    def update(self, gradient, noise, change, exact):
+        self._total += float(np.mean(gradient**2))
+        return Metric(np.full((1, 1), math.sqrt(max(self._total, 1e-300))))
+
+
+class _Diagonal(Preconditioner):
+    """A step size per coordinate (Duchi, Hazan and Singer 2011) from noisy gradients."""
+
+    def __init__(self):
+        self._total = 0.0
+
+    def update(self, gradient, noise, change, exact):
+        self._total = self._total + gradient**2
+        return Metric(np.sqrt(np.maximum(self._total, 1e-300)))
+
+
+class _Noised(Preconditioner):
+    """Full matrix from noisy gradients, less the known second moment of their noise, floored.
+
+    Post-processing: it costs no budget.  Outputs share the matrix, averaged over them.
+    """
+
+    def __init__(self, floor: float = 1.0):
+        self._floor = floor
+        self._moment = self._noise = 0.0
+        self._variance = 0.0
+
+    def update(self, gradient, noise, change, exact):
+        if change is not None and np.ndim(self._moment):
+            self._moment = change @ self._moment @ change.T
+            self._noise = change @ self._noise @ change.T
+        self._moment = self._moment + gradient @ gradient.T / gradient.shape[1]
+        self._noise = self._noise + noise**2 * np.eye(len(gradient))
+        self._variance += noise**2
+        values, basis = np.linalg.eigh(self._moment - self._noise)
+        floor = self._floor * math.sqrt(self._variance)
+        return Metric(np.maximum(np.sqrt(np.maximum(values, 0.0)), floor)[:, None], basis)
+
+
+class _Public(Preconditioner):
+    """Curvature of public rows, plus a multiple of the identity of the size of the noise."""
+
+    def __init__(self, curvature):
+        self._curvature = curvature
+        self._values = self._basis = None
+
+    def update(self, gradient, noise, change, exact):
+        if self._values is None:
+            self._values, self._basis = np.linalg.eigh(self._curvature)
+        values = np.maximum(self._values, 0.0)[:, None] + 0.5 * noise + 1e-4
+        return Metric(values, self._basis)
+
+
+class _Paper(Preconditioner):
+    """Algorithm 1 of Kairouz et al. (2021), with the right sensitivity, symmetric and floored.
+
+    ``G_t = (sum_s g_s g_s')^{1/2}`` of the exact gradients is released with symmetric Gaussian
+    noise in every step.  The floor is half the edge of the noise's spectrum.
+    """
+
+    def __init__(self, noise_multiplier, n, rng):
+        check_positive(noise_multiplier=noise_multiplier)
+        self._noise_multiplier, self._n, self._rng = noise_multiplier, n, rng
+        self._gradients, self._bounds = [], []
+
+    def observe(self, bound):
+        """Public bound of the records' gradients in the coming step."""
+        self._bounds.append(float(bound))
+
+    def update(self, gradient, noise, change, exact):
+        exact, basis = exact
+        self._gradients.append(exact)
+        stacked = np.concatenate(self._gradients, axis=1)  # the gradients in columns
+        size = len(gradient)
+        mechanism = SymmetricGaussian(
+            size,
+            sensitivity=gradient_root_sensitivity(self._n, self._bounds),
+            noise_multiplier=self._noise_multiplier,
+        )
+        noisy = mechanism.release(_root(stacked, basis), self._rng)
+        values, vectors = np.linalg.eigh(noisy)
+        floor = mechanism.sigma / math.sqrt(2.0) * math.sqrt(size)
+        return Metric(np.maximum(values, floor)[:, None], vectors)
+
+
+def _root(columns, basis=None):
+    """``(A A')^{1/2}`` for the columns A, in coordinates of `basis`."""
+    left, singular, _ = np.linalg.svd(columns, full_matrices=False)
+    if basis is not None:
+        left = basis.T @ left
+    return (left * singular) @ left.T
+
+
+def make_preconditioner(name, *, curvature=None, noise_multiplier=None, n=None, rng=None):
+    """State of a run for the preconditioner `name`; the keywords that it needs."""
+    if name == "public":
+        return _Public(curvature)
+    if name == "paper":
+        return _Paper(noise_multiplier, n, rng)
+    kinds = {"noised": _Noised, "diagonal": _Diagonal, "norm": _Norm, "none": _Constant}
+    return kinds[name]()
