@@ -11,6 +11,7 @@ _HOME = {
     "PrivateFrechetMean": "skriemdp.mean",
     "frechet_mean": "skriemdp.mean",
     "PrivateGridSearchCV": "skriemdp.selection",
+    "PrivateNoisyAdaGrad": "skriemdp.linear_model",
     "PrivateMinimumDistanceToMean": "skriemdp.classification",
     "PrivatePrincipalEigenvector": "skriemdp.decomposition",
     "PrivateRiemannianERM": "skriemdp.erm",

@@ -1,4 +1,4 @@
-"""The exponential mechanism for a principal direction: a Bingham law, sampled exactly; pure privacy."""
+"""The exponential mechanism for a principal direction: a Bingham law, sampled exactly."""
 
 from __future__ import annotations
 

@@ -1,0 +1,231 @@
+"""Where a private PCA centres and clips its rows: found privately, in any unit of measurement."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from skriemdp.geometry import Euclidean
+from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
+from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
+from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.privacy.radial import RadialEvent
+
+__all__ = ["BoundsSearch", "GaussianBudget", "PureBudget", "clip_level", "product_quantile"]
+
+# Norms that a search may return: any physical unit, fine enough that rounding to the grid costs
+# little.  Around a released centre the norms are known up to a factor, and the grid is shorter.
+_RATIO = 1.06
+_WIDE = 1e-9 * _RATIO ** np.arange(712.0)
+_NEAR = _RATIO ** np.arange(-231.0, 25.0)
+_BELOW = _RATIO ** np.arange(-255.0, 1.0)
+
+# Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips
+# (docs/user_guide/pca.md).
+_ORIGIN_SHARE, _RANK_SHARE, _NORM_SHARE = 0.02, 0.01, 0.05
+# Before it is measured, the mean squared cosine between two records is about .1 +- .1.
+_COSINE, _COSINE_SPREAD = 0.1, 0.1
+# Noise of that mean below which more pairs of records are not worth their time.
+_COSINE_NOISE = 0.004
+_LEVEL = 5.0
+
+
+class _Budget:
+    """What is left of a fit's budget, as a fraction; never more is taken."""
+
+    def __init__(self, total: float):
+        self.total = total
+        self.left = 1.0
+
+    def _take(self, share: float) -> float:
+        if not 0.0 < share <= self.left:
+            raise RuntimeError("the releases of this fit exceed its budget; nothing was released.")
+        self.left -= share
+        return share
+
+    def rest(self) -> float:
+        """The parameter of a release that gets everything left."""
+        return self.take(self.left)
+
+    def rest_noise(self, geometry, sensitivity):
+        """Noise that gets everything left."""
+        return self.noise(self.left, geometry, sensitivity)
+
+
+class GaussianBudget(_Budget):
+    """Divides the mu**2 of one fit among Gaussian releases, and refuses to divide more than all.
+
+    *Guarantee*: releases with ``sum mu_t^2 <= mu^2`` are mu-GDP together, also when each mu_t is a
+    function of the releases before it (Smith and Thakurta 2022).
+    """
+
+    pure = False
+
+    @property
+    def event(self) -> GaussianEvent:
+        """All releases together."""
+        return GaussianEvent(1.0 / self.total)
+
+    def take(self, share: float) -> float:
+        """The mu of a release that gets the fraction `share` of mu**2."""
+        return self.total * math.sqrt(self._take(share))
+
+    def quantile(self, share, grid, level):
+        return PrivateQuantile(grid=grid, level=level, mu=self.take(share))
+
+    def noise(self, share, geometry, sensitivity):
+        return TangentGaussian(geometry, sensitivity, 1.0 / self.take(share))
+
+
+class PureBudget(_Budget):
+    """Divides the epsilon of one fit among pure releases; they add up."""
+
+    pure = True
+
+    @property
+    def event(self) -> PureEvent:
+        """All releases together."""
+        return PureEvent(self.total)
+
+    def take(self, share: float) -> float:
+        """The epsilon of a release that gets the fraction `share`."""
+        return self.total * self._take(share)
+
+    def quantile(self, share, grid, level):
+        return ExponentialQuantile(grid=grid, level=level, epsilon=self.take(share))
+
+    def noise(self, share, geometry, sensitivity):
+        law = RadialEvent(geometry.dim, 1.0, 1.0 / self.take(share))
+        return TangentRadial(geometry, sensitivity, law)
+
+
+def clip_level(d: int, n_mu: float, effective_rank: float) -> float:
+    """Quantile of the row norms at which to clip.
+
+    Clipping at R loses about ``mean((|z|^2 - R^2)_+)`` of the second moment, noise of
+    ``sqrt(d) R^2 / (n mu)`` hides as much; their sum with weights kappa and 1 is least where the
+    fraction ``sqrt(d) / (kappa n mu)`` of the rows is clipped.  How much a loss turns the leading
+    direction depends on the share of the norms that lies in it: kappa is inversely proportional to
+    the effective rank, with the constant that was best on the data sets of docs/user_guide/pca.md.
+    """
+    clipped = _LEVEL * effective_rank * math.sqrt(d) / n_mu
+    return float(np.clip(1.0 - clipped, 0.5, 0.998))
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundsSearch:
+    """Finds the centre and the clipping norm.
+
+    Parameters
+    ----------
+    n, d : int
+        Numbers of records and features.
+    strength : float
+        ``mu`` of the fit, or the mu that stands for a pure epsilon; sets levels and shares.
+    private_center : bool
+        Release a mean; otherwise the rows are taken as centred at zero.
+    row_norm : float or None
+        Public clipping norm; None searches for one.
+
+    Notes
+    -----
+    *Guarantee*: everything is charged to the budget that `release` divides.  A norm is a noisy
+    quantile of the row norms (counts, sensitivity one each); a mean of rows clipped to norm R
+    changes by at most ``2 R / n`` when a record is replaced.  What comes later depends on earlier
+    releases only, never on a record.
+    """
+
+    n: int
+    d: int
+    strength: float
+    private_center: bool
+    row_norm: float | None
+
+    @property
+    def mean_share(self) -> float:
+        """Share of a mean: its squared noise enters the matrix once per entry, beside R^2/(n mu).
+
+        Entries then have variances in the proportion ``1/(1 - s)`` to ``(4/(s n mu))^2``, smallest
+        together at ``s = (32/(n mu)^2)^(1/3)``; shrinkage (below) allows a little less.
+        """
+        return float(np.clip((16.0 / (self.n * self.strength) ** 2) ** (1 / 3), 0.01, 0.1))
+
+    def release(self, rows, budget, streams):
+        """Centre of shape ``(d,)`` and clipping norm."""
+        center = np.zeros(self.d)
+        if not self.private_center:
+            return center, self._norm(rows, center, _WIDE, budget, 1, streams)
+        # A clipped mean is a start only, and few records far out should not widen its noise.
+        level = float(np.clip(1.0 - 20.0 / (self.n * self.strength), 0.6, 0.9))
+        norms = rows.squared_norms(center)
+        rng = streams("norm about zero")
+        bound = _quantile(budget, _ORIGIN_SHARE, _WIDE, level, norms, rows.n, rng)
+        center, error = self._mean(rows, center, bound, budget, streams("mean"))
+        norm = self._norm(rows, center, bound * _NEAR, budget, 1, streams)
+        # Data far from the origin leave a rough centre; from there the rows look closer, and a
+        # second mean is much better.  Otherwise its share stays with the components.
+        if error > 0.05 * norm**2 and norm < 0.7 * bound:
+            center, _ = self._mean(rows, center, norm, budget, streams("second mean"))
+            norm = self._norm(rows, center, norm * _NEAR, budget, 2, streams)
+        return center, norm
+
+    def _mean(self, rows, center, bound, budget, rng):
+        """A private mean of the rows about `center`, and its expected squared error from noise."""
+        mechanism = budget.noise(self.mean_share, Euclidean(self.d), 2.0 * bound / self.n)
+        move = mechanism.release(center, rows.clipped_sum(center, bound) / self.n, rng)
+        error = self.d * mechanism.sigma**2
+        # James and Stein: shrinking towards the old centre never hurts on average (d > 2), and
+        # leaves nearly no noise where the data are centred already.
+        size = float(move @ move)
+        keep = max(0.0, 1.0 - (error - 2.0 * mechanism.sigma**2) / size) if size > 0 else 0.0
+        if self.d <= 2:
+            keep = 1.0
+        return center + keep * move, error
+
+    def _norm(self, rows, center, grid, budget, label, streams):
+        if self.row_norm is not None:
+            return self.row_norm
+        rank = self._effective_rank(rows, center, budget, streams("effective rank", label))
+        level = clip_level(self.d, self.n * self.strength, rank)
+        norms, rng = rows.squared_norms(center), streams("row norm", label)
+        return _quantile(budget, _NORM_SHARE, grid, level, norms, rows.n, rng)
+
+    def _effective_rank(self, rows, center, budget, rng):
+        """``tr(A)^2 / tr(A^2)``, A the second moment of the rows scaled to norm one.
+
+        It is one over the mean squared cosine between independent rows.  Disjoint pairs of records,
+        chosen by position, keep the sensitivity of that mean at one over the number of pairs.
+        """
+        share = budget.total * (_RANK_SHARE if budget.pure else math.sqrt(_RANK_SHARE))
+        enough = math.ceil(1.0 / (share * _COSINE_NOISE))
+        total, pairs = rows.paired_cosines(center, min(enough, rows.n // 2))
+        mechanism = budget.noise(_RANK_SHARE, Euclidean(1), 1.0 / pairs)
+        noisy = float(mechanism.release(np.zeros(1), np.array([total / pairs]), rng)[0])
+        # Where the noise is large the public guess takes over.
+        weight = _COSINE_SPREAD**2 / (_COSINE_SPREAD**2 + mechanism.sigma**2)
+        cosine = weight * noisy + (1.0 - weight) * _COSINE
+        return 1.0 / float(np.clip(cosine, 1.0 / self.d, 1.0))
+
+
+def product_quantile(rows, center, row_norm, frame, budget, share, level, streams, *label):
+    """A norm that bounds about the fraction `level` of the terms ``z z' W``."""
+    norms = rows.product_norms(center, row_norm, frame)
+    rng = streams("product norm", *label)
+    return _quantile(budget, share, row_norm**2 * _BELOW, level, norms, rows.n, rng)
+
+
+def _quantile(budget, share, grid, level, squares, n, rng):
+    """Release a quantile of the roots of `squares`, given tile by tile, on a geometric grid."""
+    mechanism = budget.quantile(share, tuple(grid.tolist()), level)
+    counts = np.zeros(len(grid) + 1, dtype=np.int64)
+    scale, shift = 0.5 / math.log(_RATIO), math.log(grid[0]) / math.log(_RATIO)
+    for tile in squares:
+        # Logarithms place a value on the grid much faster than comparisons.
+        with np.errstate(divide="ignore"):
+            places = np.ceil(scale * np.log(tile) - shift)
+        places = np.clip(places, 0, len(grid)).astype(np.intp)
+        counts += np.bincount(places, minlength=len(counts))
+    # A grid value stands for the interval below it; its middle is as often too small as too large.
+    return mechanism.release_counts(np.cumsum(counts)[:-1], n, rng) / math.sqrt(_RATIO)
