@@ -1,4 +1,4 @@
-"""Radial noise: its profile against closed forms and other quadratures; calibration; composition."""
+"""Radial noise: profile against closed forms and other quadratures; calibration; composition."""
 
 import json
 import math

@@ -1,0 +1,489 @@
+"""Mechanisms: noise has the law its event names; sensitivities hold and are attained; audits."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from skriemdp.auditing import audit_epsilon
+from skriemdp.geometry import (
+    AffineInvariantSPD,
+    BuresWassersteinSPD,
+    Euclidean,
+    Grassmann,
+    Hyperboloid,
+    Sphere,
+    Stiefel,
+)
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
+from skriemdp.mechanisms.covariance import (
+    JointMoments,
+    SymmetricGaussian,
+    joint_moment_sensitivity,
+    second_moment_sensitivity,
+)
+from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile, log_grid
+from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.radial import RadialEvent, best_radial_law, calibrated_radial_law
+
+GEOMETRIES = [
+    Euclidean(3),
+    Sphere(2, radius=2.0),
+    Hyperboloid(2, curvature=-0.5),
+    AffineInvariantSPD(2),
+    BuresWassersteinSPD(2),
+    Grassmann(4, 2),
+    Stiefel(3, 2),
+]
+DRAWS = 20_000
+
+
+def away(geometry, seed=3):
+    """A point that is not the base point."""
+    coordinates = np.random.default_rng(seed).uniform(-0.4, 0.4, size=geometry.dim)
+    return geometry.exp_coordinates(geometry.base_point, coordinates)
+
+
+def a_tangent(geometry, point, seed=4):
+    coordinates = np.random.default_rng(seed).uniform(-1.0, 1.0, size=geometry.dim)
+    return geometry.tangent_from_coordinates(point, coordinates)
+
+
+def check_isotropic(noise, sigma):
+    """Mean zero, covariance sigma^2 I, within 6 standard errors (fixed seeds; else 1e-7 a case)."""
+    draws = len(noise)
+    flat = noise.reshape(draws, -1) / sigma
+    assert np.abs(flat.mean(axis=0)).max() < 6.0 / math.sqrt(draws)
+    products = flat[:, :, None] * flat[:, None, :]
+    error = products.mean(axis=0) - np.eye(flat.shape[1])
+    assert (np.abs(error) < 6.0 * products.std(axis=0) / math.sqrt(draws)).all()
+
+
+# -- tangent noise -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("exponent", [None, 1.0, 1.4])
+def test_tangent_noise_is_isotropic_in_the_metric(geometry, exponent, rng):
+    if exponent is None:
+        mechanism = TangentGaussian(geometry, sensitivity=0.1, noise_multiplier=3.0)
+        assert mechanism.sigma == pytest.approx(0.3)
+        assert mechanism.event.mu == pytest.approx(1.0 / 3.0)
+    else:
+        mechanism = TangentRadial(geometry, 0.1, RadialEvent(geometry.dim, exponent, 3.0))
+        assert mechanism.scale == pytest.approx(0.3)
+    point = away(geometry)
+    value = a_tangent(geometry, point)
+    noisy = mechanism.release(point, value, rng, size=DRAWS)
+    assert noisy.shape == (DRAWS, *geometry.shape)
+    np.testing.assert_allclose(geometry.projection(point, noisy), noisy, atol=1e-10)
+    coordinates = geometry.coordinates_from_tangent(point, noisy - value)
+    check_isotropic(coordinates, mechanism.sigma)
+    squares = np.sum(coordinates**2, axis=1)
+    np.testing.assert_allclose(
+        np.asarray(geometry.norm(point, noisy - value)) ** 2, squares, rtol=1e-8
+    )
+
+
+@pytest.mark.parametrize("exponent", [1.0, 1.4, 2.0])
+@pytest.mark.parametrize("geometry", [Sphere(1), Sphere(2), AffineInvariantSPD(2)], ids=str)
+def test_radial_noise_has_its_law(geometry, exponent, rng):
+    mechanism = TangentRadial(geometry, 0.5, RadialEvent(geometry.dim, exponent, 2.0))
+    point = away(geometry)
+    zero = np.zeros(geometry.shape)
+    noisy = mechanism.release(point, zero, rng, size=DRAWS)
+    coordinates = geometry.coordinates_from_tangent(point, noisy)
+    power = np.linalg.norm(coordinates, axis=1) ** exponent  # b = 1
+    assert kstest(power, "gamma", args=(geometry.dim / exponent,)).pvalue > 1e-6
+    if exponent == 2.0:
+        assert kstest(coordinates[:, 0] / mechanism.sigma, "norm").pvalue > 1e-6
+
+
+def test_every_vector_of_a_batch_gets_noise_of_its_own(rng):
+    geometry = Sphere(2)
+    point = away(geometry)
+    for mechanism in (
+        TangentGaussian(geometry, 1.0, 1.0),
+        TangentRadial(geometry, 1.0, RadialEvent(2, 1.0, 1.0)),
+    ):
+        noisy = mechanism.release(point, np.zeros((5, 3)), rng)
+        assert noisy.shape == (5, 3)
+        assert len(np.unique(noisy[:, 0])) == 5
+        assert mechanism.release(point, np.zeros((5, 3)), rng, size=(2, 4)).shape == (2, 4, 5, 3)
+        points = np.stack([away(geometry, seed) for seed in range(5)])
+        many = mechanism.release(points, np.zeros((5, 3)), rng)
+        np.testing.assert_allclose(np.sum(many * points, axis=-1), 0.0, atol=1e-12)
+
+
+def test_tangent_noise_follows_the_array(rng):
+    torch = pytest.importorskip("torch")
+    mechanism = TangentGaussian(Sphere(2), 0.1, 1.0)
+    point = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
+    noisy = mechanism.release(point, torch.zeros(3, dtype=torch.float64), rng)
+    assert isinstance(noisy, torch.Tensor)
+    assert float(noisy[2]) == 0.0 != float(noisy[0])
+
+
+def test_a_law_of_another_dimension_is_refused():
+    with pytest.raises(ValueError, match="dimension 2"):
+        TangentRadial(Sphere(2), 1.0, RadialEvent(3, 1.0, 1.0))
+
+
+def test_integers_are_refused(rng):
+    with pytest.raises(TypeError, match="real floating"):
+        TangentGaussian(Euclidean(2), 1.0, 1.0).release(np.zeros(2), np.zeros(2, dtype=int), rng)
+
+
+# -- sensitivities -------------------------------------------------------------------------------
+
+
+def unit_rows(rng, *shape):
+    rows = rng.standard_normal(shape)
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def in_ball(rng, *shape):
+    """Half on the unit sphere, half inside."""
+    return (
+        unit_rows(rng, *shape) * np.maximum(rng.uniform(0.0, 2.0, size=(*shape[:-1], 1)), 1.0) ** -1
+    )
+
+
+def outer(a, b):
+    return a[..., :, None] * b[..., None, :]
+
+
+@pytest.mark.parametrize("dim", [2, 3, 5])
+def test_second_moments_and_hollow_ones_move_by_their_sensitivity(dim, rng):
+    z, y = in_ball(rng, 50_000, dim), in_ball(rng, 50_000, dim)
+    change = outer(z, z) - outer(y, y)
+    hollow = change * (1.0 - np.eye(dim))
+    bound = second_moment_sensitivity(1.0, 1)
+    assert np.linalg.norm(change, axis=(-2, -1)).max() <= bound
+    assert np.linalg.norm(hollow, axis=(-2, -1)).max() <= bound
+    z, y = np.zeros(dim), np.zeros(dim)
+    z[:2], y[:2] = math.sqrt(0.5), (math.sqrt(0.5), -math.sqrt(0.5))
+    worst = (outer(z, z) - outer(y, y)) * (1.0 - np.eye(dim))
+    assert np.linalg.norm(worst) == pytest.approx(bound, rel=1e-12)
+    assert second_moment_sensitivity(3.0, 10) == pytest.approx(0.9 * bound)
+
+
+def joint_change(x, y, u, v, weight):
+    moment = np.linalg.norm(outer(x, x) - outer(y, y), axis=(-2, -1))
+    product = np.linalg.norm(outer(x, u) - outer(y, v), axis=(-2, -1))
+    return np.sqrt(moment**2 + (weight * product) ** 2)
+
+
+@pytest.mark.parametrize("weight", [0.1, 0.5, 1.0, 2.0, 6.0])
+@pytest.mark.parametrize(("feature_norm", "target_norm"), [(1.0, 1.0), (2.0, 0.5), (0.3, 4.0)])
+def test_joint_moments_move_by_their_sensitivity(feature_norm, target_norm, weight, rng):
+    bound = joint_moment_sensitivity(feature_norm, target_norm, weight)
+    x, y = (feature_norm * in_ball(rng, 50_000, 3) for _ in range(2))
+    u, v = (target_norm * in_ball(rng, 50_000, 2) for _ in range(2))
+    assert joint_change(x, y, u, v, weight).max() <= bound * (1 + 1e-12)
+    # Attained: opposite targets, and features at an angle with this cosine.
+    cosine = min(0.5 * (weight * target_norm / feature_norm) ** 2, 1.0)
+    x = feature_norm * np.array([1.0, 0.0])
+    y = feature_norm * np.array([cosine, math.sqrt(1.0 - cosine**2)])
+    u = target_norm * np.array([1.0])
+    assert joint_change(x, y, u, -u, weight) == pytest.approx(bound, rel=1e-12)
+
+
+def test_joint_release_is_quieter_than_two_releases():
+    joint = JointMoments(1.0, 1.0, noise_multiplier=1.0)
+    # Apart, at the same total: sensitivities sqrt(2) and 2, half of mu^2 each.
+    assert joint.moment_sigma / math.sqrt(2.0) < 1.07 * math.sqrt(2.0)
+    assert joint.product_sigma < 0.76 * 2.0 * math.sqrt(2.0)
+
+
+def test_sums_and_counts_move_by_their_sensitivity(rng):
+    bound, weight, groups = 0.7, 1.5, 6
+    q, p = (weight * np.abs(in_ball(rng, 50_000, groups)) for _ in range(2))
+    v, w = (bound * m[..., None] * in_ball(rng, 50_000, groups, 2) for m in (q, p))
+    sums = np.linalg.norm((v - w).reshape(len(q), -1), axis=1)
+    counts = np.linalg.norm(q - p, axis=1)
+    mechanism = SumsAndCounts(bound, noise_multiplier=1.0, weight=weight)
+    change = np.hypot(sums / mechanism.sum_sigma, counts / mechanism.count_sigma)
+    assert change.max() <= 1.0
+    # Attained within a group (opposite vectors) and across groups.
+    assert 2.0 * bound * weight / mechanism.sum_sigma == pytest.approx(1.0)
+    across = math.hypot(
+        math.sqrt(2.0) * bound * weight / mechanism.sum_sigma,
+        math.sqrt(2.0) * weight / mechanism.count_sigma,
+    )
+    assert across == pytest.approx(1.0)
+
+
+# -- symmetric noise -----------------------------------------------------------------------------
+
+
+def symmetric_coordinates(matrices):
+    """Orthonormal coordinates of symmetric matrices, off-diagonal ones after the diagonal."""
+    upper = np.triu_indices(matrices.shape[-1], 1)
+    diagonal = np.diagonal(matrices, axis1=-2, axis2=-1)
+    return np.concatenate([diagonal, math.sqrt(2.0) * matrices[..., upper[0], upper[1]]], axis=-1)
+
+
+@pytest.mark.parametrize("hollow", [False, True])
+def test_symmetric_noise_is_isotropic_in_frobenius_norm(hollow, rng):
+    mechanism = SymmetricGaussian(3, sensitivity=0.2, noise_multiplier=2.0, hollow=hollow)
+    matrix = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]])
+    noisy = mechanism.release(matrix, rng, size=DRAWS)
+    np.testing.assert_array_equal(noisy, np.swapaxes(noisy, -1, -2))
+    coordinates = symmetric_coordinates(noisy - matrix)
+    check_isotropic(coordinates[:, 3:] if hollow else coordinates, mechanism.sigma)
+    if hollow:
+        assert (coordinates[:, :3] == 0.0).all()
+    assert mechanism.release(matrix, rng).shape == (3, 3)
+
+
+def test_joint_noise_is_isotropic_in_the_weighted_norm(rng):
+    mechanism = JointMoments(2.0, 0.5, noise_multiplier=1.5, weight=3.0)
+    moment, product = np.eye(2), np.ones((2, 2))
+    noisy, products = mechanism.release(moment, product, rng, size=DRAWS)
+    np.testing.assert_array_equal(noisy, np.swapaxes(noisy, -1, -2))
+    both = np.concatenate(
+        [symmetric_coordinates(noisy - moment), 3.0 * (products - product).reshape(DRAWS, -1)],
+        axis=1,
+    )
+    check_isotropic(both, mechanism.sensitivity * 1.5)
+
+
+# -- counts and quantiles ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", [GaussianCount(3.0), LaplaceCount(0.5)])
+def test_counts_have_their_noise(mechanism, rng):
+    noisy = mechanism.release(10, rng, size=DRAWS)
+    check_isotropic(noisy - 10, mechanism.sigma)
+    assert isinstance(mechanism.release(10, rng), float)
+
+
+GRID = log_grid(1e-3, 1e3, 1.1)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [PrivateQuantile(GRID, 0.9, 0.5), ExponentialQuantile(GRID, 0.9, 0.8)], ids=type
+)
+@pytest.mark.parametrize("scale", [0.01, 1.0, 50.0])
+def test_quantile_has_a_small_rank_error_at_any_scale(mechanism, scale, rng):
+    values = scale * rng.lognormal(size=2000)
+    found = mechanism.release(values, rng, size=500)
+    assert np.isin(found, GRID).all()
+    ranks = np.searchsorted(np.sort(values), found)
+    # 25 ranks of noise, and the grid is coarse: a step of 1.1 is about 35 ranks here.
+    assert np.abs(ranks - 1800).max() < 120
+    assert abs(np.mean(ranks) - 1800) < 40
+    assert isinstance(mechanism.release(values, rng), float)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [PrivateQuantile(GRID, 0.9, 0.5), ExponentialQuantile(GRID, 0.9, 0.8)], ids=type
+)
+def test_quantile_depends_on_counts_only(mechanism):
+    values = np.random.default_rng(0).lognormal(size=300)
+    huge = values.copy()
+    huge[np.argmax(values)] = 1e300
+    a, b = (mechanism.release(x, np.random.default_rng(1), size=50) for x in (values, huge))
+    counts = np.count_nonzero(values[:, None] <= np.asarray(GRID), axis=0)
+    c = mechanism.release_counts(counts, 300, np.random.default_rng(1), size=50)
+    np.testing.assert_array_equal(a, c)
+    assert (a == b).mean() > 0.8  # they share noise, and one count near the top differs
+
+
+def test_quantile_at_the_ends_of_the_grid(rng):
+    quantile = PrivateQuantile((1.0, 2.0, 4.0), 0.5, 5.0)
+    assert quantile.release(np.full(1000, 0.1), rng) == 1.0
+    assert quantile.release(np.full(1000, 1.5), rng) == 2.0
+    assert quantile.release(np.full(1000, 99.0), rng) == 4.0
+    assert PrivateQuantile((3.0,), 0.5, 1.0).release(np.ones(10), rng) == 3.0
+
+
+def test_quantile_costs_what_it_says():
+    quantile = PrivateQuantile(GRID, 0.9, 0.5)
+    assert quantile.event.mu == pytest.approx(0.5, rel=1e-14)
+    assert quantile.event.count == quantile.counts
+    for grid in ((), (2.0, 1.0), (1.0, 1.0)):
+        with pytest.raises(ValueError, match="grid"):
+            PrivateQuantile(grid, 0.5, 1.0)
+
+
+def test_exponential_quantile_never_exceeds_epsilon(rng):
+    """Exact output probabilities of neighbouring counts, from the law of the Gumbel maximum."""
+    epsilon = 1.3
+    mechanism = ExponentialQuantile((1.0, 2.0, 3.0, 4.0), 0.5, epsilon)
+
+    def frequencies(counts):
+        found = mechanism.release_counts(np.asarray(counts), 6, rng, size=200_000)
+        return np.array([(found == g).mean() for g in mechanism.grid])
+
+    # One value moves from below 1 to above 3: three counts fall by one.
+    p, q = frequencies([3, 3, 4, 6]), frequencies([2, 2, 3, 6])
+    ratio = np.abs(np.log(p / q))
+    error = 6.0 * np.sqrt((1 / p + 1 / q) / 200_000)
+    assert (ratio <= epsilon + error).all()
+    assert ratio.max() > 0.5 * epsilon
+
+
+# -- audits --------------------------------------------------------------------------------------
+# Each runs on neighbours that attain the sensitivity, with a bound that is wrong with probability
+# 1e-6; it must come close to the claim, and must refute the claim when the noise is halved.
+
+MU = gaussian_mu(8.0, 1e-5)
+TRIALS = 2000
+
+
+def tangent_gaussian(nu, rng):
+    geometry, r = AffineInvariantSPD(2), 0.5
+    point = away(geometry)
+    mechanism = TangentGaussian(geometry, 2.0 * r / 10, nu)
+
+    def release(sign, trials):
+        value = a_tangent(geometry, point)
+        value = sign * r / 10 * value / geometry.norm(point, value)
+        return geometry.coordinates_from_tangent(
+            point, mechanism.release(point, value, rng, trials)
+        )
+
+    return release, 1.0, -1.0
+
+
+def symmetric(hollow):
+    def make(nu, rng):
+        n, d = 5, 4
+        mechanism = SymmetricGaussian(d, second_moment_sensitivity(2.0, n), nu, hollow)
+        first, second = np.zeros((2, d))
+        first[:2] = math.sqrt(2.0)
+        second[:2] = math.sqrt(2.0), -math.sqrt(2.0)
+
+        def release(row, trials):
+            return symmetric_coordinates(mechanism.release(np.outer(row, row) / n, rng, trials))
+
+        return release, first, second
+
+    return make
+
+
+def joint(nu, rng):
+    mechanism = JointMoments(1.0, 2.0, nu)
+
+    def release(record, trials):
+        x, y = record
+        moment, product = mechanism.release(np.outer(x, x), np.outer(x, y), rng, trials)
+        whitened = symmetric_coordinates(moment) / mechanism.moment_sigma
+        return np.concatenate([whitened, product.reshape(trials, -1) / mechanism.product_sigma], 1)
+
+    x = np.array([1.0, 0.0])
+    y = np.array([0.5, math.sqrt(0.75)])
+    return release, (x, np.array([2.0])), (y, np.array([-2.0]))
+
+
+def class_sums(nu, rng):
+    mechanism = SumsAndCounts(bound=3.0, noise_multiplier=nu)
+
+    def release(label, trials):
+        sums, counts = np.zeros((2, 1)), np.zeros(2)
+        sums[label], counts[label] = 3.0, 1.0
+        sums, counts = mechanism.release(sums, counts, rng, trials)
+        return np.concatenate([sums[..., 0] / mechanism.bound, counts], axis=1)
+
+    return release, 0, 1
+
+
+def count(nu, rng):
+    mechanism = GaussianCount(nu)
+    return (lambda value, trials: mechanism.release(value, rng, trials)), 3, 4
+
+
+def quantile(nu, rng):
+    # Two grid values: the answer is the sign of one (pooled) count plus 2.81 standard deviations,
+    # the preference for small answers; its two error rates give mu away.
+    mechanism = PrivateQuantile((1.0, 2.0), (48.5 + 2.81 * nu) / 100.0, 1.0 / nu)
+    data, neighbour = (np.repeat([0.5, 1.5], [low, 100 - low]) for low in (49, 48))
+    return (lambda x, trials: mechanism.release(x, rng, trials)), data, neighbour
+
+
+GAUSSIAN = {
+    "tangent": tangent_gaussian,
+    "second moment": symmetric(False),
+    "hollow": symmetric(True),
+    "joint moments": joint,
+    "sums and counts": class_sums,
+    "count": count,
+    "quantile": quantile,
+}
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_audit_of_gaussian_mechanisms(name, rng):
+    def bound(nu):
+        release, data, neighbour = GAUSSIAN[name](nu, rng)
+        return audit_epsilon(release, data, neighbour, trials=TRIALS, confidence=1 - 1e-6).mu
+
+    assert 0.6 * MU < bound(1.0 / MU) <= MU
+    assert bound(0.5 / MU) > MU
+
+
+def laplace_count(law, rng):
+    mechanism = LaplaceCount(law.epsilon(0.0))
+    return (
+        (lambda value, trials: mechanism.release(value, rng, trials)),
+        3,
+        4,
+        lambda out: out[:, 0],
+    )
+
+
+def tangent_radial(law, rng):
+    geometry = Hyperboloid(2)
+    point = away(geometry)
+    mechanism = TangentRadial(geometry, 1.0, law)
+    direction = np.array([0.6, 0.8])
+
+    def release(shift, trials):
+        value = geometry.tangent_from_coordinates(point, shift * direction)
+        return geometry.coordinates_from_tangent(
+            point, mechanism.release(point, value, rng, trials)
+        )
+
+    def loss(out):
+        here, there = (np.linalg.norm(out - shift * direction, axis=1) for shift in (0.0, 1.0))
+        return here**law.exponent - there**law.exponent
+
+    return release, 0.0, 1.0, loss
+
+
+@pytest.mark.parametrize(
+    ("make", "exponent"), [(tangent_radial, 1.0), (tangent_radial, 1.4), (laplace_count, 1.0)]
+)
+def test_audit_of_radial_and_laplace_noise(make, exponent, rng):
+    dim, delta = (2, 1e-3) if make is tangent_radial else (1, 0.0)
+    law = calibrated_radial_law(dim, exponent, 1.5, delta)
+
+    def bound(law):
+        release, data, neighbour, score = make(law, rng)
+        return audit_epsilon(
+            release,
+            data,
+            neighbour,
+            trials=10_000,
+            delta=delta,
+            confidence=1 - 1e-6,
+            statistic=score,
+        ).epsilon
+
+    assert 0.4 * 1.5 < bound(law) <= 1.5
+    assert bound(RadialEvent(dim, exponent, 0.5 * law.scale_over_sensitivity)) > 1.5
+
+
+def test_mechanism_and_event_come_from_one_object():
+    law = best_radial_law(3, 1.0, 1e-5)
+    assert TangentRadial(Euclidean(3), 1.0, law).event is law
+    assert GaussianCount(2.0).event.mu == 0.5
+    assert LaplaceCount(0.25).event.epsilon_0 == 0.25
+    assert JointMoments(1.0, 1.0, 4.0).event.mu == 0.25
+    assert SymmetricGaussian(2, 1.0, 4.0).event.mu == 0.25
+    assert SumsAndCounts(1.0, 4.0).event.mu == 0.25
+    assert ExponentialQuantile((1.0, 2.0), 0.5, 0.7).event.epsilon_0 == 0.7
