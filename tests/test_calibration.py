@@ -117,7 +117,7 @@ def test_published_descent_noise_spends_more_than_it_says(epsilon, delta, true_d
     event = GaussianEvent(sigma / (2 * bound / n), count=steps)
     assert event.mu == pytest.approx(2 * epsilon / math.sqrt(math.log(1 / delta)))
     assert event.epsilon(delta) == pytest.approx(true_epsilon, rel=2e-3)
-    assert event.delta(epsilon) == pytest.approx(true_delta, rel=2e-3)
+    assert event.delta(epsilon) == pytest.approx(true_delta, rel=3e-3)
     assert event.epsilon(delta) > epsilon
 
 
@@ -174,10 +174,9 @@ def test_calibration_names_an_impossible_target():
         calibrate(GaussianEvent, 0.1, 1e-9, (1.0, 2.0))
     with pytest.raises(ValueError, match="bracket must be increasing"):
         calibrate(GaussianEvent, 1.0, 1e-5, (2.0, 1.0))
+    leaky = ApproximateEvent(0.1, 1e-4)
     with pytest.raises(ValueError, match="no noise"):
-        calibrate(
-            lambda s: compose([ApproximateEvent(0.1, 1e-4), GaussianEvent(s)]), 1, 1e-5, (1, 9)
-        )
+        calibrate(lambda s: compose([leaky, GaussianEvent(s)]), 1.0, 1e-5, (1.0, 9.0))
     assert calibrate(GaussianEvent, 50.0, 1e-3, (5.0, 10.0)) == 5.0
 
 

@@ -409,6 +409,13 @@ def test_participation_reference_values(local, expected):
     assert event.epsilon(1.05e-3) == pytest.approx(expected, rel=6e-3)
 
 
+def test_renyi_of_a_mixture_at_any_order():
+    event = MixtureEvent((1 - 1e-9, 1e-9), (ComposedEvent(()), PureEvent(3.0)))
+    assert event.renyi(1e5) == pytest.approx(3.0 + math.log(1e-9) / 1e5, rel=1e-5)
+    exact = math.log1p(1e-9 * math.expm1(PureEvent(3.0).renyi(2.0)))
+    assert event.renyi(2.0) == pytest.approx(exact, rel=1e-6)
+
+
 def test_mixture_is_the_mean_of_profiles_and_composes():
     parts = (GaussianEvent(1.0), PoissonSampledGaussianEvent(0.2, 0.7, 5), PureEvent(0.5))
     mixture = MixtureEvent((0.2, 0.5, 0.3), parts)

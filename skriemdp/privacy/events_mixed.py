@@ -107,8 +107,12 @@ class MixtureEvent(Event):
         if order == math.inf or math.inf in parts:
             return max(parts)
         top = max(parts)
-        excess = [w * math.expm1((order - 1.0) * (part - top)) for w, part in self._pairs(parts)]
-        inside = math.log1p(max(math.fsum(excess), math.expm1(-700.0)))
+        scaled = [(w, (order - 1.0) * (part - top)) for w, part in self._pairs(parts)]
+        total = math.fsum(w * math.exp(x) for w, x in scaled)
+        if total < 0.5:
+            inside = math.log(total)
+        else:  # small divergences keep their digits
+            inside = math.log1p(math.fsum(w * math.expm1(x) for w, x in scaled))
         return min(top, max(top + inside / (order - 1.0), 0.0) * (1.0 + 1e-12))
 
     def _pairs(self, parts):

@@ -193,7 +193,11 @@ def _lower_hull(x, y):
 
 def repeat(loss, count: int):
     """`count` independent copies at once."""
-    return loss if count == 1 else loss.self_compose(count, tail_mass_truncation=TAIL)
+    if count == 1:
+        return loss
+    # Chernoff bounds that overflow are left out of the minimum they are meant for.
+    with np.errstate(over="ignore"):
+        return loss.self_compose(count, tail_mass_truncation=TAIL)
 
 
 def mixture_loss(weights, losses):

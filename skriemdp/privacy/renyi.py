@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 # Log of (order - 1), where conversions look for the best order; every order is valid.
-_LOG_ORDERS = np.linspace(-4.0, 12.0, 33)
+_LOG_ORDERS = np.linspace(-10.0, 12.0, 45)
 _UP = 1.0 + 1e-12
 _MOST_NODES = 200_000
 

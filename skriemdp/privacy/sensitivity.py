@@ -234,7 +234,7 @@ def frechet_mean_sensitivity(radius: float, n: int, kappa: float) -> float:
     r = _scaled(kappa, radius)
     flat = 2.0 * radius / n
     if r < 1e-6:
-        # The largest ratio is below 1 / cos(r)**2.
+        # The largest ratio is 1 + 2 r**2 / 3 + O(r**4).
         return flat * (1.0 + 1.01 * r * r) if r > 0.0 else flat
     if r >= math.pi / 2.0:
         raise ValueError(
@@ -242,7 +242,7 @@ def frechet_mean_sensitivity(radius: float, n: int, kappa: float) -> float:
             f"{0.5 * math.pi / math.sqrt(kappa):.6g}, where the mean is unique; use a smaller "
             "ball, or release the mean of the logarithms at the centre."
         )
-    return min(flat * _largest_ratio(r), flat / math.cos(r) ** 2) * (1.0 + 1e-12 / math.cos(r))
+    return flat * _largest_ratio(r) * (1.0 + 1e-12 / math.cos(r))
 
 
 def _largest_ratio(r: float) -> float:
