@@ -76,7 +76,8 @@ def test_score_is_minus_the_mean_squared_distance():
 
 
 def test_privacy_statement():
-    model = PrivateFrechetMean("spd", epsilon=0.7, delta=1e-6).fit(cloud(SPD(2)))
+    model = PrivateFrechetMean("spd", noise="gaussian", epsilon=0.7, delta=1e-6)
+    model.fit(cloud(SPD(2)))
     spent = model.privacy_spent_
     assert tuple(spent) == (0.7, 1e-6)
     assert spent.mu == pytest.approx(gaussian_mu(0.7, 1e-6), rel=1e-6)
@@ -297,7 +298,7 @@ def worst_neighbours(geometry, n, radius):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("halved", [False, True], ids=["as shipped", "halved noise"])
-@pytest.mark.parametrize("mechanism", ["tangent", "gradient"])
+@pytest.mark.parametrize("mechanism", ["tangent", "gradient", "adaptive"])
 def test_audit_end_to_end(mechanism, halved, monkeypatch):
     """600 fits per side; wrong alarm with probability below 1e-7 (Clopper-Pearson at 1 - 1e-8)."""
     from skriemdp.mechanisms import tangent
@@ -309,7 +310,9 @@ def test_audit_end_to_end(mechanism, halved, monkeypatch):
         )
     geometry, n = SPD(2), 10
     X, Y = worst_neighbours(geometry, n, 1.0)
-    estimator = PrivateFrechetMean("spd", mechanism=mechanism, n_steps=1, epsilon=8.0, delta=1e-3)
+    estimator = PrivateFrechetMean(
+        "spd", mechanism=mechanism, noise="gaussian", n_steps=1, epsilon=8.0, delta=1e-3
+    )
 
     def scores(data):
         means = np.stack([estimator.fit(data).mean_ for _ in range(600)])
