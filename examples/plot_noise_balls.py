@@ -1,0 +1,40 @@
+"""
+Noise balls on the sphere and in the Poincaré disk
+==================================================
+
+A private mean is a point and a scale of noise; both are released, so one may draw where the true
+mean can be.  On the left directions on the sphere, on the right points of the hyperbolic plane.
+"""
+
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from skriemdp import PrivateFrechetMean
+from skriemdp.datasets import make_cloud
+from skriemdp.geometry import Hyperboloid, Sphere
+from skriemdp.plotting import NoiseBallDisplay
+
+rng = np.random.default_rng(0)
+figure = plt.figure(figsize=(10, 4.5))
+
+sphere = Sphere(2)
+X = make_cloud(sphere, 300, radius=math.pi / 8, offset=0.4, spread=0.3, rng=rng)
+mean = PrivateFrechetMean(
+    sphere, radius=math.pi / 8, mechanism="gradient", epsilon=0.3, delta=1e-4
+).fit(X)
+left = NoiseBallDisplay.from_estimator(mean, figure.add_subplot(1, 2, 1, projection="3d"))
+left.ax_.scatter(*X.T, s=2, color="0.5")
+left.ax_.view_init(elev=70)
+
+plane = Hyperboloid(2)
+X = make_cloud(plane, 300, radius=1.5, offset=0.5, spread=0.3, rng=rng)
+mean = PrivateFrechetMean(
+    plane, radius=1.5, mechanism="tangent", noise="gaussian", epsilon=0.3, delta=1e-4
+).fit(X)
+right = NoiseBallDisplay.from_estimator(mean, figure.add_subplot(1, 2, 2))
+disk = X[:, 1:] / (1.0 + X[:, :1])
+right.ax_.scatter(*disk.T, s=2, color="0.5")
+figure.tight_layout()
+plt.show()

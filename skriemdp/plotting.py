@@ -1,0 +1,146 @@
+"""Displays of private results; matplotlib is imported inside."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+__all__ = ["ErrorCurveDisplay", "NoiseBallDisplay"]
+
+
+def _axes(ax, **kwargs):
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(**kwargs)[1] if ax is None else ax
+
+
+@dataclasses.dataclass
+class ErrorCurveDisplay:
+    """Error of a private statistic against epsilon, beside what needs no privacy and no data.
+
+    Parameters
+    ----------
+    epsilons : array-like of shape (k,)
+    errors : array-like of shape (k, repeats)
+        Errors of repeated fits.  They compare with the truth and are not private: for studies.
+    no_data : float, optional
+        Error of the public default.
+    non_private : float, optional
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    epsilons: np.ndarray
+    errors: np.ndarray
+    no_data: float | None = None
+    non_private: float | None = None
+
+    def plot(self, ax=None, *, label="private (median, 10-90 %)", color="C0"):
+        """Draw median and spread over repeats; returns self."""
+        ax = _axes(ax)
+        low, middle, high = np.quantile(np.asarray(self.errors), [0.1, 0.5, 0.9], axis=1)
+        ax.fill_between(self.epsilons, low, high, alpha=0.25, color=color)
+        ax.plot(self.epsilons, middle, "o-", color=color, label=label)
+        if self.no_data is not None:
+            ax.axhline(self.no_data, color="C3", ls="--", label="public default, no data")
+        if self.non_private is not None:
+            ax.axhline(self.non_private, color="k", ls=":", label="non-private")
+        ax.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="error")
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+@dataclasses.dataclass
+class NoiseBallDisplay:
+    """Where the true mean can be, given a private one: the noise ball, from public numbers.
+
+    The circles hold the noise with the stated probabilities (Gaussian noise of standard deviation
+    `noise_scale` per coordinate).  Everything drawn is released or public.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        A two-dimensional Sphere, Hyperboloid or Poincare.
+    mean : ndarray
+        The private mean.
+    noise_scale : float
+    center, radius : ndarray, float, optional
+        The public ball.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    """
+
+    geometry: object
+    mean: np.ndarray
+    noise_scale: float
+    center: np.ndarray | None = None
+    radius: float | None = None
+
+    @classmethod
+    def from_estimator(cls, estimator, ax=None):
+        """From a fitted :class:`skriemdp.PrivateFrechetMean` on a two-dimensional manifold."""
+        display = cls(
+            estimator.geometry_,
+            estimator.mean_,
+            estimator.noise_scale_,
+            estimator.center_,
+            estimator.radius_,
+        )
+        return display.plot(ax)
+
+    def plot(self, ax=None, *, levels=(0.5, 0.9)):
+        """Draw on the sphere (3-D) or in the Poincare disk; returns self."""
+        from skriemdp.geometry import Hyperboloid, Poincare, Sphere
+
+        if self.geometry.dim != 2 or not isinstance(self.geometry, (Sphere, Hyperboloid, Poincare)):
+            raise ValueError(
+                f"only two-dimensional spheres and hyperbolic spaces, got {self.geometry}."
+            )
+        solid = isinstance(self.geometry, Sphere)
+        ax = _axes(ax, subplot_kw={"projection": "3d"} if solid else {})
+        self._draw_space(ax, solid)
+        for level in levels:
+            # Rayleigh quantile: the length of a two-dimensional Gaussian vector.
+            length = self.noise_scale * np.sqrt(-2.0 * np.log1p(-level))
+            circle = self._flat(self._circle(self.mean, length))
+            ax.plot(*circle.T, color="C0", alpha=1.2 - level, label=f"noise, {level:.0%}")
+        if self.center is not None:
+            circle = self._flat(self._circle(self.center, self.radius))
+            ax.plot(*circle.T, color="0.6", ls="--", label="public ball")
+        ax.plot(*self._flat(self.mean[None]).T, "o", color="C0", label="private mean")
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _circle(self, point, length):
+        angle = np.linspace(0.0, 2.0 * np.pi, 200)
+        coordinates = length * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+        return self.geometry.exp_coordinates(np.asarray(point), coordinates)
+
+    def _flat(self, points):
+        """Drawing coordinates: ambient on the sphere, the unit disk on hyperbolic space."""
+        from skriemdp.geometry import Hyperboloid
+
+        if isinstance(self.geometry, Hyperboloid):
+            radius = (-self.geometry.curvature) ** -0.5
+            return points[..., 1:] / (radius + points[..., :1])
+        return points
+
+    def _draw_space(self, ax, solid):
+        if solid:
+            u, v = np.mgrid[0 : 2 * np.pi : 40j, 0 : np.pi : 20j]
+            r = self.geometry.radius
+            x, y, z = r * np.cos(u) * np.sin(v), r * np.sin(u) * np.sin(v), r * np.cos(v)
+            ax.plot_surface(x, y, z, color="0.9", alpha=0.3, linewidth=0)
+            return
+        angle = np.linspace(0.0, 2.0 * np.pi, 200)
+        ax.plot(np.cos(angle), np.sin(angle), color="k", lw=1)
+        ax.set_aspect("equal")
+        ax.axis("off")
