@@ -26,7 +26,9 @@ mean = PrivateFrechetMean(
 ).fit(X)
 left = NoiseBallDisplay.from_estimator(mean, figure.add_subplot(1, 2, 1, projection="3d"))
 left.ax_.scatter(*X.T, s=2, color="0.5")
-left.ax_.view_init(elev=70)
+left.ax_.view_init(elev=5, azim=5)
+left.ax_.set_box_aspect((1, 1, 1), zoom=1.4)
+left.ax_.set_axis_off()
 
 plane = Hyperboloid(2)
 X = make_cloud(plane, 300, radius=1.5, offset=0.5, spread=0.3, rng=rng)
