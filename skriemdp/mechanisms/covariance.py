@@ -32,7 +32,7 @@ def joint_moment_sensitivity(feature_norm: float, target_norm: float, weight: fl
     """Largest change of ``(sum x x', weight * sum x y')``, replacing one record.
 
     Frobenius norm of both blocks together, all ``|x| <= feature_norm``, ``|y| <= target_norm``
-    (docs/theory/radial-noise.md, "Joint moments"): with ``c = weight * target_norm /
+    (docs/theory/moments.md): with ``c = weight * target_norm /
     feature_norm`` it is ``feature_norm^2 (2 + c^2) / sqrt(2)`` for ``c^2 <= 2``, else
     ``2 feature_norm^2 c``.
 
