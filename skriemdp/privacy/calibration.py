@@ -205,9 +205,8 @@ def calibrate(make_event, epsilon: float, delta: float, bracket) -> float:
     check_positive(epsilon=epsilon)
     check_fraction(open_left=False, delta=delta)
     low, high = (float(end) for end in bracket)
-    check_positive(**{"bracket[0]": low, "bracket[1]": high})
-    if not low < high:
-        raise ValueError(f"bracket must be increasing, got {bracket!r}.")
+    if not 0.0 < low < high < math.inf:
+        raise ValueError(f"bracket must be increasing, positive and finite, got {bracket!r}.")
     key = make_event(low), make_event(high), epsilon, delta, low, high
     if key in _CALIBRATED:
         noise, event = _CALIBRATED[key]

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import math
 import numbers
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -25,6 +26,7 @@ _SMALLEST_DELTA = 1e-10
 _UP = 1.0 + 1e-9
 
 
+@dataclasses.dataclass(frozen=True)
 class Event(abc.ABC):
     """What was released, in numbers: a frozen dataclass with a `kind`, replace-one adjacency.
 
@@ -33,7 +35,7 @@ class Event(abc.ABC):
     are on the private side: epsilons and deltas are never below the truth.
     """
 
-    kind: str
+    kind: ClassVar[str]
 
     @abc.abstractmethod
     def privacy_loss_distribution(self, interval: float = 1e-4):
@@ -72,13 +74,13 @@ class Event(abc.ABC):
     def unit(self) -> tuple[Event, int]:
         """A simpler event and how often it happened: ``self == unit repeated count times``."""
         if hasattr(self, "count"):
-            return dataclasses.replace(self, count=1), self.count
+            return dataclasses.replace(self, count=1), self.count  # type: ignore[call-arg]
         return self, 1
 
     def repeated(self, count: int) -> Event | None:
         """`count` such events as one event of the same class; None where the class cannot."""
         if hasattr(self, "count"):
-            return dataclasses.replace(self, count=self.count * count)
+            return dataclasses.replace(self, count=self.count * count)  # type: ignore[call-arg]
         return self if count == 1 else None
 
     @property

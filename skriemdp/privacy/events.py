@@ -234,7 +234,7 @@ def compose(events) -> Event:
     gaussian = {event: count for event, count in counts.items() if event.mu is not None}
     concentrated = {e: count for e, count in counts.items() if isinstance(e, ZCDPEvent)}
     if len(gaussian) > 1:
-        square = math.fsum(count * event.mu**2 for event, count in gaussian.items())
+        square = math.fsum(count * (event.mu or 0.0) ** 2 for event, count in gaussian.items())
         counts = {event: count for event, count in counts.items() if event not in gaussian}
         # A rounding up, so that the merged mu is never below the true one.
         counts[GaussianEvent(1.0 / (math.sqrt(square) * (1.0 + 1e-15)))] = 1

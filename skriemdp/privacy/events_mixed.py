@@ -122,7 +122,7 @@ class MixtureEvent(Event):
         """See :meth:`Event.privacy_loss_distribution`."""
         # k-fold compositions of one event are built from each other, shortest first.
         order = sorted(self._possible, key=lambda pair: pair[1].unit[1])
-        known: dict[Event, tuple[int, object]] = {}
+        known: dict[Event, tuple] = {}
         losses = []
         for _, event in order:
             unit, count = event.unit
