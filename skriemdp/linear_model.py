@@ -33,7 +33,14 @@ from skriemdp.solvers.glm import (
     LinearProblem,
     LinearRows,
 )
-from skriemdp.solvers.linear_planning import FULL_MATRIX_LIMIT, default_steps, public_minimizer
+from skriemdp.solvers.linear_planning import (
+    FULL_MATRIX_LIMIT,
+    default_steps,
+    envelope,
+    orthonormal_basis,
+    public_curvature,
+    public_minimizer,
+)
 from skriemdp.solvers.progress import ProgressBar
 from skriemdp.solvers.sampling import FullBatch, PoissonSampler
 from skriemdp.solvers.stochastic import NOISE_BRACKET
@@ -362,30 +369,36 @@ default="auto"
         loss = GeneralizedLinearLoss(self.loss, n_outputs, float(self.huber_threshold))
         public = self._public_problem(p, classes, loss)
         mu = gaussian_mu(self.epsilon, self.delta)
-        size = p + bool(self.fit_intercept)
+        intercept = bool(self.fit_intercept)
         moving = callable(self.subspace)
-        basis = None if self.subspace is None or moving else self._basis(self.subspace, p, public)
-        bases, name = None, self.preconditioner
+        basis, bases, size = None, None, p + intercept
+        if moving:
+            width = orthonormal_basis(self.subspace(1), p, intercept).shape[1]
+        elif self.subspace is not None:
+            rows = None if public is None else public.rows
+            basis = orthonormal_basis(self.subspace, p, intercept, rows)
+            size = width = basis.shape[1]
+        else:
+            width = size
+        name = self.preconditioner
         if name == "auto":
             name = "norm" if self.subspace is None else "noised"
-        width = size if basis is None else basis.shape[1]
-        if moving:
-            width = self._basis(self.subspace(1), p, None).shape[1]
+        self._check_preconditioner(name, width, moving, public)
         n_steps, step_size = default_steps(name, n, width, mu, loss)
         n_steps = n_steps if self.n_steps is None else int(self.n_steps)
         step_size = step_size if self.step_size is None else float(self.step_size)
         if moving:
-            bases = [self._basis(self.subspace(t), p, None) for t in range(1, n_steps + 1)]
-        self._check_preconditioner(name, width, moving, public)
-        penalty = self._penalty(p, basis)
+            steps = range(1, n_steps + 1)
+            bases = [orthonormal_basis(self.subspace(t), p, intercept) for t in steps]
+        penalty = self._penalty(size)
         curvature = None
         if name == "public":
-            curvature = self._curvature(public, basis if bases is None else bases[0], loss, penalty)
+            curvature = public_curvature(public, basis, penalty)
         unit = LinearRows(np.zeros((1, p)), 1.0, bool(self.fit_intercept)).unit
         settings = {
             "n_steps": n_steps,
             "step_size": step_size,
-            "clip_norms": self._envelope(n_steps, loss),
+            "clip_norms": envelope(self.clip_norm, n_steps, loss.residual_bound),
             "preconditioner": name,
             "curvature": curvature,
             "penalty": penalty,
@@ -394,7 +407,7 @@ default="auto"
             "basis_at": None if bases is None else (lambda step: bases[step - 1]),
         }
         solver = self._calibrated(n, mu, settings)
-        start = np.zeros((width if basis is not None else size, n_outputs))
+        start = np.zeros((size, n_outputs))
         public_weights = None
         if public is not None and public.targets is not None:
             inside = public
@@ -472,64 +485,13 @@ default="auto"
         rows = LinearRows(X, float(self.feature_norm), bool(self.fit_intercept))
         return LinearProblem(rows, targets, loss)
 
-    def _basis(self, subspace, p, public):
-        """Orthonormal basis, shape (size, k), with an axis for the intercept."""
-        if isinstance(subspace, (int, np.integer)) and not isinstance(subspace, bool):
-            check_count(subspace=subspace)
-            if public is None:
-                raise ValueError("subspace as a number of dimensions needs public_X.")
-            rows = public.rows.scores(np.eye(public.rows.size), slice(None))[:, :p]
-            vectors = np.linalg.svd(rows, full_matrices=False)[2]
-            if subspace > len(vectors):
-                raise ValueError(
-                    f"subspace={subspace} exceeds the {len(vectors)} dimensions of public_X."
-                )
-            basis = vectors[:subspace].T
-        else:
-            basis = np.asarray(subspace, dtype=float)
-            if basis.ndim != 2 or basis.shape[0] != p or not 1 <= basis.shape[1] <= p:
-                raise ValueError(f"subspace must have shape ({p}, k), got {basis.shape}.")
-            if not np.isfinite(basis).all() or np.linalg.matrix_rank(basis) < basis.shape[1]:
-                raise ValueError("subspace must have finite, linearly independent columns.")
-            basis = np.linalg.qr(basis)[0]
-        if not self.fit_intercept:
-            return basis
-        extended = np.zeros((p + 1, basis.shape[1] + 1))
-        extended[:p, :-1] = basis
-        extended[p, -1] = 1.0
-        return extended
-
-    def _penalty(self, p, basis):
-        """Ridge per scaled weight; the intercept pays none."""
-        unit = LinearRows(np.zeros((1, p)), 1.0, bool(self.fit_intercept)).unit
-        ridge = self.alpha * (unit / self.feature_norm) ** 2
-        size = p + bool(self.fit_intercept) if basis is None else basis.shape[1]
-        penalty = np.full((size, 1), ridge)
+    def _penalty(self, size):
+        """Ridge per scaled weight; the intercept, the last one, pays none."""
+        unit = LinearRows(np.zeros((1, 1)), 1.0, bool(self.fit_intercept)).unit
+        penalty = np.full((size, 1), self.alpha * (unit / self.feature_norm) ** 2)
         if self.fit_intercept:
             penalty[-1] = 0.0
         return penalty
-
-    def _curvature(self, public, basis, loss, penalty):
-        rows = public.rows.in_basis(np.eye(public.rows.size) if basis is None else basis)
-        Z = rows.scores(np.eye(rows.size), slice(None))
-        return loss.curvature * Z.T @ Z / len(Z) + np.diag(penalty[:, 0])
-
-    def _envelope(self, n_steps, loss):
-        if callable(self.clip_norm):
-            bounds = [self.clip_norm(step) for step in range(1, n_steps + 1)]
-        elif self.clip_norm is None:
-            bound = loss.residual_bound
-            bounds = [1.0 if math.isinf(bound) else bound] * n_steps
-        elif np.ndim(self.clip_norm):
-            bounds = list(self.clip_norm)
-            if len(bounds) != n_steps:
-                raise ValueError(f"clip_norm has {len(bounds)} values for n_steps={n_steps}.")
-        else:
-            bounds = [self.clip_norm] * n_steps
-        for bound in bounds:
-            check_positive(clip_norm=bound)
-        # A record's gradient is at most the loss's bound anyway: no noise for more.
-        return np.minimum(np.asarray(bounds, dtype=float), loss.residual_bound)
 
     def _calibrated(self, n, mu, settings):
         steps = settings["n_steps"]

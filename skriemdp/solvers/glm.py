@@ -228,20 +228,22 @@ class LinearProblem:
         """
         rows, n_outputs = self.rows, self.loss.n_outputs
         total = np.zeros((rows.size if basis is None else basis.shape[1], n_outputs))
-        for chosen in rows.blocks() if indices is None else [indices]:
-            residuals = self.loss.residuals(rows.scores(weights, chosen), self.targets[chosen])
-            norms = rows.norms[chosen]
-            if basis is not None:
-                inside = rows.scores(basis, chosen)
-                norms = np.sqrt(np.einsum("ij,ij->i", inside, inside))
-            sizes = np.sqrt(np.einsum("ij,ij->i", residuals, residuals)) * norms
-            scale = np.minimum(1.0, clip_norm / np.maximum(sizes, 1e-300))
-            # An infinite or undefined residual (runaway scores) must not escape the clip.
-            residuals = np.where(np.isfinite(sizes)[:, None], residuals * scale[:, None], 0.0)
-            if basis is None:
-                rows.add_sum(total, residuals, chosen)
-            else:
-                total += inside.T @ residuals
+        # Overflow is dealt with below; a warning about it would speak of records.
+        with np.errstate(all="ignore"):
+            for chosen in rows.blocks() if indices is None else [indices]:
+                residuals = self.loss.residuals(rows.scores(weights, chosen), self.targets[chosen])
+                norms = rows.norms[chosen]
+                if basis is not None:
+                    inside = rows.scores(basis, chosen)
+                    norms = np.sqrt(np.einsum("ij,ij->i", inside, inside))
+                sizes = np.sqrt(np.einsum("ij,ij->i", residuals, residuals)) * norms
+                scale = np.minimum(1.0, clip_norm / np.maximum(sizes, 1e-300))
+                # An infinite or undefined residual (runaway scores) must not escape the clip.
+                residuals = np.where(np.isfinite(sizes)[:, None], residuals * scale[:, None], 0.0)
+                if basis is None:
+                    rows.add_sum(total, residuals, chosen)
+                else:
+                    total += inside.T @ residuals
         return total
 
     def risk(self, weights) -> float:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 
 import numpy as np
 
-__all__ = ["FULL_MATRIX_LIMIT", "default_steps", "public_minimizer"]
+from skriemdp._validation import check_count, check_positive
+
+__all__ = [
+    "FULL_MATRIX_LIMIT",
+    "default_steps",
+    "envelope",
+    "orthonormal_basis",
+    "public_curvature",
+    "public_minimizer",
+]
 
 # Largest matrix that is decomposed in every step.
 FULL_MATRIX_LIMIT = 100
@@ -39,7 +49,72 @@ def default_steps(preconditioner, n, size, mu, loss):
     if preconditioner == "paper":
         return n_steps, 10.0
     step_size = 1.0 if signal < 20 else 3.0 if signal < 1500 else 10.0
-    return n_steps, step_size
+    # Coefficients shrink as the loss curves more: a quarter is the logistic loss's curvature.
+    return n_steps, step_size * min(1.0, 0.25 / loss.curvature)
+
+
+def envelope(clip_norm, n_steps, bound):
+    """Clip norms of the steps, shape ``(n_steps,)``: None, a number, a sequence or a function.
+
+    Never above `bound`, the loss's own bound of a record's gradient: noise for more would be waste.
+    """
+    if callable(clip_norm):
+        norms = [clip_norm(step) for step in range(1, n_steps + 1)]
+    elif clip_norm is None:
+        norms = [1.0 if math.isinf(bound) else bound] * n_steps
+    elif np.ndim(clip_norm):
+        norms = list(clip_norm)
+        if len(norms) != n_steps:
+            raise ValueError(f"clip_norm has {len(norms)} values for n_steps={n_steps}.")
+    else:
+        norms = [clip_norm] * n_steps
+    for norm in norms:
+        check_positive(clip_norm=norm)
+    return np.minimum(np.asarray(norms, dtype=float), bound)
+
+
+def orthonormal_basis(subspace, p, intercept, public_rows=None):
+    """Orthonormal basis of a public subspace, shape (p + intercept, k + intercept).
+
+    Parameters
+    ----------
+    subspace : array-like of shape (p, k), or int
+        Spanning columns, or the number of leading right singular vectors of `public_rows`.
+    p : int
+    intercept : bool
+        Whether to add an axis for the intercept.
+    public_rows : LinearRows, optional
+    """
+    if isinstance(subspace, numbers.Integral) and not isinstance(subspace, bool):
+        check_count(subspace=subspace)
+        if public_rows is None:
+            raise ValueError("subspace as a number of dimensions needs public_X.")
+        rows = public_rows.scores(np.eye(public_rows.size), slice(None))[:, :p]
+        vectors = np.linalg.svd(rows, full_matrices=False)[2]
+        if subspace > len(vectors):
+            raise ValueError(
+                f"subspace={subspace} exceeds the {len(vectors)} dimensions of public_X."
+            )
+        basis = vectors[:subspace].T
+    else:
+        basis = np.asarray(subspace, dtype=float)
+        if basis.ndim != 2 or basis.shape[0] != p or not 1 <= basis.shape[1] <= p:
+            raise ValueError(f"subspace must have shape ({p}, k), got {basis.shape}.")
+        if not np.isfinite(basis).all() or np.linalg.matrix_rank(basis) < basis.shape[1]:
+            raise ValueError("subspace must have finite, linearly independent columns.")
+        basis = np.linalg.qr(basis)[0]
+    if not intercept:
+        return basis
+    extended = np.zeros((p + 1, basis.shape[1] + 1))
+    extended[:p, :-1] = basis
+    extended[p, -1] = 1.0
+    return extended
+
+
+def public_curvature(problem, basis, penalty):
+    """Bound of the Hessian on public rows: ``curvature Z'Z / m``, in `basis`, plus the ridge."""
+    Z = problem.rows.scores(np.eye(problem.rows.size) if basis is None else basis, slice(None))
+    return problem.loss.curvature * Z.T @ Z / len(Z) + np.diag(penalty[:, 0])
 
 
 def public_minimizer(problem, penalty):
