@@ -1,10 +1,10 @@
-"""High-precision privacy profiles of Riemannian Gaussian and Laplace pairs, for the tests; mpmath only.
+"""High-precision privacy profiles of Riemannian Gaussian and Laplace pairs; mpmath only.
 
 Run:  python benchmarks/reference_profiles.py [--digits 50] > tests/data/riemannian_profiles.json
 
-Independent of the library: the two probabilities ``P1(A)`` and ``P2(A)`` are computed apart, each in
-polar coordinates around its own centre, with thresholds from the plain law of cosines; cancellation
-is met by digits, not by algebra.  ``delta = P1(A) - exp(epsilon) P2(A)``.
+Independent of the library: the two probabilities ``P1(A)`` and ``P2(A)`` are computed apart, each
+in polar coordinates around its own centre, with thresholds from the plain law of cosines;
+cancellation is met by digits, not by algebra.  ``delta = P1(A) - exp(epsilon) P2(A)``.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Hockey-stick divergence of a radial pair by one-dimensional quadrature: log delta, log(1 - delta), tail shares."""
+"""Hockey-stick divergence of a pair of radial laws, by one-dimensional quadrature."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def log_second_share(pair: RadialPair, epsilon, gap=None):
 
 
 def log_half_complement(pair: RadialPair) -> float:
-    """``log((1 - delta(0)) / 2)``: the chance under the first law to be nearer to the second centre.
+    """``log((1 - delta(0)) / 2)``: the first law's chance to be nearer to the second centre.
 
     The same as ``log_complement(pair, 0) - log 2``, by symmetry, at half the cost.
     """

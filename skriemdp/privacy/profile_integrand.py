@@ -1,4 +1,4 @@
-"""The pair of radial laws at a distance, and the two halves of its hockey-stick integral, without cancellation."""
+"""Two radial laws at a distance: weights, boundary of {loss >= epsilon}, shares of spheres."""
 
 from __future__ import annotations
 

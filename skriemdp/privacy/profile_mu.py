@@ -1,4 +1,4 @@
-"""Gaussian differential privacy of radial pairs: mu by one integral, a scan, and a certificate for every epsilon."""
+"""Gaussian differential privacy of radial pairs: mu by one integral, and a certificate."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _gaussian_logs(mu, epsilon):
 
 
 def _profile_logs(pair, epsilon):
-    """``log delta``, ``log(1 - delta)`` and the error of the first, without the slow nested form."""
+    """``log delta``, ``log(1 - delta)`` and the error of the first; never the slow nested form."""
     delta, cancellation = log_delta_direct(pair, epsilon)
     hard = ~(cancellation < 1e7)
     if hard.any():
@@ -61,7 +61,7 @@ def _profile_logs(pair, epsilon):
 
 
 def mu_at_zero(pair: RadialPair) -> float:
-    """The mu whose Gaussian pair has the same total variation: a lower bound of mu, one integral."""
+    """The mu whose Gaussian pair has the same total variation: a lower bound, one integral."""
     if pair.law == "gaussian" and pair.kind == 0:
         return pair.distance / pair.scale
     log_half = log_half_complement(pair)
@@ -197,7 +197,7 @@ def _below_tangent(mu, left, right, at):
 
 @functools.lru_cache(maxsize=4096)
 def certified_mu(pair: RadialPair) -> float | None:
-    """A mu for which :func:`is_gdp` holds, within 1e-5 to 1e-2 of the supremum; None if none found."""
+    """A mu for which :func:`is_gdp` holds, 1e-5 to 1e-2 above the supremum; None if none found."""
     if pair.law == "gaussian" and pair.kind == 0:
         return pair.distance / pair.scale
     best = mu_estimate(pair)
@@ -220,7 +220,7 @@ def _affordable(pair, mu, slack):
 
 
 def mu_floor(dim: int, distance: float) -> float:
-    """Limit of mu on hyperbolic space as the noise grows without bound; `distance` in curvature radii.
+    """Limit of mu on hyperbolic space as the noise grows; `distance` in curvature radii.
 
     ``-2 Phi^-1( I_u((dim-1)/2, (dim-1)/2) )``, ``u = 1 / (1 + exp(distance))``: far noise is seen
     as a point of the boundary sphere, whose law depends on the centre.

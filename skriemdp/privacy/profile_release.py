@@ -1,4 +1,4 @@
-"""One release from a radial law: delta, epsilon, Renyi and loss-distribution points, each rounded to the private side."""
+"""What one draw from a radial law reveals: delta, epsilon, Renyi, losses, on the private side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.special import log_ndtr
 
 from skriemdp.privacy.profile_hockey import _log_normaliser, log_delta, log_delta_direct
 from skriemdp.privacy.profile_integrand import RadialPair
-from skriemdp.privacy.profile_mu import certified_mu
+from skriemdp.privacy.profile_mu import _gaussian_logs, certified_mu
 
 __all__ = ["RadialRelease", "epsilon_for_delta", "symmetric_losses"]
 
@@ -20,6 +20,8 @@ _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 # Smallest delta that a loss distribution resolves; the mass beyond becomes an infinite loss.
 _LAST_LOG_DELTA = math.log(1e-22)
 _POINTS = 2000
+# Far below, an analytic bound replaces the quadrature.
+_FAR_LOG_DELTA = -2e4
 # Renyi divergences of higher orders on hyperbolic space come from the certified mu.
 _LARGE_ORDER = 64.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
@@ -29,8 +31,8 @@ def log_margin(pair: RadialPair, epsilon, log_value):
     """What is added to a computed ``log delta`` before it is reported.
 
     1e-10 exceeds the error of every high-precision case of the tests; 1e-14 of the logarithm covers
-    its own rounding; next to ``epsilon_max`` the profile is a power of the remaining distance, whose
-    relative rounding error counts ``dim + 1`` times.
+    its own rounding; next to ``epsilon_max`` the profile is a power of the remaining distance,
+    whose relative rounding error counts ``dim + 1`` times.
     """
     margin = 1e-10 + 1e-14 * np.abs(np.where(np.isfinite(log_value), log_value, 0.0))
     if math.isfinite(pair.epsilon_max):
@@ -68,24 +70,20 @@ def epsilon_for_delta(log_delta_upper, delta, top):
     return root
 
 
-def symmetric_losses(log_delta_upper, top, interval):
+def symmetric_losses(log_delta_upper, reach, interval, points=_POINTS):
     """Support (integers, in units of `interval`) and deltas of a pessimistic symmetric profile.
 
     The neighbours can be swapped, so ``delta(-e) = 1 - exp(-e) (1 - delta(e))``.  The support is
-    coarse: the discretisation error is of second order in its spacing.
+    coarse: the discretisation error is of second order in its spacing.  `reach` is an epsilon
+    beyond which delta is negligible.
     """
-    low, high = 0.0, 1.0
-    if math.isfinite(top):
-        high = top
-    while high < top and log_delta_upper(np.array([high]))[0] > _LAST_LOG_DELTA:
-        low, high = high, min(2.0 * high, top)
-    for _ in range(12):
-        middle = 0.5 * (low + high)
-        if log_delta_upper(np.array([middle]))[0] > _LAST_LOG_DELTA:
-            low = middle
-        else:
-            high = middle
-    stride = max(1, math.ceil(high / interval / _POINTS))
+    grid = np.linspace(0.0, reach, 33)[1:]
+    for _ in range(2):
+        far = log_delta_upper(grid) <= _LAST_LOG_DELTA
+        k = int(np.argmax(far)) if far.any() else grid.size - 1
+        high = grid[k]
+        grid = np.linspace(grid[k - 1] if k else 0.0, high, 17)[1:]
+    stride = max(1, math.ceil(high / interval / points))
     last = math.ceil(high / interval / stride)
     support = stride * np.arange(last + 1)
     deltas = np.exp(np.minimum(log_delta_upper(support * interval), 0.0))
@@ -114,14 +112,18 @@ class RadialRelease:
     def log_delta_upper(self, epsilon):
         """``log delta`` at an array of epsilon >= 0, rounded up."""
         epsilon = np.asarray(epsilon, dtype=float)
-        value = log_delta(self.pair, epsilon)
+        value = self._tail_bound(epsilon)
+        near = ~(value < _FAR_LOG_DELTA)
+        value[near] = log_delta(self.pair, epsilon[near])
         return self._rounded(epsilon, value, log_margin(self.pair, epsilon, value))
 
     def _quick_log_delta_upper(self, epsilon):
         """The same with a margin that grows with cancellation (at most 4e-9): for whole grids."""
         epsilon = np.asarray(epsilon, dtype=float)
-        value, cancellation = log_delta_direct(self.pair, epsilon)
-        hard = (epsilon < self.pair.epsilon_max) & ~(cancellation < 1e6)
+        value, cancellation = self._tail_bound(epsilon), np.ones(epsilon.shape)
+        near = ~(value < _FAR_LOG_DELTA)
+        value[near], cancellation[near] = log_delta_direct(self.pair, epsilon[near])
+        hard = near & (epsilon < self.pair.epsilon_max) & ~(cancellation < 1e6)
         value[hard] = log_delta(self.pair, epsilon[hard])
         cancellation[hard] = 1.0
         margin = log_margin(self.pair, epsilon, value) + 4e-15 * cancellation
@@ -145,7 +147,7 @@ class RadialRelease:
         )
 
     def losses(self, interval: float):
-        return symmetric_losses(self._quick_log_delta_upper, self.epsilon_max, interval)
+        return symmetric_losses(self._quick_log_delta_upper, self.reach, interval)
 
     @property
     def gdp_bound(self) -> float | None:
@@ -163,11 +165,38 @@ class RadialRelease:
             return self.epsilon_max
         return min(_renyi(self, float(order)), self.epsilon_max)
 
+    def _tail_line(self):
+        """m, shift and log C of ``delta <= C phi(y) (R(y) - R(y + m))``, ``y = epsilon/m - shift``.
+
+        Gaussian laws, y >= 0 (docs/theory/riemannian-gdp.md): on the sphere the flat profile, from
+        where the flat pair's loss is that of its middle; on hyperbolic space by the triangle
+        inequality.
+        """
+        pair, m = self.pair, self.pair.distance / self.pair.scale
+        if pair.kind >= 0:
+            return m, 0.5 * m, 0.0
+        log_constant = _LOG_SQRT_2PI + math.log(pair.scale) - _log_normaliser(pair)
+        return m, 0.5 * m + pair.order * pair.scale, log_constant
+
+    def _tail_bound(self, epsilon):
+        if self.pair.law == "laplace":
+            return np.full(epsilon.shape, np.inf)
+        m, shift, log_constant = self._tail_line()
+        y = epsilon / m - shift
+        bound = log_constant + _gaussian_logs(m, m * (np.maximum(y, 0.0) + 0.5 * m))[0]
+        return np.where(y >= 0.0, bound, np.inf)
+
+    @property
+    def reach(self) -> float:
+        """An epsilon beyond which delta is below 1e-22."""
+        if self.pair.law == "laplace":
+            return self.epsilon_max
+        m, shift, log_constant = self._tail_line()
+        return min(m * (shift + math.sqrt(104.0 + 2.0 * max(log_constant, 0.0))), self.epsilon_max)
+
     def _tail(self, alpha):
         """Last node, and the log of the integral beyond it: ``delta <= C Phi(-y)``, y linear."""
-        pair, m = self.pair, self.pair.distance / self.pair.scale
-        shift = 0.5 * m + pair.order * pair.scale
-        log_constant = _LOG_SQRT_2PI + math.log(pair.scale) - _log_normaliser(pair)
+        m, shift, log_constant = self._tail_line()
         tilt = (alpha - 1.0) * m
         y = tilt + 10.0
         while True:
@@ -184,9 +213,7 @@ class RadialRelease:
 @functools.lru_cache(maxsize=64)
 def _base_nodes(release):
     """Nodes on which the profile drops by less than a quarter per cell, and upper logs of delta."""
-    top = min(release.epsilon_max, 1.0)
-    while top < release.epsilon_max and release._quick_log_delta_upper([top])[0] > -70.0:
-        top = min(2.0 * top, release.epsilon_max)
+    top = release.reach
     nodes = np.concatenate([[0.0], np.geomspace(1e-3 * top, top, 48)])
     logs = release._quick_log_delta_upper(nodes)
     while nodes.size < _POINTS:
