@@ -262,7 +262,12 @@ class PrivatePrincipalEigenvector(
 
     def _checked(self, table, first):
         return validate_data(
-            self, table, reset=first, ensure_min_samples=1, dtype=_DTYPES, accept_sparse="csr"
+            self,
+            table,
+            reset=first,
+            dtype=_DTYPES,
+            accept_sparse="csr",
+            ensure_all_finite=False,  # open_rows looks at the entries
         )
 
     def _plan(self, facts):

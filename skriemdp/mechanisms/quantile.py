@@ -124,20 +124,27 @@ class PrivateQuantile:
         return found.reshape(shape) if shape else float(found[0])
 
     def _search(self, excess, rng, runs):
-        last = len(excess) - 1
-        if last == 0:
-            return np.zeros(runs, dtype=int)
-        row, sigma = np.arange(runs), self.sigma
-        total, asked = np.zeros((runs, last)), np.zeros((runs, last))
-        prior = _prior(last + 1)
-        for _ in range(self.counts):
-            below = _at_or_below(prior, total, asked)
-            at = np.argmin(np.abs(below[:, :-1] - 0.5), axis=1)
-            # In units of the noise of one count.
-            total[row, at] += excess[at] / sigma + rng.standard_normal(runs)
-            asked[row, at] += 1.0
-        below = _at_or_below(prior, total, asked)
-        return np.minimum((below < 0.5).sum(axis=1), last)
+        return np.array([self._search_once(excess, rng) for _ in range(runs)], dtype=int)
+
+    def _search_once(self, excess, rng):
+        last, sigma = len(excess) - 1, self.sigma
+        weight = _prior(last + 1)
+        # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
+        # the two log factors that they gave to the weights at or below it and above it.
+        state: dict[int, tuple[float, int, float, float]] = {}
+        for _ in range(self.counts if last else 0):
+            at = _halving(weight)
+            total, asked, yes, no = state.get(at, (0.0, 0, 0.0, 0.0))
+            total, asked = total + excess[at] / sigma + rng.standard_normal(), asked + 1
+            # A count above the wanted rank says "the answer is here or below".  All answers at one
+            # place count as one with less noise, so its factors are replaced, not multiplied.
+            z = total / math.sqrt(asked)
+            factors = log_ndtr(z), log_ndtr(-z)
+            weight[: at + 1] += factors[0] - yes
+            weight[at + 1 :] += factors[1] - no
+            state[at] = (total, asked, *factors)
+        below = np.cumsum(np.exp(weight - weight.max()))
+        return min(int(np.searchsorted(below, 0.5 * below[-1])), last)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,15 +223,9 @@ def _prior(size):
     return -_TILT * np.arange(size) / max(size - 1, 1)
 
 
-def _at_or_below(prior, total, asked):
-    """Posterior probability that the answer is at or below each grid value, shape (runs, grid)."""
-    z = total / np.sqrt(np.maximum(asked, 1.0))
-    # A count above the wanted rank says "the answer is here or below"; unasked places say nothing.
-    yes = np.where(asked > 0.0, log_ndtr(z), 0.0)
-    no = np.where(asked > 0.0, log_ndtr(-z), 0.0)
-    weight = np.broadcast_to(prior, (len(total), len(prior))).copy()
-    weight[:, :-1] += np.cumsum(yes[:, ::-1], axis=1)[:, ::-1]
-    weight[:, 1:] += np.cumsum(no, axis=1)
-    weight = np.exp(weight - weight.max(axis=1, keepdims=True))
-    below = np.cumsum(weight, axis=1)
-    return below / below[:, -1:]
+def _halving(weight):
+    """Index, not the last, at or below which the share of the weights is closest to one half."""
+    below = np.cumsum(np.exp(weight - weight.max()))
+    half = 0.5 * below[-1]
+    at = min(int(np.searchsorted(below, half)), len(below) - 2)
+    return at - 1 if at > 0 and half - below[at - 1] < below[at] - half else at

@@ -17,10 +17,10 @@ __all__ = ["BoundsSearch", "GaussianBudget", "PureBudget", "clip_level", "produc
 
 # Norms that a search may return: any physical unit, fine enough that rounding to the grid costs
 # little.  Around a released centre the norms are known up to a factor, and the grid is shorter.
-_RATIO = 1.06
-_WIDE = 1e-9 * _RATIO ** np.arange(712.0)
-_NEAR = _RATIO ** np.arange(-231.0, 25.0)
-_BELOW = _RATIO ** np.arange(-255.0, 1.0)
+_RATIO = 1.08
+_WIDE = 1e-9 * _RATIO ** np.arange(512.0)
+_NEAR = _RATIO ** np.arange(-111.0, 17.0)
+_BELOW = _RATIO ** np.arange(-127.0, 1.0)
 
 # Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips
 # (docs/user_guide/pca.md).
@@ -28,7 +28,7 @@ _ORIGIN_SHARE, _RANK_SHARE, _NORM_SHARE = 0.02, 0.01, 0.05
 # Before it is measured, the mean squared cosine between two records is about .1 +- .1.
 _COSINE, _COSINE_SPREAD = 0.1, 0.1
 # Noise of that mean below which more pairs of records are not worth their time.
-_COSINE_NOISE = 0.004
+_COSINE_NOISE = 0.008
 _LEVEL = 5.0
 
 
@@ -154,21 +154,20 @@ class BoundsSearch:
 
     def release(self, rows, budget, streams):
         """Centre of shape ``(d,)`` and clipping norm."""
-        center = np.zeros(self.d)
+        center, rng = np.zeros(self.d), streams("centre and norm")
         if not self.private_center:
-            return center, self._norm(rows, center, _WIDE, budget, 1, streams)
+            return center, self._norm(rows, center, _WIDE, budget, rng)
         # A clipped mean is a start only, and few records far out should not widen its noise.
         level = float(np.clip(1.0 - 20.0 / (self.n * self.strength), 0.6, 0.9))
         norms = rows.squared_norms(center)
-        rng = streams("norm about zero")
         bound = _quantile(budget, _ORIGIN_SHARE, _WIDE, level, norms, rows.n, rng)
-        center, error = self._mean(rows, center, bound, budget, streams("mean"))
-        norm = self._norm(rows, center, bound * _NEAR, budget, 1, streams)
+        center, error = self._mean(rows, center, bound, budget, rng)
+        norm = self._norm(rows, center, bound * _NEAR, budget, rng)
         # Data far from the origin leave a rough centre; from there the rows look closer, and a
         # second mean is much better.  Otherwise its share stays with the components.
         if error > 0.05 * norm**2 and norm < 0.7 * bound:
-            center, _ = self._mean(rows, center, norm, budget, streams("second mean"))
-            norm = self._norm(rows, center, norm * _NEAR, budget, 2, streams)
+            center, _ = self._mean(rows, center, norm, budget, rng)
+            norm = self._norm(rows, center, norm * _NEAR, budget, rng)
         return center, norm
 
     def _mean(self, rows, center, bound, budget, rng):
@@ -184,12 +183,12 @@ class BoundsSearch:
             keep = 1.0
         return center + keep * move, error
 
-    def _norm(self, rows, center, grid, budget, label, streams):
+    def _norm(self, rows, center, grid, budget, rng):
         if self.row_norm is not None:
             return self.row_norm
-        rank = self._effective_rank(rows, center, budget, streams("effective rank", label))
+        rank = self._effective_rank(rows, center, budget, rng)
         level = clip_level(self.d, self.n * self.strength, rank)
-        norms, rng = rows.squared_norms(center), streams("row norm", label)
+        norms = rows.squared_norms(center)
         return _quantile(budget, _NORM_SHARE, grid, level, norms, rows.n, rng)
 
     def _effective_rank(self, rows, center, budget, rng):
@@ -224,8 +223,11 @@ def _quantile(budget, share, grid, level, squares, n, rng):
     for tile in squares:
         # Logarithms place a value on the grid much faster than comparisons.
         with np.errstate(divide="ignore"):
-            places = np.ceil(scale * np.log(tile) - shift)
-        places = np.clip(places, 0, len(grid)).astype(np.intp)
-        counts += np.bincount(places, minlength=len(counts))
+            places = np.log(tile)
+        places *= scale
+        places -= shift
+        np.ceil(places, out=places)
+        np.clip(places, 0.0, len(grid), out=places)
+        counts += np.bincount(places.astype(np.intp), minlength=len(counts))
     # A grid value stands for the interval below it; its middle is as often too small as too large.
     return mechanism.release_counts(np.cumsum(counts)[:-1], n, rng) / math.sqrt(_RATIO)

@@ -6,15 +6,21 @@ import math
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import assert_all_finite
 
 from skriemdp._random import data_digest
 
 __all__ = ["Rows", "clip_weights", "open_rows", "rows_digest"]
 
-# A tile and its centred copy stay in the second-level cache, and BLAS still runs at full speed
+# Large enough for BLAS to run at full speed, small enough that a centred copy stays in the cache
 # (benchmarks/pca.py --only speed).
-_TILE_BYTES = 1 << 19
+_TILE_BYTES = 1 << 21
 _EPSILON = np.finfo(float).eps
+# Neighbours per run when pairs of records are sampled.
+_RUN = 1024
+# Rows this many times longer than the clipping norm, or centres this far out in units of it, would
+# lose digits if subtracted from a sum that contains them.
+_MODERATE = 10.0
 
 
 class Rows:
@@ -41,7 +47,7 @@ class Rows:
         self.chunks, self.n, self.d = chunks, n, d
         self.streamed = not hasattr(chunks, "shape")
         self._norms: tuple[bytes, np.ndarray] | None = None
-        self._plain_norms: np.ndarray | None = None
+        self._plain: np.ndarray | None = None
 
     def arrays(self):
         """The chunks, one after the other."""
@@ -64,8 +70,10 @@ class Rows:
 
     def tiles(self, center):
         """Pairs (slice of record numbers, centred tile)."""
+        # One workspace for all tiles: fresh memory would cost more than the arithmetic.
+        workspace = np.empty((max(1, _TILE_BYTES // (8 * self.d)), self.d))
         for where, piece in self._pieces():
-            yield where, _tile(piece, center)
+            yield where, _tile(piece, center, workspace)
 
     def squared_norms(self, center):
         """``|z_i|^2``, rounded up, one array per tile; infinite where it overflows.
@@ -82,14 +90,25 @@ class Rows:
         yield self._norms[1]
 
     def _all_squared_norms(self, center):
-        if self._plain_norms is None:
-            zero = np.zeros(self.d)
-            self._plain_norms = np.concatenate([tile.squared_norms for _, tile in self.tiles(zero)])
         if not center.any():
-            return self._plain_norms
+            return self._plain_norms()
+        along = np.empty(self.n)
         with np.errstate(all="ignore"):
-            along = np.concatenate([_matrix(piece) @ center for _, piece in self._pieces()])
-            return _expanded(self._plain_norms, along, float(center @ center), self.d)
+            for where, piece in self._pieces():
+                along[where] = _matrix(piece) @ center
+        return _expanded(self._plain_norms(), along, float(center @ center), self.d)
+
+    def _plain_norms(self):
+        if self._plain is None:
+            self._plain = np.empty(self.n)
+            for where, tile in self.tiles(np.zeros(self.d)):
+                self._plain[where] = tile.squared_norms
+        return self._plain
+
+    @property
+    def has_finite_norms(self) -> bool:
+        """Whether all rows, one table in memory, are finite and their norms do not overflow."""
+        return bool(np.isfinite(self._plain_norms().sum()))
 
     def select(self, indices, center, radius):
         """Records by slice or index array, centred and scaled to norm <= `radius`; dense."""
@@ -122,13 +141,12 @@ class Rows:
                 if (half := piece.shape[0] // 2) > 0:
                     yield _tile(piece[:half], center), _tile(piece[half : 2 * half], center)
             return
+        # Evenly spaced runs of neighbours: cheap to read, and no part of the table is left out.
         half = self.n // 2
-        stride = max(1, half // most)
-        rows = max(1, _TILE_BYTES // (8 * self.d))
-        for start in range(0, min(most * stride, half), rows * stride):
-            stop = min(start + rows * stride, most * stride, half)
-            first = self.chunks[start:stop:stride]
-            second = self.chunks[half + start : half + stop : stride]
+        run = min(_RUN, most)
+        for start in np.linspace(0, half - run, most // run).astype(int):
+            first = self.chunks[start : start + run]
+            second = self.chunks[half + start : half + start + run]
             yield _tile(first, center), _tile(second, center)
 
     # -- sums -------------------------------------------------------------------------------------
@@ -150,8 +168,8 @@ class Rows:
     def clipped_gram(self, center, radius):
         """Sum of ``z_i z_i'``, each z_i scaled to norm <= `radius`, shape ``(d, d)``."""
         total = np.zeros((self.d, self.d))
-        for tile, _, weights in self._weighted(center, radius):
-            total += tile.gram(weights)
+        for tile, squares, weights in self._weighted(center, radius):
+            total += tile.gram(weights, squares, radius)
         return total
 
     def clipped_product(self, center, radius, frame, bound=math.inf):
@@ -212,16 +230,29 @@ def _expanded(squares, along, center_square, d):
     return np.maximum(raised, 0.0)
 
 
-def _tile(piece, center):
-    return (_SparseTile if sparse.issparse(piece) else _DenseTile)(piece, center)
+def _tile(piece, center, workspace=None):
+    if sparse.issparse(piece):
+        return _SparseTile(piece, center)
+    return _DenseTile(piece, center, workspace)
 
 
 class _DenseTile:
-    """A few rows, centred explicitly."""
+    """A few rows, centred explicitly, in `workspace` where they are changed."""
 
-    def __init__(self, piece, center):
-        with np.errstate(all="ignore"):
-            self._rows = np.subtract(piece, center, dtype=float)
+    def __init__(self, piece, center, workspace=None):
+        if workspace is None:
+            workspace = np.empty(piece.shape)
+        self._piece, self._center = piece, center
+        self._workspace = workspace[: len(piece)]
+        self._centred = piece if piece.dtype == np.float64 and not center.any() else None
+
+    @property
+    def _rows(self):
+        if self._centred is None:
+            self._centred = self._workspace
+            with np.errstate(all="ignore"):
+                np.subtract(self._piece, self._center, out=self._workspace)
+        return self._centred
 
     @property
     def squared_norms(self):
@@ -233,15 +264,38 @@ class _DenseTile:
     def scaled(self, weights):
         changed = np.flatnonzero(weights != 1.0)
         if len(changed):
+            if self._rows is not self._workspace:  # the caller's table is never written to
+                self._workspace[...] = self._rows
+                self._centred = self._workspace
             self._rows[changed] = _times(self._rows[changed], weights[changed, None])
         return self._rows
 
     def weighted_sum(self, weights):
+        with np.errstate(all="ignore"):
+            total = weights @ self._piece - weights.sum() * self._center
+        if np.isfinite(total).all():
+            return total
         return np.ones(len(weights)) @ self.scaled(weights)
 
-    def gram(self, weights):
-        rows = self.scaled(weights)
-        return rows.T @ rows
+    def gram(self, weights, squares, radius):
+        center, plain = self._center, self._piece
+        clipped = np.flatnonzero(weights != 1.0)
+        limit = (_MODERATE * radius) ** 2
+        if (
+            plain.dtype != np.float64
+            or 4 * len(clipped) > len(weights)
+            or center @ center > limit
+            or not (squares[clipped] <= limit).all()
+        ):
+            rows = self.scaled(weights)
+            return rows.T @ rows
+        # Nearly all rows count in full: take the table as it is and correct for the few others.
+        gram = plain.T @ plain
+        shares = weights * weights
+        if len(clipped):
+            excess = plain[clipped] * np.sqrt(1.0 - shares[clipped])[:, None]
+            gram -= excess.T @ excess
+        return _centred_gram(gram, shares @ plain, shares.sum(), center)
 
     def inner_products(self, other):
         return np.einsum("ij,ij->i", self._rows, other._rows)
@@ -253,10 +307,11 @@ class _DenseTile:
         return values
 
     def back(self, coefficients):
-        bad = ~np.isfinite(self._rows).all(axis=1) if not np.isfinite(self._rows.sum()) else None
-        if bad is not None:
-            self._rows[bad] = 0.0
-        return self._rows.T @ coefficients
+        with np.errstate(all="ignore"):
+            result = self._rows.T @ coefficients
+        if np.isfinite(result).all():
+            return result
+        return np.where(np.isfinite(self._rows), self._rows, 0.0).T @ coefficients
 
 
 class _SparseTile:
@@ -286,13 +341,10 @@ class _SparseTile:
         plain = np.asarray(self._scaled(weights).sum(axis=0), dtype=float).ravel()
         return plain - weights.sum() * self._center
 
-    def gram(self, weights):
-        scaled, center = self._scaled(weights), self._center
+    def gram(self, weights, squares, radius):
+        scaled = self._scaled(weights)
         gram = (scaled.T @ scaled).toarray()
-        if center.any():
-            cross = np.outer(scaled.T @ weights, center)
-            gram += (weights @ weights) * np.outer(center, center) - cross - cross.T
-        return gram
+        return _centred_gram(gram, scaled.T @ weights, weights @ weights, self._center)
 
     def inner_products(self, other):
         inner = np.asarray(self._rows.multiply(other._rows).sum(axis=1), dtype=float).ravel()
@@ -311,6 +363,14 @@ class _SparseTile:
         return self._rows.T @ coefficients - np.outer(self._center, coefficients.sum(axis=0))
 
 
+def _centred_gram(gram, total, mass, center):
+    """``sum s (x - c)(x - c)'`` from ``sum s x x'``, ``sum s x`` and ``sum s``."""
+    if center.any():
+        cross = np.outer(total, center)
+        gram = gram + mass * np.outer(center, center) - cross - cross.T
+    return gram
+
+
 def _times(values, weights):
     """Product in which a weight of zero wins over a value that overflowed."""
     with np.errstate(all="ignore"):
@@ -324,7 +384,8 @@ def open_rows(X, check) -> Rows:
     ----------
     X : array-like, sparse matrix, or iterable of such
     check : callable
-        ``check(table, first)`` returns the validated table or raises.
+        ``check(table, first)`` returns the validated table or raises; it may leave it to this
+        function to refuse NaN and infinity.
 
     Raises
     ------
@@ -333,7 +394,11 @@ def open_rows(X, check) -> Rows:
     """
     if not _is_stream(X):
         table = check(X, True)
-        return Rows(table, *table.shape)
+        rows = Rows(table, *table.shape)
+        # The norms, needed later, are finite where the entries are: one pass instead of two.
+        if sparse.issparse(table) or not rows.has_finite_norms:
+            assert_all_finite(table.data if sparse.issparse(table) else table, input_name="X")
+        return rows
     if iter(X) is X:
         raise TypeError(
             "X is an iterator, which can be read only once, but a fit reads its rows several "
@@ -342,6 +407,7 @@ def open_rows(X, check) -> Rows:
     n, d = 0, None
     for table in X:
         table = check(table, d is None)
+        assert_all_finite(table.data if sparse.issparse(table) else table, input_name="X")
         n, d = n + table.shape[0], table.shape[1]
     if d is None:
         raise ValueError("X is an empty iterable; it must give at least one table of records.")
