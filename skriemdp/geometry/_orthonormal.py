@@ -20,6 +20,13 @@ from skriemdp.geometry._elementary import nonzero
 from skriemdp.geometry._symmetric import conjugated
 
 
+def frobenius_product(xp, a, b):
+    """Sum of products of the entries of matrices ``(..., n, p)``; no array of products is made."""
+    size = a.shape[-2] * a.shape[-1]
+    a, b = (xp.reshape(x, (*x.shape[:-2], size)) for x in (a, b))
+    return xp.vecdot(a, b, axis=-1)
+
+
 def t(xp, matrix):
     return xp.matrix_transpose(matrix)
 

@@ -130,7 +130,7 @@ class Grassmann(Geometry):
 
     def inner_product(self, point, tangent_vector_a, tangent_vector_b):
         xp = array_namespace(tangent_vector_a, tangent_vector_b)
-        return xp.sum(tangent_vector_a * tangent_vector_b, axis=(-2, -1))
+        return orth.frobenius_product(xp, tangent_vector_a, tangent_vector_b)
 
     def projection(self, point, vector):
         xp = array_namespace(point, vector)

@@ -156,11 +156,11 @@ class Stiefel(Geometry):
 
     def inner_product(self, point, tangent_vector_a, tangent_vector_b):
         xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
-        product = xp.sum(tangent_vector_a * tangent_vector_b, axis=(-2, -1))
+        product = orth.frobenius_product(xp, tangent_vector_a, tangent_vector_b)
         if self.metric == "embedded":
             return product
         a, b = t(xp, point) @ tangent_vector_a, t(xp, point) @ tangent_vector_b
-        return product - xp.sum(a * b, axis=(-2, -1)) / 2
+        return product - orth.frobenius_product(xp, a, b) / 2
 
     def projection(self, point, vector):
         xp = array_namespace(point, vector)

@@ -86,11 +86,11 @@ def clipped_total(geometry, point, vectors, clip_norm):
     with np.errstate(all="ignore"):
         norms = geometry.norm(point, vectors)
         scale = clip_scale(np, norms, clip_norm)
-        usable = np.isfinite(norms)
-        if not usable.all():
+        if not math.isfinite(norms.sum()):
+            usable = np.isfinite(norms)
             scale = np.where(usable, scale, 0.0)
             vectors = np.where(np.isfinite(vectors), vectors, 0.0)
-        return np.tensordot(scale, vectors, axes=(0, 0))
+        return (scale @ vectors.reshape(len(vectors), -1)).reshape(vectors.shape[1:])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
