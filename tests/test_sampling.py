@@ -11,7 +11,7 @@ from skriemdp.auditing import audit_scores
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Sphere
 from skriemdp.privacy.calibration import gaussian_delta
 from skriemdp.solvers.problem import FrechetProblem
-from skriemdp.solvers.queries import Query, gradient_query
+from skriemdp.solvers.queries import GradientQuery, Query
 from skriemdp.solvers.sampling import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.solvers.stochastic import RiemannianSGD, calibrated_sgd
 from skriemdp.solvers.trajectory import Walk
@@ -21,16 +21,25 @@ LINE = Euclidean(1)
 TAIL = 2.5e-7
 
 
-def line_query(values, radius=math.inf, diameter=math.inf, center=0.0):
-    """Sums of fixed numbers, as a query on the real line."""
-    values = np.asarray(values, dtype=float)
+class LineQuery(Query):
+    """Fixed numbers, as a query on the real line."""
 
-    def total(indices):
-        chosen = values if indices is None else values[indices]
-        return np.array([chosen.sum()])
+    geometry, point = LINE, np.zeros(1)
 
-    zero = np.zeros(1)
-    return Query(LINE, len(values), zero, total, zero + center, radius, diameter)
+    def __init__(self, values, radius=math.inf, diameter=math.inf, center=None):
+        self.values = np.asarray(values, dtype=float)
+        self.n = len(self.values)
+        self._ball = None if center is None else np.array([center]), radius
+        self._diameter = diameter
+
+    def total(self, indices=None):
+        return np.array([(self.values if indices is None else self.values[indices]).sum()])
+
+    def diameter(self):
+        return self._diameter
+
+    def enclosing_ball(self):
+        return self._ball
 
 
 def exact(sampler, query, rng):
@@ -82,7 +91,7 @@ def test_batches_are_sorted_and_without_repetition(sampler, rng):
 @pytest.mark.parametrize("sampler", [FullBatch(), PoissonSampler(4), FixedSizeSampler(4)], ids=repr)
 def test_releases_estimate_the_mean(sampler, rng):
     values = rng.uniform(size=12)
-    query = line_query(values, radius=1.0, diameter=1.0)
+    query = LineQuery(values, radius=1.0, diameter=1.0)
     answers = [exact(sampler, query, rng) for _ in range(4000)]
     spread = math.sqrt(sampler.variance_share(12) / 4000)
     assert abs(np.mean(answers) - values.mean()) <= 5.1 * spread + 1e-9
@@ -90,14 +99,14 @@ def test_releases_estimate_the_mean(sampler, rng):
 
 
 def test_poisson_divides_by_the_public_size(rng):
-    query = line_query(np.ones(10), radius=1.0)
+    query = LineQuery(np.ones(10), radius=1.0)
     answers = {round(exact(PoissonSampler(5.0), query, rng) * 5) for _ in range(200)}
     assert len(answers) > 3  # the realised sizes 0..10 show; a realised normaliser would give 1
 
 
 def test_poisson_centre_is_taken_out_and_put_back(rng):
     values = 100.0 + rng.uniform(-1, 1, size=40)
-    query = line_query(values, radius=1.0, center=100.0)
+    query = LineQuery(values, radius=1.0, center=100.0)
     answers = [exact(PoissonSampler(20.0), query, rng) for _ in range(200)]
     assert np.ptp(answers) < 2.0  # without the centre the random batch size alone spreads by tens
 
@@ -111,7 +120,7 @@ def test_no_record_moves_a_release_by_more_than_the_noise_unit(sampler):
         sides = []
         for value in (-1.0, 1.0):
             values[3] = value
-            query = line_query(values, radius=1.0, diameter=2.0)
+            query = LineQuery(values, radius=1.0, diameter=2.0)
             sides.append(exact(sampler, query, np.random.default_rng(seed)))
         shifts.append(abs(sides[1] - sides[0]))
     unit = noise_unit(sampler)
@@ -121,7 +130,7 @@ def test_no_record_moves_a_release_by_more_than_the_noise_unit(sampler):
 def noise_unit(sampler):
     """Standard deviation of a release of zeros with noise multiplier one."""
     rng = np.random.default_rng(7)
-    query = line_query(np.zeros(8), radius=1.0, diameter=2.0)
+    query = LineQuery(np.zeros(8), radius=1.0, diameter=2.0)
     wide = [float(sampler.release(query, 1.0, rng)[0]) for _ in range(3000)]
     expected = 2.0 / sampler.expected_size(8)
     assert np.std(wide) == pytest.approx(expected, rel=0.08)  # six standard deviations
@@ -132,7 +141,7 @@ def noise_unit(sampler):
 
 
 def test_poisson_refuses_a_bound_on_differences_only(rng):
-    query = line_query([100.0, 101.0, 100.5], diameter=1.0)
+    query = LineQuery([100.0, 101.0, 100.5], diameter=1.0)
     assert math.isfinite(exact(FullBatch(), query, rng))
     assert math.isfinite(exact(FixedSizeSampler(2), query, rng))
     with pytest.raises(TypeError, match="absence"):
@@ -181,12 +190,11 @@ def test_problem_bounds_reach_the_query():
     ball = GeodesicBall(SPD(2), None, 1.0)
     problem = FrechetProblem(ball, np.broadcast_to(np.eye(2), (5, 2, 2)))
     point = np.diag([3.0, 1.0])
-    query = gradient_query(problem, point)
-    assert (query.radius, query.diameter) == (1.0, 2.0)
-    np.testing.assert_allclose(query.center, problem.public_gradient(point))
-    clipped = gradient_query(problem, point, 0.25)
-    assert (clipped.radius, clipped.diameter) == (0.25, 0.5)
-    np.testing.assert_array_equal(clipped.center, 0.0)
+    center, radius = GradientQuery(problem, point).enclosing_ball()
+    assert (radius, GradientQuery(problem, point).diameter()) == (1.0, 2.0)
+    np.testing.assert_allclose(center, problem.public_gradient(point))
+    clipped = GradientQuery(problem, point, 0.25)
+    assert clipped.enclosing_ball() == (None, 0.25) and clipped.diameter() == 0.5
 
 
 @pytest.mark.parametrize("clip_norm", [0.3, 0.8, 1.5, math.inf])
@@ -198,12 +206,13 @@ def test_query_bounds_hold(geometry, clip_norm, rng):
     points = ball.project(geometry.exp_coordinates(ball.center, coordinates))
     problem = FrechetProblem(ball, points)
     here = geometry.exp_coordinates(ball.center, np.full(geometry.dim, 0.5))
-    query = gradient_query(problem, here, clip_norm)
+    query = GradientQuery(problem, here, clip_norm)
     each = np.stack([query.total(np.array([i])) for i in range(300)])
-    norms = geometry.norm(here, each - query.center)
-    assert norms.max() <= query.radius * (1 + 1e-9)
+    center, radius = query.enclosing_ball()
+    norms = geometry.norm(here, each - (0.0 if center is None else center))
+    assert norms.max() <= radius * (1 + 1e-9)
     pairs = geometry.norm(here, each[:150] - each[150:])
-    assert pairs.max() <= query.diameter * (1 + 1e-9)
+    assert pairs.max() <= query.diameter() * (1 + 1e-9)
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -305,7 +314,7 @@ def one_step_audit(sampler, n, multiplier, noise, trials=20_000):
     def query_of(value):
         values = np.zeros(n) if isinstance(sampler, PoissonSampler) else np.full(n, -1.0)
         values[0] = value
-        return line_query(values, radius=1.0, diameter=2.0)
+        return LineQuery(values, radius=1.0, diameter=2.0)
 
     def score(outputs):
         return outputs  # the likelihood ratio increases with the output

@@ -21,7 +21,7 @@ from skriemdp.solvers.per_sample import (
 )
 from skriemdp.solvers.problem import FrechetProblem
 from skriemdp.solvers.progress import ProgressBar
-from skriemdp.solvers.queries import difference_query, gradient_query
+from skriemdp.solvers.queries import DifferenceQuery, GradientQuery
 from skriemdp.solvers.sampling import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.solvers.schedules import FunctionClass, curvature_constant, schedule
 from skriemdp.solvers.stochastic import RiemannianSGD
@@ -135,7 +135,7 @@ def test_noise_has_the_calibrated_size_in_the_riemannian_metric(geometry):
     # A chi-square with 150 dim degrees of freedom, six standard deviations.
     problem = cloud_problem(geometry, n=2)
     point = problem.points[0]
-    query = gradient_query(problem, point, 0.2)
+    query = GradientQuery(problem, point, 0.2)
     sigma = 3.0 * 2 * 0.2 / 2
     mean = query.total(None) / 2
     rng = np.random.default_rng(5)
@@ -312,7 +312,7 @@ def test_published_solver_runs_to_the_mean_without_noise(geometry):
 def test_clipped_differences_are_bounded(geometry):
     problem = cloud_problem(geometry)
     anchor, point = problem.points[0], problem.points[1]
-    query = difference_query(problem, point, anchor, 0.05)
+    query = DifferenceQuery(problem, point, anchor, 0.05)
     each = np.stack([query.total(np.array([i])) for i in range(problem.n)])
     assert geometry.norm(point, each).max() <= 0.05 * (1 + 1e-9)
     whole = query.total(None)
@@ -326,8 +326,8 @@ def test_smoothness_clip_has_no_bias():
     anchor, point = problem.points[0], problem.points[1]
     smoothness = curvature_constant(-0.5, 2.0)
     clip = smoothness * float(geometry.dist(anchor, point))
-    clipped = difference_query(problem, point, anchor, clip).total(None)
-    free = difference_query(problem, point, anchor, 1e9).total(None)
+    clipped = DifferenceQuery(problem, point, anchor, clip).total(None)
+    free = DifferenceQuery(problem, point, anchor, 1e9).total(None)
     np.testing.assert_allclose(clipped, free, atol=1e-12)
 
 

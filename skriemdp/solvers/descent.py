@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from skriemdp._validation import check_positive
 from skriemdp.privacy.events import GaussianEvent
-from skriemdp.solvers.queries import gradient_query
+from skriemdp.solvers.queries import GradientQuery
 from skriemdp.solvers.sampling import FullBatch
 from skriemdp.solvers.trajectory import Trajectory, Walk
 
@@ -107,7 +107,7 @@ class RiemannianGradientDescent:
         """
         path = Trajectory(problem.geometry, start, self.walk, rng, progress, callback)
         for multiplier in self.noise_multipliers:
-            query = gradient_query(problem, path.point, self.clip_norm)
+            query = GradientQuery(problem, path.point, self.clip_norm)
             path.advance(FullBatch().release(query, multiplier, rng))
         return path.result
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
+import abc
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,10 @@ import numpy as np
 from skriemdp._validation import check_positive
 from skriemdp.geometry.base import Geometry, clip_scale
 
-__all__ = ["Query", "difference_query", "gradient_query"]
+__all__ = ["DifferenceQuery", "GradientQuery", "Query"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Query:
+class Query(abc.ABC):
     """A tangent vector ``v(record)`` at one public point, and what is known of it in advance.
 
     Attributes
@@ -26,59 +24,70 @@ class Query:
         Number of records.
     point : ndarray of shape ``geometry.shape``
         Public or released.
-    total : callable
-        ``total(indices)`` is the sum of v over these records, over all of them for None.
-    center : ndarray of shape ``geometry.shape``
-        Public tangent vector.
-    radius : float
-        ``|v(z) - center| <= radius`` for every record z: what Poisson sampling needs.
-    diameter : float
-        ``|v(z) - v(z')| <= diameter`` for all pairs: enough when the number of summands is fixed.
     """
 
     geometry: Geometry
     n: int
     point: Any
-    total: Callable[[Any], Any]
-    center: Any
-    radius: float
-    diameter: float
+
+    @abc.abstractmethod
+    def total(self, indices=None):
+        """Sum of v over the records `indices`, over all of them for None."""
+
+    @abc.abstractmethod
+    def diameter(self) -> float:
+        """Bound of ``|v(z) - v(z')|`` over pairs: enough when the number of summands is fixed."""
+
+    @abc.abstractmethod
+    def enclosing_ball(self):
+        """Public ``(center, radius)`` with ``|v(z) - center| <= radius`` for every record z.
+
+        Poisson sampling needs it.  A center of None stands for zero.
+        """
 
 
-def gradient_query(problem, point, clip_norm: float = math.inf) -> Query:
-    """The clipped gradients of `problem` at `point`.
+class GradientQuery(Query):
+    """The gradients of `problem` at `point`, each scaled to norm <= `clip_norm`.
 
     Clipping to norm c is the metric projection on a ball of the tangent space, hence 1-Lipschitz.
     So clipped gradients differ by at most ``min(2 c, gradient_diameter)``, and lie within
     ``min(c, gradient_norm_bound)`` of a public vector: zero, or the clipped `public_gradient`
     (docs/theory/optimisation.md, section 2).
     """
-    bound = problem.gradient_norm_bound(point)
-    center = np.zeros(problem.geometry.shape)
-    if bound < clip_norm:
-        center = np.asarray(problem.public_gradient(point))
-        norm = problem.geometry.norm(point, center)
-        center = center * clip_scale(np, np.asarray(norm), clip_norm)
-    return Query(
-        geometry=problem.geometry,
-        n=problem.n,
-        point=point,
-        total=lambda indices: problem.clipped_sum(point, clip_norm, indices),
-        center=center,
-        radius=min(clip_norm, bound),
-        diameter=min(2.0 * clip_norm, problem.gradient_diameter(point)),
-    )
+
+    def __init__(self, problem, point, clip_norm: float = math.inf):
+        self.problem, self.point, self.clip_norm = problem, point, clip_norm
+        self.geometry, self.n = problem.geometry, problem.n
+
+    def total(self, indices=None):
+        return self.problem.clipped_sum(self.point, self.clip_norm, indices)
+
+    def diameter(self):
+        return min(2.0 * self.clip_norm, self.problem.gradient_diameter(self.point))
+
+    def enclosing_ball(self):
+        bound = self.problem.gradient_norm_bound(self.point)
+        if bound >= self.clip_norm:
+            return None, self.clip_norm
+        center = np.asarray(self.problem.public_gradient(self.point))
+        norm = np.asarray(self.geometry.norm(self.point, center))
+        return center * clip_scale(np, norm, self.clip_norm), bound
 
 
-def difference_query(problem, point, anchor, clip_norm: float) -> Query:
+class DifferenceQuery(Query):
     """Clipped differences ``grad f(point) - transport(grad f(anchor))``, tangent at `point`."""
-    check_positive(clip_norm=clip_norm)
-    return Query(
-        geometry=problem.geometry,
-        n=problem.n,
-        point=point,
-        total=lambda chosen: problem.clipped_difference_sum(point, anchor, clip_norm, chosen),
-        center=np.zeros(problem.geometry.shape),
-        radius=clip_norm,
-        diameter=2.0 * clip_norm,
-    )
+
+    def __init__(self, problem, point, anchor, clip_norm: float):
+        check_positive(clip_norm=clip_norm)
+        self.problem, self.point, self.anchor = problem, point, anchor
+        self.clip_norm = clip_norm
+        self.geometry, self.n = problem.geometry, problem.n
+
+    def total(self, indices=None):
+        return self.problem.clipped_difference_sum(self.point, self.anchor, self.clip_norm, indices)
+
+    def diameter(self):
+        return 2.0 * self.clip_norm
+
+    def enclosing_ball(self):
+        return None, self.clip_norm

@@ -36,8 +36,8 @@ class FullBatch:
 
     def release(self, query, noise_multiplier: float, rng):
         """Noisy mean of ``query`` over the records, a tangent vector at its point."""
-        sensitivity = _finite(query.diameter) / query.n
-        mean = query.total(None) / query.n
+        sensitivity = _finite(query.diameter()) / query.n
+        mean = query.total() / query.n
         return _noisy(query, mean, sensitivity, noise_multiplier, rng)
 
 
@@ -97,7 +97,8 @@ class PoissonSampler:
 
     def release(self, query, noise_multiplier: float, rng):
         """Noisy estimate of the mean of ``query``, a tangent vector at its point."""
-        if not math.isfinite(query.radius):
+        center, radius = query.enclosing_ball()
+        if not math.isfinite(radius):
             raise TypeError(
                 "Poisson sampling compares a record with its absence and needs a bound on the norm "
                 "of every record's gradient, which this problem does not have at the current "
@@ -106,11 +107,10 @@ class PoissonSampler:
                 "the full batch or fixed-size batches."
             )
         chosen = self.draw(query.n, rng)
-        total = -len(chosen) * query.center
-        if len(chosen):
-            total = total + query.total(chosen)
-        mean = query.center + total / self.batch_size
-        sensitivity = 2.0 * query.radius / self.batch_size
+        mean = query.total(chosen) / self.batch_size
+        if center is not None:
+            mean = mean + (1.0 - len(chosen) / self.batch_size) * center
+        sensitivity = 2.0 * radius / self.batch_size
         return _noisy(query, mean, sensitivity, noise_multiplier, rng)
 
 
@@ -162,7 +162,7 @@ class FixedSizeSampler:
 
     def release(self, query, noise_multiplier: float, rng):
         """Noisy mean of ``query`` over one batch, a tangent vector at its point."""
-        sensitivity = _finite(query.diameter) / self.batch_size
+        sensitivity = _finite(query.diameter()) / self.batch_size
         mean = query.total(self.draw(query.n, rng)) / self.batch_size
         return _noisy(query, mean, sensitivity, noise_multiplier, rng)
 

@@ -7,7 +7,7 @@ import math
 
 from skriemdp._validation import check_positive
 from skriemdp.privacy.calibration import calibrate
-from skriemdp.solvers.queries import gradient_query
+from skriemdp.solvers.queries import GradientQuery
 from skriemdp.solvers.sampling import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.solvers.trajectory import Trajectory, Walk
 
@@ -74,7 +74,7 @@ class RiemannianSGD:
         """
         path = Trajectory(problem.geometry, start, self.walk, rng, progress, callback)
         for _ in range(self.walk.n_steps):
-            query = gradient_query(problem, path.point, self.clip_norm)
+            query = GradientQuery(problem, path.point, self.clip_norm)
             path.advance(self.sampler.release(query, self.noise_multiplier, rng))
         return path.result
 

@@ -13,7 +13,7 @@ from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.events import FixedSizeSampledGaussianEvent, GaussianEvent, compose
 from skriemdp.solvers.problem import clipped_total
-from skriemdp.solvers.queries import difference_query, gradient_query
+from skriemdp.solvers.queries import DifferenceQuery, GradientQuery
 from skriemdp.solvers.sampling import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.solvers.stochastic import NOISE_BRACKET
 from skriemdp.solvers.trajectory import Trajectory, Walk
@@ -112,7 +112,7 @@ class RiemannianSVRG:
         path = Trajectory(geometry, start, self.walk, rng, progress, callback)
         for _ in range(self.n_epochs):
             anchor = path.point
-            query = gradient_query(problem, anchor, self.clip_norm)
+            query = GradientQuery(problem, anchor, self.clip_norm)
             gradient = FullBatch().release(query, self.anchor_noise_multiplier, rng)
             path.advance(gradient)
             for _ in range(self.epoch_length):
@@ -120,7 +120,7 @@ class RiemannianSVRG:
                 direction = geometry.transport(anchor, point, gradient)
                 clip = self._difference_clip(geometry, anchor, point)
                 if clip > 0:
-                    difference = difference_query(problem, point, anchor, clip)
+                    difference = DifferenceQuery(problem, point, anchor, clip)
                     correction = self.sampler.release(difference, self.noise_multiplier, rng)
                     direction = direction + correction
                 path.advance(direction)
