@@ -126,7 +126,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         Fractions of the budget (of ``mu**2``) for the steps of "gradient".
     clip_norm : float, optional
         Riemannian norm to which "gradient" clips each record's gradient.  By default nothing is
-        clipped and the sensitivity comes from the ball.
+        clipped and the sensitivity comes from the ball; where curvature has no upper bound
+        (Bures-Wasserstein) the default is the radius.
     output : {"last", "average", "random"}, default="last"
         What "gradient" returns: last iterate, geodesic average, or a random iterate.
     retraction : bool, default=False
@@ -354,7 +355,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             n_steps=n_steps,
             step_size=self.step_size,
             shares=shares if self.shares is None else tuple(self.shares),
-            clip_norm=math.inf if self.clip_norm is None else self.clip_norm,
+            clip_norm=_default_clip(ball) if self.clip_norm is None else self.clip_norm,
             output=self.output,
             retraction=self.retraction,
             domain=ball,
@@ -408,6 +409,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 stacklevel=4,
             )
 
+    def _problem(self, X, y=None):
+        """The Fréchet problem of rows projected on the public ball; for federated runs."""
+        geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
+        ball = public_ball(geometry, self.center, self.radius)
+        return FrechetProblem.from_records(ball, as_points(geometry, X))[0]
+
     # -- helpers of the fitted estimator --------------------------------------------------------
 
     def _points(self, X):
@@ -419,3 +426,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _layout(self, points):
         return points.reshape(len(points), -1) if self._flat else points
+
+
+def _default_clip(ball) -> float:
+    """No clipping where the ball bounds every gradient difference; else the radius."""
+    return math.inf if math.isfinite(ball.geometry.curvature_bounds[1]) else ball.radius

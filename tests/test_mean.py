@@ -22,7 +22,14 @@ from skriemdp.solvers.problem import FrechetProblem
 
 CONFIDENCE = 1 - 1e-8
 RNG = np.random.default_rng(0)
-SPACES = [SPD(2), SPD(3), SPD(2, metric="log-euclidean"), Hyperboloid(3), Sphere(4)]
+SPACES = [
+    SPD(2),
+    SPD(3),
+    SPD(2, metric="log-euclidean"),
+    SPD(2, metric="bures-wasserstein"),
+    Hyperboloid(3),
+    Sphere(4),
+]
 
 
 def cloud(geometry, n=200, radius=0.5, seed=0):
