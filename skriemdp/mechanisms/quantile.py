@@ -61,9 +61,9 @@ class PrivateQuantile:
     standard deviation ``sqrt(counts) / mu``, and everything else is a function of noisy answers.
     Values are used in comparisons only, so their size does not matter: no bound is needed.
 
-    *Accuracy*: a rank error of about ``sqrt(counts / 3) / mu`` where the quantile lies, at
-    ``level * n`` and ``(1 - level) * n`` of at least a few times that from the ends; the smallest
-    grid values where the budget is too small to see anything.
+    *Accuracy*: the rank error has a standard deviation of about ``2 / mu`` plus the grid's own step
+    (docs/theory/private-quantile.md), where at least a few times that many values lie on either
+    side of the quantile; the smallest grid values where the budget is too small to see anything.
 
     Examples
     --------
