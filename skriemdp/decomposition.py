@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skriemdp._base import Data, Plan, PrivateEstimator
@@ -34,6 +35,10 @@ MECHANISMS = ("auto", "covariance", "gradient", "power", "refine", "exponential"
 _COUNT_SHARE = 0.01
 # Largest d whose d x d matrix "auto" forms (72 MB each); above it iterates with products.
 _LARGEST_MATRIX = 3000
+
+
+def _dense_fit(estimator):
+    return not getattr(estimator, "_sparse_fit", False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +82,7 @@ class PrivatePrincipalEigenvector(
         Space of "gradient".  "auto": sphere for one component, else Grassmann.  "ambient" adds
         noise in the ambient space and projects (DP-PGD).
     n_steps : int, optional
-        Steps of "gradient" (12 by default) and "power" (6).
+        Steps of "gradient" (20 by default) and "power" (8).
     step_size : float, default=4.0
         Public step size of "gradient", in units of ``1 / row_norm**2``.
     public_seed : int, default=0
@@ -234,8 +239,13 @@ class PrivatePrincipalEigenvector(
             raise ValueError(f"X must have shape (n, {k}), got {X.shape}.")
         return (X * self._scales() if self.whiten else X) @ self.components_ + self.mean_
 
+    @available_if(_dense_fit)
     def predict(self, X):
-        """Each row's projection on the affine subspace of mean and components (rank k)."""
+        """Each row's projection on the affine subspace of mean and components (rank k).
+
+        Absent after a fit on sparse data, whose reconstruction is a dense table; ask for it with
+        ``inverse_transform(transform(X))``.
+        """
         return self.inverse_transform(self.transform(X))
 
     def score(self, X, y=None):
@@ -258,7 +268,7 @@ class PrivatePrincipalEigenvector(
 
     def _validate(self, X, y=None):
         rows = open_rows(X, self._checked)
-        return Data((rows,), {"n": rows.n, "d": rows.d})
+        return Data((rows,), {"n": rows.n, "d": rows.d, "sparse": rows.is_sparse})
 
     def _checked(self, table, first):
         return validate_data(
@@ -326,7 +336,7 @@ class PrivatePrincipalEigenvector(
             if self.n_components == d:
                 raise ValueError(
                     "mechanism='gradient' needs n_components below the number of features, "
-                    f"got {d} of {d}."
+                    f"but n_features = {d}."
                 )
             frame_space(self.manifold, d, self.n_components)
 
@@ -343,10 +353,10 @@ class PrivatePrincipalEigenvector(
     def _release_of(self, name):
         k = int(self.n_components)
         if name == "power":
-            return PowerRelease(k, self.n_steps or 6, self.public_seed)
+            return PowerRelease(k, self.n_steps or 8, self.public_seed)
         if name == "gradient":
             return GradientRelease(
-                k, self.manifold, self.n_steps or 12, float(self.step_size), self.public_seed
+                k, self.manifold, self.n_steps or 20, float(self.step_size), self.public_seed
             )
         plain = {
             "covariance": CovarianceRelease,
@@ -369,6 +379,7 @@ class PrivatePrincipalEigenvector(
         counting = None
         if settings.bounds.row_norm is not None:
             counting = budget.noise(_COUNT_SHARE, Euclidean(1), 1.0)
+        self._sparse_fit = data.facts["sparse"]
         center, row_norm = settings.bounds.release(rows, budget, streams)
         if counting is not None:
             self._count_clipped(rows, center, row_norm, counting, streams)

@@ -106,6 +106,11 @@ class Rows:
         return self._plain
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether the records, or their first chunk, are a sparse matrix."""
+        return sparse.issparse(next(self.arrays()))
+
+    @property
     def has_finite_norms(self) -> bool:
         """Whether all rows, one table in memory, are finite and their norms do not overflow."""
         return bool(np.isfinite(self._plain_norms().sum()))
