@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import importlib
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from skriemdp._validation import check_option
+from skriemdp.geometry._tiles import tiles
 from skriemdp.geometry.base import Geometry
-from skriemdp.solvers.problem import Problem
+from skriemdp.solvers.problem import Problem, clipped_total
 
 __all__ = [
     "BACKENDS",
@@ -22,6 +24,7 @@ __all__ = [
     "CostProblem",
     "EuclideanGradient",
     "HalfSquaredDistance",
+    "PerSampleGradient",
     "RiemannianGradient",
     "check_per_sample",
     "make_gradient",
@@ -31,20 +34,53 @@ BACKENDS = ("numpy", "torch", "jax", "autograd")
 
 # Bytes of gradients or records per block.  Calls into torch and jax have fixed costs of some 100
 # microseconds, so their blocks are larger (benchmarks/solvers.py, table "Block size").
-_BLOCK_BYTES = {"numpy": 2**18, "torch": 2**21, "jax": 2**20, "autograd": 2**18}
+_BLOCK_BYTES = {"numpy": 2**19, "torch": 2**22, "jax": 2**20, "autograd": 2**18}
 
 
 # -- gradients as functions (point, X, y) -> (b, *shape) ------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class HalfSquaredDistance:
-    """Cost ``dist(point, x)**2 / 2``, gradient ``-log_point(x)``: its minimiser is the mean."""
+class PerSampleGradient(abc.ABC):
+    """Riemannian gradients of a batch, in two parts that want blocks of different sizes.
+
+    Attributes
+    ----------
+    geometry : Geometry
+    backend : str
+    """
 
     geometry: Geometry
     backend = "numpy"
 
+    @abc.abstractmethod
+    def ambient(self, point, X, y=None):
+        """What the user's function says, an array ``(b, *shape)``."""
+
+    def tangent(self, point, ambient):
+        """The Riemannian gradients that this means, tangent at `point`."""
+        return ambient
+
     def __call__(self, point, X, y=None):
+        return self.tangent(point, self.ambient(point, X, y))
+
+    def _checked(self, gradients, count, name):
+        gradients = np.asarray(gradients, dtype=float)
+        if gradients.shape != (count, *self.geometry.shape):
+            raise ValueError(
+                f"{name} must give one gradient per record, an array of shape "
+                f"({count}, {', '.join(map(str, self.geometry.shape))}) for {count} records on "
+                f"{self.geometry}; got shape {gradients.shape}."
+            )
+        return gradients
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfSquaredDistance(PerSampleGradient):
+    """Cost ``dist(point, x)**2 / 2``, gradient ``-log_point(x)``: its minimiser is the mean."""
+
+    geometry: Geometry
+
+    def ambient(self, point, X, y=None):
         return -self.geometry.log(point, X.reshape(len(X), *self.geometry.shape))
 
     def cost(self, point, X, y=None):
@@ -53,7 +89,7 @@ class HalfSquaredDistance:
 
 
 @dataclasses.dataclass(frozen=True)
-class RiemannianGradient:
+class RiemannianGradient(PerSampleGradient):
     """A batched Riemannian gradient ``gradient(point, X, y) -> (b, *shape)``.
 
     Its tangent part is taken, so that no component of a record escapes the noise.
@@ -61,28 +97,30 @@ class RiemannianGradient:
 
     geometry: Geometry
     gradient: Callable
-    backend = "numpy"
 
-    def __call__(self, point, X, y=None):
-        result = _checked(self.gradient(point, X, y), len(X), self.geometry, "gradient")
-        return self.geometry.projection(point, result)
+    def ambient(self, point, X, y=None):
+        return self._checked(self.gradient(point, X, y), len(X), "gradient")
+
+    def tangent(self, point, ambient):
+        return self.geometry.projection(point, ambient)
 
 
 @dataclasses.dataclass(frozen=True)
-class EuclideanGradient:
+class EuclideanGradient(PerSampleGradient):
     """Batched partial derivatives ``gradient(point, X, y) -> (b, *shape)``, made Riemannian."""
 
     geometry: Geometry
     gradient: Callable
-    backend = "numpy"
 
-    def __call__(self, point, X, y=None):
-        result = _checked(self.gradient(point, X, y), len(X), self.geometry, "euclidean_gradient")
-        return self.geometry.euclidean_to_riemannian_gradient(point, result)
+    def ambient(self, point, X, y=None):
+        return self._checked(self.gradient(point, X, y), len(X), "euclidean_gradient")
+
+    def tangent(self, point, ambient):
+        return self.geometry.euclidean_to_riemannian_gradient(point, ambient)
 
 
 @dataclasses.dataclass(frozen=True)
-class CostGradient:
+class CostGradient(PerSampleGradient):
     """Gradients of ``cost(point, x, y)``, a function of one record, by automatic differentiation.
 
     ``"torch"`` (``torch.func``) and ``"jax"`` (``jax.vmap``, compiled) treat the whole batch at
@@ -93,10 +131,11 @@ class CostGradient:
     cost_function: Callable
     backend: str
 
-    def __call__(self, point, X, y=None):
-        result = self._batched(point, X, y)
-        _checked(result, len(X), self.geometry, "cost")
-        return self.geometry.euclidean_to_riemannian_gradient(point, result)
+    def ambient(self, point, X, y=None):
+        return self._checked(self._batched(point, X, y), len(X), "cost")
+
+    def tangent(self, point, ambient):
+        return self.geometry.euclidean_to_riemannian_gradient(point, ambient)
 
     def cost(self, point, X, y=None):
         """Cost of every record, shape ``(b,)``."""
@@ -113,31 +152,29 @@ class CostGradient:
         self.__dict__.update(state)
 
 
-def _checked(gradients, count, geometry, name):
-    gradients = np.asarray(gradients, dtype=float)
-    if gradients.shape != (count, *geometry.shape):
-        raise ValueError(
-            f"{name} must give one gradient per record, an array of shape "
-            f"({count}, {', '.join(map(str, geometry.shape))}) for {count} records on {geometry}; "
-            f"got shape {gradients.shape}."
-        )
-    return gradients
-
-
 def _torch_gradients(cost):
     import torch
 
-    batched = torch.func.vmap(torch.func.grad(cost), in_dims=(None, 0, 0))
-    without_y = torch.func.vmap(
-        torch.func.grad(lambda point, x: cost(point, x, None)), in_dims=(None, 0)
-    )
-
     def gradients(point, X, y):
-        point, X = _tensor(torch, point), _tensor(torch, X)
-        result = without_y(point, X) if y is None else batched(point, X, _tensor(torch, y))
-        return result.detach().numpy()
+        # Every record gets a copy of the point, so the derivative of the sum of costs with respect
+        # to the copies holds each record's own gradient.  Faster than vmap of torch.func.grad:
+        # batching rules run in the forward pass only.
+        X = _tensor(torch, X)
+        points = _tensor(torch, point).expand(len(X), *point.shape).detach().requires_grad_()
+        values = _torch_map(torch, cost, points, 0, X, y)
+        (result,) = torch.autograd.grad(values.sum(), points, materialize_grads=True)
+        return result.numpy()
 
     return gradients
+
+
+def _torch_map(torch, cost, points, axis, X, y):
+    """Costs of the records, shape ``(b,)``; `axis` is that of the points' batch, or None."""
+    if y is None:
+        mapped = torch.func.vmap(lambda point, x: cost(point, x, None), in_dims=(axis, 0))
+        return mapped(points, X)
+    mapped = torch.func.vmap(lambda point, x, label: cost(point, x, label), in_dims=(axis, 0, 0))
+    return mapped(points, X, _tensor(torch, y))
 
 
 def _tensor(torch, array):
@@ -193,10 +230,8 @@ def _loop_values(cost, point, X, y):
 def _torch_values(cost, point, X, y):
     import torch
 
-    point, X = _tensor(torch, point), _tensor(torch, X)
-    if y is None:
-        return torch.func.vmap(lambda x: cost(point, x, None))(X).detach().numpy()
-    return torch.func.vmap(lambda x, label: cost(point, x, label))(X, _tensor(torch, y)).numpy()
+    with torch.no_grad():
+        return _torch_map(torch, cost, _tensor(torch, point), None, _tensor(torch, X), y).numpy()
 
 
 def _jax_values(cost, point, X, y):
@@ -385,9 +420,24 @@ class CostProblem(Problem):
         with np.errstate(all="ignore"):
             return self.gradient(point, self.X[chosen], labels)
 
+    def clipped_sum(self, point, clip_norm=math.inf, indices=None):
+        total = np.zeros(self.geometry.shape)
+        for piece in self.pieces(indices):
+            labels = None if self.y is None else self.y[piece]
+            with np.errstate(all="ignore"):
+                ambient = self.gradient.ambient(point, self.X[piece], labels)
+                # Blocks are as large as the backend likes; what follows is ours and likes caches.
+                blocks = (ambient,) if self.gradient.backend == "numpy" else tiles(ambient)
+                for block in blocks:
+                    vectors = self.gradient.tangent(point, block)
+                    total += clipped_total(self.geometry, point, vectors, clip_norm)
+        return total
+
     def pieces(self, indices=None):
         row = max(math.prod(self.geometry.shape), math.prod(self.X.shape[1:]))
         rows = max(1, _BLOCK_BYTES[self.gradient.backend] // (8 * row))
+        if self.gradient.backend == "jax":  # which pads to powers of two
+            rows = 1 << (rows.bit_length() - 1)
         count = self.n if indices is None else len(indices)
         for begin in range(0, count, rows):
             piece = slice(begin, min(begin + rows, count))
