@@ -12,6 +12,7 @@ _HOME = {
     "frechet_mean": "skriemdp.mean",
     "PrivateGridSearchCV": "skriemdp.selection",
     "PrivateNoisyAdaGrad": "skriemdp.linear_model",
+    "PrivateHyperbolicRegressor": "skriemdp.regression",
     "PrivateMinimumDistanceToMean": "skriemdp.classification",
     "PrivatePrincipalEigenvector": "skriemdp.decomposition",
     "PrivateRiemannianERM": "skriemdp.erm",

@@ -8,12 +8,18 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean
+from skriemdp import (
+    PrivateFrechetMean,
+    PrivateHyperbolicRegressor,
+    PrivateMinimumDistanceToMean,
+)
 
 ESTIMATORS = [
     PrivateFrechetMean(),
     PrivateMinimumDistanceToMean(),
     PrivateFrechetMean(mechanism="gradient"),
+    PrivateHyperbolicRegressor(),
+    PrivateHyperbolicRegressor("sufficient-statistics"),
 ]
 
 

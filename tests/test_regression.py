@@ -1,0 +1,529 @@
+"""Regression with hyperbolic responses: gradients, budgets, layouts, audits."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skriemdp.auditing import audit_epsilon, audit_scores
+from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
+from skriemdp.hierarchies import embed_taxonomy, load_closure, make_tree
+from skriemdp.privacy.accountant import BudgetExceededError, PrivacyAccountant
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.regression import PrivateHyperbolicRegressor
+from skriemdp.solvers.problem import FrechetProblem
+from skriemdp.solvers.regression_plan import BasePoint, frechet_variation, model_rule
+from skriemdp.solvers.structured_prediction import KernelRidgeWeights, KernelWeights, WeightedMean
+from skriemdp.solvers.wrapped_model import (
+    FeatureMap,
+    MomentModel,
+    WrappedModel,
+    geodesic_gradients,
+)
+
+METHODS = ("parametric", "sufficient-statistics", "per-query")
+UNITS = ("record", "label")
+
+
+def tree(n=300, dim=2):
+    return make_tree(n, dim=dim)
+
+
+def model(**parameters):
+    parameters = {"coordinates": "lorentz", "random_state": 0, "n_queries": 50} | parameters
+    return PrivateHyperbolicRegressor(**parameters)
+
+
+# -- the wrapped model ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [1, 2, 4])
+@pytest.mark.parametrize("scale", [1e-6, 0.3, 3.0, 8.0])
+def test_gradients_are_those_of_the_squared_distance(dim, scale):
+    rng = np.random.default_rng(1)
+    z, labels = scale * rng.normal(size=(2, dim, 6))
+    z[:, 0] = 0.0
+    labels[:, 1] = 0.0
+    labels[:, 2] = z[:, 2]
+    lengths = np.linalg.norm(labels, axis=0)
+    gradients = geodesic_gradients(z, labels / np.maximum(lengths, 1e-150), lengths)
+    space = Hyperboloid(dim)
+    points = space.exp_coordinates(space.base_point, labels.T)
+
+    def losses(z):
+        return 0.5 * space.dist(space.exp_coordinates(space.base_point, z.T), points) ** 2
+
+    step = 1e-5 * scale
+    for k in range(dim):
+        shift = step * np.eye(dim)[:, [k]]
+        numeric = (losses(z + shift) - losses(z - shift)) / (2.0 * step)
+        atol = 1e-7 * scale * max(1.0, np.abs(gradients).max() / scale)
+        np.testing.assert_allclose(gradients[k], numeric, rtol=1e-5, atol=atol)
+
+
+def test_gradients_of_far_labels_are_bounded_by_clipping():
+    fitted = WrappedModel(n=4, mu=1.0, n_steps=1, step_size=1.0, clip_norm=0.5)
+    rng = np.random.default_rng(0)
+    features = FeatureMap(2, 8, 1.0, 1.0, 10.0, 0)(rng.normal(size=(4, 2)))
+    lengths = np.array([1e4, 600.0, 0.0, 3.0])  # the first overflows and must count as zero
+    directions = np.tile([[1.0], [0.0]], 4)
+    weights = 100.0 * rng.normal(size=(16, 2))
+    gradient = fitted.mean_gradient(weights, features, directions, lengths)
+    assert np.isfinite(gradient).all()
+    assert np.linalg.norm(gradient) <= 0.5
+
+
+def test_features_have_norm_one_whatever_the_input():
+    features = FeatureMap(3, 7, 0.5, 1.0, 10.0, 0)
+    X = np.array([[0.0, 0.0, 0.0], [1e300, -1e300, 1.0], [-3.0, 0.2, 50.0]])
+    np.testing.assert_allclose(np.linalg.norm(features(X), axis=1), 1.0, rtol=1e-14)
+    np.testing.assert_array_equal(features(X[1:2]), features(np.array([[10.0, -10.0, 1.0]])))
+
+
+def worst_change(release, features, labels, others):
+    """Largest norm of the change of a statistic over replacements of the first record."""
+    base = release(features, labels)
+    changes = []
+    for phi, v in others:
+        moved_features, moved_labels = features.copy(), labels.copy()
+        moved_features[0], moved_labels[0] = phi, v
+        changes.append(np.linalg.norm(release(moved_features, moved_labels) - base))
+    return max(changes)
+
+
+def test_gradient_sensitivity_is_attained_and_never_passed():
+    rng = np.random.default_rng(3)
+    map_ = FeatureMap(2, 16, 1.0, 1.0, 10.0, 0)
+    features = map_(rng.normal(size=(5, 2)))
+    labels = rng.normal(size=(5, 2)) * 3.0
+    fitted = WrappedModel(n=5, mu=1.0, n_steps=1, step_size=1.0, clip_norm=0.5)
+    weights = np.zeros((32, 2))
+
+    def statistic(features, labels):
+        lengths = np.linalg.norm(labels, axis=1)
+        directions = (labels / np.maximum(lengths, 1e-150)[:, None]).T
+        return fitted.mean_gradient(weights, features, directions, lengths)
+
+    others = [(map_(rng.normal(size=(1, 2)))[0], 4.0 * rng.normal(size=2)) for _ in range(200)]
+    others.append((features[0], -labels[0]))
+    worst = worst_change(statistic, features, labels, others)
+    bound = fitted.sigma / fitted.noise_multiplier
+    assert worst <= bound
+    assert worst >= 0.999 * bound
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_moment_noise_matches_the_worst_change(private):
+    fitted = MomentModel(mu=0.7, clip_norm=2.0, ridge=None, features_private=private)
+    rng = np.random.default_rng(0)
+    map_ = FeatureMap(2, 16, 1.0, 1.0, 10.0, 0)
+    phi, psi = map_(rng.normal(size=(2, 2)))
+    # Only the products: the joint bound is tested with the mechanism.
+    change = np.linalg.norm(np.outer(phi, [2.0, 0.0]) - np.outer(psi, [-2.0, 0.0]))
+    same = np.linalg.norm(np.outer(phi, [2.0, 0.0]) - np.outer(phi, [-2.0, 0.0]))
+    assert max(change, same) <= fitted.sigma * fitted.mu
+    if not private:
+        assert same >= 0.999 * fitted.sigma * fitted.mu
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+def test_rules_read_public_numbers_only(epsilon):
+    n_steps, step_size, momentum = model_rule(1000, gaussian_mu(epsilon, 1e-5), None)
+    assert 10 <= n_steps <= 100
+    assert 1.0 <= step_size / (1.0 - momentum) <= 20.0 + 1e-9
+
+
+# -- the estimator ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("method", METHODS)
+def test_one_fit_costs_exactly_what_was_asked(method, unit, recording_accountant):
+    X, y = tree()
+    fitted = model(method=method, privacy_unit=unit, accountant=recording_accountant).fit(X, y)
+    (event,) = recording_accountant.spends
+    assert event.mu == pytest.approx(gaussian_mu(1.0, 1e-5), rel=1e-12)
+    assert event.delta(1.0) <= 1e-5 * (1 + 1e-9)
+    assert fitted.privacy_spent_.unit == unit
+    assert fitted.noise_scale_ > 0.0
+
+
+def test_predictions_are_free_and_unlimited(tmp_path):
+    X, y = tree()
+    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5, path=tmp_path / "ledger.db")
+    fitted = model(accountant=accountant, epsilon=0.99).fit(X, y)
+    before = accountant.path, len(accountant.history)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        assert fitted.predict(rng.normal(size=(20_000, X.shape[1]))).shape == (20_000, 3)
+    assert (accountant.path, len(accountant.history)) == before
+    with pytest.raises(BudgetExceededError):
+        model(accountant=accountant, epsilon=0.99).fit(X, y)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_per_query_answers_what_it_declared_and_no_more(unit, recording_accountant):
+    X, y = tree()
+    fitted = model(
+        method="per-query", privacy_unit=unit, n_queries=7, accountant=recording_accountant
+    ).fit(X, y)
+    first = fitted.predict(X[:5])
+    np.testing.assert_array_equal(fitted.predict(X[:5]), first)  # repeated: stored answers
+    assert fitted.n_queries_left_ == 2
+    with pytest.raises(BudgetExceededError, match="2 of n_queries=7"):
+        fitted.predict(X[:8])
+    assert fitted.n_queries_left_ == 2  # the refusal released nothing
+    fitted.predict(X[5:7])
+    with pytest.raises(BudgetExceededError):
+        fitted.predict(X[7:8])
+    assert len(recording_accountant.spends) == 1
+
+
+def test_copies_of_a_per_query_model_hold_no_records():
+    X, y = tree()
+    fitted = model(method="per-query", n_queries=10).fit(X, y)
+    answers = fitted.predict(X[:3])
+    blob = pickle.dumps(fitted)
+    labels = Hyperboloid(2).exp_coordinates(
+        Hyperboloid(2).base_point, Hyperboloid(2).log_coordinates(Hyperboloid(2).base_point, y)
+    )
+    assert not any(row.tobytes() in blob for row in [*X[1:], *y[1:], *labels[1:]])
+    copy = pickle.loads(blob)
+    np.testing.assert_array_equal(copy.predict(X[:3]), answers)
+    assert copy.n_queries_left_ == 0
+    with pytest.raises(BudgetExceededError, match="copy"):
+        copy.predict(X[3:4])
+    assert fitted.n_queries_left_ == 7
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("curvature", [-1.0, -0.25])
+def test_layouts_agree(method, curvature):
+    X, y = tree()
+    y = y / np.sqrt(-curvature)
+    space = Hyperboloid(2, curvature)
+    layouts = {
+        "lorentz": y,
+        "poincare": Poincare(2, curvature).from_hyperboloid(y),
+        "tangent": space.log_coordinates(space.base_point, y),
+    }
+    points = {}
+    for coordinates, labels in layouts.items():
+        fitted = model(method=method, coordinates=coordinates, curvature=curvature, radius=20.0)
+        # The same noise for inputs that differ by rounding.
+        fitted._noise_context = lambda data, plan: b"shared"
+        predicted = fitted.fit(X, labels).predict(X[:20])
+        assert predicted.shape == labels[:20].shape
+        if coordinates == "poincare":
+            predicted = Poincare(2, curvature).to_hyperboloid(predicted)
+        elif coordinates == "tangent":
+            predicted = space.exp_coordinates(space.base_point, predicted)
+        points[coordinates] = predicted
+        assert fitted.score(X[:20], labels[:20]) <= 1.0
+    for predicted in points.values():
+        assert space.dist(predicted, points["lorentz"]).max() < 1e-5
+
+
+@pytest.mark.parametrize("method", METHODS[:2])
+def test_curvature_only_rescales(method):
+    X, y = tree()
+    results = []
+    for curvature in (-1.0, -0.25):
+        fitted = model(method=method, curvature=curvature, radius=6.0 / np.sqrt(-curvature))
+        fitted._noise_context = lambda data, plan: b"shared"
+        results.append(fitted.fit(X, y / np.sqrt(-curvature)).predict(X) * np.sqrt(-curvature))
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_predictions_and_labels_stay_in_the_ball(method):
+    X, y = tree()
+    fitted = model(method=method, radius=1.0, epsilon=0.05).fit(X, y)
+    ball = GeodesicBall(Hyperboloid(2), None, 1.0 + 1e-9)
+    assert ball.contains(fitted.predict(X[:20])).all()
+    inside = GeodesicBall(Hyperboloid(2), None, 1.0).project(y)
+    again = model(method=method, radius=1.0, epsilon=0.05)
+    again._noise_context = fitted._noise_context = lambda data, plan: b"shared"
+    fitted.fit(X, y)
+    again.fit(X, inside)
+    np.testing.assert_allclose(fitted.predict(X[:20]), again.predict(X[:20]), atol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_any_dimension_learns(dim):
+    X, y = tree(3000, dim)
+    fitted = model(epsilon=5.0).fit(X[::2], y[::2])
+    assert fitted.score(X[1::2], y[1::2]) > 0.5
+
+
+def test_one_column_of_real_labels_comes_back_as_one():
+    X, y = tree()
+    fitted = PrivateHyperbolicRegressor(random_state=0).fit(X, y[:, 1])
+    assert fitted.predict(X).shape == (len(X),)
+    assert fitted.base_point_.shape == ()
+
+
+def test_score_is_the_frechet_r2():
+    X, y = tree()
+    fitted = model(epsilon=5.0).fit(X, y)
+    space = Hyperboloid(2)
+    mean_error = frechet_variation(space, y, np.ones(len(y)))
+    squares = np.sum(space.dist(fitted.predict(X), y) ** 2)
+    assert fitted.score(X, y) == pytest.approx(1.0 - squares / mean_error)
+    # Nothing is nearer to all labels than their Fréchet mean.
+    for point in y[:50]:
+        assert np.sum(space.dist(point, y) ** 2) >= mean_error * (1 - 1e-9)
+    twice = fitted.score(X, y, sample_weight=2.0 * np.ones(len(y)))
+    assert twice == pytest.approx(fitted.score(X, y))
+
+
+def test_flat_data_keeps_the_euclidean_r2():
+    # Dimension one is flat: the Fréchet R^2 is the ordinary one.
+    from sklearn.metrics import r2_score
+
+    X, y = tree()
+    y = np.log(y[:, 0] + 0.1)
+    fitted = PrivateHyperbolicRegressor(random_state=0, epsilon=5.0).fit(X, y)
+    assert fitted.score(X, y) == pytest.approx(r2_score(y, fitted.predict(X)))
+
+
+def test_works_in_pipelines_searches_and_cross_validation():
+    X, y = tree(200)
+    steps = make_pipeline(FunctionTransformer(lambda X: 0.5 * X), model(n_steps=10))
+    search = GridSearchCV(
+        steps,
+        {"privatehyperbolicregressor__length_scale": [0.5, 1.0]},
+        cv=KFold(2),
+        error_score="raise",
+    ).fit(X, y)
+    assert search.predict(X).shape == y.shape
+    assert cross_val_predict(steps, X, y, cv=KFold(2)).shape == y.shape
+    queried = model(method="per-query", n_queries=100)
+    assert cross_val_predict(queried, X, y, cv=KFold(2)).shape == y.shape
+
+
+def test_a_public_base_point_leaves_all_budget_to_the_model():
+    X, y = tree()
+    private, public = model().fit(X, y), model(base_point=[1.0, 0.0, 0.0]).fit(X, y)
+    np.testing.assert_allclose(public.base_point_, [1.0, 0.0, 0.0], atol=1e-12)
+    assert public.privacy_spent_.mu == pytest.approx(private.privacy_spent_.mu, rel=1e-12)
+    rule = model_rule(300, gaussian_mu(1.0, 1e-5), None)
+    event = public.privacy_spent_.event
+    assert (event.noise_multiplier, event.count) == (np.sqrt(rule[0]) / event.mu, rule[0])
+
+
+def test_the_base_point_follows_the_labels():
+    X, y = tree(5000)
+    space = Hyperboloid(2)
+    shift = space.exp_coordinates(space.base_point, np.array([2.5, 0.0]))
+    moved = space.exp_coordinates(shift, space.log_coordinates(space.base_point, y))
+    fitted = model(radius=8.0, epsilon=3.0).fit(X, moved)
+    assert space.dist(fitted.base_point_, shift) < 1.0
+    here, there = model(epsilon=3.0).fit(X, y).score(X, y), fitted.score(X, moved)
+    assert there > here - 0.05
+
+
+BAD = [
+    ({"method": "magic"}, "method"),
+    ({"privacy_unit": "user"}, "privacy_unit"),
+    ({"coordinates": "klein"}, "coordinates"),
+    ({"curvature": 1.0}, "curvature"),
+    ({"feature_scale": [1.0, 2.0]}, "feature_scale"),
+    ({"feature_scale": -1.0}, "feature_scale"),
+    ({"radius": 0.0}, "radius"),
+    ({"base_point": "median"}, "base_point"),
+    ({"base_point": [5.0, 0.0, 0.0]}, "base_point"),
+    ({"length_scale": -1.0}, "length_scale"),
+    ({"n_frequencies": 0}, "n_frequencies"),
+    ({"n_steps": 0}, "n_steps"),
+    ({"clip_norm": np.inf}, "clip_norm"),
+    ({"method": "per-query", "n_queries": 0}, "n_queries"),
+    ({"public_seed": -1}, "random_state"),
+    ({"delta": 0.0}, "delta"),
+]
+
+
+@pytest.mark.parametrize(("bad", "name"), BAD, ids=str)
+def test_bad_parameters_are_named_and_spend_nothing(bad, name, recording_accountant):
+    X, y = tree(50)
+    with pytest.raises(ValueError, match=name):
+        model(accountant=recording_accountant, **bad).fit(X, y)
+    assert recording_accountant.spends == []
+
+
+@pytest.mark.parametrize("coordinates", ["lorentz", "poincare"])
+def test_labels_off_the_manifold_are_counted_not_shown(coordinates, recording_accountant):
+    X, y = tree(50)
+    y = np.full((50, 3), 7.25)
+    with pytest.raises(ValueError, match="50 of 50 rows of y") as caught:
+        model(coordinates=coordinates, accountant=recording_accountant).fit(X, y)
+    assert "7.25" not in str(caught.value)
+    assert recording_accountant.spends == []
+
+
+# -- kernel weights ---------------------------------------------------------------------------
+
+
+def test_kernel_ridge_weights_interpolate():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 2))
+    weights, largest = KernelRidgeWeights(X, 0.5, 1e-10)(X[3])
+    np.testing.assert_allclose(weights, np.eye(20)[3], atol=1e-5)
+    assert largest == np.abs(weights).max()
+    weights, largest = KernelWeights(X, 0.5)(X[3])
+    assert largest == 1.0
+    assert weights.max() == weights[3] == 1.0
+    assert weights.min() >= 0.0
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_weighted_means_converge_to_the_frechet_mean_without_noise(private):
+    rng = np.random.default_rng(0)
+    space = Hyperboloid(2)
+    ball = GeodesicBall(space, None, 5.0)
+    points = space.exp_coordinates(space.base_point, rng.normal(size=(40, 2)))
+    weights = rng.random(40)
+    release = WeightedMean(ball, 1e9, 40, 10.0, private)
+    found = release.release(space.base_point, points, weights, 1.0, rng)
+    size = np.linalg.norm(weights @ space.log_coordinates(found, points)) / weights.sum()
+    assert size < 1e-3
+
+
+# -- audits -----------------------------------------------------------------------------------
+
+
+class Weaker:
+    """A generator whose normal draws are `scale` times what they should be."""
+
+    def __init__(self, rng, scale):
+        self._rng, self._scale = rng, scale
+
+    def standard_normal(self, size):
+        return self._scale * self._rng.standard_normal(size)
+
+
+def audited_model(method, unit, scale, trials=1500):
+    """Lower bound of mu of the model that an estimator plans, run on near-worst neighbours."""
+    rng = np.random.default_rng(11)
+    X = np.zeros((5, 2))
+    y = np.zeros((5, 2))
+    y[0] = [9.0, 0.0]  # outside the ball, and beyond every clip
+    other_y = y.copy()
+    other_y[0] = [-9.0, 0.0]
+    estimator = PrivateHyperbolicRegressor(
+        method,
+        privacy_unit=unit,
+        base_point=[0.0, 0.0],
+        n_steps=1,
+        n_frequencies=4,
+        n_queries=1,
+        ridge=1e4 if method == "sufficient-statistics" else None,  # the output is linear then
+        epsilon=8.0,
+    )
+    outputs = []
+    for data in ((X, y), (X, other_y)):
+        arrays = estimator._validate(*data)
+        plan = estimator._plan(arrays.facts)
+        for _ in range(trials):
+            estimator._release(arrays, plan, lambda *label: Weaker(rng, scale))
+            if method == "per-query":
+                outputs.append(estimator.predict(X[:1]).ravel())
+            else:
+                outputs.append(estimator.coef_.ravel())
+    outputs = np.reshape(outputs, (2, trials, -1))
+
+    def release(side, trials):
+        return outputs[side]
+
+    result = audit_epsilon(release, 0, 1, trials=trials, confidence=1 - 1e-7)
+    return result.mu, plan.event.mu
+
+
+def audited_base_point(scale, trials=600):
+    """Lower bound of mu of all steps of the base point, by the likelihood ratio of its path."""
+    rng = np.random.default_rng(5)
+    mu, n = 3.0, 5
+    base = BasePoint(2, 10.0, n, mu)
+    solver, space = base.solver, Hyperboloid(2)
+    sides = np.zeros((2, n, 2))
+    sides[:, 0, 0] = -9.0, 9.0
+    sides = space.exp_coordinates(space.base_point, sides)
+    paths = np.empty((2, trials, solver.n_steps + 1, 3))
+    paths[:, :, 0] = space.base_point
+    for side, points in enumerate(sides):
+        problem = FrechetProblem(solver.domain, points)
+        for trial in range(trials):
+
+            def keep(step, point, path=paths[side, trial]):
+                path[step] = point
+
+            solver.solve(problem, space.base_point, Weaker(rng, scale), callback=keep)
+    scores = np.zeros((2, trials))
+    steps = zip(solver.step_size, solver.noise_multipliers, strict=True)
+    for t, (eta, multiplier) in enumerate(steps):
+        here, there = paths[:, :, t], paths[:, :, t + 1]
+        answer = space.log_coordinates(here, there) / eta
+        logs = space.log_coordinates(here[..., None, None, :], sides)
+        norms = np.linalg.norm(logs, axis=-1, keepdims=True)
+        logs = logs * solver.clip_norm / np.maximum(norms, solver.clip_norm)
+        low, high = np.moveaxis(logs.mean(axis=-2), -2, 0)
+        sigma = multiplier * 2.0 * solver.clip_norm / n
+        scores += np.sum((answer - 0.5 * (low + high)) * (high - low), axis=-1) / sigma**2
+    return audit_scores(*scores, confidence=1 - 1e-7).mu, base.event.mu
+
+
+AUDITS = [(method, unit) for method in METHODS for unit in UNITS]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "unit"), AUDITS)
+def test_audit_of_the_model(method, unit):
+    # False alarm at most 1e-7 each.
+    found, claimed = audited_model(method, unit, 1.0)
+    assert 0.3 * claimed < found <= claimed
+    found, claimed = audited_model(method, unit, 0.5)
+    assert found > claimed
+
+
+@pytest.mark.slow
+def test_audit_of_the_base_point():
+    # False alarm at most 1e-7.
+    found, claimed = audited_base_point(1.0)
+    assert 0.5 * claimed < found <= claimed
+    found, claimed = audited_base_point(0.5)
+    assert found > claimed
+
+
+# -- hierarchies ------------------------------------------------------------------------------
+
+
+def test_a_tree_is_a_set_of_points_of_the_hyperboloid():
+    X, y = make_tree(100, dim=3, n_extra=0)
+    assert X.shape == (100, 3)
+    assert Hyperboloid(3).belongs(y).all()
+    np.testing.assert_array_equal(make_tree(100, dim=3, n_extra=0)[1], y)
+    assert not np.array_equal(make_tree(100, dim=3, n_extra=0, public_seed=1)[1], y)
+
+
+def test_embeddings_put_ancestors_near(tmp_path):
+    path = tmp_path / "closure.tsv"
+    lines = [f"{i}\t{(i - 1) // 2}\t1" for i in range(1, 31)]
+    path.write_text("\n".join(["0\t0\t1", *lines]))
+    names, edges = load_closure(path)
+    assert len(names) == 31
+    assert len(edges) == 30
+    points = embed_taxonomy(edges, radius=4.0, n_epochs=60)
+    space = Hyperboloid(2)
+    assert GeodesicBall(space, None, 4.0 + 1e-9).contains(points).all()
+    near = space.dist(points[edges[:, 0]], points[edges[:, 1]]).mean()
+    far = space.dist(points[:, None], points[None]).sum() / (31 * 30)
+    assert near < 0.6 * far
+
+
+@pytest.mark.parametrize("bad", [np.zeros((0, 2), int), np.zeros((3, 2)), -np.ones((3, 2), int)])
+def test_bad_edges_are_refused(bad):
+    with pytest.raises(ValueError, match="edges"):
+        embed_taxonomy(bad)
