@@ -384,7 +384,8 @@ default="auto"
         if name == "auto":
             name = "norm" if self.subspace is None else "noised"
         self._check_preconditioner(name, width, moving, public)
-        n_steps, step_size = default_steps(name, n, width, mu, loss)
+        warm = self.public_y is not None and self.start != "zero"
+        n_steps, step_size = default_steps(name, n, width, mu, loss, warm)
         n_steps = n_steps if self.n_steps is None else int(self.n_steps)
         step_size = step_size if self.step_size is None else float(self.step_size)
         if moving:
@@ -414,7 +415,7 @@ default="auto"
             if basis is not None:
                 inside = dataclasses.replace(public, rows=public.rows.in_basis(basis))
             public_weights = public_minimizer(inside, penalty)
-            if self.start != "zero":
+            if warm:
                 start = public_weights
         if solver.max_norm is not None:
             start = start * min(1.0, solver.max_norm / max(np.linalg.norm(start), 1e-300))

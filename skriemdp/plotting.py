@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-__all__ = ["ErrorCurveDisplay", "NoiseBallDisplay"]
+__all__ = ["AdaGradDisplay", "ErrorCurveDisplay", "NoiseBallDisplay"]
 
 
 def _axes(ax, **kwargs):
@@ -144,3 +144,73 @@ class NoiseBallDisplay:
         ax.plot(np.cos(angle), np.sin(angle), color="k", lw=1)
         ax.set_aspect("equal")
         ax.axis("off")
+
+
+@dataclasses.dataclass
+class AdaGradDisplay:
+    """Excess risk of private linear models against epsilon, and the spectrum of a preconditioner.
+
+    Parameters
+    ----------
+    spectrum : array-like of shape (k,)
+        Eigenvalues of the last preconditioner, decreasing (``preconditioner_spectrum_``).
+    noise_floor : float, optional
+        What noise alone would add up to.
+    epsilons : array-like of shape (m,), optional
+    excess_risks : dict of str to array-like of shape (m, repeats), optional
+        By method.  They need the optimum and the records, and are not private: for studies.
+    no_data : dict of str to float, optional
+        Horizontal lines, such as the public solution.
+
+    Attributes
+    ----------
+    axes_ : tuple of matplotlib Axes
+        Spectrum, and excess risk if there is one.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.plotting import AdaGradDisplay
+    >>> display = AdaGradDisplay(np.array([3.0, 1.0]), noise_floor=0.5).plot()
+    >>> len(display.axes_)
+    1
+    """
+
+    spectrum: np.ndarray
+    noise_floor: float | None = None
+    epsilons: np.ndarray | None = None
+    excess_risks: dict | None = None
+    no_data: dict | None = None
+
+    @classmethod
+    def from_estimator(cls, model, axes=None, **studies):
+        """Draw for a fitted :class:`skriemdp.PrivateNoisyAdaGrad`; `studies` as the parameters."""
+        floor = model.noise_scale_ * (1.25 * model.n_iter_) ** 0.5
+        return cls(model.preconditioner_spectrum_, noise_floor=floor, **studies).plot(axes)
+
+    def plot(self, axes=None):
+        """Draw; `axes` is a sequence of one or two axes.  Returns self."""
+        count = 1 if self.excess_risks is None else 2
+        if axes is None:
+            import matplotlib.pyplot as plt
+
+            axes = plt.subplots(1, count, figsize=(5 * count, 4), squeeze=False)[1][0]
+        axes = tuple(np.atleast_1d(axes))[:count]
+        axes[0].plot(np.arange(1, len(self.spectrum) + 1), self.spectrum, "o-", label="eigenvalues")
+        if self.noise_floor is not None:
+            axes[0].axhline(self.noise_floor, color="C3", ls="--", label="noise alone")
+        axes[0].set(yscale="log", xlabel="index", ylabel="preconditioner")
+        axes[0].legend()
+        if count == 2:
+            for number, (name, risks) in enumerate(self.excess_risks.items()):
+                low, middle, high = np.quantile(np.asarray(risks), [0.1, 0.5, 0.9], axis=1)
+                color = f"C{number}"
+                axes[1].fill_between(self.epsilons, low, high, alpha=0.2, color=color)
+                axes[1].plot(self.epsilons, middle, "o-", color=color, label=name)
+            for name, risk in (self.no_data or {}).items():
+                axes[1].axhline(risk, color="k", ls=":", label=name)
+            axes[1].set(xscale="log", yscale="log", xlabel="epsilon", ylabel="excess risk")
+            axes[1].legend()
+        self.axes_, self.figure_ = axes, axes[0].figure
+        return self

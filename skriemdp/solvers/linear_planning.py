@@ -22,11 +22,12 @@ __all__ = [
 # Largest matrix that is decomposed in every step.
 FULL_MATRIX_LIMIT = 100
 
+_STEPS = 80
 _RIDGES = 10.0 ** np.arange(-5.0, 0.5)
 _FOLDS = 5
 
 
-def default_steps(preconditioner, n, size, mu, loss):
+def default_steps(preconditioner, n, size, mu, loss, public_start=False):
     """Number of steps and step size: a rule of public numbers (docs/user_guide/adagrad.md).
 
     Parameters
@@ -39,18 +40,23 @@ def default_steps(preconditioner, n, size, mu, loss):
     mu : float
         Gaussian differential privacy parameter of the whole run.
     loss : GeneralizedLinearLoss
+    public_start : bool, default=False
+        Whether the run starts from a public solution, which long steps in noise would only leave.
     """
+    # Noise of the run in units of the largest signal, for a gradient of this many coordinates.
     signal = n * mu / math.sqrt(size)
-    n_steps = 80
-    if preconditioner == "public":
-        return n_steps, 0.5
-    if preconditioner == "none":
-        return n_steps, 10.0
-    if preconditioner == "paper":
-        return n_steps, 10.0
-    step_size = 1.0 if signal < 20 else 3.0 if signal < 1500 else 10.0
+    if preconditioner == "noised":
+        step_size = 5.0 * min(1.0, math.sqrt(signal / 60.0))
+    elif preconditioner in ("norm", "diagonal"):
+        step_size = 3.0 * min(1.0, math.sqrt(signal / 10.0))
+    else:
+        step_size = {"public": 0.5, "none": 10.0, "paper": 10.0}[preconditioner]
+        if preconditioner == "public":
+            return _STEPS, step_size  # its metric holds the curvature already
+    if public_start:
+        step_size *= min(1.0, 0.25 * max(1.0, math.sqrt(signal / 200.0)))
     # Coefficients shrink as the loss curves more: a quarter is the logistic loss's curvature.
-    return n_steps, step_size * min(1.0, 0.25 / loss.curvature)
+    return _STEPS, step_size * min(1.0, 0.25 / loss.curvature)
 
 
 def envelope(clip_norm, n_steps, bound):

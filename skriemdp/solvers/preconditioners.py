@@ -94,25 +94,25 @@ class _Constant(Preconditioner):
 
 
 class _Norm(Preconditioner):
-    """One step size: the root mean square of all noisy coordinates so far."""
+    """One step size: the root of the summed mean squares of the noisy coordinates."""
 
-    def __init__(self):
-        self._total = 0.0
+    def __init__(self, warmup):
+        self._warmup, self._total = warmup, 0.0
 
     def update(self, gradient, noise, change, exact):
         self._total += float(np.mean(gradient**2))
-        return Metric(np.full((1, 1), math.sqrt(max(self._total, 1e-300))))
+        return Metric(np.full((1, 1), _root_of(self._total, self._warmup, noise)))
 
 
 class _Diagonal(Preconditioner):
     """A step size per coordinate (Duchi, Hazan and Singer 2011) from noisy gradients."""
 
-    def __init__(self):
-        self._total = 0.0
+    def __init__(self, warmup):
+        self._warmup, self._total = warmup, 0.0
 
     def update(self, gradient, noise, change, exact):
         self._total = self._total + gradient**2
-        return Metric(np.sqrt(np.maximum(self._total, 1e-300)))
+        return Metric(_root_of(self._total, self._warmup, noise))
 
 
 class _Noised(Preconditioner):
@@ -121,8 +121,8 @@ class _Noised(Preconditioner):
     Post-processing: it costs no budget.  Outputs share the matrix, averaged over them.
     """
 
-    def __init__(self, floor: float = 1.0):
-        self._floor = floor
+    def __init__(self, warmup):
+        self._warmup = warmup
         self._moment = self._noise = 0.0
         self._variance = 0.0
 
@@ -134,8 +134,16 @@ class _Noised(Preconditioner):
         self._noise = self._noise + noise**2 * np.eye(len(gradient))
         self._variance += noise**2
         values, basis = np.linalg.eigh(self._moment - self._noise)
-        floor = self._floor * math.sqrt(self._variance)
+        floor = _root_of(self._variance, self._warmup, noise)
         return Metric(np.maximum(np.sqrt(np.maximum(values, 0.0)), floor)[:, None], basis)
+
+
+def _root_of(total, warmup, noise):
+    """``sqrt(total)``, as if `warmup` steps of pure noise had come before the first.
+
+    Otherwise the first steps, when the sum is short, are as long for noise as for signal.
+    """
+    return np.sqrt(np.maximum(total + warmup * noise**2, 1e-300))
 
 
 class _Public(Preconditioner):
@@ -192,11 +200,14 @@ def _root(columns, basis=None):
     return (left * singular) @ left.T
 
 
-def make_preconditioner(name, *, curvature=None, noise_multiplier=None, n=None, rng=None):
-    """State of a run for the preconditioner `name`; the keywords that it needs."""
+def make_preconditioner(
+    name, *, warmup=0.0, curvature=None, noise_multiplier=None, n=None, rng=None
+):
+    """State of a run for the preconditioner `name`; the other keywords are what it may need."""
+    if name == "none":
+        return _Constant()
     if name == "public":
         return _Public(curvature)
     if name == "paper":
         return _Paper(noise_multiplier, n, rng)
-    kinds = {"noised": _Noised, "diagonal": _Diagonal, "norm": _Norm, "none": _Constant}
-    return kinds[name]()
+    return {"noised": _Noised, "diagonal": _Diagonal, "norm": _Norm}[name](warmup)
