@@ -275,6 +275,10 @@ class PrivateRiemannianERM(PrivateEstimator):
         check_consistent_length(X, y)
         return y
 
+    def _adopt_point(self, point):
+        """Learned attributes from a released point, for federated runs."""
+        self.point_ = np.asarray(point)
+
     def _problem(self, X, y=None):
         """The empirical risk on these validated records; what solvers and federated runs use."""
         geometry = as_geometry(self.manifold, point_shape=tuple(X.shape[1:]))

@@ -415,6 +415,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         ball = public_ball(geometry, self.center, self.radius)
         return FrechetProblem.from_records(ball, as_points(geometry, X))[0]
 
+    def _adopt_point(self, point):
+        """Learned attributes from a released point, for federated runs."""
+        self.geometry_ = as_geometry(self.manifold, point_shape=np.shape(point))
+        self.mean_, self._flat = np.asarray(point), False
+        self.n_features_in_ = self.mean_.shape[0] if self.mean_.ndim else 1
+
     # -- helpers of the fitted estimator --------------------------------------------------------
 
     def _points(self, X):

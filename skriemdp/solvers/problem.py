@@ -157,8 +157,8 @@ class FrechetProblem(Problem):
     def clipped_sum(self, point, clip_norm=math.inf, indices=None):
         whole = indices is None
         # At the centre no logarithm is longer than the radius, and the sum is known already.
-        if whole and point is self.ball.center and clip_norm >= self.ball.radius:
-            if self.center_log_sum is not None:
-                return -np.asarray(self.center_log_sum)
+        known = whole and self.center_log_sum is not None and clip_norm >= self.ball.radius
+        if known and np.array_equal(point, self.ball.center):
+            return -np.asarray(self.center_log_sum)
         chosen = self.points if whole else self.points[indices]
         return -np.asarray(self.geometry.clipped_log_sum(point, chosen, clip_norm))

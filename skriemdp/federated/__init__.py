@@ -1,0 +1,21 @@
+"""PriRFed: private Riemannian federated learning."""
+
+from skriemdp.federated.agent import Agent, AnswerBook
+from skriemdp.federated.estimator import FederatedEstimator
+from skriemdp.federated.messages import LocalTask, LocalUpdate, RefusedUpdate
+from skriemdp.federated.participation import Participation
+from skriemdp.federated.training import LocalSettings
+from skriemdp.federated.transport import InProcessTransport, JoblibTransport
+
+__all__ = [
+    "Agent",
+    "AnswerBook",
+    "FederatedEstimator",
+    "InProcessTransport",
+    "JoblibTransport",
+    "LocalSettings",
+    "LocalTask",
+    "LocalUpdate",
+    "Participation",
+    "RefusedUpdate",
+]

@@ -1,0 +1,160 @@
+"""A client: owns its records, settings, limits and ledger; charges first, answers once."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from skriemdp._random import NoiseStreams
+from skriemdp.federated.messages import LocalTask, LocalUpdate
+from skriemdp.federated.training import LocalSettings, local_solver, train
+from skriemdp.privacy.accountant import BudgetError, PrivacyAccountant
+
+__all__ = ["Agent", "AnswerBook"]
+
+
+class AnswerBook:
+    """Durable memory of a client's releases: each is made once, and repeated word for word.
+
+    A message that is delivered twice gets the stored answer and costs nothing; the same release
+    asked from another point is refused, because it would be a second release.
+
+    Parameters
+    ----------
+    path : str
+        SQLite file, created with its first entry.
+    """
+
+    def __init__(self, path):
+        self.path = os.fspath(path)
+
+    def _connect(self):
+        connection = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS answers (fit TEXT, round INTEGER, point TEXT, answer TEXT,"
+            " PRIMARY KEY (fit, round))"
+        )
+        return connection
+
+    def begin(self, task: LocalTask):
+        """The stored answer, or None after reserving this release.
+
+        Raises
+        ------
+        BudgetError
+            If the release was begun from another point, or begun and never finished: its noise may
+            be out, so it is not drawn again.
+        """
+        digest = _digest(task.point)
+        connection = self._connect()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            row = connection.execute(
+                "SELECT point, answer FROM answers WHERE fit = ? AND round = ?",
+                (task.fit_id, task.round),
+            ).fetchone()
+            if row is None:
+                connection.execute(
+                    "INSERT INTO answers VALUES (?, ?, ?, NULL)", (task.fit_id, task.round, digest)
+                )
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+        if row is None:
+            return None
+        if row[0] != digest:
+            raise BudgetError("this release was already made from another point.")
+        if row[1] is None:
+            raise BudgetError("this release was charged and never finished; it is not repeated.")
+        return np.array(json.loads(row[1]))
+
+    def finish(self, task: LocalTask, answer) -> None:
+        """Store the answer before it leaves."""
+        connection = self._connect()
+        try:
+            connection.execute(
+                "UPDATE answers SET answer = ? WHERE fit = ? AND round = ?",
+                (json.dumps(np.asarray(answer).tolist()), task.fit_id, task.round),
+            )
+        finally:
+            connection.close()
+
+
+def _digest(point) -> str:
+    point = np.ascontiguousarray(point, dtype=float)
+    return hashlib.blake2b(repr(point.shape).encode() + point.tobytes()).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Agent:
+    """One client of a federation.
+
+    Its noise and its limits are its own: what a server sends is a request.
+
+    Parameters
+    ----------
+    client : hashable
+    problem : Problem
+        The client's records behind their public bounds.
+    settings : LocalSettings
+    noise_multiplier : float
+    domain : GeodesicBall, optional
+    accountant : PrivacyAccountant, optional
+        Charged for every release, before it is computed; None when the run was charged as a whole.
+    book : AnswerBook, optional
+        Needed where messages can be repeated.
+    random_state : int, optional
+    context : bytes
+        Enters the keys of seeded noise.
+    """
+
+    client: Hashable
+    problem: Any
+    settings: LocalSettings
+    noise_multiplier: float
+    domain: Any = None
+    accountant: PrivacyAccountant | None = None
+    book: AnswerBook | None = None
+    random_state: int | None = None
+    context: bytes = b""
+
+    def handle(self, task: LocalTask) -> LocalUpdate:
+        """Answer one task.
+
+        Raises
+        ------
+        BudgetError
+            If the client's own ceiling, or its memory of earlier answers, forbids the release.
+        """
+        geometry = self.problem.geometry
+        point = np.asarray(task.point, dtype=float)
+        if point.shape != geometry.shape or not bool(np.all(geometry.belongs(point))):
+            raise ValueError("the server's point is not a point of the manifold.")
+        if self.book is not None:
+            stored = self.book.begin(task)
+            if stored is not None:
+                return LocalUpdate(task.fit_id, task.round, self.client, stored)
+        solver = local_solver(self.settings, self.noise_multiplier, self.problem.n, self.domain)
+        if self.accountant is not None:
+            self.accountant.spend(
+                solver.event(self.problem.n),
+                label="federated round",
+                params={"fit": task.fit_id, "round": task.round},
+            )
+        # A replayed release never comes here, so a label is used once per client and round.
+        streams = NoiseStreams(self.random_state, self.context)
+        rng = streams(
+            "local", str(self.client), task.fit_id if not streams.seeded else "", task.round
+        )
+        answer = train(self.problem, point, solver, rng)
+        if self.book is not None:
+            self.book.finish(task, answer)
+        return LocalUpdate(task.fit_id, task.round, self.client, answer)

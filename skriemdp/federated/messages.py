@@ -1,0 +1,96 @@
+"""What server and clients send each other: plain data, checked on arrival."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable
+
+import numpy as np
+
+__all__ = ["LocalTask", "LocalUpdate", "RefusedUpdate", "checked_updates"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LocalTask:
+    """One client's work in one round.
+
+    Attributes
+    ----------
+    fit_id : str
+        Names the run, so that a client can recognise a release it has made already.
+    round : int
+    client : hashable
+    point : ndarray
+        The server's current point.
+    """
+
+    fit_id: str
+    round: int
+    client: Hashable
+    point: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LocalUpdate:
+    """A client's answer: a point of the manifold, private on its own."""
+
+    fit_id: str
+    round: int
+    client: Hashable
+    point: np.ndarray
+
+
+class RefusedUpdate(ValueError):
+    """An upload that was not used; the message holds no number of it."""
+
+
+def checked_updates(geometry, tasks, updates):
+    """Valid updates in the order of `tasks`, and why the others were refused.
+
+    A client's identity comes from the transport, never from the payload.  Refused are answers that
+    nobody asked for, second answers, wrong shapes or types, numbers that are not finite and points
+    off the manifold.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    tasks : list of LocalTask
+    updates : iterable of (client, LocalUpdate)
+        The client as the transport knows it.
+
+    Returns
+    -------
+    accepted : list of LocalUpdate
+    refused : list of RefusedUpdate
+    """
+    asked = {task.client: task for task in tasks}
+    accepted, refused = {}, []
+    for client, update in updates:
+        try:
+            accepted[client] = _checked(geometry, asked, accepted, client, update)
+        except RefusedUpdate as refusal:
+            refused.append(refusal)
+    return [accepted[task.client] for task in tasks if task.client in accepted], refused
+
+
+def _checked(geometry, asked, accepted, client, update):
+    if client not in asked:
+        raise RefusedUpdate(f"client {client!r} was not asked in this round.")
+    if client in accepted:
+        raise RefusedUpdate(f"client {client!r} answered twice.")
+    task = asked[client]
+    if not isinstance(update, LocalUpdate):
+        raise RefusedUpdate(f"client {client!r} sent something else than an update.")
+    if (update.client, update.fit_id, update.round) != (client, task.fit_id, task.round):
+        raise RefusedUpdate(f"client {client!r} sent an answer to another question.")
+    point = update.point
+    if not isinstance(point, np.ndarray) or point.dtype.kind != "f":
+        raise RefusedUpdate(f"client {client!r} did not send an array of floats.")
+    if point.shape != geometry.shape:
+        raise RefusedUpdate(f"client {client!r} sent a point of the wrong shape.")
+    if not np.isfinite(point).all():
+        raise RefusedUpdate(f"client {client!r} sent a point that is not finite.")
+    with np.errstate(all="ignore"):
+        if not bool(geometry.belongs(point)):
+            raise RefusedUpdate(f"client {client!r} sent a point off the manifold.")
+    return update

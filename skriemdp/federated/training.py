@@ -1,0 +1,90 @@
+"""What one client does in one round: a private solver from the server's point."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from skriemdp.solvers.sampling import FullBatch, PoissonSampler
+from skriemdp.solvers.stochastic import RiemannianSGD
+from skriemdp.solvers.trajectory import Walk
+from skriemdp.solvers.variance_reduction import RiemannianSVRG
+
+__all__ = ["LocalSettings", "local_event", "local_solver", "train", "train_without_noise"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalSettings:
+    """Public settings of local training.
+
+    Parameters
+    ----------
+    method : {"rsgd", "rsvrg"}
+    n_steps : int
+        Steps per round ("rsgd"), or difference steps per epoch ("rsvrg").
+    n_epochs : int
+        Anchors per round ("rsvrg").
+    step_size : float
+    batch_fraction : float
+        1 for full batches, else Poisson batches of this share of a client's records.
+    clip_norm : float
+    output : str
+        As in :class:`skriemdp.solvers.trajectory.Walk`.
+    """
+
+    method: str
+    n_steps: int
+    n_epochs: int
+    step_size: float
+    batch_fraction: float
+    clip_norm: float
+    output: str = "last"
+
+    def sampler(self, n: int):
+        """Batches of a client with n records."""
+        if self.batch_fraction >= 1.0:
+            return FullBatch()
+        return PoissonSampler(self.batch_fraction * n)
+
+
+def local_solver(settings: LocalSettings, noise_multiplier: float, n: int, domain=None):
+    """The private solver of a client with n records; it names its own event."""
+    if settings.method == "rsgd":
+        walk = Walk(settings.n_steps, settings.step_size, settings.output, domain=domain)
+        return RiemannianSGD(settings.sampler(n), noise_multiplier, walk, settings.clip_norm)
+    steps = settings.n_epochs * (1 + settings.n_steps)
+    walk = Walk(steps, settings.step_size, settings.output, domain=domain)
+    return RiemannianSVRG(
+        settings.sampler(n),
+        2.5 * noise_multiplier,
+        noise_multiplier,
+        settings.n_epochs,
+        settings.n_steps,
+        walk,
+        clip_norm=settings.clip_norm,
+        difference_clip=settings.clip_norm,
+    )
+
+
+def local_event(settings: LocalSettings, noise_multiplier: float):
+    """What one local training costs a record.
+
+    It depends on the share of records in a batch, not on their number, so it is the same for every
+    client; 1000 stands for any n.
+    """
+    return local_solver(settings, noise_multiplier, 1000).event(1000)
+
+
+def train(problem, point, solver, rng) -> np.ndarray:
+    """One private local training from the server's point."""
+    return np.asarray(solver.solve(problem, point, rng))
+
+
+def train_without_noise(problem, point, settings: LocalSettings) -> np.ndarray:
+    """Full-batch descent on a client's own records, for noise at a trusted aggregator."""
+    geometry = problem.geometry
+    for _ in range(settings.n_steps):
+        gradient = problem.clipped_sum(point, settings.clip_norm) / problem.n
+        point = geometry.exp(point, -settings.step_size * gradient)
+    return np.asarray(point)

@@ -1,0 +1,58 @@
+"""How tasks reach clients and updates come back: answers may be lost, never asked twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import joblib
+
+from skriemdp.federated.messages import LocalTask, LocalUpdate
+
+__all__ = ["InProcessTransport", "JoblibTransport", "Transport"]
+
+
+class Transport(Protocol):
+    """What the loop needs of an engine."""
+
+    def run(self, tasks: Sequence[LocalTask]) -> Iterable[tuple]:
+        """Pairs (client, update), the client as the transport knows it; any order, maybe fewer."""
+
+
+class InProcessTransport:
+    """Clients in this process, one after another.
+
+    Parameters
+    ----------
+    agents : dict
+        Client to :class:`skriemdp.federated.agent.Agent`.
+    """
+
+    def __init__(self, agents):
+        self.agents = dict(agents)
+
+    def run(self, tasks) -> list[tuple]:
+        return [(task.client, self.agents[task.client].handle(task)) for task in tasks]
+
+
+class JoblibTransport:
+    """Clients in joblib workers; the same numbers as in one process, bit for bit when seeded.
+
+    Parameters
+    ----------
+    agents : dict
+    n_jobs : int
+    """
+
+    def __init__(self, agents, n_jobs: int = -1):
+        self.agents, self.n_jobs = dict(agents), n_jobs
+
+    def run(self, tasks) -> list[tuple]:
+        answers = joblib.Parallel(n_jobs=self.n_jobs)(
+            joblib.delayed(_handle)(self.agents[task.client], task) for task in tasks
+        )
+        return [(task.client, answer) for task, answer in zip(tasks, answers, strict=True)]
+
+
+def _handle(agent, task) -> LocalUpdate:
+    return agent.handle(task)

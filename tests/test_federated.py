@@ -1,0 +1,331 @@
+"""PriRFed: what a run costs each client, hostile uploads, crashes, central descent as limit."""
+
+import math
+
+import numpy as np
+import pytest
+
+from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
+from skriemdp.datasets import make_cloud
+from skriemdp.federated import (
+    Agent,
+    AnswerBook,
+    FederatedEstimator,
+    InProcessTransport,
+    LocalSettings,
+    LocalTask,
+    LocalUpdate,
+    Participation,
+)
+from skriemdp.federated.loop import Checkpoint, ServerLoop, tangent_mean
+from skriemdp.federated.messages import checked_updates
+from skriemdp.federated.participation import published_table_bound
+from skriemdp.federated.training import local_event
+from skriemdp.geometry import SPD, GeodesicBall
+from skriemdp.privacy.accountant import BudgetError, BudgetExceededError
+from skriemdp.privacy.calibration import gaussian_delta, gaussian_mu
+from skriemdp.privacy.events import GaussianEvent
+from skriemdp.solvers.problem import FrechetProblem
+
+SPACE = SPD(2)
+X = make_cloud(SPACE, 400, offset=0.4, spread=0.3, rng=np.random.default_rng(0))
+GROUPS = np.arange(400) % 8
+MEAN = PrivateFrechetMean("spd", epsilon=2.0)
+FULL = LocalSettings("rsgd", 1, 1, 1.0, 1.0, math.inf)
+
+
+# -- participation and its price ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n, s, t", [(8, 3, 10), (5, 5, 4), (7, 1, 20)])
+def test_clients_take_turns(n, s, t):
+    rows = Participation(n, t, s).draw(np.random.default_rng(0))
+    assert rows.shape == (t, s) and all(len(set(row)) == s for row in rows.tolist())
+    counts = np.bincount(rows.ravel(), minlength=n)
+    assert counts.max() == Participation(n, t, s).most_rounds
+    assert counts.max() - counts.min() <= 1
+
+
+def test_uniform_participation_averages_over_its_coins():
+    part, mu = Participation(10, 6, 2, "uniform"), 0.4
+    event = part.record_event(GaussianEvent(1 / mu))
+    weights = [math.comb(6, k) * 0.2**k * 0.8 ** (6 - k) for k in range(7)]
+    for epsilon in (0.1, 0.5, 1.5):
+        exact = sum(
+            w * gaussian_delta(math.sqrt(k) * mu, epsilon) for k, w in enumerate(weights) if k > 0
+        )
+        assert exact <= event.delta(epsilon) <= exact * (1 + 1e-4)
+
+
+def test_sampling_clients_amplifies_nothing_for_a_record():
+    """One round, one of a hundred clients: delta shrinks, epsilon at tiny delta does not."""
+    event = Participation(100, 1, 1, "uniform").record_event(GaussianEvent(1.0))
+    assert event.epsilon(1e-9) > 0.75 * GaussianEvent(1.0).epsilon(1e-9)
+
+
+@pytest.mark.parametrize(
+    "n, s, t, stated, honest",
+    [
+        (100, 1, 50, (0.0426, 1.05e-3), 0.0917),
+        (100, 1, 500, (0.1357, 1.50e-3), 0.2719),
+        (100, 5, 50, (1.58, 2.25e-3), 0.1636),
+        (300, 10, 500, (15.5, 1.77e-2), 0.2687),
+    ],
+)
+def test_published_table_beside_the_truth(n, s, t, stated, honest):
+    epsilon, delta = published_table_bound(n, s, t, 0.15, 1e-4, 1e-3)
+    assert (epsilon, delta) == pytest.approx(stated, rel=5e-3)
+    local = GaussianEvent(1.0 / gaussian_mu(0.15, 1e-4))
+    assert Participation(n, t, s, "uniform").record_event(local).epsilon(delta) == pytest.approx(
+        honest, rel=5e-3
+    )
+
+
+def test_whole_clients_need_hidden_cohorts():
+    assert Participation(100, 50, 5, "uniform").client_event(1.0).epsilon(1e-3) == pytest.approx(
+        1.736, abs=2e-3
+    )
+    with pytest.raises(ValueError, match="uniform"):
+        Participation(100, 50, 5).client_event(1.0)
+
+
+# -- the estimator --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"participation": "uniform"},
+        {"local_steps": 2, "batch_fraction": 0.2, "step_size": 0.5},
+        {"local": "rsvrg", "batch_fraction": 0.2, "step_size": 0.3},
+        {"unit": "client", "update_clip": 0.5},
+        {"output": "random", "aggregation": "frechet"},
+    ],
+    ids=str,
+)
+def test_every_setting_states_its_total(parameters, recording_accountant):
+    model = FederatedEstimator(MEAN, 6, 3, accountant=recording_accountant, **parameters)
+    model.fit(X, groups=GROUPS)
+    (event,) = recording_accountant.spends
+    assert event == model.privacy_spent_.event
+    assert tuple(model.privacy_spent_) == (2.0, 1e-5)
+    assert 0.9e-5 < event.delta(2.0) <= 1e-5
+    assert SPACE.belongs(model.point_)
+    worst = getattr(model, "privacy_spent_by_client_", {"": model.privacy_spent_}).values()
+    assert max(spent.epsilon for spent in worst) <= 2.0
+
+
+def test_a_large_budget_finds_the_mean():
+    model = FederatedEstimator(PrivateFrechetMean("spd", epsilon=300.0), 12, 8)
+    model.fit(X, groups=GROUPS)
+    assert SPACE.dist(model.point_, frechet_mean(X, SPACE)) < 0.02
+    assert model.score(X) == pytest.approx(-np.mean(SPACE.dist(model.point_, X) ** 2))
+
+
+def test_engines_agree_bit_for_bit():
+    points = [
+        FederatedEstimator(MEAN, 4, 3, engine=engine, n_jobs=2, random_state=5)
+        .fit(X, groups=GROUPS)
+        .point_
+        for engine in ("in-process", "joblib")
+    ]
+    np.testing.assert_array_equal(*points)
+
+
+def test_clients_and_rounds_never_share_noise():
+    """Identical clients with one seed must send different answers."""
+    ball = GeodesicBall(SPACE, None, 1.0)
+    agents = [Agent(c, FrechetProblem(ball, X), FULL, 2.0, random_state=1) for c in "ab"]
+    answers = [
+        agent.handle(LocalTask("fit", t, agent.client, np.eye(2))).point
+        for agent in agents
+        for t in (0, 1)
+    ]
+    assert len({answer.tobytes() for answer in answers}) == 4
+
+
+def test_federated_equals_central(monkeypatch):
+    """All clients, one full local step: DP-RGD whose noise is the mean of the clients' noises."""
+    ball = GeodesicBall(SPACE, None, 1.0)
+    problems = {c: FrechetProblem(ball, X[GROUPS == c]) for c in range(8)}
+    agents = {c: Agent(c, p, FULL, 3.0, random_state=2) for c, p in problems.items()}
+    loop = ServerLoop(SPACE, ((*range(8),),), {c: p.n for c, p in problems.items()})
+    point, refused = loop.run(InProcessTransport(agents), np.eye(2), "fit")
+    assert refused == []
+    center = np.eye(2)
+    moves = [
+        SPACE.log(center, agents[c].handle(LocalTask("fit", 0, c, center)).point) for c in range(8)
+    ]
+    exact = FrechetProblem(ball, X).clipped_sum(center) / -400
+    noise = np.mean(moves, axis=0) - exact
+    np.testing.assert_allclose(point, SPACE.exp(center, exact + noise), atol=1e-12)
+    # Noise of eight clients with 50 records each, averaged: sensitivity 2/50, over sqrt(8).
+    expected = 3.0 * 2 / 50 / math.sqrt(8)
+    coordinates = SPACE.coordinates_from_tangent(center, noise)
+    assert np.linalg.norm(coordinates) < 6 * expected
+
+
+@pytest.mark.parametrize(
+    "parameters, words",
+    [
+        ({"groups": None}, "groups"),
+        ({"groups": np.r_[np.zeros(399), 1]}, "2 records"),
+        ({"clients_per_round": 9}, "clients_per_round"),
+        ({"local": "adam"}, "local"),
+        ({"local": "rsvrg"}, "batch_fraction"),
+        ({"batch_fraction": 0.0}, "batch_fraction"),
+        ({"engine": "pigeon"}, "engine"),
+        ({"unit": "planet"}, "unit"),
+    ],
+    ids=str,
+)
+def test_bad_settings_charge_nothing(parameters, words, recording_accountant):
+    parameters = dict(parameters)
+    groups = parameters.pop("groups", GROUPS)
+    model = FederatedEstimator(
+        MEAN, 4, **{"clients_per_round": 2, "accountant": recording_accountant, **parameters}
+    )
+    with pytest.raises(ValueError, match=words):
+        model.fit(X, groups=groups)
+    assert recording_accountant.spends == []
+
+
+def test_estimators_without_a_problem_are_refused():
+    from sklearn.linear_model import LogisticRegression
+
+    with pytest.raises(TypeError, match="problem on a manifold"):
+        FederatedEstimator(LogisticRegression(), 4, 2).fit(X, groups=GROUPS)
+
+
+# -- the server against hostile clients -----------------------------------------------------------
+
+
+def update(client="a", point=None, fit="fit", round=3):
+    return LocalUpdate(fit, round, client, np.eye(2) if point is None else point)
+
+
+HOSTILE = {
+    "NaN": update(point=np.full((2, 2), np.nan)),
+    "huge": update(point=np.diag([np.inf, 1.0])),
+    "off the manifold": update(point=np.diag([-1.0, 1.0])),
+    "wrong shape": update(point=np.eye(3)),
+    "not an array": update(point=[[1.0, 0.0], [0.0, 1.0]]),
+    "objects": update(point=np.array([[None, None], [None, None]])),
+    "another round": update(round=2),
+    "another fit": update(fit="other"),
+    "forged id": update(client="b"),
+    "no update": "hello",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_uploads_are_refused_and_the_round_goes_on(name):
+    tasks = [LocalTask("fit", 3, c, np.eye(2)) for c in "abc"]
+    answers = [("a", HOSTILE[name]), ("c", update("c")), ("z", update("z")), ("c", update("c"))]
+    accepted, refused = checked_updates(SPACE, tasks, answers)
+    assert [answer.client for answer in accepted] == ["c"]
+    assert len(refused) == 3
+    assert not any("nan" in str(r).lower() or "inf" in str(r) for r in refused)
+
+
+def test_order_of_arrival_does_not_matter():
+    tasks = [LocalTask("fit", 3, c, np.eye(2)) for c in "abc"]
+    answers = [(c, update(c)) for c in "cab"]
+    accepted, _ = checked_updates(SPACE, tasks, answers)
+    assert [answer.client for answer in accepted] == ["a", "b", "c"]
+
+
+def test_tangent_mean_of_equal_points_stays():
+    point = X[0]
+    np.testing.assert_allclose(
+        tangent_mean(SPACE, np.eye(2), [point, point], [1, 3]), point, atol=1e-12
+    )
+
+
+class Flaky:
+    """A transport that loses the second client and dies in one round."""
+
+    def __init__(self, agents, dies_in=None):
+        self.agents, self.dies_in, self.asked = agents, dies_in, []
+
+    def run(self, tasks):
+        for position, task in enumerate(tasks):
+            self.asked.append((task.client, task.round))
+            if position == 1:
+                continue
+            if task.round == self.dies_in:
+                raise ConnectionError
+            yield task.client, self.agents[task.client].handle(task)
+
+
+def agents_with_ledgers(folder, ceiling=math.inf):
+    ball = GeodesicBall(SPACE, None, 1.0)
+    agents = {}
+    for c in range(4):
+        agents[c] = Agent(
+            c,
+            FrechetProblem(ball, X[GROUPS == c]),
+            FULL,
+            5.0,
+            accountant=PrivacyAccountant(ceiling, path=str(folder / f"{c}.ledger")),
+            book=AnswerBook(folder / f"{c}.answers"),
+            random_state=3,
+        )
+    return agents
+
+
+def test_a_restarted_server_resumes_and_nobody_releases_twice(tmp_path):
+    agents = agents_with_ledgers(tmp_path)
+    schedule = tuple(map(tuple, Participation(4, 6, 2).draw(np.random.default_rng(0)).tolist()))
+    loop = ServerLoop(SPACE, schedule, dict.fromkeys(range(4), 50))
+    checkpoint = Checkpoint(tmp_path / "server.json")
+    with pytest.raises(ConnectionError):
+        loop.run(Flaky(agents, dies_in=2), np.eye(2), "fit", checkpoint)
+    transport = Flaky(agents)
+    point, _ = loop.run(transport, np.eye(2), "fit", checkpoint)
+    assert min(t for _, t in transport.asked) == 3
+    assert SPACE.belongs(point)
+    charges = [len(agent.accountant.history) for agent in agents.values()]
+    assert sum(charges) == 5  # six rounds, the second client lost, one round interrupted
+
+
+def test_a_repeated_message_is_answered_from_memory(tmp_path):
+    agent = agents_with_ledgers(tmp_path)[0]
+    task = LocalTask("fit", 0, 0, np.eye(2))
+    first = agent.handle(task)
+    again = agents_with_ledgers(tmp_path)[0].handle(task)
+    np.testing.assert_array_equal(first.point, again.point)
+    assert len(agent.accountant.history) == 1
+    with pytest.raises(BudgetError, match="another point"):
+        agent.handle(LocalTask("fit", 0, 0, 2 * np.eye(2)))
+
+
+def test_a_crash_between_charge_and_answer_is_not_repeated(tmp_path):
+    agent = agents_with_ledgers(tmp_path)[0]
+    task = LocalTask("fit", 0, 0, np.eye(2))
+    assert agent.book.begin(task) is None
+    with pytest.raises(BudgetError, match="never finished"):
+        agent.handle(task)
+
+
+def test_a_client_keeps_its_own_ceiling(tmp_path):
+    agent = agents_with_ledgers(tmp_path, ceiling=1.0)[0]
+    with pytest.raises(BudgetExceededError):
+        for t in range(100):
+            agent.handle(LocalTask("fit", t, 0, np.eye(2)))
+    assert 1 <= len(agent.accountant.history) < 100
+
+
+def test_the_servers_point_is_checked(tmp_path):
+    agent = agents_with_ledgers(tmp_path)[0]
+    with pytest.raises(ValueError, match="server's point"):
+        agent.handle(LocalTask("fit", 0, 0, -np.eye(2)))
+    assert agent.accountant.history == []
+
+
+def test_local_event_is_that_of_the_solver():
+    settings = LocalSettings("rsgd", 3, 1, 0.5, 0.1, 1.0)
+    event = local_event(settings, 2.0)
+    assert event.sampling_probability == pytest.approx(0.1)
+    assert (event.noise_multiplier, event.count) == (2.0, 3)
