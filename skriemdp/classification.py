@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
@@ -20,48 +17,28 @@ from skriemdp._manifold_input import (
     public_ball,
     warn_large_delta,
 )
-from skriemdp.geometry import GeodesicBall, as_geometry
+from skriemdp.geometry import as_geometry
+from skriemdp.mechanisms.counts import SumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent
 
 __all__ = ["PrivateMinimumDistanceToMean"]
 
 
-@dataclasses.dataclass(frozen=True)
-class _ClassMeans:
-    """Joint Gaussian release of the class-wise sums of logarithms and the class counts.
+def _class_means(ball, points, labels, n_classes, mechanism, rng):
+    """Private class means ``(n_classes, *shape)`` and sizes, from points of the ball.
 
-    Replacing a record, label included, changes the vector (over classes k: sum of ``log_c x_i``
-    with ``y_i = k``, and ``r`` times their number) by at most ``2 r``: within a class by
-    ``|v - v'| <= 2r``, between two by ``sqrt(|v|^2 + r^2 + |v'|^2 + r^2) <= 2r``.  Counts are free.
+    One release of the class-wise sums of ``log_c x_i``, vectors of length <= r, with their numbers.
     """
-
-    ball: GeodesicBall
-    n_classes: int
-    mu: float
-
-    @property
-    def event(self) -> GaussianEvent:
-        return GaussianEvent(1.0 / self.mu)
-
-    @property
-    def sigma(self) -> float:
-        """Noise of every coordinate of a sum, in geodesic distance."""
-        return 2.0 * self.ball.radius / self.mu
-
-    def release(self, points, labels, rng):
-        """Class means ``(n_classes, *shape)`` from points of the ball and labels 0, 1, ..."""
-        geometry, center, radius = self.ball.geometry, self.ball.center, self.ball.radius
-        coordinates = np.asarray(geometry.log_coordinates(center, points))
-        sums = np.zeros((self.n_classes, geometry.dim))
-        np.add.at(sums, labels, coordinates)
-        counts = np.bincount(labels, minlength=self.n_classes).astype(float)
-        sums += self.sigma * rng.standard_normal(sums.shape)
-        counts += self.sigma / radius * rng.standard_normal(counts.shape)
-        means = sums / np.maximum(counts, 1.0)[:, None]
-        norms = np.linalg.norm(means, axis=1, keepdims=True)
-        means *= np.minimum(1.0, radius / np.maximum(norms, 1e-300))
-        return np.asarray(geometry.exp_coordinates(center, means)), np.maximum(counts, 0.0)
+    geometry, center, radius = ball.geometry, ball.center, ball.radius
+    coordinates = np.asarray(geometry.log_coordinates(center, points))
+    sums = np.zeros((n_classes, geometry.dim))
+    np.add.at(sums, labels, coordinates)
+    counts = np.bincount(labels, minlength=n_classes).astype(float)
+    sums, counts = mechanism.release(sums, counts, rng)
+    means = sums / np.maximum(counts, 1.0)[:, None]
+    norms = np.linalg.norm(means, axis=1, keepdims=True)
+    means *= np.minimum(1.0, radius / np.maximum(norms, 1e-300))
+    return np.asarray(geometry.exp_coordinates(center, means)), np.maximum(counts, 0.0)
 
 
 class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
@@ -188,10 +165,10 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     def _plan(self, facts):
         warn_large_delta(self.delta, facts["n"])
         ball = public_ball(facts["geometry"], self.center, self.radius)
-        release = _ClassMeans(ball, len(facts["classes"]), gaussian_mu(self.epsilon, self.delta))
+        mechanism = SumsAndCounts(ball.radius, 1.0 / gaussian_mu(self.epsilon, self.delta))
         return Plan(
-            event=release.event,
-            settings=(release, facts["classes"]),
+            event=mechanism.event,
+            settings=(ball, mechanism, facts["classes"]),
             public={
                 "n": facts["n"],
                 "manifold": str(facts["geometry"]),
@@ -202,12 +179,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         )
 
     def _release(self, data, plan, streams):
-        (points, labels), (release, classes) = data.arrays, plan.settings
-        ball = release.ball
+        (points, labels), (ball, mechanism, classes) = data.arrays, plan.settings
         self.geometry_, self.classes_ = ball.geometry, classes
-        self.means_, self.class_counts_ = release.release(
-            ball.project(points), labels, streams("class means")
+        self.means_, self.class_counts_ = _class_means(
+            ball, ball.project(points), labels, len(classes), mechanism, streams("class means")
         )
-        self.noise_scale_ = release.sigma * len(classes) / len(points)
-        if not math.isfinite(self.noise_scale_):
-            raise RuntimeError("noise overflowed; use a larger epsilon.")
+        self.noise_scale_ = mechanism.sum_sigma * len(classes) / len(points)

@@ -95,8 +95,9 @@ def test_auto_follows_public_numbers_only():
     assert choose_mechanism(SPD(10), 100, 0.1, 1e-3, False) == "tangent"
     # Radial noise has a quarter of the Gaussian error in three dimensions at this delta.
     assert choose_mechanism(SPD(2), 10**4, 1.0, 1e-5, False) == "tangent"
-    assert choose_mechanism(Sphere(2), 10, 1.0, 1e-5, False) == "gradient"
-    assert choose_mechanism(Sphere(2), 1000, 1.0, 1e-5, False) == "adaptive"
+    assert choose_mechanism(Sphere(2), 1000, 1.0, 1e-5, False) == "tangent"
+    assert choose_mechanism(Sphere(2), 10, 0.1, 1e-3, False) == "gradient"
+    assert choose_mechanism(Sphere(2), 1000, 0.1, 1e-3, False) == "adaptive"
     assert choose_mechanism(Hyperboloid(2), 1000, 1.0, 1e-5, True) == "tangent"
     assert choose_mechanism(Sphere(2), 10**6, 1.0, 0.0, False) == "tangent"
 

@@ -62,11 +62,11 @@ def choose_mechanism(geometry: Geometry, n: int, epsilon, delta, searched: bool)
     if searched:
         # The released ball is as small as the data: nothing is left to adapt to.
         return "tangent" if geometry.is_hadamard else "gradient"
-    if geometry.is_hadamard:
-        if n_mu < max(50.0, 10.0 * math.sqrt(geometry.dim)):
-            return "tangent"
+    if _radial_factor(geometry.dim, epsilon, delta) < 0.5:
         # Where radial noise halves the error, the safe choice is one shot.
-        return "tangent" if _radial_factor(geometry.dim, epsilon, delta) < 0.5 else "adaptive"
+        return "tangent"
+    if geometry.is_hadamard:
+        return "tangent" if n_mu < max(50.0, 10.0 * math.sqrt(geometry.dim)) else "adaptive"
     return "adaptive" if n_mu >= 50.0 else "gradient"
 
 

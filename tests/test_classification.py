@@ -1,0 +1,72 @@
+"""PrivateMinimumDistanceToMean: one joint release for all classes, and a useful classifier."""
+
+import numpy as np
+import pytest
+
+from skriemdp import PrivateMinimumDistanceToMean
+from skriemdp.auditing import audit_scores
+from skriemdp.datasets import digits_covariances
+from skriemdp.mechanisms.counts import SumsAndCounts
+from skriemdp.privacy.calibration import gaussian_mu
+
+CENTER = np.diag([9 / 84, 9 / 84, 1 / 12, 1 / 48, 1 / 48]) + 1e-3 * np.eye(5)
+
+
+def test_digits_by_their_covariances():
+    X, y = digits_covariances()
+    model = PrivateMinimumDistanceToMean("spd", CENTER, 2.0, epsilon=100.0, classes=range(10))
+    private = model.fit(X[:1200], y[:1200]).score(X[1200:], y[1200:])
+    # The non-private classifier (pyRiemann's MDM) reaches .59; chance is .1.
+    assert private > 0.5
+    assert model.class_counts_.sum() == pytest.approx(1200, abs=5)
+    assert model.predict_proba(X[:5]).sum(axis=1) == pytest.approx(np.ones(5))
+
+
+def test_more_classes_cost_no_more_budget():
+    X, y = digits_covariances()
+    few = PrivateMinimumDistanceToMean("spd", CENTER, 2.0).fit(X, y > 4)
+    many = PrivateMinimumDistanceToMean("spd", CENTER, 2.0).fit(X, y)
+    assert few.privacy_spent_.mu == many.privacy_spent_.mu == gaussian_mu(1.0, 1e-5)
+
+
+def test_empty_class_of_a_public_list_is_a_point_of_the_ball():
+    X, y = digits_covariances()
+    model = PrivateMinimumDistanceToMean("spd", CENTER, 2.0, classes=range(12)).fit(X, y)
+    assert model.means_.shape == (12, 5, 5)
+    assert (model.geometry_.dist(CENTER, model.means_) <= 2.0 * (1 + 1e-9)).all()
+
+
+def test_unknown_label_is_refused(recording_accountant):
+    X, y = digits_covariances()
+    model = PrivateMinimumDistanceToMean(
+        "spd", CENTER, 2.0, classes=range(5), accountant=recording_accountant
+    )
+    with pytest.raises(ValueError, match="not in classes"):
+        model.fit(X, y)
+    assert recording_accountant.spends == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("halved", [False, True], ids=["as shipped", "halved noise"])
+def test_audit_of_a_record_that_changes_its_class(halved, monkeypatch):
+    """1000 fits a side; false alarm below 1e-7."""
+    if halved:
+        sigma = SumsAndCounts.count_sigma.fget
+        monkeypatch.setattr(SumsAndCounts, "count_sigma", property(lambda self: sigma(self) / 2))
+    X = np.zeros((12, 1))
+    y = np.r_[0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
+    X[0], Z, z = 1.0, X.copy(), y.copy()
+    Z[0], z[0] = -1.0, 1
+    model = PrivateMinimumDistanceToMean(classes=[0, 1], epsilon=8.0, delta=1e-3)
+
+    def scores(rows, labels):
+        out = []
+        for _ in range(1000):
+            fit = model.fit(rows, labels)
+            sums = fit.means_[:, 0] * np.maximum(fit.class_counts_, 1.0)
+            # The optimal direction: sums and counts of both classes.
+            out.append(-sums[0] - sums[1] - fit.class_counts_[0] + fit.class_counts_[1])
+        return np.array(out)
+
+    audit = audit_scores(scores(X, y), scores(Z, z), delta=1e-3, confidence=1 - 1e-8)
+    assert (audit.mu > gaussian_mu(8.0, 1e-3)) == halved
