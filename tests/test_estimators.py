@@ -12,6 +12,7 @@ from skriemdp import (
     PrivateFrechetMean,
     PrivateHyperbolicRegressor,
     PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
 )
 
 ESTIMATORS = [
@@ -20,6 +21,8 @@ ESTIMATORS = [
     PrivateFrechetMean(mechanism="gradient"),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics"),
+    PrivateNoisyAdaGrad(),
+    PrivateNoisyAdaGrad("huber", "diagonal"),
 ]
 
 

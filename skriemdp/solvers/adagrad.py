@@ -19,6 +19,9 @@ __all__ = ["OUTPUTS", "NoisyAdaGrad"]
 # Steps of pure noise, as a share of the run, that adaptive preconditioners start from: one number
 # for all data (docs/user_guide/adagrad.md, "The default").
 _WARMUP = 0.25
+# Longest step of "norm" and "diagonal", over the inverse of the loss's largest curvature.  2 is
+# safe for any data; rows that spread over directions, and scores away from 0, leave room for more.
+_LONGEST = 16.0
 
 OUTPUTS = ("second-half", "average", "last")
 
@@ -114,6 +117,7 @@ class NoisyAdaGrad:
         state = make_preconditioner(
             self.preconditioner,
             warmup=_WARMUP * self.n_steps,
+            floor=self.step_size * problem.loss.curvature / _LONGEST,
             curvature=self.curvature,
             noise_multiplier=self.moment_multiplier,
             n=problem.n,

@@ -183,15 +183,16 @@ class _Coordinates(LinearRows):
 
 def _row_factors(X, feature_norm):
     """Factors that bring rows into the unit ball, and the norms they then have."""
-    if issparse(X):
-        squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
-    else:
-        squares = np.einsum("ij,ij->i", X, X)
+    with np.errstate(over="ignore"):
+        if issparse(X):
+            squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        else:
+            squares = np.einsum("ij,ij->i", X, X)
     lengths = np.sqrt(squares)
-    factors = 1.0 / np.maximum(lengths, feature_norm)
     # A row so long that its square overflows carries no usable direction: it counts as zero.
-    factors = np.where(np.isfinite(lengths), factors, 0.0)
-    return factors, np.where(np.isfinite(lengths), lengths, 0.0) * factors
+    usable = np.isfinite(lengths)
+    factors = np.where(usable, 1.0 / np.maximum(lengths, feature_norm), 0.0)
+    return factors, np.where(usable, lengths, 0.0) * factors
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -96,23 +96,24 @@ class _Constant(Preconditioner):
 class _Norm(Preconditioner):
     """One step size: the root of the summed mean squares of the noisy coordinates."""
 
-    def __init__(self, warmup):
-        self._warmup, self._total = warmup, 0.0
+    def __init__(self, warmup, floor):
+        self._warmup, self._floor, self._total = warmup, floor, 0.0
 
     def update(self, gradient, noise, change, exact):
         self._total += float(np.mean(gradient**2))
-        return Metric(np.full((1, 1), _root_of(self._total, self._warmup, noise)))
+        root = max(float(_root_of(self._total, self._warmup, noise)), self._floor)
+        return Metric(np.full((1, 1), root))
 
 
 class _Diagonal(Preconditioner):
     """A step size per coordinate (Duchi, Hazan and Singer 2011) from noisy gradients."""
 
-    def __init__(self, warmup):
-        self._warmup, self._total = warmup, 0.0
+    def __init__(self, warmup, floor):
+        self._warmup, self._floor, self._total = warmup, floor, 0.0
 
     def update(self, gradient, noise, change, exact):
         self._total = self._total + gradient**2
-        return Metric(_root_of(self._total, self._warmup, noise))
+        return Metric(np.maximum(_root_of(self._total, self._warmup, noise), self._floor))
 
 
 class _Noised(Preconditioner):
@@ -201,13 +202,19 @@ def _root(columns, basis=None):
 
 
 def make_preconditioner(
-    name, *, warmup=0.0, curvature=None, noise_multiplier=None, n=None, rng=None
+    name, *, warmup=0.0, floor=0.0, curvature=None, noise_multiplier=None, n=None, rng=None
 ):
-    """State of a run for the preconditioner `name`; the other keywords are what it may need."""
+    """State of a run for the preconditioner `name`; the other keywords are what it may need.
+
+    `warmup` is a number of steps of pure noise that come before the first, `floor` the least
+    eigenvalue of "norm" and "diagonal".
+    """
     if name == "none":
         return _Constant()
     if name == "public":
         return _Public(curvature)
     if name == "paper":
         return _Paper(noise_multiplier, n, rng)
-    return {"noised": _Noised, "diagonal": _Diagonal, "norm": _Norm}[name](warmup)
+    if name == "noised":
+        return _Noised(warmup)
+    return {"diagonal": _Diagonal, "norm": _Norm}[name](warmup, floor)
