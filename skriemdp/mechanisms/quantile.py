@@ -160,8 +160,9 @@ class ExponentialQuantile:
     Notes
     -----
     *Guarantee*: pure epsilon-DP under replacement of one value, the number of values public: the
-    exponential mechanism (McSherry and Talwar 2007) with utility ``-|count(t) - level n|``, which a
-    replacement moves by at most one, and a public base measure that prefers smaller answers.
+    exponential mechanism (McSherry and Talwar 2007) whose utility is minus the distance of
+    ``level n`` to the ranks between two neighbouring grid values, which a replacement moves by at
+    most one, and a public base measure that prefers smaller answers.
 
     Examples
     --------
@@ -194,7 +195,11 @@ class ExponentialQuantile:
     def release_counts(self, counts, n: int, rng, size=()):
         """As :meth:`release`, from the exact numbers of values <= each grid value."""
         shape = (size,) if isinstance(size, int) else tuple(size)
-        utility = -np.abs(np.asarray(counts, dtype=float) - self.level * n)
+        counts, target = np.asarray(counts, dtype=float), self.level * n
+        # Ranks that lead to a grid value: above those of the value before, up to its own.  Only the
+        # right answer has the wanted rank among them, also where many values share one place.
+        before = np.concatenate([[0.0], counts[:-1]])
+        utility = -np.maximum(np.maximum(before - target, target - counts), 0.0)
         # The largest of independently Gumbel-perturbed scores follows the mechanism's law.
         scores = 0.5 * self.epsilon * utility + _prior(len(self.grid))
         chosen = np.argmax(scores + rng.gumbel(size=(*shape, len(self.grid))), axis=-1)

@@ -1,0 +1,757 @@
+"""PrivatePrincipalEigenvector: utility, honesty of its bounds, attacks, scikit-learn's contract."""
+
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+from scipy import integrate, sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
+from skriemdp.auditing import audit_epsilon
+from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
+from skriemdp.mechanisms.bingham import ExponentialDirection, sample_bingham
+from skriemdp.mechanisms.covariance import SymmetricGaussian, second_moment_sensitivity
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.solvers.pca_bounds import BoundsSearch, GaussianBudget, PureBudget, clip_level
+from skriemdp.solvers.pca_release import CovarianceRelease, PowerRelease, RefineRelease
+from skriemdp.solvers.rows import Rows
+from skriemdp.solvers.subspace import SubspaceProblem
+
+CONFIDENCE = 1 - 1e-8
+ADDITIVE = ["covariance", "refine", "power", "gradient"]
+MECHANISMS = [*ADDITIVE, "exponential"]
+
+
+def table(n=4000, d=6, k=1, shift=0.0, seed=0):
+    """Gaussian rows with k strong directions along rotated axes."""
+    rng = np.random.default_rng(seed)
+    scales = np.r_[4.0 - np.arange(k), np.ones(d - k)]
+    rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    return rng.normal(size=(n, d)) * scales @ rotation + shift
+
+
+def loss(model, X):
+    """Share of the leading variance that the components miss."""
+    k = len(model.components_)
+    covariance = np.cov(X.T, bias=True)
+    best = np.linalg.eigvalsh(covariance)[-k:].sum()
+    return 1.0 - np.trace(model.components_ @ covariance @ model.components_.T) / best
+
+
+def dense(X):
+    return Rows(X, *X.shape)
+
+
+class Streams:
+    """One ordinary generator behind every label."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def __call__(self, *label):
+        return self.rng
+
+
+# -- utility ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("shift", [0.0, 50.0])
+def test_large_budget_recovers_the_components(mechanism, k, shift):
+    X = table(k=k, shift=shift)
+    model = PrivatePrincipalEigenvector(k, mechanism=mechanism, epsilon=60.0, random_state=1).fit(X)
+    assert loss(model, X) < 0.05
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(k), atol=1e-9)
+    assert np.linalg.norm(model.mean_ - X.mean(axis=0)) < 1.0
+
+
+@pytest.mark.parametrize("manifold", ["stiefel", "grassmann", "ambient"])
+def test_gradient_on_every_manifold(manifold):
+    X = table(k=2)
+    model = PrivatePrincipalEigenvector(
+        2, mechanism="gradient", manifold=manifold, epsilon=60.0, random_state=0
+    ).fit(X)
+    assert loss(model, X) < 0.03
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_the_unit_of_measurement_does_not_matter(unit):
+    X = table() + 3.0
+    model = PrivatePrincipalEigenvector(epsilon=2.0, random_state=0).fit(unit * X)
+    assert loss(model, X) < 0.02
+    assert 2.0 < model.row_norm_ / unit < 12.0
+
+
+def test_without_centring_raw_data_give_their_mean():
+    X = table(shift=30.0)
+    model = PrivatePrincipalEigenvector(center="assume", epsilon=5.0, random_state=0).fit(X)
+    mean = X.mean(axis=0) / np.linalg.norm(X.mean(axis=0))
+    assert abs(model.components_[0] @ mean) > 0.99
+    assert not model.mean_.any()
+
+
+def test_variances_match_scikit_learn_for_a_large_budget():
+    X = table(n=20_000, k=2)
+    model = PrivatePrincipalEigenvector(2, epsilon=60.0, random_state=0).fit(X)
+    pca = PCA(2).fit(X)
+    np.testing.assert_allclose(model.explained_variance_, pca.explained_variance_, rtol=0.1)
+    np.testing.assert_allclose(
+        model.explained_variance_ratio_, pca.explained_variance_ratio_, rtol=0.1
+    )
+    assert model.score(X) == pytest.approx(pca.explained_variance_ratio_.sum(), rel=0.02)
+    assert model.spectrum_.shape == (6,)
+    assert np.all(np.diff(model.spectrum_) <= 0)
+
+
+def test_digits_beat_a_clip_at_the_largest_norm():
+    """The private bound pays for itself (docs/user_guide/pca.md); both budgets are the same."""
+    X = load_digits().data / 16.0
+    largest = np.linalg.norm(X - X.mean(axis=0), axis=1).max()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        auto, fixed = (
+            np.mean(
+                [
+                    loss(
+                        PrivatePrincipalEigenvector(
+                            row_norm=row_norm, epsilon=0.5, delta=1e-3, random_state=seed
+                        ).fit(X),
+                        X,
+                    )
+                    for seed in range(12)
+                ]
+            )
+            for row_norm in ("auto", largest)
+        )
+    assert auto < 0.7 * fixed
+
+
+def test_noise_that_hides_everything_is_announced():
+    with pytest.warns(UserWarning, match="random direction"):
+        PrivatePrincipalEigenvector(epsilon=0.01, delta=1e-6, random_state=0).fit(table(n=300))
+
+
+# -- what bounds what -------------------------------------------------------------------------
+
+HUGE = [1e3, 1e12, 1e160, 1e308]
+
+
+def neighbours(size, d=5, n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(2, 1, d))
+    rest = rng.normal(size=(n - 1, d))
+    X, Y = (row / np.abs(row).max() * size for row in (X, Y))
+    return np.vstack([rest, X]), np.vstack([rest, Y])
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("center", [0.0, 0.7])
+@pytest.mark.parametrize("size", HUGE)
+def test_one_huge_row_moves_no_sum_beyond_its_bound(storage, center, size):
+    R, d = 1.5, 5
+    X, Y = (dense(storage(table)) for table in neighbours(size))
+    c = np.full(d, center)
+    frame = np.linalg.qr(np.random.default_rng(1).normal(size=(d, 2)))[0]
+    one = frame[:, :1]
+
+    def change(name, *arguments):
+        both = [getattr(rows, name)(c, R, *arguments) for rows in (X, Y)]
+        assert all(np.isfinite(value).all() for value in both)
+        return float(np.linalg.norm(both[0] - both[1]))
+
+    slack = 1 + 1e-9
+    assert change("clipped_sum") <= 2 * R * slack
+    assert change("clipped_gram") <= second_moment_sensitivity(R, 1) * slack
+    assert change("clipped_product", one) <= R**2 * slack
+    assert change("clipped_product", frame, 0.4) <= 0.8 * slack
+    for rows in (X, Y):
+        gram, total = rows.clipped_projected_gram(c, R, frame)
+        assert np.isfinite(gram).all() and total <= rows.n * R**2 * slack
+        cosines, pairs = rows.paired_cosines(c, 20)
+        assert 0.0 <= cosines <= pairs == 20
+
+
+def test_bounds_of_sums_are_attained():
+    R, d = 2.0, 4
+    e = R * np.eye(d)
+    rest = np.zeros((3, d))
+
+    def change(x, y, name, *arguments):
+        a, b = (dense(np.vstack([rest, row])) for row in (x, y))
+        return np.linalg.norm(
+            getattr(a, name)(np.zeros(d), R, *arguments)
+            - getattr(b, name)(np.zeros(d), R, *arguments)
+        )
+
+    assert change(e[0], e[1], "clipped_gram") == pytest.approx(math.sqrt(2) * R**2)
+    assert change(e[0], -e[0], "clipped_sum") == pytest.approx(2 * R)
+    w = np.eye(d)[:, :1]
+    plus, minus = (e[0] + e[1]) / math.sqrt(2), (e[0] - e[1]) / math.sqrt(2)
+    assert change(plus, minus, "clipped_product", w) == pytest.approx(R**2)
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [Sphere(4), Stiefel(5, 2), Grassmann(5, 2), Euclidean(5, 2), Euclidean(5, 1)],
+    ids=str,
+)
+def test_gradients_stay_within_their_bounds(geometry):
+    rng = np.random.default_rng(0)
+    point = rng.normal(size=geometry.shape)
+    point = np.linalg.qr(point.reshape(5, -1))[0].reshape(geometry.shape)
+    rows = dense(rng.normal(size=(4000, 5)) * 10 ** rng.uniform(-2, 2, size=(4000, 1)))
+    problem = SubspaceProblem(geometry, rows, np.zeros(5), 1.3)
+    gradients = problem.gradients(point)
+    norms = np.asarray(geometry.norm(point, gradients))
+    assert norms.max() <= problem.gradient_norm_bound(point) * (1 + 1e-9)
+    assert norms.max() > 0.8 * problem.gradient_norm_bound(point)
+    flat = gradients.reshape(len(gradients), -1)
+    apart = np.linalg.norm(flat[:2000] - flat[2000:], axis=1).max()
+    assert apart <= problem.gradient_diameter(point) * (1 + 1e-9)
+    np.testing.assert_allclose(problem.clipped_sum(point), gradients.sum(axis=0), atol=1e-8)
+
+
+def test_gradient_diameter_is_attained_on_the_sphere():
+    w, u = np.eye(3)[:2]
+    rows = dense(np.array([w + u, w - u]) / math.sqrt(2) * 1.3)
+    problem = SubspaceProblem(Sphere(2), rows, np.zeros(3), 1.3)
+    a, b = problem.gradients(w)
+    assert np.linalg.norm(a - b) == pytest.approx(problem.gradient_diameter(w))
+
+
+@pytest.mark.parametrize("center", [0.0, 0.3, 1e6])
+@pytest.mark.parametrize("radius", [0.8, 2.5, 50.0])
+def test_sparse_streamed_and_dense_sums_agree(center, radius):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 6)) * (rng.random((500, 6)) < 0.4)
+    X[::50] *= 1e4
+    c = np.full(6, center)
+    frame = np.linalg.qr(rng.normal(size=(6, 2)))[0]
+    Z = X - c
+    Z = Z * np.minimum(1.0, radius / np.maximum(np.linalg.norm(Z, axis=1), 1e-300))[:, None]
+    accuracy = 1e-9 * max(1.0, center) ** 2
+    for rows in (
+        dense(X),
+        dense(sparse.csr_array(X)),
+        Rows([X[:7], X[7:300], sparse.csr_array(X[300:])], *X.shape),
+    ):
+        np.testing.assert_allclose(rows.clipped_gram(c, radius), Z.T @ Z, atol=accuracy)
+        np.testing.assert_allclose(rows.clipped_sum(c, radius), Z.sum(axis=0), atol=accuracy)
+        np.testing.assert_allclose(
+            rows.clipped_product(c, radius, frame), Z.T @ (Z @ frame), atol=accuracy
+        )
+        gram, total = rows.clipped_projected_gram(c, radius, frame)
+        np.testing.assert_allclose(gram, frame.T @ Z.T @ Z @ frame, atol=accuracy)
+        assert total == pytest.approx((Z**2).sum())
+
+
+def test_rounded_norms_are_never_too_small():
+    """A row that the clip believes shorter than it is would break the sensitivity."""
+    rng = np.random.default_rng(0)
+    center = np.full(30, 1e7)
+    X = center + rng.normal(size=(2000, 30))
+    exact = ((X - center) ** 2).sum(axis=1)
+    (dense_norms,) = dense(X).squared_norms(center)
+    (sparse_norms,) = dense(sparse.csr_array(X)).squared_norms(center)
+    assert (dense_norms >= exact).all() and (sparse_norms >= exact).all()
+
+
+def test_the_callers_table_is_never_written_to():
+    X = table(n=500) + 5.0
+    X[0] *= 1e6
+    before = X.copy()
+    for mechanism in MECHANISMS:
+        PrivatePrincipalEigenvector(mechanism=mechanism, random_state=0).fit(X)
+        PrivatePrincipalEigenvector(mechanism=mechanism, center="assume", random_state=0).fit(X)
+    np.testing.assert_array_equal(X, before)
+
+
+# -- the budget -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("center", ["private", "assume"])
+@pytest.mark.parametrize("row_norm", ["auto", 3.0])
+@pytest.mark.parametrize("shift", [0.0, 1e4])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanism):
+    """The mechanisms that draw noise in a fit compose to no more than its event."""
+    drawn = []
+    from skriemdp.mechanisms import bingham, covariance, quantile, tangent
+
+    for module, name in [
+        (bingham, "ExponentialDirection"),
+        (covariance, "SymmetricGaussian"),
+        (quantile, "PrivateQuantile"),
+        (quantile, "ExponentialQuantile"),
+        (tangent, "TangentGaussian"),
+        (tangent, "TangentRadial"),
+    ]:
+        cls = getattr(module, name)
+        for method in {"release", "release_counts"} & set(vars(cls)):
+            original = getattr(cls, method)
+
+            def spy(self, *args, _original=original, **kwargs):
+                drawn.append(self.event)
+                return _original(self, *args, **kwargs)
+
+            monkeypatch.setattr(cls, method, spy)
+    model = PrivatePrincipalEigenvector(
+        2, mechanism=mechanism, center=center, row_norm=row_norm, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(table(n=800, shift=shift))
+    event = model.privacy_spent_.event
+    if mechanism == "exponential":
+        assert event == PureEvent(1.0)
+        spent = math.fsum(e.epsilon(0.0) for e in drawn)
+        assert spent == pytest.approx(1.0, rel=1e-9) and len(drawn) >= 4
+    else:
+        spent = math.fsum(e.mu**2 for e in drawn)
+        assert spent == pytest.approx(event.mu**2, rel=1e-9)
+        assert event.delta(1.0) <= 1e-5
+
+
+def test_a_budget_cannot_be_overdrawn():
+    for budget in (GaussianBudget(0.5), PureBudget(0.5)):
+        budget.take(0.7)
+        with pytest.raises(RuntimeError, match="budget"):
+            budget.take(0.4)
+        budget.rest()
+        with pytest.raises(RuntimeError, match="budget"):
+            budget.rest()
+
+
+def test_plans_know_public_numbers_only():
+    model = PrivatePrincipalEigenvector()
+    facts = {"n": 1000, "d": 20, "sparse": False}
+    plan = model._plan(facts)
+    assert plan == model._plan(facts) or plan.event == model._plan(facts).event
+    chosen = {
+        (d, n): model._plan({"n": n, "d": d, "sparse": False}).public["mechanism"]
+        for d, n in [(20, 1000), (200, 1000), (200, 100_000), (5000, 100_000)]
+    }
+    assert list(chosen.values()) == ["covariance", "covariance", "refine", "power"]
+    assert PrivatePrincipalEigenvector(delta=0)._plan(facts).public["mechanism"] == "exponential"
+
+
+def test_privacy_statement():
+    model = PrivatePrincipalEigenvector(epsilon=0.7, delta=1e-6, random_state=0).fit(table())
+    spent = model.privacy_spent_
+    assert tuple(spent) == (0.7, 1e-6)
+    assert spent.mu == pytest.approx(gaussian_mu(0.7, 1e-6), rel=1e-9)
+    assert (spent.unit, spent.neighboring, spent.guarantee) == (
+        "record",
+        "replace-one",
+        "none (seeded)",
+    )
+    assert json.loads(json.dumps(spent.to_dict()))["public"]["row_norm"] == "auto"
+
+
+def test_published_noise_is_reported_at_its_true_epsilon():
+    """The published script adds, to the *sum* of the gradients, noise scaled for their mean.
+
+    Its variance ``T log(1/delta) L0^2 / (n^2 2 epsilon)`` with ``L0 = 2 max |x|^2``, the
+    replace-one sensitivity of that sum, makes T steps ``n sqrt(2 epsilon / log(1/delta))``-GDP:
+    epsilon is 3.6e7 where 0.1 is claimed; with both slips mended it would be .059.
+    """
+    n, epsilon, delta, steps = 49_990, 0.1, 1e-3, 15
+    published = GaussianEvent(math.sqrt(steps * math.log(1 / delta) / (2 * epsilon)) / n, steps)
+    mended = GaussianEvent(math.sqrt(steps * math.log(1 / delta)) / epsilon, steps)
+    with PrivacyAccountant(delta=delta) as accountant:
+        accountant.spend(published)
+        assert 3.5e7 < accountant.spent.epsilon < 3.8e7
+    with PrivacyAccountant(delta=delta) as accountant:
+        accountant.spend(mended)
+        assert accountant.spent.epsilon == pytest.approx(0.059, abs=0.001)
+
+
+def test_clip_level_follows_the_noise_and_the_effective_rank():
+    assert clip_level(14, 2872, 9.0) == pytest.approx(0.94, abs=0.005)
+    assert clip_level(14, 2872, 3.0) > clip_level(14, 2872, 9.0) > clip_level(14, 2872, 14.0)
+    assert clip_level(64, 20, 10.0) == 0.5
+    assert clip_level(5, 1e9, 2.0) == 0.998
+
+
+@pytest.mark.parametrize("rank", [1, 3, 12])
+def test_effective_rank_is_found(rank):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40_000, 12))
+    X[:, rank:] *= 1e-3
+    search = BoundsSearch(*X.shape, 0.3, False, None)
+    found = search._effective_rank(dense(X), np.zeros(12), GaussianBudget(0.3), rng)
+    # Rows scaled to norm one have cosines of mean square 1/rank, exactly.
+    assert found == pytest.approx(rank, rel=0.1)
+
+
+# -- the exponential mechanism ----------------------------------------------------------------
+
+
+def bingham_moments(values):
+    """Second moments of the Bingham law with these eigenvalues, d = 2 or 3, by quadrature."""
+    values = np.asarray(values, dtype=float)
+    top = values.max()
+    if len(values) == 2:
+        weight = lambda t: np.exp(values @ [np.cos(t) ** 2, np.sin(t) ** 2] - top)  # noqa: E731
+        total = integrate.quad(weight, 0, math.pi, limit=200)[0]
+        first = integrate.quad(lambda t: weight(t) * np.cos(t) ** 2, 0, math.pi, limit=200)[0]
+        return np.array([first, total - first]) / total
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    angle = np.linspace(0, math.pi, 800, endpoint=False)
+    z, t = nodes[:, None], angle[None, :]
+    squares = np.stack([(1 - z**2) * np.cos(t) ** 2, (1 - z**2) * np.sin(t) ** 2, z**2 + 0 * t])
+    density = np.exp(np.tensordot(values, squares, axes=1) - top) * weights[:, None]
+    return (squares * density).sum(axis=(1, 2)) / density.sum()
+
+
+@pytest.mark.parametrize(
+    "values", [(0, 0), (3, 0), (40, 0), (1, 0, 0), (9, 8.5, 0), (0, 0, -6), (60, 20, 0)], ids=str
+)
+def test_bingham_sampler_has_exact_moments(values):
+    """A sampler that multiplies where it should divide is off by more than ten times the margin."""
+    draws = 40_000
+    sample = sample_bingham(np.diag(np.asarray(values, float)), np.random.default_rng(3), draws)
+    np.testing.assert_allclose(np.linalg.norm(sample, axis=1), 1.0)
+    squares = sample**2
+    error = np.abs(squares.mean(axis=0) - bingham_moments(values))
+    assert (error <= 5.5 * squares.std(axis=0) / math.sqrt(draws) + 1e-12).all()
+    assert np.abs(sample.mean(axis=0)).max() < 6 / math.sqrt(draws)
+
+
+def test_exponential_direction_ratio_of_densities():
+    """The largest log ratio of the two laws on the circle is epsilon, to quadrature accuracy."""
+    epsilon, bound = 1.7, 2.0
+    mechanism = ExponentialDirection(epsilon, bound)
+    rate = epsilon / (2 * bound**2)
+    t = np.linspace(0, math.pi, 4000, endpoint=False)
+    u = np.stack([np.cos(t), np.sin(t)], axis=1)
+    logs = []
+    for record in (np.array([bound, 0.0]), np.array([0.0, bound])):
+        height = rate * (u @ record) ** 2
+        logs.append(height - np.log(np.mean(np.exp(height))))
+    ratio = np.abs(logs[0] - logs[1]).max()
+    assert ratio <= epsilon * (1 + 1e-9)
+    assert mechanism.event == PureEvent(epsilon)
+
+
+# -- audits -----------------------------------------------------------------------------------
+
+
+def worst_pair(n=30, d=3, size=1e9):
+    """Small rows and one huge one, along the first or the second axis."""
+    X = np.random.default_rng(5).normal(size=(n, d)) * 0.3
+    Y = X.copy()
+    X[-1], Y[-1] = size * np.eye(d)[0], size * np.eye(d)[1]
+    return X, Y
+
+
+@pytest.mark.parametrize(("factor", "caught"), [(1.0, False), (0.5, True)])
+def test_audit_of_the_noisy_matrix(factor, caught):
+    """False alarms below 1e-6; noise of half the size is exposed."""
+    X, Y = worst_pair()
+    mu = 2.0
+    mechanism = SymmetricGaussian(3, second_moment_sensitivity(1.0, len(X)), factor / mu)
+    rng = np.random.default_rng(0)
+
+    def release(data, trials):
+        gram = dense(data).clipped_gram(np.zeros(3), 1.0) / len(data)
+        return mechanism.release(gram, rng, size=trials)
+
+    audit = audit_epsilon(release, X, Y, trials=4000, confidence=CONFIDENCE)
+    assert (audit.mu > mu) == caught
+    assert audit.mu > 0.7 * mu
+
+
+def release_of_auto(mu, scale=1.0, mechanism=None):
+    """All that `mechanism="auto"` releases, as one vector: centre, norm and noisy matrix."""
+    mechanism = mechanism or CovarianceRelease(3)
+
+    def release(data, trials):
+        out = []
+        for seed in range(trials):
+            streams = Streams([trials, seed, int(data[-1, 0] > 0)])
+            budget = GaussianBudget(scale * mu)
+            search = BoundsSearch(*data.shape, mu, True, None)
+            center, norm = search.release(dense(data), budget, streams)
+            found = mechanism.release(dense(data), center, norm, budget, streams)
+            matrix = (found.components.T * found.variances) @ found.components
+            out.append(np.r_[center, math.log(norm), (matrix / norm**2).ravel()])
+        return np.asarray(out)
+
+    return release
+
+
+def second_axis(outputs):
+    """What the huge row pushes up in the second data set, from the last nine numbers."""
+    return outputs[:, -5] - outputs[:, -9]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scale", "caught"), [(1.0, False), (2.0, True)])
+def test_audit_of_auto_with_its_private_bounds(scale, caught):
+    """Centre, clipping norm and components together, on neighbours that differ in a huge row.
+
+    False alarms below 1e-6; twice the budget is exposed.
+    """
+    mu = 2.5
+    audit = audit_epsilon(
+        release_of_auto(mu, scale),
+        *worst_pair(),
+        trials=1000,
+        confidence=CONFIDENCE,
+        statistic=second_axis,
+    )
+    assert (audit.mu > mu) == caught
+    assert audit.mu > 0.5 * scale * mu
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mechanism", [RefineRelease(1), PowerRelease(1, 2, 0)], ids=["refine", "power"]
+)
+def test_audit_of_products(mechanism):
+    audit = audit_epsilon(
+        release_of_auto(8.0, 1.0, mechanism),
+        *worst_pair(),
+        trials=400,
+        confidence=CONFIDENCE,
+        statistic=second_axis,
+    )
+    assert 0.3 < audit.mu <= 8.0
+
+
+@pytest.mark.slow
+def test_audit_of_the_estimator_from_end_to_end(recording_accountant):
+    def release(data, trials):
+        model = PrivatePrincipalEigenvector(
+            3, epsilon=20.0, delta=1e-3, accountant=recording_accountant
+        )
+        out = []
+        for _ in range(trials):
+            model.fit(data)
+            matrix = (model.components_.T * model.spectrum_) @ model.components_
+            out.append(
+                np.r_[model.mean_, np.log(model.row_norm_), matrix.ravel() / model.row_norm_**2]
+            )
+        return np.asarray(out)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        audit = audit_epsilon(
+            release,
+            *worst_pair(),
+            trials=300,
+            delta=1e-3,
+            confidence=CONFIDENCE,
+            statistic=second_axis,
+        )
+    mu = gaussian_mu(20.0, 1e-3)
+    assert 0.3 * mu < audit.mu <= mu
+    assert 0.5 < audit.epsilon <= 20.0
+
+
+@pytest.mark.parametrize("size", HUGE)
+def test_row_norms_never_leak(size):
+    """With the same noise, a row of any length moves what is released by its bound at most."""
+    mu = 1.0
+    X = table(n=400, d=3)
+    far = X.copy()
+    far[7] = size * np.array([0.6, -0.8, 0.0])
+    same_norm = 0
+    for seed in range(20):
+        released = []
+        for data in (X, far):
+            search = BoundsSearch(*data.shape, mu, True, None)
+            released.append(search.release(dense(data), GaussianBudget(mu), Streams(seed)))
+        (center, norm), (far_center, far_norm) = released
+        assert np.isfinite(far_norm) and np.isfinite(far_center).all()
+        same_norm += abs(math.log(norm / far_norm)) < 0.2
+    # One count moves by one, 20 times less than its noise.
+    assert same_norm >= 16
+
+
+def test_warnings_and_attributes_never_depend_on_a_huge_row():
+    X = table(n=3000, d=4)
+    X[5] = 1e200
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = PrivatePrincipalEigenvector(epsilon=3.0, random_state=0).fit(X)
+    assert loss(model, np.delete(X, 5, axis=0)) < 0.05
+    values = [np.max(np.abs(v)) for v in vars(model).values() if isinstance(v, (float, np.ndarray))]
+    assert max(v for v in values if np.isfinite(v)) < 1e4
+
+
+# -- scikit-learn -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"mechanism": "gradient"}, {"mechanism": "power", "center": "assume", "row_norm": 2.0}],
+    ids=str,
+)
+def test_check_estimator(parameters):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(
+            PrivatePrincipalEigenvector(**parameters), on_fail=None, on_skip=None
+        )
+    failed = [(r["check_name"], repr(r["exception"])) for r in results if r["status"] == "failed"]
+    assert failed == []
+    assert sum(r["status"] == "passed" for r in results) > 40
+
+
+def test_transform_and_its_inverse():
+    X = table(k=3, shift=2.0)
+    model = PrivatePrincipalEigenvector(3, epsilon=20.0, random_state=0).fit(X)
+    coordinates = model.transform(X)
+    np.testing.assert_allclose(coordinates, (X - model.mean_) @ model.components_.T)
+    np.testing.assert_allclose(model.inverse_transform(coordinates), model.predict(X))
+    rest = X - model.predict(X)
+    np.testing.assert_allclose(rest @ model.components_.T, 0.0, atol=1e-9)
+    captured = 1 - (rest**2).sum() / ((X - model.mean_) ** 2).sum()
+    assert model.score(X) == pytest.approx(captured)
+    white = clone(model).set_params(whiten=True).fit(X)
+    assert white.transform(X).std(axis=0) == pytest.approx(1.0, rel=0.2)
+    np.testing.assert_allclose(white.inverse_transform(white.transform(X)), white.predict(X))
+
+
+def test_pandas_pipeline_and_search():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(table(), columns=list("abcdef"))
+    model = PrivatePrincipalEigenvector(2, epsilon=5.0).set_output(transform="pandas").fit(frame)
+    out = model.transform(frame)
+    assert list(out.columns) == ["privateprincipaleigenvector0", "privateprincipaleigenvector1"]
+    assert list(model.feature_names_in_) == list("abcdef")
+    search = GridSearchCV(
+        make_pipeline(PrivatePrincipalEigenvector(epsilon=3.0)),
+        {"privateprincipaleigenvector__n_components": [1, 2]},
+        cv=KFold(3),
+        error_score="raise",
+    ).fit(frame)
+    assert search.best_params_ == {"privateprincipaleigenvector__n_components": 2}
+
+
+def test_sparse_and_streamed_fits_equal_the_dense_one(tmp_path):
+    """Same digest of the data is not needed: with the noise all but gone, results agree."""
+    X = table(n=3000) * (np.random.default_rng(0).random((3000, 6)) < 0.5)
+    path = tmp_path / "rows.dat"
+    mapped = np.memmap(path, dtype=np.float32, mode="w+", shape=X.shape)
+    mapped[:] = X
+    make = clone(PrivatePrincipalEigenvector(2, row_norm=8.0, epsilon=1e7, random_state=0))
+    reference = clone(make).fit(X)
+    for data in (
+        sparse.csr_matrix(X),
+        sparse.coo_array(X),
+        mapped,
+        [X[:1000], sparse.csc_array(X[1000:])],
+        (mapped[:700], mapped[700:]),
+    ):
+        model = clone(make).fit(data)
+        np.testing.assert_allclose(model.components_, reference.components_, atol=1e-3)
+        assert model.n_samples_ == 3000
+    again = clone(make).fit([X[:1000], X[1000:]])
+    np.testing.assert_array_equal(again.mean_, clone(make).fit([X[:1000], X[1000:]]).mean_)
+
+
+def test_a_sparse_fit_stays_sparse(monkeypatch):
+    X = sparse.random_array((2000, 300), density=0.02, format="csr", rng=0)
+    for cls in (sparse.csr_array, sparse.csr_matrix):
+        original = cls.toarray
+
+        def refuse(self, *args, _original=original, **kwargs):
+            assert self.shape[0] <= 300, "rows were made dense"
+            return _original(self, *args, **kwargs)
+
+        monkeypatch.setattr(cls, "toarray", refuse)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = PrivatePrincipalEigenvector(random_state=0).fit(X)
+    assert model.transform(X).shape == (2000, 1)
+    assert not hasattr(model, "predict")
+    assert 0 <= model.score(X) <= 1
+
+
+def test_streams_need_constant_memory():
+    import tracemalloc
+
+    class Chunks:
+        """20 tables of 20000 x 20, made when asked for: 64 MB in all."""
+
+        def __iter__(self):
+            return (np.random.default_rng(i).normal(size=(20_000, 20)) for i in range(20))
+
+    tracemalloc.start()
+    model = PrivatePrincipalEigenvector().fit(Chunks())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert model.n_samples_ == 400_000
+    assert peak < 16e6
+
+
+def test_clipped_fraction_is_private_and_warns_of_a_bad_bound():
+    X = table()
+    model = PrivatePrincipalEigenvector(row_norm=4.0, epsilon=20.0, random_state=0).fit(X)
+    share = np.mean(np.linalg.norm(X - model.mean_, axis=1) > 4.0)
+    assert model.clipped_fraction_ == pytest.approx(share, abs=0.05)
+    assert model.clipped_fraction_ != share
+    with pytest.warns(UserWarning, match="private estimate"):
+        PrivatePrincipalEigenvector(row_norm=0.5, random_state=0).fit(X)
+    assert not hasattr(PrivatePrincipalEigenvector(random_state=0).fit(X), "clipped_fraction_")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 7}, "n_components=7 exceeds"),
+        ({"n_components": 0}, "n_components"),
+        ({"row_norm": -1.0}, "row_norm"),
+        ({"row_norm": "max"}, "row_norm"),
+        ({"mechanism": "svd"}, "mechanism"),
+        ({"center": "mean"}, "center"),
+        ({"delta": 0, "mechanism": "covariance"}, "delta=0"),
+        ({"mechanism": "gradient", "n_components": 2, "manifold": "sphere"}, "sphere"),
+        ({"mechanism": "gradient", "n_components": 6}, "n_components"),
+        ({"n_steps": 0, "mechanism": "power"}, "n_steps"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_cost_nothing(parameters, message, recording_accountant):
+    model = PrivatePrincipalEigenvector(accountant=recording_accountant, **parameters)
+    with pytest.raises((ValueError, TypeError), match=message):
+        model.fit(table(n=50))
+    assert recording_accountant.spends == []
+
+
+@pytest.mark.parametrize(
+    ("X", "error"),
+    [
+        (iter([np.ones((3, 2))]), TypeError),
+        ((row for row in np.ones((3, 2))), TypeError),
+        ([np.ones((3, 2)), np.ones((3, 4))], ValueError),
+        ([np.ones((3, 2)), np.full((3, 2), np.nan)], ValueError),
+        (sparse.csr_array(np.array([[1.0, np.inf], [0.0, 1.0]])), ValueError),
+        (np.ones((1, 3)), ValueError),
+    ],
+    ids=["iterator", "generator", "ragged", "nan", "sparse-inf", "one row"],
+)
+def test_bad_input_costs_nothing(X, error, recording_accountant):
+    with pytest.raises(error):
+        PrivatePrincipalEigenvector(accountant=recording_accountant).fit(X)
+    assert recording_accountant.spends == []
+
+
+def test_a_constant_table_is_no_error():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = PrivatePrincipalEigenvector(random_state=0).fit(np.zeros((50, 3)))
+    assert np.isfinite(model.components_).all() and np.isfinite(model.explained_variance_).all()
