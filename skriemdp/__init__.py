@@ -13,6 +13,7 @@ _HOME = {
     "PrivateGridSearchCV": "skriemdp.selection",
     "PrivateNoisyAdaGrad": "skriemdp.linear_model",
     "PrivateHyperbolicRegressor": "skriemdp.regression",
+    "PrivateMatrixCompletion": "skriemdp.completion",
     "PrivateMinimumDistanceToMean": "skriemdp.classification",
     "PrivatePrincipalEigenvector": "skriemdp.decomposition",
     "PrivateRiemannianERM": "skriemdp.erm",
