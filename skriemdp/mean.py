@@ -23,6 +23,7 @@ from skriemdp._manifold_input import (
 )
 from skriemdp._validation import check_count, check_option, check_positive
 from skriemdp.geometry import GeodesicBall, as_geometry
+from skriemdp.privacy.events import compose
 from skriemdp.solvers.adaptive_mean import AdaptiveMean
 from skriemdp.solvers.ball_search import BallSearch
 from skriemdp.solvers.descent import RiemannianGradientDescent
@@ -33,6 +34,7 @@ from skriemdp.solvers.mean_planning import (
     split_budget,
 )
 from skriemdp.solvers.mean_releases import DescentMean, default_descent, plan_tangent_mean
+from skriemdp.solvers.output_mean import OUTPUT_MECHANISMS, plan_output_mean
 from skriemdp.solvers.problem import FrechetProblem
 from skriemdp.solvers.progress import ProgressBar
 
@@ -106,11 +108,13 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         Public radius of that ball, in geodesic distance.  Rows outside are projected on the ball,
         silently; `clipped_fraction_` tells how many, privately.  "auto" spends 6 % of ``mu**2`` on
         a private quantile of the distances (nothing beyond the 30 % of a private centre).
-    mechanism : {"auto", "tangent", "adaptive", "gradient"}, default="auto"
+    mechanism : str, default="auto"
         "tangent": one release, noise on the mean in the tangent space at `center`.  "adaptive":
         rough mean, private radius around it, refined mean; much better when the data fill a part of
-        the ball only.  "gradient": DP-RGD, noise on the gradient of every step.  "auto": a public
-        rule of n, epsilon, delta and the manifold (docs/user_guide/mean.md).
+        the ball only.  "gradient": DP-RGD, noise on the gradient of every step.  "gaussian",
+        "laplace", "k-norm": the output perturbations of Jiang et al., Reimherr et al. and Soto et
+        al., exactly accounted and exactly drawn, where their laws exist.  "auto": a public rule of
+        n, epsilon, delta and the manifold (docs/user_guide/mean.md).
     noise : {"auto", "gaussian", "radial", "laplace"}, default="auto"
         Noise of "tangent".  "radial" has density ``exp(-(|v|/b)^p)`` with the best exponent p; its
         error is a fraction of Gaussian noise in small dimension.  "laplace" is p = 1, pure for
@@ -176,7 +180,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     References
     ----------
     Han, Mishra, Jawanpuria, Gao (2022), arXiv:2205.09494, Algorithm 1 (mechanism "gradient").
-    Reimherr, Bharath, Soto (2021), arXiv:2111.02516 (output perturbation of the mean).
+    Reimherr, Bharath, Soto (2021), arXiv:2111.02516 (mechanism "laplace").
+    Soto, Bharath, Reimherr, Slavkovic (2022) (mechanism "k-norm").
+    Jiang, Chang, Liu, Ding, Kong, Jiang (2023) (mechanism "gaussian").
 
     Examples
     --------
@@ -326,11 +332,13 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if radius is not None:
             public["radius"] = radius
         release = functools.partial(self._mean_release, n=n, budget=budget)
+        event = budget.event
         if ball is not None:
-            release(ball)  # a bad parameter must raise before the charge
+            mean = release(ball)  # a bad parameter must raise before the charge
+            event = compose([budget.count.event, mean.event]) if event is None else event
         elif mechanism == "gradient":
             release(GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit)))
-        return Plan(event=budget.event, settings=(ball, search, budget, release), public=public)
+        return Plan(event=event, settings=(ball, search, budget, release), public=public)
 
     def _search(self, geometry, n, budget, free_center, free_radius):
         if not free_radius:
@@ -347,6 +355,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             return AdaptiveMean(ball, n, budget.mu)
         if budget.mechanism == "tangent":
             return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "js")
+        if budget.mechanism in OUTPUT_MECHANISMS:
+            return plan_output_mean(ball, n, budget.mechanism, *budget.target)
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
         n_steps, shares = default_descent(ball, n, budget.mu, self.n_steps)
@@ -367,9 +377,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _warn_little_information(self, ball, n, budget):
         """Warn when the noise is of the size of the ball: from public numbers only."""
-        spread = ball.geometry.dim**0.5 / budget.mu if budget.mu else None
-        if spread is None:
+        if budget.mu is not None:
+            spread = ball.geometry.dim**0.5 / budget.mu
+        elif budget.law is not None:
             spread = budget.law.mean_square_over_sensitivity**0.5
+        else:
+            spread = ball.geometry.dim / self.epsilon
         noise = 2.0 * ball.radius / n * spread
         if noise > 0.5 * ball.radius:
             warnings.warn(

@@ -90,6 +90,38 @@ def test_pure_privacy():
     assert model.mechanism_ == "tangent"
 
 
+@pytest.mark.parametrize("geometry", [Sphere(2), Hyperboloid(2), SPD(2)], ids=str)
+@pytest.mark.parametrize(
+    "mechanism, delta", [("gaussian", 1e-3), ("laplace", 0.0), ("laplace", 1e-3), ("k-norm", 0.0)]
+)
+def test_output_perturbation(geometry, mechanism, delta):
+    radius = 0.3
+    X = cloud(geometry, 400, radius=radius, offset=0.3, spread=0.3)
+    model = PrivateFrechetMean(
+        geometry, radius=radius, mechanism=mechanism, epsilon=2.0, delta=delta
+    )
+    if mechanism == "k-norm" and not geometry.is_hadamard:
+        with pytest.raises(ValueError, match="Hadamard"):
+            model.fit(X)
+        return
+    model.fit(X)
+    assert model.privacy_spent_.event.delta(2.0) <= delta
+    assert model.mechanism_ == mechanism
+    # Noise of a few 2r/(n epsilon) in two or three dimensions.
+    assert geometry.dist(model.mean_, frechet_mean(X, geometry)) < 40 * 2 * radius / 400 / 2.0
+
+
+def test_laws_that_do_not_exist_are_refused(recording_accountant):
+    """Laplace noise on 2x2 matrices exists for scales below sqrt(2) only."""
+    X = cloud(SPD(2), 10)
+    model = PrivateFrechetMean(
+        "spd", mechanism="laplace", epsilon=0.1, delta=0.0, accountant=recording_accountant
+    )
+    with pytest.raises(ValueError, match="scale|exist"):
+        model.fit(X)
+    assert recording_accountant.spends == []
+
+
 def test_auto_follows_public_numbers_only():
     assert choose_mechanism(SPD(10), 10**4, 0.1, 1e-3, False) == "adaptive"
     assert choose_mechanism(SPD(10), 100, 0.1, 1e-3, False) == "tangent"

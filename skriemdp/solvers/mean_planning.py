@@ -13,8 +13,10 @@ from skriemdp.privacy.radial import RadialEvent, best_radial_law, calibrated_rad
 
 __all__ = ["GAUSSIAN", "MECHANISMS", "NOISES", "MeanBudget", "choose_mechanism", "split_budget"]
 
-MECHANISMS = ("auto", "tangent", "adaptive", "gradient")
+MECHANISMS = ("auto", "tangent", "adaptive", "gradient", "gaussian", "laplace", "k-norm")
 NOISES = ("auto", "gaussian", "radial", "laplace")
+# Output perturbation: one draw from a Riemannian law around the mean.
+OUTPUT = ("gaussian", "laplace", "k-norm")
 # Mechanisms whose every release is Gaussian, so that a part of mu**2 can pay for a ball.
 GAUSSIAN = ("adaptive", "gradient")
 
@@ -42,8 +44,10 @@ class MeanBudget:
         Of the search for a ball.
     law : RadialEvent or None
         Of the mean, when its noise is radial.
-    event : Event
-        All of it.
+    event : Event or None
+        All of it; None for output perturbation, whose event depends on the ball too.
+    target : tuple of float
+        What is left of (epsilon, delta) for a mean whose noise is not Gaussian.
     """
 
     mechanism: str
@@ -51,7 +55,8 @@ class MeanBudget:
     mu: float | None
     search_mu: float | None
     law: RadialEvent | None
-    event: Event
+    event: Event | None
+    target: tuple[float, float] = (0.0, 0.0)
 
 
 def choose_mechanism(geometry: Geometry, n: int, epsilon, delta, searched: bool) -> str:
@@ -87,6 +92,8 @@ def split_budget(
         For a combination without a guarantee, such as Gaussian noise with delta = 0.
     """
     searched = center_searched or radius_searched
+    if mechanism in OUTPUT:
+        return _output_budget(mechanism, noise, epsilon, delta, searched)
     gaussian = mechanism in GAUSSIAN or searched or noise == "gaussian"
     if gaussian and noise in ("radial", "laplace"):
         what = "a private ball" if searched else f"mechanism={mechanism!r}"
@@ -131,3 +138,23 @@ def _radial_budget(dim, noise, epsilon, delta, mechanism):
     count = GaussianCount(1.0 / gaussian_mu(_COUNT_BASIC * epsilon, _COUNT_BASIC * delta))
     event = compose([count.event, law])
     return MeanBudget(mechanism, count, None, None, law, event)
+
+
+def _output_budget(mechanism, noise, epsilon, delta, searched):
+    if searched or noise != "auto":
+        raise ValueError(
+            f"mechanism={mechanism!r} has a noise law of its own and needs a public center and "
+            "radius; leave noise='auto', or use mechanism='tangent'."
+        )
+    if mechanism == "gaussian" and delta == 0.0:
+        raise ValueError(
+            "delta=0 asks for pure differential privacy; mechanism='gaussian' needs delta > 0."
+        )
+    rest = 1.0 - _COUNT_BASIC
+    if mechanism == "k-norm" or delta == 0.0:
+        # Basic composition of pure guarantees, rounded down to stay within epsilon.
+        count = LaplaceCount(_COUNT_BASIC * epsilon * (1.0 - 1e-12))
+        event = PureEvent(float(epsilon))
+        return MeanBudget(mechanism, count, None, None, None, event, (rest * epsilon, 0.0))
+    count = GaussianCount(1.0 / gaussian_mu(_COUNT_BASIC * epsilon, _COUNT_BASIC * delta))
+    return MeanBudget(mechanism, count, None, None, None, None, (rest * epsilon, rest * delta))
