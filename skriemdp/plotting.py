@@ -6,7 +6,14 @@ import dataclasses
 
 import numpy as np
 
-__all__ = ["AdaGradDisplay", "ErrorCurveDisplay", "NoiseBallDisplay"]
+__all__ = [
+    "AdaGradDisplay",
+    "CapturedVarianceDisplay",
+    "ErrorCurveDisplay",
+    "NoiseBallDisplay",
+    "PoincareDiskDisplay",
+    "SpectrumDisplay",
+]
 
 
 def _axes(ax, **kwargs):
@@ -213,4 +220,193 @@ class AdaGradDisplay:
             axes[1].set(xscale="log", yscale="log", xlabel="epsilon", ylabel="excess risk")
             axes[1].legend()
         self.axes_, self.figure_ = axes, axes[0].figure
+        return self
+
+
+@dataclasses.dataclass
+class PoincareDiskDisplay:
+    """Hyperbolic predictions in the Poincare disk: truth, prediction, and where noise may put it.
+
+    Parameters
+    ----------
+    truth : array-like of shape (m, 3)
+        Points of ``Hyperboloid(2)``.
+    clouds : array-like of shape (m, repeats, 3)
+        Predictions of repeated fits, for each true point.  Repeating a fit spends its budget each
+        time: for studies.
+    background : array-like of shape (k, 3), optional
+        Other points, for instance the labels of a public taxonomy.
+    edges : array-like of int, shape (e, 2), optional
+        Pairs of `background`, drawn as geodesics.
+    names : sequence of str, optional
+        Of the true points.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    truth: np.ndarray
+    clouds: np.ndarray
+    background: np.ndarray | None = None
+    edges: np.ndarray | None = None
+    names: tuple | None = None
+
+    @staticmethod
+    def geodesics(starts, ends, steps=33):
+        """Points of the geodesics in the disk, shape ``(m, steps, 2)``."""
+        from skriemdp.geometry import Hyperboloid, Poincare
+
+        space, disk = Hyperboloid(2), Poincare(2)
+        starts, ends = np.asarray(starts, dtype=float), np.asarray(ends, dtype=float)
+        times = np.linspace(0.0, 1.0, steps)[:, None]
+        logs = space.log_coordinates(starts, ends)[:, None]
+        return disk.from_hyperboloid(space.exp_coordinates(starts[:, None], times * logs))
+
+    def plot(self, ax=None):
+        """Draw everything; returns self."""
+        from matplotlib.collections import LineCollection
+
+        from skriemdp.geometry import Poincare
+
+        disk = Poincare(2)
+        ax = _axes(ax, figsize=(5, 5))
+        angle = np.linspace(0.0, 2.0 * np.pi, 257)
+        ax.plot(np.cos(angle), np.sin(angle), color="k", lw=0.8)
+        if self.background is not None:
+            background = np.asarray(self.background, dtype=float)
+            if self.edges is not None:
+                edges = np.asarray(self.edges)
+                lines = self.geodesics(background[edges[:, 0]], background[edges[:, 1]])
+                ax.add_collection(LineCollection(lines, colors="0.85", linewidths=0.4, zorder=0))
+            flat = disk.from_hyperboloid(background)
+            ax.scatter(*flat.T, s=4, color="0.7", zorder=1)
+        truth = np.asarray(self.truth, dtype=float)
+        for i, (point, cloud) in enumerate(zip(truth, self.clouds, strict=True)):
+            cloud = np.asarray(cloud, dtype=float)
+            color = f"C{i}"
+            ax.scatter(*disk.from_hyperboloid(cloud).T, s=8, color=color, alpha=0.35, zorder=2)
+            here = self.geodesics(point[None], cloud[:1])[0]
+            ax.plot(*here.T, color=color, lw=1.0, zorder=3)
+            ax.scatter(*here[-1], s=30, color=color, edgecolors="k", zorder=4)
+            name = f"truth {i}" if self.names is None else self.names[i]
+            ax.scatter(
+                *here[0], s=120, marker="*", color=color, edgecolors="k", zorder=4, label=name
+            )
+        ax.set(aspect="equal", xlim=(-1.03, 1.03), ylim=(-1.03, 1.03), xticks=[], yticks=[])
+        ax.set_frame_on(False)
+        ax.legend(loc="upper left", fontsize="small")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+@dataclasses.dataclass
+class SpectrumDisplay:
+    """Eigenvalues of a privately released second moment beside the reach of its noise.
+
+    Eigenvalues inside the shaded band cannot be told from those of the noise alone.
+
+    Parameters
+    ----------
+    spectrum : array-like of shape (d,)
+        Released eigenvalues, decreasing.
+    noise_scale : float
+        Standard deviation of the noise of the matrix's entries off the diagonal.
+    truth : array-like of shape (d,), optional
+        Eigenvalues without noise, for studies; they are not private.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    """
+
+    spectrum: np.ndarray
+    noise_scale: float
+    truth: np.ndarray | None = None
+
+    @classmethod
+    def from_estimator(cls, estimator, ax=None, *, truth=None):
+        """From a fitted :class:`skriemdp.PrivatePrincipalEigenvector` that released a matrix."""
+        if estimator.spectrum_ is None:
+            raise ValueError(
+                f"mechanism={estimator.mechanism_!r} released no matrix, so there is no spectrum; "
+                "fit with mechanism='covariance' or 'refine'."
+            )
+        return cls(estimator.spectrum_, estimator.spectrum_noise_scale_, truth).plot(ax)
+
+    def plot(self, ax=None):
+        """Draw both spectra and the band of the noise; returns self."""
+        ax = _axes(ax)
+        spectrum = np.asarray(self.spectrum, dtype=float)
+        # Largest eigenvalue of the noise alone (semicircle law), about the mean eigenvalue.
+        edge = 2.0 * np.sqrt(len(spectrum)) * self.noise_scale
+        middle = spectrum.mean()
+        ax.axhspan(middle - edge, middle + edge, color="C0", alpha=0.15, label="reach of the noise")
+        index = np.arange(1, len(spectrum) + 1)
+        ax.plot(index, spectrum, "o", color="C0", label="private")
+        if self.truth is not None:
+            ax.plot(index, np.sort(self.truth)[::-1], "_", color="k", label="non-private")
+        ax.set(xlabel="component", ylabel="variance")
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+@dataclasses.dataclass
+class CapturedVarianceDisplay:
+    """Share of the variance that private components capture, against epsilon; for studies.
+
+    Parameters
+    ----------
+    epsilons : array-like of shape (k,)
+    shares : array-like of shape (k, repeats)
+        Captured shares of repeated fits; computed on the data, hence not private.
+    released : array-like of shape (k, repeats), optional
+        The fits' own statements, `explained_variance_ratio_`, summed; private.
+    non_private : float, optional
+        Share captured by components without noise.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    """
+
+    epsilons: np.ndarray
+    shares: np.ndarray
+    released: np.ndarray | None = None
+    non_private: float | None = None
+
+    @classmethod
+    def from_estimators(cls, estimators, X, ax=None, *, non_private=None):
+        """From fitted estimators, any number for each epsilon, and the rows X to score them on."""
+        fits: dict[float, list] = {}
+        for estimator in estimators:
+            fits.setdefault(float(estimator.epsilon), []).append(estimator)
+        if len({len(group) for group in fits.values()}) != 1:
+            raise ValueError("every epsilon needs the same number of fitted estimators.")
+        epsilons = np.array(sorted(fits))
+        shares = np.array([[fit.score(X) for fit in fits[e]] for e in epsilons])
+        released = np.array(
+            [[fit.explained_variance_ratio_.sum() for fit in fits[e]] for e in epsilons]
+        )
+        return cls(epsilons, shares, released, non_private).plot(ax)
+
+    def plot(self, ax=None):
+        """Draw medians and the spread over repeats; returns self."""
+        ax = _axes(ax)
+        for values, color, label in (
+            (self.shares, "C0", "captured (median, 10-90 %)"),
+            (self.released, "C1", "released statement"),
+        ):
+            if values is None:
+                continue
+            low, middle, high = np.quantile(np.asarray(values), [0.1, 0.5, 0.9], axis=1)
+            ax.fill_between(self.epsilons, low, high, alpha=0.2, color=color)
+            ax.plot(self.epsilons, middle, "o-", color=color, label=label)
+        if self.non_private is not None:
+            ax.axhline(self.non_private, color="k", ls=":", label="non-private")
+        ax.set(xscale="log", xlabel="epsilon", ylabel="share of the variance")
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
         return self

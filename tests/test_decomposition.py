@@ -755,3 +755,29 @@ def test_a_constant_table_is_no_error():
         warnings.simplefilter("ignore")
         model = PrivatePrincipalEigenvector(random_state=0).fit(np.zeros((50, 3)))
     assert np.isfinite(model.components_).all() and np.isfinite(model.explained_variance_).all()
+
+
+# -- displays -----------------------------------------------------------------------------------
+
+
+def test_displays_show_released_numbers():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    from skriemdp.plotting import CapturedVarianceDisplay, SpectrumDisplay
+
+    X = table()
+    models = [
+        PrivatePrincipalEigenvector(epsilon=e, random_state=s).fit(X)
+        for e in (1.0, 5.0)
+        for s in (0, 1)
+    ]
+    display = SpectrumDisplay.from_estimator(models[0], truth=np.linalg.eigvalsh(np.cov(X.T)))
+    drawn = display.ax_.lines[0].get_ydata()
+    np.testing.assert_array_equal(drawn, models[0].spectrum_)
+    band = display.ax_.patches[0].get_extents().height
+    assert band > 0
+    display = CapturedVarianceDisplay.from_estimators(models, X, non_private=0.76)
+    assert display.shares.shape == (2, 2)
+    assert display.shares[1, 0] == models[2].score(X)
+    with pytest.raises(ValueError, match="no matrix"):
+        SpectrumDisplay.from_estimator(PrivatePrincipalEigenvector(mechanism="power").fit(X))
+    plt.close("all")
