@@ -13,7 +13,7 @@ from skriemdp._validation import check_privacy
 from skriemdp.privacy.accountant import active_accountant_token, current_accountant
 from skriemdp.privacy.spent import PrivacySpent
 
-__all__ = ["Data", "Plan", "PrivateEstimator"]
+__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,28 @@ class Plan:
     guarantee: str = "exact"
 
 
-class PrivateEstimator(BaseEstimator):
+class CarriesLedger:
+    """Takes the address of the active ledger along when an unfitted estimator is pickled.
+
+    An estimator that names no accountant charges the active one.  In a worker process that is the
+    caller's: the address of its ledger travels with the unfitted estimator and with its clones.
+    """
+
+    def __getstate__(self):
+        state = dict(super().__getstate__())
+        token = state.pop("_ledger_token", None)  # a fitted estimator keeps no address
+        if getattr(self, "accountant", None) is None and "privacy_spent_" not in state:
+            state["_ledger_token"] = active_accountant_token(token)
+        return state
+
+    def __sklearn_clone__(self):
+        copy = super().__sklearn_clone__()
+        if hasattr(self, "_ledger_token"):
+            copy._ledger_token = self._ledger_token
+        return copy
+
+
+class PrivateEstimator(CarriesLedger, BaseEstimator):
     """Base of all estimators: fixes the order in which a fit touches public and private things.
 
     A subclass has the parameters ``epsilon, delta, accountant, random_state, verbose`` and writes
@@ -90,7 +111,7 @@ class PrivateEstimator(BaseEstimator):
         return self
 
     def _charge(self, plan: Plan) -> None:
-        if not plan.event.delta(self.epsilon) <= max(self.delta, 0.0) * (1 + 1e-9):
+        if not plan.event.delta(self.epsilon) <= self.delta:
             raise RuntimeError(
                 f"{type(self).__name__} planned an event that is not "
                 f"({self.epsilon}, {self.delta})-private; nothing was released."
@@ -109,18 +130,3 @@ class PrivateEstimator(BaseEstimator):
             return b""
         head = [type(self).__name__, json.dumps(plan.event.to_dict(), sort_keys=True)]
         return repr(head).encode() + data_digest(*data.arrays)
-
-    # An estimator that names no accountant charges the active one.  In a worker process that is the
-    # caller's: the address of its ledger travels with the unfitted estimator and with its clones.
-    def __getstate__(self):
-        state = dict(super().__getstate__())
-        token = state.pop("_ledger_token", None)  # a fitted estimator keeps no address
-        if getattr(self, "accountant", None) is None and "privacy_spent_" not in state:
-            state["_ledger_token"] = active_accountant_token(token)
-        return state
-
-    def __sklearn_clone__(self):
-        copy = super().__sklearn_clone__()
-        if hasattr(self, "_ledger_token"):
-            copy._ledger_token = self._ledger_token
-        return copy

@@ -167,7 +167,10 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         candidates = list(ParameterGrid(self.param_grid))
         train, test = self._split(X, y)
         event = self._event(candidates, *train, n_validation=len(test[0]))
-        accountant = current_accountant() if self.accountant is None else self.accountant
+        accountant = self.accountant
+        if accountant is None:
+            token = getattr(_private_step(self.estimator), "_ledger_token", None)
+            accountant = current_accountant(token)
         accountant.spend(
             event,
             label=type(self).__name__,
