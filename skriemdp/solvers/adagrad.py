@@ -78,6 +78,8 @@ class NoisyAdaGrad:
     def __post_init__(self):
         if type(self.sampler) not in (FullBatch, PoissonSampler):
             raise TypeError("sampler must be a FullBatch or a PoissonSampler.")
+        if (self.preconditioner == "paper") != (self.moment_multiplier is not None):
+            raise ValueError("moment_multiplier belongs to preconditioner='paper', which needs it.")
         if self.preconditioner == "paper" and type(self.sampler) is not FullBatch:
             raise ValueError(
                 "preconditioner='paper' reads every record in every step; use batch_size=None."
@@ -86,7 +88,7 @@ class NoisyAdaGrad:
     def event(self, n: int):
         """What a run on n records costs."""
         steps = self.sampler.event(n, self.noise_multiplier, self.n_steps)
-        if self.preconditioner != "paper":
+        if self.moment_multiplier is None:
             return steps
         return compose([steps, GaussianEvent(self.moment_multiplier, count=self.n_steps)])
 
