@@ -279,7 +279,9 @@ class PoincareDiskDisplay:
             if self.edges is not None:
                 edges = np.asarray(self.edges)
                 lines = self.geodesics(background[edges[:, 0]], background[edges[:, 1]])
-                ax.add_collection(LineCollection(lines, colors="0.85", linewidths=0.4, zorder=0))
+                ax.add_collection(
+                    LineCollection(lines, colors="0.85", linewidths=0.3, alpha=0.5, zorder=0)
+                )
             flat = disk.from_hyperboloid(background)
             ax.scatter(*flat.T, s=4, color="0.7", zorder=1)
         truth = np.asarray(self.truth, dtype=float)

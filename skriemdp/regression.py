@@ -82,7 +82,8 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
     base_point : "private" or array-like of one label, default="private"
         Point b of the tangent space.  "private" spends 10 % of ``mu**2`` on a robust mean.
     n_frequencies : int, optional
-        Frequencies of the random features, two features each; a public rule of n by default.
+        Frequencies of the random features, two features each; by default 128, or 32 to 64 for
+        second moments.
     length_scale : float, optional
         Width of the kernel in units of `feature_scale`; by default a rule of the number of
         features.
@@ -321,7 +322,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         else:
             public_base = self._public_base(geometry)
         model, copies = self._model(n, mu, geometry, unit)
-        features = self._feature_map(n, mu, facts["d"])
+        features = self._feature_map(n, facts["d"])
         return Plan(
             event=composed(base, model, copies),
             settings=_Settings(base, public_base, model, features),
@@ -361,13 +362,17 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         ball = GeodesicBall(Hyperboloid(geometry.dim), None, self.radius * unit)
         return WeightedMean(ball, mu_query, n_steps, clip, records), self.n_queries
 
-    def _feature_map(self, n, mu, d):
+    def _feature_map(self, n, d):
         scale = np.asarray(self.feature_scale, dtype=float)
         if scale.shape not in ((), (d,)) or not (np.isfinite(scale).all() and (scale > 0).all()):
             raise ValueError(
                 f"feature_scale must be a positive number or {d} of them, one per feature."
             )
-        n_frequencies = frequency_rule(n, mu) if self.n_frequencies is None else self.n_frequencies
+        n_frequencies = (
+            frequency_rule(n, self.method == "parametric")
+            if self.n_frequencies is None
+            else self.n_frequencies
+        )
         check_count(n_frequencies=n_frequencies)
         length = length_rule(d) if self.length_scale is None else self.length_scale
         return FeatureMap(d, n_frequencies, length, scale, _FEATURE_LIMIT, self.public_seed)

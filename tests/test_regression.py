@@ -527,3 +527,24 @@ def test_embeddings_put_ancestors_near(tmp_path):
 def test_bad_edges_are_refused(bad):
     with pytest.raises(ValueError, match="edges"):
         embed_taxonomy(bad)
+
+
+def test_the_disk_display_draws_geodesics():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg", force=True)
+    from skriemdp.plotting import PoincareDiskDisplay
+
+    _, y = make_tree(20)
+    clouds = np.stack([y[3:6], y[6:9]])
+    display = PoincareDiskDisplay(
+        y[1:3], clouds, background=y, edges=[[1, 0]], names=("a", "b")
+    ).plot()
+    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert labels == ["a", "b"]
+    matplotlib.pyplot.close(display.figure_)
+    # Geodesics of the disk lie on circles orthogonal to the unit circle: |c|^2 = 1 + r^2.
+    (curve,) = PoincareDiskDisplay.geodesics(y[7:8], y[15:16])
+    disk = Poincare(2)
+    np.testing.assert_allclose(curve[[0, -1]], disk.from_hyperboloid(y[[7, 15]]), atol=1e-12)
+    unknown = np.linalg.lstsq(2.0 * curve, np.sum(curve**2, axis=1) + 1.0, rcond=None)[0]
+    np.testing.assert_allclose(2.0 * curve @ unknown, np.sum(curve**2, axis=1) + 1.0, atol=1e-9)

@@ -96,9 +96,13 @@ class BasePoint:
         return np.asarray(geometry.exp_coordinates(origin, coordinates * kept))
 
 
-def frequency_rule(n: int, mu: float) -> int:
-    """Frequencies of the random features, two features each, by public numbers."""
-    return 32 if n < 5000 else 64 if n < 20000 else 128
+def frequency_rule(n: int, parametric: bool) -> int:
+    """Frequencies of the random features, two features each.
+
+    Features have norm one however many they are, so gradient noise does not grow with them; the
+    noise on second moments does.
+    """
+    return 128 if parametric else 32 if n < 5000 else 64
 
 
 def length_rule(d: int) -> float:

@@ -1,0 +1,30 @@
+"""
+Private regression with hyperbolic labels
+=========================================
+
+Nodes of a tree have a place in the hyperbolic plane; the model predicts it from features.  One
+private fit answers any number of queries.  Stars are held-out nodes, ringed dots the prediction of
+one fit, small dots those of other fits with fresh noise (each of which costs the budget again), and
+the curve between them is the geodesic.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from skriemdp import PrivateHyperbolicRegressor
+from skriemdp.hierarchies import make_tree
+from skriemdp.plotting import PoincareDiskDisplay
+
+REPEATS = 25
+X, y = make_tree(2000)
+held_out = np.random.default_rng(1).choice(len(X), size=3, replace=False)
+train = np.setdiff1d(np.arange(len(X)), held_out)
+
+figure, axes = plt.subplots(1, 3, figsize=(12, 4.2))
+for epsilon, ax in zip((0.1, 1.0, 10.0), axes, strict=True):
+    model = PrivateHyperbolicRegressor(coordinates="lorentz", epsilon=epsilon)
+    clouds = [model.fit(X[train], y[train]).predict(X[held_out]) for _ in range(REPEATS)]
+    display = PoincareDiskDisplay(y[held_out], np.swapaxes(clouds, 0, 1), background=y[train])
+    display.plot(ax).ax_.set_title(f"epsilon = {epsilon:g}, delta = 1e-5")
+figure.tight_layout()
+plt.show()
