@@ -214,8 +214,38 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return np.clip(scores, *self.bounds_)
 
     def predict(self, X):
-        """Completed rows, shape ``(n_users, n_items)``; observed entries are predicted too."""
+        """Completed rows, shape ``(n_users, n_items)``; observed entries are predicted too.
+
+        Rows must be dense, with NaN: of sparse ones the result could be many times larger than the
+        data.  For them there are `predict_entries`, `recommend` and, block by block,
+        ``inverse_transform(transform(X))``.
+        """
+        if sparse.issparse(X):
+            raise TypeError(
+                "predict completes whole rows, a dense array that may be far larger than sparse X; "
+                "use predict_entries(X, wanted), recommend(X), or inverse_transform(transform(X)) "
+                "on a block of rows."
+            )
         return self.inverse_transform(self.transform(X))
+
+    def predict_entries(self, X, wanted):
+        """Predictions of chosen entries only.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_users, n_items)
+        wanted : sparse matrix of shape (n_users, n_items)
+            Its stored entries say where; their values do not matter.
+
+        Returns
+        -------
+        csr_array of shape (n_users, n_items)
+        """
+        matrix, wanted = self._observed(X), sparse.csr_array(wanted, dtype=np.float64)
+        if wanted.shape != matrix.shape:
+            raise ValueError(f"wanted has shape {wanted.shape}, X has {matrix.shape}.")
+        values = self._entries(matrix, wanted)
+        return sparse.csr_array((values, wanted.indices, wanted.indptr), shape=wanted.shape)
 
     def recommend(self, X, k=10):
         """The `k` unrated items with the highest predictions of each user, best first.

@@ -33,7 +33,7 @@ def observed_matrix(X):
             rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))[~unobserved]
             entries = (matrix.data[~unobserved], (rows, matrix.indices[~unobserved]))
             matrix = sparse.csr_array(entries, shape=matrix.shape)
-        return matrix
+        return _same_index(matrix)
     n, d = X.shape
     rows, values, columns, counts = max(1, _BLOCK_CELLS // max(d, 1)), [], [], []
     for begin in range(0, n, rows):
@@ -43,7 +43,16 @@ def observed_matrix(X):
         columns.append(np.nonzero(observed)[1])
         counts.append(observed.sum(axis=1))
     indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-    return sparse.csr_array((np.concatenate(values), np.concatenate(columns), indptr), shape=(n, d))
+    parts = (np.concatenate(values), np.concatenate(columns), indptr)
+    return _same_index(sparse.csr_array(parts, shape=(n, d)))
+
+
+def _same_index(matrix):
+    """One integer type per size, so that equal ratings are equal in memory, however they came."""
+    small = max(matrix.nnz, *matrix.shape) < 2**31 - 1
+    dtype = np.int32 if small else np.int64
+    indices, indptr = (a.astype(dtype, copy=False) for a in (matrix.indices, matrix.indptr))
+    return sparse.csr_array((matrix.data, indices, indptr), shape=matrix.shape)
 
 
 def from_frame(users, items, ratings, *, catalogue):

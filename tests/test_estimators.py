@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from skriemdp import (
     PrivateFrechetMean,
     PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
     PrivateMinimumDistanceToMean,
     PrivateNoisyAdaGrad,
 )
@@ -23,6 +24,8 @@ ESTIMATORS = [
     PrivateHyperbolicRegressor("sufficient-statistics"),
     PrivateNoisyAdaGrad(),
     PrivateNoisyAdaGrad("huber", "diagonal"),
+    PrivateMatrixCompletion(),
+    PrivateMatrixCompletion(rank=1, signal_test="none"),
 ]
 
 

@@ -73,6 +73,12 @@ class CompletionProblem(Problem):
         matrix = self.matrix if indices is None else self.matrix[indices]
         return row_blocks(matrix)
 
+    def factors(self, point):
+        """The minimisers ``v_i``, shape ``(n, rank)``: the bare regressions of a step."""
+        outer = outer_products(point)
+        pieces = [LocalFit(b, point, outer, self.ridge).factors for b in self.blocks()]
+        return np.concatenate(pieces)
+
     def norms(self, point):
         """``|R_i| |v_i|`` of every user, shape ``(n,)``."""
         outer = outer_products(point)

@@ -19,6 +19,7 @@ from skriemdp.solvers.item_effects import (
     ItemEffects,
     centered_values,
     overall_level,
+    uncut_share,
     user_biases,
 )
 from skriemdp.solvers.local_factors import RidgeVote
@@ -36,7 +37,14 @@ __all__ = [
 ]
 
 # Shares of mu**2 of the small releases; items and subspace have the rest.
-SMALL_SHARES = {"count": 0.02, "level": 0.02, "clip": 0.01, "signal": 0.02, "ridge": 0.03}
+SMALL_SHARES = {
+    "count": 0.01,
+    "level": 0.01,
+    "cut": 0.01,
+    "clip": 0.01,
+    "signal": 0.02,
+    "ridge": 0.03,
+}
 # Observed share of a row from which the noisy covariance beats descent, and its largest order.
 DENSE_SHARE, LARGEST_MATRIX = 0.3, 2000
 # Range of numbers of ratings per user that the private median tells apart.
@@ -134,6 +142,7 @@ class CompletionPlan:
         needed = {
             "count": self.typical_count is None,
             "level": True,
+            "cut": True,
             "clip": self.may_descend and self.descent.clip_norm is None,
             "signal": self.may_have_subspace and self.test == "paid",
             "ridge": self.may_have_subspace and self.ridge is None,
@@ -210,7 +219,8 @@ def release_model(matrix, plan: CompletionPlan, streams, progress=None) -> Compl
         typical = median.release(np.diff(matrix.indptr), streams("typical count"))
     typical = min(max(float(typical), 1.0), float(plan.d))
     level = overall_level(matrix, 1.0 / plan.mu_of(small["level"]), streams("level"))
-    items = _Items(matrix, ItemEffects(typical), level, plan, streams)
+    uncut = uncut_share(matrix, level, 1.0 / plan.mu_of(small["cut"]), streams("cut"))
+    items = _Items(matrix, ItemEffects(typical), level, uncut, plan, streams)
     items.add(plan.item_share, "items")
 
     method, rank, reason = _choice(plan, typical)
@@ -221,7 +231,7 @@ def release_model(matrix, plan: CompletionPlan, streams, progress=None) -> Compl
         reason += f"; measured signal {signal.score:.2g} "
         reason += f"{'reaches' if enough else 'is below'} {PAID_THRESHOLD:g}"
         method = method if enough else "none"
-        if enough and signal.explained < STRONG_SIGNAL and method != "stochastic":
+        if enough and signal.explained < STRONG_SIGNAL and method == "gradient":
             reserve *= MODEST_SHARE
             items.add(plan.rest_share - reserve, "items again")
     subspace, ridge, spectrum, noise = np.zeros((plan.d, 0)), math.inf, None, None
@@ -234,7 +244,7 @@ def release_model(matrix, plan: CompletionPlan, streams, progress=None) -> Compl
         if math.isinf(ridge):
             reason += "; the users' vote left it unused"
     elif plan.may_have_subspace and plan.method != "stochastic":
-        done = {"count", "level"} | ({"signal"} if signal is not None else set())
+        done = {"count", "level", "cut"} | ({"signal"} if signal is not None else set())
         left = 1.0 - items.share - sum(share for name, share in small.items() if name in done)
         items.add(left, "items again")
     return CompletionModel(
@@ -255,8 +265,8 @@ def release_model(matrix, plan: CompletionPlan, streams, progress=None) -> Compl
 class _Items:
     """Item effects so far, and the data around them."""
 
-    def __init__(self, matrix, mechanism, level, plan, streams):
-        self.matrix, self.mechanism, self.level = matrix, mechanism, level
+    def __init__(self, matrix, mechanism, level, uncut, plan, streams):
+        self.matrix, self.mechanism, self.level, self.uncut = matrix, mechanism, level, uncut
         self.plan, self.streams = plan, streams
         self.share, self.sums, self.counts = 0.0, 0.0, 0.0
         self.exact = mechanism.totals(matrix, level)
@@ -270,7 +280,7 @@ class _Items:
         self.counts = (self.share * self.counts + share * counts) / total
         self.share = total
         mu = self.plan.mu_of(total)
-        self.effects = self.mechanism.effects(self.sums, self.counts, mu)
+        self.effects = self.mechanism.effects(self.sums, self.counts, mu, self.uncut)
 
     def deviations(self):
         """Ratings minus level and item effects."""

@@ -20,13 +20,19 @@ __all__ = [
     "centered_values",
     "overall_level",
     "row_sums",
+    "uncut_share",
     "user_biases",
 ]
 
 # A user's bias counts as much as four of his ratings: residual variance over bias variance.
 BIAS_PENALTY = 4.0
-# Deviations of a rating from its user's mean are cut here, in units of half the rating range.
-DEVIATION_BOUND = 0.75
+# Deviations of a rating from its user's mean are cut here, in units of half the rating range: below
+# their usual spread, because noise grows with the bound faster than the signal does.
+DEVIATION_BOUND = 0.4
+# Variance of a cut deviation within an item, a public guess.
+_CUT_VARIANCE = 0.1
+# Public guess of the share of deviations that are not cut, its spread, and the least one used.
+_SHARE_GUESS, _SHARE_SPREAD, _SHARE_LEAST = 0.6, 0.15, 0.4
 # Residual variance of one rating, in the same units squared.
 RESIDUAL_VARIANCE = 0.2
 
@@ -113,11 +119,15 @@ class ItemEffects:
     Notes
     -----
     Values are ratings in units of half their range, 0 in the middle: ``|x_ij| <= 1``.  User i has
-    weight ``w_i = min(1, tau / sqrt(m_i))`` and adds ``w_i clip(x_ij - own mean, +-0.75)`` and
+    weight ``w_i = min(1, tau / sqrt(m_i))`` and adds ``w_i clip(x_ij - own mean, +-0.4)`` and
     ``w_i`` to the items he rated; the pair is released jointly with sensitivity ``2 tau`` on the
     counts, which cost nothing (`SumsAndCounts`).  Two releases of the same totals, averaged with
     weights ``mu^2``, are as good as one of the combined mu: what another purpose did not need can
     be spent here later without loss.
+
+    Cutting shrinks effects: the mean of ``clip(y + b)`` moves with b at the rate of the share of
+    deviations that are not cut (the derivative at b = 0), which `uncut_share` releases and
+    `effects` divides by.
     """
 
     typical_count: float
@@ -135,17 +145,15 @@ class ItemEffects:
     def totals(self, matrix, level: float):
         """Exact weighted sums of deviations, and weighted counts, of every item; not private."""
         counts = np.diff(matrix.indptr)
-        own = row_sums(matrix, matrix.data)
-        shrunk = level + (own - counts * level) / (counts + BIAS_PENALTY)
         weights = np.minimum(1.0, self.tau / np.sqrt(np.maximum(counts, 1)))
         weights = np.repeat(weights, counts)
-        deviations = matrix.data - np.repeat(shrunk, counts)
+        deviations = _deviations(matrix, level)
         np.clip(deviations, -DEVIATION_BOUND, DEVIATION_BOUND, out=deviations)
         d = matrix.shape[1]
         sums = np.bincount(matrix.indices, weights=weights * deviations, minlength=d)
         return sums, np.bincount(matrix.indices, weights=weights, minlength=d)
 
-    def effects(self, sums, counts, mu: float):
+    def effects(self, sums, counts, mu: float, uncut: float):
         """Effects around the level from totals released with `mu` in all; post-processing.
 
         Posterior mean given the noisy sum and count, prior N(0, v) with the v that maximises the
@@ -153,12 +161,38 @@ class ItemEffects:
         """
         mechanism = self.mechanism(mu)
         masses = posterior_counts(counts, mechanism.count_sigma)
-        noise = RESIDUAL_VARIANCE * masses + mechanism.sum_sigma**2
+        noise = _CUT_VARIANCE * masses + mechanism.sum_sigma**2
         grid = np.geomspace(1e-4, 0.5, 60)
         variances = grid[:, None] * masses**2 + noise
         likelihood = -0.5 * (sums**2 / variances + np.log(variances)).sum(axis=1)
         prior = float(grid[np.argmax(likelihood)])
-        return prior * masses * sums / (prior * masses**2 + noise)
+        return prior * masses * sums / (prior * masses**2 + noise) / uncut
+
+
+def uncut_share(matrix, level: float, noise_multiplier: float, rng) -> float:
+    """Noisy share of deviations within `DEVIATION_BOUND`, averaged over users, in [0.4, 1].
+
+    The noisy share is averaged with a public guess, by precision.
+    *Guarantee*: exactly ``1 / noise_multiplier``-GDP (`SumsAndCounts`, one group, bound 1).
+    """
+    counts = np.diff(matrix.indptr)
+    inside = np.abs(_deviations(matrix, level)) <= DEVIATION_BOUND
+    shares = row_sums(matrix, inside.astype(float)) / np.maximum(counts, 1)
+    mechanism = SumsAndCounts(1.0, noise_multiplier)
+    total, users = np.array([shares.sum()]), np.array([float((counts > 0).sum())])
+    total, users = mechanism.release(total, users, rng)
+    users = max(float(users[0]), 1.0)
+    precision, prior = (users / mechanism.sum_sigma) ** 2, _SHARE_SPREAD**-2
+    share = (precision * total[0] / users + prior * _SHARE_GUESS) / (precision + prior)
+    return float(np.clip(share, _SHARE_LEAST, 1.0))
+
+
+def _deviations(matrix, level):
+    """Ratings minus their user's own mean, shrunk towards the level."""
+    counts = np.diff(matrix.indptr)
+    own = row_sums(matrix, matrix.data)
+    shrunk = level + (own - counts * level) / (counts + BIAS_PENALTY)
+    return matrix.data - np.repeat(shrunk, counts)
 
 
 def overall_level(matrix, noise_multiplier: float, rng) -> float:

@@ -1,0 +1,579 @@
+"""Matrix completion: gradients, sensitivities to a user's whole row, budget, and the estimator."""
+
+import dataclasses
+import math
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from skriemdp import PrivateMatrixCompletion
+from skriemdp._random import NoiseStreams
+from skriemdp.auditing import audit_scores
+from skriemdp.mechanisms.counts import SumsAndCounts
+from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.ratings import from_frame, load_movielens, observed_matrix
+from skriemdp.solvers import completion_problem, completion_release
+from skriemdp.solvers.completion_problem import CompletionProblem, hollow_moment
+from skriemdp.solvers.completion_release import CompletionPlan, release_model
+from skriemdp.solvers.descent import RiemannianGradientDescent
+from skriemdp.solvers.item_effects import (
+    DEVIATION_BOUND,
+    DyadicMedian,
+    ItemEffects,
+    posterior_counts,
+)
+from skriemdp.solvers.local_factors import RidgeVote, local_coordinates, log_evidence
+from skriemdp.solvers.subspace_signal import SignalTest
+
+
+def random_ratings(rng, n=60, d=12, observed=0.4, low=-1.0, high=1.0):
+    mask = rng.random((n, d)) < observed
+    mask[0] = False  # somebody rated nothing
+    users, items = np.nonzero(mask)
+    values = rng.uniform(low, high, len(users))
+    return sparse.csr_array((values, (users, items)), shape=(n, d))
+
+
+def low_rank_ratings(rng, n=3000, d=40, observed=0.3, noise=0.2):
+    values = rng.normal(size=(n, 3)) @ rng.normal(size=(3, d)) * 0.5
+    values = 3.0 + values + rng.normal(0, noise, size=(n, d))
+    return np.clip(values, 1, 5), rng.random((n, d)) < observed
+
+
+def with_row(matrix, row, values):
+    """The same ratings, but a user's whole row replaced by `values` (NaN: unobserved)."""
+    dense = np.full(matrix.shape, np.nan)
+    users = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    dense[users, matrix.indices] = matrix.data
+    dense[row] = values
+    return observed_matrix(dense)
+
+
+def swaps(rng, d):
+    """Rows that a user may bring: nothing, everything at an end, one item, anything."""
+    single = np.full(d, np.nan)
+    single[0] = 1.0
+    yield np.full(d, np.nan)
+    yield np.ones(d)
+    yield -np.ones(d)
+    yield np.where(np.arange(d) % 2, 1.0, -1.0)
+    yield np.where(np.arange(d) % 2, -1.0, 1.0)
+    yield single
+    yield np.where(rng.random(d) < 0.5, rng.uniform(-1, 1, d), np.nan)
+
+
+# ---- the problem ---------------------------------------------------------------------------------
+
+
+def cost_by_loop(matrix, point, ridge):
+    total = 0.0
+    for i in range(matrix.shape[0]):
+        part = slice(matrix.indptr[i], matrix.indptr[i + 1])
+        rows, x = point[matrix.indices[part]], matrix.data[part]
+        v = np.linalg.solve(rows.T @ rows + ridge * np.eye(point.shape[1]), rows.T @ x)
+        total += 0.5 * (np.sum((x - rows @ v) ** 2) + ridge * v @ v)
+    return total
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+def test_gradient_is_the_derivative_of_the_cost(rng, rank):
+    problem = CompletionProblem(random_ratings(rng), rank, 0.3)
+    point = problem.geometry.random_point(rng)
+    direction = problem.geometry.projection(point, rng.normal(size=point.shape))
+    step = 1e-5
+    ends = [problem.geometry.exp(point, s * direction) for s in (step, -step)]
+    slope = (
+        cost_by_loop(problem.matrix, ends[0], 0.3) - cost_by_loop(problem.matrix, ends[1], 0.3)
+    ) / (2 * step)
+    gradient = problem.clipped_sum(point)
+    assert np.sum(gradient * direction) == pytest.approx(slope, rel=1e-6)
+    assert point.T @ gradient == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("clip", [math.inf, 0.1, 1e-4])
+@pytest.mark.parametrize("indices", [None, np.array([0, 3, 4, 40])])
+def test_clipped_sum_is_the_sum_of_clipped_gradients(rng, monkeypatch, clip, indices):
+    monkeypatch.setattr(completion_problem.row_blocks, "__defaults__", (17,))
+    problem = CompletionProblem(random_ratings(rng), 3, 0.2)
+    point = problem.geometry.random_point(rng)
+    gradients = problem.gradients(point, indices)
+    norms = problem.norms(point) if indices is None else problem.norms(point)[indices]
+    assert (np.linalg.norm(gradients, axis=(1, 2)) <= norms * (1 + 1e-9)).all()
+    scale = np.minimum(1.0, clip / np.maximum(norms, 1e-300))
+    expected = (scale[:, None, None] * gradients).sum(axis=0)
+    assert problem.clipped_sum(point, clip, indices) == pytest.approx(expected, abs=1e-12)
+
+
+def test_ridge_bounds_gradients_without_clipping(rng):
+    matrix = random_ratings(rng, n=200)
+    problem = CompletionProblem(completion_problem.normalized_rows(matrix), 3, 0.05, row_norm=1.0)
+    for _ in range(5):
+        point = problem.geometry.random_point(rng)
+        assert problem.norms(point).max() <= problem.gradient_norm_bound(point) * (1 + 1e-9)
+    # One rating of one item along a line whose weight there is the ridge's root: equality.
+    single = sparse.csr_array(([1.0], [0], [0, 1]), shape=(1, 2))
+    problem = CompletionProblem(single, 1, 0.25, row_norm=1.0)
+    point = np.array([[0.5], [math.sqrt(0.75)]])
+    assert problem.norms(point)[0] == pytest.approx(0.5)
+    assert problem.gradient_norm_bound(point) == pytest.approx(1.0)
+
+
+def test_local_coordinates_are_ridge_regressions(rng):
+    matrix, subspace = random_ratings(rng), np.linalg.qr(rng.normal(size=(12, 2)))[0]
+    result = local_coordinates(matrix, subspace, 0.7)
+    design, penalties = np.hstack([np.ones((12, 1)), subspace]), np.diag([4.0, 0.7, 0.7])
+    for i in range(matrix.shape[0]):
+        part = slice(matrix.indptr[i], matrix.indptr[i + 1])
+        rows, x = design[matrix.indices[part]], matrix.data[part]
+        assert result[i] == pytest.approx(np.linalg.solve(rows.T @ rows + penalties, rows.T @ x))
+    assert not local_coordinates(matrix, subspace, math.inf)[:, 1:].any()
+
+
+def test_evidence_is_the_marginal_likelihood(rng):
+    from scipy.stats import multivariate_t
+
+    matrix, subspace = random_ratings(rng, n=8), np.linalg.qr(rng.normal(size=(12, 2)))[0]
+    evidence = log_evidence(matrix, subspace, [0.7, math.inf])
+    for i in range(1, 8):
+        part = slice(matrix.indptr[i], matrix.indptr[i + 1])
+        rows, x = subspace[matrix.indices[part]], matrix.data[part]
+        kernels = [rows @ rows.T / 0.7, 0.0]
+        exact = []
+        for kernel in kernels:
+            shape = 0.2 * (np.eye(len(x)) + 0.25 + kernel)
+            exact.append(multivariate_t(shape=shape, df=4).logpdf(x) if len(x) else 0.0)
+        assert evidence[i, 0] - evidence[i, 1] == pytest.approx(exact[0] - exact[1], abs=1e-9)
+
+
+# ---- sensitivity to one user's whole row ---------------------------------------------------------
+
+
+def test_sensitivities_hold_for_whole_rows(rng):
+    d = 12
+    matrix = random_ratings(rng, n=30, d=d)
+    problem = CompletionProblem(matrix, 3, 0.2)
+    point = problem.geometry.random_point(rng)
+    items, signal = ItemEffects(float(d)), SignalTest(3, 1.0)
+    start, clip, tau = rng.normal(size=d), 0.3, items.tau
+
+    def statistics(ratings):
+        vote = RidgeVote(1e-12, bound=1.5)  # no noise to speak of
+        sums, counts = items.totals(ratings, 0.1)
+        return {
+            "gradient": (CompletionProblem(ratings, 3, 0.2).clipped_sum(point, clip), 2 * clip),
+            "items": (np.concatenate([sums / DEVIATION_BOUND, counts]), 2 * tau),
+            "moment": (hollow_moment(ratings), math.sqrt(2)),
+            "signal": (signal.value(ratings, start), signal.sigma),
+            "vote": (30 * vote.release(ratings, point, [0.1, 1.0], rng), 3.0),
+        }
+
+    largest = dict.fromkeys(statistics(matrix), 0.0)
+    rows = list(swaps(rng, d))
+    for old in rows:
+        before = statistics(with_row(matrix, 5, old))
+        for new in rows:
+            after = statistics(with_row(matrix, 5, new))
+            for name, (value, bound) in after.items():
+                change = np.linalg.norm(value - before[name][0])
+                assert change <= bound * (1 + 1e-6), name
+                largest[name] = max(largest[name], change / bound)
+    # Alternating rows against their negatives nearly attain the items' bound; none is vacuous.
+    assert largest["items"] > 0.9 and largest["moment"] > 0.65
+    assert min(largest.values()) > 0.15, largest
+
+
+def test_typical_count_is_a_histogram_where_a_user_moves_one_entry(rng):
+    numbers = rng.integers(0, 300, size=4000)
+    true = np.median(numbers)
+    assert DyadicMedian(0, 14, 1e-9).release(numbers, rng) == pytest.approx(true, rel=0.2)
+    assert DyadicMedian(0, 14, 30.0).release(numbers, rng) == pytest.approx(true, rel=0.5)
+    assert DyadicMedian(0, 14, 2.0).sigma == pytest.approx(2.0 * math.sqrt(2))
+
+
+def test_posterior_counts_are_the_posterior_mean(rng):
+    from scipy.integrate import quad
+
+    counts, sigma = np.array([-8.0, 1.0, 3.0, 20.0]), 4.0
+    mean = counts.mean()
+    for seen, value in zip(counts, posterior_counts(counts, sigma), strict=True):
+
+        def density(c, seen=seen):
+            return math.exp(-c / mean - 0.5 * ((seen - c) / sigma) ** 2)
+
+        top, mass = quad(lambda c: c * density(c), 0, 60)[0], quad(density, 0, 60)[0]
+        assert value == pytest.approx(top / mass, rel=1e-6)
+    assert np.isfinite(posterior_counts(np.array([-1e4, 1e4]), 1.0)).all()
+
+
+# ---- the budget ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def spent(monkeypatch):
+    """Squared mu of every Gaussian release of a fit, by mechanism."""
+    log = []
+    for cls, name in (
+        (SumsAndCounts, "release"),
+        (DyadicMedian, "release"),
+        (SignalTest, "release"),
+        (RidgeVote, "release"),
+        (SymmetricGaussian, "release"),
+        (RiemannianGradientDescent, "solve"),
+    ):
+        original = getattr(cls, name)
+
+        def wrapped(self, *args, _original=original, **kwargs):
+            log.append((type(self).__name__, self.event.mu**2))
+            return _original(self, *args, **kwargs)
+
+        monkeypatch.setattr(cls, name, wrapped)
+    return log
+
+
+SETTINGS = [
+    {},
+    {"rank": 0},
+    {"rank": 2, "signal_test": "none"},
+    {"rank": 2, "signal_test": "none", "typical_count": 5.0, "clip_norm": 0.1, "ridge": 1.0},
+    {"rank": 2, "signal_test": "public"},
+    {"rank": 3, "method": "covariance"},
+    {"rank": 3, "method": "covariance", "signal_test": "none"},
+    {"epsilon": 30.0},
+    {"epsilon": 30.0, "method": "gradient"},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("strong", [False, True])
+def test_releases_add_up_to_the_event(rng, spent, settings, strong):
+    values, mask = low_rank_ratings(rng, n=500, d=20, noise=0.1 if strong else 2.0)
+    model = PrivateMatrixCompletion(**settings).fit(np.where(mask, values, np.nan))
+    total = math.fsum(square for _, square in spent)
+    charged = model.privacy_spent_.mu**2
+    assert total <= charged * (1 + 1e-9)
+    assert total >= 0.95 * charged  # nothing but a share or two left lying
+    names = {name for name, _ in spent}
+    assert ("RiemannianGradientDescent" in names) == (model.subspace_method_ == "gradient")
+    assert ("SymmetricGaussian" in names) == (model.subspace_method_ == "covariance")
+    assert model.privacy_spent_.unit == "user"
+    assert model.subspace_reason_
+
+
+def test_two_instalments_are_as_good_as_one(rng):
+    matrix = random_ratings(rng)
+    plan = CompletionPlan(mu=1.0, n=60, d=12, rank=2)
+    draws = {"whole": [], "parts": []}
+    for trial in range(400):
+        for name, shares in (("whole", [0.5]), ("parts", [0.3, 0.2])):
+            streams = NoiseStreams(trial, name.encode())
+            items = completion_release._Items(matrix, ItemEffects(5.0), 0.0, 0.6, plan, streams)
+            for k, share in enumerate(shares):
+                items.add(share, k)
+            draws[name].append(
+                np.concatenate([items.sums, items.counts]) - np.concatenate(items.exact)
+            )
+    scales = {
+        name: np.array(noise).reshape(400, 2, 12).std(axis=(0, 2)) for name, noise in draws.items()
+    }
+    mechanism = ItemEffects(5.0).mechanism(math.sqrt(0.5))
+    exact = [mechanism.sum_sigma, mechanism.count_sigma]
+    # 4800 draws each: relative standard error 1 %.
+    assert scales["whole"] == pytest.approx(exact, rel=0.06)
+    assert scales["parts"] == pytest.approx(exact, rel=0.06)
+
+
+def test_stochastic_charges_what_its_sampler_names(rng):
+    values, mask = low_rank_ratings(rng, n=400, d=15)
+    model = PrivateMatrixCompletion(
+        2, method="stochastic", signal_test="none", n_steps=20, epsilon=2.0, random_state=0
+    ).fit(np.where(mask, values, np.nan))
+    event = model.privacy_spent_.event
+    assert model.subspace_method_ == "stochastic" and model.privacy_spent_.mu is None
+    assert 0.5e-5 < event.delta(2.0) <= 1e-5
+    with pytest.raises(ValueError, match="delta=0"):
+        PrivateMatrixCompletion(2, method="stochastic", delta=0.0).fit(values)
+
+
+# ---- the estimator -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    values, mask = low_rank_ratings(np.random.default_rng(3))
+    train = np.where(mask, values, np.nan)
+    model = PrivateMatrixCompletion(3, epsilon=10.0, random_state=0).fit(train)
+    return model, train, np.where(mask, np.nan, values)
+
+
+def test_a_subspace_pays_where_there_is_one(fitted):
+    model, train, rest = fitted
+    plain = PrivateMatrixCompletion(0, epsilon=10.0, random_state=0).fit(train)
+    assert model.rank_ == 3 and model.subspace_method_ == "covariance"
+    assert "reaches" in model.subspace_reason_
+    assert -model.score(train, rest) < 0.6 * -plain.score(train, rest)
+    assert plain.subspace_method_ == "none" and plain.components_.shape == (0, 40)
+
+
+def test_no_subspace_where_there_is_none(rng):
+    values = np.clip(rng.normal(3, 1, size=(1500, 40)), 1, 5)
+    model = PrivateMatrixCompletion(random_state=0).fit(
+        np.where(rng.random(values.shape) < 0.2, values, np.nan)
+    )
+    assert model.rank_ == 0 or math.isinf(model.ridge_)
+    assert model.subspace_method_ == "none" and "below" in model.subspace_reason_
+
+
+@pytest.mark.parametrize("method", ["gradient", "covariance"])
+def test_both_methods_find_the_subspace(rng, method):
+    values, mask = low_rank_ratings(rng)
+    train = np.where(mask, values, np.nan)
+    model = PrivateMatrixCompletion(3, method=method, epsilon=10.0, random_state=1).fit(train)
+    assert model.subspace_method_ == method
+    assert -model.score(train, np.where(mask, np.nan, values)) < 0.45
+    assert model.components_ @ model.components_.T == pytest.approx(np.eye(3), abs=1e-9)
+
+
+def test_inputs_mean_the_same_dense_or_sparse(rng):
+    values = rng.integers(0, 4, size=(50, 8)).astype(float)
+    mask = rng.random(values.shape) < 0.5
+    dense = np.where(mask, values, np.nan)
+    users, items = np.nonzero(mask)
+    stored = sparse.coo_array((values[mask], (users, items)), shape=values.shape)  # zeros included
+    models = [
+        PrivateMatrixCompletion(2, bounds=(0, 3), signal_test="none", random_state=5).fit(X)
+        for X in (dense, stored, stored.tocsc(), sparse.csr_matrix(stored))
+    ]
+    for other in models[1:]:
+        assert np.array_equal(other.item_effects_, models[0].item_effects_)
+        assert np.array_equal(other.components_, models[0].components_)
+    assert models[0].transform(dense) == pytest.approx(models[0].transform(stored))
+    assert observed_matrix(stored).nnz == mask.sum()
+
+
+def test_ratings_outside_the_bounds_are_clipped(rng):
+    values, mask = low_rank_ratings(rng, n=100, d=10)
+    wild = np.where(mask, values, np.nan)
+    wild[3, 0], wild[4, 1] = 1e9, -7.0
+    models = [
+        PrivateMatrixCompletion(2, random_state=0).fit(X).item_effects_
+        for X in (wild, np.clip(wild, 1, 5))
+    ]
+    # The digest of the data keys seeded noise, so compare what enters the releases.
+    clipped = observed_matrix(np.clip(wild, 1, 5))
+    from skriemdp.completion import _clipped
+
+    assert np.array_equal(_clipped(observed_matrix(wild), (1.0, 5.0)).data, clipped.data)
+    assert all(np.abs(effects).max() <= 4.0 for effects in models)
+
+
+def test_local_results_use_the_row_alone(fitted):
+    model, train, _ = fitted
+    rows = model.predict(train[:20])
+    assert rows == pytest.approx(
+        np.concatenate([model.predict(train[i : i + 1]) for i in range(20)])
+    )
+    assert model.inverse_transform(model.transform(train[:20])) == pytest.approx(rows)
+    assert rows.min() >= 1.0 and rows.max() <= 5.0
+    assert model.transform(train[:5]).shape == (5, 4)
+    assert list(model.get_feature_names_out())[0] == "privatematrixcompletion0"
+
+
+def test_entries_are_entries_of_the_rows(fitted):
+    model, train, rest = fitted
+    wanted = observed_matrix(rest[:30])
+    entries = model.predict_entries(train[:30], wanted)
+    rows = model.predict(train[:30])
+    users = np.repeat(np.arange(30), np.diff(wanted.indptr))
+    assert entries.data == pytest.approx(rows[users, wanted.indices])
+    expected = math.sqrt(np.mean((entries.data - wanted.data) ** 2))
+    assert model.score(train[:30], rest[:30]) == pytest.approx(-expected)
+    with pytest.raises(TypeError, match="sparse"):
+        model.predict(observed_matrix(train[:30]))
+
+
+def test_recommendations_are_unrated_items_in_order(fitted):
+    model, train, _ = fitted
+    train = train[:50].copy()
+    train[0] = 3.0  # rated everything
+    best = model.recommend(train, 5)
+    assert (best[0] == -1).all()
+    rows = model.predict(train)
+    for user in range(1, 50):
+        assert np.isnan(train[user, best[user]]).all()
+        ranked = rows[user, best[user]]
+        assert (np.diff(ranked) <= 1e-12).all()
+        others = np.setdiff1d(np.flatnonzero(np.isnan(train[user])), best[user])
+        assert rows[user, others].max() <= ranked[-1] + 1e-12
+
+
+def test_score_hides_a_public_fifth(fitted):
+    model, train, rest = fitted
+    kept, hidden = model._split(observed_matrix(train))
+    assert hidden.nnz / (kept.nnz + hidden.nnz) == pytest.approx(0.2, abs=0.02)
+    assert (kept + hidden).nnz == observed_matrix(train).nnz
+    assert model.score(train) == pytest.approx(model.score(train, rest), abs=0.05)
+    assert math.isnan(model.score(np.full((2, 40), np.nan)))
+
+
+def test_pickles_hold_no_user(fitted):
+    model, train, _ = fitted
+    blob = pickle.dumps(model)
+    local = model.transform(train)
+    assert len(blob) < 40_000
+    for i in range(0, len(train), 7):
+        row = train[i][~np.isnan(train[i])]
+        assert row.tobytes() not in blob and local[i].tobytes() not in blob
+    assert np.array_equal(pickle.loads(blob).transform(train), local)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"bounds": (5, 1)}, "bounds"),
+        ({"bounds": 5}, "bounds"),
+        ({"rank": 8}, "rank=8"),
+        ({"rank": -1}, "rank"),
+        ({"rank": "best"}, "rank"),
+        ({"method": "svd"}, "method"),
+        ({"signal_test": True}, "signal_test"),
+        ({"subspace_share": 1.0}, "subspace_share"),
+        ({"typical_count": -3.0}, "typical_count"),
+        ({"delta": 0.0}, "delta=0"),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_refused_for_free(rng, settings, match, recording_accountant):
+    with pytest.raises(ValueError, match=match):
+        PrivateMatrixCompletion(accountant=recording_accountant, **settings).fit(
+            rng.uniform(1, 5, (40, 8))
+        )
+    assert recording_accountant.spends == []
+
+
+# ---- ratings from files and tables ---------------------------------------------------------------
+
+
+def test_from_frame_keeps_the_last_rating_and_the_catalogue():
+    users, items = ["b", "a", "b", "b", "c"], [30, 10, 10, 30, 99]
+    X, ids = from_frame(users, items, [1, 2, 0, 4, 5], catalogue=[30, 20, 10])
+    assert ids.tolist() == ["a", "b", "c"]
+    assert X.shape == (3, 3) and X.nnz == 3  # the zero is a rating, item 99 is unknown
+    assert X.toarray().tolist() == [[0, 0, 2], [4, 0, 0], [0, 0, 0]]
+    with pytest.raises(ValueError, match="distinct"):
+        from_frame(users, items, [1, 2, 3, 4, 5], catalogue=[10, 10])
+    with pytest.raises(ValueError, match="columns"):
+        from_frame(users, items, [1, 2], catalogue=[10])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_movielens_files_are_read(tmp_path, packed, monkeypatch):
+    folder = tmp_path / "ml-1m"
+    folder.mkdir()
+    (folder / "ratings.dat").write_text("1::20::5::0\n1::10::3::0\n2::10::4::0\n")
+    (folder / "movies.dat").write_text(
+        "10::Gr\xe9ed::Drama\n20::B::X\n30::C::X\n", encoding="latin-1"
+    )
+    if packed:
+        with zipfile.ZipFile(tmp_path / "ml-1m.zip", "w") as archive:
+            for name in ("ratings.dat", "movies.dat"):
+                archive.write(folder / name, f"ml-1m/{name}")
+                (folder / name).unlink()
+        folder.rmdir()
+    X, users, movies = load_movielens(data_home=tmp_path)
+    assert X.toarray().tolist() == [[3, 5, 0], [4, 0, 0]]
+    assert users.tolist() == [1, 2] and movies.tolist() == [10, 20, 30]
+    monkeypatch.setenv("SKRIEMDP_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="grouplens"):
+        load_movielens(size="100k")
+
+
+# ---- audit ---------------------------------------------------------------------------------------
+
+
+def _scores(matrix, other, mu, trials, halve, seed):
+    """Log likelihood ratio of item totals, best attack on the largest release, noise from `mu`."""
+    items = ItemEffects(10.0)
+    mechanism = items.mechanism(mu)
+    if halve:
+        mechanism = dataclasses.replace(mechanism, noise_multiplier=mechanism.noise_multiplier / 2)
+    totals = [items.totals(m, 0.0) for m in (matrix, other)]
+    stack = [np.concatenate([s / DEVIATION_BOUND, c]) for s, c in totals]
+    direction = (stack[1] - stack[0]) / np.linalg.norm(stack[1] - stack[0])
+    rng = NoiseStreams(seed, b"audit")
+    result = []
+    for side, (sums, counts) in enumerate(totals):
+        noisy = mechanism.release(sums, counts, rng(side), size=trials)
+        noisy = np.concatenate([noisy[0] / DEVIATION_BOUND, noisy[1]], axis=1)
+        result.append(noisy @ direction)
+    return result
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("halve", [False, True])
+def test_audit_of_items_when_a_user_rates_everything(rng, halve):
+    """False alarm <= 1e-6 by the confidence of the bound; halved noise must be caught."""
+    d, mu = 40, 1.0
+    matrix = random_ratings(rng, n=200, d=d, observed=0.2)
+    # Rates everything, half high half low, against rating one half of them the other way round.
+    rows = [np.where(np.arange(d) % 2, s, -s) for s in (1.0, -1.0)]
+    pair = [with_row(matrix, 5, row) for row in rows]
+    audit = audit_scores(*_scores(*pair, mu, 40_000, halve, 7), confidence=1 - 1e-6)
+    assert (audit.mu > mu) == halve
+    assert audit.mu > 0.8 * mu * (2 if halve else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("halve", [False, True])
+def test_audit_of_a_descent_step_when_a_user_rates_everything(rng, halve):
+    """As above, for the released gradient; the swap turns the gradient of an extreme user round."""
+    d, mu, trials = 12, 1.0, 20_000
+    matrix = random_ratings(rng, n=50, d=d, observed=0.3)
+    problem = CompletionProblem(matrix, 2, 0.1)
+    point = problem.geometry.random_point(rng)
+    alternate = np.where(np.arange(d) % 2, 1.0, -1.0)
+    sides = [with_row(matrix, 5, row) for row in (alternate, np.where(np.arange(d) < 6, 1.0, -1.0))]
+    clip = 0.05
+    totals = [CompletionProblem(m, 2, 0.1).clipped_sum(point, clip) / 50 for m in sides]
+    solver = RiemannianGradientDescent(mu, 1, 1.0, clip_norm=clip)
+    (multiplier,) = solver.noise_multipliers
+    from skriemdp.mechanisms.tangent import TangentGaussian
+
+    noise = multiplier / 2 if halve else multiplier
+    mechanism = TangentGaussian(problem.geometry, 2 * clip / 50, noise)
+    direction = totals[1] - totals[0]
+    attained = np.linalg.norm(direction) / (2 * clip / 50)
+    scores = [
+        np.sum(
+            mechanism.release(point, t, NoiseStreams(9)(k), size=trials) * direction, axis=(1, 2)
+        )
+        for k, t in enumerate(totals)
+    ]
+    audit = audit_scores(*scores, confidence=1 - 1e-6)
+    assert audit.mu <= mu * (2 if halve else 1)
+    assert audit.mu > 0.8 * mu * attained * (2 if halve else 1)
+    if halve:
+        assert audit.mu > mu
+
+
+@pytest.mark.slow
+def test_audit_of_the_whole_fit(rng):
+    """A whole row swapped, item effects read off the fitted model; false alarm <= 1e-6."""
+    d, n, epsilon = 6, 40, 1.0
+    mu = gaussian_mu(epsilon, 1e-5)
+    matrix = random_ratings(rng, n=n, d=d, observed=0.5)
+    rows = [np.where(np.arange(d) % 2, s, -s) for s in (1.0, -1.0)]
+    outputs = []
+    for side, row in enumerate(rows):
+        ratings = with_row(matrix, 5, row)
+        plan = CompletionPlan(mu=mu, n=n, d=d, rank=2, typical_count=float(d))
+        runs = [
+            release_model(ratings, plan, NoiseStreams(trial, bytes([side])))
+            for trial in range(500)
+        ]
+        sign = np.where(np.arange(d) % 2, -1.0, 1.0)
+        outputs.append([run.effects @ sign for run in runs])
+    assert audit_scores(*outputs, confidence=1 - 1e-6).mu <= mu
