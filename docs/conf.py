@@ -1,5 +1,7 @@
 """Sphinx configuration: built warning-free and offline by ``make docs``."""
 
+import re
+
 import skriemdp
 
 project = "skriemdp"
@@ -16,17 +18,18 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
-exclude_patterns = ["_build", "README.md"]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "README.md", "**sg_execution_times.rst"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
-myst_heading_anchors = 3
-# Links to files of the repository are for readers on a code host.
+myst_heading_anchors = 4
+# Links to folders and scripts are for readers on a code host; tests/test_docs.py checks them.
 suppress_warnings = ["myst.xref_missing"]
 
 autosummary_generate = True
+autosummary_ignore_module_all = False  # a module's page lists its __all__, re-exports included
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_typehints = "none"
-autodoc_default_options = {"members": True, "inherited-members": False}
 
 html_theme = "pydata_sphinx_theme"
 html_title = "skriemdp"
@@ -41,4 +44,21 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "abort_on_example_error": True,
     "plot_gallery": True,
+    "write_computation_times": False,
 }
+
+
+def _escape_shapes(app, what, name, obj, options, lines):
+    """Shapes such as ``(rank_, *point_shape)`` are no markup; leave literals and code alone."""
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            parts = line.split("``")
+            for j, text in enumerate(parts[::2]):
+                text = re.sub(r"(?<=[(\s])\*(?=\w[\w.]*[,)])", r"\*", text)
+                parts[2 * j] = re.sub(r"(?<=[(\s])(\w+)_(?=[,)])", r"\1\\_", text)
+            lines[i] = "``".join(parts)
+
+
+def setup(app):
+    # Before numpydoc, which rearranges the lines.
+    app.connect("autodoc-process-docstring", _escape_shapes, priority=100)

@@ -16,3 +16,23 @@ from skriemdp.geometry.spd_bures import BuresWassersteinSPD
 from skriemdp.geometry.spd_log_euclidean import LogEuclideanSPD
 from skriemdp.geometry.sphere import Sphere
 from skriemdp.geometry.stiefel import Stiefel
+
+__all__ = [
+    "AffineInvariantSPD",
+    "BuresWassersteinSPD",
+    "Circle",
+    "Euclidean",
+    "GeodesicBall",
+    "Geometry",
+    "Grassmann",
+    "Hyperboloid",
+    "LogEuclideanSPD",
+    "Poincare",
+    "Product",
+    "PymanoptGeometry",
+    "SPD",
+    "Sphere",
+    "Stiefel",
+    "as_geometry",
+    "geometry_from_name",
+]

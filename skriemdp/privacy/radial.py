@@ -1,4 +1,4 @@
-"""Radial noise on R^d, density proportional to exp(-(|v|/b)^p): event, calibration, best exponent.
+"""Radial noise on R^d, density as ``exp(-(|v|/b)^p)``: event, calibration, best exponent.
 
 For small d and small delta it beats Gaussian noise at equal (epsilon, delta); exponent 1 gives pure
 differential privacy.  Two data sets shift the law by at most the sensitivity, and the profile of
