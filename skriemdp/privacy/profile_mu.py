@@ -204,8 +204,9 @@ def certified_mu(pair: RadialPair) -> float | None:
     for slack in (1e-5, 1e-4, 1e-3, 1e-2):
         mu = best * (1.0 + slack)
         if pair.law == "gaussian" and pair.kind > 0:
+            # Next to the flat value a comparison takes over beyond epsilon = flat**2 / 2.
             flat = pair.distance / pair.scale
-            mu = max(flat, best * (1.0 + 1e-9)) if mu > 0.9999 * flat else mu
+            mu = max(flat, mu) if mu > 0.9999 * flat else mu
         if _affordable(pair, mu, slack) and is_gdp(pair, mu):
             return mu
     return None
