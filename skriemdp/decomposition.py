@@ -72,7 +72,7 @@ class PrivatePrincipalEigenvector(
         "power": block power iteration with clipped noisy products; never forms a d x d matrix.
         "gradient": DP-RGD on `manifold`.  "exponential": a Bingham law, pure differential privacy.
         "auto": "exponential" for ``delta=0``, "power" for d > 3000, "refine" for d >= 150 where n
-        and the budget are large enough (``n mu >= 10 d``), else "covariance".
+        and the budget are large enough (``n mu >= 12 d``), else "covariance".
     center : {"private", "assume"}, default="private"
         Whether to subtract a private mean, for 4 % to 18 % of ``mu**2`` (more where n is small or
         the data lie far from zero), or to take the rows as centred at zero already.
@@ -348,7 +348,7 @@ class PrivatePrincipalEigenvector(
             return self.mechanism
         if d > _LARGEST_MATRIX:
             return "power"
-        return "refine" if d >= 150 and n * mu >= 10 * d else "covariance"
+        return "refine" if d >= 150 and n * mu >= 12 * d else "covariance"
 
     def _release_of(self, name):
         k = int(self.n_components)
@@ -446,9 +446,32 @@ class PrivatePrincipalEigenvector(
         """The risk of the subspace for general solvers; needs a public row norm."""
         if self.row_norm == "auto":
             raise ValueError("a general solver needs a public bound; pass row_norm=<number>.")
+        if self.center != "assume":
+            raise ValueError("a general solver does not centre rows; pass center='assume'.")
         rows = open_rows(X, self._checked)
         geometry, _ = frame_space(self.manifold, rows.d, int(self.n_components))
         return SubspaceProblem(geometry, rows, np.zeros(rows.d), float(self.row_norm))
+
+    def _records(self, data):
+        """Arrays with one row per record, for federated runs."""
+        (rows,) = data.arrays
+        self._check_parameters(rows.n, rows.d)
+        if rows.streamed or rows.is_sparse:
+            raise ValueError("federated runs need X as one dense table.")
+        if self.whiten:
+            raise ValueError("federated runs release no variances; pass whiten=False.")
+        return (rows.chunks,)
+
+    def _adopt_point(self, point):
+        """Learned attributes from a released frame, for federated runs; variances are unknown."""
+        frame = np.asarray(point).reshape(len(point), -1).T
+        largest = np.abs(frame).argmax(axis=1)
+        signs = np.where(frame[np.arange(len(frame)), largest] < 0, -1.0, 1.0)
+        self.components_ = frame * signs[:, None]
+        self.mean_ = np.zeros(frame.shape[1])
+        self.row_norm_ = float(self.row_norm)
+        self.n_components_ = len(frame)
+        self.mechanism_ = "federated"
 
 
 _DTYPES = (np.float64, np.float32)

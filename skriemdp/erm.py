@@ -278,6 +278,7 @@ class PrivateRiemannianERM(PrivateEstimator):
     def _adopt_point(self, point):
         """Learned attributes from a released point, for federated runs."""
         self.point_ = np.asarray(point)
+        self.geometry_ = as_geometry(self.manifold, point_shape=self.point_.shape)
 
     def _problem(self, X, y=None):
         """The empirical risk on these validated records; what solvers and federated runs use."""

@@ -4,20 +4,29 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.model_selection import cross_val_score
 
-from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivatePrincipalEigenvector,
+    frechet_mean,
+)
 from skriemdp.datasets import make_cloud
+from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.federated import (
     Agent,
     AnswerBook,
+    Checkpoint,
     FederatedEstimator,
     InProcessTransport,
     LocalSettings,
     LocalTask,
     LocalUpdate,
     Participation,
+    theory,
 )
-from skriemdp.federated.loop import Checkpoint, ServerLoop, tangent_mean
+from skriemdp.federated.loop import ServerLoop, tangent_mean
 from skriemdp.federated.messages import checked_updates
 from skriemdp.federated.participation import published_table_bound
 from skriemdp.federated.training import local_event
@@ -177,6 +186,14 @@ def test_federated_equals_central(monkeypatch):
         ({"batch_fraction": 0.0}, "batch_fraction"),
         ({"engine": "pigeon"}, "engine"),
         ({"unit": "planet"}, "unit"),
+        ({"groups": np.zeros((400, 1))}, "one entry per record"),
+        ({"start": -np.eye(2)}, "start"),
+        ({"start": np.eye(3)}, "start"),
+        ({"checkpoint": "run.json"}, "fit_id"),
+        ({"checkpoint": "run.json", "fit_id": "a", "unit": "client"}, "hides who trains"),
+        ({"unit": "client", "local": "rsvrg", "batch_fraction": 0.5}, "local noise"),
+        ({"step_size": [1.0, 1.0]}, "step_size"),
+        ({"schedule": "magic"}, "schedule"),
     ],
     ids=str,
 )
@@ -189,6 +206,118 @@ def test_bad_settings_charge_nothing(parameters, words, recording_accountant):
     with pytest.raises(ValueError, match=words):
         model.fit(X, groups=groups)
     assert recording_accountant.spends == []
+
+
+def test_the_inner_estimators_budget_is_checked(recording_accountant):
+    with pytest.raises(ValueError, match="delta"):
+        inner = PrivateFrechetMean("spd", delta=0.0)
+        FederatedEstimator(inner, 2, 2, accountant=recording_accountant).fit(X, groups=GROUPS)
+    assert recording_accountant.spends == []
+
+
+def test_the_inner_estimators_ledger_is_charged(recording_accountant):
+    inner = PrivateFrechetMean("spd", accountant=recording_accountant)
+    model = FederatedEstimator(inner, 2, 2).fit(X, groups=GROUPS)
+    assert len(recording_accountant.spends) == 1
+    assert model.estimator is inner and not hasattr(inner, "n_features_in_")
+
+
+def test_worker_processes_charge_the_callers_ledger(tmp_path):
+    with PrivacyAccountant(math.inf, path=str(tmp_path / "ledger")) as ledger:
+        cross_val_score(
+            FederatedEstimator(MEAN, 2, 2), X, cv=2, n_jobs=2, params={"groups": GROUPS}
+        )
+        assert len(ledger.history) == 2
+
+
+@pytest.mark.parametrize(
+    "inner, local",
+    [
+        (PrivatePrincipalEigenvector(2, 1.0, center="assume", epsilon=200.0), "rsgd"),
+        (PrivatePrincipalEigenvector(1, 1.0, center="assume", epsilon=200.0), "rsvrg"),
+        (PrivateRiemannianERM("euclidean", clip_norm=3.0, epsilon=200.0), "rsgd"),
+    ],
+    ids=["PCA", "PCA variance-reduced", "ERM"],
+)
+def test_estimators_with_a_problem_are_federated(inner, local):
+    rows = np.random.default_rng(1).normal(size=(800, 4)) * [0.5, 0.3, 0.05, 0.05]
+    share, length = (0.5, 3) if local == "rsvrg" else (1.0, 2)
+    model = FederatedEstimator(
+        inner, 20, 4, local=local, local_steps=length, batch_fraction=share, step_size=0.7
+    )
+    model.fit(rows, groups=np.arange(800) % 4)
+    assert tuple(model.privacy_spent_) == (200.0, 1e-5)
+    if isinstance(inner, PrivateRiemannianERM):
+        assert np.linalg.norm(model.point_ - rows.mean(axis=0)) < 0.05
+        assert model.score(rows) > -0.5 * np.mean(np.sum(rows**2, axis=1)) - 0.01
+        return
+    k = inner.n_components
+    values = np.linalg.eigvalsh(rows.T @ rows)[::-1]
+    best = values[:k].sum() / values.sum()
+    assert model.transform(rows).shape == (800, k)
+    assert model.predict(rows).shape == rows.shape
+    assert best - 0.05 < model.score(rows) <= best + 1e-12
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"row_norm": "auto"}, "row_norm"),
+        ({"center": "private"}, "center"),
+        ({"whiten": True}, "whiten"),
+    ],
+)
+def test_pca_without_public_bounds_is_refused(change, words, recording_accountant):
+    inner = PrivatePrincipalEigenvector(**{"row_norm": 1.0, "center": "assume", **change})
+    model = FederatedEstimator(inner, 2, 2, accountant=recording_accountant)
+    with pytest.raises(ValueError, match=words):
+        model.fit(X.reshape(400, 4), groups=GROUPS)
+    assert recording_accountant.spends == []
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_an_interrupted_fit_resumes_without_a_second_charge(
+    tmp_path, recording_accountant, monkeypatch
+):
+    def model(**changes):
+        settings = {"checkpoint": tmp_path / "run.json", "fit_id": "trial", "random_state": 4}
+        return FederatedEstimator(
+            MEAN, 6, 3, accountant=recording_accountant, **{**settings, **changes}
+        )
+
+    def fit(**changes):
+        return model(**changes).fit(X, groups=GROUPS)
+
+    whole = fit(checkpoint=None)
+    asked = []
+    with monkeypatch.context() as patch:
+        handle = Agent.handle
+
+        def dies(agent, task):
+            asked.append(task.round)
+            if task.round == 3:
+                raise Interrupted
+            return handle(agent, task)
+
+        patch.setattr(Agent, "handle", dies)
+        with pytest.raises(Interrupted):
+            fit()
+        assert len(recording_accountant.spends) == 2
+        with pytest.raises(ValueError, match="other settings"):
+            fit(step_size=0.5)
+        patch.setattr(Agent, "handle", lambda a, t: asked.append(t.round) or handle(a, t))
+        resumed = fit()
+        assert asked == [0] * 3 + [1] * 3 + [2] * 3 + [3] + [4] * 3 + [5] * 3
+        again = fit()  # a finished run is returned, not repeated
+        assert len(asked) == 16
+    assert len(recording_accountant.spends) == 2
+    np.testing.assert_array_equal(resumed.point_, again.point_)
+    assert not np.array_equal(whole.point_, resumed.point_)  # round 3 is lost
+    with Checkpoint(tmp_path / "run.json").held(), pytest.raises(RuntimeError, match="another run"):
+        fit()
 
 
 def test_estimators_without_a_problem_are_refused():
@@ -208,6 +337,8 @@ def update(client="a", point=None, fit="fit", round=3):
 HOSTILE = {
     "NaN": update(point=np.full((2, 2), np.nan)),
     "huge": update(point=np.diag([np.inf, 1.0])),
+    "huge but finite": update(point=np.diag([1e300, 1e-300])),
+    "unreadable": update(client=np.zeros(3)),
     "off the manifold": update(point=np.diag([-1.0, 1.0])),
     "wrong shape": update(point=np.eye(3)),
     "not an array": update(point=[[1.0, 0.0], [0.0, 1.0]]),
@@ -223,9 +354,10 @@ HOSTILE = {
 def test_hostile_uploads_are_refused_and_the_round_goes_on(name):
     tasks = [LocalTask("fit", 3, c, np.eye(2)) for c in "abc"]
     answers = [("a", HOSTILE[name]), ("c", update("c")), ("z", update("z")), ("c", update("c"))]
-    accepted, refused = checked_updates(SPACE, tasks, answers)
+    accepted, refused = checked_updates(SPACE, tasks, answers, GeodesicBall(SPACE, None, 1.0))
     assert [answer.client for answer in accepted] == ["c"]
     assert len(refused) == 3
+    assert all(np.isfinite(answer.point).all() for answer in accepted)
     assert not any("nan" in str(r).lower() or "inf" in str(r) for r in refused)
 
 
@@ -314,7 +446,14 @@ def test_a_client_keeps_its_own_ceiling(tmp_path):
     with pytest.raises(BudgetExceededError):
         for t in range(100):
             agent.handle(LocalTask("fit", t, 0, np.eye(2)))
-    assert 1 <= len(agent.accountant.history) < 100
+    charged = len(agent.accountant.history)
+    assert 1 <= charged < 100
+    # Its silence does not stop a round.
+    loop = ServerLoop(SPACE, ((0,),), {0: 50})
+    point, refused = loop.run(InProcessTransport({0: agent}), np.eye(2), "another")
+    assert [str(refusal) for refusal in refused] == ["client 0 declined."]
+    np.testing.assert_array_equal(point, np.eye(2))
+    assert len(agent.accountant.history) == charged
 
 
 def test_the_servers_point_is_checked(tmp_path):
@@ -329,3 +468,48 @@ def test_local_event_is_that_of_the_solver():
     event = local_event(settings, 2.0)
     assert event.sampling_probability == pytest.approx(0.1)
     assert (event.noise_multiplier, event.count) == (2.0, 3)
+
+
+# -- published step sizes -------------------------------------------------------------------------
+
+
+def test_constants_of_the_theory():
+    assert theory.curvature_constant(0.0, 5.0) == theory.curvature_constant(-1.0, 0.0) == 1.0
+    assert theory.curvature_constant(-4.0, 1.5) == pytest.approx(3.0 / math.tanh(3.0))
+    # With m and alpha of Theorem 5.6, zeta = 1 and N = 8: floor(80/3), 1/(10 * 4).
+    assert theory.svrg_settings(8, 1.0, 1.0) == (26, pytest.approx(1 / 40))
+    steps = theory.decaying_step_sizes(10_000, 3.0)
+    assert steps[0] <= 1 / 3.0 and steps.sum() > 9 / 3.0 and (steps**2).sum() < 1.7 / 9
+
+
+@pytest.mark.parametrize("k", [2, 3, 5, 20])
+def test_the_longest_step_of_several(k):
+    limit = theory.several_steps_limit(k)
+    beta = 2.0 if k == 2 else ((k - 1) / (k - 2)) ** (k - 1)
+    assert (1 + limit * beta) ** (k - 1) == pytest.approx(beta)  # where delta_min vanishes
+    others = [theory.several_steps_limit(k, b) for b in np.linspace(1.01, 20, 400)]
+    assert k == 2 or limit >= max(others)
+
+
+def test_theory_sets_the_steps():
+    model = FederatedEstimator(MEAN, 2, 2, schedule="theory", local="rsvrg", batch_fraction=0.1)
+    assert tuple(model.fit(X, groups=GROUPS).privacy_spent_) == (2.0, 1e-5)
+    erm = PrivateRiemannianERM("euclidean", clip_norm=1.0)
+    with pytest.raises(ValueError, match="smoothness"):
+        FederatedEstimator(erm, 2, 2, schedule="theory").fit(X.reshape(400, 4), groups=GROUPS)
+
+
+def test_bounds_hold_on_a_euclidean_mean():
+    """Theorems 5.1 and 5.3 on a quadratic, where both sides are known exactly."""
+    dim, variance, steps, start = 3, 0.04, 25, 2.0
+    alpha = 0.5
+    # |x_t|^2 in expectation: contraction plus noise.
+    square = start**2
+    norms = [square]
+    for _ in range(steps):
+        square = (1 - alpha) ** 2 * square + alpha**2 * dim * variance
+        norms.append(square)
+    bound = theory.gradient_bound(0.5 * start**2, steps, alpha, 1.0, dim, variance)
+    assert min(norms[:-1]) <= bound
+    gap = theory.convex_gap_bound(start, steps, alpha, 1.0, 1.0, dim, variance)
+    assert 0.5 * norms[-1] <= gap

@@ -2,14 +2,17 @@
 
 from skriemdp.federated.agent import Agent, AnswerBook
 from skriemdp.federated.estimator import FederatedEstimator
+from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.messages import LocalTask, LocalUpdate, RefusedUpdate
 from skriemdp.federated.participation import Participation
+from skriemdp.federated.theory import theory_settings
 from skriemdp.federated.training import LocalSettings
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
 
 __all__ = [
     "Agent",
     "AnswerBook",
+    "Checkpoint",
     "FederatedEstimator",
     "InProcessTransport",
     "JoblibTransport",
@@ -18,4 +21,6 @@ __all__ = [
     "LocalUpdate",
     "Participation",
     "RefusedUpdate",
+    "ServerLoop",
+    "theory_settings",
 ]

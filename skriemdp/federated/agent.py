@@ -39,8 +39,8 @@ class AnswerBook:
         connection = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(
-            "CREATE TABLE IF NOT EXISTS answers (fit TEXT, round INTEGER, point TEXT, answer TEXT,"
-            " PRIMARY KEY (fit, round))"
+            "CREATE TABLE IF NOT EXISTS answers (client TEXT, fit TEXT, round INTEGER, point TEXT,"
+            " answer TEXT, PRIMARY KEY (client, fit, round))"
         )
         return connection
 
@@ -53,17 +53,17 @@ class AnswerBook:
             If the release was begun from another point, or begun and never finished: its noise may
             be out, so it is not drawn again.
         """
-        digest = _digest(task.point)
+        digest, release = _digest(task.point), _release(task)
         connection = self._connect()
         try:
             connection.execute("BEGIN IMMEDIATE")
             row = connection.execute(
-                "SELECT point, answer FROM answers WHERE fit = ? AND round = ?",
-                (task.fit_id, task.round),
+                "SELECT point, answer FROM answers WHERE client = ? AND fit = ? AND round = ?",
+                release,
             ).fetchone()
             if row is None:
                 connection.execute(
-                    "INSERT INTO answers VALUES (?, ?, ?, NULL)", (task.fit_id, task.round, digest)
+                    "INSERT INTO answers VALUES (?, ?, ?, ?, NULL)", (*release, digest)
                 )
             connection.execute("COMMIT")
         finally:
@@ -73,7 +73,7 @@ class AnswerBook:
         if row[0] != digest:
             raise BudgetError("this release was already made from another point.")
         if row[1] is None:
-            raise BudgetError("this release was charged and never finished; it is not repeated.")
+            raise BudgetError("this release was begun and never finished; it is not repeated.")
         return np.array(json.loads(row[1]))
 
     def finish(self, task: LocalTask, answer) -> None:
@@ -81,11 +81,15 @@ class AnswerBook:
         connection = self._connect()
         try:
             connection.execute(
-                "UPDATE answers SET answer = ? WHERE fit = ? AND round = ?",
-                (json.dumps(np.asarray(answer).tolist()), task.fit_id, task.round),
+                "UPDATE answers SET answer = ? WHERE client = ? AND fit = ? AND round = ?",
+                (json.dumps(np.asarray(answer).tolist()), *_release(task)),
             )
         finally:
             connection.close()
+
+
+def _release(task) -> tuple:
+    return repr(task.client), task.fit_id, task.round
 
 
 def _digest(point) -> str:
@@ -108,9 +112,10 @@ class Agent:
     noise_multiplier : float
     domain : GeodesicBall, optional
     accountant : PrivacyAccountant, optional
-        Charged for every release, before it is computed; None when the run was charged as a whole.
+        Charged for every release, before it is computed; None when the run was charged as a whole
+        (a simulation).  Outside one, give it a ceiling: it is what limits a server's requests.
     book : AnswerBook, optional
-        Needed where messages can be repeated.
+        Needed where an engine can deliver a message, or run a task, twice.
     random_state : int, optional
     context : bytes
         Enters the keys of seeded noise.
@@ -135,6 +140,8 @@ class Agent:
             If the client's own ceiling, or its memory of earlier answers, forbids the release.
         """
         geometry = self.problem.geometry
+        if task.client != self.client:
+            raise ValueError("the task is for another client.")
         point = np.asarray(task.point, dtype=float)
         if point.shape != geometry.shape or not bool(np.all(geometry.belongs(point))):
             raise ValueError("the server's point is not a point of the manifold.")
@@ -142,7 +149,9 @@ class Agent:
             stored = self.book.begin(task)
             if stored is not None:
                 return LocalUpdate(task.fit_id, task.round, self.client, stored)
-        solver = local_solver(self.settings, self.noise_multiplier, self.problem.n, self.domain)
+        solver = local_solver(
+            self.settings, self.noise_multiplier, self.problem.n, self.domain, task.round
+        )
         if self.accountant is not None:
             self.accountant.spend(
                 solver.event(self.problem.n),

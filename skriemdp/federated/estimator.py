@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import secrets
+from collections import Counter
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._base import PrivateEstimator
+from skriemdp._base import CarriesLedger, PrivateEstimator
 from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
-from skriemdp._validation import check_count, check_fraction, check_option, check_positive
+from skriemdp._validation import (
+    check_count,
+    check_fraction,
+    check_option,
+    check_positive,
+    check_privacy,
+)
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.loop import AGGREGATIONS, Checkpoint, ServerLoop
 from skriemdp.federated.participation import Participation
-from skriemdp.federated.training import LocalSettings, local_event, train_without_noise
+from skriemdp.federated.theory import theory_settings
+from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
+from skriemdp.federated.trusted import run_trusted
 from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.accountant import current_accountant
 from skriemdp.privacy.calibration import calibrate
+from skriemdp.privacy.events import compose
 from skriemdp.privacy.spent import PrivacySpent
 
 __all__ = ["FederatedEstimator"]
@@ -32,27 +43,35 @@ ENGINES = ("in-process", "joblib")
 _BRACKET = (0.05, 1e5)
 
 
-class FederatedEstimator(MetaEstimatorMixin, BaseEstimator):
+class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
     """PriRFed: clients train privately on their own records, a server averages on the manifold.
 
     Parameters
     ----------
     estimator : PrivateEstimator
         One with a problem on a manifold and public bounds: `PrivateFrechetMean`,
-        `PrivatePrincipalEigenvector(row_norm=<number>)`, `PrivateRiemannianERM`.  Its (epsilon,
-        delta) is the total of the whole run for every record (or client).
+        `PrivatePrincipalEigenvector(row_norm=<number>, center="assume")`, `PrivateRiemannianERM`.
+        Its (epsilon, delta) is the total of the whole run for every record (or client); its own
+        solver settings are not used, except bounds: `clip_norm`, `start`, `center`, `radius`.
     n_rounds, clients_per_round : int
     local : {"rsgd", "rsvrg"}, default="rsgd"
         Local training: DP-RSGD, or the anchor-noised DP-RSVRG.
     local_steps : int, default=1
     local_epochs : int, default=1
         Anchors per round of "rsvrg".
-    step_size : float, default=1.0
-        Public.
+    step_size : float or sequence of length n_rounds, default=1.0
+        Public; one for all rounds, or one per round.
+    schedule : {"given", "theory"}, default="given"
+        "theory": step sizes, and for "rsvrg" the number of steps, of Theorems 5.1, 5.5 and 5.6
+        instead of `step_size` and `local_steps`; see :func:`skriemdp.federated.theory_settings`.
+    smoothness : float, optional
+        Public geodesic smoothness L_g of a record's cost, for ``schedule="theory"``; known for
+        Fréchet means.
     batch_fraction : float, default=1.0
         Share of a client's records in a Poisson batch; 1 is the full batch.
     clip_norm : float, optional
-        Riemannian norm of a record's gradient; by default the problem's own bound.
+        Riemannian norm of a record's gradient; by default that of `estimator`, else the problem's
+        own bound.
     participation : {"schedule", "uniform"}, default="schedule"
         Clients take turns, or uniform random subsets as published; see `Participation`.
     aggregation : {"tangent-mean", "frechet"}, default="tangent-mean"
@@ -67,12 +86,16 @@ class FederatedEstimator(MetaEstimatorMixin, BaseEstimator):
     update_clip : float, default=1.0
         Riemannian norm of a client's update with ``unit="client"``.
     start : ndarray, optional
-        Public start; by default the problem's centre or base point.
+        Public start; by default that of `estimator`, the centre of its ball, or a random point
+        from `public_seed`.
     checkpoint : path, optional
-        File from which an interrupted fit resumes (with the same `fit_id`).
+        File from which an interrupted fit on the same records resumes, without a second charge.
+        Needs a `fit_id`; for ``unit="record"`` only, because it names who trained.
     fit_id : str, optional
         Names the run; drawn at random by default.
-    accountant, random_state, public_seed, verbose
+    accountant : PrivacyAccountant, optional
+        By default that of `estimator`, else the active one.
+    random_state, public_seed, verbose
         As for every estimator.
 
     Attributes
@@ -90,10 +113,11 @@ class FederatedEstimator(MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    *Guarantee*: client ids and their numbers of records are public.  ``unit="record"``: replacing
-    one record of one client changes the distribution of all uploads of the run by at most (epsilon,
-    delta); sampling clients is not counted as amplification, because the server sees who trains
-    (docs/theory/federated.md).
+    *Guarantee*: client ids and, with ``unit="record"``, their numbers of records are public.
+    ``unit="record"``: replacing one record of one client changes the distribution of all uploads of
+    the run by at most (epsilon, delta); sampling clients is not counted as amplification, because
+    the server sees who trains.  ``unit="client"``: replacing all records of one client changes that
+    of the points which the aggregator sends out by at most that (docs/theory/federated.md).
 
     References
     ----------
@@ -124,6 +148,8 @@ class FederatedEstimator(MetaEstimatorMixin, BaseEstimator):
         local_steps=1,
         local_epochs=1,
         step_size=1.0,
+        schedule="given",
+        smoothness=None,
         batch_fraction=1.0,
         clip_norm=None,
         participation="schedule",
@@ -148,6 +174,8 @@ class FederatedEstimator(MetaEstimatorMixin, BaseEstimator):
         self.local_steps = local_steps
         self.local_epochs = local_epochs
         self.step_size = step_size
+        self.schedule = schedule
+        self.smoothness = smoothness
         self.batch_fraction = batch_fraction
         self.clip_norm = clip_norm
         self.participation = participation
@@ -179,32 +207,69 @@ class FederatedEstimator(MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
-        settings = self._checked_settings()
-        data = self.estimator._validate(X, y)
-        clients, members = _members(groups, len(data.arrays[0]))
+        self._check_settings()
+        estimator = clone(self.estimator)
+        data = estimator._validate(X, y)
+        arrays = estimator._records(data) if hasattr(estimator, "_records") else data.arrays
+        clients, members = _members(groups, len(arrays[0]))
         # Whole clients are protected by hiding who trains, so they cannot take turns.
         rule = "uniform" if self.unit == "client" else self.participation
         participation = Participation(len(clients), self.n_rounds, self.clients_per_round, rule)
-        problems = {
-            client: self.estimator._problem(*_rows(data.arrays, rows))
-            for client, rows in zip(clients, members, strict=True)
-        }
-        first = problems[clients[0]]
-        settings = self._with_clip(settings, first)
+        # Bounds and geometry are the same for all records; two show them before anything is charged
+        probe = estimator._problem(*_rows(arrays, slice(0, 2)))
+        domain, start = self._domain_and_start(estimator, probe)
+        settings = self._local_settings(estimator, probe, domain, start, len(clients))
         event, noise = self._calibrated(participation, settings)
-        self._charge(event)
-        digest = b"" if self.random_state is None else data_digest(*data.arrays)
+        digest = b"" if self.random_state is None else data_digest(*arrays)
         context = b"federated" + digest + repr(event.to_dict()).encode()
         streams = NoiseStreams(self.random_state, context)
-        point, drawn = self._run(
-            first.geometry, problems, participation, settings, noise, streams, context
-        )
-        self._report(point, event, settings, noise, drawn, clients, streams.seeded)
+
+        def make_loop(drawn, pick):
+            return ServerLoop(
+                geometry=probe.geometry,
+                schedule=tuple(tuple(clients[i] for i in row) for row in drawn),
+                weights={c: len(rows) for c, rows in zip(clients, members, strict=True)},
+                aggregation=self.aggregation,
+                output=self.output,
+                pick=pick,
+                domain=domain,
+            )
+
+        checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        with contextlib.nullcontext() if checkpoint is None else checkpoint.held():
+            public = {"event": event.to_dict(), "settings": repr(settings), "start": start.tolist()}
+            fit_id, drawn, pick = self._charged(
+                participation, event, public, checkpoint, make_loop, streams
+            )
+            loop = make_loop(drawn, pick)
+            problems = {
+                client: estimator._problem(*_rows(arrays, rows))
+                for client, rows in zip(clients, members, strict=True)
+            }
+            if self.unit == "client":
+                point = run_trusted(
+                    loop,
+                    problems,
+                    settings,
+                    TangentGaussian(
+                        probe.geometry, 2.0 * self.update_clip / self.clients_per_round, noise
+                    ),
+                    float(self.update_clip),
+                    start,
+                    streams("aggregator"),
+                    _progress if self.verbose else None,
+                )
+                self.refused_updates_ = []
+            else:
+                point = self._run(
+                    loop, problems, settings, noise, start, fit_id, context, checkpoint
+                )
+        self._report(estimator, point, event, settings, noise, loop.schedule, clients, streams)
         return self
 
     # -- public settings ------------------------------------------------------------------------
 
-    def _checked_settings(self) -> LocalSettings:
+    def _check_settings(self):
         if not isinstance(self.estimator, PrivateEstimator) or not hasattr(
             self.estimator, "_problem"
         ):
@@ -213,107 +278,176 @@ class FederatedEstimator(MetaEstimatorMixin, BaseEstimator):
                 "(PrivateFrechetMean, PrivateRiemannianERM, ...); got "
                 f"{type(self.estimator).__name__}."
             )
+        check_privacy(self.estimator.epsilon, self.estimator.delta)
         check_option(("rsgd", "rsvrg"), local=self.local)
+        check_option(("given", "theory"), schedule=self.schedule)
         check_option(ENGINES, engine=self.engine)
         check_option(AGGREGATIONS, aggregation=self.aggregation)
         check_option(("last", "random"), output=self.output)
         check_option(("record", "client"), unit=self.unit)
-        check_count(local_steps=self.local_steps, local_epochs=self.local_epochs)
-        check_positive(step_size=self.step_size, update_clip=self.update_clip)
+        check_count(
+            n_rounds=self.n_rounds,
+            clients_per_round=self.clients_per_round,
+            local_steps=self.local_steps,
+            local_epochs=self.local_epochs,
+        )
+        check_positive(update_clip=self.update_clip)
         check_fraction(open_right=False, batch_fraction=self.batch_fraction)
         check_random_state(self.random_state)
+        check_random_state(self.public_seed)
+        if self.clip_norm is not None:
+            check_positive(clip_norm=self.clip_norm)
         if self.local == "rsvrg" and self.batch_fraction >= 1.0:
             raise ValueError(
                 "local='rsvrg' needs batch_fraction < 1: full batches have no variance."
             )
-        clip = math.inf if self.clip_norm is None else self.clip_norm
-        check_positive(allow_inf=True, clip_norm=clip)
+        if self.unit == "client":
+            self._check_client_unit()
+        if self.checkpoint is not None and self.fit_id is None:
+            raise ValueError("checkpoint needs a fit_id: the name under which the run resumes.")
+        if self.fit_id is not None and not isinstance(self.fit_id, str):
+            raise TypeError(f"fit_id must be a string, got {type(self.fit_id).__name__}.")
+
+    def _check_client_unit(self):
+        if self.local != "rsgd" or self.batch_fraction < 1.0:
+            raise ValueError(
+                "unit='client' trains without local noise; local must be 'rsgd' and "
+                "batch_fraction 1."
+            )
+        if self.aggregation != "tangent-mean":
+            raise ValueError("unit='client' needs aggregation='tangent-mean'.")
+        if self.checkpoint is not None:
+            raise ValueError(
+                "unit='client' hides who trains, which a checkpoint would store; pass "
+                "checkpoint=None."
+            )
+
+    def _domain_and_start(self, estimator, problem):
+        domain, start = getattr(problem, "ball", None), None
+        if hasattr(estimator, "_domain_and_start"):
+            domain, start = estimator._domain_and_start(problem.geometry)
+        geometry = problem.geometry
+        if self.start is not None:
+            start = np.asarray(self.start, dtype=float)
+            if start.shape != geometry.shape or not bool(np.all(geometry.belongs(start))):
+                raise ValueError(f"start must be a point of {geometry}, shape {geometry.shape}.")
+            start = start if domain is None else domain.project(start)
+        elif domain is not None and start is None:
+            start = domain.center
+        elif start is None:
+            # Base points are often critical points: a first component that is a coordinate.
+            start = geometry.random_point(public_generator(self.public_seed, "start"))
+        return domain, np.asarray(start, dtype=float)
+
+    def _local_settings(self, estimator, problem, domain, start, n_clients) -> LocalSettings:
+        clip = self.clip_norm
+        if clip is None:
+            clip = getattr(estimator, "clip_norm", None)
+        if clip is None:
+            clip = self._own_clip(problem, domain, start)
+        step_size, local_steps = self.step_size, self.local_steps
+        if self.schedule == "theory":
+            step_size, local_steps = theory_settings(
+                problem.geometry,
+                domain,
+                local=self.local,
+                local_steps=local_steps,
+                n_clients=n_clients,
+                smoothness=self.smoothness,
+                half_squared_distance=hasattr(problem, "ball"),
+            )
+        if np.ndim(step_size) == 0:
+            check_positive(step_size=step_size)
+            step_size = float(step_size)
+        else:
+            if np.shape(step_size) != (self.n_rounds,):
+                raise ValueError(
+                    f"step_size must be a number, or n_rounds={self.n_rounds} of them."
+                )
+            step_size = tuple(float(step) for step in step_size)
+            for step in step_size:
+                check_positive(step_size=step)
         return LocalSettings(
             self.local,
-            self.local_steps,
-            self.local_epochs,
-            float(self.step_size),
+            int(local_steps),
+            int(self.local_epochs),
+            step_size,
             float(self.batch_fraction),
             float(clip),
         )
 
-    def _with_clip(self, settings, problem) -> LocalSettings:
-        """A finite clip norm where the problem's own bounds do not suffice; from public numbers."""
-        if settings.clip_norm < math.inf or (self.unit == "client" and self.local == "rsgd"):
-            return settings
-        bound = problem.gradient_norm_bound(self._start(problem))
-        needed = self.local == "rsvrg" or not math.isfinite(bound)
-        if not needed:
-            return settings
+    def _own_clip(self, problem, domain, start) -> float:
+        """A clip norm that shortens nothing, from public bounds; infinite where none is needed."""
+        if hasattr(problem, "ball"):
+            # A logarithm within the ball is no longer than its diameter.  On Hadamard spaces the
+            # problem's own bounds are finite everywhere.
+            needed = self.local == "rsvrg" or not problem.geometry.is_hadamard
+            return 2.0 * domain.radius if needed else math.inf
+        bound = problem.gradient_norm_bound(start)
         if not math.isfinite(bound):
             raise ValueError("this problem has no public gradient bound; pass clip_norm.")
-        return _replace(settings, clip_norm=2.0 * bound)
-
-    def _start(self, problem):
-        if self.start is not None:
-            return np.asarray(self.start, dtype=float).reshape(problem.geometry.shape)
-        ball = getattr(problem, "ball", None)
-        if ball is not None:
-            return np.asarray(ball.center)
-        if hasattr(problem.geometry, "random_point"):
-            return problem.geometry.random_point(public_generator(self.public_seed, "start"))
-        return problem.geometry.base_point
+        return bound if self.local == "rsvrg" else math.inf
 
     def _calibrated(self, participation, settings):
         """Event of the whole run, and the noise multiplier that it needs."""
-        epsilon, delta = self.estimator.epsilon, self.estimator.delta
-        if self.unit == "client":
-            noise = calibrate(participation.client_event, epsilon, delta, _BRACKET)
-            return participation.client_event(noise), noise
+        epsilon, delta = float(self.estimator.epsilon), float(self.estimator.delta)
+        if delta == 0:
+            raise ValueError("delta=0 cannot be had from Gaussian noise; pass delta > 0.")
 
         def event(multiplier):
+            if self.unit == "client":
+                return participation.client_event(multiplier)
             return participation.record_event(local_event(settings, multiplier))
 
         noise = calibrate(event, epsilon, delta, _BRACKET)
+        if not event(noise).delta(epsilon) <= delta * (1 + 1e-9):
+            raise RuntimeError("the calibrated run is not private enough; nothing was released.")
         return event(noise), noise
 
-    def _charge(self, event):
-        accountant = current_accountant() if self.accountant is None else self.accountant
+    # -- charge, then run -----------------------------------------------------------------------
+
+    def _charged(self, participation, event, public, checkpoint, make_loop, streams):
+        """Charge a new run and draw who trains; or find that a stored run has been charged."""
+        fit_id = self.fit_id
+        if fit_id is None:
+            fit_id = "seeded" if streams.seeded else secrets.token_hex(8)
+        state = None if checkpoint is None else checkpoint.load(fit_id)
+        if state is not None:
+            if state.get("public") != public:
+                raise ValueError(
+                    f"the checkpoint holds a run {fit_id!r} with other settings; restore them, or "
+                    "pass another fit_id (a new run, charged anew)."
+                )
+            make_loop(state["drawn"], state["pick"]).opened(state["point"], fit_id, checkpoint)
+            return fit_id, state["drawn"], state["pick"]
+        accountant = self.accountant
+        if accountant is None:
+            accountant = self.estimator.accountant
+        if accountant is None:
+            token = getattr(self.estimator, "_ledger_token", None)
+            accountant = current_accountant(getattr(self, "_ledger_token", token))
         accountant.spend(
             event,
             label=type(self).__name__,
             params={"estimator": type(self.estimator).__name__, "unit": self.unit},
         )
-
-    # -- the run --------------------------------------------------------------------------------
-
-    def _run(self, geometry, problems, participation, settings, noise, streams, context):
-        clients = sorted(problems, key=str)
         rng = streams("participation")
-        schedule = participation.draw(rng)
+        drawn = participation.draw(rng).tolist()
         pick = int(rng.integers(self.n_rounds)) if self.output == "random" else -1
-        fit_id = self.fit_id
-        if fit_id is None:
-            fit_id = secrets.token_hex(8) if not streams.seeded else "seeded"
-        domain = getattr(problems[clients[0]], "ball", None)
-        loop = ServerLoop(
-            geometry=geometry,
-            schedule=tuple(tuple(clients[i] for i in row) for row in schedule),
-            weights={client: problem.n for client, problem in problems.items()},
-            aggregation=self.aggregation,
-            output=self.output,
-            pick=pick,
-            domain=domain,
-        )
-        start = self._start(problems[clients[0]])
-        checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
-        callback = _progress if self.verbose else None
-        if self.unit == "client":
-            point = self._run_trusted(loop, problems, settings, noise, start, streams, callback)
-            self.refused_updates_ = []
-            return point, loop.schedule
+        if checkpoint is not None:
+            # From here on a restart continues this run; a crash before here charges a second time.
+            fresh = make_loop(drawn, pick).opened(public["start"], fit_id)
+            checkpoint.save(fresh | {"public": public, "drawn": drawn, "pick": pick})
+        return fit_id, drawn, pick
+
+    def _run(self, loop, problems, settings, noise, start, fit_id, context, checkpoint):
         agents = {
             client: Agent(
                 client,
                 problem,
                 settings,
                 noise,
-                domain,
+                loop.domain,
                 random_state=self.random_state,
                 context=context + hashlib.blake2b(fit_id.encode()).digest(),
             )
@@ -323,71 +457,41 @@ class FederatedEstimator(MetaEstimatorMixin, BaseEstimator):
             transport: Any = JoblibTransport(agents, -1 if self.n_jobs is None else self.n_jobs)
         else:
             transport = InProcessTransport(agents)
+        callback = _progress if self.verbose else None
         point, refusals = loop.run(transport, start, fit_id, checkpoint, callback)
         self.refused_updates_ = [str(refusal) for refusal in refusals]
-        return point, loop.schedule
-
-    def _run_trusted(self, loop, problems, settings, noise, start, streams, callback):
-        """Client unit: noise on the mean of clipped updates, at the aggregator."""
-        geometry, point, chosen = loop.geometry, start, start
-        mechanism = TangentGaussian(
-            geometry, 2.0 * self.update_clip / self.clients_per_round, noise
-        )
-        rng = streams("aggregator")
-        for t, row in enumerate(loop.schedule):
-            moves = [
-                geometry.log(point, train_without_noise(problems[client], point, settings))
-                for client in row
-            ]
-            norms = np.array([float(geometry.norm(point, move)) for move in moves])
-            scale = np.minimum(1.0, self.update_clip / np.maximum(norms, 1e-300))
-            mean = np.tensordot(scale, np.stack(moves), axes=(0, 0)) / len(row)
-            point = geometry.exp(point, mechanism.release(point, mean, rng))
-            if loop.domain is not None:
-                point = loop.domain.project(point)
-            if loop.output == "last" or t == loop.pick:
-                chosen = point
-            if callback is not None:
-                callback(t + 1, len(loop.schedule), point)
-        return chosen
+        return point
 
     # -- the result -----------------------------------------------------------------------------
 
-    def _report(self, point, event, settings, noise, schedule, clients, seeded):
-        from sklearn.base import clone
-
+    def _report(self, estimator, point, event, settings, noise, schedule, clients, streams):
         self.point_ = np.asarray(point)
         self.noise_multiplier_ = noise
-        guarantee = "none (seeded)" if seeded else "exact"
+        guarantee = "none (seeded)" if streams.seeded else "exact"
         public = {"clients": list(map(str, clients)), "n_rounds": self.n_rounds}
         target = (float(self.estimator.epsilon), float(self.estimator.delta))
-        self.privacy_spent_ = PrivacySpent(
-            *target, event, self.unit, guarantee, seeded, public, "replace-one"
-        )
+        facts = (self.unit, guarantee, streams.seeded, public, "replace-one")
+        self.privacy_spent_ = PrivacySpent(*target, event, *facts)
         if self.unit == "record":
             self.privacy_spent_by_client_ = self._spent_by_client(
-                settings, noise, schedule, clients, guarantee, seeded, public
+                settings, noise, schedule, clients, facts
             )
-        self.estimator_ = clone(self.estimator)
-        adopt = getattr(self.estimator_, "_adopt_point", None)
-        if adopt is not None:
-            adopt(self.point_)
-            self.estimator_.privacy_spent_ = self.privacy_spent_
+        self.estimator_ = estimator
+        if hasattr(estimator, "_adopt_point"):
+            estimator._adopt_point(self.point_)
+            estimator.privacy_spent_ = self.privacy_spent_
 
-    def _spent_by_client(self, settings, noise, schedule, clients, guarantee, seeded, public):
-        from skriemdp.privacy.events import compose
-
+    def _spent_by_client(self, settings, noise, schedule, clients, facts):
         if self.participation == "uniform":
             # The guarantee averages over the coins; what the coins came to is not a guarantee.
             return dict.fromkeys(clients, self.privacy_spent_)
-        local = local_event(settings, noise)
-        delta, spent = float(self.estimator.delta), {}
-        for client in clients:
-            event = compose([local] * sum(client in row for row in schedule))
-            spent[client] = PrivacySpent(
-                float(event.epsilon(delta)), delta, event, "record", guarantee, seeded, public
-            )
-        return spent
+        local, delta = local_event(settings, noise), float(self.estimator.delta)
+        rounds = Counter(client for row in schedule for client in row)
+        known = {}
+        for count in {rounds[client] for client in clients}:
+            event = compose([local] * count)
+            known[count] = PrivacySpent(float(event.epsilon(delta)), delta, event, *facts)
+        return {client: known[rounds[client]] for client in clients}
 
     @available_if(lambda self: hasattr(self.estimator, "predict"))
     def predict(self, X):
@@ -412,9 +516,12 @@ def _members(groups, n):
     if groups is None:
         raise ValueError("groups is required: the public client id of every record.")
     groups = np.asarray(groups)
+    if groups.ndim != 1:
+        raise ValueError(f"groups must have one entry per record, got shape {groups.shape}.")
     check_consistent_length(groups, np.empty(n))
     clients, index = np.unique(groups, return_inverse=True)
-    members = [np.flatnonzero(index == k) for k in range(len(clients))]
+    order = np.argsort(index, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(index))[:-1])
     if min(map(len, members)) < 2:
         raise ValueError("every client needs at least 2 records.")
     return [c.item() if hasattr(c, "item") else c for c in clients], members
@@ -422,12 +529,6 @@ def _members(groups, n):
 
 def _rows(arrays, rows):
     return [None if a is None else a[rows] for a in arrays]
-
-
-def _replace(settings, **changes):
-    import dataclasses
-
-    return dataclasses.replace(settings, **changes)
 
 
 def _progress(step, n_steps, point):

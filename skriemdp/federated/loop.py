@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import json
 import os
+import sqlite3
 from typing import Any
 
 import numpy as np
 
 from skriemdp._validation import check_count, check_option
-from skriemdp.federated.messages import LocalTask, checked_updates
+from skriemdp.federated.messages import LocalTask, RefusedUpdate, checked_updates
 
 __all__ = ["AGGREGATIONS", "Checkpoint", "ServerLoop", "tangent_mean"]
 
@@ -44,14 +47,35 @@ class Checkpoint:
     def __init__(self, path):
         self.path = os.fspath(path)
 
-    def load(self) -> dict | None:
-        """The stored state, None if there is none."""
+    @contextlib.contextmanager
+    def held(self):
+        """Keep other processes from running from this file; released when the process ends.
+
+        Raises
+        ------
+        RuntimeError
+            If one is: both would release for one charge.
+        """
+        connection = sqlite3.connect(f"{self.path}.lock", timeout=0.0, isolation_level=None)
+        try:
+            try:
+                connection.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError as error:
+                raise RuntimeError(f"another run is using the checkpoint {self.path}.") from error
+            yield self
+        finally:
+            connection.close()
+
+    def load(self, fit_id) -> dict | None:
+        """The stored state of this run, None if there is none."""
         if not os.path.exists(self.path):
             return None
         with open(self.path) as file:
             state = json.load(file)
+        if state["fit_id"] != fit_id:
+            return None
         for name in ("point", "chosen"):
-            state[name] = np.array(state[name])
+            state[name] = np.array(state[name], dtype=float)
         return state
 
     def save(self, state: dict) -> None:
@@ -84,7 +108,7 @@ class ServerLoop:
     min_updates : int
         A round with fewer valid updates leaves the point where it is.
     domain : GeodesicBall, optional
-        Points are projected on it.
+        Points are projected on it; uploads from outside are refused.
     """
 
     geometry: Any
@@ -101,6 +125,13 @@ class ServerLoop:
         check_option(("last", "random"), output=self.output)
         check_count(min_updates=self.min_updates)
 
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the public settings: a resumed run must have the same."""
+        public = (self.schedule, sorted(self.weights.items(), key=repr), self.pick)
+        rest = (str(self.geometry), self.aggregation, self.output, self.min_updates)
+        return hashlib.blake2b(repr((public, rest)).encode(), digest_size=16).hexdigest()
+
     def run(self, transport, start, fit_id, checkpoint=None, callback=None):
         """All rounds; returns the output point and the refusals of all rounds.
 
@@ -113,43 +144,62 @@ class ServerLoop:
             Public.
         fit_id : str
         checkpoint : Checkpoint, optional
+            A stored run with this `fit_id` is continued.
         callback : callable, optional
             ``callback(round, n_rounds, point)`` after each round; it sees released points only.
+
+        Raises
+        ------
+        ValueError
+            If the checkpoint holds a run of this name with other settings; nobody is asked.
         """
-        point = chosen = np.asarray(start, dtype=float)
-        first, refusals = 0, []
-        state = checkpoint.load() if checkpoint is not None else None
-        if state is not None and state["fit_id"] == fit_id:
-            point, chosen, first = state["point"], state["chosen"], state["next_round"]
-        for t in range(first, len(self.schedule)):
+        state, refusals = self.opened(start, fit_id, checkpoint), []
+        point, chosen = state["point"], state["chosen"]
+        for t in range(state["next_round"], len(self.schedule)):
+            # Written before anyone is asked: whoever may have released is not asked again.
+            state |= {"next_round": t + 1, "point": point, "chosen": chosen}
             if checkpoint is not None:
-                checkpoint.save(
-                    {"fit_id": fit_id, "next_round": t + 1, "point": point, "chosen": chosen}
-                )
+                checkpoint.save(state)
             tasks = [LocalTask(fit_id, t, client, point) for client in self.schedule[t]]
-            updates, refused = checked_updates(self.geometry, tasks, transport.run(tasks))
+            point, refused = self._moved(point, tasks, transport)
             refusals.extend(refused)
-            if len(updates) >= self.min_updates:
-                point = self._aggregate(point, updates)
             if self.output == "last" or t == self.pick:
                 chosen = point
             if callback is not None:
                 callback(t + 1, len(self.schedule), point)
         if checkpoint is not None:
-            checkpoint.save(
-                {
-                    "fit_id": fit_id,
-                    "next_round": len(self.schedule),
-                    "point": point,
-                    "chosen": chosen,
-                }
-            )
+            checkpoint.save(state | {"point": point, "chosen": chosen})
         return chosen, refusals
 
-    def _aggregate(self, point, updates):
+    def opened(self, start, fit_id, checkpoint=None) -> dict:
+        """The state from which `run` continues."""
+        start = np.asarray(start, dtype=float)
+        state = None if checkpoint is None else checkpoint.load(fit_id)
+        if state is None:
+            fresh = {"fit_id": fit_id, "loop": self.fingerprint, "next_round": 0}
+            return fresh | {"point": start, "chosen": start}
+        if state["loop"] != self.fingerprint:
+            raise ValueError(
+                f"the checkpoint holds a run {fit_id!r} with other settings; restore them, or pass "
+                "another fit_id (a new run, charged anew)."
+            )
+        return state
+
+    def _moved(self, point, tasks, transport):
+        answers = transport.run(tasks)
+        updates, refused = checked_updates(self.geometry, tasks, answers, self.domain)
+        if len(updates) < self.min_updates:
+            return point, refused
         # In the order of the schedule, never of arrival: floating-point sums depend on it.
         points = [update.point for update in updates]
         weights = [self.weights[update.client] for update in updates]
         combine = tangent_mean if self.aggregation == "tangent-mean" else _frechet
-        moved = combine(self.geometry, point, points, weights)
-        return moved if self.domain is None else self.domain.project(moved)
+        with np.errstate(all="ignore"):
+            moved = combine(self.geometry, point, points, weights)
+            if self.domain is not None and np.isfinite(moved).all():
+                moved = self.domain.project(moved)
+            usable = np.isfinite(moved).all() and bool(self.geometry.belongs(moved))
+        if not usable:
+            refused.append(RefusedUpdate("the mean of a round was not a point; it was not used."))
+            return point, refused
+        return np.asarray(moved), refused

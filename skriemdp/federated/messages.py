@@ -44,7 +44,7 @@ class RefusedUpdate(ValueError):
     """An upload that was not used; the message holds no number of it."""
 
 
-def checked_updates(geometry, tasks, updates):
+def checked_updates(geometry, tasks, updates, domain=None):
     """Valid updates in the order of `tasks`, and why the others were refused.
 
     A client's identity comes from the transport, never from the payload.  Refused are answers that
@@ -57,6 +57,8 @@ def checked_updates(geometry, tasks, updates):
     tasks : list of LocalTask
     updates : iterable of (client, LocalUpdate)
         The client as the transport knows it.
+    domain : GeodesicBall, optional
+        Where honest clients stay; points outside are refused.
 
     Returns
     -------
@@ -67,18 +69,22 @@ def checked_updates(geometry, tasks, updates):
     accepted, refused = {}, []
     for client, update in updates:
         try:
-            accepted[client] = _checked(geometry, asked, accepted, client, update)
+            accepted[client] = _checked(geometry, asked, accepted, client, update, domain)
         except RefusedUpdate as refusal:
             refused.append(refusal)
+        except Exception:  # noqa: BLE001  an upload may be anything; none may stop the round
+            refused.append(RefusedUpdate(f"client {client!r} sent something unreadable."))
     return [accepted[task.client] for task in tasks if task.client in accepted], refused
 
 
-def _checked(geometry, asked, accepted, client, update):
+def _checked(geometry, asked, accepted, client, update, domain):
     if client not in asked:
         raise RefusedUpdate(f"client {client!r} was not asked in this round.")
     if client in accepted:
         raise RefusedUpdate(f"client {client!r} answered twice.")
     task = asked[client]
+    if update is None:
+        raise RefusedUpdate(f"client {client!r} declined.")
     if not isinstance(update, LocalUpdate):
         raise RefusedUpdate(f"client {client!r} sent something else than an update.")
     if (update.client, update.fit_id, update.round) != (client, task.fit_id, task.round):
@@ -88,9 +94,21 @@ def _checked(geometry, asked, accepted, client, update):
         raise RefusedUpdate(f"client {client!r} did not send an array of floats.")
     if point.shape != geometry.shape:
         raise RefusedUpdate(f"client {client!r} sent a point of the wrong shape.")
+    point = np.array(point, dtype=float)
     if not np.isfinite(point).all():
         raise RefusedUpdate(f"client {client!r} sent a point that is not finite.")
     with np.errstate(all="ignore"):
         if not bool(geometry.belongs(point)):
             raise RefusedUpdate(f"client {client!r} sent a point off the manifold.")
-    return update
+        move = geometry.log(task.point, point)
+        # A point of the manifold so far out that the arithmetic of the mean would overflow.
+        if not np.isfinite(move).all() or not np.isfinite(geometry.norm(task.point, move)):
+            raise RefusedUpdate(f"client {client!r} sent a point too far away.")
+        if domain is not None and geometry.dist(domain.center, point) > _reach(domain):
+            raise RefusedUpdate(f"client {client!r} sent a point outside the public ball.")
+    return LocalUpdate(task.fit_id, task.round, client, point)
+
+
+def _reach(domain):
+    # Rounding of a projection onto the ball must not cost an honest client its update.
+    return domain.radius * (1.0 + 1e-6) + 1e-9

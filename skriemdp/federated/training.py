@@ -11,7 +11,7 @@ from skriemdp.solvers.stochastic import RiemannianSGD
 from skriemdp.solvers.trajectory import Walk
 from skriemdp.solvers.variance_reduction import RiemannianSVRG
 
-__all__ = ["LocalSettings", "local_event", "local_solver", "train", "train_without_noise"]
+__all__ = ["LocalSettings", "local_event", "local_solver", "train"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,8 @@ class LocalSettings:
         Steps per round ("rsgd"), or difference steps per epoch ("rsvrg").
     n_epochs : int
         Anchors per round ("rsvrg").
-    step_size : float
+    step_size : float or tuple of float
+        One for all rounds, or one per round.
     batch_fraction : float
         1 for full batches, else Poisson batches of this share of a client's records.
     clip_norm : float
@@ -36,7 +37,7 @@ class LocalSettings:
     method: str
     n_steps: int
     n_epochs: int
-    step_size: float
+    step_size: float | tuple[float, ...]
     batch_fraction: float
     clip_norm: float
     output: str = "last"
@@ -47,14 +48,20 @@ class LocalSettings:
             return FullBatch()
         return PoissonSampler(self.batch_fraction * n)
 
+    def step(self, round: int) -> float:
+        """Step size of a round; a round beyond the last takes the last one's."""
+        if not isinstance(self.step_size, tuple):
+            return self.step_size
+        return self.step_size[min(max(round, 0), len(self.step_size) - 1)]
 
-def local_solver(settings: LocalSettings, noise_multiplier: float, n: int, domain=None):
-    """The private solver of a client with n records; it names its own event."""
+
+def local_solver(settings: LocalSettings, noise_multiplier: float, n: int, domain=None, round=0):
+    """The private solver of a client with n records in a round; it names its own event."""
     if settings.method == "rsgd":
-        walk = Walk(settings.n_steps, settings.step_size, settings.output, domain=domain)
+        walk = Walk(settings.n_steps, settings.step(round), settings.output, domain=domain)
         return RiemannianSGD(settings.sampler(n), noise_multiplier, walk, settings.clip_norm)
     steps = settings.n_epochs * (1 + settings.n_steps)
-    walk = Walk(steps, settings.step_size, settings.output, domain=domain)
+    walk = Walk(steps, settings.step(round), settings.output, domain=domain)
     return RiemannianSVRG(
         settings.sampler(n),
         2.5 * noise_multiplier,
@@ -79,12 +86,3 @@ def local_event(settings: LocalSettings, noise_multiplier: float):
 def train(problem, point, solver, rng) -> np.ndarray:
     """One private local training from the server's point."""
     return np.asarray(solver.solve(problem, point, rng))
-
-
-def train_without_noise(problem, point, settings: LocalSettings) -> np.ndarray:
-    """Full-batch descent on a client's own records, for noise at a trusted aggregator."""
-    geometry = problem.geometry
-    for _ in range(settings.n_steps):
-        gradient = problem.clipped_sum(point, settings.clip_norm) / problem.n
-        point = geometry.exp(point, -settings.step_size * gradient)
-    return np.asarray(point)

@@ -8,6 +8,7 @@ from typing import Protocol
 import joblib
 
 from skriemdp.federated.messages import LocalTask, LocalUpdate
+from skriemdp.privacy.accountant import BudgetError
 
 __all__ = ["InProcessTransport", "JoblibTransport", "Transport"]
 
@@ -32,11 +33,14 @@ class InProcessTransport:
         self.agents = dict(agents)
 
     def run(self, tasks) -> list[tuple]:
-        return [(task.client, self.agents[task.client].handle(task)) for task in tasks]
+        return [(task.client, _handle(self.agents[task.client], task)) for task in tasks]
 
 
 class JoblibTransport:
     """Clients in joblib workers; the same numbers as in one process, bit for bit when seeded.
+
+    joblib's own backends run a task once.  A backend that may run it again (dask, when a worker
+    dies) needs agents with an `AnswerBook`, which refuses the second release.
 
     Parameters
     ----------
@@ -54,5 +58,9 @@ class JoblibTransport:
         return [(task.client, answer) for task, answer in zip(tasks, answers, strict=True)]
 
 
-def _handle(agent, task) -> LocalUpdate:
-    return agent.handle(task)
+def _handle(agent, task) -> LocalUpdate | None:
+    # A client whose own limits forbid the release stays silent; the round goes on without it.
+    try:
+        return agent.handle(task)
+    except BudgetError:
+        return None
