@@ -20,13 +20,14 @@ import time
 for _name in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
 
-import numpy as np
-from scipy import sparse
+import numpy as np  # noqa: E402
+from scipy import sparse  # noqa: E402
 
-from skriemdp import PrivateMatrixCompletion
-from skriemdp.solvers.completion_problem import CompletionProblem
-from skriemdp.solvers.local_factors import local_coordinates
-from skriemdp.solvers.trajectory import Walk
+from skriemdp import PrivateMatrixCompletion  # noqa: E402
+from skriemdp.solvers.completion_problem import CompletionProblem  # noqa: E402
+from skriemdp.solvers.descent import descend  # noqa: E402
+from skriemdp.solvers.local_factors import local_coordinates  # noqa: E402
+from skriemdp.solvers.trajectory import Walk  # noqa: E402
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 FAMILIES = {
@@ -90,7 +91,7 @@ def _error(train, test, bounds, repeats, **settings):
 
 def non_private(train, test, bounds, rank):
     """Item means with user bias, and descent on the same problem, without noise: error of each."""
-    half, centre = (bounds[1] - bounds[0]) / 2, sum(bounds) / 2
+    half = (bounds[1] - bounds[0]) / 2
     level = train.data.mean()
     counts = np.bincount(train.indices, minlength=train.shape[1])
     rows = np.repeat(np.arange(train.shape[0]), np.diff(train.indptr))
@@ -106,8 +107,6 @@ def non_private(train, test, bounds, rank):
     deviations = sparse.csr_array((values, train.indices, train.indptr), shape=train.shape)
     biases = local_coordinates(deviations, np.zeros((train.shape[1], 0)), np.inf)[:, 0]
     deviations.data = deviations.data - biases[rows]
-    from skriemdp.solvers.descent import descend
-
     problem = CompletionProblem(deviations, rank, 10.0 * rank / train.shape[1])
     point = problem.geometry.random_point(np.random.default_rng(0))
     clip = 0.35 * float(np.median(problem.norms(point)))
@@ -117,7 +116,6 @@ def non_private(train, test, bounds, rank):
     for factor in 2.0 ** np.arange(0, 8):
         model.ridge_ = factor * rank / train.shape[1]
         best = min(best, -model.score(train, test))
-    del centre
     return start, best
 
 

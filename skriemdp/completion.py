@@ -45,22 +45,24 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     Parameters
     ----------
     rank : int or "auto", default="auto"
-        Dimension of the subspace; 0 for item effects only.  "auto": 5, or 8 where rows are dense.
+        Dimension of the subspace, if there is one; 0 for item effects only.  "auto": 5, or 8 where
+        rows are dense.
     bounds : tuple of float, default=(1, 5)
         Public least and largest rating.  Ratings outside are clipped, silently.
     method : {"auto", "gradient", "covariance", "stochastic", "none"}, default="auto"
         How the subspace is released.  "gradient": DP-RGD on the Grassmann manifold, every user's
         gradient clipped.  "covariance": leading eigenvectors of the noisy hollow second moment of
-        the normalised residual rows, with no n x n or gradient steps but d x d memory.
+        the normalised residual rows; no steps, but d x d memory.
         "stochastic": DP-RSGD on Poisson samples of users, as published but with the noise that the
         guarantee needs.  "none": item effects only.  "auto": "covariance" when a typical user rated
         at least 30 % of at most 2000 items, else "gradient".
     signal_test : {"paid", "public", "none"}, default="paid"
-        How to decide whether a subspace is worth its share of the budget; if not, the item effects
-        get it.  "paid": a private measurement of the leading eigenvalues, for 2 % of ``mu**2``.
-        "public": n, d, rank and budget alone.  "none": always a subspace.
+        How to decide whether a subspace is worth its share of the budget, also when `rank` is a
+        number; if not, the item effects get it.  "paid": a private measurement of the leading
+        eigenvalues, for 5 % of ``mu**2``.  "public": n, d, rank and budget alone.  "none": always a
+        subspace.
     typical_count : float, optional
-        Public typical number of ratings of a user; by default a private median, for 2 % of
+        Public typical number of ratings of a user; by default a private median, for 1 % of
         ``mu**2``.
     subspace_share : float, default=0.6
         Largest share of the budget for the subspace, of what the small releases leave (about 90 %).

@@ -9,6 +9,7 @@ import numpy as np
 __all__ = [
     "AdaGradDisplay",
     "CapturedVarianceDisplay",
+    "CompletionDisplay",
     "ErrorCurveDisplay",
     "NoiseBallDisplay",
     "PoincareDiskDisplay",
@@ -412,3 +413,65 @@ class CapturedVarianceDisplay:
         ax.legend()
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+@dataclasses.dataclass
+class CompletionDisplay:
+    """Private matrix completion: released singular values beside noise, and error over epsilon.
+
+    Parameters
+    ----------
+    spectrum : ndarray, optional
+        Released eigenvalues of the hollow second moment; everything drawn of them is released.
+    noise : float, optional
+        Largest eigenvalue that the noise alone reaches.
+    epsilons : ndarray of shape (k,), optional
+    errors : dict of str to array-like of shape (k,), optional
+        Held-out errors of several policies.  They are computed from ratings: for studies.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    spectrum: np.ndarray | None = None
+    noise: float | None = None
+    epsilons: np.ndarray | None = None
+    errors: dict | None = None
+
+    @classmethod
+    def from_estimator(cls, model, **kwargs):
+        """Display of a fitted :class:`skriemdp.PrivateMatrixCompletion`, drawn."""
+        return cls(spectrum=model.spectrum_, noise=model.spectrum_noise_, **kwargs).plot()
+
+    def plot(self, axes=None):
+        """Draw what was given, one panel each; returns self."""
+        panels = [self._singular_values] * (self.spectrum is not None)
+        panels += [self._curve] * (self.errors is not None)
+        if not panels:
+            raise ValueError(
+                "nothing to draw: this fit released no spectrum (only method='covariance' does) "
+                "and no errors were given."
+            )
+        axes = _axes(axes, ncols=len(panels), figsize=(5.5 * len(panels), 4))
+        self.axes_ = np.atleast_1d(axes)
+        for panel, ax in zip(panels, self.axes_, strict=True):
+            panel(ax)
+        self.figure_ = self.axes_[0].figure
+        return self
+
+    def _singular_values(self, ax):
+        # Noise makes eigenvalues of both signs; a singular value of the data is the root of one.
+        values = np.sqrt(np.maximum(np.sort(self.spectrum)[::-1], 0.0))
+        ax.plot(np.arange(1, len(values) + 1), values, "o", ms=4, label="released")
+        if self.noise is not None:
+            ax.axhspan(0.0, np.sqrt(self.noise), color="0.85", label="reach of the noise")
+        ax.set(xlabel="component", ylabel="singular value")
+        ax.legend()
+
+    def _curve(self, ax):
+        for label, errors in self.errors.items():
+            ax.plot(self.epsilons, errors, "o-", label=label)
+        ax.set(xscale="log", xlabel="epsilon", ylabel="held-out RMSE")
+        ax.legend()

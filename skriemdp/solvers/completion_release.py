@@ -42,7 +42,7 @@ SMALL_SHARES = {
     "level": 0.01,
     "cut": 0.01,
     "clip": 0.01,
-    "signal": 0.02,
+    "signal": 0.05,
     "ridge": 0.03,
 }
 # Observed share of a row from which the noisy covariance beats descent, and its largest order.
@@ -57,7 +57,7 @@ NORM_RANGE = (-14, 10)
 # Clip at this multiple of the median norm at the start.
 CLIP_SHARE = 0.35
 # Least signal over noise for which a subspace has paid, by the paid and by the public test.
-PAID_THRESHOLD, PUBLIC_THRESHOLD = 0.3, 40.0
+PAID_THRESHOLD, PUBLIC_THRESHOLD = 0.27, 40.0
 # Of the reserve, the subspace gets this much unless the measured signal is strong.
 MODEST_SHARE, STRONG_SIGNAL = 0.65, 0.8
 
