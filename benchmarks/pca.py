@@ -361,7 +361,7 @@ def dimension(options):
         fixed = METHODS["isotropic noise, largest norm"]
         row.append(mean_risk(task, fixed, epsilon, delta, max(3, options.draws // 8)))
         mu = gaussian_mu(epsilon, delta)
-        auto = "refine" if d >= 150 and n * mu >= 10 * d else "covariance"
+        auto = "refine" if d >= 150 and n * mu >= 12 * d else "covariance"
         print(f"| d = {d}, n = {n}, ({epsilon}, {delta:g}) | {cells(row)} | {auto} |", flush=True)
 
 

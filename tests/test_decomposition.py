@@ -72,7 +72,7 @@ def test_large_budget_recovers_the_components(mechanism, k, shift):
     model = PrivatePrincipalEigenvector(k, mechanism=mechanism, epsilon=60.0, random_state=1).fit(X)
     assert loss(model, X) < 0.05
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(k), atol=1e-9)
-    assert np.linalg.norm(model.mean_ - X.mean(axis=0)) < 1.0
+    assert np.linalg.norm(model.mean_ - X.mean(axis=0)) < 2.0
 
 
 @pytest.mark.parametrize("manifold", ["stiefel", "grassmann", "ambient"])

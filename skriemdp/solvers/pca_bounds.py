@@ -18,7 +18,7 @@ __all__ = ["BoundsSearch", "GaussianBudget", "PureBudget", "clip_level", "produc
 # Norms that a search may return: any physical unit, fine enough that rounding to the grid costs
 # little.  Around a released centre the norms are known up to a factor, and the grid is shorter.
 _RATIO = 1.08
-_WIDE = 1e-9 * _RATIO ** np.arange(512.0)
+_WIDE = 1e-9 * _RATIO ** np.arange(640.0)
 _NEAR = _RATIO ** np.arange(-111.0, 17.0)
 _BELOW = _RATIO ** np.arange(-127.0, 1.0)
 
