@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import math
 
 from array_api_compat import array_namespace, device
@@ -12,11 +14,23 @@ CPU_BLOCK_BYTES = 2**18
 # Accelerators want few large blocks; this bounds their temporaries to a few hundred megabytes.
 ACCELERATOR_BLOCK_BYTES = 2**27
 
+_CAP = contextvars.ContextVar("cap on the bytes of a block", default=math.inf)
+
+
+@contextlib.contextmanager
+def blocks_of_at_most(n_bytes):
+    """Smaller blocks within the ``with``; for processes where memory is dear to ask for."""
+    token = _CAP.set(n_bytes)
+    try:
+        yield
+    finally:
+        _CAP.reset(token)
+
 
 def block_length(records) -> int:
     """Number of records, first axis of the array, per block."""
     on_cpu = "cpu" in str(device(records)).lower()
-    budget = CPU_BLOCK_BYTES if on_cpu else ACCELERATOR_BLOCK_BYTES
+    budget = min(CPU_BLOCK_BYTES, _CAP.get()) if on_cpu else ACCELERATOR_BLOCK_BYTES
     bits = array_namespace(records).finfo(records.dtype).bits
     return max(1, budget * 8 // (bits * max(1, math.prod(records.shape[1:]))))
 

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from skriemdp.geometry._tiles import blocks_of_at_most
 from skriemdp.solvers.problem import Problem
 
 __all__ = ["DaskProblem", "dask_digest", "is_dask"]
@@ -119,8 +120,14 @@ def _blocks(array, count):
     return list(whole_rows.to_delayed().reshape(count))
 
 
+# Dask's workers return freed memory to the system at once, so temporaries too large for the
+# allocator's pool cost a page fault per page, every time (benchmarks/solvers.py, table "dask").
+_TASK_BLOCK_BYTES = 2**16
+
+
 def _on_block(make_problem, method, arguments, chosen, *blocks):
-    return getattr(make_problem(*blocks), method)(*arguments, chosen)
+    with blocks_of_at_most(_TASK_BLOCK_BYTES):
+        return getattr(make_problem(*blocks), method)(*arguments, chosen)
 
 
 def dask_digest(*arrays) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from skriemdp._validation import check_option
-from skriemdp.geometry._tiles import tiles
+from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
 from skriemdp.solvers.problem import Problem, clipped_total
 
@@ -34,7 +34,7 @@ BACKENDS = ("numpy", "torch", "jax", "autograd")
 
 # Bytes of gradients or records per block.  Calls into torch and jax have fixed costs of some 100
 # microseconds, so their blocks are larger (benchmarks/solvers.py, table "Block size").
-_BLOCK_BYTES = {"numpy": 2**19, "torch": 2**22, "jax": 2**20, "autograd": 2**18}
+_BLOCK_BYTES = {"torch": 2**22, "jax": 2**20}
 
 
 # -- gradients as functions (point, X, y) -> (b, *shape) ------------------------------------------
@@ -435,8 +435,12 @@ class CostProblem(Problem):
 
     def pieces(self, indices=None):
         row = max(math.prod(self.geometry.shape), math.prod(self.X.shape[1:]))
-        rows = max(1, _BLOCK_BYTES[self.gradient.backend] // (8 * row))
-        if self.gradient.backend == "jax":  # which pads to powers of two
+        backend = self.gradient.backend
+        if backend in _BLOCK_BYTES:
+            rows = max(1, _BLOCK_BYTES[backend] // (8 * row))
+        else:
+            rows = 2 * block_length(np.empty((0, row)))
+        if backend == "jax":  # which pads to powers of two
             rows = 1 << (rows.bit_length() - 1)
         count = self.n if indices is None else len(indices)
         for begin in range(0, count, rows):
