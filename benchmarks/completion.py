@@ -132,6 +132,8 @@ def utility(args):
             f"global mean {np.sqrt(np.mean((test.data - train.data.mean()) ** 2)):.3f}"
         )
         for epsilon, best in zip(EPSILONS, REFERENCE[name], strict=True):
+            if args.epsilon and epsilon not in args.epsilon:
+                continue
             repeats, cells, model = args.repeats, [], None
             for settings in (
                 {"rank": 0},
@@ -147,7 +149,7 @@ def utility(args):
             row = "  ".join(f"{m:.4f}+-{e:.4f}" for m, e in cells)
             print(
                 f"{name:8s} {epsilon:4g} | {row} | {best:.3f} | {model.subspace_method_}, "
-                f"signal {model.signal_:.2f}, regret {regret:+.4f}",
+                f"signal {model.signal_ or 0:.2f}, regret {regret:+.4f}",
                 flush=True,
             )
 
@@ -283,6 +285,7 @@ def main():
     parser.add_argument("command", choices=commands)
     parser.add_argument("--data", help="folder of generators.py or of the MovieLens files")
     parser.add_argument("--family", action="append", choices=[*REFERENCE])
+    parser.add_argument("--epsilon", type=float, action="append", choices=EPSILONS)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--users", type=int, default=100_000)
     parser.add_argument("--quick", action="store_true")

@@ -58,6 +58,8 @@ NORM_RANGE = (-14, 10)
 CLIP_SHARE = 0.35
 # Least signal over noise for which a subspace has paid, by the paid and by the public test.
 PAID_THRESHOLD, PUBLIC_THRESHOLD = 0.27, 40.0
+# Below this public signal-to-noise ratio no measured signal has paid, and none is measured.
+HOPELESS_SNR = 6.0
 # Of the reserve, the subspace gets this much unless the measured signal is strong.
 MODEST_SHARE, STRONG_SIGNAL = 0.65, 0.8
 
@@ -312,6 +314,9 @@ def _choice(plan, typical):
     if rank is None:
         rank = 8 if method == "covariance" else 5
     rank = min(rank, plan.d - 1)
+    if plan.test == "paid" and plan.snr(rank) < HOPELESS_SNR:
+        reason += f"; public signal-to-noise {plan.snr(rank):.3g} is below {HOPELESS_SNR:g}"
+        method = "none"
     if plan.test == "public":
         snr, threshold = plan.snr(rank), PUBLIC_THRESHOLD
         verdict = "reaches" if snr >= threshold else "is below"
