@@ -117,6 +117,17 @@ class RiemannianEvent(Event):
         """A certified mu, None where no certificate was found."""
         return self.mu if self.mu is not None else self.release.gdp_bound
 
+    @property
+    def mu_estimate(self) -> float:
+        """The smallest mu, to about 1e-9, as computed and not certified; for tables and plots.
+
+        On "spd" that of the direction found to be worst.
+        """
+        if self.mu is not None:
+            return self.mu
+        release = self.release
+        return mu_estimate(release._plane(0.0) if self.space == "spd" else release.pair)
+
     def renyi(self, order: float) -> float:
         return self.release.renyi(order)
 
