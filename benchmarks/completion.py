@@ -227,7 +227,7 @@ def speed(args):
         )
     matrix = _random_ratings(6000, 3700, 890_000)
     begin = time.process_time()
-    PrivateMatrixCompletion(5, epsilon=10.0, signal_test="none").fit(matrix)
+    PrivateMatrixCompletion(5, epsilon=10.0, delta=1e-6, signal_test="none").fit(matrix)
     print(
         f"whole fit 6000 x 3700, {matrix.nnz} ratings, rank 5: {time.process_time() - begin:.1f} s"
     )
@@ -239,7 +239,7 @@ def scale(args):
         matrix = _random_ratings(n, 10_000, 100 * n)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         begin = time.process_time()
-        model = PrivateMatrixCompletion(5, epsilon=10.0, signal_test="none").fit(matrix)
+        model = PrivateMatrixCompletion(5, epsilon=10.0, delta=1e-6, signal_test="none").fit(matrix)
         seconds = time.process_time() - begin
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         size = (matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes) / 2**20

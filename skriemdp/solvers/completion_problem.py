@@ -21,8 +21,8 @@ __all__ = [
     "row_blocks",
 ]
 
-# Stored entries per block of users: the gathered rows of W then fit in cache.
-BLOCK_ENTRIES = 1 << 15
+# Stored entries per block of users: temporaries stay in cache, calls do not count.
+BLOCK_ENTRIES = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,7 +71,8 @@ class CompletionProblem(Problem):
     def blocks(self, indices=None):
         """CSR blocks of consecutive users (all, or the rows `indices`)."""
         matrix = self.matrix if indices is None else self.matrix[indices]
-        return row_blocks(matrix)
+        # Each block adds a d x r (r + 1) / 2 matrix to the sum: that must not outweigh its entries.
+        return row_blocks(matrix, max(BLOCK_ENTRIES, 32 * matrix.shape[1]))
 
     def factors(self, point):
         """The minimisers ``v_i``, shape ``(n, rank)``: the bare regressions of a step."""
@@ -115,7 +116,11 @@ class LocalFit:
         self.block, self.mask = block, _mask(block)
         self.grams = _full(self.mask @ products, triangle)
         self.moments = block @ design
-        r = design.shape[1]
+        self.refit(penalties)
+
+    def refit(self, penalties):
+        """Regressions of the same users with other penalties; the products are kept."""
+        r = self.grams.shape[1]
         self.regularized = self.grams.copy()
         self.regularized[:, np.arange(r), np.arange(r)] += penalties
         self.factors = np.linalg.solve(self.regularized, self.moments[:, :, None])[:, :, 0]

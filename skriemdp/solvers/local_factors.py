@@ -53,14 +53,21 @@ def log_evidence(matrix, subspace, ridges):
     variance over the penalties, and an inverse-gamma prior of the noise variance.  The first column
     of ones and an infinite ridge mean a bias alone.
     """
-    columns = []
-    for ridge in ridges:
-        basis = subspace if math.isfinite(ridge) else subspace[:, :0]
-        design, penalties = _design(basis), _penalties(basis, ridge)
-        outer = outer_products(design)
-        pieces = [LocalFit(block, design, outer, penalties) for block in row_blocks(matrix)]
-        columns.append(np.concatenate([_evidence(fit, penalties) for fit in pieces]))
-    return np.stack(columns, axis=1)
+    finite = [ridge for ridge in ridges if math.isfinite(ridge)]
+    pieces = []
+    for block in row_blocks(matrix):
+        columns = dict.fromkeys(ridges)
+        for basis, group in ((subspace, finite), (subspace[:, :0], [math.inf])):
+            design, fit = _design(basis), None
+            for ridge in group:
+                penalties = _penalties(basis, ridge)
+                if fit is None:
+                    fit = LocalFit(block, design, outer_products(design), penalties)
+                else:
+                    fit.refit(penalties)
+                columns[ridge] = _evidence(fit, penalties)
+        pieces.append(np.stack([columns[ridge] for ridge in ridges], axis=1))
+    return np.concatenate(pieces)
 
 
 def _evidence(fit, penalties):
