@@ -1,6 +1,6 @@
 """Private nearest class mean on covariances of digits: accuracy against epsilon, beside pyRiemann.
 
-    python benchmarks/classification.py [--quick]
+    OMP_NUM_THREADS=1 python benchmarks/classification.py [--quick]
 
 Held-out accuracy, mean and standard deviation over 10 random halves (3 with ``--quick``) of the
 1797 digits, each a 5 x 5 region covariance.  Centre and radius come from the known ranges of the
@@ -10,11 +10,6 @@ The last column is processor time of a fit over that of pyRiemann's, best of thr
 """
 
 import argparse
-import os
-
-for _name in ("OMP", "OPENBLAS", "MKL"):
-    os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
-
 import time
 
 import numpy as np

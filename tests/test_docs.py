@@ -1,0 +1,256 @@
+"""The documentation is true: examples run, links lead somewhere, tables have commands."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import importlib
+import io
+import os
+import pkgutil
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import skriemdp
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    [
+        *(p for p in ROOT.glob("*.md")),
+        *(ROOT / "benchmarks").glob("*.md"),
+        *(
+            p
+            for p in (ROOT / "docs").rglob("*.md")
+            if not {"_build", "generated", "gallery"} & set(p.relative_to(ROOT).parts)
+        ),
+    ]
+)
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(skriemdp.__path__, "skriemdp.")
+    if not module.name.startswith("skriemdp.federated.flower")
+)
+
+
+# Pages whose code runs as a whole; blocks of the others are fragments.
+COMPLETE = (
+    "README.md",
+    "docs/quickstart.md",
+    "docs/concepts.md",
+    "docs/user_guide/auditing.md",
+    "docs/user_guide/classification.md",
+    "docs/user_guide/selection.md",
+)
+
+
+def _name(path):
+    return str(path.relative_to(ROOT))
+
+
+def _blocks(path, language):
+    pattern = rf"^```{language}\n(.*?)^```"
+    return re.findall(pattern, path.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+@pytest.fixture
+def quiet_matplotlib(monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="examples with figures need it")
+    pyplot.switch_backend("Agg")
+    monkeypatch.setattr(pyplot, "show", lambda *args, **kwargs: None)
+    yield
+    pyplot.close("all")
+
+
+# -- code -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["skriemdp", *MODULES])
+def test_docstring_examples(name, quiet_matplotlib):
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        if error.name is None or error.name.startswith("skriemdp"):
+            raise
+        pytest.skip(f"{name} needs the optional package {error.name}")
+    result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+
+
+def test_some_docstring_examples_exist():
+    # A finder that finds nothing would pass the test above in silence.
+    finder = doctest.DocTestFinder()
+    module = importlib.import_module("skriemdp.mean")
+    assert sum(len(test.examples) for test in finder.find(module)) >= 5
+
+
+@pytest.mark.parametrize("page", COMPLETE)
+def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch):
+    if "classification" in page:
+        pytest.importorskip("pyriemann", reason="its page shows a pipeline with pyRiemann")
+    monkeypatch.chdir(tmp_path)
+    blocks = _blocks(ROOT / page, "python")
+    assert blocks
+    namespace = {}
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("error")
+        for block in blocks:  # later blocks go on where the earlier ones stopped
+            exec(compile(block, page, "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_python_blocks_import_what_exists(page):
+    """Blocks of the other pages are fragments; what they import from us must be there."""
+    for block in _blocks(page, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skriemdp"):
+                module = importlib.import_module(node.module)
+                missing = [a.name for a in node.names if not hasattr(module, a.name)]
+                assert not missing, f"{node.module} has no {missing}"
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = (ROOT / "docs/api/index.md").read_text(encoding="utf-8").split()
+    missing = [name for name in skriemdp.__all__ if name[0] != "_" and name not in reference]
+    assert not missing, f"add {missing} to docs/api/index.md"
+
+
+# -- commands -------------------------------------------------------------------------------------
+
+
+def _make_targets():
+    commands = [
+        line.split("#")[0].strip()
+        for block in _blocks(ROOT / "README.md", "sh")
+        for line in block.splitlines()
+    ]
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands += re.findall(r"`(make [a-z]+)`", text)
+    return sorted({c.split()[1] for c in commands if c.startswith("make ")})
+
+
+def test_the_readme_names_make_targets():
+    assert {"demo", "test"} <= set(_make_targets())
+
+
+@pytest.mark.parametrize("target", _make_targets())
+def test_make_targets_of_the_readme_exist(target):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    command = ["make", "--dry-run", "--always-make", target, "VENV=/nonexistent"]
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    scripts = re.findall(r"\b(?:examples|benchmarks)/\w+\.py", result.stdout)
+    assert all((ROOT / script).exists() for script in scripts), scripts
+
+
+COMMAND = re.compile(r"python ((?:benchmarks|examples)/[\w/]+\.py)([^`\n;#|]*)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_commands_name_scripts_and_options_that_exist(page):
+    for script, arguments in COMMAND.findall(page.read_text(encoding="utf-8")):
+        assert (ROOT / script).exists(), script
+        source = (ROOT / script).read_text(encoding="utf-8")
+        for word in shlex.split(arguments, posix=False):
+            if word.startswith("--"):
+                option = word.split("=")[0].strip(",.)").lstrip("-")
+                assert re.search(rf"\b{re.escape(option)}\b", source), f"{script} has no --{option}"
+
+
+def _number_tables(text):
+    """(line, section) of each table with more numbers than words; a section starts at a heading."""
+    lines, section, start = text.splitlines(), [], None
+    sections = []
+    for line in lines:
+        if re.match(r"#{1,2} ", line):
+            section = []
+        section.append(line)
+        sections.append(section)
+    for i, line in enumerate(lines):
+        if line.startswith("|") and start is None:
+            start = i
+        if start is not None and (not line.startswith("|") or i + 1 == len(lines)):
+            rows = lines[start + 2 : i + (1 if line.startswith("|") else 0)]
+            cells = [c.strip() for row in rows for c in row.strip().strip("|").split("|")[1:]]
+            numbers = [c for c in cells if re.match(r"[-+±~<>≤≥]*\s*\**\d[\d.,e%+\- x×±()]*$", c)]
+            if len(numbers) > len(cells) / 2 and len(numbers) >= 4:
+                yield start + 1, "\n".join(sections[start])
+            start = None
+
+
+def test_the_table_finder_finds():
+    table = "|a|b|c|\n|-|-|-|\n|x|1.5|2|\n|y|3e-4|12 %|\n"
+    assert [line for line, _ in _number_tables(f"# T\n{table}")] == [2]
+    assert not list(_number_tables("|a|b|\n|-|-|\n|x|word|\n|y|other|\n"))
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/user_guide").glob("*.md")), ids=_name)
+def test_number_tables_name_their_command(page):
+    for line, section in _number_tables(page.read_text(encoding="utf-8")):
+        scripts = [script for script, _ in COMMAND.findall(section)]
+        assert scripts, f"{_name(page)}:{line}: no command in the section of this table"
+
+
+def test_every_benchmark_is_listed():
+    listed = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")
+    scripts = [p.name for p in sorted((ROOT / "benchmarks").glob("*.py"))]
+    missing = [name for name in scripts if f"`{name}`" not in listed]
+    assert not missing, f"add {missing} to benchmarks/README.md"
+
+
+# -- links ----------------------------------------------------------------------------------------
+
+# Code and mathematics are read over; a link or a {doc} is kept.
+LINK = re.compile(
+    r"\{doc\}`(?:[^`<]*<)?(?P<document>[^`>]+)>?`"
+    r"|`[^`]*`|\$[^$\n]+\$"
+    r"|\[[^\]]*\]\((?P<target>[^)\s]+)\)"
+)
+
+
+def _links(text):
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    for match in LINK.finditer(text):
+        if match["document"]:
+            yield f"{match['document']}.md"
+        elif match["target"] and not re.match(r"[a-z]+:|#", match["target"]):
+            yield match["target"].split("#")[0]
+
+
+def test_the_link_finder_finds():
+    text = (
+        "[a](b.md#c), `[x](y)` {doc}`d` {doc}`t <e>` $E[S](z)$ [u](https://f.g)\n```\n[h](i)\n```"
+    )
+    assert list(_links(text)) == ["b.md", "d.md", "e.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_internal_links_lead_to_files(page):
+    for target in _links(page.read_text(encoding="utf-8")):
+        base = ROOT / "docs" if target.startswith("/") else page.parent
+        path = Path(os.path.normpath(base / target.lstrip("/")))
+        if path.parent == ROOT / "docs/gallery":  # made from the examples by the build
+            path = ROOT / "examples" / (path.stem + ".py" if path.stem != "index" else "README.rst")
+        assert path.exists(), f"{_name(page)} links to {target}"
+
+
+# -- gallery --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("plot_*.py")), ids=_name)
+def test_gallery_runs(script, quiet_matplotlib, tmp_path, monkeypatch):
+    from matplotlib import pyplot
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    with contextlib.redirect_stdout(io.StringIO()):
+        runpy.run_path(str(script), run_name="__main__")
+    assert pyplot.get_fignums(), "a gallery example draws a figure"
