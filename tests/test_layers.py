@@ -25,6 +25,7 @@ ALLOWED = {
     "datasets": {"_validation", "_random", "geometry"},
     "auditing": {"_validation", "privacy", "geometry"},
     "plotting": {"_validation", "privacy", "geometry"},
+    "ratings": set(),
     "reporting": {"_validation", "privacy"},
     "__init__": set(),
 }
@@ -35,6 +36,7 @@ ESTIMATOR = LEAVES | {
     "solvers",
     "_base",
     "_manifold_input",
+    "ratings",
 }
 
 
