@@ -14,7 +14,6 @@ from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
 from skriemdp.mechanisms.counts import SumsAndCounts
 from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.ratings import from_frame, load_movielens, observed_matrix
 from skriemdp.solvers import completion_problem, completion_release
 from skriemdp.solvers.completion_problem import CompletionProblem, hollow_moment
@@ -562,19 +561,21 @@ def test_audit_of_a_descent_step_when_a_user_rates_everything(rng, halve):
 
 
 @pytest.mark.slow
-def test_audit_of_the_whole_fit(rng):
-    """A whole row swapped, item effects read off the fitted model; false alarm <= 1e-6."""
-    d, n, epsilon = 6, 40, 1.0
-    mu = gaussian_mu(epsilon, 1e-5)
+@pytest.mark.parametrize("halve", [False, True])
+def test_audit_of_a_whole_fit(rng, monkeypatch, halve):
+    """A whole row swapped, effects read from the model; false alarm <= 1e-6, half noise caught."""
+    d, n, mu, trials = 6, 40, 2.0, 4000
+    if halve:
+        exact = SumsAndCounts.count_sigma.fget
+        monkeypatch.setattr(SumsAndCounts, "count_sigma", property(lambda m: exact(m) / 2))
     matrix = random_ratings(rng, n=n, d=d, observed=0.5)
-    rows = [np.where(np.arange(d) % 2, s, -s) for s in (1.0, -1.0)]
-    outputs = []
-    for side, row in enumerate(rows):
+    plan = CompletionPlan(mu=mu, n=n, d=d, rank=0, method="none", typical_count=2.0 * d)
+    sign, outputs = np.where(np.arange(d) % 2, -1.0, 1.0), []
+    for side in (0, 1):
+        row = sign if side else -sign
         ratings = with_row(matrix, 5, row)
-        plan = CompletionPlan(mu=mu, n=n, d=d, rank=2, typical_count=float(d))
-        runs = [
-            release_model(ratings, plan, NoiseStreams(trial, bytes([side]))) for trial in range(500)
-        ]
-        sign = np.where(np.arange(d) % 2, -1.0, 1.0)
+        runs = [release_model(ratings, plan, NoiseStreams(k, bytes([side]))) for k in range(trials)]
         outputs.append([run.effects @ sign for run in runs])
-    assert audit_scores(*outputs, confidence=1 - 1e-6).mu <= mu
+    audit = audit_scores(*outputs, confidence=1 - 1e-6)
+    assert (audit.mu > mu) == halve
+    assert audit.mu > 0.5 * mu
