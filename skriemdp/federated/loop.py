@@ -161,7 +161,8 @@ class ServerLoop:
             if checkpoint is not None:
                 checkpoint.save(state)
             tasks = [LocalTask(fit_id, t, client, point) for client in self.schedule[t]]
-            point, refused = self._moved(point, tasks, transport)
+            point, refused, answered = self._moved(point, tasks, transport)
+            state["answered"][str(t)] = answered
             refusals.extend(refused)
             if self.output == "last" or t == self.pick:
                 chosen = point
@@ -177,6 +178,7 @@ class ServerLoop:
         state = None if checkpoint is None else checkpoint.load(fit_id)
         if state is None:
             fresh = {"fit_id": fit_id, "loop": self.fingerprint, "next_round": 0}
+            fresh["answered"] = {}
             return fresh | {"point": start, "chosen": start}
         if state["loop"] != self.fingerprint:
             raise ValueError(
@@ -186,13 +188,15 @@ class ServerLoop:
         return state
 
     def _moved(self, point, tasks, transport):
+        """The next point, why uploads were refused, and whose were used."""
         answers = transport.run(tasks)
         updates, refused = checked_updates(self.geometry, tasks, answers, self.domain)
         if len(updates) < self.min_updates:
-            return point, refused
+            return point, refused, []
         # In the order of the schedule, never of arrival: floating-point sums depend on it.
         points = [update.point for update in updates]
-        weights = [self.weights[update.client] for update in updates]
+        clients = [update.client for update in updates]
+        weights = [self.weights[client] for client in clients]
         combine = tangent_mean if self.aggregation == "tangent-mean" else _frechet
         with np.errstate(all="ignore"):
             moved = combine(self.geometry, point, points, weights)
@@ -201,5 +205,5 @@ class ServerLoop:
             usable = np.isfinite(moved).all() and bool(self.geometry.belongs(moved))
         if not usable:
             refused.append(RefusedUpdate("the mean of a round was not a point; it was not used."))
-            return point, refused
-        return np.asarray(moved), refused
+            return point, refused, []
+        return np.asarray(moved), refused, clients

@@ -66,21 +66,31 @@ def checked_updates(geometry, tasks, updates, domain=None):
     refused : list of RefusedUpdate
     """
     asked = {task.client: task for task in tasks}
-    accepted, refused = {}, []
+    points: dict[Hashable, np.ndarray] = {}
+    refused = []
     for client, update in updates:
         try:
-            accepted[client] = _checked(geometry, asked, accepted, client, update, domain)
+            points[client] = _well_formed(geometry, asked, points, client, update)
         except RefusedUpdate as refusal:
             refused.append(refusal)
         except Exception:  # noqa: BLE001  an upload may be anything; none may stop the round
             refused.append(RefusedUpdate(f"client {client!r} sent something unreadable."))
-    return [accepted[task.client] for task in tasks if task.client in accepted], refused
+    usable = [task for task in tasks if task.client in points]
+    accepted = []
+    findings = _findings(geometry, [points[task.client] for task in usable], usable, domain)
+    for task, finding in zip(usable, findings, strict=True):
+        if finding:
+            refused.append(RefusedUpdate(f"client {task.client!r} sent a point {finding}."))
+        else:
+            point = points[task.client]
+            accepted.append(LocalUpdate(task.fit_id, task.round, task.client, point))
+    return accepted, refused
 
 
-def _checked(geometry, asked, accepted, client, update, domain):
+def _well_formed(geometry, asked, known, client, update):
     if client not in asked:
         raise RefusedUpdate(f"client {client!r} was not asked in this round.")
-    if client in accepted:
+    if client in known:
         raise RefusedUpdate(f"client {client!r} answered twice.")
     task = asked[client]
     if update is None:
@@ -97,18 +107,37 @@ def _checked(geometry, asked, accepted, client, update, domain):
     point = np.array(point, dtype=float)
     if not np.isfinite(point).all():
         raise RefusedUpdate(f"client {client!r} sent a point that is not finite.")
-    with np.errstate(all="ignore"):
-        if not bool(geometry.belongs(point)):
-            raise RefusedUpdate(f"client {client!r} sent a point off the manifold.")
-        move = geometry.log(task.point, point)
-        # A point of the manifold so far out that the arithmetic of the mean would overflow.
-        if not np.isfinite(move).all() or not np.isfinite(geometry.norm(task.point, move)):
-            raise RefusedUpdate(f"client {client!r} sent a point too far away.")
-        if domain is not None and geometry.dist(domain.center, point) > _reach(domain):
-            raise RefusedUpdate(f"client {client!r} sent a point outside the public ball.")
-    return LocalUpdate(task.fit_id, task.round, client, point)
+    return point
 
 
-def _reach(domain):
-    # Rounding of a projection onto the ball must not cost an honest client its update.
-    return domain.radius * (1.0 + 1e-6) + 1e-9
+def _findings(geometry, points, tasks, domain) -> list[str]:
+    """What is wrong with each finite point; empty strings for good ones."""
+    if not points:
+        return []
+    try:
+        with np.errstate(all="ignore"):
+            return _judged(geometry, np.stack(points), tasks[0].point, domain)
+    except Exception:  # noqa: BLE001  arithmetic gave up on one of them: find out which
+        if len(points) == 1:
+            return ["that cannot be used"]
+        pairs = zip(points, tasks, strict=True)
+        return [_findings(geometry, [point], [task], domain)[0] for point, task in pairs]
+
+
+def _judged(geometry, points, start, domain):
+    findings = np.full(len(points), "off the manifold", dtype=object)
+    on = np.flatnonzero(geometry.belongs(points))
+    if not len(on):
+        return findings.tolist()
+    moves = geometry.log(start, points[on])
+    lengths = np.asarray(geometry.norm(start, moves))
+    # A point of the manifold so far out that the arithmetic of the mean would overflow.
+    flat = moves.reshape(len(on), -1)
+    near = np.isfinite(lengths) & np.isfinite(flat).all(axis=1)
+    findings[on] = np.where(near, "", "too far away")
+    if domain is not None:
+        # Rounding of a projection onto the ball must not cost an honest client its update.
+        reach = domain.radius * (1.0 + 1e-6) + 1e-9
+        outside = ~(np.asarray(geometry.dist(domain.center, points[on])) <= reach)
+        findings[on[near & outside]] = "outside the public ball"
+    return findings.tolist()

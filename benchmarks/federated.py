@@ -1,0 +1,252 @@
+"""Federated runs: excess risk by rounds and by design, overhead of the engines, a thousand clients.
+
+    python benchmarks/federated.py --only risk        # the published problems at true privacy
+    python benchmarks/federated.py --only slopes      # error against clients, rounds, local steps
+    python benchmarks/federated.py --only engines     # time per round
+    python benchmarks/federated.py --only thousand    # 1000 clients, 100 rounds
+
+Every run is (epsilon, delta)-private in total, for every record.  Risks are of the pooled records,
+above the pooled minimiser; "start" is the public start, "one step" a single private round of all
+clients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from skriemdp import PrivateFrechetMean, PrivatePrincipalEigenvector, frechet_mean
+from skriemdp.federated import FederatedEstimator
+from skriemdp.geometry import SPD
+
+REPEATS = 5
+EPSILON, DELTA = 1.0, 1e-5
+
+
+# -- problems -------------------------------------------------------------------------------------
+
+
+def eigenvector(rows, row_norm):
+    """PCA estimator, its records, and the excess of ``-w' C w`` over its least value."""
+    moment = rows.T @ rows / len(rows)
+    best = np.linalg.eigvalsh(moment)[-1]
+    model = PrivatePrincipalEigenvector(
+        row_norm=row_norm, center="assume", epsilon=EPSILON, delta=DELTA
+    )
+    return model, rows, lambda w: float(best - w @ moment @ w) / best, 1.0 / (2.0 * row_norm**2)
+
+
+def synthetic_rows(rng, n=20_000, d=20, gap=0.1):
+    scales = np.r_[1.0, 1.0 - gap * np.arange(1.1, 1.5, 0.1), np.abs(rng.normal(size=d)) / d][:d]
+    rows = rng.normal(size=(n, d)) * scales
+    rows @= np.linalg.qr(rng.normal(size=(d, d)))[0]
+    return rows / np.maximum(1.0, np.linalg.norm(rows, axis=1) / 2.0)[:, None]
+
+
+def digit_rows():
+    images = load_digits().data / 16.0
+    rows = images - 0.3  # a public guess of the mean grey value
+    return rows / np.maximum(1.0, np.linalg.norm(rows, axis=1) / 4.0)[:, None]
+
+
+def spd_mean(points, radius):
+    """Mean estimator, its records, and half the squared distance to the pooled mean."""
+    space = SPD(points.shape[-1])
+    center = frechet_mean(points, space)
+    model = PrivateFrechetMean("spd", radius=radius, epsilon=EPSILON, delta=DELTA)
+    return model, points, lambda x: 0.5 * float(space.dist(x, center)) ** 2, 1.0
+
+
+def wishart(rng, n=4000, size=2, freedom=10):
+    factor = rng.normal(size=(n, size, freedom))
+    return factor @ factor.transpose(0, 2, 1) / freedom
+
+
+def digit_covariances():
+    """Region covariances of digits: position, grey value and its derivatives, 5 x 5."""
+    images = load_digits().images / 16.0
+    row, column = np.mgrid[0:8, 0:8] / 7.0
+    down, right = np.gradient(images, axis=(1, 2))
+    places = [np.broadcast_to(grid, images.shape) for grid in (row, column)]
+    features = np.stack([*places, images, down, right], axis=1).reshape(len(images), 5, -1)
+    features = features - features.mean(axis=2, keepdims=True)
+    matrices = features @ features.transpose(0, 2, 1) / features.shape[2]
+    # A public ridge and a public unit: grey values vary by about 0.3.
+    return (matrices + 1e-3 * np.eye(5)) / 0.1
+
+
+def problems():
+    rng = np.random.default_rng(0)
+    return {
+        "eigenvector, synthetic (20 000 x 20), N = 20": (
+            *eigenvector(synthetic_rows(rng), 2.0),
+            20,
+        ),
+        "eigenvector, digits (1 797 x 64), N = 10": (*eigenvector(digit_rows(), 4.0), 10),
+        "mean of 2x2 Wishart (4 000), N = 20": (*spd_mean(wishart(rng), 2.0), 20),
+        "mean of 2x2 Wishart (4 000), N = 50": (*spd_mean(wishart(rng), 2.0), 50),
+        "mean of 5x5 digit covariances (1 797), N = 10": (*spd_mean(digit_covariances(), 3.0), 10),
+    }
+
+
+# -- risk by rounds -------------------------------------------------------------------------------
+
+
+def excess(model, records, risk, n_clients, seed, rounds, per_round, **settings):
+    groups = np.random.default_rng(seed).permutation(len(records)) % n_clients
+    run = FederatedEstimator(model, rounds, per_round, random_state=seed, **settings)
+    return risk(run.fit(records, groups=groups).point_)
+
+
+def risk_table():
+    print("| problem | method | T = 5 | 10 | 20 | 40 | start | one round of all |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, (model, records, risk, step, n_clients) in problems().items():
+        probe = FederatedEstimator(model, 1, n_clients, step_size=1e-12, random_state=0)
+        start = risk(probe.fit(records, groups=np.arange(len(records)) % n_clients).point_)
+        one = np.median(
+            [
+                excess(model, records, risk, n_clients, s, 1, n_clients, step_size=step)
+                for s in range(REPEATS)
+            ]
+        )
+        designs = {
+            "rsgd": {"step_size": step, "local_steps": 1},
+            "rsgd, K = 3": {"step_size": step, "local_steps": 3},
+            "rsvrg, m = 4": {
+                "step_size": step,
+                "local": "rsvrg",
+                "local_steps": 3,
+                "batch_fraction": 0.3,
+            },
+        }
+        for label, settings in designs.items():
+            cells = []
+            for rounds in (5, 10, 20, 40):
+                values = [
+                    excess(model, records, risk, n_clients, s, rounds, n_clients // 2, **settings)
+                    for s in range(REPEATS)
+                ]
+                cells.append(f"{np.median(values):.2e}")
+            row = " | ".join(cells)
+            print(f"| {name} | {label} | {row} | {start:.2e} | {one:.2e} |", flush=True)
+
+
+# -- slopes ---------------------------------------------------------------------------------------
+
+
+def slope(x, y):
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def slopes():
+    """Noise alone: all records equal, so the excess risk is that of the noise."""
+    space = SPD(2)
+    print("| grows | values | mean excess risk | slope | theory |")
+    print("|---|---|---|---|---|")
+
+    def measure(n_clients, per_round, rounds, local_steps, step):
+        # 100 records a client; the start is the minimiser, so only noise is left.
+        points = np.broadcast_to(np.eye(2), (100 * n_clients, 2, 2)).copy()
+        model = PrivateFrechetMean("spd", radius=1.0, epsilon=EPSILON, delta=DELTA)
+        values = [
+            excess(
+                model,
+                points,
+                lambda x: 0.5 * float(space.dist(x, np.eye(2))) ** 2,
+                n_clients,
+                seed,
+                rounds,
+                per_round,
+                step_size=step,
+                local_steps=local_steps,
+            )
+            for seed in range(20)
+        ]
+        return float(np.mean(values))
+
+    cases = {
+        "clients per round s (each trains T s / N times)": (
+            [4, 8, 16, 32],
+            lambda s: (32, s, 8, 1, 0.5),
+            "0 (T s/N releases, averaged over s)",
+        ),
+        "all clients N = s": ([4, 8, 16, 32], lambda n: (n, n, 4, 1, 0.5), "-1"),
+        "rounds T, all clients": ([4, 8, 16, 32], lambda t: (8, 8, t, 1, 0.5), "1"),
+        "rounds T, N = 8 T, s = 8 (nobody composes)": (
+            [2, 4, 8, 16],
+            lambda t: (8 * t, 8, t, 1, 0.5),
+            "0 once stationary",
+        ),
+        "local steps K, step 0.5 / K": (
+            [1, 2, 4, 8],
+            lambda k: (8, 8, 8, k, 0.5 / k),
+            "0 (K releases, K steps of 1/K)",
+        ),
+    }
+    for name, (values, design, theory) in cases.items():
+        risks = [measure(*design(value)) for value in values]
+        shown = ", ".join(f"{risk:.1e}" for risk in risks)
+        print(
+            f"| {name} | {values} | {shown} | {slope(values, risks):+.2f} | {theory} |", flush=True
+        )
+
+
+# -- engines --------------------------------------------------------------------------------------
+
+
+def engines():
+    rng = np.random.default_rng(0)
+    points = wishart(rng, 2000)
+    groups = np.arange(2000) % 20
+    model = PrivateFrechetMean("spd", radius=2.0)
+    print("| engine | ms per round, 20 clients of 100 records |")
+    print("|---|---|")
+    for engine in ("in-process", "joblib"):
+        times = []
+        for rounds in (5, 45):
+            run = FederatedEstimator(model, rounds, 20, engine=engine, n_jobs=2)
+            run.fit(points, groups=groups)  # workers start, calibration is remembered
+            best = np.inf
+            for _ in range(3):
+                begin = time.perf_counter()
+                run.fit(points, groups=groups)
+                best = min(best, time.perf_counter() - begin)
+            times.append(best)
+        print(f"| {engine} | {1e3 * (times[1] - times[0]) / 40:.1f} |", flush=True)
+
+
+def thousand():
+    rng = np.random.default_rng(0)
+    points = wishart(rng, 20_000)
+    groups = np.arange(20_000) % 1000
+    for per_round in (50, 1000):
+        run = FederatedEstimator(PrivateFrechetMean("spd", radius=2.0), 100, per_round)
+        begin, cpu = time.perf_counter(), time.process_time()
+        run.fit(points, groups=groups)
+        wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
+        print(
+            f"1000 clients, 100 rounds of {per_round}: {cpu:.1f} s CPU, {wall:.1f} s wall, "
+            f"{100 * per_round / cpu:.0f} local trainings per CPU second",
+            flush=True,
+        )
+
+
+def main():
+    parts = {"risk": risk_table, "slopes": slopes, "engines": engines, "thousand": thousand}
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", choices=tuple(parts))
+    chosen = parser.parse_args().only
+    warnings.simplefilter("ignore")
+    for name, part in parts.items():
+        if chosen in (None, name):
+            print(f"\n## {name}\n")
+            part()
+
+
+if __name__ == "__main__":
+    main()

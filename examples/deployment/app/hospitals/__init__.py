@@ -1,0 +1,1 @@
+"""One federation: what hospitals compute, and what the server does."""

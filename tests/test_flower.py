@@ -1,0 +1,235 @@
+"""Flower: hostile messages in process, and a deployment on loopback that loses nodes and server."""
+
+import importlib.util
+import math
+import sqlite3
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="the extra 'flower' is not installed")
+
+from flwr.app import ArrayRecord, ConfigRecord, Error, RecordDict  # noqa: E402
+
+from skriemdp import PrivacyAccountant  # noqa: E402
+from skriemdp.federated import (  # noqa: E402
+    Agent,
+    AnswerBook,
+    LocalSettings,
+    LocalTask,
+    ServerLoop,
+    flower,
+)
+from skriemdp.geometry import SPD, GeodesicBall  # noqa: E402
+from skriemdp.solvers.problem import FrechetProblem  # noqa: E402
+
+DEPLOYMENT = Path(__file__).parents[1] / "examples" / "deployment"
+SPACE = SPD(2)
+BALL = GeodesicBall(SPACE, None, 1.0)
+
+
+def make_agent(folder, ceiling=5.0, book=True):
+    points = BALL.project(np.stack([np.diag([1.0 + 0.01 * i, 1.0]) for i in range(50)]))
+    return Agent(
+        "north",
+        FrechetProblem(BALL, points),
+        LocalSettings("rsgd", 1, 1, 1.0, 1.0, math.inf),
+        5.0,
+        BALL,
+        accountant=PrivacyAccountant(ceiling, path=str(folder / "ledger")),
+        book=AnswerBook(folder / "answers") if book else None,
+        random_state=1,
+    )
+
+
+class Letter:
+    """Stands for a Flower message; building a real one needs a running task."""
+
+    def __init__(self, content, sender=7, reply_to="", error=None):
+        self.content, self.error = content, error
+        self.metadata = type("Metadata", (), {})()
+        self.metadata.src_node_id, self.metadata.reply_to_message_id = sender, reply_to
+
+    def has_error(self):
+        return self.error is not None
+
+
+def request(point=None, fit="fit", round=0):
+    point = np.eye(2) if point is None else point
+    return Letter(
+        RecordDict(
+            {
+                "point": ArrayRecord([point]),
+                "release": ConfigRecord({"fit": fit, "round": round}),
+            }
+        )
+    )
+
+
+def text_of(answer):
+    return answer["status"]["text"] if "status" in answer else None
+
+
+def test_a_client_answers_once_and_says_nothing_else(tmp_path):
+    def ask(message):
+        return flower._answer(lambda config: make_agent(tmp_path), message, {})
+
+    first = ask(request())
+    (point,) = first["point"].to_numpy_ndarrays()
+    assert SPACE.belongs(point)
+    (again,) = ask(request())["point"].to_numpy_ndarrays()
+    np.testing.assert_array_equal(point, again)
+    assert text_of(ask(request(2 * np.eye(2)))) == "declined"
+    assert text_of(ask(request(-np.eye(2), round=1))) == "failed"
+    assert text_of(ask(Letter(RecordDict()))) == "failed"
+    assert len(make_agent(tmp_path).accountant.history) == 1
+    # Dear requests end in silence, not in an overdraft.
+    texts = [text_of(ask(request(round=t))) for t in range(1, 200)]
+    assert texts[0] is None and texts[-1] == "declined"
+    assert tuple(make_agent(tmp_path).accountant.spent)[0] <= 5.0
+
+
+@pytest.mark.parametrize("parameters", [{"ceiling": math.inf}, {"book": False}], ids=str)
+def test_an_agent_without_limits_declines(tmp_path, parameters):
+    answer = flower._answer(lambda config: make_agent(tmp_path, **parameters), request(), {})
+    assert text_of(answer) == "declined"
+    assert make_agent(tmp_path, **parameters).accountant.history == []
+
+
+def test_exceptions_never_carry_records_to_the_server(tmp_path):
+    def build(config):
+        raise ValueError("patient 17 has value 3.14")
+
+    answer = flower._answer(build, request(), {})
+    assert list(answer) == ["status"] and text_of(answer) == "failed"
+
+
+class Inbox:
+    """A grid whose nodes answer what they are told to."""
+
+    def __init__(self, replies):
+        self.replies, self.pushed, self.pulls = replies, [], 0
+
+    def get_node_ids(self):
+        return list(self.replies)
+
+    def push_messages(self, messages):
+        self.pushed += messages
+        return [f"id{node}" if node != 9 else "" for node in messages]
+
+    def pull_messages(self, ids):
+        self.pulls += 1
+        return [make(f"id{n}") for n, make in self.replies.items() if make and f"id{n}" in ids]
+
+
+def reply(node, fit="fit", round=0, point=None, sender=None):
+    content = request(point, fit, round).content
+    return lambda i: Letter(content, node if sender is None else sender, i)
+
+
+def test_the_server_takes_valid_answers_and_goes_on(monkeypatch):
+    names = dict(enumerate(("good", "forged", "nan", "error", "mute", "lost", "declined", "other")))
+    names = {name: node for node, name in names.items()} | {"lost": 9}
+    status = RecordDict({"status": ConfigRecord({"text": "declined"})})
+    replies = {
+        0: reply(0),
+        1: reply(1, sender=5),
+        2: reply(2, point=np.full((2, 2), np.nan)),
+        3: lambda i: Letter(None, 1, i, error=Error(3, "gone")),
+        4: None,
+        6: lambda i: Letter(status, 6, i),
+        7: reply(7, fit="another"),
+    }
+    grid = Inbox(replies)
+    transport = flower.GridTransport(grid, names, timeout=0.3, poll=0.01)
+    monkeypatch.setattr(transport, "_message", lambda task: names[task.client])
+    loop = ServerLoop(SPACE, (tuple(names),), dict.fromkeys(names, 50), domain=BALL)
+    point, refused = loop.run(transport, np.eye(2), "fit")
+    np.testing.assert_allclose(point, np.eye(2), atol=1e-12)
+    assert sorted(str(r).split("'")[1] for r in refused) == ["declined", "forged", "nan", "other"]
+    assert len(grid.pushed) == len(names)  # nobody is asked twice
+
+
+def test_waiting_for_nodes_ends():
+    transport = flower.GridTransport(Inbox({0: None}), {"a": 0, "b": 1}, poll=0.01)
+    assert transport.wait_for_nodes(0.05) == {"a"}
+
+
+# -- the real thing -------------------------------------------------------------------------------
+
+
+def load(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Replay:
+    """The same agents in this process; those answer who answered in the deployment."""
+
+    def __init__(self, agents, answered):
+        self.agents, self.answered = agents, answered
+
+    def run(self, tasks):
+        for task in tasks:
+            if task.client in self.answered.get(str(task.round), ()):
+                fresh = LocalTask(task.fit_id, task.round, task.client, task.point)
+                yield task.client, self.agents[task.client].handle(fresh)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_deployment_survives_a_lost_node_and_a_lost_server(tmp_path, monkeypatch):
+    """Three nodes, TLS; one node and the server die after round 1; the server comes back."""
+    pytest.importorskip("cryptography", reason="writes the certificates of the test")
+    demo = load("deployment_demo", DEPLOYMENT / "run.py")
+    state = demo.run(
+        tmp_path / "run",
+        kill="south",
+        restart=True,
+        n_rounds=3,
+        round_timeout=30.0,
+        noise_seed=11,
+    )
+    answered = state["answered"]
+    assert answered["0"] == list(demo.HOSPITALS)
+    assert len(answered) == 2 and state["next_round"] == 3
+    last = answered[max(answered)]
+    assert last == ["north", "east"]
+
+    monkeypatch.syspath_prepend(str(DEPLOYMENT / "app"))
+    client = importlib.import_module("hospitals.client")
+    agents = {
+        name: Agent(
+            name,
+            client.problem(seed),
+            client.SETTINGS,
+            client.NOISE_MULTIPLIER,
+            client.BALL,
+            random_state=11,
+        )
+        for seed, name in enumerate(demo.HOSPITALS)
+    }
+    loop = ServerLoop(
+        SPACE, (demo.HOSPITALS,) * 3, dict.fromkeys(demo.HOSPITALS, 200), domain=client.BALL
+    )
+    point, _ = loop.run(Replay(agents, answered), client.BALL.center, "demonstration")
+    np.testing.assert_allclose(state["point"], point, atol=1e-12)
+
+    for name in demo.HOSPITALS:
+        home = tmp_path / "run" / name
+        charged = [
+            spend.params["round"]
+            for spend in PrivacyAccountant(1.0, path=str(home / "privacy.ledger")).history
+        ]
+        released = sqlite3.connect(home / "answers.db").execute(
+            "SELECT round FROM answers WHERE answer IS NOT NULL"
+        )
+        released = [row[0] for row in released.fetchall()]
+        used = [int(t) for t, names in answered.items() if name in names]
+        assert len(charged) == len(set(charged))  # nobody releases twice
+        assert set(used) <= set(released) <= set(charged)  # no charge is lost
+    assert "hospitals" in sys.modules
