@@ -354,7 +354,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return parts
 
     def _validate(self, X, y=None):
-        X = validate_data(self, X, ensure_all_finite="allow-nan", **_CHECKS)
+        X = validate_data(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, **_CHECKS)
         matrix = observed_matrix(X)
         if not np.isfinite(matrix.data).all():
             raise ValueError("X contains infinite ratings; use NaN for unobserved ones.")

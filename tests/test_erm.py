@@ -234,6 +234,46 @@ def test_step_sizes_of_the_theory_fit_in():
     assert model.noise_scale_ == pytest.approx(plan.sigma)
 
 
+class Bare:
+    """The least that a manifold must have: a sphere without logarithm, distance or transport."""
+
+    dim = 3
+
+    def projection(self, point, vector):
+        return vector - point * np.sum(point * vector)
+
+    def retraction(self, point, vector):
+        return (point + vector) / np.linalg.norm(point + vector)
+
+    def norm(self, point, vector):
+        return np.linalg.norm(vector)
+
+    def random_point(self):
+        return self.retraction(np.zeros(4), np.random.normal(size=4))
+
+
+def test_a_bare_manifold_runs_and_says_what_it_cannot(recording_accountant):
+    settings = dict(
+        clip_norm=2.0,
+        start=START,
+        n_steps=20,
+        step_size=0.2,
+        euclidean_gradient=pca_gradient,
+        epsilon=3.0,
+        accountant=recording_accountant,
+    )
+    model = PrivateRiemannianERM(Bare(), **settings).fit(ROWS)
+    assert abs(model.point_[0]) > 0.9
+    (first,) = recording_accountant.spends
+    for more in (
+        dict(output="average"),
+        dict(solver="variance-reduced", batch_size=100, smoothness=1.0),
+    ):
+        with pytest.raises(TypeError):
+            PrivateRiemannianERM(Bare(), **settings, **more).fit(ROWS)
+    assert recording_accountant.spends == [first]
+
+
 # -- errors ----------------------------------------------------------------------------------
 
 
@@ -264,7 +304,7 @@ def test_step_sizes_of_the_theory_fit_in():
         (dict(backend="torch"), ValueError, "leave out"),
         (dict(euclidean_gradient=lambda point, X, y: X.sum(0)), ValueError, "one gradient per"),
     ],
-    ids=str,
+    ids=lambda value: str(value).split(" at 0x")[0],
 )
 def test_bad_settings_spend_nothing(settings, error, match, recording_accountant):
     with pytest.raises(error, match=match):

@@ -1,0 +1,157 @@
+"""Every public estimator against hostile input: documented errors that charge and show nothing."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from skriemdp import (
+    PrivateFrechetMean,
+    PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
+)
+from skriemdp.geometry import SPD, Hyperboloid, Sphere
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+ESTIMATORS = [
+    PrivateFrechetMean(),
+    PrivateFrechetMean(mechanism="adaptive"),
+    PrivateFrechetMean(mechanism="gradient"),
+    PrivateFrechetMean(center="private", radius="auto"),
+    PrivateFrechetMean(mechanism="laplace"),
+    PrivateMinimumDistanceToMean(),
+    PrivateHyperbolicRegressor(),
+    PrivateHyperbolicRegressor("sufficient-statistics"),
+    PrivateMatrixCompletion(),
+    PrivateNoisyAdaGrad(),
+    PrivateNoisyAdaGrad("squared_error"),
+    PrivatePrincipalEigenvector(),
+    PrivateRiemannianERM(),
+]
+SECRET = 31415.926
+JUNK = [None, True, -1, 0, 0.5, np.inf, -np.inf, np.nan, "x", [], [1.0], {}, object()]
+
+
+class Recorder:
+    def __init__(self):
+        self.spends = []
+
+    def __sklearn_clone__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def spend(self, event, **details):
+        self.spends.append(event)
+
+
+def records(estimator, n=40):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4)) * 0.2
+    X[3] = SECRET
+    y = (X[:, 0] > 0).astype(int)
+    return (X, X[:, :2]) if isinstance(estimator, PrivateHyperbolicRegressor) else (X, y)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_junk_parameters(estimator, data):
+    names = sorted(set(estimator.get_params(deep=False)) - {"accountant", "verbose"})
+    name = data.draw(st.sampled_from(names))
+    value = data.draw(st.sampled_from(JUNK))
+    recorder = Recorder()
+    model = clone(estimator).set_params(accountant=recorder, **{name: value})
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(*records(estimator))
+    except (ValueError, TypeError) as error:
+        assert recorder.spends == [], f"{name}={value!r} failed after the charge: {error}"
+        assert str(SECRET) not in str(error)
+    else:
+        assert len(recorder.spends) == 1
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda X: X * np.nan,
+        lambda X: np.where(X == SECRET, np.inf, X),
+        lambda X: X[:1],
+        lambda X: X[:0],
+        lambda X: X[:, :0],
+        lambda X: X[0],
+        lambda X: X.astype(complex),
+        lambda X: X.astype(str).astype(object) + "a",
+        lambda X: X[None, None],
+    ],
+    ids=["nan", "inf", "one", "none", "no columns", "1-D", "complex", "text", "4-D"],
+)
+def test_junk_records(estimator, spoil):
+    recorder = Recorder()
+    X, y = records(estimator)
+    X = spoil(X)
+    model = clone(estimator).set_params(accountant=recorder)
+    if (
+        isinstance(model, PrivateMatrixCompletion)
+        and np.isnan(np.asarray(X, float, copy=True) if X.dtype.kind == "f" else 0.0).any()
+    ):
+        return  # NaN marks an entry that was not observed
+    if isinstance(model, PrivateRiemannianERM) and X.ndim == 4:
+        return  # records of any shape are points of a Euclidean space
+    with pytest.raises((ValueError, TypeError)) as caught:
+        model.fit(X, y[: len(X)])
+    assert recorder.spends == []
+    assert str(SECRET) not in str(caught.value)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.parametrize("value", [1e300, -1e300, 1e154, 5e-324, 0.0])
+def test_one_extreme_record_changes_no_outcome(estimator, value):
+    """No record can crash a fit after its charge, or make what is released infinite."""
+    recorder = Recorder()
+    X, y = records(estimator)
+    X[3] = value
+    if isinstance(estimator, PrivateHyperbolicRegressor):
+        y = X[:, :2]
+    model = clone(estimator).set_params(accountant=recorder).fit(X, y)
+    assert len(recorder.spends) == 1
+    for name, learned in vars(model).items():
+        if isinstance(learned, np.ndarray) and learned.dtype.kind == "f":
+            assert np.isfinite(learned).all(), name
+
+
+@pytest.mark.parametrize("geometry", [SPD(2), Sphere(2), Hyperboloid(2)], ids=str)
+@pytest.mark.parametrize("parameters", [{}, {"mechanism": "adaptive"}, {"mechanism": "gradient"}])
+def test_one_far_point_changes_no_outcome(geometry, parameters):
+    rng = np.random.default_rng(1)
+    base = geometry.base_point
+    X = geometry.exp_coordinates(base, 0.1 * rng.normal(size=(50, geometry.dim)))
+    far = np.zeros(geometry.dim)
+    far[0] = 3.0 if isinstance(geometry, Sphere) else 15.0
+    X[0] = geometry.exp_coordinates(base, far)
+    model = PrivateFrechetMean(geometry, radius=0.5, **parameters).fit(X)
+    assert np.isfinite(model.mean_).all() and bool(geometry.belongs(model.mean_))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_nothing_learned_equals_a_record(estimator):
+    X, y = records(estimator, n=60)
+    model = clone(estimator).fit(X, y)
+    secrets = {float(v) for v in X.ravel()}
+    for name, learned in vars(model).items():
+        if isinstance(learned, np.ndarray) and learned.dtype.kind == "f":
+            assert not secrets & {float(v) for v in learned.ravel()}, name
