@@ -27,7 +27,7 @@ from skriemdp.solvers.per_sample import CostProblem, check_per_sample, make_grad
 from skriemdp.solvers.progress import ProgressBar
 from skriemdp.solvers.sampling import FixedSizeSampler, PoissonSampler
 from skriemdp.solvers.stochastic import calibrated_sgd
-from skriemdp.solvers.trajectory import Walk
+from skriemdp.solvers.trajectory import Walk, rehearse
 from skriemdp.solvers.variance_reduction import calibrated_svrg
 
 __all__ = ["PrivateRiemannianERM"]
@@ -345,6 +345,7 @@ class PrivateRiemannianERM(PrivateEstimator):
             )
         domain, start = self._domain_and_start(geometry)
         walk = Walk(self.n_steps, self.step_size, self.output, self.retraction, domain)
+        rehearse(geometry, start, walk, transport=self.solver == "variance-reduced")
         solver, event, noise_scale = self._calibrated(walk, n)
         public = {
             "n": n,

@@ -22,7 +22,7 @@ from skriemdp.solvers.per_sample import CostProblem, check_per_sample, make_grad
 from skriemdp.solvers.progress import ProgressBar
 from skriemdp.solvers.sampling import FixedSizeSampler, PoissonSampler
 from skriemdp.solvers.stochastic import calibrated_sgd
-from skriemdp.solvers.trajectory import Walk
+from skriemdp.solvers.trajectory import Walk, rehearse
 from skriemdp.solvers.variance_reduction import calibrated_svrg
 
 __all__ = [
@@ -136,6 +136,8 @@ class PrivateOptimizerResult(OptimizerResult):
 class _PrivateOptimizer(Optimizer):
     """What the private optimizers share: check, calibrate, charge, run, report."""
 
+    _needs_transport = False
+
     def __init__(
         self,
         epsilon=1.0,
@@ -193,6 +195,7 @@ class _PrivateOptimizer(Optimizer):
             )
         geometry, n = problem.geometry, problem.problem.n
         start = _start(geometry, initial_point)
+        rehearse(geometry, start, self._walk, self._needs_transport)
         solver, event = self._solver_and_event(n)
         accountant = current_accountant() if self._accountant is None else self._accountant
         accountant.spend(
@@ -306,6 +309,8 @@ random_state, verbosity
         As in :class:`PrivateGradientDescent`.
     sampling : {"poisson", "fixed-size"}, default="poisson"
     """
+
+    _needs_transport = True
 
     def __init__(
         self,

@@ -83,9 +83,10 @@ class RiemannianGradientDescent:
     @property
     def noise_multipliers(self) -> tuple[float, ...]:
         """Noise of each step over its sensitivity."""
+        shares = self._checked_shares()
         # The shares sum to one only up to rounding; dividing by their sum rounds to the safe side.
-        total = max(math.fsum(self.shares), 1.0)
-        return tuple(1.0 / (self.mu * math.sqrt(share / total)) for share in self.shares)
+        total = max(math.fsum(shares), 1.0)
+        return tuple(1.0 / (self.mu * math.sqrt(share / total)) for share in shares)
 
     def solve(self, problem, start, rng, progress=None, callback=None):
         """Run on `problem` from the public point `start`; every visited point is private-safe.

@@ -106,6 +106,9 @@ class FunctionClass:
                 "2 smoothness (F - F*)."
             )
 
+    def _known(self, name) -> float:
+        return float(getattr(self, name))
+
     @property
     def zeta(self) -> float:
         """Curvature constant of the domain."""
@@ -117,8 +120,8 @@ class FunctionClass:
         if self.initial_gap is not None:
             return self.initial_gap
         if self.name == "pl":
-            return self.pl_constant * self.lipschitz**2
-        return self.lipschitz * self.diameter
+            return self._known("pl_constant") * self.lipschitz**2
+        return self.lipschitz * self._known("diameter")
 
     def step_sizes(self, n_steps: int, noise_variance: float, batch_variance: float = 0.0):
         """Step sizes of the theorem; one number or a tuple.
@@ -134,12 +137,12 @@ class FunctionClass:
         """
         if self.name == "convex":
             square = self._square(noise_variance, batch_variance)
-            return self.diameter / math.sqrt(square * self.zeta * n_steps)
+            return self._known("diameter") / math.sqrt(square * self.zeta * n_steps)
         if self.name == "strongly-convex":
             # The first step size is free: the weight of its distance in the proof is zero.
-            steps = [2.0 / (self.strong_convexity * (t + 1)) for t in range(1, n_steps)]
-            return (1.0 / self.strong_convexity, *steps)
-        return 1.0 / self.smoothness
+            steps = [2.0 / (self._known("strong_convexity") * (t + 1)) for t in range(1, n_steps)]
+            return (1.0 / self._known("strong_convexity"), *steps)
+        return 1.0 / self._known("smoothness")
 
     @property
     def output(self) -> str:
@@ -161,15 +164,17 @@ class FunctionClass:
         variance = noise_variance + batch_variance * self.lipschitz**2
         if self.name == "convex":
             square = self._square(noise_variance, batch_variance)
-            return self.diameter * math.sqrt(square * self.zeta / n_steps)
+            return self._known("diameter") * math.sqrt(square * self.zeta / n_steps)
         if self.name == "strongly-convex":
             square = self._square(noise_variance, batch_variance)
-            return 2.0 * self.zeta * square / (self.strong_convexity * (n_steps + 1))
+            return 2.0 * self.zeta * square / (self._known("strong_convexity") * (n_steps + 1))
         if self.name == "pl":
-            rate = 1.0 - 1.0 / (2.0 * self.pl_constant * self.smoothness)
+            rate = 1.0 - 1.0 / (2.0 * self._known("pl_constant") * self._known("smoothness"))
             decay = rate**n_steps
-            return decay * self.gap + (1.0 - decay) * self.pl_constant * variance
-        return 2.0 * self.smoothness * self.gap / n_steps + (1.0 + 1.0 / n_steps) * variance
+            return decay * self.gap + (1.0 - decay) * self._known("pl_constant") * variance
+        return (
+            2.0 * self._known("smoothness") * self.gap / n_steps + (1.0 + 1.0 / n_steps) * variance
+        )
 
     def _square(self, noise_variance, batch_variance):
         return self.lipschitz**2 * (1.0 + batch_variance) + noise_variance

@@ -9,7 +9,7 @@ import numpy as np
 
 from skriemdp._validation import check_count, check_option, check_positive
 
-__all__ = ["OUTPUTS", "Trajectory", "Walk", "geodesic_average"]
+__all__ = ["OUTPUTS", "Trajectory", "Walk", "geodesic_average", "rehearse"]
 
 OUTPUTS = ("last", "average", "weighted-average", "random")
 
@@ -117,3 +117,16 @@ class Trajectory:
     def result(self):
         """The point that the walk's `output` names."""
         return self._chosen
+
+
+def rehearse(geometry, start, walk: Walk, transport: bool = False) -> None:
+    """Do once, without records, what a run will ask of the geometry; so that it fails for free.
+
+    Manifolds of a user may lack a logarithm (needed for averages) or a transport (for variance
+    reduction); better to hear of it before the budget is charged.
+    """
+    zero = np.zeros(geometry.shape)
+    Trajectory(geometry, start, walk, np.random.default_rng(0)).advance(zero)
+    if transport:
+        geometry.transport(start, start, zero)
+        geometry.dist(start, start)
