@@ -81,9 +81,8 @@ def test_mu_at_zero_against_high_precision(case):
     assert_allclose(mu_at_zero(pair_of(case)), exact, rtol=1e-9, atol=1e-9 * 1e-3)
 
 
-def _reference():
-    path = ROOT / "benchmarks/reference_profiles.py"
-    spec = importlib.util.spec_from_file_location("reference_profiles", path)
+def _script(path):
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -94,7 +93,9 @@ def test_the_stored_reference_can_be_computed_again(index):
     pytest.importorskip("mpmath")
     case = CASES[index]
     arguments = (case[k] for k in ("law", "kind", "dim", "distance", "scale"))
-    log_value, _ = _reference().Pair(*arguments, 40).log_delta(case["epsilon"])
+    log_value, _ = (
+        _script("benchmarks/reference_profiles.py").Pair(*arguments, 40).log_delta(case["epsilon"])
+    )
     assert abs(float(log_value - __import__("mpmath").mpf(case["log_delta"]))) < 1e-15 + 1e-20
 
 
@@ -219,6 +220,25 @@ def test_supremum_leaves_zero_on_far_apart_hyperbolic_centres():
     assert complement > float(case["log_complement"])
     delta, complement = _gaussian_logs(mu_estimate(pair), 20.0)
     assert complement <= float(case["log_complement"])
+
+
+def test_the_published_algorithms_and_figure():
+    paper = _script("examples/reproductions/jiang2023_mu.py")
+    circle, rng = paper.Sphere(1), np.random.default_rng(0)
+    for sigma, published in ((0.5, 1.999), (1.0, 0.982), (4.0, 0.0996)):
+        # The published code bisects to 1e-3 and returns the lower end.
+        assert_allclose(paper.algorithm_1(1.0, sigma), published, atol=1.1e-3)
+        assert_allclose(
+            paper.algorithm_1(1.0, sigma), paper.exact_mu(circle, 1.0, sigma), rtol=1e-3
+        )
+    # Monte Carlo is biased upwards where mu is large: 2.17 to 2.18 published, 2.00 true.
+    found = paper.algorithm_2(circle, 1.0, 0.5, rng, m=20, clipped=True)
+    assert 2.05 < found < 2.35
+    distance, rows = paper.third_panel()
+    assert_allclose(distance, 0.12146, atol=5e-6)
+    k, mu, gauss, laplace, true_mu, equal = rows[2]
+    expected = (4, 0.998, 0.152, 0.295, 0.62, 0.179)
+    assert_allclose((k, mu, gauss, laplace, true_mu, equal), expected, atol=6e-3)
 
 
 CERTIFIED = [

@@ -96,8 +96,14 @@ class RiemannianGaussianMechanism:
     @property
     def event(self) -> RiemannianEvent:
         """What one release costs."""
+        space, dim, curvature = _space(self.geometry)
         return RiemannianEvent(
-            "gaussian", *_space(self.geometry), float(self.sensitivity), float(self.sigma)
+            law="gaussian",
+            space=space,
+            dim=dim,
+            curvature=curvature,
+            sensitivity=float(self.sensitivity),
+            scale=float(self.sigma),
         )
 
     @property
@@ -196,8 +202,15 @@ class RiemannianLaplaceMechanism:
         """What one release costs."""
         if space_form(self.geometry) is None:
             return PureEvent(self.sensitivity / self.scale * (1.0 + 1e-15))
-        space = _space(self.geometry)
-        return RiemannianEvent("laplace", *space, float(self.sensitivity), float(self.scale))
+        space, dim, curvature = _space(self.geometry)
+        return RiemannianEvent(
+            law="laplace",
+            space=space,
+            dim=dim,
+            curvature=curvature,
+            sensitivity=float(self.sensitivity),
+            scale=float(self.scale),
+        )
 
     @property
     def law(self) -> RiemannianLaplace:

@@ -11,6 +11,7 @@ _OFFSETS = np.concatenate([[0.0], np.geomspace(1e-7, 40.0, 36)])
 _FIRST_NODES = 48
 _MOST_NODES = 49152
 _CHANGE = 2e-8
+_MOST_SEARCHES = 6
 
 
 class QuadratureError(ArithmeticError):
@@ -45,19 +46,10 @@ def integrate(evaluate, rows, span):
         The integrals are ``exp(log_factor) * sums``.
     """
     everyone = np.arange(rows)
-    grid = np.linspace(span[0], span[1], 48)
-    peak, top = _best(evaluate, everyone, np.broadcast_to(grid, (rows, grid.size)))
-    width = grid[1] - grid[0]
-    for _ in range(4):
-        grid = np.linspace(-width, width, 13)
-        peak, top = _best(evaluate, everyone, np.clip(peak[:, None] + grid, *span))
-        width = grid[1] - grid[0]
+    peak, top, window = _window(evaluate, everyone, span)
     alive = np.isfinite(top)
     top = np.where(alive, top, 0.0)
-    t = np.concatenate([peak[:, None] - _OFFSETS[::-1], peak[:, None] + _OFFSETS], axis=1)
-    deep = _scale(evaluate, everyone, np.clip(t, *span)) < top[:, None] - _DEPTH
-    low = _edge(peak, -_OFFSETS, deep[:, : _OFFSETS.size][:, ::-1], span)
-    high = _edge(peak, _OFFSETS, deep[:, _OFFSETS.size :], span)
+    low, high = window
 
     count = _FIRST_NODES
     h = (high - low) / count
@@ -81,6 +73,31 @@ def integrate(evaluate, rows, span):
     return np.where(alive, factor, -np.inf), result
 
 
+def _window(evaluate, index, span):
+    """Peaks, their log heights, and the ends of the intervals that matter."""
+    grid = np.linspace(span[0], span[1], 48)
+    peak, top = _best(evaluate, index, np.broadcast_to(grid, (index.size, grid.size)))
+    width = np.full(index.size, grid[1] - grid[0])
+    for _ in range(_MOST_SEARCHES):
+        for _ in range(4):
+            t = peak[:, None] + width[:, None] * np.linspace(-1.0, 1.0, 13)
+            peak, top = _best(evaluate, index, np.clip(t, *span))
+            width = width / 6.0
+        t = np.concatenate([peak[:, None] - _OFFSETS[::-1], peak[:, None] + _OFFSETS], axis=1)
+        values = _scale(evaluate, index, np.clip(t, *span))
+        better = values.max(axis=1) > top + 0.5
+        if not better.any():
+            break
+        # A narrow peak was missed: go on from the best point, at the spacing of the grid there.
+        best = t[index, values.argmax(axis=1)]
+        width = np.where(better, np.maximum(np.abs(best - peak), 1e-6), width)
+        peak = np.where(better, np.clip(best, *span), peak)
+    deep = values < np.where(np.isfinite(top), top, 0.0)[:, None] - _DEPTH
+    low = _edge(peak, -_OFFSETS, deep[:, : _OFFSETS.size][:, ::-1], span)
+    high = _edge(peak, _OFFSETS, deep[:, _OFFSETS.size :], span)
+    return peak, top, (low, high)
+
+
 def _scale(evaluate, index, t):
     return np.nan_to_num(evaluate(index, t)[0], nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
 
@@ -100,6 +117,8 @@ def _edge(peak, offsets, deep, span):
 
 def _sums(evaluate, index, t, top):
     log_scale, terms = evaluate(index, t)
-    weight = np.exp(np.minimum(log_scale - top[:, None], 30.0))
-    weight = np.where(np.isfinite(log_scale), weight, 0.0)
+    relative = np.where(np.isfinite(log_scale), log_scale - top[:, None], -np.inf)
+    if (relative > 20.0).any():
+        raise QuadratureError("the peak of an integral of a privacy profile was missed.")
+    weight = np.exp(relative)
     return np.where(weight > 0.0, weight * terms, 0.0).sum(axis=-1), top

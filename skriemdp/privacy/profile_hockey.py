@@ -143,17 +143,28 @@ def _second_terms(pair):
 # Next to the antipodes of the centres the boundary does not reach the spheres of radius > r1, R1.
 
 
+def _cap_mass(pair, rest):
+    """Log of the mass of the spheres whose radius is within `rest` of pi; -inf below exp(-1e6)."""
+    nearest = (math.pi - rest) / pair.scale
+    potential = nearest if pair.law == "laplace" else 0.5 * nearest**2
+    # So far out that the logarithm itself would be mostly rounding.
+    counts = potential < 1e6
+    result = np.full(rest.shape, -np.inf)
+    if counts.any():
+        result[counts] = _log_mass(lambda _, v: pair.log_weight(np.pi - v, v), rest[counts])
+    return result
+
+
 def _first_cap(pair, boundary):
     """Log of the mass of those around the first centre; they lie outside the set."""
-    return _log_mass(lambda _, v: pair.log_weight(np.pi - v, v), boundary.first_rest)
+    return _cap_mass(pair, boundary.first_rest)
 
 
 def _second_cap(pair, boundary, epsilon):
     """Log of the mass of those around the second centre, inside the set, times exp(epsilon)."""
     if pair.kind <= 0:
         return np.full(epsilon.size, -np.inf)
-    mass = _log_mass(lambda _, v: pair.log_weight(np.pi - v, v), boundary.second_rest)
-    return epsilon + mass
+    return epsilon + _cap_mass(pair, boundary.second_rest)
 
 
 def _shells(pair, boundary):

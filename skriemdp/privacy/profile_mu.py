@@ -8,6 +8,7 @@ import math
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
+from skriemdp.privacy._quadrature import QuadratureError
 from skriemdp.privacy.calibration import _NODES, _WEIGHTS, _mills, _mills_slope
 from skriemdp.privacy.profile_hockey import (
     _log_normaliser,
@@ -101,7 +102,8 @@ def mu_estimate(pair: RadialPair) -> float:
     best = mu_at_zero(pair)
     if pair.law == "laplace" or pair.kind >= 0 or pair.distance <= _SCAN_FROM:
         return best
-    reach = best * (0.5 * best + 25.0)
+    m = pair.distance / pair.scale
+    reach = min(best * (0.5 * best + 25.0), m * (40.0 + 0.5 * m + pair.order * pair.scale))
     grid = np.concatenate([[0.0], np.geomspace(1e-3 * reach, reach, 40)])
     for _ in range(4):
         values = _mu_of_profile(pair, grid)
@@ -147,8 +149,15 @@ def is_gdp(pair: RadialPair, mu: float) -> bool:
     profile must lie below a tangent of the Gaussian one; cells that fail are halved.  Beyond the
     last cell the pair's profile is zero, or a tail bound holds (:func:`_tail_start`).
 
-    False means "not proved", also when it would take too many cells.
+    False means "not proved", also when it would take too many cells or a quadrature fails.
     """
+    try:
+        return _is_gdp(pair, mu)
+    except QuadratureError:
+        return False
+
+
+def _is_gdp(pair, mu):
     if pair.law == "gaussian" and pair.kind == 0:
         return pair.distance / pair.scale <= mu
     end = pair.epsilon_max

@@ -106,6 +106,11 @@ class RadialRelease:
     pair: RadialPair
 
     @property
+    def worst_pair(self) -> RadialPair:
+        """The pair itself; for releases of several parts the one found to be worst."""
+        return self.pair
+
+    @property
     def epsilon_max(self) -> float:
         return self.pair.epsilon_max * (1.0 + 1e-14)
 

@@ -43,6 +43,11 @@ class MatrixRelease:
     scale: float
 
     @property
+    def worst_pair(self) -> RadialPair:
+        """All of the move in the plane: the worst direction, as computed."""
+        return self._plane(0.0)
+
+    @property
     def epsilon_max(self) -> float:
         return math.inf
 

@@ -125,8 +125,7 @@ class RiemannianEvent(Event):
         """
         if self.mu is not None:
             return self.mu
-        release = self.release
-        return mu_estimate(release._plane(0.0) if self.space == "spd" else release.pair)
+        return mu_estimate(self.release.worst_pair)
 
     def renyi(self, order: float) -> float:
         return self.release.renyi(order)
@@ -166,7 +165,7 @@ def _check_space(event):
         wanted = {0: "0", 1: "positive", -1: "negative"}[_KINDS[event.space]]
         raise ValueError(f"curvature of space={event.space!r} must be {wanted}, got {curvature!r}.")
     root = math.sqrt(abs(curvature))
-    if event.space == "sphere" and event.sensitivity * root > math.pi:
+    if event.space == "sphere" and event.sensitivity * root > math.pi * (1.0 + 1e-12):
         raise ValueError(
             f"sensitivity={event.sensitivity!r} exceeds {math.pi / root:.6g}, the largest distance "
             "on this sphere."
@@ -254,15 +253,16 @@ above 1.84539 however wide the noise; reduce the sensitivity below 0.535, add no
 space instead, or raise mu.
     """
     if mu is None:
+        if epsilon is None or delta is None:
+            raise TypeError("pass epsilon and delta, or mu.")
         check_privacy(epsilon, delta)
-        epsilon, delta = float(epsilon), float(delta)
+        target = {"epsilon": float(epsilon), "delta": float(delta), "mu": None}
     elif epsilon is not None or delta is not None:
         raise ValueError("pass either mu or epsilon and delta.")
     else:
         check_positive(mu=mu)
-    return _calibrated(
-        law, space, int(dim), float(curvature), float(sensitivity), epsilon, delta, mu
-    )
+        target = {"epsilon": None, "delta": None, "mu": float(mu)}
+    return _calibrated(law, space, int(dim), float(curvature), float(sensitivity), **target)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -286,9 +286,7 @@ def _calibrated(law, space, dim, curvature, sensitivity, epsilon, delta, mu):
     target = math.log(delta)
 
     def excess(log_scale):
-        release = event(math.exp(log_scale)).release
-        if isinstance(release, MatrixRelease):  # first the direction that is worst
-            release = RadialRelease(release._plane(0.0))
+        release = RadialRelease(event(math.exp(log_scale)).release.worst_pair)
         return max(float(release._quick_log_delta_upper([epsilon])[0]), -1e6) - target
 
     guess = sensitivity / gaussian_mu(epsilon, delta)
@@ -368,9 +366,7 @@ def _calibrated_pure(event, law, space, sensitivity, curvature, epsilon, widest)
 
 def _calibrated_mu(event, sensitivity, mu, widest):
     def excess(log_scale):
-        release = event(math.exp(log_scale)).release
-        pair = release._plane(0.0) if isinstance(release, MatrixRelease) else release.pair
-        return mu_estimate(pair) - aim
+        return mu_estimate(event(math.exp(log_scale)).release.worst_pair) - aim
 
     aim = mu / (1.0 + 1e-5) * (1.0 - 1e-12)
     scale = math.exp(_root(excess, math.log(sensitivity / mu), math.log(widest)))
