@@ -27,7 +27,7 @@ from skriemdp._validation import (
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.loop import AGGREGATIONS, Checkpoint, ServerLoop
 from skriemdp.federated.participation import Participation
-from skriemdp.federated.theory import theory_settings
+from skriemdp.federated.theory import ball_constant, theory_settings
 from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
 from skriemdp.federated.trusted import run_trusted
@@ -65,8 +65,9 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
         "theory": step sizes, and for "rsvrg" the number of steps, of Theorems 5.1, 5.5 and 5.6
         instead of `step_size` and `local_steps`; see :func:`skriemdp.federated.theory_settings`.
     smoothness : float, optional
-        Public geodesic smoothness L_g of a record's cost, for ``schedule="theory"``; known for
-        Fréchet means.
+        Public geodesic smoothness L_g of a record's cost; known for Fréchet means.  For
+        ``schedule="theory"``, and the differences of "rsvrg" are clipped to L_g times the distance
+        from the anchor.
     batch_fraction : float, default=1.0
         Share of a client's records in a Poisson batch; 1 is the full batch.
     clip_norm : float, optional
@@ -374,15 +375,21 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
             step_size,
             float(self.batch_fraction),
             float(clip),
+            self._smoothness(problem, domain),
         )
+
+    def _smoothness(self, problem, domain):
+        if self.smoothness is not None:
+            check_positive(smoothness=self.smoothness)
+            return float(self.smoothness)
+        return ball_constant(domain) if hasattr(problem, "ball") else None
 
     def _own_clip(self, problem, domain, start) -> float:
         """A clip norm that shortens nothing, from public bounds; infinite where none is needed."""
         if hasattr(problem, "ball"):
             # A logarithm within the ball is no longer than its diameter.  On Hadamard spaces the
             # problem's own bounds are finite everywhere.
-            needed = self.local == "rsvrg" or not problem.geometry.is_hadamard
-            return 2.0 * domain.radius if needed else math.inf
+            return math.inf if problem.geometry.is_hadamard else 2.0 * domain.radius
         bound = problem.gradient_norm_bound(start)
         if not math.isfinite(bound):
             raise ValueError("this problem has no public gradient bound; pass clip_norm.")

@@ -9,6 +9,7 @@ import numpy as np
 from skriemdp._validation import check_count, check_fraction, check_nonnegative, check_positive
 
 __all__ = [
+    "ball_constant",
     "convex_gap_bound",
     "curvature_constant",
     "decaying_step_sizes",
@@ -38,6 +39,14 @@ def curvature_constant(least_curvature: float, diameter: float) -> float:
         return 1.0
     x = math.sqrt(-least_curvature) * diameter
     return x / math.tanh(x)
+
+
+def ball_constant(ball) -> float:
+    """:func:`curvature_constant` of a ball; also bounds the Hessian of half the squared distance.
+
+    The second statement is for pairs of its points, and on spheres for radii up to pi/4.
+    """
+    return curvature_constant(ball.geometry.curvature_bounds[0], 2.0 * ball.radius)
 
 
 def gradient_bound(start_gap, n_rounds, step_size, smoothness, dim, noise_variance):
@@ -181,12 +190,11 @@ def theory_settings(
     ...                 half_squared_distance=True)[1]
     1
     """
-    least = geometry.curvature_bounds[0]
     zeta = 1.0
-    if domain is not None and least < 0:
-        zeta = curvature_constant(least, 2.0 * domain.radius)
-    elif least < 0 and local == "rsvrg":
-        raise ValueError("schedule='theory' with 'rsvrg' needs a public ball of the iterates.")
+    if geometry.curvature_bounds[0] < 0:
+        if domain is None and local == "rsvrg":
+            raise ValueError("schedule='theory' with 'rsvrg' needs a public ball of the iterates.")
+        zeta = 1.0 if domain is None else ball_constant(domain)
     if smoothness is None:
         if not half_squared_distance:
             raise ValueError("schedule='theory' needs the public smoothness L_g of this problem.")

@@ -30,6 +30,9 @@ class LocalSettings:
     batch_fraction : float
         1 for full batches, else Poisson batches of this share of a client's records.
     clip_norm : float
+    smoothness : float, optional
+        Clips the differences of "rsvrg" to this times the distance from the anchor; without it, to
+        `clip_norm`.
     output : str
         As in :class:`skriemdp.solvers.trajectory.Walk`.
     """
@@ -40,6 +43,7 @@ class LocalSettings:
     step_size: float | tuple[float, ...]
     batch_fraction: float
     clip_norm: float
+    smoothness: float | None = None
     output: str = "last"
 
     def sampler(self, n: int):
@@ -70,7 +74,8 @@ def local_solver(settings: LocalSettings, noise_multiplier: float, n: int, domai
         settings.n_steps,
         walk,
         clip_norm=settings.clip_norm,
-        difference_clip=settings.clip_norm,
+        difference_clip=settings.clip_norm if settings.smoothness is None else None,
+        smoothness=settings.smoothness,
     )
 
 
