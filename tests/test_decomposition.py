@@ -332,6 +332,7 @@ def test_a_budget_cannot_be_overdrawn():
             budget.rest()
 
 
+@pytest.mark.filterwarnings("ignore:delta")
 def test_plans_know_public_numbers_only():
     model = PrivatePrincipalEigenvector()
     facts = {"n": 1000, "d": 20, "sparse": False}
@@ -681,6 +682,7 @@ def test_a_sparse_fit_stays_sparse(monkeypatch):
     assert 0 <= model.score(X) <= 1
 
 
+@pytest.mark.filterwarnings("ignore:delta")
 def test_streams_need_constant_memory():
     import tracemalloc
 
@@ -698,6 +700,7 @@ def test_streams_need_constant_memory():
     assert peak < 16e6
 
 
+@pytest.mark.filterwarnings("ignore:about")
 def test_clipped_fraction_is_private_and_warns_of_a_bad_bound():
     X = table()
     model = PrivatePrincipalEigenvector(row_norm=4.0, epsilon=20.0, random_state=0).fit(X)

@@ -24,12 +24,15 @@ _BELOW = _RATIO ** np.arange(-127.0, 1.0)
 
 # Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips
 # (docs/user_guide/pca.md).
-_ORIGIN_SHARE, _RANK_SHARE, _NORM_SHARE = 0.02, 0.01, 0.05
+_ORIGIN_SHARE, _RANK_SHARE, _NORM_SHARE = (0.02, 0.06), 0.01, 0.05
 # Before it is measured, the mean squared cosine between two records is about .1 +- .1.
 _COSINE, _COSINE_SPREAD = 0.1, 0.1
 # Noise of that mean below which more pairs of records are not worth their time.
 _COSINE_NOISE = 0.008
 _LEVEL = 5.0
+# Each mean shrinks the distance to the data by about its noise; four lead from a hundred times the
+# spread of the data to the data, where the budget suffices at all.
+_MOST_MEANS = 4
 
 
 class _Budget:
@@ -157,31 +160,41 @@ class BoundsSearch:
         center, rng = np.zeros(self.d), streams("centre and norm")
         if not self.private_center:
             return center, self._norm(rows, center, _WIDE, budget, rng)
-        # A clipped mean is a start only, and few records far out should not widen its noise.
-        level = float(np.clip(1.0 - 20.0 / (self.n * self.strength), 0.6, 0.9))
-        norms = rows.squared_norms(center)
-        bound = _quantile(budget, _ORIGIN_SHARE, _WIDE, level, norms, rows.n, rng)
+        # A clipped mean is a start only; where counts are noisy, a bound too small is the smaller
+        # evil, and worth more of the budget.
+        n_mu = self.n * self.strength
+        level = float(np.clip(1.0 - 45.0 / n_mu, 0.5, 0.9))
+        share = float(np.clip(600.0 / n_mu**2, *_ORIGIN_SHARE))
+        bound = _quantile(budget, share, _WIDE, level, rows.squared_norms(center), rows.n, rng)
         center, error = self._mean(rows, center, bound, budget, rng)
         norm = self._norm(rows, center, bound * _NEAR, budget, rng)
-        # Data far from the origin leave a rough centre; from there the rows look closer, and a
-        # second mean is much better.  Otherwise its share stays with the components.
-        if error > 0.05 * norm**2 and norm < 0.7 * bound:
-            center, _ = self._mean(rows, center, norm, budget, rng)
-            norm = self._norm(rows, center, norm * _NEAR, budget, rng)
+        # Data far from the origin leave a rough centre; from there the rows look closer, and one
+        # more mean is much better.  Otherwise its share stays with the components.
+        for _ in range(_MOST_MEANS - 1):
+            harmless = error <= 0.5 * math.sqrt(self.d) * norm**2 / (self.n * self.strength)
+            if harmless or norm >= 0.7 * bound or budget.left < 0.5:
+                break
+            bound = norm
+            center, error = self._mean(rows, center, bound, budget, rng)
+            norm = self._norm(rows, center, bound * _NEAR, budget, rng)
         return center, norm
 
     def _mean(self, rows, center, bound, budget, rng):
         """A private mean of the rows about `center`, and its expected squared error from noise."""
+        # Far from the data a bound a little too small would shorten every row and miss them all.
+        bound = _RATIO * bound
         mechanism = budget.noise(self.mean_share, Euclidean(self.d), 2.0 * bound / self.n)
         move = mechanism.release(center, rows.clipped_sum(center, bound) / self.n, rng)
         error = self.d * mechanism.sigma**2
+        keep = 1.0
         # James and Stein: shrinking towards the old centre never hurts on average (d > 2), and
         # leaves nearly no noise where the data are centred already.
-        size = float(move @ move)
-        keep = max(0.0, 1.0 - (error - 2.0 * mechanism.sigma**2) / size) if size > 0 else 0.0
-        if self.d <= 2:
-            keep = 1.0
-        return center + keep * move, error
+        if self.d > 2:
+            size = float(move @ move)
+            excess = error - 2.0 * mechanism.sigma**2
+            keep = max(0.0, 1.0 - excess / size) if size > 0 else 0.0
+        # Times `keep`, the noise is Stein's estimate of the error of the shrunken mean.
+        return center + keep * move, keep * error
 
     def _norm(self, rows, center, grid, budget, rng):
         if self.row_norm is not None:
