@@ -314,9 +314,33 @@ def test_clipped_differences_are_bounded(geometry):
     anchor, point = problem.points[0], problem.points[1]
     query = DifferenceQuery(problem, point, anchor, 0.05)
     each = np.stack([query.total(np.array([i])) for i in range(problem.n)])
+    assert query.enclosing_ball() == (None, 0.05)
     assert geometry.norm(point, each).max() <= 0.05 * (1 + 1e-9)
     whole = query.total(None)
     np.testing.assert_allclose(whole, each.sum(axis=0), atol=1e-12)
+
+
+def test_clipped_differences_attain_their_diameter():
+    # Two records whose gradients move in opposite directions between anchor and point.
+    X = np.array([[1.0], [-1.0]])
+    gradient = RiemannianGradient(Euclidean(1), lambda point, X, y: X * point)
+    query = DifferenceQuery(CostProblem(gradient, X), np.ones(1), np.zeros(1), 0.25)
+    apart = query.total(np.array([0])) - query.total(np.array([1]))
+    assert abs(apart[0]) == query.diameter() == 0.5
+
+
+def test_published_steps_attain_their_sensitivity():
+    # Gradients of size tau that change sign across the anchor, and the other way round: 4 tau_1.
+    X = np.array([[1.0], [-1.0]])
+    gradient = RiemannianGradient(Euclidean(1), lambda point, X, y: X * np.sign(point))
+    problem = CostProblem(gradient, X)
+    here, there = (problem.gradients(np.full(1, x)) for x in (0.5, -0.5))
+    inner = here - there
+    solver = PublishedRSVRG(3.0, 1.0, 0.5, 2, 5, Walk(10), split=0.64)
+    sampled, anchor = sorted(solver.event(100).events, key=lambda e: type(e).__name__)
+    assert sampled.noise_multiplier == pytest.approx(3.0 * 0.8 / abs(inner[0] - inner[1])[0])
+    assert (sampled.population, sampled.batch_size, sampled.count) == (100, 1, 10)
+    assert anchor.mu == pytest.approx(math.sqrt(10) * (2 * 0.5 / 100) / (3.0 * 0.6))
 
 
 def test_smoothness_clip_has_no_bias():
