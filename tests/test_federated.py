@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 from sklearn.model_selection import cross_val_score
 
 from skriemdp import (
@@ -30,7 +31,9 @@ from skriemdp.federated.loop import ServerLoop, tangent_mean
 from skriemdp.federated.messages import checked_updates
 from skriemdp.federated.participation import published_table_bound
 from skriemdp.federated.training import local_event
+from skriemdp.federated.trusted import run_trusted
 from skriemdp.geometry import SPD, GeodesicBall
+from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.accountant import BudgetError, BudgetExceededError
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent
@@ -513,3 +516,57 @@ def test_bounds_hold_on_a_euclidean_mean():
     assert min(norms[:-1]) <= bound
     gap = theory.convex_gap_bound(start, steps, alpha, 1.0, 1.0, dim, variance)
     assert 0.5 * norms[-1] <= gap
+
+
+# -- the noise that is charged is the noise that is added -----------------------------------------
+
+
+def explains(coordinates, scale):
+    """Whether independent Gaussians of this scale are plausible; false alarms 1e-6."""
+    total = np.sum((coordinates / scale) ** 2)
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], coordinates.size)
+    return low < total < high
+
+
+def test_uploads_carry_the_charged_noise():
+    ball, multiplier, start = GeodesicBall(SPACE, None, 1.0), 4.0, np.diag([1.2, 0.9])
+    problem = FrechetProblem.from_records(ball, X[:50])[0]
+    agents = [Agent("a", problem, FULL, multiplier, random_state=seed) for seed in range(300)]
+    assert local_event(FULL, multiplier) == GaussianEvent(multiplier)
+    exact = -problem.clipped_sum(start) / 50
+    moves = [SPACE.log(start, a.handle(LocalTask("fit", 0, "a", start)).point) for a in agents]
+    noise = SPACE.coordinates_from_tangent(start, np.stack(moves) - exact)
+    # Records of one ball move the mean of 50 logarithms by 2/50 at most.
+    assert explains(noise, multiplier * 2.0 / 50)
+    assert not explains(noise / 2, multiplier * 2.0 / 50)
+
+
+def test_the_trusted_aggregator_adds_the_charged_noise():
+    clip, cohort, nu, start = 0.3, 2, 1.5, np.diag([1.2, 0.9])
+    ball = GeodesicBall(SPACE, None, 1.0)
+    problems = {c: FrechetProblem.from_records(ball, X[c::4])[0] for c in range(4)}
+    loop = ServerLoop(SPACE, ((0, 1),), dict.fromkeys(range(4), 100))
+    mechanism = TangentGaussian(SPACE, 2.0 * clip / cohort, nu)
+    rng = np.random.default_rng(0)
+    ends = [run_trusted(loop, problems, FULL, mechanism, clip, start, rng) for _ in range(300)]
+    moves = [-problems[c].clipped_sum(start) / 100 for c in (0, 1)]
+    short = [m * min(1.0, clip / float(SPACE.norm(start, m))) for m in moves]
+    noise = SPACE.coordinates_from_tangent(
+        start, SPACE.log(start, np.stack(ends)) - np.mean(short, axis=0)
+    )
+    assert explains(noise, nu * 2.0 * clip / cohort)
+    assert not explains(noise / 2, nu * 2.0 * clip / cohort)
+
+
+def test_differences_clipped_by_distance_have_no_bias():
+    model = FederatedEstimator(
+        PrivateFrechetMean("spd", epsilon=2000.0),
+        12,
+        8,
+        local="rsvrg",
+        local_steps=4,
+        batch_fraction=0.5,
+        step_size=0.5,
+    )
+    model.fit(X, groups=GROUPS)
+    assert SPACE.dist(model.point_, frechet_mean(X, SPACE)) < 0.02
