@@ -46,10 +46,11 @@ lint: $(VENV)/.lint
 	$(BIN)/mypy
 
 docs: $(VENV)/.docs  ## HTML documentation in docs/_build/html, without network access
+	rm -rf docs/api/generated  # pages of names that are gone
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
-bench: $(VENV)/.bench  ## all benchmark tables; takes long
+bench: $(VENV)/.bench  ## every benchmark in its quick form; outputs in benchmarks/results
 	$(BIN)/python benchmarks/run_all.py
 
 clean:
-	rm -rf .venv build dist docs/_build .pytest_cache .hypothesis htmlcov demo_output
+	rm -rf .venv build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output
