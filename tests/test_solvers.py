@@ -415,6 +415,21 @@ def test_bounds_have_the_rates_of_table_1(name, in_n, in_d):
     assert slope_d == pytest.approx(in_d, abs=0.25 if name == "pl" else 0.01)
 
 
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("convex", 2.0 * math.sqrt((1 + 3) / 9)),
+        ("strongly-convex", 2 * (1 + 3) / 10),
+        ("pl", 0.5 * 3),
+        ("nonconvex", 2 / 9 + (1 + 1 / 9) * 3),
+    ],
+)
+def test_bounds_by_hand(name, expected):
+    kind = FunctionClass(name, dim=2, lipschitz=1.0, **CLASSES[name])
+    assert kind.bound(9, 3.0) == pytest.approx(expected)
+    assert kind.bound(9, 2.0, batch_variance=1.0) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("name", list(CLASSES))
 def test_schedule_minimises_its_bound(name):
     kind = FunctionClass(name, dim=5, lipschitz=1.0, **CLASSES[name])
