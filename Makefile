@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test test-oldest lint docs bench clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,10 @@ demo: $(VENV)/.plots  ## a private mean of real covariance matrices: table and f
 test: $(VENV)/.test  ## the whole test suite, two workers
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
+test-oldest:  ## the quick tests with the oldest supported versions, in an environment of their own
+	PIP_CONSTRAINT=$(CURDIR)/constraints/oldest.txt $(MAKE) VENV=.venv-oldest .venv-oldest/.test
+	.venv-oldest/bin/python -m pytest -n 2 --dist worksteal -m "not slow"
+
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,4 +57,4 @@ bench: $(VENV)/.bench  ## every benchmark in its quick form; outputs in benchmar
 	$(BIN)/python benchmarks/run_all.py
 
 clean:
-	rm -rf .venv build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output
+	rm -rf .venv .venv-oldest build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output

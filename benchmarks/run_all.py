@@ -24,6 +24,7 @@ QUICK = {
     "adagrad": ["--quick"],
     "accounting_tables": ["--only", "selection"],
     "completion": ["speed"],
+    "federated": ["--only", "engines"],
     "ledger": ["--filters"],
     "mean_mechanisms": ["--fits", "6", "--part", "spaces"],
     "mean_utility": ["--draws", "400"],

@@ -297,7 +297,7 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
         (tangent, "TangentRadial"),
     ]:
         cls = getattr(module, name)
-        for method in {"release", "release_counts"} & set(vars(cls)):
+        for method in {"release", "release_counts", "search"} & set(vars(cls)):
             original = getattr(cls, method)
 
             def spy(self, *args, _original=original, **kwargs):
@@ -513,7 +513,7 @@ def test_audit_of_auto_with_its_private_bounds(scale, caught):
         statistic=second_axis,
     )
     assert (audit.mu > mu) == caught
-    assert audit.mu > 0.5 * scale * mu
+    assert audit.mu > 0.4 * scale * mu
 
 
 @pytest.mark.slow
@@ -665,7 +665,7 @@ def test_sparse_and_streamed_fits_equal_the_dense_one(tmp_path):
 
 
 def test_a_sparse_fit_stays_sparse(monkeypatch):
-    X = sparse.random_array((2000, 300), density=0.02, format="csr", rng=0)
+    X = sparse.random_array((2000, 300), density=0.02, format="csr", random_state=0)
     for cls in (sparse.csr_array, sparse.csr_matrix):
         original = cls.toarray
 

@@ -61,7 +61,9 @@ def test_check_estimator():
 def test_finds_the_principal_direction(settings):
     model = pca(epsilon=3.0, step_size=0.2, **settings).fit(ROWS)
     first = np.linalg.eigh(ROWS.T @ ROWS)[1][:, -1]
-    assert abs(model.point_ @ first) > 0.97
+    # A random iterate may be an early one; the start has .5.
+    least = 0.97 if settings.get("output") != "random" else 0.4
+    assert abs(model.point_ @ first) > least
     assert np.linalg.norm(model.point_) == pytest.approx(1.0)
     assert tuple(model.privacy_spent_) == (3.0, 1e-5)
     assert model.privacy_spent_.event.epsilon(1e-5) <= 3.0

@@ -123,11 +123,20 @@ class PrivateQuantile:
         found = np.asarray(self.grid)[self._search(excess, rng, math.prod(shape))]
         return found.reshape(shape) if shape else float(found[0])
 
+    def search(self, count, n: int, rng) -> float:
+        """As :meth:`release`, with ``count(t)`` the exact number of values <= t.
+
+        It is asked at most `counts` times: faster than sorting many values into the grid.
+        """
+        wanted = self.level * n
+        return float(self.grid[self._search_once(lambda at: count(self.grid[at]) - wanted, rng)])
+
     def _search(self, excess, rng, runs):
-        return np.array([self._search_once(excess, rng) for _ in range(runs)], dtype=int)
+        found = [self._search_once(excess.__getitem__, rng) for _ in range(runs)]
+        return np.array(found, dtype=int)
 
     def _search_once(self, excess, rng):
-        last, sigma = len(excess) - 1, self.sigma
+        last, sigma = len(self.grid) - 1, self.sigma
         weight = _prior(last + 1)
         # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
         # the two log factors that they gave to the weights at or below it and above it.
@@ -135,7 +144,7 @@ class PrivateQuantile:
         for _ in range(self.counts if last else 0):
             at = _halving(weight)
             total, asked, yes, no = state.get(at, (0.0, 0, 0.0, 0.0))
-            total, asked = total + excess[at] / sigma + rng.standard_normal(), asked + 1
+            total, asked = total + excess(at) / sigma + rng.standard_normal(), asked + 1
             # A count above the wanted rank says "the answer is here or below".  All answers at one
             # place count as one with less noise, so its factors are replaced, not multiplied.
             z = total / math.sqrt(asked)

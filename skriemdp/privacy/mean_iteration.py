@@ -1,4 +1,4 @@
-"""How many damped steps compute a Fréchet mean, and what their result's sensitivity is; from public numbers only.
+"""How many damped steps compute a Fréchet mean, and the sensitivity of their result.
 
 The proofs are in docs/theory/mean-iteration.md.
 """

@@ -19,7 +19,15 @@ from skriemdp.privacy.profile_hockey import (
 )
 from skriemdp.privacy.profile_integrand import RadialPair, log_share
 
-__all__ = ["certified_mu", "delta_floor", "is_gdp", "mu_at_zero", "mu_estimate", "mu_floor"]
+__all__ = [
+    "certified_mu",
+    "delta_floor",
+    "is_gdp",
+    "mu_at_zero",
+    "mu_estimate",
+    "mu_floor",
+    "tail_line",
+]
 
 # Hyperbolic Gaussians: the supremum over epsilon leaves epsilon = 0 near this distance or beyond.
 _SCAN_FROM = 2.5
@@ -113,6 +121,19 @@ def mu_estimate(pair: RadialPair) -> float:
     return best
 
 
+def tail_line(pair):
+    """m, shift, log C of ``delta <= C phi(y) (R(y) - R(y + m))``, ``y = epsilon/m - shift >= 0``.
+
+    Gaussian laws (docs/theory/riemannian-gdp.md): on the sphere the flat profile, by comparison; on
+    hyperbolic space the triangle inequality.
+    """
+    m = pair.distance / pair.scale
+    if pair.kind >= 0:
+        return m, 0.5 * m, 0.0
+    log_constant = _LOG_SQRT_2PI + math.log(pair.scale) - _log_normaliser(pair)
+    return m, 0.5 * m + pair.order * pair.scale, log_constant
+
+
 def _tail_start(pair, mu):
     """An epsilon from which on ``delta(epsilon) <= delta_mu(epsilon)`` is proved; None if none.
 
@@ -130,8 +151,7 @@ def _tail_start(pair, mu):
         return 0.5 * m * m if mu >= m else None
     if mu <= m:
         return None
-    shift = 0.5 * m + pair.order * pair.scale
-    log_constant = _LOG_SQRT_2PI + math.log(pair.scale) - _log_normaliser(pair)
+    _, shift, log_constant = tail_line(pair)
     epsilon = max(0.5 * mu * mu, (shift / m - 0.5) / (m**-2 - mu**-2))
     for _ in range(400):
         y = epsilon / m - shift

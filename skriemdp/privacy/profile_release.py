@@ -10,9 +10,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
-from skriemdp.privacy.profile_hockey import _log_normaliser, log_delta, log_delta_direct
+from skriemdp.privacy.profile_hockey import log_delta, log_delta_direct
 from skriemdp.privacy.profile_integrand import RadialPair
-from skriemdp.privacy.profile_mu import _gaussian_logs, certified_mu
+from skriemdp.privacy.profile_mu import _gaussian_logs, certified_mu, tail_line
 
 __all__ = ["RadialRelease", "epsilon_for_delta", "symmetric_losses"]
 
@@ -170,23 +170,10 @@ class RadialRelease:
             return self.epsilon_max
         return min(_renyi(self, float(order)), self.epsilon_max)
 
-    def _tail_line(self):
-        """m, shift and log C of ``delta <= C phi(y) (R(y) - R(y + m))``, ``y = epsilon/m - shift``.
-
-        Gaussian laws, y >= 0 (docs/theory/riemannian-gdp.md): on the sphere the flat profile, from
-        where the flat pair's loss is that of its middle; on hyperbolic space by the triangle
-        inequality.
-        """
-        pair, m = self.pair, self.pair.distance / self.pair.scale
-        if pair.kind >= 0:
-            return m, 0.5 * m, 0.0
-        log_constant = _LOG_SQRT_2PI + math.log(pair.scale) - _log_normaliser(pair)
-        return m, 0.5 * m + pair.order * pair.scale, log_constant
-
     def _tail_bound(self, epsilon):
         if self.pair.law == "laplace":
             return np.full(epsilon.shape, np.inf)
-        m, shift, log_constant = self._tail_line()
+        m, shift, log_constant = tail_line(self.pair)
         y = epsilon / m - shift
         bound = log_constant + _gaussian_logs(m, m * (np.maximum(y, 0.0) + 0.5 * m))[0]
         return np.where(y >= 0.0, bound, np.inf)
@@ -196,12 +183,12 @@ class RadialRelease:
         """An epsilon beyond which delta is below 1e-22."""
         if self.pair.law == "laplace":
             return self.epsilon_max
-        m, shift, log_constant = self._tail_line()
+        m, shift, log_constant = tail_line(self.pair)
         return min(m * (shift + math.sqrt(104.0 + 2.0 * max(log_constant, 0.0))), self.epsilon_max)
 
     def _tail(self, alpha):
         """Last node, and the log of the integral beyond it: ``delta <= C Phi(-y)``, y linear."""
-        m, shift, log_constant = self._tail_line()
+        m, shift, log_constant = tail_line(self.pair)
         tilt = (alpha - 1.0) * m
         y = tilt + 10.0
         while True:

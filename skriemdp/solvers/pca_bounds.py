@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -19,6 +21,7 @@ __all__ = ["BoundsSearch", "GaussianBudget", "PureBudget", "clip_level", "produc
 # little.  Around a released centre the norms are known up to a factor, and the grid is shorter.
 _RATIO = 1.08
 _WIDE = 1e-9 * _RATIO ** np.arange(640.0)
+_COARSE = 1e-9 * 1.2 ** np.arange(256.0)
 _NEAR = _RATIO ** np.arange(-111.0, 17.0)
 _BELOW = _RATIO ** np.arange(-127.0, 1.0)
 
@@ -35,7 +38,7 @@ _LEVEL = 5.0
 _MOST_MEANS = 4
 
 
-class _Budget:
+class _Budget(abc.ABC):
     """What is left of a fit's budget, as a fraction; never more is taken."""
 
     def __init__(self, total: float):
@@ -47,6 +50,14 @@ class _Budget:
             raise RuntimeError("the releases of this fit exceed its budget; nothing was released.")
         self.left -= share
         return share
+
+    @abc.abstractmethod
+    def take(self, share: float) -> float:
+        """The parameter of a release that gets the fraction `share`."""
+
+    @abc.abstractmethod
+    def noise(self, share, geometry, sensitivity):
+        """Noise for a tangent vector of `geometry` that gets the fraction `share`."""
 
     def rest(self) -> float:
         """The parameter of a release that gets everything left."""
@@ -165,14 +176,14 @@ class BoundsSearch:
         n_mu = self.n * self.strength
         level = float(np.clip(1.0 - 45.0 / n_mu, 0.5, 0.9))
         share = float(np.clip(600.0 / n_mu**2, *_ORIGIN_SHARE))
-        bound = _quantile(budget, share, _WIDE, level, rows.squared_norms(center), rows.n, rng)
+        bound = _quantile(budget, share, _COARSE, level, rows.squared_norms(center), rows.n, rng)
         center, error = self._mean(rows, center, bound, budget, rng)
         norm = self._norm(rows, center, bound * _NEAR, budget, rng)
         # Data far from the origin leave a rough centre; from there the rows look closer, and one
         # more mean is much better.  Otherwise its share stays with the components.
         for _ in range(_MOST_MEANS - 1):
-            harmless = error <= 0.5 * math.sqrt(self.d) * norm**2 / (self.n * self.strength)
-            if harmless or norm >= 0.7 * bound or budget.left < 0.5:
+            harmless = 0.5 * self._matrix_noise * norm**2
+            if error <= harmless or norm >= 0.7 * bound or budget.left < 0.5:
                 break
             bound = norm
             center, error = self._mean(rows, center, bound, budget, rng)
@@ -182,7 +193,7 @@ class BoundsSearch:
     def _mean(self, rows, center, bound, budget, rng):
         """A private mean of the rows about `center`, and its expected squared error from noise."""
         # Far from the data a bound a little too small would shorten every row and miss them all.
-        bound = _RATIO * bound
+        bound = 1.1 * bound
         mechanism = budget.noise(self.mean_share, Euclidean(self.d), 2.0 * bound / self.n)
         move = mechanism.release(center, rows.clipped_sum(center, bound) / self.n, rng)
         error = self.d * mechanism.sigma**2
@@ -194,7 +205,15 @@ class BoundsSearch:
             excess = error - 2.0 * mechanism.sigma**2
             keep = max(0.0, 1.0 - excess / size) if size > 0 else 0.0
         # Times `keep`, the noise is Stein's estimate of the error of the shrunken mean.
-        return center + keep * move, keep * error
+        error *= keep
+        if keep**2 * float(move @ move) < 0.25 * self._matrix_noise * bound**2:
+            keep = 0.0  # closer than the matrix will show; where it was, less has to be computed
+        return center + keep * move, error
+
+    @property
+    def _matrix_noise(self):
+        """Noise of the second moment, in spectral norm over squared clipping norm (half of it)."""
+        return math.sqrt(self.d) / (self.n * self.strength)
 
     def _norm(self, rows, center, grid, budget, rng):
         if self.row_norm is not None:
@@ -231,9 +250,15 @@ def product_quantile(rows, center, row_norm, frame, budget, share, level, stream
 def _quantile(budget, share, grid, level, squares, n, rng):
     """Release a quantile of the roots of `squares`, given tile by tile, on a geometric grid."""
     mechanism = budget.quantile(share, tuple(grid.tolist()), level)
+    ratio = grid[1] / grid[0]
+    # A grid value stands for the interval below it; its middle is as often too small as too large.
+    middle = 1.0 / math.sqrt(ratio)
+    first = next(squares)
+    if len(first) == n and isinstance(mechanism, PrivateQuantile):
+        return middle * mechanism.search(lambda t: np.count_nonzero(first <= t * t), n, rng)
     counts = np.zeros(len(grid) + 1, dtype=np.int64)
-    scale, shift = 0.5 / math.log(_RATIO), math.log(grid[0]) / math.log(_RATIO)
-    for tile in squares:
+    scale, shift = 0.5 / math.log(ratio), math.log(grid[0]) / math.log(ratio)
+    for tile in itertools.chain([first], squares):
         # Logarithms place a value on the grid much faster than comparisons.
         with np.errstate(divide="ignore"):
             places = np.log(tile)
@@ -242,5 +267,4 @@ def _quantile(budget, share, grid, level, squares, n, rng):
         np.ceil(places, out=places)
         np.clip(places, 0.0, len(grid), out=places)
         counts += np.bincount(places.astype(np.intp), minlength=len(counts))
-    # A grid value stands for the interval below it; its middle is as often too small as too large.
-    return mechanism.release_counts(np.cumsum(counts)[:-1], n, rng) / math.sqrt(_RATIO)
+    return middle * mechanism.release_counts(np.cumsum(counts)[:-1], n, rng)

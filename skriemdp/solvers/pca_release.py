@@ -71,9 +71,8 @@ class CovarianceRelease:
     n_components: int
 
     def release(self, rows, center, row_norm, budget, streams) -> Subspace:
-        return _from_matrix(
-            *_noisy_matrix(rows, center, row_norm, budget.rest(), streams), self.n_components
-        )
+        matrix, sigma = _noisy_matrix(rows, center, row_norm, budget.rest(), streams)
+        return _from_matrix(matrix, sigma, self.n_components)
 
 
 @dataclasses.dataclass(frozen=True)

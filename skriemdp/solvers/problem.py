@@ -1,4 +1,4 @@
-"""What a private solver may know of a problem: its geometry, public bounds, and clipped sums of gradients."""
+"""What a private solver may know of a problem: geometry, public bounds, clipped sums."""
 
 from __future__ import annotations
 

@@ -296,10 +296,12 @@ class _DenseTile:
             return rows.T @ rows
         # Nearly all rows count in full: take the table as it is and correct for the few others.
         gram = plain.T @ plain
-        shares = weights * weights
         if len(clipped):
-            excess = plain[clipped] * np.sqrt(1.0 - shares[clipped])[:, None]
+            excess = plain[clipped] * np.sqrt(1.0 - weights[clipped] ** 2)[:, None]
             gram -= excess.T @ excess
+        if not center.any():
+            return gram
+        shares = weights * weights
         return _centred_gram(gram, shares @ plain, shares.sum(), center)
 
     def inner_products(self, other):
