@@ -37,7 +37,9 @@ def row(size, n, repeats):
     problem = FrechetProblem(ball, X)
     step = RiemannianGradientDescent(mu=1.0, n_steps=1, step_size=1.0)
     rng = np.random.default_rng(1)
-    fit = PrivateFrechetMean("spd", accountant=PrivacyAccountant())
+    fit = PrivateFrechetMean(
+        "spd", mechanism="tangent", noise="gaussian", accountant=PrivacyAccountant()
+    )
     eigh, gradient, private, theirs = best_of(
         repeats,
         lambda: np.linalg.eigh(X),
