@@ -51,14 +51,14 @@ def data_digest(*arrays) -> bytes:
         if array is None:
             state.update(b"none")
             continue
-        parts = (array,)
+        parts: tuple = (array,)
         if hasattr(array, "tocsr"):
             csr = array.tocsr()
             parts = (np.asarray(csr.shape), csr.indptr, csr.indices, csr.data)
         for part in parts:
             part = np.ascontiguousarray(part)
             state.update(repr((part.shape, part.dtype.str)).encode())
-            state.update(memoryview(part).cast("B") if part.size else b"")
+            state.update(part.data.cast("B") if part.size else b"")
     return state.digest()
 
 

@@ -91,7 +91,7 @@ class RadialEvent(Event):
 
     def renyi(self, order: float) -> float:
         if self.exponent == 2.0:
-            return 0.5 * order * self.mu**2 * (1.0 + 1e-12)
+            return order * self.shift**2 * (1.0 + 1e-12)
         pure = self.shift if self.exponent == 1.0 else math.inf
         return pure if order == math.inf else min(_renyi(self, float(order)), pure)
 
@@ -123,7 +123,7 @@ class RadialEvent(Event):
 
     def privacy_loss_distribution(self, interval: float = 1e-4):
         if self.exponent == 2.0:
-            return gaussian_loss(self.mu, interval)
+            return gaussian_loss(math.sqrt(2.0) * self.shift, interval)
         epsilons, deltas = _profile(self, _NEGLIGIBLE)
         count = math.ceil(epsilons[-1] / interval) + 1
         # Chords in e^epsilon: the profile is convex there, so this never falls below it.

@@ -47,7 +47,7 @@ class PrivacySpent:
 
     @property
     def mu(self) -> float | None:
-        """Gaussian differential privacy parameter, None when the release is not exactly Gaussian."""
+        """Gaussian differential privacy parameter; None unless the release is exactly Gaussian."""
         return self.event.mu
 
     def to_dict(self) -> dict:

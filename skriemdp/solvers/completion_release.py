@@ -240,9 +240,11 @@ def release_model(matrix, plan: CompletionPlan, streams, progress=None) -> Compl
     if method != "none":
         release = _SubspaceRelease(plan, method, rank, reserve, streams, progress)
         subspace, spectrum, noise = release(items.residuals())
-        ridge = plan.ridge
-        if ridge is None:
-            ridge = _voted_ridge(items.deviations(), subspace, plan, streams)
+        ridge = (
+            _voted_ridge(items.deviations(), subspace, plan, streams)
+            if plan.ridge is None
+            else plan.ridge
+        )
         if math.isinf(ridge):
             reason += "; the users' vote left it unused"
     elif plan.may_have_subspace and plan.method != "stochastic":

@@ -179,9 +179,9 @@ def uncut_share(matrix, level: float, noise_multiplier: float, rng) -> float:
     inside = np.abs(_deviations(matrix, level)) <= DEVIATION_BOUND
     shares = row_sums(matrix, inside.astype(float)) / np.maximum(counts, 1)
     mechanism = SumsAndCounts(1.0, noise_multiplier)
-    total, users = np.array([shares.sum()]), np.array([float((counts > 0).sum())])
-    total, users = mechanism.release(total, users, rng)
-    users = max(float(users[0]), 1.0)
+    exact = np.array([shares.sum()]), np.array([float((counts > 0).sum())])
+    total, present = mechanism.release(*exact, rng)
+    users = max(float(present[0]), 1.0)
     precision, prior = (users / mechanism.sum_sigma) ** 2, _SHARE_SPREAD**-2
     share = (precision * total[0] / users + prior * _SHARE_GUESS) / (precision + prior)
     return float(np.clip(share, _SHARE_LEAST, 1.0))

@@ -121,10 +121,12 @@ def plan_tangent_mean(
         if not geometry.is_hadamard:
             stretch = log_lipschitz(geometry.curvature_bounds[1], radius)
         sensitivity = schedule.sensitivity * stretch
-    if law is None:
-        mechanism = TangentGaussian(geometry, sensitivity, 1.0 / mu)
-    else:
+    mechanism: TangentGaussian | TangentRadial
+    if law is not None:
         mechanism = TangentRadial(geometry, sensitivity, law)
+    else:
+        assert mu is not None  # one of the two is given
+        mechanism = TangentGaussian(geometry, sensitivity, 1.0 / mu)
     return TangentMean(ball, schedule, mechanism, shrink)
 
 
@@ -162,7 +164,7 @@ class DescentMean:
         """Per-coordinate noise of the last step's move when that step starts at the centre."""
         diameter = min(2.0 * self.solver.clip_norm, problem.gradient_diameter(self.ball.center))
         multiplier = self.solver.noise_multipliers[-1]
-        return self.solver.step_size[-1] * diameter / problem.n * multiplier
+        return np.atleast_1d(self.solver.step_size)[-1] * diameter / problem.n * multiplier
 
     def release(self, problem, streams, progress=None):
         """The private mean and its noise scale."""

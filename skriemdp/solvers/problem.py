@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from skriemdp.geometry._tiles import block_length
+from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry, clip_scale
 
 __all__ = ["FrechetProblem", "Problem", "clipped_total"]
@@ -108,11 +109,11 @@ class FrechetProblem(Problem):
     Notes
     -----
     With curvature at most kappa, ``log_w`` has Lipschitz constant ``s(rho) = rho / sin rho`` (in
-    units of ``1/sqrt(kappa)``) on the ball of radius rho about w, and 1 when kappa <= 0, for every w
+    units of ``1/sqrt(kappa)``) on the ball of radius rho about w, and 1 when kappa <= 0, for all w
     (docs/theory/sensitivity.md).  Hence the diameter ``2 r s(r + d(w, c))``, no clipping needed.
     """
 
-    ball: object
+    ball: GeodesicBall
     points: np.ndarray
     center_log_sum: np.ndarray | None = None
 

@@ -82,7 +82,7 @@ class BasePoint:
         """Noise of one coordinate of the base point if nothing pulled it back to the mean."""
         solver = self.solver
         diameter = 2.0 * min(_BASE_CLIP, self.radius) / self.n
-        squares = zip(solver.step_size, solver.noise_multipliers, strict=True)
+        squares = zip(np.atleast_1d(solver.step_size), solver.noise_multipliers, strict=True)
         return diameter * math.sqrt(math.fsum((eta * m) ** 2 for eta, m in squares))
 
     def release(self, points, rng):
