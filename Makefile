@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-oldest lint docs bench clean
+.PHONY: demo test test-oldest test-newest test-matrix lint docs bench clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -40,9 +40,12 @@ demo: $(VENV)/.plots  ## a private mean of real covariance matrices: table and f
 test: $(VENV)/.test  ## the whole test suite, two workers
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
-test-oldest:  ## the quick tests with the oldest supported versions, in an environment of their own
-	PIP_CONSTRAINT=$(CURDIR)/constraints/oldest.txt $(MAKE) VENV=.venv-oldest .venv-oldest/.test
-	.venv-oldest/bin/python -m pytest -n 2 --dist worksteal -m "not slow"
+# One environment per file of versions; `make test` takes what is newest on the day.
+test-oldest test-newest: test-%:  ## the quick tests with the versions of constraints/%.txt
+	PIP_CONSTRAINT=$(CURDIR)/constraints/$*.txt $(MAKE) VENV=.venv-$* .venv-$*/.test
+	.venv-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-matrix: test-oldest test-newest
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -57,4 +60,4 @@ bench: $(VENV)/.bench  ## every benchmark in its quick form; outputs in benchmar
 	$(BIN)/python benchmarks/run_all.py
 
 clean:
-	rm -rf .venv .venv-oldest build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output
+	rm -rf .venv .venv-oldest .venv-newest build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output
