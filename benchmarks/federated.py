@@ -225,17 +225,24 @@ def engines():
 def thousand():
     rng = np.random.default_rng(0)
     points = wishart(rng, 20_000)
-    groups = np.arange(20_000) % 1000
-    for n_rounds, per_round in ((100, 10), (100, 50), (5, 1000)):
-        run = FederatedEstimator(PrivateFrechetMean("spd", radius=2.0), n_rounds, per_round)
+    ragged = rng.integers(0, 1000, len(points))
+    even = np.arange(len(points)) % 1000
+    settings = (
+        ("100 rounds of 50", even, 100, 50, {}),
+        ("100 rounds of 1000", even, 100, 1000, {}),
+        ("100 rounds of 1000, 2 to 40 records", ragged, 100, 1000, {}),
+        ("10 rounds of 1000, 3 steps", even, 10, 1000, {"local_steps": 3, "step_size": 0.3}),
+        ("10 rounds of 1000, whole clients", even, 10, 1000, {"unit": "client"}),
+    )
+    print("| 1000 clients of 20 records | CPU s | wall s | local trainings per CPU s |")
+    print("|---|---|---|---|")
+    for name, groups, n_rounds, per_round, more in settings:
+        model = PrivateFrechetMean("spd", radius=2.0)
+        run = FederatedEstimator(model, n_rounds, per_round, **more)
         begin, cpu = time.perf_counter(), time.process_time()
         run.fit(points, groups=groups)
         wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
-        print(
-            f"1000 clients, {n_rounds} rounds of {per_round}: {cpu:.1f} s CPU, {wall:.1f} s wall, "
-            f"{n_rounds * per_round / cpu:.0f} local trainings per CPU second",
-            flush=True,
-        )
+        print(f"| {name} | {cpu:.1f} | {wall:.1f} | {n_rounds * per_round / cpu:.0f} |", flush=True)
 
 
 def main():

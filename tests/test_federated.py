@@ -26,13 +26,14 @@ from skriemdp.federated import (
     LocalUpdate,
     Participation,
     theory,
+    together,
 )
 from skriemdp.federated.loop import ServerLoop, tangent_mean
 from skriemdp.federated.messages import checked_updates
 from skriemdp.federated.participation import published_table_bound
 from skriemdp.federated.training import local_event
 from skriemdp.federated.trusted import run_trusted
-from skriemdp.geometry import SPD, GeodesicBall
+from skriemdp.geometry import SPD, GeodesicBall, Sphere
 from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.accountant import BudgetError, BudgetExceededError
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_mu
@@ -137,12 +138,56 @@ def test_a_large_budget_finds_the_mean():
 
 def test_engines_agree_bit_for_bit():
     points = [
-        FederatedEstimator(MEAN, 4, 3, engine=engine, n_jobs=2, random_state=5)
+        FederatedEstimator(
+            MEAN, 4, 3, engine=engine, n_jobs=2, random_state=5, batch_fraction=0.5, clip_norm=1.0
+        )
         .fit(X, groups=GROUPS)
         .point_
         for engine in ("in-process", "joblib")
     ]
     np.testing.assert_array_equal(*points)
+
+
+SPHERE_POINTS = make_cloud(Sphere(2), 400, offset=0.2, spread=0.2, rng=np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    "inner, records",
+    [
+        (MEAN, X),
+        (PrivateFrechetMean("sphere", radius=0.7), SPHERE_POINTS),
+        (PrivatePrincipalEigenvector(1, 1.0, center="assume"), X.reshape(400, 4)),
+        (PrivateRiemannianERM("euclidean", clip_norm=0.5), X.reshape(400, 4)),
+    ],
+    ids=["SPD mean", "sphere mean", "PCA", "ERM"],
+)
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"local_steps": 3, "step_size": 0.4}, {"unit": "client", "local_steps": 2}],
+    ids=str,
+)
+def test_small_clients_are_trained_together(inner, records, parameters, monkeypatch):
+    """Same numbers as one after another, for clients of different sizes, cut in any blocks."""
+    groups = np.sort(np.random.default_rng(0).integers(0, 12, 400))
+    model = FederatedEstimator(inner, 4, 5, random_state=5, **parameters)
+    monkeypatch.setattr(together, "_BLOCK_BYTES", 3000)
+    point = model.fit(records, groups=groups).point_
+    monkeypatch.setattr(together, "FEW_RECORDS", 0)
+    alone = model.fit(records, groups=groups).point_
+    np.testing.assert_allclose(point, alone, rtol=0, atol=1e-12)
+
+
+def test_a_record_without_a_gradient_spoils_no_client():
+    def gradient(point, X, y):
+        return np.where(X > 5.0, np.nan, point - X)
+
+    rows = X.reshape(400, 4).copy()
+    rows[7] = 9.0
+    erm = PrivateRiemannianERM("euclidean", gradient=gradient, clip_norm=1.0, epsilon=500.0)
+    point = FederatedEstimator(erm, 1, 8, step_size=0.5).fit(rows, groups=GROUPS).point_
+    clipped = rows / np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
+    clipped[7] = 0.0
+    np.testing.assert_allclose(point, 0.5 * clipped.mean(axis=0), atol=0.01)
 
 
 def test_clients_and_rounds_never_share_noise():
@@ -297,25 +342,29 @@ def test_an_interrupted_fit_resumes_without_a_second_charge(
     whole = fit(checkpoint=None)
     asked = []
     with monkeypatch.context() as patch:
-        handle = Agent.handle
+        answers = InProcessTransport.run
 
-        def dies(agent, task):
-            asked.append(task.round)
-            if task.round == 3:
+        def dies(transport, tasks):
+            asked.extend(task.round for task in tasks)
+            if tasks[0].round == 3:
                 raise Interrupted
-            return handle(agent, task)
+            return answers(transport, tasks)
 
-        patch.setattr(Agent, "handle", dies)
+        patch.setattr(InProcessTransport, "run", dies)
         with pytest.raises(Interrupted):
             fit()
         assert len(recording_accountant.spends) == 2
         with pytest.raises(ValueError, match="other settings"):
             fit(step_size=0.5)
-        patch.setattr(Agent, "handle", lambda a, t: asked.append(t.round) or handle(a, t))
+        patch.setattr(
+            InProcessTransport,
+            "run",
+            lambda engine, tasks: asked.extend(t.round for t in tasks) or answers(engine, tasks),
+        )
         resumed = fit()
-        assert asked == [0] * 3 + [1] * 3 + [2] * 3 + [3] + [4] * 3 + [5] * 3
+        assert asked == np.repeat(range(6), 3).tolist()
         again = fit()  # a finished run is returned, not repeated
-        assert len(asked) == 16
+        assert len(asked) == 18
     assert len(recording_accountant.spends) == 2
     np.testing.assert_array_equal(resumed.point_, again.point_)
     assert not np.array_equal(whole.point_, resumed.point_)  # round 3 is lost

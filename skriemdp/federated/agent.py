@@ -139,12 +139,9 @@ class Agent:
         BudgetError
             If the client's own ceiling, or its memory of earlier answers, forbids the release.
         """
-        geometry = self.problem.geometry
         if task.client != self.client:
             raise ValueError("the task is for another client.")
-        point = np.asarray(task.point, dtype=float)
-        if point.shape != geometry.shape or not bool(np.all(geometry.belongs(point))):
-            raise ValueError("the server's point is not a point of the manifold.")
+        point = self.checked_point(task)
         if self.book is not None:
             stored = self.book.begin(task)
             if stored is not None:
@@ -158,12 +155,21 @@ class Agent:
                 label="federated round",
                 params={"fit": task.fit_id, "round": task.round},
             )
-        # A replayed release never comes here, so a label is used once per client and round.
-        streams = NoiseStreams(self.random_state, self.context)
-        rng = streams(
-            "local", str(self.client), task.fit_id if not streams.seeded else "", task.round
-        )
-        answer = train(self.problem, point, solver, rng)
+        # A replayed release never comes here, so a stream is used once per client and round.
+        answer = train(self.problem, point, solver, self.stream(task))
         if self.book is not None:
             self.book.finish(task, answer)
         return LocalUpdate(task.fit_id, task.round, self.client, answer)
+
+    def checked_point(self, task) -> np.ndarray:
+        """The server's point, if it is one."""
+        geometry, point = self.problem.geometry, np.asarray(task.point, dtype=float)
+        if point.shape != geometry.shape or not bool(np.all(geometry.belongs(point))):
+            raise ValueError("the server's point is not a point of the manifold.")
+        return point
+
+    def stream(self, task) -> np.random.Generator:
+        """The noise of one release: of this client, this run and this round."""
+        streams = NoiseStreams(self.random_state, self.context)
+        fit_id = "" if streams.seeded else task.fit_id
+        return streams("local", str(self.client), fit_id, task.round)

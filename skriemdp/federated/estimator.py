@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 import secrets
 from collections import Counter
 from typing import Any
@@ -15,32 +14,27 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._base import CarriesLedger, PrivateEstimator
-from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
-from skriemdp._validation import (
-    check_count,
-    check_fraction,
-    check_option,
-    check_positive,
-    check_privacy,
-)
+from skriemdp._base import CarriesLedger
+from skriemdp._random import NoiseStreams, data_digest
 from skriemdp.federated.agent import Agent
-from skriemdp.federated.loop import AGGREGATIONS, Checkpoint, ServerLoop
+from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.participation import Participation
-from skriemdp.federated.theory import ball_constant, theory_settings
-from skriemdp.federated.training import LocalSettings, local_event
+from skriemdp.federated.planning import (
+    calibrated,
+    check_settings,
+    domain_and_start,
+    local_settings,
+)
+from skriemdp.federated.together import Cohort, PooledRecords
+from skriemdp.federated.training import local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
 from skriemdp.federated.trusted import run_trusted
 from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.accountant import current_accountant
-from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.events import compose
 from skriemdp.privacy.spent import PrivacySpent
 
 __all__ = ["FederatedEstimator"]
-
-ENGINES = ("in-process", "joblib")
-_BRACKET = (0.05, 1e5)
 
 
 class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
@@ -208,7 +202,7 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
-        self._check_settings()
+        check_settings(self)
         estimator = clone(self.estimator)
         data = estimator._validate(X, y)
         arrays = estimator._records(data) if hasattr(estimator, "_records") else data.arrays
@@ -218,9 +212,9 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
         participation = Participation(len(clients), self.n_rounds, self.clients_per_round, rule)
         # Bounds and geometry are the same for all records; two show them before anything is charged
         probe = estimator._problem(*_rows(arrays, slice(0, 2)))
-        domain, start = self._domain_and_start(estimator, probe)
-        settings = self._local_settings(estimator, probe, domain, start, len(clients))
-        event, noise = self._calibrated(participation, settings)
+        domain, start = domain_and_start(self, estimator, probe)
+        settings = local_settings(self, estimator, probe, domain, start, len(clients))
+        event, noise = calibrated(self, participation, settings)
         digest = b"" if self.random_state is None else data_digest(*arrays)
         context = b"federated" + digest + repr(event.to_dict()).encode()
         streams = NoiseStreams(self.random_state, context)
@@ -247,6 +241,10 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
                 client: estimator._problem(*_rows(arrays, rows))
                 for client, rows in zip(clients, members, strict=True)
             }
+            pool = None
+            if self.engine == "in-process" and PooledRecords.worthwhile(loop.weights):
+                everyone = np.concatenate(members)
+                pool = PooledRecords(estimator._problem(*_rows(arrays, everyone)), loop.weights)
             if self.unit == "client":
                 point = run_trusted(
                     loop,
@@ -259,157 +257,15 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
                     start,
                     streams("aggregator"),
                     _progress if self.verbose else None,
+                    pool,
                 )
                 self.refused_updates_ = []
             else:
                 point = self._run(
-                    loop, problems, settings, noise, start, fit_id, context, checkpoint
+                    loop, problems, pool, settings, noise, start, fit_id, context, checkpoint
                 )
         self._report(estimator, point, event, settings, noise, loop.schedule, clients, streams)
         return self
-
-    # -- public settings ------------------------------------------------------------------------
-
-    def _check_settings(self):
-        if not isinstance(self.estimator, PrivateEstimator) or not hasattr(
-            self.estimator, "_problem"
-        ):
-            raise TypeError(
-                "estimator must be a private estimator with a problem on a manifold "
-                "(PrivateFrechetMean, PrivateRiemannianERM, ...); got "
-                f"{type(self.estimator).__name__}."
-            )
-        check_privacy(self.estimator.epsilon, self.estimator.delta)
-        check_option(("rsgd", "rsvrg"), local=self.local)
-        check_option(("given", "theory"), schedule=self.schedule)
-        check_option(ENGINES, engine=self.engine)
-        check_option(AGGREGATIONS, aggregation=self.aggregation)
-        check_option(("last", "random"), output=self.output)
-        check_option(("record", "client"), unit=self.unit)
-        check_count(
-            n_rounds=self.n_rounds,
-            clients_per_round=self.clients_per_round,
-            local_steps=self.local_steps,
-            local_epochs=self.local_epochs,
-        )
-        check_positive(update_clip=self.update_clip)
-        check_fraction(open_right=False, batch_fraction=self.batch_fraction)
-        check_random_state(self.random_state)
-        check_random_state(self.public_seed)
-        if self.clip_norm is not None:
-            check_positive(clip_norm=self.clip_norm)
-        if self.local == "rsvrg" and self.batch_fraction >= 1.0:
-            raise ValueError(
-                "local='rsvrg' needs batch_fraction < 1: full batches have no variance."
-            )
-        if self.unit == "client":
-            self._check_client_unit()
-        if self.checkpoint is not None and self.fit_id is None:
-            raise ValueError("checkpoint needs a fit_id: the name under which the run resumes.")
-        if self.fit_id is not None and not isinstance(self.fit_id, str):
-            raise TypeError(f"fit_id must be a string, got {type(self.fit_id).__name__}.")
-
-    def _check_client_unit(self):
-        if self.local != "rsgd" or self.batch_fraction < 1.0:
-            raise ValueError(
-                "unit='client' trains without local noise; local must be 'rsgd' and "
-                "batch_fraction 1."
-            )
-        if self.aggregation != "tangent-mean":
-            raise ValueError("unit='client' needs aggregation='tangent-mean'.")
-        if self.checkpoint is not None:
-            raise ValueError(
-                "unit='client' hides who trains, which a checkpoint would store; pass "
-                "checkpoint=None."
-            )
-
-    def _domain_and_start(self, estimator, problem):
-        domain, start = getattr(problem, "ball", None), None
-        if hasattr(estimator, "_domain_and_start"):
-            domain, start = estimator._domain_and_start(problem.geometry)
-        geometry = problem.geometry
-        if self.start is not None:
-            start = np.asarray(self.start, dtype=float)
-            if start.shape != geometry.shape or not bool(np.all(geometry.belongs(start))):
-                raise ValueError(f"start must be a point of {geometry}, shape {geometry.shape}.")
-            start = start if domain is None else domain.project(start)
-        elif domain is not None and start is None:
-            start = domain.center
-        elif start is None:
-            # Base points are often critical points: a first component that is a coordinate.
-            start = geometry.random_point(public_generator(self.public_seed, "start"))
-        return domain, np.asarray(start, dtype=float)
-
-    def _local_settings(self, estimator, problem, domain, start, n_clients) -> LocalSettings:
-        clip = self.clip_norm
-        if clip is None:
-            clip = getattr(estimator, "clip_norm", None)
-        if clip is None:
-            clip = self._own_clip(problem, domain, start)
-        step_size, local_steps = self.step_size, self.local_steps
-        if self.schedule == "theory":
-            step_size, local_steps = theory_settings(
-                problem.geometry,
-                domain,
-                local=self.local,
-                local_steps=local_steps,
-                n_clients=n_clients,
-                smoothness=self.smoothness,
-                half_squared_distance=hasattr(problem, "ball"),
-            )
-        if np.ndim(step_size) == 0:
-            check_positive(step_size=step_size)
-            step_size = float(step_size)
-        else:
-            if np.shape(step_size) != (self.n_rounds,):
-                raise ValueError(
-                    f"step_size must be a number, or n_rounds={self.n_rounds} of them."
-                )
-            step_size = tuple(float(step) for step in step_size)
-            for step in step_size:
-                check_positive(step_size=step)
-        return LocalSettings(
-            self.local,
-            int(local_steps),
-            int(self.local_epochs),
-            step_size,
-            float(self.batch_fraction),
-            float(clip),
-            self._smoothness(problem, domain),
-        )
-
-    def _smoothness(self, problem, domain):
-        if self.smoothness is not None:
-            check_positive(smoothness=self.smoothness)
-            return float(self.smoothness)
-        return ball_constant(domain) if hasattr(problem, "ball") else None
-
-    def _own_clip(self, problem, domain, start) -> float:
-        """A clip norm that shortens nothing, from public bounds; infinite where none is needed."""
-        if hasattr(problem, "ball"):
-            # A logarithm within the ball is no longer than its diameter.  On Hadamard spaces the
-            # problem's own bounds are finite everywhere.
-            return math.inf if problem.geometry.is_hadamard else 2.0 * domain.radius
-        bound = problem.gradient_norm_bound(start)
-        if not math.isfinite(bound):
-            raise ValueError("this problem has no public gradient bound; pass clip_norm.")
-        return bound if self.local == "rsvrg" else math.inf
-
-    def _calibrated(self, participation, settings):
-        """Event of the whole run, and the noise multiplier that it needs."""
-        epsilon, delta = float(self.estimator.epsilon), float(self.estimator.delta)
-        if delta == 0:
-            raise ValueError("delta=0 cannot be had from Gaussian noise; pass delta > 0.")
-
-        def event(multiplier):
-            if self.unit == "client":
-                return participation.client_event(multiplier)
-            return participation.record_event(local_event(settings, multiplier))
-
-        noise = calibrate(event, epsilon, delta, _BRACKET)
-        if not event(noise).delta(epsilon) <= delta * (1 + 1e-9):
-            raise RuntimeError("the calibrated run is not private enough; nothing was released.")
-        return event(noise), noise
 
     # -- charge, then run -----------------------------------------------------------------------
 
@@ -447,7 +303,7 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
             checkpoint.save(fresh | {"public": public, "drawn": drawn, "pick": pick})
         return fit_id, drawn, pick
 
-    def _run(self, loop, problems, settings, noise, start, fit_id, context, checkpoint):
+    def _run(self, loop, problems, pool, settings, noise, start, fit_id, context, checkpoint):
         agents = {
             client: Agent(
                 client,
@@ -463,7 +319,8 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
         if self.engine == "joblib":
             transport: Any = JoblibTransport(agents, -1 if self.n_jobs is None else self.n_jobs)
         else:
-            transport = InProcessTransport(agents)
+            together = pool is not None and Cohort.suits(settings)
+            transport = InProcessTransport(agents, Cohort(agents, pool) if together else None)
         callback = _progress if self.verbose else None
         point, refusals = loop.run(transport, start, fit_id, checkpoint, callback)
         self.refused_updates_ = [str(refusal) for refusal in refusals]

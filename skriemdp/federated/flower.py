@@ -104,14 +104,18 @@ class GridTransport:
         Client to the node id that Flower gave when its key was registered.
     timeout : float, default=60.0
         Seconds that a round waits; later answers are lost (and paid for).
+    grace : float, default=inf
+        Seconds that it waits for the others once somebody has answered, so that a client that is
+        gone does not cost every round its full timeout.
     poll : float, default=0.2
         Seconds between looks at the inbox.
     """
 
-    def __init__(self, grid, nodes, timeout: float = 60.0, poll: float = 0.2):
+    def __init__(self, grid, nodes, timeout=60.0, grace=math.inf, poll=0.2):
         check_positive(timeout=timeout, poll=poll)
+        check_positive(allow_inf=True, grace=grace)
         self.grid, self.nodes = grid, {client: int(node) for client, node in nodes.items()}
-        self.timeout, self.poll = timeout, poll
+        self.timeout, self.grace, self.poll = timeout, grace, poll
 
     def wait_for_nodes(self, seconds: float) -> set:
         """Wait until all clients are connected, at most so long; returns those that are."""
@@ -134,6 +138,7 @@ class GridTransport:
             for reply in self.grid.pull_messages(list(waiting)):
                 task = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if task is not None and not reply.has_error():
+                    deadline = min(deadline, time.monotonic() + self.grace)
                     yield task.client, self._update(task, reply)
             if waiting:
                 time.sleep(self.poll)
@@ -183,6 +188,8 @@ class Deployment:
     checkpoint : str
         File; holds the result in the end.
     round_timeout : float, default=60.0
+    round_grace : float, default=inf
+        As `timeout` and `grace` of :class:`GridTransport`.
     wait_for_nodes : float, default=60.0
         Seconds to wait for all clients before the first round.
     """
@@ -193,11 +200,12 @@ class Deployment:
     fit_id: str
     checkpoint: str
     round_timeout: float = 60.0
+    round_grace: float = math.inf
     wait_for_nodes: float = 60.0
 
     def run(self, grid):
         """All rounds that the checkpoint does not hold yet; returns the point and the refusals."""
-        transport = GridTransport(grid, self.nodes, self.round_timeout)
+        transport = GridTransport(grid, self.nodes, self.round_timeout, self.round_grace)
         transport.wait_for_nodes(self.wait_for_nodes)
         with Checkpoint(self.checkpoint).held() as checkpoint:
             return self.loop.run(transport, self.start, self.fit_id, checkpoint)

@@ -21,18 +21,23 @@ class Transport(Protocol):
 
 
 class InProcessTransport:
-    """Clients in this process, one after another.
+    """Clients in this process, one after another or, where they are small, together.
 
     Parameters
     ----------
     agents : dict
         Client to :class:`skriemdp.federated.agent.Agent`.
+    cohort : Cohort, optional
+        Trains all clients of a round in one pass.  Its agents have no accountant and no book: the
+        run was charged as a whole.
     """
 
-    def __init__(self, agents):
-        self.agents = dict(agents)
+    def __init__(self, agents, cohort=None):
+        self.agents, self.cohort = dict(agents), cohort
 
     def run(self, tasks) -> list[tuple]:
+        if self.cohort is not None:
+            return [(update.client, update) for update in self.cohort.handle(tasks)]
         return [(task.client, _handle(self.agents[task.client], task)) for task in tasks]
 
 

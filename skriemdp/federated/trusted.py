@@ -9,16 +9,37 @@ from skriemdp.solvers.problem import clipped_total
 __all__ = ["run_trusted", "train_without_noise"]
 
 
-def train_without_noise(problem, point, settings, round=0) -> np.ndarray:
-    """Full-batch descent on a client's own records."""
-    geometry = problem.geometry
-    for _ in range(settings.n_steps):
-        gradient = problem.clipped_sum(point, settings.clip_norm) / problem.n
-        point = geometry.exp(point, -settings.step(round) * gradient)
-    return np.asarray(point)
+def train_without_noise(problems, pool, clients, point, settings, round=0) -> np.ndarray:
+    """Where full-batch descent on each client's own records ends, ``(c, *shape)``.
+
+    Parameters
+    ----------
+    problems : dict
+        Client to its problem.
+    pool : PooledRecords or None
+        All records, where clients are so small that one pass over them is cheaper.
+    clients : sequence
+    point : ndarray
+    settings : LocalSettings
+    round : int
+    """
+    geometry = problems[clients[0]].geometry
+    clip, size = settings.clip_norm, settings.step(round)
+    counts = np.reshape([problems[c].n for c in clients], (-1, *(1,) * geometry.point_ndim))
+    ends = np.broadcast_to(point, (len(clients), *geometry.shape))
+    for step in range(settings.n_steps):
+        if pool is not None and step == 0:
+            sums = pool.gradient_sums(clients, point, clip)
+        else:
+            pairs = zip(clients, ends, strict=True)
+            sums = np.stack([problems[client].clipped_sum(end, clip) for client, end in pairs])
+        ends = geometry.exp(ends, -size * sums / counts)
+    return np.asarray(ends)
 
 
-def run_trusted(loop, problems, settings, mechanism, update_clip, start, rng, callback=None):
+def run_trusted(
+    loop, problems, settings, mechanism, update_clip, start, rng, callback=None, pool=None
+):
     """All rounds of `loop`, each one noisy mean of clipped tangent updates.
 
     Parameters
@@ -33,6 +54,8 @@ def run_trusted(loop, problems, settings, mechanism, update_clip, start, rng, ca
     start : ndarray
     rng : numpy.random.Generator
     callback : callable, optional
+    pool : PooledRecords, optional
+        As for :func:`train_without_noise`.
 
     Returns
     -------
@@ -41,12 +64,11 @@ def run_trusted(loop, problems, settings, mechanism, update_clip, start, rng, ca
     """
     geometry, point, chosen = loop.geometry, start, start
     for t, row in enumerate(loop.schedule):
-        ends = (train_without_noise(problems[client], point, settings, t) for client in row)
+        with np.errstate(all="ignore"):
+            ends = train_without_noise(problems, pool, row, point, settings, t)
+            updates = geometry.log(point, ends)
         # A client whose update is not finite counts as zero: it must not spoil the sum.
-        total = sum(
-            clipped_total(geometry, point, geometry.log(point, end)[None], update_clip)
-            for end in ends
-        )
+        total = clipped_total(geometry, point, updates, update_clip)
         point = geometry.exp(point, mechanism.release(point, total / len(row), rng))
         if loop.domain is not None:
             point = loop.domain.project(point)

@@ -12,7 +12,7 @@ from skriemdp.geometry._tiles import block_length
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry, clip_scale
 
-__all__ = ["FrechetProblem", "Problem", "clipped_total"]
+__all__ = ["FrechetProblem", "Problem", "clipped_total", "clipped_vectors"]
 
 
 class Problem(abc.ABC):
@@ -38,6 +38,10 @@ class Problem(abc.ABC):
     @abc.abstractmethod
     def gradients(self, point, indices=None):
         """Riemannian gradient of each record at `point`, shape ``(b, *shape)``."""
+
+    def gradient_coordinates(self, point, indices=None):
+        """Orthonormal coordinates of :meth:`gradients`, shape ``(b, dim)``."""
+        return self.geometry.coordinates_from_tangent(point, self.gradients(point, indices))
 
     def gradient_norm_bound(self, point) -> float:
         """Public bound of ``|grad f(point; z) - public_gradient(point)|`` over all records z."""
@@ -80,9 +84,16 @@ class Problem(abc.ABC):
 
 
 def clipped_total(geometry, point, vectors, clip_norm):
-    """Sum of tangent vectors ``(b, *shape)``, each scaled to Riemannian norm <= `clip_norm`.
+    """Sum of tangent vectors ``(b, *shape)``, each scaled to Riemannian norm <= `clip_norm`."""
+    scale, vectors = clipped_vectors(geometry, point, vectors, clip_norm)
+    with np.errstate(all="ignore"):
+        return (scale @ vectors.reshape(len(vectors), -1)).reshape(vectors.shape[1:])
 
-    A vector whose norm is not finite counts as zero: one record must not be able to spoil the sum.
+
+def clipped_vectors(geometry, point, vectors, clip_norm):
+    """Factors ``(b,)`` and the finite vectors that they shorten to norm <= `clip_norm`.
+
+    A vector whose norm is not finite counts as zero: one record must not be able to spoil a sum.
     """
     with np.errstate(all="ignore"):
         norms = geometry.norm(point, vectors)
@@ -91,7 +102,7 @@ def clipped_total(geometry, point, vectors, clip_norm):
             usable = np.isfinite(norms)
             scale = np.where(usable, scale, 0.0)
             vectors = np.where(np.isfinite(vectors), vectors, 0.0)
-        return (scale @ vectors.reshape(len(vectors), -1)).reshape(vectors.shape[1:])
+        return scale, vectors
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -134,6 +145,10 @@ class FrechetProblem(Problem):
     def gradients(self, point, indices=None):
         chosen = self.points if indices is None else self.points[indices]
         return -self.geometry.log(point, chosen)
+
+    def gradient_coordinates(self, point, indices=None):
+        chosen = self.points if indices is None else self.points[indices]
+        return -np.asarray(self.geometry.log_coordinates(point, chosen))
 
     def _lipschitz(self, point) -> float:
         from skriemdp.privacy.sensitivity import log_lipschitz

@@ -24,6 +24,7 @@ def build_deployment(config):
         public["fit_id"],
         public["checkpoint"],
         round_timeout=public["round_timeout"],
+        round_grace=public["round_grace"],
         wait_for_nodes=public["wait_for_nodes"],
     )
 

@@ -1,0 +1,169 @@
+"""Public settings of a federated run, from a `FederatedEstimator`'s parameters; no record."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from skriemdp._base import PrivateEstimator
+from skriemdp._random import check_random_state, public_generator
+from skriemdp._validation import (
+    check_count,
+    check_fraction,
+    check_option,
+    check_positive,
+    check_privacy,
+)
+from skriemdp.federated.loop import AGGREGATIONS
+from skriemdp.federated.theory import ball_constant, theory_settings
+from skriemdp.federated.training import LocalSettings, local_event
+from skriemdp.privacy.calibration import calibrate
+
+__all__ = ["calibrated", "check_settings", "domain_and_start", "local_settings"]
+
+ENGINES = ("in-process", "joblib")
+_BRACKET = (0.05, 1e5)
+
+
+def check_settings(run) -> None:
+    """Raise unless the parameters of a `FederatedEstimator` make sense; nothing is spent."""
+    if not isinstance(run.estimator, PrivateEstimator) or not hasattr(run.estimator, "_problem"):
+        raise TypeError(
+            "estimator must be a private estimator with a problem on a manifold "
+            "(PrivateFrechetMean, PrivateRiemannianERM, ...); got "
+            f"{type(run.estimator).__name__}."
+        )
+    check_privacy(run.estimator.epsilon, run.estimator.delta)
+    check_option(("rsgd", "rsvrg"), local=run.local)
+    check_option(("given", "theory"), schedule=run.schedule)
+    check_option(ENGINES, engine=run.engine)
+    check_option(AGGREGATIONS, aggregation=run.aggregation)
+    check_option(("last", "random"), output=run.output)
+    check_option(("record", "client"), unit=run.unit)
+    check_count(
+        n_rounds=run.n_rounds,
+        clients_per_round=run.clients_per_round,
+        local_steps=run.local_steps,
+        local_epochs=run.local_epochs,
+    )
+    check_positive(update_clip=run.update_clip)
+    check_fraction(open_right=False, batch_fraction=run.batch_fraction)
+    check_random_state(run.random_state)
+    check_random_state(run.public_seed)
+    if run.clip_norm is not None:
+        check_positive(clip_norm=run.clip_norm)
+    if run.local == "rsvrg" and run.batch_fraction >= 1.0:
+        raise ValueError("local='rsvrg' needs batch_fraction < 1: full batches have no variance.")
+    if run.unit == "client":
+        _check_client_unit(run)
+    if run.checkpoint is not None and run.fit_id is None:
+        raise ValueError("checkpoint needs a fit_id: the name under which the run resumes.")
+    if run.fit_id is not None and not isinstance(run.fit_id, str):
+        raise TypeError(f"fit_id must be a string, got {type(run.fit_id).__name__}.")
+
+
+def _check_client_unit(run):
+    if run.local != "rsgd" or run.batch_fraction < 1.0:
+        raise ValueError(
+            "unit='client' trains without local noise; local must be 'rsgd' and batch_fraction 1."
+        )
+    if run.aggregation != "tangent-mean":
+        raise ValueError("unit='client' needs aggregation='tangent-mean'.")
+    if run.checkpoint is not None:
+        raise ValueError(
+            "unit='client' hides who trains, which a checkpoint would store; pass checkpoint=None."
+        )
+
+
+def domain_and_start(run, estimator, problem):
+    """Public ball of the iterates, or None, and the public start."""
+    domain, start = getattr(problem, "ball", None), None
+    if hasattr(estimator, "_domain_and_start"):
+        domain, start = estimator._domain_and_start(problem.geometry)
+    geometry = problem.geometry
+    if run.start is not None:
+        start = np.asarray(run.start, dtype=float)
+        if start.shape != geometry.shape or not bool(np.all(geometry.belongs(start))):
+            raise ValueError(f"start must be a point of {geometry}, shape {geometry.shape}.")
+        start = start if domain is None else domain.project(start)
+    elif domain is not None and start is None:
+        start = domain.center
+    elif start is None:
+        # Base points are often critical points: a first component that is a coordinate.
+        start = geometry.random_point(public_generator(run.public_seed, "start"))
+    return domain, np.asarray(start, dtype=float)
+
+
+def local_settings(run, estimator, problem, domain, start, n_clients) -> LocalSettings:
+    """What every client does in a round."""
+    clip = run.clip_norm
+    if clip is None:
+        clip = getattr(estimator, "clip_norm", None)
+    if clip is None:
+        clip = _own_clip(run, problem, domain, start)
+    step_size, local_steps = run.step_size, run.local_steps
+    if run.schedule == "theory":
+        step_size, local_steps = theory_settings(
+            problem.geometry,
+            domain,
+            local=run.local,
+            local_steps=local_steps,
+            n_clients=n_clients,
+            smoothness=run.smoothness,
+            half_squared_distance=hasattr(problem, "ball"),
+        )
+    if np.ndim(step_size) == 0:
+        check_positive(step_size=step_size)
+        step_size = float(step_size)
+    else:
+        if np.shape(step_size) != (run.n_rounds,):
+            raise ValueError(f"step_size must be a number, or n_rounds={run.n_rounds} of them.")
+        step_size = tuple(float(step) for step in step_size)
+        for step in step_size:
+            check_positive(step_size=step)
+    return LocalSettings(
+        run.local,
+        int(local_steps),
+        int(run.local_epochs),
+        step_size,
+        float(run.batch_fraction),
+        float(clip),
+        _smoothness(run, problem, domain),
+    )
+
+
+def _smoothness(run, problem, domain):
+    if run.smoothness is not None:
+        check_positive(smoothness=run.smoothness)
+        return float(run.smoothness)
+    return ball_constant(domain) if hasattr(problem, "ball") else None
+
+
+def _own_clip(run, problem, domain, start) -> float:
+    """A clip norm that shortens nothing, from public bounds; infinite where none is needed."""
+    if hasattr(problem, "ball"):
+        # A logarithm within the ball is no longer than its diameter.  On Hadamard spaces the
+        # problem's own bounds are finite everywhere.
+        return math.inf if problem.geometry.is_hadamard else 2.0 * domain.radius
+    bound = problem.gradient_norm_bound(start)
+    if not math.isfinite(bound):
+        raise ValueError("this problem has no public gradient bound; pass clip_norm.")
+    return bound if run.local == "rsvrg" else math.inf
+
+
+def calibrated(run, participation, settings):
+    """Event of the whole run, and the noise multiplier that it needs."""
+    epsilon, delta = float(run.estimator.epsilon), float(run.estimator.delta)
+    if delta == 0:
+        raise ValueError("delta=0 cannot be had from Gaussian noise; pass delta > 0.")
+
+    def event(multiplier):
+        if run.unit == "client":
+            return participation.client_event(multiplier)
+        return participation.record_event(local_event(settings, multiplier))
+
+    noise = calibrate(event, epsilon, delta, _BRACKET)
+    if not event(noise).delta(epsilon) <= delta * (1 + 1e-9):
+        raise RuntimeError("the calibrated run is not private enough; nothing was released.")
+    return event(noise), noise
