@@ -15,26 +15,41 @@ from sklearn.utils.validation import check_is_fitted
 from skriemdp._base import PrivateEstimator
 from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
 from skriemdp._validation import check_fraction, check_option, check_positive
+from skriemdp.geometry import Euclidean
+from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
 from skriemdp.privacy.accountant import current_accountant
-from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.events_mixed import SelectionEvent
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import GaussianEvent, ParallelEvent, SelectionEvent
+from skriemdp.privacy.radial import RadialEvent, best_radial_law
 from skriemdp.privacy.spent import PrivacySpent
 
 __all__ = ["PrivateGridSearchCV"]
 
 
-class _Prepaid:
-    """Accountant of the fits inside a search: admits what the search has paid, writes nothing."""
+# Radial noise halves the error of scores; that much more may the search cost for it.
+_MORE = 1.02
+_ZERO = np.zeros(1)
 
-    def __init__(self, event: GaussianEvent):
-        self._mu = event.mu
+
+class _Prepaid:
+    """Accountant of one fit inside a search: admits once what was planned, writes nothing."""
+
+    def __init__(self, event):
+        self._left = [event]
 
     def __sklearn_clone__(self):
         return self
 
     def spend(self, event, **details):
-        if event.gdp_bound is None or event.gdp_bound > self._mu * (1 + 1e-12):
+        if event not in self._left:
             raise RuntimeError("a fit of the search costs more than what the search has charged.")
+        self._left.remove(event)
+
+
+def _score_noise(event, sensitivity):
+    if isinstance(event, RadialEvent):
+        return TangentRadial(Euclidean(1), sensitivity, event)
+    return TangentGaussian(Euclidean(1), sensitivity, 1.0 / event.mu)
 
 
 def _delegates(name):
@@ -58,7 +73,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
     ----------
     estimator : estimator or Pipeline
         A private estimator, or a pipeline whose last step is one and whose other steps learn
-        nothing.  Its fits must be mu-GDP (Gaussian, or pure epsilon).
+        nothing.  Its fits must have finite Renyi divergences, as those of all our estimators have.
     param_grid : dict or list of dict
         As in scikit-learn's GridSearchCV.  Candidates may differ in epsilon: every run is charged
         like the most expensive one.
@@ -100,9 +115,10 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
     Notes
     -----
     *Guarantee*: replace-one record, n and the split public.  A record trains or scores, so one run
-    costs the larger of the two (parallel composition); scores are given the noise of the most
-    expensive fit and are free.  K is never stored or shown, but wall time reveals it: do not
-    publish how long a search took.  One event is charged before anything runs.
+    costs the larger of the two (parallel composition); scores get noise that costs what the most
+    expensive fit costs at `delta`, so they are almost free.  Fits count with their own Renyi
+    divergences, whatever the law of their noise.  K is never stored or shown, but wall time reveals
+    it: do not publish how long a search took.  One event is charged before anything runs.
 
     References
     ----------
@@ -166,7 +182,8 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
         candidates = list(ParameterGrid(self.param_grid))
         train, test = self._split(X, y)
-        event = self._event(candidates, *train, n_validation=len(test[0]))
+        fits = self._fit_events(candidates, *train)
+        event, scoring = self._event(fits)
         accountant = self.accountant
         if accountant is None:
             token = getattr(_private_step(self.estimator), "_ledger_token", None)
@@ -178,7 +195,8 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         )
         context = b"" if self.random_state is None else data_digest(*map(_array, (X, y)))
         streams = NoiseStreams(self.random_state, b"search" + context)
-        best = self._run(event, candidates, train, test, streams)
+        runs = list(zip(candidates, fits, strict=True))
+        best = self._run(event, scoring, runs, train, test, streams)
         self.privacy_spent_ = PrivacySpent(
             epsilon=float(event.epsilon(self.delta)),
             delta=float(self.delta),
@@ -201,8 +219,9 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             (parts[1], None if y is None else parts[3]),
         )
 
-    def _event(self, candidates, X, y, n_validation):
-        bounds = []
+    def _fit_events(self, candidates, X, y):
+        """What a fit of each candidate will cost."""
+        events = []
         for parameters in candidates:
             model = clone(self.estimator).set_params(**parameters)
             step = _private_step(model)
@@ -212,29 +231,52 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
                     "their noise. Leave it None; random_state of the search seeds a study."
                 )
             event = step._plan(step._validate(*_before(model, X, y)).facts).event
-            if event.gdp_bound is None:
+            if event.extra_delta:
                 raise ValueError(
-                    f"a fit with {parameters} is not Gaussian differentially private, so a search "
-                    "over it has no known cost; use Gaussian mechanisms (delta > 0)."
+                    f"a fit with {parameters} has no finite Renyi divergence, so a search over it "
+                    "has no known cost; use a mechanism with Gaussian or radial noise."
                 )
-            bounds.append(event.gdp_bound)
-        runs = 2.0 * len(candidates) if self.mean_runs is None else self.mean_runs
-        return SelectionEvent(GaussianEvent(1.0 / max(bounds)), runs, self.law, self.shape)
+            events.append(event)
+        return events
+
+    def _event(self, fits):
+        """The whole search, and what a score costs: a record is in a fit, or in a score.
+
+        Gaussian fits pay for scores of their own mu.  Next to other laws the noise of a score is
+        calibrated to the fits' epsilon at the search's delta: radial, which is smaller, unless
+        Gaussian noise makes the whole search cheaper.
+        """
+        runs = 2.0 * len(fits) if self.mean_runs is None else self.mean_runs
+        distinct = tuple(dict.fromkeys(fits))
+        if None not in (mus := [event.mu for event in distinct]):
+            run = GaussianEvent(1.0 / max(mus))
+            return SelectionEvent(run, runs, self.law, self.shape), run
+        # Where delta alone covers a fit, any small epsilon will do.
+        epsilon = max(1e-3, *(event.epsilon(self.delta) for event in distinct))
+        radial = best_radial_law(1, epsilon, self.delta)
+        gaussian = GaussianEvent(1.0 / gaussian_mu(epsilon, self.delta))
+        by_radial, by_gaussian = (
+            SelectionEvent(ParallelEvent((*distinct, score)), runs, self.law, self.shape)
+            for score in (radial, gaussian)
+        )
+        if by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta):
+            return by_radial, radial
+        return by_gaussian, gaussian
 
     # -- after the charge -----------------------------------------------------------------------
 
-    def _run(self, event, candidates, train, test, streams):
+    def _run(self, event, scoring, candidates, train, test, streams):
         rng = streams("search")
-        prepaid = _Prepaid(event.event)
-        sigma = self.loss_bound / len(test[0]) * event.event.noise_multiplier
+        noise = _score_noise(scoring, sensitivity=self.loss_bound / len(test[0]))
         best = None
         for _ in range(event.draw_count(rng)):
             index = int(rng.integers(len(candidates)))
-            model = clone(self.estimator).set_params(**candidates[index])
+            parameters, fit = candidates[index]
+            model = clone(self.estimator).set_params(**parameters)
             step = _private_step(model)
             owner = step.accountant
             verbose = step.verbose
-            step.set_params(accountant=prepaid, verbose=0)
+            step.set_params(accountant=_Prepaid(fit), verbose=0)
             if streams.seeded:
                 step.set_params(random_state=int(rng.integers(2**62)))
             with warnings.catch_warnings():
@@ -243,7 +285,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
                 model.fit(*train)
             step.set_params(accountant=owner, random_state=None, verbose=verbose)
             losses = np.clip(self._losses(model, *test), 0.0, self.loss_bound)
-            score = -float(np.mean(losses)) + sigma * rng.standard_normal()
+            score = float(noise.release(_ZERO, -np.mean(losses, keepdims=True), rng)[0])
             if best is None or score > best[0]:
                 best = (score, index, model)
         return best
@@ -253,15 +295,16 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         if loss == "auto":
             loss = "zero_one" if is_classifier(model) else "squared_error"
         if callable(loss):
-            losses = np.asarray(loss(model, X, y), dtype=float)
+            losses = loss(model, X, y)
         else:
             supervised = y is not None and (is_classifier(model) or is_regressor(model))
             predicted, truth = np.asarray(model.predict(X)), np.asarray(y if supervised else X)
             truth = truth.reshape(predicted.shape)
             if loss == "zero_one":
-                losses = (predicted != truth).astype(float)
+                losses = predicted != truth
             else:
                 losses = np.square(predicted - truth).reshape(len(truth), -1).sum(axis=1)
+        losses = np.asarray(losses, dtype=float)
         if losses.shape != (len(X),):
             raise ValueError(f"loss must return one number per record, got shape {losses.shape}.")
         return np.nan_to_num(losses, nan=self.loss_bound)

@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 from scipy.stats import chisquare
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateMinimumDistanceToMean
 from skriemdp.auditing import audit_scores
-from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.events_mixed import SelectionEvent
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import GaussianEvent, SelectionEvent
+from skriemdp.selection import _Prepaid
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 2)) * 0.1
@@ -49,6 +51,46 @@ def test_every_run_is_charged_like_the_dearest_candidate(recording_accountant):
     (event,) = recording_accountant.spends
     dearest = PrivateFrechetMean(noise="gaussian", epsilon=2.0).fit(X).privacy_spent_
     assert event.event.mu == pytest.approx(dearest.mu, rel=1e-9)
+
+
+@pytest.mark.parametrize("noise", ["radial", "laplace"])
+def test_radial_fits_cost_no_more_than_gaussian_ones(noise, recording_accountant):
+    """Their own divergences count; their Gaussian bounds would make it 4.3 instead of 1.0."""
+    base = PrivateFrechetMean(mechanism="tangent", noise=noise, epsilon=0.5)
+    search = PrivateGridSearchCV(
+        base, {"radius": [0.3, 1.0]}, mean_runs=8.0, accountant=recording_accountant
+    ).fit(X)
+    (event,) = recording_accountant.spends
+    fit = clone(base).fit(X).privacy_spent_.event
+    *fits, score = event.event.events
+    assert fits == [fit]
+    assert score.epsilon(1e-5) <= fit.epsilon(1e-5) * (1 + 1e-9)
+    gaussian = SelectionEvent(GaussianEvent(1 / gaussian_mu(0.5, 1e-5)), 8.0, shape=0.0)
+    assert search.privacy_spent_.epsilon < 1.05 * gaussian.epsilon(1e-5)
+    assert search.privacy_spent_.epsilon >= SelectionEvent(fit, 8.0, shape=0.0).epsilon(1e-5)
+
+
+def test_pure_fits_cost_little_more_than_their_theorem():
+    base = PrivateFrechetMean(mechanism="tangent", epsilon=0.5, delta=0.0)
+    search = PrivateGridSearchCV(base, {"radius": [0.3, 1.0]}).fit(X)
+    assert search.privacy_spent_.epsilon <= 1.001 * (2.0 * 0.5)
+
+
+def test_scores_fall_back_on_gaussian_noise_where_radial_noise_costs_more():
+    base = PrivateFrechetMean(mechanism="tangent", noise="radial", epsilon=0.5)
+    rows = np.repeat(X, 10, axis=1)
+    search = PrivateGridSearchCV(base, {"radius": [2.0, 5.0]}, law="poisson").fit(rows)
+    assert isinstance(search.privacy_spent_.event.event.events[-1], GaussianEvent)
+
+
+def test_a_fit_that_costs_something_else_is_refused():
+    """As if an estimator's plan depended on more than public facts."""
+    prepaid = _Prepaid(GaussianEvent(5.0))
+    with pytest.raises(RuntimeError, match="costs more"):
+        prepaid.spend(GaussianEvent(4.9))
+    prepaid.spend(GaussianEvent(5.0))
+    with pytest.raises(RuntimeError, match="costs more"):
+        prepaid.spend(GaussianEvent(5.0))
 
 
 def test_a_refused_search_runs_nothing(recording_accountant):
@@ -154,21 +196,24 @@ def test_winner_follows_the_law_of_the_theorem(law, shape, mean):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("cheat", [False, True], ids=["as shipped", "sixteenth of the noise"])
-def test_audit_of_a_whole_search(cheat, monkeypatch):
-    """400 searches a side; false alarm below 1e-7 (bounds at confidence 1 - 1e-8)."""
+@pytest.mark.parametrize(("noise", "searches"), [("gaussian", 400), ("radial", 250)])
+def test_audit_of_a_whole_search(noise, searches, cheat, monkeypatch):
+    """False alarm below 1e-7 (bounds at confidence 1 - 1e-8)."""
     if cheat:
-        from skriemdp.mechanisms.tangent import TangentGaussian
+        from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
 
-        sigma = TangentGaussian.sigma.fget
-        monkeypatch.setattr(TangentGaussian, "sigma", property(lambda self: sigma(self) / 16))
+        for mechanism, name in ((TangentGaussian, "sigma"), (TangentRadial, "scale")):
+            true = getattr(mechanism, name).fget
+            cheating = property(lambda self, true=true: true(self) / 16)
+            monkeypatch.setattr(mechanism, name, cheating)
     data = np.zeros((40, 1))
     neighbour = data.copy()
     data[0], neighbour[0] = 1.0, -1.0
-    base = PrivateFrechetMean(mechanism="tangent", noise="gaussian", epsilon=0.3, delta=1e-3)
+    base = PrivateFrechetMean(mechanism="tangent", noise=noise, epsilon=0.3, delta=1e-3)
     search = PrivateGridSearchCV(base, {"radius": [1.0]}, mean_runs=3.0, delta=1e-3)
 
     def scores(rows):
-        return [float(search.fit(rows).best_estimator_.mean_[0]) for _ in range(400)]
+        return [float(search.fit(rows).best_estimator_.mean_[0]) for _ in range(searches)]
 
     audit = audit_scores(
         -np.array(scores(data)), -np.array(scores(neighbour)), delta=1e-3, confidence=1 - 1e-8

@@ -19,7 +19,7 @@ from importlib import import_module
 from skriemdp._validation import check_count
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events_basic import ApproximateEvent, GaussianEvent, PureEvent, ZCDPEvent
-from skriemdp.privacy.events_mixed import MixtureEvent, SelectionEvent
+from skriemdp.privacy.events_mixed import MixtureEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.events_sampled import (
     FixedSizeSampledGaussianEvent,
     PoissonSampledGaussianEvent,
@@ -33,6 +33,7 @@ __all__ = [
     "FixedSizeSampledGaussianEvent",
     "GaussianEvent",
     "MixtureEvent",
+    "ParallelEvent",
     "PoissonSampledGaussianEvent",
     "PureEvent",
     "SelectionEvent",
@@ -53,6 +54,7 @@ KINDS = {
     "composed": "skriemdp.privacy.events:ComposedEvent",
     "self-composed": "skriemdp.privacy.events:SelfComposedEvent",
     "mixture": "skriemdp.privacy.events:MixtureEvent",
+    "parallel": "skriemdp.privacy.events:ParallelEvent",
     "selection": "skriemdp.privacy.events:SelectionEvent",
     "riemannian": "skriemdp.privacy.profiles:RiemannianEvent",
     "radial": "skriemdp.privacy.radial:RadialEvent",

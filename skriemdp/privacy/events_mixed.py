@@ -1,4 +1,4 @@
-"""Events that run others a random number of times: participation by coins, private selection."""
+"""Events made of others: participation by coins, disjoint records, private selection."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from skriemdp._validation import check_option, check_positive
 from skriemdp.privacy.event import Event, convex_profile
 from skriemdp.privacy.loss_distributions import (
     TAIL,
+    largest_loss,
     loss_from_profile,
     mixture_loss,
     nothing,
     repeat,
 )
 
-__all__ = ["MixtureEvent", "SelectionEvent"]
+__all__ = ["MixtureEvent", "ParallelEvent", "SelectionEvent"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +167,78 @@ class MixtureEvent(Event):
             else:
                 high = middle
         return high
+
+
+@dataclasses.dataclass(frozen=True)
+class ParallelEvent(Event):
+    """A record meets one of several events: releases on disjoint sets of records, say.
+
+    Parameters
+    ----------
+    events : tuple of Event
+        One for every set, if the sets are public; or one for every outcome of a coin whose law does
+        not depend on the data, nor need be known.
+
+    Notes
+    -----
+    *Guarantee*: a replaced record is in one set, so the pair of that set's release dominates; the
+    profile and the divergences are the largest of the events'.  For a coin they cover the mean over
+    its outcomes (:class:`MixtureEvent`).
+
+    Examples
+    --------
+    >>> from skriemdp.privacy.events import GaussianEvent, ParallelEvent, PureEvent
+    >>> event = ParallelEvent((PureEvent(0.5), GaussianEvent(4.0)))
+    >>> round(event.epsilon(1e-5), 3), round(event.delta(0.1), 3)
+    (0.926, 0.205)
+    """
+
+    events: tuple
+    kind = "parallel"
+
+    def __post_init__(self):
+        object.__setattr__(self, "events", tuple(self.events))
+        if not self.events:
+            raise ValueError("events must not be empty.")
+        for event in self.events:
+            if not isinstance(event, Event):
+                raise TypeError(f"events must be Event objects, got {type(event).__name__}.")
+
+    @property
+    def mu(self) -> float | None:
+        """The largest, when all are Gaussian."""
+        parts = [event.mu for event in self.events]
+        return None if None in parts else max(parts)
+
+    @property
+    def gdp_bound(self) -> float | None:
+        """The largest bound of an event."""
+        parts = [event.gdp_bound for event in self.events]
+        return None if None in parts else max(parts)
+
+    @property
+    def extra_delta(self) -> float:
+        """The largest of an event."""
+        return max(event.extra_delta for event in self.events)
+
+    @property
+    def steps(self) -> int:
+        """Those of the longest event."""
+        return max(event.steps for event in self.events)
+
+    def renyi(self, order: float) -> float:
+        """The largest of the events'."""
+        return max(event.renyi(order) for event in self.events)
+
+    def privacy_loss_distribution(self, interval: float = 1e-4):
+        """See :meth:`Event.privacy_loss_distribution`."""
+        return largest_loss([e.privacy_loss_distribution(interval) for e in self.events], interval)
+
+    def _exact_delta(self, epsilon):
+        return max(event.delta(epsilon) for event in self.events)
+
+    def _exact_epsilon(self, delta):
+        return max(event.epsilon(delta) for event in self.events)
 
 
 @functools.lru_cache(maxsize=256)

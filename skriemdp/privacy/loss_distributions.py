@@ -20,6 +20,7 @@ __all__ = [
     "TAIL",
     "fixed_size_gaussian_loss",
     "gaussian_loss",
+    "largest_loss",
     "loss_from_profile",
     "mixture_loss",
     "nothing",
@@ -198,6 +199,20 @@ def repeat(loss, count: int):
     # Chernoff bounds that overflow are left out of the minimum they are meant for.
     with np.errstate(over="ignore"):
         return loss.self_compose(count, tail_mass_truncation=TAIL)
+
+
+def largest_loss(losses, interval: float):
+    """Whose profile is the largest of the losses' at every epsilon."""
+    count = 1
+    while any(
+        loss.get_delta_for_epsilon(interval * count) > loss.get_delta_for_epsilon(math.inf)
+        for loss in losses
+    ):
+        count *= 2
+    grid = interval * np.arange(count + 1)
+    return loss_from_profile(
+        np.max([loss.get_delta_for_epsilon(grid) for loss in losses], axis=0), interval
+    )
 
 
 def mixture_loss(weights, losses):
