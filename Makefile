@@ -59,5 +59,8 @@ docs: $(VENV)/.docs  ## HTML documentation in docs/_build/html, without network 
 bench: $(VENV)/.bench  ## every benchmark in its quick form; outputs in benchmarks/results
 	$(BIN)/python benchmarks/run_all.py
 
+reproduce: $(VENV)/.plots  ## the papers' figures as published and at true privacy; QUICK=1: smaller
+	$(BIN)/python examples/reproductions/run_all.py $(if $(QUICK),--quick)
+
 clean:
-	rm -rf .venv .venv-oldest .venv-newest build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output
+	rm -rf .venv .venv-oldest .venv-newest build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,9 @@ def test_mu_at_zero_against_high_precision(case):
 
 
 def _script(path):
+    folder = str((ROOT / path).parent)
+    if folder not in sys.path:  # scripts import their neighbours
+        sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -1,10 +1,12 @@
 """Numbers of "Gaussian differential privacy on Riemannian manifolds" (Jiang et al., NeurIPS 2023).
 
-Run:  python examples/reproductions/jiang2023_mu.py [--runs 5] [--figure jiang2023.png]
+Run:  python examples/reproductions/jiang2023_mu.py [--quick] [--output FOLDER]
 
-Prints mu on the circle and the sphere by the paper's Algorithm 1 and Algorithm 2 beside the exact
-value, and the table behind the third panel of its Figure 1: the error of a private Fréchet mean on
-the sphere with Gaussian and with Laplace noise, at the paper's conversion and at equal true mu.
+Prints mu on the circle, the line, the sphere and the hyperbolic plane by the paper's Algorithm 1
+and Algorithm 2 beside the exact value (first two panels of its Figure 1), the privacy profile of
+Algorithm 1 beside the true one, and the table behind the third panel: the error of a private
+Fréchet mean on the sphere with Gaussian and with Laplace noise, at the paper's conversion and at
+equal true mu.
 
 Both algorithms are here as what they are.  Algorithm 1 works on the set that the paper's proof
 names, which is too small for every epsilon > 0 (its mu, found next to epsilon = 0, is right).
@@ -13,10 +15,10 @@ too small, so it proves nothing.  It gets exact independent draws here, better t
 of the paper.
 """
 
-import argparse
 import math
 
 import numpy as np
+from reproduction_tools import heading, parse, save_figure, table
 from scipy.special import ndtr
 
 from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
@@ -38,6 +40,11 @@ def mu_from_deltas(epsilon, delta):
 def algorithm_1(distance, sigma, n_epsilon=1000):
     """Algorithm 1: mu on the unit circle from closed-form integrals, on the paper's set."""
     epsilon = np.arange(1, n_epsilon + 1) * math.pi * distance / (2 * sigma**2) / n_epsilon
+    return float(mu_from_deltas(epsilon, algorithm_1_delta(distance, sigma, epsilon)).max())
+
+
+def algorithm_1_delta(distance, sigma, epsilon):
+    """delta(epsilon) on the circle as Algorithm 1 computes it: too small for epsilon > 0."""
     # Angles from the first centre; the second lies at `distance`.  The loss exceeds epsilon from
     # distance/2 - sigma^2 epsilon/distance down to -pi + distance/2 + sigma^2 epsilon/(2 pi -
     # distance); the paper puts `distance` in place of 2 pi - distance.
@@ -52,8 +59,7 @@ def algorithm_1(distance, sigma, n_epsilon=1000):
     first = mass(low, high, 0.0)
     second = mass(np.maximum(low, wrap), high, distance)
     second = second + mass(low, np.minimum(high, wrap), distance - 2 * math.pi)
-    delta = (first - np.exp(epsilon) * second) / total
-    return float(mu_from_deltas(epsilon, delta).max())
+    return (first - np.exp(epsilon) * second) / total
 
 
 def paper_epsilon_max(geometry, distance, sigma):
@@ -93,20 +99,45 @@ def exact_mu(geometry, distance, sigma, law="gaussian"):
     return RiemannianEvent(law, form.name, form.dim, form.curvature, distance, sigma).mu_estimate
 
 
-def mu_table(runs):
-    print("| space | sigma | exact mu | Delta/sigma | Algorithm 1 | Algorithm 2: mean (min, max) |")
-    print("|---|---|---|---|---|---|")
-    spaces = {"S^1": Sphere(1), "S^2": Sphere(2), "R": Euclidean(1), "H^2": Hyperboloid(2)}
-    for name, geometry in spaces.items():
-        for k in (1, 2, 4, 8, 12, 16):
-            sigma = k / 4
-            rng = np.random.default_rng(k)
-            found = [algorithm_2(geometry, 1.0, sigma, rng) for _ in range(runs)]
-            first = f"{algorithm_1(1.0, sigma):.4f}" if geometry == Sphere(1) else "-"
-            print(
-                f"| {name} | {sigma} | {exact_mu(geometry, 1.0, sigma):.6f} | {1 / sigma:.4f} "
-                f"| {first} | {np.mean(found):.4f} ({min(found):.4f}, {max(found):.4f}) |"
-            )
+SPACES = {"S^1": Sphere(1), "R": Euclidean(1), "S^2": Sphere(2), "H^2": Hyperboloid(2)}
+
+
+def mu_table(multiples, runs):
+    """Print mu for ``sigma = k / 4``; returns the rows."""
+    heading(f"mu at Delta = 1; Algorithm 2: {runs} runs with exact draws")
+    rows = []
+
+    def row(name, k):
+        geometry, sigma = SPACES[name], k / 4
+        rng = np.random.default_rng(k)
+        found = [algorithm_2(geometry, 1.0, sigma, rng) for _ in range(runs)]
+        first = f"{algorithm_1(1.0, sigma):.4f}" if name == "S^1" else "-"
+        exact = exact_mu(geometry, 1.0, sigma)
+        rows.append((name, sigma, exact, np.mean(found), min(found), max(found)))
+        estimate = f"{np.mean(found):.4f} ({min(found):.4f}, {max(found):.4f})"
+        return [name, sigma, f"{exact:.6f}", f"{1 / sigma:.4f}", first, estimate]
+
+    header = (
+        "space",
+        "sigma",
+        "exact mu",
+        "1/sigma",
+        "Algorithm 1",
+        "Algorithm 2: mean (min, max)",
+    )
+    table(header, (row(name, k) for name in SPACES for k in multiples))
+    return rows
+
+
+def profile_table():
+    """The set of Algorithm 1 against the true profile, Delta = sigma = 1 on the circle."""
+    heading("delta(epsilon) on the circle, Delta = sigma = 1")
+    event = RiemannianEvent("gaussian", "sphere", 1, 1.0, 1.0, 1.0)
+    rows = [
+        (e, f"{float(algorithm_1_delta(1.0, 1.0, np.array([e]))[0]):.3g}", f"{event.delta(e):.3g}")
+        for e in (0.01, 0.5, 1.0, 1.57, 2.0, 2.5)
+    ]
+    table(("epsilon", "Algorithm 1", "true"), rows)
 
 
 def sphere_sensitivity(radius, n):
@@ -144,44 +175,55 @@ def third_panel():
 
 def print_third_panel():
     distance, rows = third_panel()
-    print(
-        f"\nPrivate Fréchet mean on S^2, n = 10, r = pi/8, Delta = {distance:.5f}: mean distance\n"
+    heading(f"Private Fréchet mean on S^2, n = 10, r = pi/8, Delta = {distance:.5f}: mean distance")
+    header = (
+        "k (sigma = k Delta / 4)",
+        "mu",
+        "Gaussian",
+        "Laplace, paper's conversion",
+        "its true mu",
+        "Laplace at equal true mu",
+        "ratio: paper -> true",
     )
-    print(
-        "| k (sigma = k Delta / 4) | mu | Gaussian | Laplace, paper's conversion | its true mu "
-        "| Laplace at equal true mu | ratio: paper -> true |"
+    table(
+        header,
+        (
+            (k, mu, gauss, laplace, true_mu, equal, f"{laplace / gauss:.2f} -> {equal / gauss:.2f}")
+            for k, mu, gauss, laplace, true_mu, equal in rows
+        ),
     )
-    print("|---|---|---|---|---|---|---|")
-    for k, mu, gauss, published, true_mu, equal in rows:
-        print(
-            f"| {k} | {mu:.3f} | {gauss:.3f} | {published:.3f} | {true_mu:.2f} "
-            f"| {equal:.3f} | {published / gauss:.2f} -> {equal / gauss:.2f} |"
-        )
     return rows
 
 
-def draw(rows, path):
-    import matplotlib.pyplot as plt
+def figure(mu_rows, rows):
+    def draw(pyplot):
+        chart, axes = pyplot.subplots(1, 3, figsize=(15, 4))
+        for axis, name in zip(axes, ("S^1", "R"), strict=False):
+            chosen = np.array([row[1:] for row in mu_rows if row[0] == name])
+            sigma, exact, mean, low, high = chosen.T
+            axis.errorbar(sigma, mean, (mean - low, high - mean), fmt="s", label="Algorithm 2")
+            axis.plot(sigma, exact, "o-", label="exact")
+            axis.plot(sigma, 1 / sigma, ":", label="1/sigma")
+            axis.set(xlabel="sigma", ylabel="mu", title=name, yscale="log")
+        _, mu, gauss, published, _, equal = map(np.array, zip(*rows, strict=True))
+        axes[2].plot(mu, gauss, "o-", label="Gaussian")
+        axes[2].plot(mu, published, "^--", label="Laplace, paper's conversion")
+        axes[2].plot(mu, equal, "s-", label="Laplace, equal true mu")
+        axes[2].set(xlabel="mu", ylabel="mean distance to the mean", xscale="log", yscale="log")
+        axes[0].legend()
+        axes[2].legend()
+        return chart
 
-    _, mu, gauss, published, _, equal = map(np.array, zip(*rows, strict=True))
-    figure, axes = plt.subplots(figsize=(5, 4))
-    axes.plot(mu, gauss, "o-", label="Gaussian")
-    axes.plot(mu, published, "^--", label="Laplace, paper's conversion")
-    axes.plot(mu, equal, "s-", label="Laplace, equal true mu")
-    axes.set(xlabel="mu", ylabel="mean distance to the mean", xscale="log", yscale="log")
-    axes.legend()
-    figure.savefig(path, dpi=150, bbox_inches="tight")
+    return draw
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5, help="of Algorithm 2 per row")
-    parser.add_argument("--figure", help="file to draw the third panel to")
-    options = parser.parse_args()
-    mu_table(options.runs)
+def main(arguments=None):
+    options = parse(__doc__, arguments)
+    multiples, runs = ((1, 4, 16), 2) if options.quick else (range(1, 17), 20)
+    mu_rows = mu_table(multiples, runs)
+    profile_table()
     rows = print_third_panel()
-    if options.figure:
-        draw(rows, options.figure)
+    save_figure(options, "jiang2023_mu", figure(mu_rows, rows))
 
 
 if __name__ == "__main__":
