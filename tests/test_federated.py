@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from scipy.stats import chi2
 from sklearn.model_selection import cross_val_score
 
@@ -21,10 +22,13 @@ from skriemdp.federated import (
     Checkpoint,
     FederatedEstimator,
     InProcessTransport,
+    KernelQuery,
+    LabelQuery,
     LocalSettings,
     LocalTask,
     LocalUpdate,
     Participation,
+    ridge_weights,
     theory,
     together,
 )
@@ -33,7 +37,8 @@ from skriemdp.federated.messages import checked_updates
 from skriemdp.federated.participation import published_table_bound
 from skriemdp.federated.training import local_event
 from skriemdp.federated.trusted import run_trusted
-from skriemdp.geometry import SPD, GeodesicBall, Sphere
+from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
+from skriemdp.hierarchies import make_tree
 from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.accountant import BudgetError, BudgetExceededError
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_mu
@@ -323,6 +328,81 @@ def test_pca_without_public_bounds_is_refused(change, words, recording_accountan
     assert recording_accountant.spends == []
 
 
+# -- structured prediction ------------------------------------------------------------------------
+
+PLANE = Hyperboloid(2)
+FEATURES, LABELS = make_tree(600, public_seed=3)
+CLIENTS = np.arange(600) % 6
+
+
+def residual(point, weights):
+    """Norm of the gradient of the weighted mean, over the sum of the weights."""
+    total = weights @ PLANE.log_coordinates(point, LABELS)
+    return float(np.linalg.norm(total) / np.abs(weights).sum())
+
+
+@pytest.mark.parametrize("local", ["rsgd", "rsvrg"])
+def test_a_query_over_private_pairs_is_federated(local):
+    query = FEATURES[40]
+    erm = PrivateRiemannianERM(
+        PLANE, gradient=KernelQuery(PLANE, query, 0.4), clip_norm=3.0, epsilon=3000.0
+    )
+    weights = np.exp(-np.sum((FEATURES - query) ** 2, axis=1) / (2 * 0.4**2))
+    step = 0.7 / weights.mean()
+    share, more = (0.9, {"smoothness": 4.0}) if local == "rsvrg" else (1.0, {"local_steps": 2})
+    model = FederatedEstimator(
+        erm, 10, 6, local=local, batch_fraction=share, step_size=step, **more
+    ).fit(FEATURES, LABELS, groups=CLIENTS)
+    assert residual(PLANE.base_point, weights) > 0.3
+    assert residual(model.point_, weights) < 0.05
+
+
+def test_a_query_over_private_labels_is_federated():
+    weights = ridge_weights(FEATURES, FEATURES[40], 0.4, 5.0, CLIENTS)
+    client = CLIENTS == 2
+    kernel = np.exp(-cdist(FEATURES[client], FEATURES[client], "sqeuclidean") / (2 * 0.4**2))
+    at_query = np.exp(-cdist(FEATURES[client], FEATURES[40:41], "sqeuclidean") / (2 * 0.4**2))
+    expected = np.linalg.solve(kernel + 5.0 * np.eye(client.sum()), at_query)
+    np.testing.assert_allclose(weights[client], expected, atol=1e-12)
+    # Clipping at the largest public weight times 3 shortens few gradients.
+    erm = PrivateRiemannianERM(
+        PLANE,
+        gradient=LabelQuery(PLANE),
+        clip_norm=3.0 * float(np.abs(weights).max()),
+        epsilon=3000.0,
+    )
+    model = FederatedEstimator(erm, 20, 6, step_size=0.7 / np.abs(weights).mean())
+    model.fit(weights, LABELS, groups=CLIENTS)
+    assert residual(model.point_, weights[:, 0]) < 0.05
+
+
+@pytest.mark.parametrize(
+    "gradient, records, labels, words",
+    [
+        (KernelQuery(PLANE, [0.0, 0.0], 1.0), FEATURES, LABELS, "one column per entry"),
+        (KernelQuery(PLANE, FEATURES[0], 1.0), FEATURES, None, "points of"),
+        (KernelQuery(PLANE, FEATURES[0], 1.0), FEATURES, LABELS[:, :2], "points of"),
+        (LabelQuery(PLANE), FEATURES, LABELS, "weights"),
+    ],
+)
+def test_bad_queries_charge_nothing(gradient, records, labels, words, recording_accountant):
+    erm = PrivateRiemannianERM(PLANE, gradient=gradient, accountant=recording_accountant)
+    with pytest.raises(ValueError, match=words):
+        FederatedEstimator(erm, 2, 2).fit(records, labels, groups=CLIENTS)
+    assert recording_accountant.spends == []
+
+
+def test_bad_parameters_of_queries():
+    with pytest.raises(ValueError, match="finite"):
+        KernelQuery(PLANE, [np.nan], 1.0)
+    with pytest.raises(ValueError, match="length_scale"):
+        KernelQuery(PLANE, [0.0], 0.0)
+    with pytest.raises(ValueError, match="query"):
+        ridge_weights(FEATURES, [0.0], 1.0, 1.0)
+    with pytest.raises(ValueError, match="groups"):
+        ridge_weights(FEATURES, FEATURES[0], 1.0, 1.0, groups=[1, 2])
+
+
 class Interrupted(Exception):
     pass
 
@@ -565,6 +645,62 @@ def test_bounds_hold_on_a_euclidean_mean():
     assert min(norms[:-1]) <= bound
     gap = theory.convex_gap_bound(start, steps, alpha, 1.0, 1.0, dim, variance)
     assert 0.5 * norms[-1] <= gap
+
+
+def stationary_local_points(n_steps, step):
+    """E x^2 over the local points of clients that pull to +1 and -1, one per round, in the limit.
+
+    ``x <- (1 - b) x + b c`` per round, with b the pull of K steps and c a fair coin.
+    """
+    pull = 1.0 - (1.0 - step) ** n_steps
+    server = pull / (2.0 - pull)
+    left = (1.0 - step) ** np.arange(n_steps)
+    return float(np.mean(left**2 * server + (1.0 - left) ** 2)), server
+
+
+def test_published_bounds_of_several_steps_need_equal_clients():
+    """Costs (x -+ 1)^2 / 2 of two clients, no noise: gradients at most 2, both smooth with 1."""
+    forever = 10**9
+    n_steps = 100
+    step = 0.5 * theory.several_steps_limit(n_steps)
+    local, server = stationary_local_points(n_steps, step)
+    shared = (0.5, forever, n_steps, step, 1.0, 2.0, 1, 0.0)
+    assert local > 2 * theory.published_several_steps_bound(*shared)
+    assert server < theory.several_steps_bound(*shared)
+    # Full gradients in place of variance-reduced ones, with Theorem 5.6's steps.
+    m, step = theory.svrg_settings(2, 1.0, 1.0)
+    local, server = stationary_local_points(2 * m, step)
+    assert theory.published_svrg_bound(0.5, forever, 2, 2, 1.0, 1, 0.0) < 1e-6 < 0.3 < local
+    assert server < theory.several_steps_bound(0.5, forever, 2 * m, step, 1.0, 2.0, 1, 0.0)
+
+
+def test_bound_of_partial_participation_is_attained():
+    """Theorem 5.4 on quadratics, where the recursion is an equality; without the paper's d."""
+    dim, noise, n, s, step, rounds = 3, 0.04, 10, 4, 0.3, 12
+    centers = np.random.default_rng(0).normal(size=(n, dim))
+    centers -= centers.mean(axis=0)
+    spread = float(np.mean(np.sum(centers**2, axis=1)))
+    # |x|^2 -> (1 - a)^2 |x|^2 + a^2 (noise + variance of a mean of s of n centres).
+    square = 4.0
+    for _ in range(rounds):
+        sampled = spread * (n - s) / (s * (n - 1))
+        square = (1 - step) ** 2 * square + step**2 * (dim * noise / s + sampled)
+    bound = theory.rpl_gap_bound(2.0, rounds, step, 1.0, 1.0, dim, noise, n, s, spread)
+    assert 0.5 * square == pytest.approx(bound, rel=1e-12)
+
+
+def test_bounds_of_several_steps_without_drift():
+    """Equal clients: both bounds hold for noisy quadratics."""
+    dim, noise, steps, step, rounds = 2, 0.02, 4, 0.05, 30
+    square, seen = 1.0, []
+    for _ in range(rounds * steps):
+        seen.append(square)
+        square = (1 - step) ** 2 * square + step**2 * dim * noise
+    shared = (0.5, rounds, steps, step, 1.0, 1.2, dim, noise)
+    assert np.mean(seen) <= theory.published_several_steps_bound(*shared)
+    assert np.mean(seen[::steps]) <= theory.several_steps_bound(*shared)
+    with pytest.raises(ValueError, match="limit"):
+        theory.published_several_steps_bound(0.5, rounds, steps, 0.9, 1.0, 1.2, dim, noise)
 
 
 # -- the noise that is charged is the noise that is added -----------------------------------------

@@ -5,6 +5,7 @@ from skriemdp.federated.estimator import FederatedEstimator
 from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.messages import LocalTask, LocalUpdate, RefusedUpdate
 from skriemdp.federated.participation import Participation
+from skriemdp.federated.queries import KernelQuery, LabelQuery, ridge_weights
 from skriemdp.federated.theory import theory_settings
 from skriemdp.federated.training import LocalSettings
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
@@ -16,11 +17,14 @@ __all__ = [
     "FederatedEstimator",
     "InProcessTransport",
     "JoblibTransport",
+    "KernelQuery",
+    "LabelQuery",
     "LocalSettings",
     "LocalTask",
     "LocalUpdate",
     "Participation",
     "RefusedUpdate",
     "ServerLoop",
+    "ridge_weights",
     "theory_settings",
 ]

@@ -14,7 +14,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._base import CarriesLedger
+from skriemdp._base import CarriesLedger, take_tags
 from skriemdp._random import NoiseStreams, data_digest
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.loop import Checkpoint, ServerLoop
@@ -202,6 +202,8 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
         -------
         self
         """
+        if hasattr(X, "tocsr"):
+            raise TypeError("sparse input is not supported by federated training; pass X.toarray()")
         check_settings(self)
         estimator = clone(self.estimator)
         data = estimator._validate(X, y)
@@ -357,6 +359,16 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
             known[count] = PrivacySpent(float(event.epsilon(delta)), delta, event, *facts)
         return {client: known[rounds[client]] for client in clients}
 
+    def __sklearn_tags__(self):
+        tags = take_tags(super().__sklearn_tags__(), self.estimator)
+        tags.input_tags.sparse = False
+        return tags
+
+    @property
+    def n_features_in_(self):
+        check_is_fitted(self)
+        return self.estimator_.n_features_in_
+
     @available_if(lambda self: hasattr(self.estimator, "predict"))
     def predict(self, X):
         """``estimator_.predict(X)`` at the federated point."""
@@ -368,6 +380,11 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
         """``estimator_.transform(X)`` at the federated point."""
         check_is_fitted(self)
         return self.estimator_.transform(X)
+
+    @available_if(lambda self: hasattr(self.estimator, "transform"))
+    def fit_transform(self, X, y=None, groups=None):
+        """Train, then ``estimator_.transform`` the same rows."""
+        return self.fit(X, y, groups).transform(X)
 
     @available_if(lambda self: hasattr(self.estimator, "score"))
     def score(self, X, y=None):
@@ -387,7 +404,7 @@ def _members(groups, n):
     order = np.argsort(index, kind="stable")
     members = np.split(order, np.cumsum(np.bincount(index))[:-1])
     if min(map(len, members)) < 2:
-        raise ValueError("every client needs at least 2 records.")
+        raise ValueError("every client needs at least 2 records, but one has 1 sample.")
     return [c.item() if hasattr(c, "item") else c for c in clients], members
 
 

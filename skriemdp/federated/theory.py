@@ -14,6 +14,10 @@ __all__ = [
     "curvature_constant",
     "decaying_step_sizes",
     "gradient_bound",
+    "published_several_steps_bound",
+    "published_svrg_bound",
+    "rpl_gap_bound",
+    "several_steps_bound",
     "several_steps_limit",
     "svrg_settings",
     "theory_settings",
@@ -91,6 +95,138 @@ def convex_gap_bound(start_distance, n_rounds, step_size, smoothness, zeta, dim,
     return first + growth * dim * noise_variance
 
 
+def rpl_gap_bound(
+    start_gap,
+    n_rounds,
+    step_size,
+    smoothness,
+    rpl,
+    dim,
+    noise_variance,
+    n_clients,
+    per_round,
+    spread,
+):
+    """Right-hand side of Theorem 5.4: bound of the expected excess risk of the last point.
+
+    Uniform subsets of clients of equal size take one full step per round; the risk satisfies
+    ``f - min f <= |grad f|^2 / (2 rpl)``.
+
+    Parameters
+    ----------
+    start_gap : float
+    n_rounds : int
+    step_size, smoothness : float
+        The step at most ``1 / smoothness``.
+    rpl : float
+        The constant mu of the Riemannian Polyak-Lojasiewicz condition.
+    dim : int
+    noise_variance : float
+        Of a tangent coordinate of *one client's* step.
+    n_clients, per_round : int
+    spread : float
+        v: bound of the mean over clients of ``|grad f_i - grad f|^2``.
+
+    Notes
+    -----
+    The paper's kappa_1 has a factor d that its proof does not produce; it is left out here.
+    """
+    damped = 2.0 - smoothness * step_size
+    forgotten = (1.0 - rpl * step_size * damped) ** n_rounds
+    factor = smoothness * step_size / (2.0 * rpl * damped)
+    sampling = (n_clients - per_round) / (per_round * (n_clients - 1.0))
+    floor = factor * (dim * noise_variance / per_round + spread * sampling)
+    return forgotten * start_gap + (1.0 - forgotten) * floor
+
+
+def several_steps_bound(
+    start_gap, n_rounds, n_steps, step_size, smoothness, lipschitz, dim, noise_variance
+):
+    """Bound of the mean squared gradient norm over the server's points; one client per round.
+
+    In each round a uniformly drawn client takes K noisy steps, on all its records or on batches.
+    Replaces Theorems 5.5 and 5.6 where clients differ: those count the gradient of the client who
+    trains as an unbiased one along its whole path, which fails from its second step on
+    (docs/theory/federated.md, section 6).
+
+    Parameters
+    ----------
+    start_gap : float
+    n_rounds : int
+        T.
+    n_steps : int
+        K.
+    step_size, smoothness : float
+    lipschitz : float
+        Bound of every record's gradient, L_f.
+    dim : int
+    noise_variance : float
+        Of a tangent coordinate of a local step.
+    """
+    q = lipschitz**2 + dim * noise_variance
+    drift = step_size * smoothness * lipschitz * (n_steps - 1) * math.sqrt(q)
+    return start_gap / (step_size * n_steps * n_rounds) + 0.5 * step_size * smoothness * q + drift
+
+
+def published_several_steps_bound(
+    start_gap,
+    n_rounds,
+    n_steps,
+    step_size,
+    smoothness,
+    lipschitz,
+    dim,
+    noise_variance,
+    zeta=1.0,
+    beta=None,
+):
+    """Right-hand side of Theorem 5.5 as printed; **valid only for clients with the same risk**.
+
+    Parameters
+    ----------
+    start_gap, n_rounds, n_steps, step_size, smoothness, lipschitz, dim, noise_variance
+        As in :func:`several_steps_bound`; the bound is of a random local point.
+    zeta : float
+    beta : float, optional
+        As in :func:`several_steps_limit`.
+    """
+    if beta is None:
+        beta = _longest_step_beta(n_steps)
+    c = (1.0 + step_size * beta) ** (n_steps - 1)
+    if c >= beta:
+        raise ValueError(f"step_size={step_size} exceeds the theorem's limit for this beta.")
+    q = lipschitz**2 + dim * noise_variance
+    floor = step_size * beta * (smoothness + 2.0 * c * zeta) / (2.0 * (beta - c)) * q
+    return start_gap / (n_steps * n_rounds * step_size * (1.0 - c / beta)) + floor
+
+
+def published_svrg_bound(
+    start_gap, n_rounds, n_epochs, n_clients, smoothness, dim, noise_variance, zeta=1.0
+):
+    """Right-hand side of Theorem 5.6 as printed; **valid only for clients with the same risk**.
+
+    Step size and epoch length are those of :func:`svrg_settings`; the theorem's constant c is its
+    least value ``10 N / (3 m)``.
+
+    Parameters
+    ----------
+    start_gap : float
+    n_rounds, n_epochs : int
+        T and K.
+    n_clients : int
+    smoothness : float
+    dim : int
+    noise_variance : float
+        Of a tangent coordinate of a local step.
+    zeta : float
+    """
+    steps, _ = svrg_settings(n_clients, smoothness, zeta)
+    n = float(n_clients)
+    c = 10.0 * n / (3.0 * steps)
+    first = c * smoothness * math.sqrt(zeta) * start_gap / (n ** (1 / 3) * n_epochs * n_rounds)
+    return first + dim * noise_variance / (100.0 * math.sqrt(zeta)) * (n ** (-2 / 3) + 1.0 / n)
+
+
 def decaying_step_sizes(n_rounds: int, smoothness: float, fraction: float = 0.5) -> np.ndarray:
     """Step sizes ``2 fraction / (L_g (t + 1))``, which satisfy (5.3) of Theorem 5.2.
 
@@ -122,10 +258,14 @@ def several_steps_limit(n_steps: int, beta: float | None = None) -> float:
     """
     check_count(minimum=2, n_steps=n_steps)
     if beta is None:
-        beta = 2.0 if n_steps == 2 else ((n_steps - 1) / (n_steps - 2)) ** (n_steps - 1)
+        beta = _longest_step_beta(n_steps)
     if not 1.0 < beta < math.inf:
         raise ValueError(f"beta must be above 1, got {beta!r}.")
     return math.expm1(math.log(beta) / (n_steps - 1)) / beta
+
+
+def _longest_step_beta(n_steps):
+    return 2.0 if n_steps == 2 else ((n_steps - 1) / (n_steps - 2)) ** (n_steps - 1)
 
 
 def svrg_settings(n_clients: int, smoothness: float, zeta: float) -> tuple[int, float]:

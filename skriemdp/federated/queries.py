@@ -1,0 +1,151 @@
+"""Structured prediction as a federated problem: the weighted mean of labels that answers a query.
+
+A prediction at a query x is the point that minimises ``sum_i a_i d(w, y_i)^2 / 2`` over training
+pairs (x_i, y_i), with labels on a manifold.  The gradients here make `PrivateRiemannianERM` find
+it, in one place or in a federation; every query is a release of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from skriemdp._validation import check_positive
+from skriemdp.geometry.base import Geometry
+from skriemdp.solvers.structured_prediction import KernelRidgeWeights, gaussian_kernel
+
+__all__ = ["KernelQuery", "LabelQuery", "ridge_weights"]
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelQuery:
+    """Gradients of ``k(query, x_i) d(w, y_i)^2 / 2``: the kernel mean of the labels at a query.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Where the labels live.
+    query : sequence of float of length n_features
+        Public.
+    length_scale : float
+        Of the kernel ``k(x, x') = exp(-|x - x'|^2 / (2 length_scale^2))``; public.
+
+    Notes
+    -----
+    *Guarantee*, in a private estimator that clips every record's gradient: that of the estimator,
+    for pairs (x_i, y_i).  A weight depends on its own record only, and its sum over the records is
+    never used, so the step size must make up for the mean weight (docs/theory/federated.md, section
+    7).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.erm import PrivateRiemannianERM
+    >>> from skriemdp.federated import FederatedEstimator, KernelQuery
+    >>> from skriemdp.geometry import Hyperboloid
+    >>> from skriemdp.hierarchies import make_tree
+    >>> X, y = make_tree(600)
+    >>> space = Hyperboloid(2)
+    >>> erm = PrivateRiemannianERM(space, gradient=KernelQuery(space, X[5], 0.3), clip_norm=2.0)
+    >>> model = FederatedEstimator(erm, 4, 6, step_size=2.0).fit(X, y, groups=np.arange(600) % 6)
+    >>> model.point_.shape, model.privacy_spent_.epsilon
+    ((3,), 1.0)
+    """
+
+    geometry: Geometry
+    query: tuple[float, ...]
+    length_scale: float
+
+    def __post_init__(self):
+        check_positive(length_scale=self.length_scale)
+        object.__setattr__(self, "query", tuple(_query(self.query).tolist()))
+
+    def __call__(self, point, X, y):
+        if X.ndim != 2 or X.shape[1] != len(self.query):
+            raise ValueError(
+                f"X must have one column per entry of the query, {len(self.query)}; got shape "
+                f"{X.shape}."
+            )
+        weights = gaussian_kernel(X, np.array([self.query]), self.length_scale)[:, 0]
+        return _weighted(self.geometry, point, weights, y)
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelQuery:
+    """Gradients of ``a_i d(w, y_i)^2 / 2`` with weights from the only column of X.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Where the labels live.
+
+    Notes
+    -----
+    *Guarantee*, in a private estimator that clips every record's gradient: that of the estimator,
+    for pairs (a_i, y_i).  Weights that were computed from all features, such as
+    :func:`ridge_weights`, carry the features of others: the guarantee is then for **labels only**,
+    all features public (docs/theory/federated.md, section 7).
+    """
+
+    geometry: Geometry
+
+    def __call__(self, point, X, y):
+        if X.ndim != 2 or X.shape[1] != 1:
+            raise ValueError(f"X must be the weights, one column; got shape {X.shape}.")
+        return _weighted(self.geometry, point, X[:, 0], y)
+
+
+def ridge_weights(X, query, length_scale: float, ridge: float, groups=None) -> np.ndarray:
+    """Weights ``(K + ridge I)^-1 k(query)`` of kernel ridge regression, of each client by itself.
+
+    Functions of the features alone: public only if all features are.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, n_features)
+    query : sequence of float of length n_features
+    length_scale, ridge : float
+    groups : array-like of shape (n,), optional
+        Clients, who see their own features only; everyone in one group by default.
+
+    Returns
+    -------
+    ndarray of shape (n, 1)
+        What :class:`LabelQuery` takes as X.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.federated import ridge_weights
+    >>> X = np.linspace(0.0, 1.0, 6)[:, None]
+    >>> weights = ridge_weights(X, [0.2], 0.3, 1.0, groups=[0, 0, 0, 1, 1, 1])
+    >>> weights.shape, int(np.argmax(weights))
+    ((6, 1), 1)
+    """
+    check_positive(length_scale=length_scale, ridge=ridge)
+    X, query = np.asarray(X, dtype=float), _query(query)
+    if X.ndim != 2 or X.shape[1] != len(query):
+        raise ValueError(f"X must have shape (n, {len(query)}), as the query has; got {X.shape}.")
+    groups = np.zeros(len(X), dtype=int) if groups is None else np.asarray(groups)
+    if groups.shape != (len(X),):
+        raise ValueError(f"groups must have one entry per row of X, got shape {groups.shape}.")
+    weights = np.empty((len(X), 1))
+    for client in np.unique(groups):
+        own = groups == client
+        weights[own, 0] = KernelRidgeWeights(X[own], length_scale, ridge)(query)[0]
+    return weights
+
+
+def _query(query):
+    query = np.asarray(query, dtype=float)
+    if query.ndim != 1 or not np.isfinite(query).all():
+        raise ValueError(f"query must be one row of finite features, got shape {query.shape}.")
+    return query
+
+
+def _weighted(geometry, point, weights, labels):
+    if labels is None or labels.shape[1:] != geometry.shape:
+        found = "none" if labels is None else f"shape {labels.shape}"
+        raise ValueError(f"y must hold points of {geometry}, one per row of X; got {found}.")
+    return weights.reshape(-1, *(1,) * geometry.point_ndim) * -geometry.log(point, labels)
