@@ -7,13 +7,14 @@ import json
 from typing import Any
 
 from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
 
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
 from skriemdp.privacy.accountant import active_accountant_token, current_accountant
 from skriemdp.privacy.spent import PrivacySpent
 
-__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator"]
+__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "take_tags"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,18 @@ class Plan:
     public: dict = dataclasses.field(default_factory=dict)
     unit: str = "record"
     guarantee: str = "exact"
+
+
+def take_tags(tags, estimator):
+    """`tags` of a meta-estimator that does what `estimator` does."""
+    inner = get_tags(estimator)
+    tags.estimator_type = inner.estimator_type
+    tags.classifier_tags = inner.classifier_tags
+    tags.regressor_tags = inner.regressor_tags
+    tags.transformer_tags = inner.transformer_tags
+    tags.input_tags = inner.input_tags
+    tags.target_tags = inner.target_tags
+    return tags
 
 
 class CarriesLedger:

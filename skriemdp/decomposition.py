@@ -458,6 +458,8 @@ class PrivatePrincipalEigenvector(
         self._check_parameters(rows.n, rows.d)
         if rows.streamed or rows.is_sparse:
             raise ValueError("federated runs need X as one dense table.")
+        if rows.d < 2:
+            raise ValueError("a direction needs at least 2 features; X has n_features = 1.")
         if self.whiten:
             raise ValueError("federated runs release no variances; pass whiten=False.")
         return (rows.chunks,)

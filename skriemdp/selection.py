@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._base import PrivateEstimator
+from skriemdp._base import PrivateEstimator, take_tags
 from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
 from skriemdp._validation import check_fraction, check_option, check_positive
 from skriemdp.geometry import Euclidean
@@ -362,15 +362,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self._winner().score(X, y)
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags = inner.classifier_tags
-        tags.regressor_tags = inner.regressor_tags
-        tags.transformer_tags = inner.transformer_tags
-        tags.input_tags = inner.input_tags
-        tags.target_tags = inner.target_tags
-        return tags
+        return take_tags(super().__sklearn_tags__(), self.estimator)
 
 
 def _private_step(estimator) -> PrivateEstimator:

@@ -597,7 +597,7 @@ def test_warnings_and_attributes_never_depend_on_a_huge_row():
 
 @pytest.mark.parametrize(
     "parameters",
-    [{}, {"mechanism": "gradient"}, {"mechanism": "power", "center": "assume", "row_norm": 2.0}],
+    [{"mechanism": "gradient"}, {"mechanism": "power", "center": "assume", "row_norm": 2.0}],
     ids=str,
 )
 def test_check_estimator(parameters):

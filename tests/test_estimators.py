@@ -5,16 +5,30 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import _num_samples
 
+import skriemdp
 from skriemdp import (
     PrivateFrechetMean,
+    PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
     PrivateMinimumDistanceToMean,
     PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
 )
+from skriemdp.federated import FederatedEstimator
+
+
+class TwoClients(FederatedEstimator):
+    """The checks of scikit-learn know no groups: records belong to two clients in turns."""
+
+    def fit(self, X, y=None, groups=None):
+        return super().fit(X, y, np.arange(_num_samples(X)) % 2)
+
 
 ESTIMATORS = [
     PrivateFrechetMean(),
@@ -26,6 +40,15 @@ ESTIMATORS = [
     PrivateNoisyAdaGrad("huber", "diagonal"),
     PrivateMatrixCompletion(),
     PrivateMatrixCompletion(rank=1, signal_test="none"),
+    PrivatePrincipalEigenvector(),
+    PrivateRiemannianERM(),
+]
+# Estimators around another one: it is the inner one that has epsilon and delta.
+AROUND = [
+    PrivateGridSearchCV(PrivateFrechetMean(noise="gaussian"), {"radius": [1.0, 3.0]}),
+    PrivateGridSearchCV(PrivateMinimumDistanceToMean(), {"radius": [1.0, 3.0]}),
+    TwoClients(PrivateFrechetMean()),
+    TwoClients(PrivatePrincipalEigenvector(row_norm=1.0, center="assume")),
 ]
 
 
@@ -35,7 +58,15 @@ def data(estimator):
     return X, (X[:, 0] > 0).astype(int)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_every_exported_estimator_is_checked_here():
+    exported = [getattr(skriemdp, name) for name in skriemdp.__all__]
+    exported = {e for e in exported if isinstance(e, type) and issubclass(e, BaseEstimator)}
+    assert exported | {FederatedEstimator} == {
+        FederatedEstimator if isinstance(e, TwoClients) else type(e) for e in ESTIMATORS + AROUND
+    }
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
 def test_check_estimator(estimator):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -55,7 +86,7 @@ def test_one_fit_is_one_charge_of_what_it_reports(estimator, recording_accountan
     assert event.delta(epsilon) <= delta
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
 def test_a_refused_charge_releases_nothing(estimator, recording_accountant):
     recording_accountant.refuse = True
     model = clone(estimator).set_params(accountant=recording_accountant)
@@ -76,7 +107,7 @@ def test_impossible_budgets_are_refused(estimator, bad, recording_accountant):
     assert recording_accountant.spends == []
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
 def test_pickles_hold_no_records(estimator):
     X, y = data(estimator)
     with warnings.catch_warnings():

@@ -6,9 +6,8 @@ from scipy.stats import chisquare
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
 
-from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateMinimumDistanceToMean
+from skriemdp import PrivateFrechetMean, PrivateGridSearchCV
 from skriemdp.auditing import audit_scores
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, SelectionEvent
@@ -17,21 +16,6 @@ from skriemdp.selection import _Prepaid
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 2)) * 0.1
 GAUSSIAN = PrivateFrechetMean(noise="gaussian", epsilon=0.5)
-
-
-@pytest.mark.parametrize(
-    "search",
-    [
-        PrivateGridSearchCV(GAUSSIAN, {"radius": [1.0, 3.0]}),
-        PrivateGridSearchCV(PrivateMinimumDistanceToMean(), {"radius": [1.0, 3.0]}),
-    ],
-    ids=["mean", "classifier"],
-)
-@pytest.mark.filterwarnings("ignore")
-def test_check_estimator(search):
-    results = check_estimator(search, on_fail=None, on_skip=None)
-    failed = [(r["check_name"], repr(r["exception"])) for r in results if r["status"] == "failed"]
-    assert failed == []
 
 
 def test_one_charge_for_the_whole_search(recording_accountant):
