@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import warnings
@@ -23,6 +24,7 @@ from skriemdp._manifold_input import (
 )
 from skriemdp._validation import check_count, check_option, check_positive
 from skriemdp.geometry import GeodesicBall, as_geometry
+from skriemdp.mechanisms.lattice import LatticeCount
 from skriemdp.privacy.events import compose
 from skriemdp.solvers.adaptive_mean import AdaptiveMean
 from skriemdp.solvers.ball_search import BallSearch
@@ -31,12 +33,14 @@ from skriemdp.solvers.mean_planning import (
     MECHANISMS,
     NOISES,
     choose_mechanism,
+    lattice_noise,
     split_budget,
 )
 from skriemdp.solvers.mean_releases import DescentMean, default_descent, plan_tangent_mean
 from skriemdp.solvers.output_mean import OUTPUT_MECHANISMS, plan_output_mean
 from skriemdp.solvers.problem import FrechetProblem
 from skriemdp.solvers.progress import ProgressBar
+from skriemdp.solvers.sampling import FullBatch, LatticeBatch
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
 
@@ -138,6 +142,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         Whether "gradient" moves by the retraction instead of the exponential map.
     start : array-like of shape ``point_shape``, optional
         Public start of "gradient"; the centre by default.
+    arithmetic : {"float", "lattice"}, default="float"
+        "lattice" sums the records in exact integers and adds discrete Gaussian noise, so that the
+        guarantee does not rest on floating-point arithmetic (docs/theory/lattice.md).  For
+        "tangent" (then the mean of the logarithms at the centre), "adaptive" and "gradient".
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the whole fit.
     accountant : PrivacyAccountant, optional
@@ -213,6 +221,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         output="last",
         retraction=False,
         start=None,
+        arithmetic="float",
         epsilon=1.0,
         delta=1e-5,
         accountant=None,
@@ -232,6 +241,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.output = output
         self.retraction = retraction
         self.start = start
+        self.arithmetic = arithmetic
         self.epsilon = epsilon
         self.delta = delta
         self.accountant = accountant
@@ -308,16 +318,21 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(NOISES, noise=self.noise)
         check_option((None, "js"), shrink=self.shrink)
+        check_option(("float", "lattice"), arithmetic=self.arithmetic)
+        lattice = self.arithmetic == "lattice"
         warn_large_delta(self.delta, n)
         free_center = isinstance(self.center, str) and self.center == "private"
         free_radius = isinstance(self.radius, str) and self.radius == "auto"
         searched = free_center or free_radius
         mechanism = self.mechanism
         if mechanism == "auto":
-            mechanism = choose_mechanism(geometry, n, self.epsilon, self.delta, searched)
+            mechanism = choose_mechanism(geometry, n, self.epsilon, self.delta, searched, lattice)
+        noise = lattice_noise(geometry, mechanism, self.noise) if lattice else self.noise
         budget = split_budget(
-            geometry, mechanism, self.noise, self.epsilon, self.delta, free_center, free_radius
+            geometry, mechanism, noise, self.epsilon, self.delta, free_center, free_radius
         )
+        if lattice:
+            budget = dataclasses.replace(budget, count=LatticeCount(budget.count.noise_multiplier))
         public = {"n": n, "manifold": str(geometry)}
         if searched:
             warn_small_search(n, budget.search_mu)
@@ -348,13 +363,15 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if not free_center:
             center = start if self.center is None else public_point(geometry, center=self.center)
         radius = None if free_radius else float(self.radius)
-        return BallSearch(geometry, n, budget.search_mu, center, radius, start)
+        lattice = self.arithmetic == "lattice"
+        return BallSearch(geometry, n, budget.search_mu, center, radius, start, lattice)
 
     def _mean_release(self, ball, n, budget):
+        lattice = self.arithmetic == "lattice"
         if budget.mechanism == "adaptive":
-            return AdaptiveMean(ball, n, budget.mu)
+            return AdaptiveMean(ball, n, budget.mu, lattice)
         if budget.mechanism == "tangent":
-            return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "js")
+            return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "js", lattice)
         if budget.mechanism in OUTPUT_MECHANISMS:
             return plan_output_mean(ball, n, budget.mechanism, *budget.target)
         if self.n_steps is not None:
@@ -369,6 +386,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             output=self.output,
             retraction=self.retraction,
             domain=ball,
+            batch=LatticeBatch() if lattice else FullBatch(),
         )
         start = ball.center
         if self.start is not None:
@@ -399,7 +417,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         n = len(points)
         if ball is None:
             ball = search.release(points, streams)
-        problem, outside = FrechetProblem.from_records(ball, points)
+        if self.arithmetic == "lattice":
+            problem, outside = FrechetProblem.from_separate_records(ball, points)
+        else:
+            problem, outside = FrechetProblem.from_records(ball, points)
         noisy = budget.count.release(outside, streams("clipped fraction")) / n
         mechanism = release(ball)
         arguments = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from array_api_compat import array_namespace, device
 
@@ -40,6 +40,10 @@ class Geometry(abc.ABC):
     base_point : ndarray of shape ``shape``
         The public default centre; a fresh NumPy array of float64.
     """
+
+    # Whether a row of log_coordinates, exp_coordinates and dist is, to the last bit, the same
+    # whatever the other rows are; tests/test_lattice.py holds those to it that say so.
+    separate_rows: ClassVar[bool] = False
 
     if TYPE_CHECKING:  # a subclass makes each a field or a property
 

@@ -37,6 +37,8 @@ class Circle(Geometry):
     array([2.5])
     """
 
+    separate_rows = True
+
     length: float
 
     def __post_init__(self) -> None:

@@ -29,6 +29,8 @@ class Euclidean(Geometry):
     5.0
     """
 
+    separate_rows = True
+
     shape: tuple[int, ...]
 
     def __init__(self, *shape: int) -> None:

@@ -55,6 +55,8 @@ class Grassmann(Geometry):
     0.927295
     """
 
+    separate_rows = True
+
     n: int
     p: int
 

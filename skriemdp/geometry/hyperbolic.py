@@ -54,6 +54,8 @@ class Hyperboloid(Geometry):
     5.0
     """
 
+    separate_rows = True
+
     dim: int
     curvature: float = -1.0
 

@@ -45,6 +45,8 @@ class Poincare(Geometry):
     1.098612
     """
 
+    separate_rows = True
+
     dim: int
     curvature: float = -1.0
 

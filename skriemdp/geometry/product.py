@@ -61,6 +61,10 @@ class Product(Geometry):
         return (sum(self._sizes),)
 
     @property
+    def separate_rows(self) -> bool:  # type: ignore[override]
+        return all(factor.separate_rows for factor in self.factors)
+
+    @property
     def dim(self) -> int:
         return sum(factor.dim for factor in self.factors)
 

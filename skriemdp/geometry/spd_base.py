@@ -26,6 +26,8 @@ class SPDGeometry(Geometry):
     triangle row by row.
     """
 
+    separate_rows = True
+
     size: int
 
     def __post_init__(self) -> None:

@@ -41,6 +41,8 @@ class Sphere(Geometry):
     True
     """
 
+    separate_rows = True
+
     dim: int
     radius: float = 1.0
 

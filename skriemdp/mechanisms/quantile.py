@@ -9,6 +9,8 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from skriemdp._validation import check_fraction, check_positive
+from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.mechanisms.lattice import LatticeCount
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 
 __all__ = ["ExponentialQuantile", "PrivateQuantile", "log_grid"]
@@ -53,6 +55,8 @@ class PrivateQuantile:
         In (0, 1): the share of values that should lie at or below the answer.
     mu : float
         Gaussian differential privacy parameter of the whole release.
+    lattice : bool, default=False
+        Whether the noise on the counts is drawn and added in integers.
 
     Notes
     -----
@@ -77,6 +81,7 @@ class PrivateQuantile:
     grid: tuple[float, ...]
     level: float
     mu: float
+    lattice: bool = False
 
     def __post_init__(self):
         check_positive(mu=self.mu)
@@ -119,8 +124,10 @@ class PrivateQuantile:
     def release_counts(self, counts, n: int, rng, size=()):
         """As :meth:`release`, from the exact numbers of values <= each grid value."""
         shape = (size,) if isinstance(size, int) else tuple(size)
-        excess = np.asarray(counts, dtype=float) - self.level * n
-        found = np.asarray(self.grid)[self._search(excess, rng, math.prod(shape))]
+        counts, wanted = [int(count) for count in counts], self.level * n
+        runs = math.prod(shape)
+        places = [self._search_once(counts.__getitem__, wanted, rng) for _ in range(runs)]
+        found = np.asarray(self.grid)[np.array(places, dtype=int)]
         return found.reshape(shape) if shape else float(found[0])
 
     def search(self, count, n: int, rng) -> float:
@@ -128,15 +135,12 @@ class PrivateQuantile:
 
         It is asked at most `counts` times: faster than sorting many values into the grid.
         """
-        wanted = self.level * n
-        return float(self.grid[self._search_once(lambda at: count(self.grid[at]) - wanted, rng)])
+        at = self._search_once(lambda at: int(count(self.grid[at])), self.level * n, rng)
+        return float(self.grid[at])
 
-    def _search(self, excess, rng, runs):
-        found = [self._search_once(excess.__getitem__, rng) for _ in range(runs)]
-        return np.array(found, dtype=int)
-
-    def _search_once(self, excess, rng):
+    def _search_once(self, count, wanted, rng):
         last, sigma = len(self.grid) - 1, self.sigma
+        mechanism = (LatticeCount if self.lattice else GaussianCount)(sigma)
         weight = _prior(last + 1)
         # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
         # the two log factors that they gave to the weights at or below it and above it.
@@ -144,7 +148,8 @@ class PrivateQuantile:
         for _ in range(self.counts if last else 0):
             at = _halving(weight)
             total, asked, yes, no = state.get(at, (0.0, 0, 0.0, 0.0))
-            total, asked = total + excess(at) / sigma + rng.standard_normal(), asked + 1
+            noisy = mechanism.release(count(at), rng)
+            total, asked = total + (noisy - wanted) / sigma, asked + 1
             # A count above the wanted rank says "the answer is here or below".  All answers at one
             # place count as one with less noise, so its factors are replaced, not multiplied.
             z = total / math.sqrt(asked)

@@ -36,6 +36,9 @@ class AdaptiveMean:
     n : int
     mu : float
         Gaussian differential privacy parameter of the whole release.
+    lattice : bool, default=False
+        Whether every sum and count is exact, with discrete noise; then both means are means of
+        logarithms.
 
     Notes
     -----
@@ -46,6 +49,7 @@ class AdaptiveMean:
     ball: GeodesicBall
     n: int
     mu: float
+    lattice: bool = False
 
     @property
     def event(self) -> GaussianEvent:
@@ -55,30 +59,29 @@ class AdaptiveMean:
         """The private mean, and the noise per coordinate of what was averaged."""
         geometry, ball = self.ball.geometry, self.ball
         rough = self._plan(ball, _ROUGH)
-        noisy = rough.mechanism.release(
-            ball.center, rough.statistic(problem), streams("rough mean")
-        )
+        noisy = rough.noisy(problem, streams("rough mean"))
         center = rough.finish(noisy)
         mu = self.mu * math.sqrt(_RADIUS)
-        quantile = private_radius(geometry, self.n, mu, radius_level(self.n, self.mu))
+        quantile = private_radius(geometry, mu, radius_level(self.n, self.mu), self.lattice)
         distances = np.asarray(geometry.dist(center, problem.points))
         radius = 1.1 * quantile.release(distances, streams("radius"))
         if radius >= 0.9 * ball.radius:
             again = self._plan(ball, _REFINED)
-            second = again.mechanism.release(
-                ball.center, again.statistic(problem), streams("repeated mean")
-            )
+            second = again.noisy(problem, streams("repeated mean"))
             weight = _REFINED / (_ROUGH + _REFINED)
             scale = again.noise_scale * math.sqrt(weight)
             return rough.finish((1.0 - weight) * noisy + weight * second), scale
         small = GeodesicBall(geometry, center, radius)
         refined = self._plan(small, _REFINED)
-        inside, _ = FrechetProblem.from_records(small, problem.points)
-        move = refined.mechanism.release(center, refined.statistic(inside), streams("refined mean"))
+        # On a lattice the logarithms are shortened instead, one by one.
+        inside = problem
+        if not self.lattice:
+            inside, _ = FrechetProblem.from_records(small, problem.points)
+        move = refined.noisy(inside, streams("refined mean"))
         # Stage 1 votes for its own point, the zero vector, with the variance of its noise.
         weight = rough.noise_scale**2 / (rough.noise_scale**2 + refined.noise_scale**2)
         mean = ball.project(refined.finish(weight * move))
         return mean, refined.noise_scale * math.sqrt(weight)
 
     def _plan(self, ball, share):
-        return plan_tangent_mean(ball, self.n, self.mu * math.sqrt(share))
+        return plan_tangent_mean(ball, self.n, self.mu * math.sqrt(share), lattice=self.lattice)

@@ -9,6 +9,7 @@ import numpy as np
 
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms.lattice import lattice_log_mean
 from skriemdp.mechanisms.quantile import PrivateQuantile
 from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.events import GaussianEvent
@@ -44,9 +45,9 @@ def _safe_level(n: int, mu: float) -> float:
     return float(np.clip(1.0 - 4.0 * math.sqrt(7.0) / (n * mu), 0.5, 0.9))
 
 
-def private_radius(geometry, n: int, mu: float, level: float) -> PrivateQuantile:
+def private_radius(geometry, mu: float, level: float, lattice=False) -> PrivateQuantile:
     """The mechanism that releases a radius holding about `level` of the records, mu-GDP in all."""
-    return PrivateQuantile(grid=tuple(radius_grid(geometry)), level=level, mu=mu)
+    return PrivateQuantile(tuple(radius_grid(geometry)), level, mu, lattice)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +67,8 @@ class BallSearch:
         Public radius; None searches for one.
     start : ndarray
         Public point from which a centre is searched.
+    lattice : bool, default=False
+        Whether every sum and count is exact, with discrete noise.
 
     Notes
     -----
@@ -82,6 +85,7 @@ class BallSearch:
     center: np.ndarray | None
     radius: float | None
     start: np.ndarray
+    lattice: bool = False
 
     @property
     def event(self) -> GaussianEvent:
@@ -97,7 +101,7 @@ class BallSearch:
             spent = _STAGES * (_MEAN_SHARE + _RADIUS_SHARE) if self.center is None else 0.0
             mu = self.mu * math.sqrt(1.0 - spent)
             level = radius_level(self.n, mu)
-            quantile = private_radius(self.geometry, self.n, mu, level)
+            quantile = private_radius(self.geometry, mu, level, self.lattice)
             distances = np.asarray(self.geometry.dist(center, points))
             radius = 1.1 * min(cap, quantile.release(distances, streams("radius")))
         radius = min(radius, 0.999 * self.geometry.radius_limit)
@@ -108,19 +112,26 @@ class BallSearch:
         scale = 1.0 if self.radius is None else 1.0 / (_STAGES * (_MEAN_SHARE + _RADIUS_SHARE))
         for stage in range(_STAGES):
             mu = self.mu * math.sqrt(_RADIUS_SHARE * scale)
-            quantile = private_radius(geometry, self.n, mu, _safe_level(self.n, mu))
+            quantile = private_radius(geometry, mu, _safe_level(self.n, mu), self.lattice)
             distances = np.asarray(geometry.dist(center, points))
             # The new centre lies within the last radius, so twice that still holds its data.
             radius = min(cap, quantile.release(distances, streams("zoom radius", stage)))
             cap = 2.0 * radius
             mu = self.mu * math.sqrt(_MEAN_SHARE * scale)
-            mechanism = TangentGaussian(geometry, 2.0 * radius / self.n, 1.0 / mu)
-            mean = np.asarray(geometry.clipped_log_sum(center, points, radius)) / self.n
-            move = mechanism.release(center, mean, streams("zoom mean", stage))
+            move = self._mean_log(center, points, radius, 1.0 / mu, streams("zoom mean", stage))
             moved = geometry.exp(center, _shortened(geometry, center, move, radius))
             # Noise much longer than the data can leave the range of floats; then stay.
             center = moved if bool(geometry.belongs(moved)) else center
         return center, cap
+
+    def _mean_log(self, center, points, radius, noise_multiplier, rng):
+        """Noisy mean of the logarithms at a released centre, each clipped to a released radius."""
+        geometry = self.geometry
+        if self.lattice:
+            return lattice_log_mean(geometry, center, points, radius, noise_multiplier, rng)
+        mechanism = TangentGaussian(geometry, 2.0 * radius / self.n, noise_multiplier)
+        mean = np.asarray(geometry.clipped_log_sum(center, points, radius)) / self.n
+        return mechanism.release(center, mean, rng)
 
 
 def _shortened(geometry, point, vector, length):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from skriemdp._validation import check_positive
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.solvers.queries import GradientQuery
-from skriemdp.solvers.sampling import FullBatch
+from skriemdp.solvers.sampling import FullBatch, LatticeBatch
 from skriemdp.solvers.trajectory import Trajectory, Walk
 
 __all__ = ["RiemannianGradientDescent", "descend"]
@@ -37,6 +37,8 @@ class RiemannianGradientDescent:
         `gradient_diameter`.
     output, retraction, domain
         As in :class:`skriemdp.solvers.trajectory.Walk`.
+    batch : FullBatch or LatticeBatch
+        How the gradients are summed: in floating point, or in exact integers.
 
     Notes
     -----
@@ -54,6 +56,7 @@ class RiemannianGradientDescent:
     output: str = "last"
     retraction: bool = False
     domain: object = None
+    batch: FullBatch | LatticeBatch = FullBatch()
 
     def __post_init__(self):
         check_positive(mu=self.mu)
@@ -109,7 +112,7 @@ class RiemannianGradientDescent:
         path = Trajectory(problem.geometry, start, self.walk, rng, progress, callback)
         for multiplier in self.noise_multipliers:
             query = GradientQuery(problem, path.point, self.clip_norm)
-            path.advance(FullBatch().release(query, multiplier, rng))
+            path.advance(self.batch.release(query, multiplier, rng))
         return path.result
 
 

@@ -7,11 +7,20 @@ import math
 
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp.mechanisms.lattice import LatticeCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import Event, GaussianEvent, PureEvent, compose
 from skriemdp.privacy.radial import RadialEvent, best_radial_law, calibrated_radial_law
 
-__all__ = ["GAUSSIAN", "MECHANISMS", "NOISES", "MeanBudget", "choose_mechanism", "split_budget"]
+__all__ = [
+    "GAUSSIAN",
+    "MECHANISMS",
+    "NOISES",
+    "MeanBudget",
+    "choose_mechanism",
+    "lattice_noise",
+    "split_budget",
+]
 
 MECHANISMS = ("auto", "tangent", "adaptive", "gradient", "gaussian", "laplace", "k-norm")
 NOISES = ("auto", "gaussian", "radial", "laplace")
@@ -36,7 +45,7 @@ class MeanBudget:
     ----------
     mechanism : str
         "tangent", "adaptive" or "gradient".
-    count : GaussianCount or LaplaceCount
+    count : GaussianCount, LatticeCount or LaplaceCount
         Pays for `clipped_fraction_`.
     mu : float or None
         Of the mean, when its noise is Gaussian.
@@ -51,7 +60,7 @@ class MeanBudget:
     """
 
     mechanism: str
-    count: GaussianCount | LaplaceCount
+    count: GaussianCount | LatticeCount | LaplaceCount
     mu: float | None
     search_mu: float | None
     law: RadialEvent | None
@@ -59,11 +68,21 @@ class MeanBudget:
     target: tuple[float, float] = (0.0, 0.0)
 
 
-def choose_mechanism(geometry: Geometry, n: int, epsilon, delta, searched: bool) -> str:
-    """The public rule of "auto" (docs/user_guide/mean.md, "Which mechanism")."""
+def choose_mechanism(
+    geometry: Geometry, n: int, epsilon, delta, searched: bool, lattice: bool = False
+) -> str:
+    """The public rule of "auto" (docs/user_guide/mean.md, "Which mechanism").
+
+    On a lattice "tangent" releases the mean of the logarithms, whose bias "gradient" removes where
+    there is curvature; and there is no radial noise.
+    """
     if delta == 0.0:
         return "tangent"
     n_mu = n * gaussian_mu(epsilon, delta)
+    if lattice:
+        enough = n_mu >= max(50.0, 10.0 * math.sqrt(geometry.dim))
+        one_shot = "tangent" if geometry.is_flat else "gradient"
+        return one_shot if searched or not enough else "adaptive"
     if searched:
         # The released ball is as small as the data: nothing is left to adapt to.
         return "tangent" if geometry.is_hadamard else "gradient"
@@ -73,6 +92,22 @@ def choose_mechanism(geometry: Geometry, n: int, epsilon, delta, searched: bool)
     if geometry.is_hadamard:
         return "tangent" if n_mu < max(50.0, 10.0 * math.sqrt(geometry.dim)) else "adaptive"
     return "adaptive" if n_mu >= 50.0 else "gradient"
+
+
+def lattice_noise(geometry: Geometry, mechanism: str, noise: str) -> str:
+    """The only noise that a lattice has; ValueError where something else was asked for."""
+    if mechanism in OUTPUT or noise not in ("auto", "gaussian"):
+        raise ValueError(
+            f"arithmetic='lattice' draws discrete Gaussian noise; with mechanism={mechanism!r} and "
+            f"noise={noise!r} there is none. Pass mechanism='tangent', 'adaptive' or 'gradient' "
+            "and leave noise='auto', or use arithmetic='float'."
+        )
+    if not geometry.separate_rows:
+        raise ValueError(
+            f"arithmetic='lattice' needs logarithms that are computed for each record on its own, "
+            f"and those of {geometry} are iterated together; use arithmetic='float'."
+        )
+    return "gaussian"
 
 
 def _radial_factor(dim, epsilon, delta) -> float:

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.mechanisms.lattice import LatticeSum, lattice_log_mean
 from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
 from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration
 from skriemdp.privacy.radial import RadialEvent
@@ -15,7 +16,7 @@ from skriemdp.privacy.sensitivity import log_lipschitz
 from skriemdp.solvers.descent import RiemannianGradientDescent
 from skriemdp.solvers.problem import FrechetProblem
 
-__all__ = ["DescentMean", "TangentMean", "iterate_mean", "plan_tangent_mean"]
+__all__ = ["DescentMean", "LatticeTangentMean", "TangentMean", "iterate_mean", "plan_tangent_mean"]
 
 
 def iterate_mean(problem: FrechetProblem, step_sizes) -> np.ndarray:
@@ -74,12 +75,13 @@ class TangentMean:
         mean = iterate_mean(problem, self.schedule.step_sizes)
         return self.ball.geometry.log(center, self.ball.project(mean))
 
+    def noisy(self, problem, rng):
+        """The released tangent vector at the centre."""
+        return self.mechanism.release(self.ball.center, self.statistic(problem), rng)
+
     def release(self, problem, streams):
         """The private mean and its noise scale."""
-        noisy = self.mechanism.release(
-            self.ball.center, self.statistic(problem), streams("tangent mean")
-        )
-        return self.finish(noisy), self.noise_scale
+        return self.finish(self.noisy(problem, streams("tangent mean"))), self.noise_scale
 
     def finish(self, noisy):
         """Post-processing: shrink, shorten to the ball's radius, map to the manifold."""
@@ -94,14 +96,30 @@ class TangentMean:
         return geometry.exp(center, noisy * factor)
 
 
+class LatticeTangentMean(TangentMean):
+    """The mean of the logarithms at the centre, summed in integers with discrete Gaussian noise.
+
+    *Guarantee*: that of `mechanism`, in exact arithmetic (docs/theory/lattice.md).
+    """
+
+    def noisy(self, problem, rng):
+        ball, noise_multiplier = self.ball, self.mechanism.noise_multiplier
+        return lattice_log_mean(
+            ball.geometry, ball.center, problem.points, ball.radius, noise_multiplier, rng
+        )
+
+
 def plan_tangent_mean(
     ball: GeodesicBall,
     n: int,
     mu: float | None = None,
     law: RadialEvent | None = None,
     shrink=False,
+    lattice=False,
 ) -> TangentMean:
     """Calibrate the one-shot release to mu-GDP or to a radial law, from public numbers.
+
+    With `lattice` the mean of the logarithms is released, in exact arithmetic.
 
     The mean is iterated until its worst-case error is half the noise (the error on real data is far
     smaller).  The mean of the logarithms at the centre is released instead where no public
@@ -110,6 +128,11 @@ def plan_tangent_mean(
     """
     geometry, radius = ball.geometry, ball.radius
     smallest = 2.0 * radius / n
+    if lattice:
+        if mu is None:
+            raise TypeError("noise on a lattice is Gaussian and needs mu.")
+        LatticeSum(geometry.dim, radius, 1.0 / mu)  # what it refuses is refused here
+        return LatticeTangentMean(ball, None, TangentGaussian(geometry, smallest, 1.0 / mu), shrink)
     spread = geometry.dim**0.5 / mu if law is None else law.mean_square_over_sensitivity**0.5
     schedule, sensitivity = None, smallest
     if not _bias_is_small(ball, smallest * spread):

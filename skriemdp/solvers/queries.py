@@ -62,6 +62,17 @@ class GradientQuery(Query):
     def total(self, indices=None):
         return self.problem.clipped_sum(self.point, self.clip_norm, indices)
 
+    def coordinate_blocks(self):
+        """Orthonormal coordinates of the records' vectors, in blocks ``(b, dim)``.
+
+        Row i depends on record i and the point only.
+        """
+        for piece in self.problem.pieces():
+            rows = np.asarray(self.problem.gradient_coordinates(self.point, piece))
+            with np.errstate(all="ignore"):
+                norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+                yield rows * clip_scale(np, norms, self.clip_norm)[:, None]
+
     def diameter(self):
         return min(2.0 * self.clip_norm, self.problem.gradient_diameter(self.point))
 

@@ -8,10 +8,11 @@ import math
 import numpy as np
 
 from skriemdp._validation import check_count, check_fraction, check_positive
+from skriemdp.mechanisms.lattice import LatticeSum
 from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy import events
 
-__all__ = ["FixedSizeSampler", "FullBatch", "PoissonSampler"]
+__all__ = ["FixedSizeSampler", "FullBatch", "LatticeBatch", "PoissonSampler"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,31 @@ class FullBatch:
         sensitivity = _finite(query.diameter()) / query.n
         mean = query.total() / query.n
         return _noisy(query, mean, sensitivity, noise_multiplier, rng)
+
+
+@dataclasses.dataclass(frozen=True)
+class LatticeBatch:
+    """Every record in every step, summed in exact integers with discrete Gaussian noise.
+
+    *Guarantee*: that of :class:`FullBatch`, without trust in floating-point arithmetic
+    (docs/theory/lattice.md).  It needs a ball that holds every record's vector, as Poisson sampling
+    does; the sensitivity is twice its radius.
+    """
+
+    def event(self, n: int, noise_multiplier: float, count: int = 1):
+        """What `count` releases cost."""
+        return events.GaussianEvent(noise_multiplier=noise_multiplier, count=count)
+
+    def release(self, query, noise_multiplier: float, rng):
+        """Noisy mean of ``query`` over the records, a tangent vector at its point."""
+        center, radius = query.enclosing_ball()
+        geometry, point = query.geometry, query.point
+        offset = np.zeros(geometry.dim)
+        if center is not None:
+            offset = np.asarray(geometry.coordinates_from_tangent(point, center))
+        mechanism = LatticeSum(geometry.dim, _finite(radius), noise_multiplier)
+        total = mechanism.release((rows - offset for rows in query.coordinate_blocks()), rng)
+        return geometry.tangent_from_coordinates(point, total / query.n + offset)
 
 
 @dataclasses.dataclass(frozen=True)
