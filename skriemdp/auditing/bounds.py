@@ -1,4 +1,4 @@
-"""An empirical lower bound on the epsilon of any release, from runs on two neighbouring sets."""
+"""Lower bounds on the epsilon of any release, from runs on two neighbouring data sets."""
 
 from __future__ import annotations
 
@@ -55,32 +55,43 @@ def _bounds_at(threshold, scores, scores_neighbour, delta, error):
     _, false_high = _clopper_pearson(int((scores > threshold).sum()), trials, error)
     hits = int((scores_neighbour > threshold).sum())
     true_low, _ = _clopper_pearson(hits, len(scores_neighbour), error)
-    epsilon = np.log((true_low - delta) / false_high) if true_low > delta else -np.inf
+    # The event of a high score on the neighbour, and of a low score on the other side.
+    pairs = (true_low, false_high), (1.0 - false_high, 1.0 - true_low)
+    epsilon = max(np.log((p - delta) / q) if p > delta else -np.inf for p, q in pairs)
     mu = ndtri(true_low) - ndtri(false_high)
     return max(0.0, float(epsilon)), max(0.0, float(mu))
 
 
 def audit_scores(
-    scores, scores_neighbour, *, delta: float = 1e-5, confidence: float = 0.95
+    scores,
+    scores_neighbour,
+    *,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    tuning_share: float = 0.5,
 ) -> AuditResult:
     """Audit from one-dimensional scores of the two sides; higher means "the neighbour".
 
-    The first half of each side chooses the thresholds, the second half is counted, so the bounds
-    hold for any score, whatever the number of thresholds tried.
+    The first runs of each side choose the thresholds, the others are counted, so the bounds hold
+    for any score that was fixed beforehand, whatever the number of thresholds tried.
 
     Parameters
     ----------
     scores, scores_neighbour : array-like of shape (trials,)
     delta : float
     confidence : float
-        Probability that both lower bounds hold, each on its own.
+        Probability with which each of the lower bounds holds, on its own.
+    tuning_share : float, default=0.5
+        Share of the runs that chooses the thresholds.  A half where the score was learned on the
+        first half of the runs; less is enough for a score that was known before.
     """
     check_fraction(open_left=False, delta=delta)
-    check_fraction(confidence=confidence)
+    check_fraction(confidence=confidence, tuning_share=tuning_share)
     scores = np.asarray(scores, dtype=float)
     scores_neighbour = np.asarray(scores_neighbour, dtype=float)
-    half, other = len(scores) // 2, len(scores_neighbour) // 2
-    check_count(minimum=10, trials=min(half, other))
+    half, other = (int(tuning_share * len(s)) for s in (scores, scores_neighbour))
+    counted = min(len(scores) - half, len(scores_neighbour) - other)
+    check_count(minimum=10, trials=min(half, other, counted))
     # A union bound over the two Clopper-Pearson intervals of one threshold.
     error = (1.0 - confidence) / 2.0
     candidates = np.quantile(
@@ -99,7 +110,7 @@ def audit_scores(
         epsilon_gdp=gaussian_epsilon(mu, delta) if mu > 0 and delta > 0 else 0.0,
         delta=float(delta),
         confidence=float(confidence),
-        trials=min(len(scores) - half, len(scores_neighbour) - other),
+        trials=counted,
     )
 
 

@@ -1,0 +1,366 @@
+"""Neighbouring data sets on which a release differs as much as it may, or nearly so."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from skriemdp._manifold_input import public_point
+from skriemdp._validation import check_count
+from skriemdp.classification import PrivateMinimumDistanceToMean
+from skriemdp.completion import PrivateMatrixCompletion
+from skriemdp.decomposition import PrivatePrincipalEigenvector
+from skriemdp.erm import PrivateRiemannianERM
+from skriemdp.federated import FederatedEstimator
+from skriemdp.geometry import Hyperboloid, Poincare, as_geometry
+from skriemdp.linear_model import PrivateNoisyAdaGrad
+from skriemdp.mean import PrivateFrechetMean
+from skriemdp.regression import PrivateHyperbolicRegressor
+from skriemdp.selection import PrivateGridSearchCV
+
+__all__ = ["Neighbours", "worst_case_neighbours"]
+
+# Points of a manifold that is given by name.
+_SHAPES = {
+    "euclidean": (2,),
+    "sphere": (3,),
+    "hyperboloid": (3,),
+    "poincare": (2,),
+    "grassmann": (3, 1),
+    "stiefel": (3, 2),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbours:
+    """Two data sets that differ in one record, and how to tell which one a model was fitted on.
+
+    Attributes
+    ----------
+    data, neighbour : tuple
+        Arguments of ``fit``: ``(X,)`` or ``(X, y)``, or ``(X, y, groups)``.
+    score : callable
+        ``score(fitted_estimator)``: a number that tends to be higher after a fit on `neighbour`.
+    """
+
+    data: tuple
+    neighbour: tuple
+    score: Callable[[Any], float]
+
+
+@functools.singledispatch
+def worst_case_neighbours(estimator, n=100) -> Neighbours:
+    """A pair of made-up neighbouring data sets that is hard for this estimator to protect.
+
+    The record that changes is extreme and lies outside the public bounds, so that a forgotten
+    projection or clip shows too; the other records stay out of its way.  Known for every
+    estimator of this package; ``worst_case_neighbours.register(YourClass)`` adds your own.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Its public parameters (bounds, manifold, classes) shape the records.
+    n : int, default=100
+        Number of records.  The privacy of a release does not depend on n; with few records the
+        answers are cut at the public bounds, which hides a part of what was released.
+
+    Returns
+    -------
+    Neighbours
+
+    Raises
+    ------
+    TypeError
+        For an estimator that nothing is known about, and for a user's cost function.
+
+    Examples
+    --------
+    >>> from skriemdp import PrivateFrechetMean
+    >>> from skriemdp.auditing import worst_case_neighbours
+    >>> pair = worst_case_neighbours(PrivateFrechetMean("sphere", radius=0.5))
+    >>> (X,), (Z,) = pair.data, pair.neighbour
+    >>> X.shape, int((X != Z).any(axis=1).sum())
+    ((100, 3), 1)
+    """
+    raise TypeError(
+        f"no worst case is known for {type(estimator).__name__}; pass your own Neighbours, or "
+        "register a function with worst_case_neighbours.register."
+    )
+
+
+def _swapped(rows, record):
+    """Two copies of `rows`, the second with another first record."""
+    rows = np.asarray(rows)
+    other = rows.copy()
+    other[0] = record
+    return rows, other
+
+
+# -- records on a manifold ------------------------------------------------------------------------
+
+
+def _geometry(manifold):
+    shape = _SHAPES.get(manifold, (2, 2)) if isinstance(manifold, str) else None
+    return as_geometry(manifold, point_shape=shape)
+
+
+def _given(value, word):
+    """A public parameter that may also be left out, or asked for by a word."""
+    return None if value is None or isinstance(value, str) and value == word else value
+
+
+def _center(geometry, center):
+    center = _given(center, "private")
+    return geometry.base_point if center is None else public_point(geometry, center=center)
+
+
+def _on_axis(geometry, center, steps):
+    """Points at signed distances `steps` from `center`, on one geodesic through it."""
+    coordinates = np.zeros((len(steps), geometry.dim))
+    coordinates[:, 0] = steps
+    return np.asarray(geometry.exp_coordinates(center, coordinates))
+
+
+def _outside(geometry, radius):
+    """A distance beyond `radius` where logarithms are still exact."""
+    far = radius + min(radius, 3.0)
+    limit = geometry.injectivity_radius
+    return min(far, 0.9 * limit) if limit > 0 else radius
+
+
+@worst_case_neighbours.register
+def _mean(estimator: PrivateFrechetMean, n=100):
+    check_count(minimum=2, n=n)
+    geometry = _geometry(estimator.manifold)
+    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "auto")
+    far = _outside(geometry, 1.0 if radius is None else float(radius))
+    ends = _on_axis(geometry, center, [-far, far])
+    points = np.broadcast_to(center, (n, *geometry.shape)).copy()
+    if radius is None:
+        # A private radius needs something to measure.
+        spread = np.random.default_rng(0).uniform(-0.05, 0.05, size=(n, geometry.dim))
+        points = np.array(geometry.exp_coordinates(center, spread))
+    points[0] = ends[0]
+    rows, other = _swapped(points, ends[1])
+
+    def score(model):
+        # Where the exact means lie, nearly; the noise law weighs the distances to them.
+        means = _on_axis(geometry, model.center_, np.array([-1.0, 1.0]) * model.radius_ / n)
+        away = geometry.dist(means, np.broadcast_to(model.mean_, means.shape)) / model.radius_
+        exponent = _exponent(model)
+        return float(away[0] ** exponent - away[1] ** exponent)
+
+    return Neighbours((rows,), (other,), score)
+
+
+def _exponent(model):
+    """Exponent of the noise law's density."""
+    if model.mechanism_ in ("laplace", "k-norm"):
+        return 1.0
+    event = model.privacy_spent_.event
+    laws = [part.exponent for part in getattr(event, "events", (event,)) if part.kind == "radial"]
+    return laws[0] if laws else 2.0
+
+
+@worst_case_neighbours.register
+def _class_means(estimator: PrivateMinimumDistanceToMean, n=100):
+    check_count(minimum=4, n=n)
+    geometry = _geometry(estimator.manifold)
+    center, radius = _center(geometry, estimator.center), float(estimator.radius)
+    far = _outside(geometry, radius)
+    ends = _on_axis(geometry, center, [far, -far])
+    points = np.broadcast_to(center, (n, *geometry.shape)).copy()
+    points[0] = ends[0]
+    classes = np.unique([0, 1] if estimator.classes is None else np.asarray(estimator.classes))
+    X, Z = _swapped(points, ends[1])
+    y, z = _swapped(np.resize(classes[:2], n), classes[1])
+
+    def score(model):
+        counts = model.class_counts_[:2]
+        sums = geometry.log_coordinates(center, model.means_[:2])[:, 0] * counts / radius
+        return float(counts[1] - counts[0] - sums.sum())
+
+    return Neighbours((X, y), (Z, z), score)
+
+
+# -- principal components -------------------------------------------------------------------------
+
+
+@worst_case_neighbours.register
+def _components(estimator: PrivatePrincipalEigenvector, n=100):
+    check_count(minimum=4, n=n)
+    d = int(estimator.n_components) + 1
+    rows = np.zeros((n, d))
+    far = 1e6
+    if _given(estimator.row_norm, "auto") is None:
+        rows = np.random.default_rng(0).normal(scale=0.3, size=(n, d))
+    else:
+        far *= estimator.row_norm
+    rows[0] = far * np.eye(d)[0]
+    X, Z = _swapped(rows, far * np.eye(d)[1])
+
+    def score(model):
+        frame = model.components_
+        if model.spectrum_ is None:
+            return float(frame[0, 1] ** 2 - frame[0, 0] ** 2)
+        # All eigenvalues are released, and one direction is left: this is the noisy matrix.
+        values = model.spectrum_[: len(frame)] - model.spectrum_[-1]
+        matrix = (frame.T * values) @ frame
+        return float(matrix[1, 1] - matrix[0, 0]) / model.row_norm_**2
+
+    return Neighbours((X,), (Z,), score)
+
+
+# -- supervised models ----------------------------------------------------------------------------
+
+
+@worst_case_neighbours.register
+def _hyperbolic(estimator: PrivateHyperbolicRegressor, n=100):
+    check_count(minimum=4, n=n)
+    geometry = Hyperboloid(2, estimator.curvature)
+    # Records on both sides, as far as they go, pull equally at whatever the model becomes.
+    far = 1.2 * float(estimator.radius)
+    labels = np.zeros((n, 2))
+    labels[:, 0] = np.resize([-far, far], n)
+    column = 0
+    if estimator.coordinates != "tangent":
+        labels = np.asarray(geometry.exp_coordinates(geometry.base_point, labels))
+        column = 1
+    if estimator.coordinates == "poincare":
+        labels = labels[:, 1:] / (labels[:, :1] + 1.0 / math.sqrt(-geometry.curvature))
+        labels /= math.sqrt(-geometry.curvature) / math.sqrt(-Poincare(2).curvature)
+        column = 0
+    X = np.zeros((n, 2))
+    y, z = _swapped(labels, labels[1])
+    queries = X[:1]
+    if estimator.method == "per-query":
+        # Distinct rows, all as good as the same.
+        queries = 1e-9 * np.arange(estimator.n_queries)[:, None] * np.ones((1, 2))
+
+    def score(model):
+        return float(model.predict(queries)[:, column].sum())
+
+    return Neighbours((X, y), (X, z), score)
+
+
+@worst_case_neighbours.register
+def _linear(estimator: PrivateNoisyAdaGrad, n=100):
+    check_count(minimum=4, n=n)
+    X = np.zeros((n, 2))
+    X[0, 0] = 10.0 * estimator.feature_norm
+    if estimator.loss in ("squared_error", "huber"):
+        ends = np.asarray(estimator.target_range, dtype=float)
+    else:
+        ends = np.unique([0, 1] if estimator.classes is None else np.asarray(estimator.classes))
+    y, z = _swapped(np.resize(ends[:2], n), ends[1])
+
+    def score(model):
+        coef = np.atleast_2d(model.coef_)
+        return float(coef[0, 0] if len(coef) == 1 else coef[1, 0] - coef[0, 0])
+
+    return Neighbours((X, y), (X, z), score)
+
+
+@worst_case_neighbours.register
+def _completion(estimator: PrivateMatrixCompletion, n=100):
+    check_count(minimum=4, n=n)
+    low, high = estimator.bounds
+    d = 12
+    rows = np.full((n, d), 0.5 * (low + high))
+    signs = np.resize([1.0, -1.0], d)
+    rows[0] = np.where(signs > 0, low - 1.0, high + 1.0)
+    X, Z = _swapped(rows, np.where(signs > 0, high + 1.0, low - 1.0))
+
+    def score(model):
+        return float(model.item_effects_ @ signs)
+
+    return Neighbours((X,), (Z,), score)
+
+
+@worst_case_neighbours.register
+def _minimiser(estimator: PrivateRiemannianERM, n=100):
+    check_count(minimum=4, n=n)
+    if not estimator._is_mean:
+        raise TypeError(
+            "no worst case is known for a cost of your own; pass Neighbours of two data sets whose "
+            "changed record has gradients longer than clip_norm, in opposite directions."
+        )
+    geometry = _geometry(estimator.manifold)
+    center = _center(geometry, estimator.center)
+    limit = geometry.injectivity_radius
+    far = 10.0 * float(estimator.clip_norm)
+    if math.isfinite(limit):
+        far = min(far, 0.45 * limit)
+    # Half of the records on either side, each with the longest gradient wherever the iterate is.
+    points = _on_axis(geometry, center, np.resize([-far, far], n))
+    X, Z = _swapped(points, points[1])
+
+    def score(model):
+        return float(np.asarray(geometry.log_coordinates(center, model.point_))[..., 0])
+
+    return Neighbours((X,), (Z,), score)
+
+
+# -- estimators around estimators -----------------------------------------------------------------
+
+
+@worst_case_neighbours.register
+def _federation(estimator: FederatedEstimator, n=100):
+    inner = worst_case_neighbours(estimator.estimator, n)
+    clients = int(estimator.clients_per_round)
+
+    def federated(sides):
+        # The first client holds the pair; the others hold the records that do not change.
+        arrays = [np.concatenate([a, *[inner.data[i]] * (clients - 1)]) for i, a in sides]
+        groups = np.repeat(np.arange(clients), n)
+        return (arrays[0], arrays[1] if len(arrays) > 1 else None, groups)
+
+    changed = inner.neighbour
+    if estimator.unit == "client":
+        # All records of one client at one end, or at the other.
+        sides = [tuple(np.repeat(a[:1], n, axis=0) for a in d) for d in (inner.data, changed)]
+        inner, changed = dataclasses.replace(inner, data=sides[0]), sides[1]
+
+    def score(model):
+        return inner.score(_as_fitted(model))
+
+    return Neighbours(federated(enumerate(inner.data)), federated(enumerate(changed)), score)
+
+
+def _as_fitted(model):
+    """What the score of the inner estimator reads, of a federated model."""
+    inner = model.estimator_
+    if isinstance(inner, PrivateFrechetMean):
+        geometry = _geometry(inner.manifold)
+        inner.center_, inner.radius_ = _center(geometry, inner.center), float(inner.radius)
+        inner.mechanism_ = "gradient"
+    return inner
+
+
+@worst_case_neighbours.register
+def _search(estimator: PrivateGridSearchCV, n=100):
+    inner = clone(estimator.estimator)
+    inner = inner.set_params(**_first_candidate(estimator.param_grid))
+    pair = worst_case_neighbours(inner, n)
+    # The record that changes has to train; who trains is public.
+    (trains, _), _ = estimator._split(np.arange(n), None)
+    order = np.arange(n)
+    order[[0, trains[0]]] = order[[trains[0], 0]]
+    sides = [tuple(a[order] for a in side) for side in (pair.data, pair.neighbour)]
+
+    def score(model):
+        # A search of no run tells nothing.
+        return pair.score(model.best_estimator_) if model.best_estimator_ is not None else 0.0
+
+    return Neighbours(*sides, score)
+
+
+def _first_candidate(grid):
+    grid = grid if isinstance(grid, dict) else grid[0]
+    return {name: values[0] for name, values in grid.items()}
