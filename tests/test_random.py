@@ -1,10 +1,23 @@
 """Noise is fresh by default, reproducible but never shared with an integer seed."""
 
+import multiprocessing
 import pickle
+import pickletools
+import threading
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
+from skriemdp import (
+    PrivateFrechetMean,
+    PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
+)
 from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
 
 
@@ -74,3 +87,68 @@ def test_public_generator_is_public():
     assert not np.any(a == public_generator(0, "start").random(3))
     with pytest.raises(TypeError, match="public_seed"):
         public_generator(None)
+
+
+# -- processes, threads and pickles ---------------------------------------------------------------
+
+
+def _draw_into(queue, streams, label):
+    queue.put(draw(streams, label).tolist())
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_forked_processes_share_no_noise():
+    """Also not through streams that were made before the fork: keys are drawn at the call."""
+    context = multiprocessing.get_context("fork")
+    streams, queue = NoiseStreams(), context.Queue()
+    workers = [context.Process(target=_draw_into, args=(queue, streams, "a")) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    draws = [queue.get(timeout=60) for _ in workers] + [draw(streams, "a").tolist()]
+    for worker in workers:
+        worker.join()
+    assert len({value for values in draws for value in values}) == 16
+
+
+def test_threads_share_no_noise():
+    draws = []
+    threads = [
+        threading.Thread(target=lambda: draws.append(draw(NoiseStreams(), "a"))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(np.concatenate(draws))) == 32
+
+
+FITTED = [
+    PrivateFrechetMean(),
+    PrivateFrechetMean(arithmetic="lattice"),
+    PrivateMinimumDistanceToMean(),
+    PrivateHyperbolicRegressor(),
+    PrivateMatrixCompletion(),
+    PrivateNoisyAdaGrad(),
+    PrivatePrincipalEigenvector(),
+    PrivateRiemannianERM(),
+]
+
+
+def _generators(blob):
+    """Names in a pickle that belong to a module of random numbers."""
+    strings = [value for _, value, _ in pickletools.genops(blob) if isinstance(value, str)]
+    return [s for s in strings if s.startswith(("randomgen", "numpy.random", "skriemdp._random"))]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("estimator", FITTED, ids=str)
+@pytest.mark.parametrize("random_state", [None, 5])
+def test_fitted_estimators_carry_no_generator(estimator, random_state):
+    X = np.random.default_rng(0).normal(size=(60, 4)) * 0.2
+    y = X[:, :2] if isinstance(estimator, PrivateHyperbolicRegressor) else (X[:, 0] > 0) * 1
+    model = clone(estimator).set_params(random_state=random_state).fit(X, y)
+    assert _generators(pickle.dumps(model)) == []
+
+
+def test_the_search_for_generators_finds_one():
+    assert _generators(pickle.dumps(np.random.default_rng(0)))

@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 from skriemdp._validation import check_positive
+from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 
 __all__ = ["GaussianCount", "LaplaceCount", "SumsAndCounts"]
@@ -36,7 +37,7 @@ class GaussianCount:
 
     def release(self, count, rng, size=()):
         """`count` plus noise, a float; with `size`, that many independent releases."""
-        noisy = count + self.sigma * rng.standard_normal(size)
+        noisy = on_public_grid(count + self.sigma * rng.standard_normal(size), self.sigma)
         return float(noisy) if size == () else noisy
 
 
@@ -65,6 +66,7 @@ class LaplaceCount:
     def release(self, count, rng, size=()):
         """`count` plus noise, a float; with `size`, that many independent releases."""
         noisy = count + rng.laplace(scale=1.0 / self.epsilon, size=size)
+        noisy = on_public_grid(noisy, self.sigma)
         return float(noisy) if size == () else noisy
 
 
@@ -138,4 +140,5 @@ class SumsAndCounts:
         size = (size,) if isinstance(size, int) else tuple(size)
         noisy_sums = sums + self.sum_sigma * rng.standard_normal((*size, *sums.shape))
         noisy_counts = counts + self.count_sigma * rng.standard_normal((*size, *counts.shape))
-        return noisy_sums, noisy_counts
+        sums = on_public_grid(noisy_sums, self.sum_sigma)
+        return sums, on_public_grid(noisy_counts, self.count_sigma)

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive
+from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.privacy.events import GaussianEvent
 
 __all__ = [
@@ -102,7 +103,7 @@ class SymmetricGaussian:
     def release(self, matrix, rng, size=()):
         """`matrix` plus noise; with `size`, that many independent releases along leading axes."""
         noisy = matrix + self.sigma * _symmetric_noise(self.size, rng, size)
-        noisy = 0.5 * (noisy + np.swapaxes(noisy, -1, -2))
+        noisy = on_public_grid(0.5 * (noisy + np.swapaxes(noisy, -1, -2)), self.sigma)
         if self.hollow:
             diagonal = np.arange(self.size)
             noisy[..., diagonal, diagonal] = 0.0
@@ -200,4 +201,5 @@ class JointMoments:
         size = (size,) if isinstance(size, int) else tuple(size)
         noisy = moment + self.moment_sigma * _symmetric_noise(len(moment), rng, size)
         products = product + self.product_sigma * rng.standard_normal((*size, *product.shape))
-        return 0.5 * (noisy + np.swapaxes(noisy, -1, -2)), products
+        noisy = on_public_grid(0.5 * (noisy + np.swapaxes(noisy, -1, -2)), self.moment_sigma)
+        return noisy, on_public_grid(products, self.product_sigma)

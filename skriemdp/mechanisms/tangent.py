@@ -10,6 +10,7 @@ from array_api_compat import array_namespace, device
 
 from skriemdp._validation import check_positive
 from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.radial import RadialEvent
 
@@ -85,7 +86,7 @@ class TangentGaussian:
         """
         shape = _coordinate_shape(self.geometry, tangent_vector, size)
         noise = self.sigma * rng.standard_normal(shape)
-        return _add(self.geometry, point, tangent_vector, noise)
+        return _add(self, point, tangent_vector, noise)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +157,7 @@ class TangentRadial:
         p = self.law.exponent
         # (|v|/b)^p has the Gamma(dim/p) law.
         radius = self.scale * rng.standard_gamma(self.law.dim / p, size=length.shape) ** (1.0 / p)
-        return _add(self.geometry, point, tangent_vector, radius / length * direction)
+        return _add(self, point, tangent_vector, radius / length * direction)
 
 
 def _coordinate_shape(geometry, tangent_vector, size):
@@ -165,9 +166,11 @@ def _coordinate_shape(geometry, tangent_vector, size):
     return (*size, *batch, geometry.dim)
 
 
-def _add(geometry, point, tangent_vector, coordinates):
+def _add(mechanism, point, tangent_vector, noise):
+    geometry = mechanism.geometry
     xp = array_namespace(tangent_vector)
     if not xp.isdtype(tangent_vector.dtype, "real floating"):
         raise TypeError(f"tangent_vector must be real floating, got {tangent_vector.dtype}.")
-    coordinates = xp.asarray(coordinates, dtype=tangent_vector.dtype, device=device(tangent_vector))
-    return tangent_vector + geometry.tangent_from_coordinates(point, coordinates)
+    noise = xp.asarray(noise, dtype=tangent_vector.dtype, device=device(tangent_vector))
+    noisy = geometry.coordinates_from_tangent(point, tangent_vector) + noise
+    return geometry.tangent_from_coordinates(point, on_public_grid(noisy, mechanism.sigma))

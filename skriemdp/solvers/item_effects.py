@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from skriemdp._validation import check_positive
+from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.mechanisms.counts import SumsAndCounts
 from skriemdp.privacy.events import GaussianEvent
 
@@ -97,6 +98,7 @@ class DyadicMedian:
             steps = np.floor(2.0 * (np.log2(numbers) - self.low))
         bins = np.clip(np.nan_to_num(steps, nan=0.0), 0, n_bins - 1).astype(int)
         noisy = np.bincount(bins, minlength=n_bins) + self.sigma * rng.standard_normal(n_bins)
+        noisy = on_public_grid(noisy, self.sigma)
         # The n records are in some bin, so the cumulated counts run from 0 to the public n; the
         # bridge of the partial sums from both ends halves the noise in the middle.
         upward, total = np.cumsum(noisy), float(len(numbers))

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from skriemdp._validation import check_positive
+from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.solvers.completion_problem import LocalFit, outer_products, row_blocks
 from skriemdp.solvers.item_effects import BIAS_PENALTY, RESIDUAL_VARIANCE
@@ -120,4 +121,5 @@ class RidgeVote:
         votes = votes[:, :-1] - votes[:, -1:]
         norms = np.linalg.norm(votes, axis=1, keepdims=True)
         votes *= np.minimum(1.0, self.bound / np.maximum(norms, 1e-300))
-        return votes.sum(axis=0) / n + self.sigma(n) * rng.standard_normal(len(ridges))
+        noisy = votes.sum(axis=0) / n + self.sigma(n) * rng.standard_normal(len(ridges))
+        return on_public_grid(noisy, self.sigma(n))

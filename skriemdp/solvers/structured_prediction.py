@@ -11,6 +11,7 @@ import threading
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.privacy.events import GaussianEvent
 
 __all__ = [
@@ -127,7 +128,8 @@ class WeightedMean:
         if self.density_private:
             # The same sum is asked in every step; the average of the answers costs as much.
             noise = rng.standard_normal(self.n_steps).mean()
-            density += sigma / (math.sqrt(3.0) * self.clip_norm) * noise
+            spread = sigma / (math.sqrt(3.0) * self.clip_norm)
+            density = on_public_grid(density + spread * noise, spread / math.sqrt(self.n_steps))
             size = density
         size = max(size, floor / math.sqrt(self.n_steps))
         for step in range(self.n_steps):
@@ -135,7 +137,7 @@ class WeightedMean:
             norms = np.linalg.norm(coordinates, axis=1)
             scale = self.clip_norm / np.maximum(norms, self.clip_norm)
             total = (weights * scale) @ coordinates
-            total = total + sigma * rng.standard_normal(total.shape)
+            total = on_public_grid(total + sigma * rng.standard_normal(total.shape), sigma)
             move = total / size / math.sqrt(step + 1.0)
             move *= min(1.0, self.ball.radius / max(float(np.linalg.norm(move)), 1e-300))
             point = self.ball.project(np.asarray(geometry.exp_coordinates(point, move))[None])[0]

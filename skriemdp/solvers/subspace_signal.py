@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from skriemdp._validation import check_count, check_positive
+from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.solvers.completion_problem import normalized_rows
 
@@ -52,7 +53,8 @@ class SignalTest:
 
     def release(self, matrix, start, rng) -> float:
         """The noisy sum; `start` is a public vector of length d, where the iteration begins."""
-        return self.value(matrix, start) + self.sigma * float(rng.standard_normal())
+        noisy = self.value(matrix, start) + self.sigma * float(rng.standard_normal())
+        return on_public_grid(noisy, self.sigma)
 
     def value(self, matrix, start) -> float:
         """The exact sum, not private."""

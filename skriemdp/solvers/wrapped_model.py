@@ -9,6 +9,7 @@ import numpy as np
 
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_positive
+from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.mechanisms.covariance import JointMoments
 from skriemdp.privacy.events import GaussianEvent
 
@@ -214,6 +215,7 @@ class WrappedModel:
         for step in range(self.n_steps):
             gradient = self.mean_gradient(weights, features, directions, lengths)
             gradient += self.sigma * rng.standard_normal(gradient.shape)
+            gradient = on_public_grid(gradient, self.sigma)
             velocity = self.momentum * velocity - self.step_size * gradient
             weights = weights + velocity
             if step >= first:
@@ -275,6 +277,7 @@ class MomentModel:
             moment, product = self.moments.release(moment, product, rng)
         else:
             product = product + self.sigma * rng.standard_normal(product.shape)
+            product = on_public_grid(product, self.sigma)
         ridge = self.ridge
         if ridge is None:
             ridge = 0.5 * self.sigma / self.clip_norm * math.sqrt(2.0 * len(moment))

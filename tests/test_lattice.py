@@ -1,0 +1,549 @@
+"""Lattice arithmetic: exact law, proved calibration, integer sensitivity, and what it defends."""
+
+import math
+import warnings
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from conftest import GEOMETRIES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2, norm
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.utils.estimator_checks import check_estimator
+
+from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
+from skriemdp.auditing import audit_epsilon
+from skriemdp.datasets import make_cloud
+from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere, Stiefel
+from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.mechanisms.discrete_gaussian import LARGEST_SCALE, discrete_gaussian
+from skriemdp.mechanisms.lattice import LatticeCount, LatticeSum
+from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid
+from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
+from skriemdp.privacy.events import GaussianEvent, ZCDPEvent
+from skriemdp.privacy.lattice import lattice_scale, lattice_step
+from skriemdp.solvers.problem import FrechetProblem
+from skriemdp.solvers.queries import GradientQuery
+from skriemdp.solvers.sampling import LatticeBatch
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+# -- the law of the noise ------------------------------------------------------------------------
+
+
+def masses(scale, reach):
+    """Probabilities of -reach..reach and of everything beyond, from the definition."""
+    x = np.arange(-60 * scale, 60 * scale + 1)
+    p = np.exp(-0.5 * (x / scale) ** 2)
+    p /= p.sum()
+    inside = p[np.abs(x) <= reach]
+    return np.append(inside, 1.0 - inside.sum())
+
+
+def chi_square(draws, scale):
+    reach = 3 * scale
+    expected = masses(scale, reach) * draws.size
+    seen = np.array([(draws == k).sum() for k in range(-reach, reach + 1)])
+    seen = np.append(seen, draws.size - seen.sum())
+    return float(chi2.sf(((seen - expected) ** 2 / expected).sum(), expected.size - 1))
+
+
+@pytest.mark.parametrize("scale", [1, 2, 3, 7])
+def test_draws_follow_the_definition(scale):
+    """One false alarm in ten million."""
+    draws = discrete_gaussian(scale, np.random.default_rng(scale), 60_000)
+    assert chi_square(draws, scale) > 1e-7
+
+
+def test_rounded_normal_draws_are_told_apart():
+    rounded = np.rint(np.random.default_rng(0).standard_normal(60_000)).astype(int)
+    assert chi_square(rounded, 1) < 1e-7
+
+
+@pytest.mark.parametrize("scale", [2**20 + 1, 2**40 + 12345, LARGEST_SCALE])
+def test_large_scales_are_gaussian_down_to_the_last_bits(scale):
+    draws = discrete_gaussian(scale, np.random.default_rng(3), 40_000)
+    cells = np.histogram(norm.cdf(draws / scale), np.linspace(0.0, 1.0, 101))[0]
+    assert chi2.sf(((cells - 400.0) ** 2 / 400.0).sum(), 99) > 1e-7
+    residues = np.bincount(draws % 16, minlength=16)
+    assert chi2.sf(((residues - 2500.0) ** 2 / 2500.0).sum(), 15) > 1e-7
+
+
+class IntegersOnly:
+    """A generator that can do nothing but draw uniform integers."""
+
+    def __init__(self, seed):
+        self.integers = np.random.default_rng(seed).integers
+
+
+def test_only_integers_are_drawn():
+    rng = IntegersOnly(0)
+    assert discrete_gaussian(10**6, rng, (2, 3)).shape == (2, 3)
+    LatticeSum(2, 1.0, 1.0).release([np.ones((4, 2))], rng)
+    LatticeCount(3.0).release(4, rng)
+    PrivateQuantile(log_grid(1.0, 9.0, 1.5), 0.5, 1.0, lattice=True).release([1.0, 2.0], rng)
+    with pytest.raises(AttributeError):
+        GaussianCount(3.0).release(4, rng)
+
+
+def test_scales_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"2\*\*56"):
+        discrete_gaussian(LARGEST_SCALE + 1, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="scale"):
+        discrete_gaussian(0, np.random.default_rng(0))
+    assert discrete_gaussian(5, np.random.default_rng(0)).shape == ()
+    assert discrete_gaussian(5, np.random.default_rng(0), 0).shape == (0,)
+
+
+# -- the theorem ---------------------------------------------------------------------------------
+
+
+def quantile_gaps(scale, reach=12):
+    """Gaps of the normal quantiles of P(X >= t), t = 1, 2, ...; and across t = 0, 1."""
+    with mpmath.workdps(60):
+        s, last = mpmath.mpf(scale), reach * scale
+        p = [mpmath.exp(-(mpmath.mpf(t) ** 2) / (2 * s * s)) for t in range(last + 30 * scale)]
+        total = p[0] + 2 * mpmath.fsum(p[1:])
+        tails, tail = [], mpmath.mpf(0)
+        for t in range(len(p) - 1, 0, -1):
+            tail += p[t]
+            tails.append(tail / total)
+        quantiles = []
+        for q in tails[::-1][:last]:
+            start = mpmath.sqrt(-2 * mpmath.log(q)) if q < 0.2 else mpmath.mpf("0.3")
+            quantiles.append(
+                mpmath.findroot(
+                    lambda z, q=q: mpmath.log(mpmath.erfc(z / mpmath.sqrt(2)) / 2) - mpmath.log(q),
+                    start,
+                )
+            )
+        gaps = [2 * quantiles[0]]
+        gaps += [b - a for a, b in zip(quantiles[:-1], quantiles[1:], strict=True)]
+        return gaps
+
+
+@pytest.mark.parametrize("scale", [2, 3, 5])
+def test_quantile_gaps_stay_below_the_step(scale):
+    largest = float(max(quantile_gaps(scale)))
+    assert 1.0 / scale < largest <= lattice_step(scale)
+    # The proved step overstates the gap by about 1 / (12 scale^2), no more.
+    assert lattice_step(scale) <= largest * (1.0 + 0.11 / scale**2)
+
+
+def exact_delta(scale, shift, epsilon):
+    """Profile of N_Z(0, s^2) to the power len(shift) against its translate: direct sums."""
+    x = np.arange(-40 * scale, 40 * scale + 1)
+    loss, mass = np.zeros(1), np.ones(1)
+    for k in shift:
+        p = np.exp(-0.5 * (x / scale) ** 2)
+        p /= p.sum()
+        one = (k * k - 2.0 * k * x) / (2.0 * scale**2)
+        loss = np.add.outer(loss, one).ravel()
+        mass = np.multiply.outer(mass, p).ravel()
+        keep = mass > 1e-18
+        loss, mass = loss[keep], mass[keep]
+    return float(np.sum(mass * np.maximum(-np.expm1(epsilon - loss), 0.0)))
+
+
+EPSILONS = [0.0, 0.1, 0.3, 1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize("scale", [2, 3, 8])
+@pytest.mark.parametrize("shift", [(1,), (3,), (7,), (1, 1), (2, 3), (4, 1)], ids=str)
+def test_profile_is_below_the_gaussian_one(scale, shift):
+    mu = math.hypot(*shift) * lattice_step(scale)
+    for epsilon in EPSILONS:
+        delta = exact_delta(scale, shift, epsilon)
+        assert delta <= gaussian_delta(mu, epsilon) + 1e-13
+
+
+def test_without_the_correction_the_claim_is_false():
+    """A discrete Gaussian is not exactly |shift| / scale-GDP, on a coarse lattice visibly so."""
+    excess = [
+        exact_delta(2, (k,), e) / gaussian_delta(k / 2.0, e)
+        for k in (1, 2, 3, 4, 7)
+        for e in np.linspace(0.0, 4.0, 81)
+    ]
+    assert max(excess) > 1.005
+
+
+@pytest.mark.parametrize("scale, shift", [(4, 4), (20, 5), (50, 100)])
+def test_agrees_with_dp_accounting(scale, shift):
+    from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
+
+    exact = from_discrete_gaussian_mechanism(
+        scale, shift, value_discretization_interval=1e-4, use_connect_dots=True
+    )
+    epsilon = GaussianEvent(1.0 / (shift * lattice_step(scale))).epsilon(1e-5)
+    assert exact.get_epsilon_for_delta(1e-5) <= epsilon + 1e-3
+    assert epsilon <= 1.02 * exact.get_epsilon_for_delta(1e-5)
+    # Zero-concentrated privacy is true of the same release, and costs more.
+    assert ZCDPEvent(shift**2 / (2.0 * scale**2)).epsilon(1e-5) > 1.02 * epsilon
+
+
+@given(
+    shift=st.integers(1, 2**50),
+    noise=st.floats(1e-3, 1e9, allow_nan=False),
+)
+@settings(max_examples=60, deadline=None)
+def test_scale_is_the_smallest_private_integer(shift, noise):
+    def allowed(scale):
+        # lattice_step(scale) * shift * noise <= 1, without roots
+        w = 1 / (Fraction(noise) * shift)
+        return w * w >= 2 or Fraction(scale) ** 2 * w * w * (1 - w * w / 4) >= 1
+
+    scale = lattice_scale(shift, noise)
+    assert scale >= 2 and allowed(scale)
+    assert scale == 2 or not allowed(scale - 1)
+    assert lattice_step(scale) * shift * noise <= 1.0 + 4e-15
+
+
+def test_steps_of_tiny_scales_are_refused():
+    with pytest.raises(ValueError, match="scale"):
+        lattice_step(1)
+    assert lattice_scale(1, 1e-3) == 2
+    assert lattice_step(2**30) == pytest.approx(2.0**-30, rel=1e-12)
+
+
+# -- integer sums --------------------------------------------------------------------------------
+
+EXTREME = st.one_of(
+    st.floats(-2.0, 2.0, allow_subnormal=True),
+    st.sampled_from([1e300, -1e300, 1e160, 5e-324, np.nan, np.inf, -np.inf, 0.5, 1.0]),
+)
+
+
+@given(rows=st.lists(st.lists(EXTREME, min_size=3, max_size=3), min_size=1, max_size=6))
+@settings(max_examples=150, deadline=None)
+def test_no_integer_vector_is_longer_than_the_bound(rows):
+    for noise in (0.01, 1.0, 1e8):
+        mechanism = LatticeSum(3, 1.0, noise)
+        for row in mechanism.integers(np.array(rows)):
+            assert sum(int(k) ** 2 for k in row) <= mechanism.units**2
+
+
+@pytest.mark.parametrize("dim", [1, 2, 10, 1000])
+@pytest.mark.parametrize("bound", [1e-9, 0.3, 1.0, 1e6])
+def test_rows_on_the_bound_stay_within(dim, bound):
+    x = np.random.default_rng(dim).normal(size=(50, dim))
+    x *= (
+        bound
+        / np.linalg.norm(x, axis=1, keepdims=True)
+        * np.array([1.0, 1.0 + 1e-15, 5.0])[np.arange(50) % 3, None]
+    )
+    mechanism = LatticeSum(dim, bound, 3.7)
+    longest = max(sum(int(k) ** 2 for k in row) for row in mechanism.integers(x))
+    assert (0.999 * mechanism.units) ** 2 < longest <= mechanism.units**2
+
+
+@pytest.mark.parametrize("noise", [2.0**-8, 0.05, 1.0, 3.7, 1e3, 1e6])
+@pytest.mark.parametrize("dim", [1, 55])
+def test_the_lattice_costs_less_than_one_percent(noise, dim):
+    mechanism = LatticeSum(dim, 0.37, noise)
+    assert 1.0 <= mechanism.sigma / (2 * 0.37 * noise) < 1.01
+    assert math.log2(mechanism.spacing).is_integer()
+    assert 1.0 <= LatticeCount(noise).sigma / noise < 1.0 + 1e-6
+    assert 2.0 * mechanism.units * lattice_step(mechanism.scale) <= mechanism.event.mu
+
+
+def test_sums_are_exact_whatever_their_order_and_blocks():
+    x = np.random.default_rng(0).normal(size=(5000, 2))
+    mechanism = LatticeSum(2, 1.0, 1.0)
+    order = np.random.default_rng(1).permutation(5000)
+
+    def release(blocks):
+        return mechanism.release(blocks, np.random.default_rng(7))
+
+    whole = release([x])
+    np.testing.assert_array_equal(whole, release([x[order]]))
+    np.testing.assert_array_equal(whole, release(np.array_split(x[order], 13)))
+    exact = sum(int(k) for k in mechanism.integers(x)[:, 0])
+    noise = discrete_gaussian(mechanism.scale, np.random.default_rng(7), (2,))
+    assert whole[0] == float(exact + int(noise[0])) * mechanism.spacing
+
+
+def test_sums_beyond_63_bits():
+    mechanism = LatticeSum(1, 1.0, 2.0**-9)
+    x = np.ones((40_000, 1))
+    assert mechanism.units * 40_000 > 2**63
+    total = mechanism.release([x], np.random.default_rng(0))[0]
+    assert abs(total - 40_000) < 1.0
+
+
+def test_a_lattice_that_is_too_coarse_is_refused():
+    with pytest.raises(ValueError, match="fewer lattice points"):
+        LatticeSum(10_000, 1.0, 1e9)
+    with pytest.raises(ValueError, match="noise_multiplier"):
+        LatticeSum(3, 1.0, 1e-4)
+    with pytest.raises(ValueError, match="bound"):
+        LatticeSum(3, 1e-300, 1.0)
+    with pytest.raises(ValueError, match="noise_multiplier"):
+        LatticeCount(2.0**41)
+
+
+# Each bound may be wrong with probability 1e-8.
+CONFIDENCE = 1 - 1e-8
+
+
+def audit(mechanism, release):
+    dim = mechanism.dim
+    x = np.zeros((20, dim))
+    x[0, 0] = mechanism.bound
+    y = x.copy()
+    y[0, 0] = -mechanism.bound
+    return audit_epsilon(
+        release, y, x, trials=6000, confidence=CONFIDENCE, statistic=lambda out: out[:, 0]
+    )
+
+
+def test_audit_of_a_sum():
+    mechanism = LatticeSum(2, 1.0, 1.0 / gaussian_mu(8.0, 1e-5))
+    rng = np.random.default_rng(5)
+    honest = audit(mechanism, lambda x, trials: mechanism.release([x], rng, trials))
+    assert 0.75 * mechanism.event.mu < honest.mu <= mechanism.event.mu
+    assert honest.epsilon <= 8.0
+
+    class Half(LatticeSum):
+        scale = mechanism.scale // 2
+
+    half = Half(2, 1.0, mechanism.noise_multiplier)
+    caught = audit(half, lambda x, trials: half.release([x], rng, trials))
+    assert caught.mu > mechanism.event.mu
+
+
+def test_audit_of_a_count():
+    mu = gaussian_mu(8.0, 1e-5)
+    mechanism = LatticeCount(1.0 / mu)
+    rng = np.random.default_rng(6)
+    result = audit_epsilon(
+        lambda x, trials: mechanism.release(int(x), rng, trials),
+        10,
+        11,
+        trials=6000,
+        confidence=CONFIDENCE,
+    )
+    assert 0.75 * mu < result.mu <= mu
+
+
+# -- records do not meet before they are integers ------------------------------------------------
+
+
+def rows_influence_each_other(geometry):
+    rng = np.random.default_rng(0)
+    radius = min(0.8, 0.4 * geometry.radius_limit)
+    base = geometry.base_point
+    point = geometry.exp_coordinates(base, np.full(geometry.dim, 0.3 * radius / geometry.dim**0.5))
+    for trial in range(4):
+        c = rng.normal(size=(2, 23, geometry.dim))
+        c *= radius / np.linalg.norm(c, axis=-1, keepdims=True)
+        c[0] *= rng.random((23, 1))
+        i = 5 * trial
+        c[1, i] = c[0, i]
+        x = np.stack([geometry.exp_coordinates(base, block) for block in c])
+        x[1, i] = x[0, i]
+        for here in (base, point):
+            for kernel, values in (
+                (geometry.log_coordinates, x),
+                (geometry.dist, x),
+                (geometry.exp_coordinates, c),
+            ):
+                if not np.array_equal(kernel(here, values[0])[i], kernel(here, values[1])[i]):
+                    return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "geometry", [g for g in GEOMETRIES if g.separate_rows], ids=lambda g: str(g)
+)
+def test_rows_are_computed_apart(geometry):
+    assert not rows_influence_each_other(geometry)
+
+
+def test_iterated_logarithms_do_influence_each_other():
+    geometry = Stiefel(4, 2, metric="canonical")
+    assert not geometry.separate_rows
+    assert rows_influence_each_other(geometry)
+
+
+@pytest.mark.parametrize("geometry", [SPD(3), Sphere(3), Hyperboloid(2), Euclidean(2, 2)], ids=str)
+def test_projection_in_place(geometry):
+    x = make_cloud(geometry, 400, radius=0.5, rng=np.random.default_rng(0))
+    ball = GeodesicBall(geometry, None, 0.3)
+    points, outside = ball.project_in_place(x)
+    np.testing.assert_allclose(points, ball.project(x), atol=1e-12)
+    assert 0 < outside == int((~ball.contains(x)).sum())
+    y = x.copy()
+    y[0] = geometry.base_point
+    np.testing.assert_array_equal(ball.project_in_place(y)[0][1:], points[1:])
+
+
+# -- the estimator -------------------------------------------------------------------------------
+
+SPACES = [SPD(2), SPD(2, metric="bures-wasserstein"), Sphere(4), Hyperboloid(3), Euclidean(3)]
+WAYS = [
+    {},
+    {"mechanism": "tangent"},
+    {"mechanism": "tangent", "shrink": "js"},
+    {"mechanism": "gradient"},
+    {"mechanism": "gradient", "clip_norm": 0.2, "n_steps": 2},
+    {"mechanism": "adaptive"},
+    {"radius": "auto"},
+    {"center": "private", "radius": "auto"},
+]
+
+
+def cloud(geometry, n=3000, radius=0.5, seed=0):
+    return make_cloud(geometry, n, radius=radius, rng=np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("geometry", SPACES, ids=str)
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_means(geometry, way, recording_accountant):
+    X = cloud(geometry)
+    model = PrivateFrechetMean(
+        geometry,
+        arithmetic="lattice",
+        epsilon=30.0,
+        accountant=recording_accountant,
+        **{"radius": 0.5} | way,
+    ).fit(X)
+    assert geometry.dist(model.mean_, frechet_mean(X, geometry)) < 0.05
+    assert bool(geometry.belongs(model.mean_))
+    (event,) = recording_accountant.spends
+    assert isinstance(event, GaussianEvent)
+    assert event.epsilon(1e-5) <= 30.0
+    assert model.privacy_spent_.guarantee == "exact"
+
+
+def test_each_step_of_a_descent_has_its_noise():
+    """Noise of one step: variance of the released gradient, in units of its promise."""
+    ball = GeodesicBall(Hyperboloid(2), None, 0.5)
+    problem, _ = FrechetProblem.from_separate_records(ball, cloud(ball.geometry, 200))
+    point = ball.geometry.exp_coordinates(ball.center, np.array([0.3, 0.1]))
+    query = GradientQuery(problem, point)
+    rng = np.random.default_rng(0)
+    draws = np.array(
+        [
+            ball.geometry.coordinates_from_tangent(point, LatticeBatch().release(query, 2.0, rng))
+            for _ in range(400)
+        ]
+    )
+    sigma = 2.0 * 2.0 * 0.5 / 200
+    exact = ball.geometry.coordinates_from_tangent(point, query.total()) / 200
+    z = (draws - exact) / sigma
+    assert abs(z.mean()) < 5.5 / math.sqrt(800)
+    assert 0.75 < (z**2).mean() < 1.29
+
+
+@pytest.mark.parametrize(
+    "parameters, words",
+    [
+        ({"noise": "radial"}, "discrete Gaussian"),
+        ({"noise": "laplace", "mechanism": "tangent"}, "discrete Gaussian"),
+        ({"mechanism": "laplace"}, "discrete Gaussian"),
+        ({"mechanism": "k-norm"}, "discrete Gaussian"),
+        ({"mechanism": "gaussian"}, "discrete Gaussian"),
+        ({"delta": 0.0}, "pure"),
+        ({"arithmetic": "exact"}, "arithmetic"),
+        ({"manifold": Stiefel(4, 2, metric="canonical")}, "iterated together"),
+    ],
+    ids=str,
+)
+def test_what_has_no_lattice_is_refused(parameters, words, recording_accountant):
+    parameters = {"manifold": "spd", "arithmetic": "lattice"} | parameters
+    geometry = parameters["manifold"] if parameters["manifold"] != "spd" else SPD(2)
+    model = PrivateFrechetMean(accountant=recording_accountant, **parameters)
+    with pytest.raises(ValueError, match=words):
+        model.fit(cloud(geometry, 50, radius=0.3))
+    assert recording_accountant.spends == []
+
+
+def test_check_estimator():
+    results = check_estimator(PrivateFrechetMean(arithmetic="lattice"), on_fail=None, on_skip=None)
+    failed = [(r["check_name"], repr(r["exception"])) for r in results if r["status"] == "failed"]
+    assert failed == []
+    assert sum(r["status"] == "passed" for r in results) > 30
+
+
+@pytest.mark.parametrize("kind", ["gdp", "renyi"])
+def test_searches_and_filters(kind):
+    X = np.random.default_rng(0).normal(size=(400, 2)) * 0.2
+    accountant = PrivacyAccountant(epsilon=20.0, filter=kind)
+    search = GridSearchCV(
+        PrivateFrechetMean(arithmetic="lattice", accountant=accountant),
+        {"epsilon": [0.1, 0.2]},
+        cv=KFold(3),
+        error_score="raise",
+    ).fit(X)
+    assert len(accountant.history) == 7
+    assert clone(search.best_estimator_).arithmetic == "lattice"
+    assert 0.0 < accountant.spent.epsilon < 20.0
+
+
+def test_seeds_repeat_and_say_so():
+    X = cloud(SPD(2), 100)
+    fits = [PrivateFrechetMean("spd", arithmetic="lattice", random_state=3).fit(X) for _ in "ab"]
+    np.testing.assert_array_equal(fits[0].mean_, fits[1].mean_)
+    assert fits[0].privacy_spent_.guarantee == "none (seeded)"
+
+
+# -- an attack on floating-point addition --------------------------------------------------------
+
+
+def has_bits_below(values, unit):
+    return np.fmod(values, unit) != 0.0
+
+
+def test_naive_addition_of_noise_tells_data_sets_apart():
+    """Value 0 against 1 at mu = 1/4: some outputs exclude the 1, with certainty."""
+    noise = 4.0 * np.random.default_rng(0).standard_normal(20_000)
+    unit = 2.0**-53  # half the last place of numbers in [1/2, 1): what 1 + z is a multiple of
+    certain = has_bits_below(0.0 + noise, unit)
+    assert not has_bits_below(1.0 + noise, unit).any()
+    # delta >= 0.03 at every epsilon; the ideal mechanism has delta(1) = 1.3e-5.
+    assert certain.mean() > 0.03
+    assert gaussian_delta(0.25, 1.0) < 2e-5
+
+
+def float_releases(value, trials):
+    """What our float path releases of one number, next to nine zeros."""
+    X = np.zeros((10, 1))
+    X[0] = value
+    model = PrivateFrechetMean(mechanism="tangent", noise="gaussian", radius=100.0, epsilon=2.0)
+    return np.array([model.fit(X).mean_[0] for _ in range(trials)])
+
+
+def test_the_float_path_releases_points_of_a_public_grid():
+    sigma = 2 * 100.0 / 10 / (gaussian_mu(2.0, 1e-5) * math.sqrt(0.99))
+    grid = 2.0 ** (math.floor(math.log2(sigma)) - 20)
+    for value in (0.0, 100.0):
+        assert not has_bits_below(float_releases(value, 40), grid).any()
+
+
+def test_lattice_releases_have_one_support():
+    mechanism = LatticeSum(1, 1.0, 4.0)
+    rng = np.random.default_rng(0)
+    for value in (-1.0, 0.0, 1 / 3, 1.0):
+        released = mechanism.release([np.full((1, 1), value)], rng, 2000)
+        assert not has_bits_below(released, mechanism.spacing).any()
+        odd = np.mod(released / mechanism.spacing, 2.0).mean()
+        assert 0.43 < odd < 0.57  # both residues, whatever the value
+
+
+def test_a_lattice_spends_what_float_spends():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        X = cloud(SPD(2), 500)
+        models = [
+            PrivateFrechetMean("spd", mechanism="gradient", arithmetic=a).fit(X)
+            for a in ("float", "lattice")
+        ]
+    assert models[0].privacy_spent_.event == models[1].privacy_spent_.event
+    assert models[0].noise_scale_ == pytest.approx(models[1].noise_scale_, rel=1e-9)
+    rho = 0.5 * models[0].privacy_spent_.mu ** 2
+    assert ZCDPEvent(rho).epsilon(1e-5) > 1.05 * gaussian_epsilon(math.sqrt(2 * rho), 1e-5)
