@@ -25,12 +25,12 @@ __all__ = ["PrivateMinimumDistanceToMean"]
 
 
 def _class_means(ball, points, labels, n_classes, mechanism, rng):
-    """Private class means ``(n_classes, *shape)`` and sizes, from points of the ball.
+    """Private class means ``(n_classes, *shape)`` and sizes, from points projected on the ball.
 
     One release of the class-wise sums of ``log_c x_i``, vectors of length <= r, with their numbers.
     """
     geometry, center, radius = ball.geometry, ball.center, ball.radius
-    coordinates = np.asarray(geometry.log_coordinates(center, points))
+    coordinates = np.asarray(ball.coordinates(points))
     sums = np.zeros((n_classes, geometry.dim))
     np.add.at(sums, labels, coordinates)
     counts = np.bincount(labels, minlength=n_classes).astype(float)
@@ -182,6 +182,6 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         (points, labels), (ball, mechanism, classes) = data.arrays, plan.settings
         self.geometry_, self.classes_ = ball.geometry, classes
         self.means_, self.class_counts_ = _class_means(
-            ball, ball.project(points), labels, len(classes), mechanism, streams("class means")
+            ball, points, labels, len(classes), mechanism, streams("class means")
         )
         self.noise_scale_ = mechanism.sum_sigma * len(classes) / len(points)

@@ -17,7 +17,7 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
 )
-from skriemdp.geometry import SPD, Hyperboloid, Sphere
+from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -155,3 +155,54 @@ def test_nothing_learned_equals_a_record(estimator):
     for name, learned in vars(model).items():
         if isinstance(learned, np.ndarray) and learned.dtype.kind == "f":
             assert not secrets & {float(v) for v in learned.ravel()}, name
+
+
+SMALL = np.eye(3) * 1e-12  # covariances in squared volts
+LONE = [
+    # (manifold, records, centre, one record whose logarithm overflows)
+    ("spd", np.eye(2), np.eye(2), np.eye(2) * 1e308),
+    ("spd", np.eye(2), np.eye(2), np.diag([1e-310, 1e8])),
+    ("spd", SMALL, SMALL, np.diag([1e308, 1.0, 1e-300])),
+    ("spd-log-euclidean", np.eye(2), np.eye(2), np.eye(2) * 1e308),
+    ("euclidean", np.zeros(3), np.full(3, -1.5e308), np.full(3, 1.5e308)),
+]
+
+
+@pytest.mark.parametrize("settings", [{}, {"mechanism": "gradient"}, {"mechanism": "adaptive"}])
+@pytest.mark.parametrize("case", LONE, ids=lambda case: case[0])
+def test_a_record_out_of_range_spoils_no_mean(case, settings):
+    # A release of NaN, or an exception after the charge, would tell that the record is there.
+    manifold, usual, center, lone = case
+    X = np.stack([usual] * 60)
+    X[0] = lone
+    recorder = Recorder()
+    model = PrivateFrechetMean(manifold, center, epsilon=2.0, accountant=recorder, **settings)
+    assert np.isfinite(model.fit(X).mean_).all()
+    assert len(recorder.spends) == 1
+    model = PrivateMinimumDistanceToMean(manifold, center, classes=[0, 1], accountant=recorder)
+    assert np.isfinite(model.fit(X, np.arange(60) % 2).means_).all()
+
+
+def test_a_record_out_of_range_spoils_no_search():
+    for usual, lone in [(np.eye(2), np.eye(2) * 1e308), (np.eye(3), np.diag([1e308, 1, 1e-300]))]:
+        X = np.stack([usual] * 60)
+        X[0] = lone
+        model = PrivateFrechetMean("spd", "private", "auto", epsilon=3.0, accountant=Recorder())
+        assert np.isfinite(model.fit(X).mean_).all()
+
+
+def test_points_that_overflow_are_no_points():
+    points = np.array([[1.7e308, 1.7e308, 0.0], [np.inf, 1e200, 0.0], [np.sqrt(2.0), 1.0, 0.0]])
+    assert Hyperboloid(2).belongs(points).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("geometry", [SPD(2), SPD(3), Hyperboloid(3)], ids=str)
+def test_coordinates_at_the_centre_obey_the_radius(geometry):
+    # Projecting and then taking the logarithm returned 1.37 times the radius for SPD(3).
+    rng = np.random.default_rng(0)
+    ball = GeodesicBall(geometry, None, 100.0)
+    u = rng.normal(size=(50, geometry.dim))
+    u *= 250.0 / np.linalg.norm(u, axis=1, keepdims=True)
+    points = geometry.exp_coordinates(geometry.base_point, u)
+    lengths = np.linalg.norm(ball.coordinates(points), axis=1)
+    assert lengths.max() <= 100.0

@@ -138,7 +138,7 @@ def logm(xp, matrix):
     if matrix.shape[-1] == 2:
         mean, x, y, _ = log_parts(xp, *entries(matrix))
         return assembled(xp, mean + x, y, mean - x)
-    values, vectors = xp.linalg.eigh(matrix)
+    values, vectors = eigh(xp, matrix)
     return conjugated(xp, vectors, xp.log(floored(xp, values)))
 
 
@@ -147,7 +147,9 @@ def log_eigenvalues(xp, matrix):
     if matrix.shape[-1] == 2:
         mean, _, _, half_gap = log_parts(xp, *entries(matrix))
         return xp.stack([mean - half_gap, mean + half_gap], axis=-1)
-    return xp.log(floored(xp, xp.linalg.eigvalsh(matrix)))
+    usable, matrix = _finite(xp, matrix)
+    values = xp.linalg.eigvalsh(matrix)
+    return xp.log(floored(xp, _unless(xp, usable, values)))
 
 
 def expm(xp, matrix):
@@ -178,15 +180,35 @@ def sqrtm(xp, matrix):
         root = trace * xp.sqrt(xp.where(determinant > 0, determinant, floor))
         scale = 1 / xp.sqrt(trace + 2 * root)
         return assembled(xp, (a + root) * scale, b * scale, (c + root) * scale)
-    values, vectors = xp.linalg.eigh(matrix)
+    values, vectors = eigh(xp, matrix)
     return conjugated(xp, vectors, xp.sqrt(floored(xp, values)))
 
 
+def _finite(xp, matrix):
+    """Which matrices are finite (None: all), and the batch with identities for the others."""
+    if bool(xp.isfinite(xp.sum(matrix))):
+        return None, matrix
+    usable = xp.all(xp.isfinite(matrix), axis=(-2, -1))
+    unit = xp.eye(matrix.shape[-1], dtype=matrix.dtype, device=device(matrix))
+    return usable, xp.where(usable[..., None, None], matrix, unit)
+
+
+def _unless(xp, usable, values):
+    if usable is None:
+        return values
+    return xp.where(usable[..., None], values, xp.full_like(values, math.nan))
+
+
 def eigh(xp, matrix):
-    """Eigenvalues in ascending order and orthonormal eigenvectors of symmetric matrices."""
+    """Eigenvalues in ascending order and orthonormal eigenvectors of symmetric matrices.
+
+    NaN for the eigenvalues of matrices that are not finite, where LAPACK would raise an error: one
+    record of a batch must not be able to do that.
+    """
     if matrix.shape[-1] != 2:
+        usable, matrix = _finite(xp, matrix)
         values, vectors = xp.linalg.eigh(matrix)
-        return values, vectors
+        return _unless(xp, usable, values), vectors
     a, b, c = entries(matrix)
     x, mean = (a - c) / 2, (a + c) / 2
     # Scaled so that the squares of a tiny deviation from a multiple of I do not underflow.
@@ -210,17 +232,22 @@ def eigh(xp, matrix):
     return values, xp.reshape(vectors, (*a.shape, 2, 2))
 
 
-def clipped_logm_sum(xp, matrix, clip_norm, clip_scale):
-    """Sum of the logarithms of a batch of SPD matrices, each shortened to norm `clip_norm`."""
+def clipped_logm_sum(xp, matrix, clip_norm, summand_scale):
+    """Sum of the logarithms of a batch of SPD matrices, each shortened to norm `clip_norm`.
+
+    `summand_scale` is that of :mod:`skriemdp.geometry.base`.
+    """
     if matrix.shape[-1] == 2:
         mean, x, y, half_gap = log_parts(xp, *entries(matrix))
-        scale = clip_scale(xp, xp.sqrt(2 * (mean * mean + half_gap * half_gap)), clip_norm)
+        norms = xp.sqrt(2 * (mean * mean + half_gap * half_gap))
+        scale, (mean, x, y) = summand_scale(xp, norms, clip_norm, mean, x, y)
         mean, x, y = scale @ mean, scale @ x, scale @ y
         return assembled(xp, mean + x, y, mean - x)
-    values, vectors = xp.linalg.eigh(matrix)
+    values, vectors = eigh(xp, matrix)
     logarithms = xp.log(floored(xp, values))
     norms = xp.sqrt(xp.sum(logarithms * logarithms, axis=-1, keepdims=True))
-    weights = logarithms * clip_scale(xp, norms, clip_norm)
+    scale, (logarithms,) = summand_scale(xp, norms, clip_norm, logarithms)
+    weights = logarithms * scale
     # Rows of `stacked` are all eigenvectors of all records.
     size = matrix.shape[-1]
     stacked = xp.reshape(xp.matrix_transpose(vectors), (-1, size))

@@ -82,6 +82,43 @@ class GeodesicBall:
         result = map_tiles(lambda block: self.geometry.dist(center, block), flat)
         return xp.reshape(result, tuple(x.shape[: x.ndim - len(shape)]))
 
+    def coordinates(self, x):
+        """Normal coordinates at the centre of the projections of `x`, never longer than `radius`.
+
+        Parameters
+        ----------
+        x : array of shape ``(n, *shape)``
+
+        Returns
+        -------
+        array of shape ``(n, dim)``
+            Projecting first and taking the logarithm after would lose, in rounding, what the bound
+            promises where points of the ball are nearly degenerate.
+        """
+        xp = array_namespace(x)
+        center, target = self._center_like(x), self._target(xp, x)
+        return map_tiles(lambda block: self._shortened(xp, center, block, target)[0], x)
+
+    def _target(self, xp, x):
+        """What longer logarithms are shortened to: inside the ball by a margin of rounding size."""
+        return self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
+
+    def _shortened(self, xp, center, block, target):
+        """Normal coordinates of the projections of `block`, and which of its points lie outside.
+
+        A logarithm that is not finite, or too long for its square, becomes zero: no record may
+        spoil a sum.
+        """
+        coordinates = self.geometry.log_coordinates(center, block)
+        norms = length(xp, coordinates)
+        outside = ~(norms[..., 0] <= self.radius)
+        if bool(xp.any(outside)):
+            usable = xp.isfinite(norms)
+            coordinates = xp.where(usable, coordinates, xp.zeros_like(coordinates))
+            shortened = coordinates * (target / xp.where(norms > target, norms, target))
+            coordinates = xp.where(outside[..., None], shortened, coordinates)
+        return coordinates, outside
+
     def contains(self, x):
         """Whether each of `x` lies in the ball, a boolean array of shape ``(...)``."""
         return self.distances(x) <= self.radius
@@ -91,21 +128,21 @@ class GeodesicBall:
 
         Points inside come back bit for bit.  The others land within the ball by a relative margin
         of rounding size, so projecting again changes nothing.  This is the nearest point of the
-        ball, and on Hadamard manifolds the map is 1-Lipschitz.  `x` is not changed; the result may
-        share its memory when every point is inside.
+        ball, and on Hadamard manifolds the map is 1-Lipschitz.  Points so far out that their
+        logarithm is not finite go to the centre.  `x` is not changed; the result may share its
+        memory when every point is inside.
         """
         xp = array_namespace(x)
         center = self._center_like(x)
-        target = self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
+        target = self._target(xp, x)
 
         def kernel(block):
-            outside = self.geometry.dist(center, block) > self.radius
+            outside = ~(self.geometry.dist(center, block) <= self.radius)
             if not bool(xp.any(outside)):
                 return block
-            coordinates = self.geometry.log_coordinates(center, block[outside])
-            scale = target / length(xp, coordinates)
+            coordinates, _ = self._shortened(xp, center, block[outside], target)
             result = xp.asarray(block, copy=True)
-            result[outside] = self.geometry.exp_coordinates(center, coordinates * scale)
+            result[outside] = self.geometry.exp_coordinates(center, coordinates)
             return result
 
         flat = xp.reshape(x, (-1, *self.geometry.shape))
@@ -120,7 +157,7 @@ class GeodesicBall:
         """
         xp = array_namespace(x)
         center = self._center_like(x)
-        target = self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
+        target = self._target(xp, x)
         points, count = [], 0
         for block in tiles(x):
             coordinates = self.geometry.log_coordinates(center, block)
@@ -151,15 +188,11 @@ class GeodesicBall:
         """
         xp = array_namespace(x)
         center = self._center_like(x)
-        target = self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
+        target = self._target(xp, x)
         points, count, begin, total = x, 0, 0, 0.0
         for block in tiles(x):
-            coordinates = self.geometry.log_coordinates(center, block)
-            norms = length(xp, coordinates)
-            outside = norms[..., 0] > self.radius
+            coordinates, outside = self._shortened(xp, center, block, target)
             if bool(xp.any(outside)):
-                shortened = coordinates * (target / xp.clip(norms, min=target))
-                coordinates = xp.where(outside[:, None], shortened, coordinates)
                 moved = xp.asarray(block, copy=True)
                 moved[outside] = self.geometry.exp_coordinates(center, coordinates[outside])
                 if points is x:

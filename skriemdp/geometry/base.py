@@ -161,14 +161,16 @@ class Geometry(abc.ABC):
         Returns
         -------
         array of shape ``shape``
-            A tangent vector at `point`.
+            A tangent vector at `point`.  A summand that is not finite counts as zero: one record
+            must not be able to spoil the sum.
         """
         xp = array_namespace(point, others)
         total = xp.zeros(self.dim, dtype=point.dtype, device=device(point))
         for block in tiles(others):
             coordinates = self.log_coordinates(point, block)
             norms = length(xp, coordinates)[..., 0]
-            total = total + clip_scale(xp, norms, clip_norm) @ coordinates
+            scale, (coordinates,) = summand_scale(xp, norms, clip_norm, coordinates)
+            total = total + scale @ coordinates
         return self.tangent_from_coordinates(point, total)
 
     def retraction(self, point, tangent_vector):
@@ -215,3 +217,21 @@ def clip_scale(xp, norms, clip_norm):
     if clip_norm == math.inf:
         return xp.ones_like(norms)
     return clip_norm / xp.clip(norms, min=clip_norm)
+
+
+def summand_scale(xp, norms, clip_norm, *parts):
+    """`clip_scale`, and the vectors' `parts`, with zeros where a norm is not finite.
+
+    Each part is an array whose first axis is that of `norms`.  One record whose logarithm cannot be
+    computed must not be able to spoil a sum; zero is what it counts as.
+    """
+    scale = clip_scale(xp, norms, clip_norm)
+    if bool(xp.isfinite(xp.sum(norms))):
+        return scale, parts
+    usable = xp.isfinite(norms)
+    flat = xp.reshape(usable, (-1,))
+    cleaned = []
+    for part in parts:
+        row = xp.reshape(flat, (-1, *(1,) * (part.ndim - 1)))
+        cleaned.append(xp.where(row, part, xp.zeros_like(part)))
+    return xp.where(usable, scale, xp.zeros_like(scale)), tuple(cleaned)

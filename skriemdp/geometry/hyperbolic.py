@@ -241,4 +241,4 @@ class Hyperboloid(Geometry):
         xp = array_namespace(x)
         time, _ = self._split(xp, x)
         error = xp.abs(x[..., 0] / self._scale - time[..., 0])
-        return error <= atol * time[..., 0]
+        return (error <= atol * time[..., 0]) & xp.isfinite(time[..., 0])

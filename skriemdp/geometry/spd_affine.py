@@ -10,7 +10,7 @@ from array_api_compat import array_namespace
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import log_sinhc
 from skriemdp.geometry._tiles import map_tiles, tiles
-from skriemdp.geometry.base import clip_scale
+from skriemdp.geometry.base import summand_scale
 from skriemdp.geometry.spd_base import SPDGeometry
 
 
@@ -97,7 +97,7 @@ class AffineInvariantSPD(SPDGeometry):
         total = xp.zeros_like(root)
         for block in tiles(others):
             whitened = sym.congruence(xp, whitener, block)
-            total = total + sym.clipped_logm_sum(xp, whitened, clip_norm, clip_scale)
+            total = total + sym.clipped_logm_sum(xp, whitened, clip_norm, summand_scale)
         return sym.symmetrized(xp, root @ total @ root)
 
     def exp(self, point, tangent_vector):

@@ -10,7 +10,7 @@ from array_api_compat import array_namespace
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import length, sinhc
 from skriemdp.geometry._tiles import map_tiles, tiles
-from skriemdp.geometry.base import clip_scale
+from skriemdp.geometry.base import summand_scale
 from skriemdp.geometry.spd_base import SPDGeometry
 
 
@@ -86,7 +86,8 @@ class LogEuclideanSPD(SPDGeometry):
         for block in tiles(others):
             coordinates = sym.pack(xp, sym.logm(xp, block)) - origin
             norms = length(xp, coordinates)[..., 0]
-            total = total + clip_scale(xp, norms, clip_norm) @ coordinates
+            scale, (coordinates,) = summand_scale(xp, norms, clip_norm, coordinates)
+            total = total + scale @ coordinates
         return self.tangent_from_coordinates(point, total)
 
     def dist(self, point, other):
