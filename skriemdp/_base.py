@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
@@ -101,9 +102,12 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
 
     and calls ``self._fit(X, y)`` in its public ``fit``.  The budget is charged between `_plan` and
     `_release`, here and nowhere else, so no error can come after noise without a charge and no
-    statistic of the records is computed before one.
+    statistic of the records is computed before one.  Floating-point warnings are off meanwhile:
+    numpy's "overflow encountered", or the error that ``np.seterr`` can make of it, would tell that
+    some record is huge.
     """
 
+    @np.errstate(all="ignore")
     def _fit(self, X, y=None):
         check_privacy(self.epsilon, self.delta)
         check_random_state(self.random_state)

@@ -208,7 +208,8 @@ class _PrivateOptimizer(Optimizer):
         if self._verbosity >= 1:
             progress = ProgressBar(type(self).__name__, self._epsilon, self._delta)
         started = time.time()
-        point = solver.solve(problem.problem, start, streams("descent"), progress)
+        with np.errstate(all="ignore"):  # a warning of overflow would tell of some record
+            point = solver.solve(problem.problem, start, streams("descent"), progress)
         self._initialize_log(optimizer_parameters={"clip_norm": self._clip_norm})
         return PrivateOptimizerResult(
             point=_users_format(geometry, point),

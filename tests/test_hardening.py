@@ -206,3 +206,14 @@ def test_coordinates_at_the_centre_obey_the_radius(geometry):
     points = geometry.exp_coordinates(geometry.base_point, u)
     lengths = np.linalg.norm(ball.coordinates(points), axis=1)
     assert lengths.max() <= 100.0
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.parametrize("size", [1e200, 1e-320])
+def test_no_floating_point_warning_tells_of_a_record(estimator, size):
+    X, y = records(estimator)
+    X[3] = size  # a regressor's labels share the memory of X
+    with warnings.catch_warnings(record=True) as caught, np.errstate(all="warn", under="raise"):
+        warnings.simplefilter("always")
+        clone(estimator).set_params(accountant=Recorder(), epsilon=2.0).fit(X, y)
+    assert not [w for w in caught if issubclass(w.category, RuntimeWarning)]
