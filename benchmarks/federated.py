@@ -121,7 +121,7 @@ def risk_table():
                 "step_size": step,
                 "local": "rsvrg",
                 "local_steps": 3,
-                "batch_fraction": 0.3,
+                "batch_fraction": 0.9,
                 # 2 row_norm^2 for eigenvectors; known for means.
                 "smoothness": None if isinstance(model, PrivateFrechetMean) else 1.0 / step,
             },

@@ -95,12 +95,14 @@ def reproduced(printed, computed):
     )
 
 
-def cells():
-    """Every cell of the table, as a tuple in the order of the printed columns."""
+def cells(every=1):
+    """Cells of the table, each `every`-th one, as tuples in the order of the printed columns."""
     black_box = ApproximateEvent(EPSILON, DELTA)
     gaussian = GaussianEvent(1.0 / gaussian_mu(EPSILON, DELTA))
-    for (n, s), row in PRINTED.items():
-        for rounds, printed in zip(ROUNDS, row, strict=True):
+    for index, (n, s) in enumerate(PRINTED):
+        for place, (rounds, printed) in enumerate(zip(ROUNDS, PRINTED[n, s], strict=True)):
+            if (index * len(ROUNDS) + place) % every:
+                continue
             formula = published_table_bound(n, s, rounds, EPSILON, DELTA, SLACK)
             part = Participation(n, rounds, s, "uniform")
             worst = part.record_event(black_box)

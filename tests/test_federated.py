@@ -674,6 +674,17 @@ def test_published_bounds_of_several_steps_need_equal_clients():
     assert server < theory.several_steps_bound(0.5, forever, 2 * m, step, 1.0, 2.0, 1, 0.0)
 
 
+@pytest.mark.parametrize("n", [2, 10, 1000])
+def test_the_published_variance_reduced_bound_counts_noise_for_too_little(n):
+    """One risk x^2 / 2 for all clients and records, so every variance-reduced gradient is exact."""
+    m, step = theory.svrg_settings(n, 1.0, 1.0)
+    stationary = step / (2.0 - step)  # x <- (1 - step) x - step * noise of variance 1
+    assert stationary > 2.5 * theory.published_svrg_bound(0.5, 10**12, 2, n, 1.0, 1, 1.0)
+    assert stationary < theory.several_steps_bound(
+        0.5, 10**12, 2 * m, step, 1.0, 1.0, 1, 1.0, reduced=True
+    )
+
+
 def test_bound_of_partial_participation_is_attained():
     """Theorem 5.4 on quadratics, where the recursion is an equality; without the paper's d."""
     dim, noise, n, s, step, rounds = 3, 0.04, 10, 4, 0.3, 12

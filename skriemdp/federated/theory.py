@@ -140,7 +140,15 @@ def rpl_gap_bound(
 
 
 def several_steps_bound(
-    start_gap, n_rounds, n_steps, step_size, smoothness, lipschitz, dim, noise_variance
+    start_gap,
+    n_rounds,
+    n_steps,
+    step_size,
+    smoothness,
+    lipschitz,
+    dim,
+    noise_variance,
+    reduced=False,
 ):
     """Bound of the mean squared gradient norm over the server's points; one client per round.
 
@@ -155,15 +163,17 @@ def several_steps_bound(
     n_rounds : int
         T.
     n_steps : int
-        K.
+        K; m K for variance-reduced steps.
     step_size, smoothness : float
     lipschitz : float
         Bound of every record's gradient, L_f.
     dim : int
     noise_variance : float
         Of a tangent coordinate of a local step.
+    reduced : bool, default=False
+        Whether the steps are variance-reduced, as in Algorithm 3.
     """
-    q = lipschitz**2 + dim * noise_variance
+    q = (5.0 if reduced else 1.0) * lipschitz**2 + dim * noise_variance
     drift = step_size * smoothness * lipschitz * (n_steps - 1) * math.sqrt(q)
     return start_gap / (step_size * n_steps * n_rounds) + 0.5 * step_size * smoothness * q + drift
 
@@ -203,8 +213,10 @@ def published_several_steps_bound(
 def published_svrg_bound(
     start_gap, n_rounds, n_epochs, n_clients, smoothness, dim, noise_variance, zeta=1.0
 ):
-    """Right-hand side of Theorem 5.6 as printed; **valid only for clients with the same risk**.
+    """Right-hand side of Theorem 5.6 as printed; **not valid**, even for clients with one risk.
 
+    Its proof needs ``nu >= 1/2`` where its own definitions allow ``nu <= 1/10``, so that the noise
+    counts for too little; and it has the gap of Theorem 5.5 (docs/theory/federated.md, section 6).
     Step size and epoch length are those of :func:`svrg_settings`; the theorem's constant c is its
     least value ``10 N / (3 m)``.
 

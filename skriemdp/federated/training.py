@@ -66,9 +66,10 @@ def local_solver(settings: LocalSettings, noise_multiplier: float, n: int, domai
         return RiemannianSGD(settings.sampler(n), noise_multiplier, walk, settings.clip_norm)
     steps = settings.n_epochs * (1 + settings.n_steps)
     walk = Walk(steps, settings.step(round), settings.output, domain=domain)
+    # Anchors get the noise of the differences: more spoils long runs (benchmarks/federated.py).
     return RiemannianSVRG(
         settings.sampler(n),
-        2.5 * noise_multiplier,
+        noise_multiplier,
         noise_multiplier,
         settings.n_epochs,
         settings.n_steps,
