@@ -121,12 +121,20 @@ class Cohort:
                 queries = [GradientQuery(problem, here, clip) for problem, here in pairs]
                 sums = np.stack([query.total() for query in queries])
                 diameters = np.array([query.diameter() for query in queries])
-            # Of the mean, noise is `noise_multiplier` times diameter / n, as for the full batch.
-            axes = (-1, *(1,) * geometry.point_ndim)
-            unit = TangentGaussian(geometry, 1.0, solver.noise_multiplier)
-            noisy = unit.release(path.point, sums / diameters.reshape(axes), rng)
-            path.advance(noisy * (diameters / counts).reshape(axes))
+            means = sums / counts.reshape(-1, *(1,) * geometry.point_ndim)
+            path.advance(_noisy(geometry, path.point, means, diameters / counts, solver, rng))
         return np.asarray(path.result)
+
+
+def _noisy(geometry, points, means, sensitivities, solver, rng):
+    """Each client's mean with noise for its own sensitivity, as the full batch releases it."""
+    noisy = np.empty_like(means)
+    for sensitivity in np.unique(sensitivities):
+        rows = np.flatnonzero(sensitivities == sensitivity)
+        mechanism = TangentGaussian(geometry, float(sensitivity), solver.noise_multiplier)
+        here = points if points.ndim == geometry.point_ndim else points[rows]
+        noisy[rows] = mechanism.release(here, means[rows], rng.of(rows))
+    return noisy
 
 
 class _Streams:
@@ -134,6 +142,10 @@ class _Streams:
 
     def __init__(self, generators):
         self._generators = generators
+
+    def of(self, rows):
+        """Those of some clients."""
+        return _Streams([self._generators[row] for row in rows])
 
     def standard_normal(self, shape):
         return np.stack([rng.standard_normal(shape[1:]) for rng in self._generators])
