@@ -14,13 +14,13 @@ import math
 import warnings
 
 import numpy as np
-from reproduction_tools import data_file, heading, parse, save_figure, spread, table, true_epsilon
+from reproduction_tools import data_file, heading, parse, save_figure, spread, table
 from sklearn.manifold import SpectralEmbedding
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, PrivateHyperbolicRegressor
 from skriemdp.geometry import Hyperboloid
 from skriemdp.hierarchies import embed_taxonomy, load_closure
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.solvers.structured_prediction import KernelRidgeWeights
 
 EPSILON, DELTA, DIAMETER, WIDTH, RIDGE = 0.1, 1e-3, 10.0, 0.2, 1e-5
@@ -204,7 +204,7 @@ METHODS = {
 def protects(name, n):
     """What a row's number is worth: (epsilon, whom)."""
     if name == "DP-RGD, published":
-        return true_epsilon(published_mu(n), DELTA), "labels, at most these"
+        return gaussian_epsilon(published_mu(n), DELTA), "labels, at most these"
     if "labels" in name and "records" not in name:
         return EPSILON, "labels; features public"
     if "records" in name:
@@ -224,8 +224,8 @@ def print_settings(query, word):
         ("steps T", steps),
         ("noise per step", sigma),
         ("mu of the code (sum of gradients)", mu),
-        ("true epsilon of the code, for labels", true_epsilon(mu, DELTA)),
-        ("true epsilon with the paper's 1/n", true_epsilon(stated, DELTA)),
+        ("true epsilon of the code, for labels", gaussian_epsilon(mu, DELTA)),
+        ("true epsilon with the paper's 1/n", gaussian_epsilon(stated, DELTA)),
         ("noise per step that is needed", honest),
         ("needed over published", honest / sigma),
     ]

@@ -16,10 +16,10 @@ import math
 import warnings
 
 import numpy as np
-from reproduction_tools import data_file, heading, parse, save_figure, table, true_epsilon
+from reproduction_tools import data_file, heading, parse, save_figure, table
 
 from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.sensitivity import covariance_sensitivity
 
 DELTA = 1e-3
@@ -189,8 +189,8 @@ def real(options, name, curves):
     header = ("epsilon", "DP-RGD", "DP-PGD", "GMIP", "true epsilon, DP-RGD and DP-PGD", "... GMIP")
     epsilons = {
         e: (
-            true_epsilon(descent_mu(task.n, e), DELTA),
-            true_epsilon(gmip_mu(e), DELTA),
+            gaussian_epsilon(descent_mu(task.n, e), DELTA),
+            gaussian_epsilon(gmip_mu(e), DELTA),
         )
         for e in EPSILONS
     }
@@ -256,8 +256,8 @@ def synthetic_panel(options):
         ]
         none, rgd, pgd, calibrated, gmip = (float(task.risk(W).mean()) for W in outputs)
         epsilons = (
-            true_epsilon(descent_mu(n, epsilon, 2.0), DELTA) if steps else 0.0,
-            true_epsilon(2.0 * stated_mu(epsilon), DELTA) if steps else 0.0,
+            gaussian_epsilon(descent_mu(n, epsilon, 2.0), DELTA) if steps else 0.0,
+            gaussian_epsilon(2.0 * stated_mu(epsilon), DELTA) if steps else 0.0,
         )
         fit = ours(task, epsilon, 3 if options.quick else 20, center="assume")
         return [n, none, rgd, pgd, *epsilons, calibrated, gmip, fit]

@@ -8,7 +8,7 @@ to one true guarantee beside `PrivateFrechetMean`.  Risk is ``F(W) = mean d^2(W,
 
 Tangent Gaussian noise and Laplace laws are drawn exactly; the published code walks Markov chains
 towards the same laws.  FM-KNG is shown twice: the published walk, which stops after 5000
-acceptances (20 runs of it, 200 of everything else), and, where the law exists and is known, exact
+acceptances (20 runs of it, 200 of the rest), and, where the law exists and is known, exact
 draws.
 """
 
@@ -17,16 +17,45 @@ import math
 import warnings
 
 import numpy as np
-from reproduction_tools import cell, heading, parse, save_figure, spread, table, true_epsilon
+from reproduction_tools import cell, heading, parse, save_figure, spread, table
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean
 from skriemdp.datasets import digits_covariances, make_cloud
 from skriemdp.geometry import SPD
 from skriemdp.geometry.distributions import RiemannianLaplace
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.sensitivity import bures_gradient_diameter, frechet_mean_sensitivity
 
 EPSILON, DELTA, STEP = 0.1, 1e-3, 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How much is run: repeats of fast methods, walks and fits, and the numbers of records."""
+
+    repeats: int
+    walks: int
+    fits: int
+    affine: tuple
+    bures: tuple
+    calibrated: tuple
+    off_centre: tuple
+    calibrated_bures: tuple
+    epsilons: tuple  # of the panel on images
+
+
+QUICK = Plan(20, 8, 8, (20, 60, 300), (20, 240), (20, 100, 300), (100, 300), (60,), (0.1, 0.5, 1.0))
+FULL = Plan(
+    repeats=200,
+    walks=20,
+    fits=60,
+    affine=tuple(range(20, 301, 20)),
+    bures=tuple(range(20, 241, 20)),
+    calibrated=(20, 60, 100, 200, 300),
+    off_centre=(100, 300, 1000),
+    calibrated_bures=(60, 240),
+    epsilons=(0.1, 0.3, 0.5, 0.7, 1.0),
+)
 # The affine-invariant Laplace law on 2 x 2 matrices exists for scales below this.
 WIDEST = math.sqrt(2.0)
 
@@ -256,10 +285,9 @@ def risks(cloud, points):
     return "no such law" if points is None else spread(cloud.excess(points))
 
 
-def published_affine(options, curves):
+def published_affine(plan, curves):
     heading("Affine-invariant, as published: excess risk, mean ± standard error [median]")
-    repeats, walks = (20, 8) if options.quick else (200, 20)
-    sizes = (20, 60, 300) if options.quick else range(20, 301, 20)
+    repeats, walks = plan.repeats, plan.walks
     header = (
         "n",
         "random start, no data",
@@ -287,13 +315,12 @@ def published_affine(options, curves):
         curves[n] = [np.nan if W is None else float(cloud.excess(W).mean()) for W in outputs]
         return [n, *(risks(cloud, W) for W in outputs), centre]
 
-    table(header, (row(n) for n in sizes))
+    table(header, (row(n) for n in plan.affine))
 
 
-def published_bures(options, curves):
+def published_bures(plan, curves):
     heading("Bures-Wasserstein, as published: excess risk, mean ± standard error [median]")
-    repeats, walks = (20, 8) if options.quick else (200, 20)
-    sizes = (20, 240) if options.quick else range(20, 241, 20)
+    repeats, walks = plan.repeats, plan.walks
     header = (
         "n",
         "random start, no data",
@@ -320,7 +347,7 @@ def published_bures(options, curves):
         centre = float(cloud.excess(np.eye(2)[None])[0])
         return [n, *(risks(cloud, W) for W in outputs), centre, epsilon]
 
-    table(header, (row(n) for n in sizes))
+    table(header, (row(n) for n in plan.bures))
 
 
 def true_epsilons():
@@ -331,20 +358,20 @@ def true_epsilons():
     return [
         (
             "DP-RGD, affine-invariant",
-            true_epsilon(affine, DELTA),
+            gaussian_epsilon(affine, DELTA),
             DELTA,
             "for every n, T and start",
         ),
-        ("FM-LAP, 2/(n epsilon), affine-invariant", EPSILON, 0.0, "exact; the walk has converged"),
-        ("FM-LAP, 4/(n epsilon), affine-invariant", EPSILON / 2, 0.0, "exact; n > 28, else no law"),
-        ("FM-KNG, affine-invariant", EPSILON, 0.0, "at most; n > 28 and the walk has converged"),
+        ("FM-LAP, 2/(n epsilon), affine-invariant", EPSILON, 0.0, "exact"),
+        ("FM-LAP, 4/(n epsilon), affine-invariant", EPSILON / 2, 0.0, "exact; no law for n <= 28"),
+        ("FM-KNG, affine-invariant", EPSILON, 0.0, "at most, for its law; the walk is narrower"),
         (
             "DP-RGD, Bures-Wasserstein",
-            true_epsilon(near, DELTA),
+            gaussian_epsilon(near, DELTA),
             DELTA,
             "if logarithms differ by at most 2 L0, which nothing ensures",
         ),
-        ("DP-RGD, Bures-Wasserstein", true_epsilon(anywhere, DELTA), DELTA, "proved, at most"),
+        ("DP-RGD, Bures-Wasserstein", gaussian_epsilon(anywhere, DELTA), DELTA, "proved, at most"),
         ("FM-KNG, Bures-Wasserstein", "not known", "", "the logarithm is not Lipschitz far away"),
     ]
 
@@ -444,9 +471,8 @@ def off_centre(n, rng):
 # -- a stand-in for the panels on image data ------------------------------------------------------
 
 
-def print_images(options):
+def print_images(epsilons, repeats, n=50):
     """Risk against epsilon for 50 covariances of image gradients, `scikit-learn`'s digits."""
-    repeats, n = (8, 50) if options.quick else (40, 50)
     rng = np.random.default_rng(4)
     X = digits_covariances()[0][rng.choice(1797, n, replace=False)][:, 3:, 3:]
     cloud = AffineCloud(X)
@@ -475,7 +501,7 @@ def print_images(options):
         return [
             epsilon,
             risks(cloud, published),
-            true_epsilon(mu, DELTA),
+            gaussian_epsilon(mu, DELTA),
             risks(cloud, laplace(cloud.mean(), 4 / (n * epsilon), repeats, rng)),
             wide / (4 / (n * epsilon)) * epsilon,
             risks(cloud, ours),
@@ -491,7 +517,7 @@ def print_images(options):
         "ours, public ball of radius 2",
         "public centre, no data",
     )
-    table(header, (row(epsilon) for epsilon in (0.1, 0.3, 0.5, 0.7, 1.0)))
+    table(header, (row(epsilon) for epsilon in epsilons))
     print(f"The farthest record is {reach:.2f} from the public centre; beyond 2 it is projected.\n")
 
 
@@ -516,36 +542,36 @@ def figure(affine, bures):
 
 def main(arguments=None):
     options = parse(__doc__, arguments)
+    plan = QUICK if options.quick else FULL
     warnings.simplefilter("ignore", UserWarning)  # little information: shown on purpose
     affine, bures = {}, {}
-    repeats = 10 if options.quick else 100
-    sizes = (20, 100, 300) if options.quick else (20, 60, 100, 200, 300)
     with PrivacyAccountant(epsilon=math.inf):
         print_true_epsilons()
-        published_affine(options, affine)
-        published_bures(options, bures)
+        with np.errstate(all="ignore"):  # the widest draws are no matrices in double precision
+            published_affine(plan, affine)
+        published_bures(plan, bures)
         print_calibrated(
             "Affine-invariant",
             lambda n, rng: wishart_in_ball(AffineCloud, n, 1.0, rng),
             calibrated_affine,
-            sizes,
-            repeats,
+            plan.calibrated,
+            plan.fits,
         )
         print_calibrated(
             "Records away from the centre, affine-invariant",
             off_centre,
             calibrated_affine,
-            (100, 300) if options.quick else (100, 300, 1000, 3000),
-            repeats if options.quick else 50,
+            plan.off_centre,
+            plan.fits,
         )
         print_calibrated(
             "Bures-Wasserstein",
             lambda n, rng: wishart_in_ball(BuresCloud, n, 0.3, rng),
             calibrated_bures,
-            (60,) if options.quick else (60, 240),
-            5 if options.quick else 20,
+            plan.calibrated_bures,
+            max(2, plan.fits // 3),
         )
-        print_images(options)
+        print_images(plan.epsilons, plan.fits)
     save_figure(options, "han2022_spd_mean", figure(affine, bures))
 
 

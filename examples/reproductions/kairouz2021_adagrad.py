@@ -13,12 +13,12 @@ import math
 import warnings
 
 import numpy as np
-from reproduction_tools import heading, parse, save_figure, table, true_epsilon
+from reproduction_tools import heading, parse, save_figure, table
 from scipy.optimize import minimize
 from scipy.special import expit
 
 from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
-from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 
 DELTA = 1e-5
 RADIUS = 15.0  # of the public ball of the constrained runs
@@ -73,7 +73,7 @@ def print_stated_privacy():
     heading(f"True epsilon of the stated noise with constants 1, delta {DELTA}, T = 50")
     rows = []
     for epsilon in (0.1, 0.3, 1.0, 3.0):
-        cells = [true_epsilon(stated_mu(epsilon, DELTA, 50, r), DELTA) for r in (False, True)]
+        cells = [gaussian_epsilon(stated_mu(epsilon, DELTA, 50, r), DELTA) for r in (False, True)]
         rows.append((epsilon, *cells))
     table(("stated epsilon", "gradient noise of the proof", "of the text"), rows)
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from skriemdp.privacy.calibration import gaussian_epsilon
-
 
 def parse(doc, arguments=None):
     """Options of a script: ``quick``, ``output`` (made if missing) and ``data`` (None if unset)."""
@@ -60,16 +58,6 @@ def spread(values):
     values = np.asarray(values, dtype=float)
     error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     return f"{cell(values.mean())} ± {error:.1g} [{cell(float(np.median(values)))}]"
-
-
-def true_epsilon(mu, delta):
-    """Epsilon of a mu-GDP release; closed form where the profile underflows."""
-    if mu < 1e3:
-        return gaussian_epsilon(mu, delta)
-    # For huge mu, delta = Phi(mu/2 - epsilon/mu) up to a term far below it.
-    from scipy.special import ndtri
-
-    return mu * (mu / 2.0 - float(ndtri(delta)))
 
 
 def save_figure(options, name, draw):
