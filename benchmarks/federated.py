@@ -3,6 +3,7 @@
     python benchmarks/federated.py --only risk        # the published problems at true privacy
     python benchmarks/federated.py --only slopes      # error against clients, rounds, local steps
     python benchmarks/federated.py --only engines     # time per round
+    python benchmarks/federated.py --only flower      # the same between processes; needs Flower
     python benchmarks/federated.py --only thousand    # 1000 clients
 
 Every run is (epsilon, delta)-private in total, for every record.  Risks are of the pooled records,
@@ -13,16 +14,20 @@ clients.
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import tempfile
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_digits
 
 from skriemdp import PrivateFrechetMean, PrivatePrincipalEigenvector, frechet_mean
-from skriemdp.federated import FederatedEstimator
+from skriemdp.federated import FederatedEstimator, together
 from skriemdp.geometry import SPD
 
+DEPLOYMENT = Path(__file__).parents[1] / "examples" / "deployment" / "run.py"
 REPEATS = 3
 EPSILON, DELTA = 1.0, 1e-5
 
@@ -208,7 +213,12 @@ def engines():
     model = PrivateFrechetMean("spd", radius=2.0)
     print("| engine | ms per round, 20 clients of 100 records |")
     print("|---|---|")
-    for engine in ("in-process", "joblib"):
+    cases = (
+        ("in-process, together", "in-process", 256),
+        ("in-process, one by one", "in-process", 0),
+        ("joblib", "joblib", 256),
+    )
+    for name, engine, together.FEW_RECORDS in cases:
         times = []
         for rounds in (5, 45):
             run = FederatedEstimator(model, rounds, 20, engine=engine, n_jobs=2)
@@ -219,7 +229,32 @@ def engines():
                 run.fit(points, groups=groups)
                 best = min(best, time.perf_counter() - begin)
             times.append(best)
-        print(f"| {engine} | {1e3 * (times[1] - times[0]) / 40:.1f} |", flush=True)
+        print(f"| {name} | {1e3 * (times[1] - times[0]) / 40:.1f} |", flush=True)
+
+
+def flower(n_rounds=6):
+    """Three nodes and a server on loopback, TLS, as in examples/deployment."""
+    if importlib.util.find_spec("flwr") is None:
+        print("skipped: the extra 'flower' is not installed")
+        return
+    spec = importlib.util.spec_from_file_location("deployment", DEPLOYMENT)
+    deployment = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(deployment)
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        with deployment.Federation(f"{folder}/run", n_rounds=n_rounds, epsilon=10.0) as federation:
+            federation.start_server()
+            federation.describe(federation.register())
+            for name in deployment.HOSPITALS:
+                federation.start_node(name)
+            federation.submit()
+            federation.wait_for(1)
+            first = time.perf_counter()
+            federation.wait_for(n_rounds - 1)
+            last = time.perf_counter()
+    print("| engine | until the first answers, s | s per round, 3 nodes |")
+    print("|---|---|---|")
+    print(f"| Flower | {first - begin:.1f} | {(last - first) / (n_rounds - 2):.1f} |")
 
 
 def thousand():
@@ -246,7 +281,13 @@ def thousand():
 
 
 def main():
-    parts = {"risk": risk_table, "slopes": slopes, "engines": engines, "thousand": thousand}
+    parts = {
+        "risk": risk_table,
+        "slopes": slopes,
+        "engines": engines,
+        "flower": flower,
+        "thousand": thousand,
+    }
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", choices=tuple(parts))
     chosen = parser.parse_args().only

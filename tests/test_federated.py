@@ -1,6 +1,9 @@
 """PriRFed: what a run costs each client, hostile uploads, crashes, central descent as limit."""
 
+import importlib
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -712,6 +715,46 @@ def test_bounds_of_several_steps_without_drift():
     assert np.mean(seen[::steps]) <= theory.several_steps_bound(*shared)
     with pytest.raises(ValueError, match="limit"):
         theory.published_several_steps_bound(0.5, rounds, steps, 0.9, 1.0, 1.2, dim, noise)
+
+
+# -- the reproduction -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reproduction():
+    folder = Path(__file__).parents[1] / "examples" / "reproductions"
+    before = list(sys.path)
+    sys.path.insert(0, str(folder))
+    yield importlib.import_module("huang2025_prirfed")
+    sys.path[:] = before
+
+
+def test_published_noise_is_the_printed_formula(reproduction):
+    rng = np.random.default_rng(0)
+    case = reproduction.spd_mean("mean", reproduction.wishart(rng, 200), 4, 0.5, rng, 0.05)
+    assert case.n == 50 and case.risk(case.start) > 0
+    variance = 3 * math.log(1e4) / (50 * 0.15) ** 2  # K log(1/delta) tau^2 / (N_i epsilon)^2
+    solver = reproduction.published_plain(case)
+    # Costs are half the paper's, so are gradients and tau = 1: the standard deviation is halved.
+    assert solver.noise_multiplier * 1.0 / 50 == pytest.approx(0.5 * math.sqrt(variance))
+    sigma = reproduction.published_reduced(case).sigma
+    assert sigma == pytest.approx(0.5 * math.sqrt(10 * variance))
+    target = (0.5, 1e-3)
+    for make in (reproduction.plain, reproduction.reduced):
+        ours = reproduction.calibrated(case, make, 6, target)
+        event = reproduction.total_event(case, ours, 6)
+        assert 0.9e-3 < event.delta(0.5) <= 1e-3 * (1 + 1e-9)
+    risks = reproduction.trajectory(case, reproduction.plain(case, 1e-9), 6, 0, {1, 6})
+    assert risks[1] < 0.7 * case.risk(case.start)
+
+
+def test_images_by_path_become_records(reproduction):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (30, 28, 28, 3)).astype(np.uint8)
+    covariances = reproduction.colour_covariances(images)
+    assert covariances.shape == (30, 9, 9) and SPD(9).belongs(covariances).all()
+    case = reproduction.eigenvector("pixels", images[..., 0].reshape(30, -1) / 255.0, 3, 10.0, rng)
+    assert case.start.shape == (784,) and case.risk(case.start) > 0
 
 
 # -- the noise that is charged is the noise that is added -----------------------------------------

@@ -317,7 +317,7 @@ def one_round(case, target):
 
 
 def compare(options):
-    rounds = 12 if options.quick else 100
+    rounds = 12 if options.quick else 60
     repeats = 1 if options.quick else 3
     marks = sorted({max(1, round(rounds * f)) for f in (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)})
     curves = {}
