@@ -427,3 +427,27 @@ def test_mixture_is_the_mean_of_profiles_and_composes():
         assert mixture.delta(epsilon) == pytest.approx(mean, rel=1e-4)
     twice = compose([mixture, mixture])
     assert mixture.epsilon(DELTA) < twice.epsilon(DELTA) < compose(parts * 2).epsilon(DELTA) * 1.5
+
+
+def test_what_a_mixture_and_a_composition_know():
+    one, two = GaussianEvent(1.0), GaussianEvent(2.0)
+    same, mixed = MixtureEvent((0.5, 0.5), (one, one)), MixtureEvent((0.5, 0.5), (one, two))
+    assert same.mu == 1.0 and mixed.mu is None and mixed.gdp_bound == 1.0
+    assert MixtureEvent((0.0, 1.0), (one, two)).mu == 0.5
+    assert MixtureEvent((0.5, 0.5), (one, ZCDPEvent(0.1))).gdp_bound is None
+    # Known through Renyi divergences alone, as long as the others are Gaussian.
+    assert compose([ZCDPEvent(0.1), one]).renyi_only
+    assert not compose([ZCDPEvent(0.1), PureEvent(0.5)]).renyi_only
+    assert not compose([PureEvent(0.5), one]).renyi_only
+    assert compose([PureEvent(0.5), one]).mu is None
+
+
+@pytest.mark.parametrize("weights", [(0.2, 0.8), (0.5, 0.5), (0.0, 1.0)])
+def test_mixtures_of_any_weights_are_means_of_profiles(weights):
+    events = (GaussianEvent(1.0), PureEvent(0.4))
+    mixture = MixtureEvent(weights, events)
+    for epsilon in (0.0, 0.2, 1.0):
+        mean = sum(w * e.delta(epsilon) for w, e in zip(weights, events, strict=True))
+        loss = mixture.privacy_loss_distribution().get_delta_for_epsilon(epsilon)
+        assert mean * (1 - 1e-9) <= mixture.delta(epsilon) <= mean + 1e-4
+        assert mean * (1 - 1e-9) <= loss <= mean + 1e-4

@@ -1,5 +1,6 @@
 """Mechanisms: noise has the law its event names; sensitivities hold and are attained; audits."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -16,12 +17,18 @@ from skriemdp.geometry import (
     Sphere,
     Stiefel,
 )
+from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.covariance import (
     JointMoments,
     SymmetricGaussian,
     joint_moment_sensitivity,
     second_moment_sensitivity,
+)
+from skriemdp.mechanisms.output import (
+    KNormGradientMechanism,
+    RiemannianGaussianMechanism,
+    RiemannianLaplaceMechanism,
 )
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile, log_grid
 from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
@@ -487,3 +494,41 @@ def test_mechanism_and_event_come_from_one_object():
     assert SymmetricGaussian(2, 1.0, 4.0).event.mu == 0.25
     assert SumsAndCounts(1.0, 4.0).event.mu == 0.25
     assert ExponentialQuantile((1.0, 2.0), 0.5, 0.7).event.epsilon_0 == 0.7
+
+
+# -- parameters ------------------------------------------------------------------------------------
+
+MECHANISMS = [
+    GaussianCount(2.0),
+    LaplaceCount(0.5),
+    SumsAndCounts(1.0, 2.0, 1.5),
+    SymmetricGaussian(2, 0.2, 3.0),
+    JointMoments(1.0, 2.0, 3.0, 1.5),
+    TangentGaussian(Euclidean(2), 0.2, 3.0),
+    ExponentialDirection(1.0, 2.0),
+    PrivateQuantile((1.0, 2.0), 0.5, 1.0),
+    ExponentialQuantile((1.0, 2.0), 0.5, 1.0),
+    RiemannianGaussianMechanism(Sphere(2), 0.2, 0.5),
+    RiemannianLaplaceMechanism(Hyperboloid(2), 0.1, 0.2),
+    KNormGradientMechanism(Hyperboloid(2), 0.1, 0.2),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_every_number_of_a_mechanism_is_checked(mechanism):
+    numbers = [
+        field.name
+        for field in dataclasses.fields(mechanism)
+        if isinstance(getattr(mechanism, field.name), float)
+    ]
+    assert numbers
+    for name in numbers:
+        for bad in (0.0, -1.0, math.nan, math.inf, "1"):
+            with pytest.raises((ValueError, TypeError), match=name):
+                dataclasses.replace(mechanism, **{name: bad})
+
+
+def test_laplace_noise_on_matrices_is_calibrated_to_pure_epsilon_only():
+    for target in ({"epsilon": 1.0, "delta": 1e-5}, {"mu": 1.0}):
+        with pytest.raises(ValueError, match="pass epsilon alone"):
+            RiemannianLaplaceMechanism.calibrated(AffineInvariantSPD(3), 0.1, **target)

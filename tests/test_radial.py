@@ -303,3 +303,35 @@ def test_events_go_through_json():
 def test_bad_parameters(arguments, message):
     with pytest.raises(ValueError, match=message):
         RadialEvent(*arguments)
+
+
+@pytest.mark.parametrize("dim", [1, 30])
+def test_exponent_two_answers_like_a_gaussian(dim):
+    mu = 0.7
+    law = RadialEvent(dim, 2.0, math.sqrt(2.0) / mu)
+    assert law.mu == pytest.approx(mu) == pytest.approx(law.gdp_bound)
+    for order in (1.5, 4.0, 60.0):
+        assert 0 <= law.renyi(order) / (0.5 * order * mu**2) - 1 < 1e-10
+    assert law.epsilon(1e-5) == pytest.approx(gaussian_epsilon(mu, 1e-5))
+    assert law.epsilon(0.0) == math.inf
+
+
+@pytest.mark.parametrize("field", ["dim", "exponent", "scale_over_sensitivity"])
+@pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf])
+def test_radial_laws_refuse_bad_numbers(field, bad):
+    good = {"dim": 2, "exponent": 1.5, "scale_over_sensitivity": 3.0}
+    with pytest.raises((ValueError, TypeError), match=field):
+        RadialEvent(**good | {field: bad})
+
+
+@pytest.mark.parametrize("p", [1.2, 1.6])
+def test_renyi_divergence_against_integration(p):
+    """One dimension, where the divergence is one integral; upper bound, and close."""
+    shift, order = 1.3, 6.0
+    x = np.linspace(-40.0, 40.0, 400_001)
+    density = np.abs(x) ** p
+    exponent = -order * density + (order - 1.0) * np.abs(x - shift) ** p
+    top = exponent.max()
+    ratio = math.exp(top) * np.exp(exponent - top).sum() / np.exp(-density).sum()
+    exact = math.log(ratio) / (order - 1.0)
+    assert exact <= RadialEvent(1, p, 1.0 / shift).renyi(order) <= exact * (1 + 1e-3)

@@ -362,3 +362,36 @@ def test_bad_numbers_are_refused(bad):
 def test_unbounded_lower_curvature_is_fine():
     assert sensitivity.log_lipschitz(-math.inf, 3.0) == 1.0
     assert sensitivity.frechet_mean_sensitivity(1.0, 4, -math.inf) == 0.5
+
+
+# -- parameters ------------------------------------------------------------------------------------
+
+NUMBERS = {
+    sensitivity.gradient_diameter: {"radius": 0.5, "reach": 0.5, "kappa": 1.0},
+    sensitivity.gradient_sensitivity: {"n": 10, "clip_norm": 1.0, "diameter": 1.5},
+    sensitivity.bures_gradient_diameter: {"trace_bound": 2.0},
+    sensitivity.principal_gradient_diameter: {"row_norm": 2.0},
+    sensitivity.covariance_sensitivity: {"row_norm": 2.0, "n": 10},
+    sensitivity.tangent_mean_sensitivity: {"radius": 0.5, "n": 10},
+    sensitivity.frechet_mean_sensitivity: {"radius": 0.5, "n": 10, "kappa": 1.0},
+    sensitivity.weighted_mean_sensitivity: {"radius": 0.5, "reach": 0.5, "n": 10},
+    sensitivity.gram_and_cross_sensitivity: {"cross_scale": 0.5, "radius": 1.0},
+    sensitivity.class_means_sensitivity: {"radius": 0.5},
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(f, name) for f in NUMBERS for name in NUMBERS[f] if name != "kappa"]
+)
+def test_bad_parameters_are_refused_by_name(function, name):
+    assert 0 < function(**NUMBERS[function]) < math.inf
+    for bad in (-1, math.nan, "1"):
+        with pytest.raises((ValueError, TypeError), match=name):
+            function(**NUMBERS[function] | {name: bad})
+
+
+def test_sensitivities_in_closed_form_are_rounded_up():
+    for radius in (0.1, 0.3, 0.7, 1e-7, 1.1):
+        assert 2 * radius < sensitivity.class_means_sensitivity(radius) < 2 * radius * (1 + 1e-9)
+        assert 2 * radius / 7 <= sensitivity.tangent_mean_sensitivity(radius, 7)
+        assert math.sqrt(2) * radius**2 / 7 <= sensitivity.covariance_sensitivity(radius, 7)

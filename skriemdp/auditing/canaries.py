@@ -151,7 +151,7 @@ def _mean(estimator: PrivateFrechetMean, n=100):
 
     def score(model):
         # Where the exact means lie, nearly; the noise law weighs the distances to them.
-        means = _on_axis(geometry, model.center_, np.array([-1.0, 1.0]) * model.radius_ / n)
+        means = _on_axis(geometry, center, np.array([-1.0, 1.0]) * model.radius_ / n)
         away = geometry.dist(means, np.broadcast_to(model.mean_, means.shape)) / model.radius_
         exponent = _exponent(model)
         return float(away[0] ** exponent - away[1] ** exponent)
@@ -196,23 +196,39 @@ def _class_means(estimator: PrivateMinimumDistanceToMean, n=100):
 def _components(estimator: PrivatePrincipalEigenvector, n=100):
     check_count(minimum=4, n=n)
     d = int(estimator.n_components) + 1
+    public = _given(estimator.row_norm, "auto") is not None
+    length = 10.0 * float(estimator.row_norm) if public else 1.0
+    if estimator.mechanism == "exponential" or estimator.delta == 0:
+        return _first_or_second(n, d, length)
+    if estimator.mechanism == "gradient" and public:
+        # Short enough for one step to come close to the leading direction, and not to overshoot.
+        length = float(estimator.row_norm) * min(1.0, (2.0 * estimator.step_size) ** -0.5)
+    # The others lie on the first axis, about zero.  The record that changes lies between the first
+    # two axes, on either side: its two products with the first axis differ as much as they may.
     rows = np.zeros((n, d))
-    far = 1e6
-    if _given(estimator.row_norm, "auto") is None:
-        rows = np.random.default_rng(0).normal(scale=0.3, size=(n, d))
-    else:
-        far *= estimator.row_norm
-    rows[0] = far * np.eye(d)[0]
-    X, Z = _swapped(rows, far * np.eye(d)[1])
+    rows[:, 0] = np.resize([length, -length], n)
+    rows[0, :2] = 30.0 * length
+    record = rows[0].copy()
+    record[1] *= -1.0
+    X, Z = _swapped(rows, record)
 
     def score(model):
         frame = model.components_
-        if model.spectrum_ is None:
-            return float(frame[0, 1] ** 2 - frame[0, 0] ** 2)
+        if model.mechanism_ != "covariance":
+            return -float(frame[0, 0] * frame[0, 1])
         # All eigenvalues are released, and one direction is left: this is the noisy matrix.
         values = model.spectrum_[: len(frame)] - model.spectrum_[-1]
-        matrix = (frame.T * values) @ frame
-        return float(matrix[1, 1] - matrix[0, 0]) / model.row_norm_**2
+        return -float((frame.T * values)[0] @ frame[:, 1]) / model.row_norm_**2
+
+    return Neighbours((X,), (Z,), score)
+
+
+def _first_or_second(n, d, length):
+    """One record that is not zero, on the first axis or the second; a direction shows which."""
+    X, Z = _swapped(length * np.eye(n, d) * np.eye(n, 1), length * np.eye(d)[1])
+
+    def score(model):
+        return float(model.components_[0, 1] ** 2 - model.components_[0, 0] ** 2)
 
     return Neighbours((X,), (Z,), score)
 
@@ -352,13 +368,13 @@ def _search(estimator: PrivateGridSearchCV, n=100):
     (trains, _), _ = estimator._split(np.arange(n), None)
     order = np.arange(n)
     order[[0, trains[0]]] = order[[trains[0], 0]]
-    sides = [tuple(a[order] for a in side) for side in (pair.data, pair.neighbour)]
+    data, neighbour = (tuple(a[order] for a in side) for side in (pair.data, pair.neighbour))
 
     def score(model):
         # A search of no run tells nothing.
         return pair.score(model.best_estimator_) if model.best_estimator_ is not None else 0.0
 
-    return Neighbours(*sides, score)
+    return Neighbours(data, neighbour, score)
 
 
 def _first_candidate(grid):

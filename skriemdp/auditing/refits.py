@@ -71,14 +71,10 @@ class _NoLedger:
         return None
 
 
-def _fit(model, arguments):
+def _scores(model, arguments, score, count):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # worst cases look like bad data
-        return clone(model).fit(*arguments)
-
-
-def _scores(model, arguments, score, count):
-    return [score(_fit(model, arguments)) for _ in range(count)]
+        return [score(model.fit(*arguments)) for _ in range(count)]
 
 
 def audit_estimator(
@@ -145,7 +141,7 @@ def audit_estimator(
             )
     pair = worst_case_neighbours(estimator) if neighbours is None else neighbours
     model = clone(estimator).set_params(accountant=_NoLedger())
-    spent = _fit(model, pair.data).privacy_spent_
+    spent = _scores(model, pair.data, lambda fitted: fitted.privacy_spent_, 1)[0]
     gaussian = spent.event.mu is not None
     if delta is None:
         delta, stated = spent.delta, spent.epsilon

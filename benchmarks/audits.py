@@ -1,0 +1,425 @@
+"""What an attack finds of every stated epsilon: all mechanisms, all estimators.
+
+    python benchmarks/audits.py [--quick] [--only WORD ...] [--jobs N] [--confidence C]
+
+Mechanisms are audited on values that attain their sensitivity, estimators by complete fits on their
+worst-case neighbours.  "audited" is a lower confidence bound on epsilon at the
+same delta: by the Gaussian bound where the release is exactly Gaussian, else without assumptions,
+and then at a larger delta: no attack can count events of probability 1e-5.  Releases in one
+shot are audited at epsilon = 1; fits that take longer at epsilon = 8, where fewer of them say more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+
+import numpy as np
+
+from skriemdp import (
+    PrivateFrechetMean,
+    PrivateGridSearchCV,
+    PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
+)
+from skriemdp._random import NoiseStreams
+from skriemdp.auditing import audit_epsilon, audit_estimator
+from skriemdp.federated import FederatedEstimator
+from skriemdp.geometry import Euclidean, Hyperboloid
+from skriemdp.mechanisms.bingham import ExponentialDirection
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
+from skriemdp.mechanisms.covariance import (
+    JointMoments,
+    SymmetricGaussian,
+    second_moment_sensitivity,
+)
+from skriemdp.mechanisms.output import (
+    KNormGradientMechanism,
+    RiemannianGaussianMechanism,
+    RiemannianLaplaceMechanism,
+)
+from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
+from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
+from skriemdp.privacy.calibration import calibrate, gaussian_mu
+from skriemdp.privacy.radial import calibrated_radial_law
+from skriemdp.solvers.queries import Query
+from skriemdp.solvers.sampling import FixedSizeSampler, PoissonSampler
+
+EPSILON, DELTA, LARGE_DELTA = 1.0, 1e-5, 1e-2
+NU = 1.0 / gaussian_mu(EPSILON, DELTA)
+PLANE = Hyperboloid(2)
+
+
+# -- mechanisms: (release, data, neighbour, statistic, event, delta) -------------------------------
+
+
+def along(geometry, length):
+    """Tangent vectors of this length at the base point, one each way."""
+    line = np.zeros((2, geometry.dim))
+    line[:, 0] = -length, length
+    return geometry.tangent_from_coordinates(geometry.base_point, line)
+
+
+def tangent_gaussian(rng):
+    mechanism = TangentGaussian(PLANE, 0.2, NU)
+    point = PLANE.base_point
+
+    def release(value, trials):
+        noisy = mechanism.release(point, value, rng, trials)
+        return PLANE.coordinates_from_tangent(point, noisy)
+
+    return release, *along(PLANE, 0.1), lambda out: out[:, 0], mechanism.event, DELTA
+
+
+def tangent_radial(exponent, delta):
+    def make(rng):
+        law = calibrated_radial_law(2, exponent, EPSILON, delta)
+        mechanism, point = TangentRadial(PLANE, 0.2, law), PLANE.base_point
+
+        def release(value, trials):
+            noisy = mechanism.release(point, value, rng, trials)
+            return PLANE.coordinates_from_tangent(point, noisy)
+
+        def loss(out):
+            ends = np.array([[-0.1, 0.0], [0.1, 0.0]])
+            here, there = np.linalg.norm(out[None] - ends[:, None], axis=-1) ** exponent
+            return here - there
+
+        return release, *along(PLANE, 0.1), loss, law, delta
+
+    return make
+
+
+def second_moment(hollow):
+    def make(rng):
+        mechanism = SymmetricGaussian(2, second_moment_sensitivity(1.0, 10), NU, hollow)
+        rows = np.array([[1.0, 1.0], [1.0, -1.0]]) / math.sqrt(2.0)
+
+        def release(row, trials):
+            return mechanism.release(np.outer(row, row) / 10, rng, trials)
+
+        return release, *rows, lambda out: -out[:, 1], mechanism.event, DELTA
+
+    return make
+
+
+def joint_moments(rng):
+    mechanism = JointMoments(1.0, 2.0, NU)
+
+    def release(record, trials):
+        x, y = record
+        moment, product = mechanism.release(np.outer(x, x), np.outer(x, y), rng, trials)
+        moment = moment.reshape(trials, -1) / mechanism.moment_sigma
+        return np.concatenate([moment, product.reshape(trials, -1) / mechanism.product_sigma], 1)
+
+    x, y = np.array([1.0, 0.0]), np.array([0.5, math.sqrt(0.75)])
+    return release, (x, np.array([2.0])), (y, np.array([-2.0])), None, mechanism.event, DELTA
+
+
+def sums_and_counts(rng):
+    mechanism = SumsAndCounts(bound=3.0, noise_multiplier=NU)
+
+    def release(label, trials):
+        sums, counts = np.zeros((2, 1)), np.zeros(2)
+        sums[label], counts[label] = (3.0, -3.0)[label], 1.0
+        sums, counts = mechanism.release(sums, counts, rng, trials)
+        return np.concatenate([sums[..., 0] / mechanism.bound, counts], axis=1)
+
+    return release, 0, 1, lambda out: out @ [-1.0, -1.0, -1.0, 1.0], mechanism.event, DELTA
+
+
+def count(make):
+    def audit(rng):
+        mechanism = make()
+        delta = 0.0 if isinstance(mechanism, LaplaceCount) else DELTA
+
+        def release(value, trials):
+            return mechanism.release(value, rng, trials)
+
+        return release, 3, 4, lambda out: out[:, 0], mechanism.event, delta
+
+    return audit
+
+
+def quantile(rng):
+    # One count, in effect: which of two values, with a level in between and noise around it.
+    mechanism = PrivateQuantile((1.0, 2.0), (48.5 + 2.81 * NU) / 100.0, 1.0 / NU)
+    data, neighbour = (np.repeat([0.5, 1.5], [low, 100 - low]) for low in (49, 48))
+
+    def release(values, trials):
+        return mechanism.release(values, rng, trials)
+
+    return release, data, neighbour, lambda out: out[:, 0], mechanism.event, DELTA
+
+
+def exponential_quantile(rng):
+    # The preference for the smaller value makes up for most of what the counts say.
+    mechanism = ExponentialQuantile((1.0, 2.0), 0.8, EPSILON)
+
+    def release(values, trials):
+        return mechanism.release(values, rng, trials)
+
+    data, neighbour = (np.repeat([0.5, 1.5], [low, 40 - low]) for low in (24, 23))
+    return release, data, neighbour, lambda out: out[:, 0], mechanism.event, 0.0
+
+
+def exponential_direction(rng):
+    mechanism = ExponentialDirection(EPSILON, 1.0)
+
+    def release(axis, trials):
+        return mechanism.release(np.outer(axis, axis), rng, trials)
+
+    def loss(out):
+        return out[:, 1] ** 2 - out[:, 0] ** 2
+
+    return release, *np.eye(2), loss, mechanism.event, 0.0
+
+
+def riemannian(mechanism_class, delta, exponent):
+    def make(rng):
+        mechanism = mechanism_class.calibrated(PLANE, 0.4, epsilon=EPSILON, delta=delta)
+        ends = PLANE.exp(PLANE.base_point, along(PLANE, 0.2))
+
+        def release(point, trials):
+            return mechanism.release(point, rng, trials)
+
+        def loss(out):
+            here, there = (PLANE.dist(end, out) ** exponent for end in ends)
+            return here - there
+
+        return release, *ends, loss, mechanism.event, delta
+
+    return make
+
+
+def k_norm(rng):
+    # Two records at the ends of a ball of radius 1 against both at one end: the sum of logarithms
+    # changes by 2 everywhere on the line through them.
+    line = Euclidean(1)
+    mechanism = KNormGradientMechanism.calibrated(line, 2.0, epsilon=EPSILON)
+
+    def release(records, trials):
+        center = records.mean(axis=0)
+
+        def gradient_norm(x):
+            return np.abs((records[None] - x[:, None]).sum(axis=1))[:, 0]
+
+        return mechanism.release(gradient_norm, len(records), center, rng, trials)
+
+    data, neighbour = np.array([[-1.0], [-1.0]]), np.array([[1.0], [-1.0]])
+    return release, data, neighbour, lambda out: out[:, 0], mechanism.event, 0.0
+
+
+class LineQuery(Query):
+    """Numbers in [-1, 1] on the real line."""
+
+    geometry, point = Euclidean(1), np.zeros(1)
+
+    def __init__(self, values):
+        self.values, self.n = values, len(values)
+
+    def total(self, indices=None):
+        return np.array([(self.values if indices is None else self.values[indices]).sum()])
+
+    def diameter(self):
+        return 2.0
+
+    def enclosing_ball(self):
+        return None, 1.0
+
+
+def sampled_step(sampler, others):
+    def make(rng):
+        n = 8
+        noise = calibrate(lambda nu: sampler.event(n, nu), EPSILON, LARGE_DELTA, (0.1, 100.0))
+
+        def release(values, trials):
+            query = LineQuery(values)
+            return np.array([sampler.release(query, noise, rng)[0] for _ in range(trials)])
+
+        data = np.full(n, others)
+        data[0], neighbour = -1.0, data.copy()
+        neighbour[0] = 1.0
+        event = sampler.event(n, noise)
+        return release, data, neighbour, lambda out: out[:, 0], event, LARGE_DELTA
+
+    return make
+
+
+MECHANISMS = {
+    "TangentGaussian": tangent_gaussian,
+    "TangentRadial, exponent 1": tangent_radial(1.0, 0.0),
+    "TangentRadial, exponent 1.4": tangent_radial(1.4, LARGE_DELTA),
+    "SymmetricGaussian": second_moment(False),
+    "SymmetricGaussian, hollow": second_moment(True),
+    "JointMoments": joint_moments,
+    "SumsAndCounts": sums_and_counts,
+    "GaussianCount": count(lambda: GaussianCount(NU)),
+    "LaplaceCount": count(lambda: LaplaceCount(EPSILON)),
+    "PrivateQuantile": quantile,
+    "ExponentialQuantile": exponential_quantile,
+    "ExponentialDirection": exponential_direction,
+    "RiemannianGaussianMechanism": riemannian(RiemannianGaussianMechanism, LARGE_DELTA, 2.0),
+    "RiemannianLaplaceMechanism": riemannian(RiemannianLaplaceMechanism, 0.0, 1.0),
+    "KNormGradientMechanism": k_norm,
+    "PoissonSampler, one step": sampled_step(PoissonSampler(4.0), 0.0),
+    "FixedSizeSampler, one step": sampled_step(FixedSizeSampler(4), -1.0),
+}
+# Python draws these one after another.
+SLOW = ("PrivateQuantile", "PoissonSampler, one step", "FixedSizeSampler, one step")
+
+
+# -- estimators: (estimator, delta of the comparison or None) --------------------------------------
+
+Mean, PCA, Regressor = PrivateFrechetMean, PrivatePrincipalEigenvector, PrivateHyperbolicRegressor
+GAUSSIAN = {"mechanism": "tangent", "noise": "gaussian"}
+BOUNDS = {"center": "assume", "row_norm": 1.0}
+ONE_SHOT = {
+    "PrivateFrechetMean, tangent": (Mean(**GAUSSIAN), None),
+    "PrivateFrechetMean, radial noise": (Mean(mechanism="tangent", noise="radial"), LARGE_DELTA),
+    "PrivateFrechetMean, Laplace noise": (Mean(delta=0, mechanism="tangent"), None),
+    "PrivateMinimumDistanceToMean": (PrivateMinimumDistanceToMean(), None),
+    "PrivatePrincipalEigenvector, covariance": (PCA(mechanism="covariance", **BOUNDS), None),
+    "PrivateMatrixCompletion, effects": (PrivateMatrixCompletion(0), None),
+}
+LONG = {"epsilon": 8.0}
+HINGE = {"loss": "hinge", "preconditioner": "none", "fit_intercept": False, "output": "last"}
+OTHERS = {
+    "PrivateFrechetMean, tangent, sphere": (
+        Mean("sphere", radius=0.5, **GAUSSIAN, **LONG),
+        None,
+    ),
+    "PrivateFrechetMean, tangent, SPD": (Mean("spd", **GAUSSIAN, **LONG), None),
+    "PrivateFrechetMean, gradient, SPD": (Mean("spd", mechanism="gradient", **LONG), None),
+    "PrivateFrechetMean, adaptive, SPD": (Mean("spd", mechanism="adaptive", **LONG), None),
+    "PrivateFrechetMean, private ball": (Mean(center="private", radius="auto", **LONG), None),
+    "PrivateFrechetMean, gaussian, hyperboloid": (
+        Mean("hyperboloid", mechanism="gaussian", **LONG),
+        LARGE_DELTA,
+    ),
+    "PrivateFrechetMean, laplace, hyperboloid": (
+        Mean("hyperboloid", mechanism="laplace", epsilon=2.0, delta=0),
+        None,
+    ),
+    "PrivateFrechetMean, k-norm, hyperboloid": (
+        Mean("hyperboloid", mechanism="k-norm", epsilon=4.0, delta=0),
+        None,
+    ),
+    "PrivatePrincipalEigenvector, exponential": (PCA(epsilon=4.0, delta=0, **BOUNDS), None),
+    "PrivatePrincipalEigenvector, private bounds": (PCA(**LONG), None),
+    "PrivatePrincipalEigenvector, refine": (PCA(mechanism="refine", **BOUNDS, **LONG), None),
+    "PrivatePrincipalEigenvector, power, 2 steps": (
+        PCA(mechanism="power", n_steps=2, **BOUNDS, **LONG),
+        None,
+    ),
+    "PrivatePrincipalEigenvector, gradient, 2 steps": (
+        PCA(mechanism="gradient", n_steps=2, **BOUNDS, **LONG),
+        None,
+    ),
+    "PrivateHyperbolicRegressor, sufficient statistics": (
+        Regressor("sufficient-statistics", base_point=[0, 0], n_frequencies=8, **LONG),
+        None,
+    ),
+    "PrivateHyperbolicRegressor, parametric": (Regressor(n_frequencies=8, **LONG), None),
+    "PrivateHyperbolicRegressor, 3 queries": (Regressor("per-query", n_queries=3, **LONG), None),
+    "PrivateMatrixCompletion": (PrivateMatrixCompletion(**LONG), None),
+    "PrivateNoisyAdaGrad, hinge, 2 steps": (
+        PrivateNoisyAdaGrad(n_steps=2, step_size=1e-3, **HINGE, **LONG),
+        None,
+    ),
+    "PrivateNoisyAdaGrad": (PrivateNoisyAdaGrad(**LONG), None),
+    "PrivateRiemannianERM, 20 steps": (PrivateRiemannianERM(n_steps=20, **LONG), None),
+    "PrivateRiemannianERM, Poisson, 5 steps": (
+        PrivateRiemannianERM(n_steps=5, batch_size=50, **LONG),
+        LARGE_DELTA,
+    ),
+    "FederatedEstimator, records, 4 rounds": (
+        FederatedEstimator(PrivateRiemannianERM(**LONG), 4, 1),
+        None,
+    ),
+    "FederatedEstimator, clients, 1 round": (
+        FederatedEstimator(PrivateFrechetMean(**LONG), 1, 2, unit="client"),
+        LARGE_DELTA,
+    ),
+    "PrivateGridSearchCV, 3 runs": (
+        PrivateGridSearchCV(
+            Mean(epsilon=1.0, **GAUSSIAN), {"radius": [1.0]}, mean_runs=3.0, delta=LARGE_DELTA
+        ),
+        LARGE_DELTA,
+    ),
+}
+
+
+def line(name, event, delta, stated, audited, trials):
+    factor = f"{stated / audited:.2f}" if audited > 0 else "-"
+    mark = "  **above**" if audited > stated else ""
+    print(
+        f"| {name} | {event} | {delta:g} | {stated:.3f} | {audited:.3f}{mark} | {factor} "
+        f"| {trials:,} |",
+        flush=True,
+    )
+    return audited > stated
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer trials: two minutes")
+    parser.add_argument("--only", nargs="+", help="rows whose name contains one of these words")
+    parser.add_argument("--jobs", type=int, default=2, help="worker processes")
+    parser.add_argument("--confidence", type=float, default=1 - 1e-4, help="of every row")
+    options = parser.parse_args()
+
+    def wanted(name):
+        return not options.only or any(word.lower() in name.lower() for word in options.only)
+
+    start, above = time.perf_counter(), []
+    print(f"Confidence of every bound: {options.confidence:g}.\n")
+    head = "event | delta | stated epsilon | audited | stated / audited | trials |"
+    print(f"| mechanism | {head}\n|---|---|---|---|---|---|---|")
+    for name, make in MECHANISMS.items():
+        if not wanted(name):
+            continue
+        trials = 20_000 if options.quick else 400_000
+        if name in SLOW:
+            trials = 15_000 if options.quick else 100_000
+        # Private noise: keys from the operating system.
+        *sides, statistic, event, delta = make(NoiseStreams()(name))
+        bounds = audit_epsilon(
+            *sides,
+            trials=trials,
+            delta=delta,
+            confidence=options.confidence,
+            statistic=statistic,
+        )
+        audited = bounds.epsilon if event.mu is None else bounds.epsilon_gdp
+        kind = type(event).__name__
+        if line(name, kind, delta, event.epsilon(delta), audited, trials):
+            above.append(name)
+    print(f"\n| estimator | {head}\n|---|---|---|---|---|---|---|", flush=True)
+    for name, (estimator, delta) in (ONE_SHOT | OTHERS).items():
+        if not wanted(name):
+            continue
+        trials = 300 if options.quick else 4_000
+        if name in ONE_SHOT:
+            trials = 8_000 if options.quick else 40_000
+        found = audit_estimator(
+            estimator,
+            trials=trials,
+            delta=delta,
+            confidence=options.confidence,
+            n_jobs=options.jobs,
+        )
+        if line(name, found.event, found.delta, found.stated, found.audited, trials):
+            above.append(name)
+    print(f"\n{time.perf_counter() - start:.0f} s")
+    if above:
+        raise SystemExit(f"refuted: {', '.join(above)}")
+
+
+if __name__ == "__main__":
+    main()
