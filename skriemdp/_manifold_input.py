@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 
-from skriemdp._validation import check_positive
+from skriemdp._validation import check_scale
 from skriemdp.geometry import GeodesicBall
 from skriemdp.geometry._tiles import map_tiles
 
@@ -73,7 +73,7 @@ def public_point(geometry, **values):
 
 def public_ball(geometry, center, radius):
     """The public ball of the parameters `center` (None: base point) and `radius`."""
-    check_positive(radius=radius)
+    check_scale(radius=radius)
     if isinstance(center, str):
         raise ValueError(f"center={center!r} is not a point of {geometry} nor 'private'.")
     point = geometry.base_point if center is None else public_point(geometry, center=center)

@@ -19,6 +19,21 @@ def check_positive(*, allow_inf: bool = False, **values) -> None:
             raise ValueError(f"{name} must be a positive finite number, got {value!r}.")
 
 
+def check_scale(*, allow_inf: bool = False, **values) -> None:
+    """Raise unless each keyword argument is a positive real number whose square is safe.
+
+    Bounds of norms are compared through squares, and products of them through fourth powers; where
+    these underflow or overflow, a vector could escape its bound.
+    """
+    check_positive(allow_inf=allow_inf, **values)
+    for name, value in values.items():
+        if not 1e-60 <= float(value) <= 1e60 and not math.isinf(value):
+            raise ValueError(
+                f"{name} must lie between 1e-60 and 1e60, got {value!r}; change the unit of "
+                "measurement."
+            )
+
+
 def check_nonnegative(**values) -> None:
     """Raise unless each keyword argument is a finite real number >= 0."""
     for name, value in values.items():

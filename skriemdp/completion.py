@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skriemdp._base import Data, Plan, PrivateEstimator
 from skriemdp._manifold_input import warn_large_delta
 from skriemdp._random import public_generator
-from skriemdp._validation import check_count, check_option, check_positive
+from skriemdp._validation import check_count, check_option, check_positive, check_scale
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.ratings import observed_matrix
+from skriemdp.solvers.completion_problem import LEAST_RIDGE
 from skriemdp.solvers.completion_release import (
     CompletionPlan,
     DescentSettings,
@@ -380,6 +381,13 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             "batch_size": self.batch_size,
         }
         check_positive(**{name: value for name, value in optional.items() if value is not None})
+        if self.clip_norm is not None:
+            check_scale(clip_norm=self.clip_norm)
+        if self.ridge is not None and self.ridge < LEAST_RIDGE:
+            raise ValueError(
+                f"ridge must be at least {LEAST_RIDGE:g}, got {self.ridge!r}: rounding in a user's "
+                "nearly singular regression would escape the clipping."
+            )
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
         if not 0 < self.subspace_share < 1:
@@ -392,10 +400,10 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             rank=rank,
             method=method,
             test=self.signal_test,
-            typical_count=self.typical_count,
-            subspace_share=self.subspace_share,
-            ridge=self.ridge,
-            descent=DescentSettings(self.n_steps, self.step_size, self.clip_norm),
+            typical_count=_float(self.typical_count),
+            subspace_share=float(self.subspace_share),
+            ridge=_float(self.ridge),
+            descent=DescentSettings(self.n_steps, _float(self.step_size), _float(self.clip_norm)),
             public_seed=self.public_seed,
         )
         if method == "stochastic":
@@ -458,6 +466,10 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         if self.verbose < 2:
             return None
         return lambda step, n_steps: print(f"step {step} of {n_steps}")
+
+
+def _float(value):
+    return None if value is None else float(value)
 
 
 def _public_bounds(bounds):

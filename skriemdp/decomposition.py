@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skriemdp._base import Data, Plan, PrivateEstimator
-from skriemdp._validation import check_count, check_option, check_positive
+from skriemdp._validation import check_count, check_option, check_positive, check_scale
 from skriemdp.geometry import Euclidean
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.solvers.pca_bounds import BoundsSearch, GaussianBudget, PureBudget
@@ -322,7 +322,7 @@ class PrivatePrincipalEigenvector(
         if isinstance(self.row_norm, str):
             check_option(("auto",), row_norm=self.row_norm)
         else:
-            check_positive(row_norm=self.row_norm)
+            check_scale(row_norm=self.row_norm)
         if self.n_components > d:
             raise ValueError(
                 f"n_components={self.n_components} exceeds the number of features, {d}."

@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
 )
 
 from skriemdp._base import Data, Plan, PrivateEstimator
-from skriemdp._validation import check_count, check_option, check_positive
+from skriemdp._validation import check_count, check_option, check_scale
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.solvers.chunked import DaskProblem, dask_digest, is_dask
@@ -326,7 +326,7 @@ class PrivateRiemannianERM(PrivateEstimator):
 
     def _plan(self, facts):
         geometry, n = facts["geometry"], facts["n"]
-        check_positive(clip_norm=self.clip_norm)
+        check_scale(clip_norm=self.clip_norm)
         check_option(SOLVERS, solver=self.solver)
         check_option(tuple(SAMPLINGS), sampling=self.sampling)
         if self.callback is not None and not callable(self.callback):

@@ -23,6 +23,7 @@ from skriemdp._validation import (
     check_nonnegative,
     check_option,
     check_positive,
+    check_scale,
 )
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.solvers.adagrad import OUTPUTS, NoisyAdaGrad
@@ -442,7 +443,7 @@ default="auto"
         check_option(PRECONDITIONERS, preconditioner=self.preconditioner)
         check_option(OUTPUTS, output=self.output)
         check_option(("auto", "zero", "public"), start=self.start)
-        check_positive(feature_norm=self.feature_norm, huber_threshold=self.huber_threshold)
+        check_scale(feature_norm=self.feature_norm, huber_threshold=self.huber_threshold)
         check_nonnegative(alpha=self.alpha)
         for name in ("max_norm", "step_size", "batch_size"):
             if getattr(self, name) is not None:

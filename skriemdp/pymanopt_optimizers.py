@@ -12,7 +12,7 @@ import numpy as np
 from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
-from skriemdp._validation import check_positive, check_privacy
+from skriemdp._validation import check_privacy, check_scale
 from skriemdp.geometry import as_geometry
 from skriemdp.privacy.accountant import current_accountant
 from skriemdp.privacy.calibration import gaussian_mu
@@ -155,7 +155,7 @@ class _PrivateOptimizer(Optimizer):
         check_privacy(epsilon, delta)
         if delta == 0:
             raise ValueError("Gaussian noise cannot give delta=0; pass delta > 0, such as 1e-5.")
-        check_positive(clip_norm=clip_norm)
+        check_scale(clip_norm=clip_norm)
         check_random_state(random_state)
         super().__init__(max_time=math.inf, max_iterations=max_iterations, verbosity=verbosity)
         self._epsilon, self._delta = float(epsilon), float(delta)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skriemdp._base import Data, Plan, PrivateEstimator
 from skriemdp._manifold_input import public_point, warn_large_delta
 from skriemdp._random import check_random_state
-from skriemdp._validation import check_count, check_option, check_positive
+from skriemdp._validation import check_count, check_option, check_positive, check_scale
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.privacy.accountant import BudgetExceededError
 from skriemdp.privacy.calibration import gaussian_mu
@@ -306,18 +306,21 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         n, geometry = facts["n"], facts["geometry"]
         check_option(METHODS, method=self.method)
         check_option(UNITS, privacy_unit=self.privacy_unit)
-        check_positive(radius=self.radius)
+        check_scale(radius=self.radius)
         check_random_state(self.public_seed)
         for name in ("length_scale", "clip_norm", "step_size", "ridge"):
             if getattr(self, name) is not None:
                 check_positive(**{name: getattr(self, name)})
         warn_large_delta(self.delta, n)
         unit = math.sqrt(-geometry.curvature)
+        check_scale(**{"radius * sqrt(-curvature)": float(self.radius) * unit})
+        if self.clip_norm is not None:
+            check_scale(**{"clip_norm * sqrt(-curvature)": float(self.clip_norm) * unit})
         mu = gaussian_mu(self.epsilon, self.delta)
         base, public_base = None, None
         if isinstance(self.base_point, str):
             check_option(("private",), base_point=self.base_point)
-            base = BasePoint(geometry.dim, self.radius * unit, n, math.sqrt(BASE_SHARE) * mu)
+            base = BasePoint(geometry.dim, float(self.radius) * unit, n, math.sqrt(BASE_SHARE) * mu)
             mu = math.sqrt(mu**2 - base.event.mu**2) * (1.0 - 1e-14)
         else:
             public_base = self._public_base(geometry)
@@ -342,7 +345,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
     def _model(self, n, mu, geometry, unit):
         records = self.privacy_unit == "record"
         default_clip = 0.5 if self.method == "parametric" else 2.0
-        clip = default_clip if self.clip_norm is None else self.clip_norm * unit
+        clip = default_clip if self.clip_norm is None else float(self.clip_norm) * unit
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
         if self.method == "sufficient-statistics":
@@ -359,7 +362,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             )
         mu_query = mu / math.sqrt(self.n_queries)
         n_steps = query_rule(n, mu_query) if self.n_steps is None else self.n_steps
-        ball = GeodesicBall(Hyperboloid(geometry.dim), None, self.radius * unit)
+        ball = GeodesicBall(Hyperboloid(geometry.dim), None, float(self.radius) * unit)
         return WeightedMean(ball, mu_query, n_steps, clip, records), self.n_queries
 
     def _feature_map(self, n, d):
@@ -390,7 +393,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
                 raise ValueError(f"base_point must hold {geometry.dim} finite numbers.")
         unit = math.sqrt(-geometry.curvature)
         labels = self._tangent_labels(point, geometry)
-        labels = shorten(labels, self.radius) * unit
+        labels = shorten(labels, float(self.radius)) * unit
         space = Hyperboloid(geometry.dim)
         return np.asarray(space.exp_coordinates(space.base_point, labels))[0]
 
@@ -399,14 +402,14 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         geometry = data.facts["geometry"]
         unit = math.sqrt(-geometry.curvature)
         space = Hyperboloid(geometry.dim)
-        labels = shorten(labels, self.radius) * unit
+        labels = shorten(labels, float(self.radius)) * unit
         points = np.asarray(space.exp_coordinates(space.base_point, labels))
         base = settings.public_base
         if settings.base is not None:
             base = settings.base.release(points, streams("base point"))
         self.geometry_, self.feature_map_ = geometry, settings.features
         self._base, self._flat = base, data.facts["flat"]
-        self._reach = self.radius * unit
+        self._reach = float(self.radius) * unit
         origin = np.asarray(space.log_coordinates(space.base_point, base))[None] / unit
         self._server = None
         self.noise_scale_ = settings.model.sigma / unit

@@ -2,10 +2,12 @@
 
 import warnings
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 from sklearn.base import clone
 
 from skriemdp import (
@@ -17,7 +19,12 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
 )
-from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
+from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Hyperboloid, Sphere
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import GaussianEvent, PoissonSampledGaussianEvent, PureEvent
+from skriemdp.solvers.completion_problem import LEAST_RIDGE, CompletionProblem
+from skriemdp.solvers.mean_planning import split_budget
+from skriemdp.solvers.rows import Rows
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -217,3 +224,87 @@ def test_no_floating_point_warning_tells_of_a_record(estimator, size):
         warnings.simplefilter("always")
         clone(estimator).set_params(accountant=Recorder(), epsilon=2.0).fit(X, y)
     assert not [w for w in caught if issubclass(w.category, RuntimeWarning)]
+
+
+@pytest.mark.parametrize("narrow", [np.float16, np.float32])
+def test_narrow_numpy_numbers_round_nothing_to_the_public_side(narrow):
+    x = narrow(3.3)
+    assert PoissonSampledGaussianEvent(0.01, x, 100).gdp_bound == 10.0 / float(x)
+    assert GaussianEvent(2.0, np.int8(100)).repeated(3).mu == GaussianEvent(2.0, 300).mu
+    for epsilon in (narrow(0.7), narrow(1.0)):
+        assert gaussian_mu.__wrapped__(epsilon, 1e-5) == gaussian_mu(float(epsilon), 1e-5)
+        budget = split_budget(Euclidean(2), "tangent", "auto", epsilon, 0.0, False, False)
+        assert budget.count.epsilon + 1.0 / budget.law.scale_over_sensitivity <= float(epsilon)
+    model = PrivateHyperbolicRegressor(clip_norm=narrow(0.5))
+    sigma = model._model(40_000_000, 0.1, Hyperboloid(2), 1.0)[0].sigma
+    assert sigma >= 2 * 0.5 / 40_000_000 / 0.1
+
+
+TINY = [
+    PrivateFrechetMean(radius=1e-170),
+    PrivateFrechetMean(mechanism="gradient", clip_norm=1e-170),
+    PrivateMinimumDistanceToMean(radius=1e-170),
+    PrivateHyperbolicRegressor(radius=1e-170),
+    PrivateHyperbolicRegressor(curvature=-1e-300),
+    PrivateHyperbolicRegressor(clip_norm=1e-170),
+    PrivateMatrixCompletion(clip_norm=1e-170),
+    PrivateNoisyAdaGrad(feature_norm=1e-170),
+    PrivatePrincipalEigenvector(row_norm=1e-80),
+    PrivateRiemannianERM(clip_norm=1e-170),
+]
+
+
+@pytest.mark.parametrize("estimator", TINY, ids=str)
+def test_bounds_whose_squares_underflow_are_refused(estimator):
+    # With feature_norm=1e-170 a row of norm 1e-162 had length zero, so it was scaled to 1e8.
+    recorder = Recorder()
+    with pytest.raises(ValueError, match="between 1e-60 and 1e60"):
+        clone(estimator).set_params(accountant=recorder).fit(*records(estimator))
+    assert not recorder.spends
+
+
+def test_a_ridge_that_rounding_swallows_is_refused():
+    recorder = Recorder()
+    model = PrivateMatrixCompletion(ridge=1e-14, accountant=recorder)
+    with pytest.raises(ValueError, match="ridge must be at least"):
+        model.fit(*records(model))
+    assert not recorder.spends
+
+
+def test_the_clip_holds_for_nearly_singular_regressions():
+    # With a ridge of 1e-14 a user's contribution was 40 times the clip norm.
+    rng = np.random.default_rng(0)
+    d, rank, worst = 40, 4, 0.0
+    for _ in range(150):
+        frame = Grassmann(d, rank).random_point(rng)
+        m = rng.integers(1, 8)
+        frame[:m] = rng.normal(size=rank) + rng.normal(size=(m, rank)) * 10.0 ** rng.uniform(-17, 0)
+        frame, _ = np.linalg.qr(frame)
+        entries = (rng.uniform(-1, 1, size=m), (np.zeros(m, dtype=int), np.arange(m)))
+        problem = CompletionProblem(sparse.csr_array(entries, shape=(1, d)), rank, LEAST_RIDGE)
+        clip = 10.0 ** rng.uniform(-6, 0)
+        worst = max(worst, np.linalg.norm(problem.clipped_sum(frame, clip)) / clip)
+    assert 0.9 < worst < 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("offset", [1e2, 1e5, 1e8])
+def test_a_far_centre_leaves_the_sensitivity_of_second_moments(make, offset):
+    # Sparse rows around 1e8 moved their second moment by 93 times its sensitivity.
+    rng = np.random.default_rng(0)
+    center = np.full(3, offset)
+    X = center + rng.normal(size=(4000, 3))
+    grams = []
+    for _ in range(4):
+        X[0] = center + 10.0 * rng.normal(size=3)
+        grams.append(Rows(make(X), *X.shape).clipped_gram(center, 1.0))
+    moved = max(np.linalg.norm(a - b) for a in grams for b in grams)
+    assert 0.0 < moved <= np.sqrt(2.0) * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-14, 1e-8, 1e-4, 0.1, 0.999, 1.001, 8.0])
+def test_the_gaussian_bound_of_a_pure_event_is_rounded_up(epsilon):
+    with mpmath.workdps(60):
+        exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(mpmath.tanh(mpmath.mpf(epsilon) / 2))
+        ratio = float(PureEvent(epsilon).gdp_bound / exact - 1)
+    assert 0.0 <= ratio < 1e-12

@@ -83,6 +83,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     """
     check_positive(mu=mu)
     check_nonnegative(epsilon=epsilon)
+    mu, epsilon = float(mu), float(epsilon)  # narrow numpy types would compute in their precision
     # The smallest positive float stands for anything that underflows.
     return min(1.0, max(math.exp(log_gaussian_delta(mu, epsilon)) * (1.0 + _MARGIN), 5e-324))
 
@@ -106,6 +107,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     check_nonnegative(epsilon=epsilon)
     check_fraction(delta=delta)
+    epsilon, delta = float(epsilon), float(delta)
     # Twice the margin of gaussian_epsilon, so that epsilon -> mu -> epsilon never grows.
     target = math.log(delta) - 4.0 * _MARGIN
 
@@ -139,6 +141,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     """
     check_positive(mu=mu)
     check_fraction(delta=delta)
+    mu, delta = float(mu), float(delta)
     target = math.log(delta) - 2.0 * _MARGIN
 
     def excess(epsilon):
@@ -204,6 +207,7 @@ def calibrate(make_event, epsilon: float, delta: float, bracket) -> float:
     """
     check_positive(epsilon=epsilon)
     check_fraction(open_left=False, delta=delta)
+    epsilon, delta = float(epsilon), float(delta)
     low, high = (float(end) for end in bracket)
     if not 0.0 < low < high < math.inf:
         raise ValueError(f"bracket must be increasing, positive and finite, got {bracket!r}.")

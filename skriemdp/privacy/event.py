@@ -16,7 +16,7 @@ from skriemdp._validation import check_fraction, check_nonnegative
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
 from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
 
-__all__ = ["Event", "plain"]
+__all__ = ["Event", "plain", "settle"]
 
 # Rounding of the Fourier transforms in a composition, put on top of every delta that comes from one
 # (measured below a tenth of it, tests/test_events.py).
@@ -140,6 +140,18 @@ class Event(abc.ABC):
     def renyi_inside(self) -> bool:
         """Whether that holds for a part, so that the better of two profiles is taken."""
         return self.renyi_only
+
+
+def settle(event: Event) -> None:
+    """Make the numbers of a new event plain ones: narrow types would round towards the public.
+
+    A ``numpy.float16`` noise multiplier makes numpy compute mu in half precision, and small
+    integers overflow when counts are multiplied.
+    """
+    for field in dataclasses.fields(event):
+        value = getattr(event, field.name)
+        if isinstance(value, (np.floating, np.integer)):
+            object.__setattr__(event, field.name, plain(value))
 
 
 def plain(value):

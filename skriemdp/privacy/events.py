@@ -17,7 +17,7 @@ import math
 from importlib import import_module
 
 from skriemdp._validation import check_count
-from skriemdp.privacy.event import Event
+from skriemdp.privacy.event import Event, settle
 from skriemdp.privacy.events_basic import ApproximateEvent, GaussianEvent, PureEvent, ZCDPEvent
 from skriemdp.privacy.events_mixed import MixtureEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.events_sampled import (
@@ -155,6 +155,7 @@ class SelfComposedEvent(Event):
     kind = "self-composed"
 
     def __post_init__(self):
+        settle(self)
         if not isinstance(self.event, Event):
             raise TypeError(f"event must be an Event, got {type(self.event).__name__}.")
         check_count(count=self.count)

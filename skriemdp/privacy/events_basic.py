@@ -6,10 +6,10 @@ import dataclasses
 import math
 
 import numpy as np
-from scipy.special import ndtri_exp
+from scipy.special import erfinv, ndtri_exp
 
 from skriemdp._validation import check_count, check_fraction, check_positive
-from skriemdp.privacy.event import Event, convex_profile
+from skriemdp.privacy.event import Event, convex_profile, settle
 from skriemdp.privacy.loss_distributions import (
     gaussian_loss,
     loss_from_profile,
@@ -49,6 +49,7 @@ class GaussianEvent(Event):
     kind = "gaussian"
 
     def __post_init__(self):
+        settle(self)
         check_positive(noise_multiplier=self.noise_multiplier)
         check_count(count=self.count)
 
@@ -106,6 +107,7 @@ class PureEvent(Event):
     kind = "pure"
 
     def __post_init__(self):
+        settle(self)
         check_positive(epsilon_0=self.epsilon_0)
 
     @property
@@ -115,7 +117,13 @@ class PureEvent(Event):
         Its trade-off curve passes through the kink of randomized response's, and lies below it
         elsewhere because it is convex.
         """
-        return -2.0 * float(ndtri_exp(-np.logaddexp(0.0, self.epsilon_0))) * (1.0 + 1e-13)
+        if (
+            self.epsilon_0 < 1.0
+        ):  # 1/2 + tanh(epsilon_0 / 2) / 2 would lose the digits of small ones
+            half = math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * self.epsilon_0)))
+        else:
+            half = -float(ndtri_exp(-np.logaddexp(0.0, self.epsilon_0)))
+        return 2.0 * half * (1.0 + 1e-13)
 
     def renyi(self, order: float) -> float:
         """That of randomized response."""
@@ -154,6 +162,7 @@ class ApproximateEvent(Event):
     kind = "approximate"
 
     def __post_init__(self):
+        settle(self)
         check_positive(epsilon_0=self.epsilon_0)
         check_fraction(delta_0=self.delta_0)
 
@@ -193,13 +202,14 @@ class ZCDPEvent(Event):
     Notes
     -----
     *Guarantee*: that definition (Bun and Steinke 2016), converted by Canonne, Kamath and Steinke
-    (2020), Proposition 12.  A discrete Gaussian on a lattice is such a release, and not mu-GDP.
+    (2020), Proposition 12.  For discrete Gaussian noise skriemdp/privacy/lattice.py proves more.
     """
 
     rho: float
     kind = "zcdp"
 
     def __post_init__(self):
+        settle(self)
         check_positive(rho=self.rho)
 
     @property

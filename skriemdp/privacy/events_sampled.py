@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from skriemdp._validation import check_count, check_fraction, check_positive
-from skriemdp.privacy.event import Event
+from skriemdp.privacy.event import Event, settle
 from skriemdp.privacy.loss_distributions import (
     fixed_size_gaussian_loss,
     poisson_gaussian_loss,
@@ -44,6 +44,7 @@ class PoissonSampledGaussianEvent(Event):
     kind = "poisson-gaussian"
 
     def __post_init__(self):
+        settle(self)
         check_fraction(open_right=False, sampling_probability=self.sampling_probability)
         check_positive(noise_multiplier=self.noise_multiplier)
         check_count(count=self.count)
@@ -102,6 +103,7 @@ class FixedSizeSampledGaussianEvent(Event):
     kind = "fixed-size-gaussian"
 
     def __post_init__(self):
+        settle(self)
         check_count(population=self.population, batch_size=self.batch_size, count=self.count)
         if self.batch_size > self.population:
             raise ValueError(

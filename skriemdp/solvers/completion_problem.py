@@ -13,6 +13,7 @@ from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.solvers.problem import Problem
 
 __all__ = [
+    "LEAST_RIDGE",
     "CompletionProblem",
     "LocalFit",
     "hollow_moment",
@@ -21,6 +22,8 @@ __all__ = [
     "row_blocks",
 ]
 
+# Below this, rounding in a nearly singular regression spoils the norms that clipping refers to.
+LEAST_RIDGE = 1e-6
 # Stored entries per block of users: temporaries stay in cache, calls do not count.
 BLOCK_ENTRIES = 1 << 17
 
@@ -40,7 +43,7 @@ class CompletionProblem(Problem):
         Observed entries, centred; explicit zeros are observed.
     rank : int
     ridge : float
-        Positive penalty of a user's factors.
+        Penalty of a user's factors, at least `LEAST_RIDGE`.
     row_norm : float, default=inf
         Public bound of ``|x_i|``, if rows were scaled to it.  Then ``|R|^2 + ridge |v|^2 <=
         row_norm^2`` at the minimiser, hence ``|R| |v| <= row_norm^2 / (2 sqrt(ridge))`` without
@@ -56,6 +59,10 @@ class CompletionProblem(Problem):
     rank: int
     ridge: float
     row_norm: float = math.inf
+
+    def __post_init__(self):
+        if not self.ridge >= LEAST_RIDGE:
+            raise ValueError(f"ridge must be at least {LEAST_RIDGE:g}, got {self.ridge!r}.")
 
     @property
     def geometry(self):

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from skriemdp._validation import check_positive
+from skriemdp._validation import check_positive, check_scale
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.solvers.queries import GradientQuery
 from skriemdp.solvers.sampling import FullBatch, LatticeBatch
@@ -60,7 +60,7 @@ class RiemannianGradientDescent:
 
     def __post_init__(self):
         check_positive(mu=self.mu)
-        check_positive(allow_inf=True, clip_norm=self.clip_norm)
+        check_scale(allow_inf=True, clip_norm=self.clip_norm)
         object.__setattr__(self, "step_size", self.walk.step_size)
         object.__setattr__(self, "shares", self._checked_shares())
 

@@ -126,6 +126,7 @@ def split_budget(
     ValueError
         For a combination without a guarantee, such as Gaussian noise with delta = 0.
     """
+    epsilon, delta = float(epsilon), float(delta)  # shares of a narrow type would be rounded up
     searched = center_searched or radius_searched
     if mechanism in OUTPUT:
         return _output_budget(mechanism, noise, epsilon, delta, searched)

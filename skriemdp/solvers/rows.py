@@ -349,9 +349,22 @@ class _SparseTile:
         return plain - weights.sum() * self._center
 
     def gram(self, weights, squares, radius):
+        if self._center @ self._center > (_MODERATE * radius) ** 2:
+            return self._explicit_gram(weights)
         scaled = self._scaled(weights)
         gram = (scaled.T @ scaled).toarray()
         return _centred_gram(gram, scaled.T @ weights, weights @ weights, self._center)
+
+    def _explicit_gram(self, weights):
+        # A far centre, subtracted from the sums, would leave more rounding than a record may move
+        # them; such rows are dense in all but name, and few of them at a time are spelled out.
+        size, d = self._rows.shape
+        total, step = np.zeros((d, d)), max(1, _TILE_BYTES // (8 * d))
+        for begin in range(0, size, step):
+            part = slice(begin, begin + step)
+            rows = _times(self._rows[part].toarray() - self._center, weights[part, None])
+            total += rows.T @ rows
+        return total
 
     def inner_products(self, other):
         inner = np.asarray(self._rows.multiply(other._rows).sum(axis=1), dtype=float).ravel()

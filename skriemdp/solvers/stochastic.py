@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from skriemdp._validation import check_positive
+from skriemdp._validation import check_positive, check_scale
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.solvers.queries import GradientQuery
 from skriemdp.solvers.sampling import FixedSizeSampler, FullBatch, PoissonSampler
@@ -55,7 +55,7 @@ class RiemannianSGD:
                 f"{type(self.sampler).__name__}."
             )
         check_positive(noise_multiplier=self.noise_multiplier)
-        check_positive(allow_inf=True, clip_norm=self.clip_norm)
+        check_scale(allow_inf=True, clip_norm=self.clip_norm)
 
     def event(self, n: int):
         """What a run on n records costs; known before any record is read."""

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from skriemdp._validation import check_count, check_fraction, check_positive
+from skriemdp._validation import check_count, check_fraction, check_positive, check_scale
 from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.events import FixedSizeSampledGaussianEvent, GaussianEvent, compose
@@ -83,7 +83,7 @@ class RiemannianSVRG:
             noise_multiplier=self.noise_multiplier,
         )
         check_count(n_epochs=self.n_epochs, epoch_length=self.epoch_length)
-        check_positive(allow_inf=True, clip_norm=self.clip_norm)
+        check_scale(allow_inf=True, clip_norm=self.clip_norm)
         if (self.difference_clip is None) == (self.smoothness is None):
             raise ValueError("pass exactly one of difference_clip and smoothness.")
         if self.difference_clip is not None:
