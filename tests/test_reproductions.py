@@ -169,6 +169,18 @@ def test_k_norm_draws_follow_their_law(script):
     assert weight.min() < 0.9 * weight.max()  # the two laws differ
 
 
+def test_image_covariances_are_what_the_means_expect(script):
+    images, rng = script("han2022_spd_images"), np.random.default_rng(7)
+    grey = images.sampled(255 * rng.random((6, 40, 36)))
+    assert grey.shape == (6, 32, 32) and 0.0 <= grey.min() and grey.max() <= 1.0
+    features = images.gabor_features(grey)
+    assert features.shape == (6, 1024, 8) and 0.0 <= features.min() and features.max() <= 1.0
+    flat = images.gabor_features(np.full((1, 32, 32), 0.7))[0].reshape(32, 32, 8)
+    assert_allclose(flat[16, 16, 2:5], 0.0, atol=1e-12)  # no magnitude without contrast
+    X = images.reduced(images.covariances(grey))
+    assert X.shape == (6, 2, 2) and bool(np.all(SPD(2).belongs(X)))
+
+
 def test_hyperbolic_kernels(script):
     hyperbolic, rng, space = script("han2022_hyperbolic"), np.random.default_rng(5), Hyperboloid(2)
     Y = space.exp_coordinates(space.base_point, 2 * rng.normal(size=(40, 2)))
@@ -199,8 +211,14 @@ def _shorten(monkeypatch, module):
     if name == "han2022_spd_mean":
         walk = functools.partial(module.k_norm_walk, acceptances=20)
         monkeypatch.setattr(module, "k_norm_walk", walk)
-        plan = module.Plan(3, 2, 2, (40,), (30,), (40,), (40,), (20,), (1.0,))
+        plan = module.Plan(3, 2, 2, (40,), (30,), (40,), (40,), (20,))
         monkeypatch.setattr(module, "QUICK", plan)
+    elif name == "han2022_spd_images":
+        monkeypatch.setattr(module, "QUICK", ((1.0,), 2))
+    elif name == "han2022_hyperbolic":
+        embed = module.embed_taxonomy
+        short = lambda edges, radius, n_epochs: embed(edges, radius=radius, n_epochs=2)  # noqa: E731
+        monkeypatch.setattr(module, "embed_taxonomy", short)
     elif name == "kairouz2021_adagrad":
         monkeypatch.setattr(module, "Task", functools.partial(module.Task, n=300))
     elif name == "jiang2023_mu":
@@ -213,7 +231,8 @@ def _shorten(monkeypatch, module):
     [
         ("han2022_hyperbolic", 1, ("Published settings", "Distance to the held-out label")),
         ("han2022_pca", 2, ("Synthetic",)),
-        ("han2022_spd_mean", 0, ("What the published noise", "Bures", "Records away", "Image")),
+        ("han2022_spd_images", 2, ("digits",)),
+        ("han2022_spd_mean", 0, ("What the published noise", "Bures", "Records away")),
         ("jiang2023_mu", 0, ("mu at Delta = 1", "delta(epsilon) on the circle", "S^2, n = 10")),
         ("kairouz2021_adagrad", 0, ("Change of the", "True epsilon", "dimension p", "Gradients")),
     ],

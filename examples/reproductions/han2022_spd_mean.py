@@ -1,4 +1,4 @@
-"""Private Fréchet means of 2 x 2 SPD matrices (Han et al. 2022 and 2024, Fréchet mean figures).
+"""Private Fréchet means of 2 x 2 SPD matrices (Han et al. 2022, Figure 1b; 2024, Figures 1a, 2a).
 
 Run:  python examples/reproductions/han2022_spd_mean.py [--quick] [--output FOLDER] [--data FOLDER]
 
@@ -20,7 +20,7 @@ import numpy as np
 from reproduction_tools import cell, heading, parse, save_figure, spread, table
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean
-from skriemdp.datasets import digits_covariances, make_cloud
+from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD
 from skriemdp.geometry.distributions import RiemannianLaplace
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
@@ -41,10 +41,9 @@ class Plan:
     calibrated: tuple
     off_centre: tuple
     calibrated_bures: tuple
-    epsilons: tuple  # of the panel on images
 
 
-QUICK = Plan(20, 8, 8, (20, 60, 300), (20, 240), (20, 100, 300), (100, 300), (60,), (0.1, 0.5, 1.0))
+QUICK = Plan(20, 8, 8, (20, 60, 300), (20, 240), (20, 100, 300), (100, 300), (60,))
 FULL = Plan(
     repeats=200,
     walks=20,
@@ -54,7 +53,6 @@ FULL = Plan(
     calibrated=(20, 60, 100, 200, 300),
     off_centre=(100, 300, 1000),
     calibrated_bures=(60, 240),
-    epsilons=(0.1, 0.3, 0.5, 0.7, 1.0),
 )
 # The affine-invariant Laplace law on 2 x 2 matrices exists for scales below this.
 WIDEST = math.sqrt(2.0)
@@ -468,59 +466,6 @@ def off_centre(n, rng):
     return AffineCloud(np.asarray(make_cloud(SPD(2), n, offset=0.7, spread=0.2, rng=rng)))
 
 
-# -- a stand-in for the panels on image data ------------------------------------------------------
-
-
-def print_images(epsilons, repeats, n=50):
-    """Risk against epsilon for 50 covariances of image gradients, `scikit-learn`'s digits."""
-    rng = np.random.default_rng(4)
-    X = digits_covariances()[0][rng.choice(1797, n, replace=False)][:, 3:, 3:]
-    cloud = AffineCloud(X)
-    diameter = float(max(np.max(cloud.geometry.dist(x, X)) for x in X))
-    centre = 0.02 * np.eye(2)  # variances of differences of intensities in [0, 1]: well below 1
-    reach = float(np.max(cloud.geometry.dist(centre, X)))
-    heading("Image covariances (50 digits), excess risk against epsilon")
-    print(
-        "Stand-in for the panels on YaleB and Dynt, whose images are not bundled anywhere we can\n"
-        f"read.  Published: T = n, step 0.1, diameter taken as 1; it is {diameter:.2f} here.\n"
-    )
-
-    def row(epsilon):
-        mu = published_mu(diameter, 1.0, epsilon)
-        sigma = math.sqrt(n * math.log(1 / DELTA)) / (n * epsilon)
-        start = random_start(repeats, rng)
-        published = descend(cloud, start, n, 0.1, sigma, rng)
-        fits = [
-            PrivateFrechetMean(
-                "spd", center=centre, radius=2.0, epsilon=epsilon, delta=DELTA, random_state=r
-            )
-            for r in range(repeats)
-        ]
-        ours = np.stack([fit.fit(X).mean_ for fit in fits])
-        wide = diameter / (n * epsilon)
-        return [
-            epsilon,
-            risks(cloud, published),
-            gaussian_epsilon(mu, DELTA),
-            risks(cloud, laplace(cloud.mean(), 4 / (n * epsilon), repeats, rng)),
-            wide / (4 / (n * epsilon)) * epsilon,
-            risks(cloud, ours),
-            float(cloud.excess(centre[None])[0]),
-        ]
-
-    header = (
-        "epsilon",
-        "DP-RGD, published noise",
-        "its true epsilon",
-        "FM-LAP, 4/(n epsilon)",
-        "its true epsilon",
-        "ours, public ball of radius 2",
-        "public centre, no data",
-    )
-    table(header, (row(epsilon) for epsilon in epsilons))
-    print(f"The farthest record is {reach:.2f} from the public centre; beyond 2 it is projected.\n")
-
-
 def figure(affine, bures):
     def draw(pyplot):
         names = ("random start, no data", "DP-RGD", "FM-LAP", "FM-LAP (text)", "FM-KNG")
@@ -571,7 +516,6 @@ def main(arguments=None):
             plan.calibrated_bures,
             max(2, plan.fits // 3),
         )
-        print_images(plan.epsilons, plan.fits)
     save_figure(options, "han2022_spd_mean", figure(affine, bures))
 
 
