@@ -107,6 +107,9 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
     some record is huge.
     """
 
+    # Whether the fitted model stores what `predict` is asked, for whoever gets the model to see.
+    _remembers_queries = False
+
     @np.errstate(all="ignore")
     def _fit(self, X, y=None):
         check_privacy(self.epsilon, self.delta)

@@ -275,6 +275,10 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             raise AttributeError(f"method={self.method!r} answers any number of queries.")
         return self.n_queries - self._server.n_answered if self._server.can_answer else 0
 
+    @property
+    def _remembers_queries(self):
+        return self.method == "per-query"
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True

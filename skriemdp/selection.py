@@ -230,6 +230,12 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
                     "estimator has an integer random_state: runs of one candidate would share "
                     "their noise. Leave it None; random_state of the search seeds a study."
                 )
+            if step._remembers_queries:
+                raise ValueError(
+                    f"a {type(step).__name__} with {parameters} keeps the rows that it is asked "
+                    "about, and a search asks it about the validation records: the released model "
+                    "would recognise them. Search over models that predict without limit."
+                )
             event = step._plan(step._validate(*_before(model, X, y)).facts).event
             if event.extra_delta:
                 raise ValueError(

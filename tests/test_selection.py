@@ -7,8 +7,9 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skriemdp import PrivateFrechetMean, PrivateGridSearchCV
+from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateHyperbolicRegressor
 from skriemdp.auditing import audit_scores
+from skriemdp.privacy.accountant import PrivacyAccountant
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, SelectionEvent
 from skriemdp.selection import _Prepaid
@@ -204,3 +205,15 @@ def test_audit_of_a_whole_search(noise, searches, cheat, monkeypatch):
     )
     stated = search.privacy_spent_.epsilon
     assert (audit.epsilon > stated) == cheat
+
+
+def test_models_that_remember_their_queries_are_refused():
+    # The winner held a digest of every validation row: it recognised 50 of 50, and no stranger.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    model = PrivateHyperbolicRegressor("per-query", n_queries=30)
+    accountant = PrivacyAccountant(epsilon=10.0)
+    search = PrivateGridSearchCV(model, {"radius": [1.0, 3.0]}, accountant=accountant)
+    with pytest.raises(ValueError, match="would recognise them"):
+        search.fit(X, 0.3 * X)
+    assert not accountant.history
