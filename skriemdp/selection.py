@@ -182,7 +182,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
         candidates = list(ParameterGrid(self.param_grid))
         train, test = self._split(X, y)
-        fits = self._fit_events(candidates, *train)
+        fits = self._fit_events(candidates, (X, y), train)
         event, scoring = self._event(fits)
         accountant = self.accountant
         if accountant is None:
@@ -219,7 +219,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             (parts[1], None if y is None else parts[3]),
         )
 
-    def _fit_events(self, candidates, X, y):
+    def _fit_events(self, candidates, whole, train):
         """What a fit of each candidate will cost."""
         events = []
         for parameters in candidates:
@@ -236,7 +236,8 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
                     "about, and a search asks it about the validation records: the released model "
                     "would recognise them. Search over models that predict without limit."
                 )
-            event = step._plan(step._validate(*_before(model, X, y)).facts).event
+            step._validate(*_before(model, *whole))  # validation records raise now or never
+            event = step._plan(step._validate(*_before(model, *train)).facts).event
             if event.extra_delta:
                 raise ValueError(
                     f"a fit with {parameters} has no finite Renyi divergence, so a search over it "
@@ -285,12 +286,13 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             step.set_params(accountant=_Prepaid(fit), verbose=0)
             if streams.seeded:
                 step.set_params(random_state=int(rng.integers(2**62)))
-            with warnings.catch_warnings():
-                # A warning of a run that loses would show that run, and count the runs.
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                # A warning of a run that loses would show that run, and count the runs; one of an
+                # overflow would tell of a validation record.
                 warnings.simplefilter("ignore")
                 model.fit(*train)
+                losses = np.clip(self._losses(model, *test), 0.0, self.loss_bound)
             step.set_params(accountant=owner, random_state=None, verbose=verbose)
-            losses = np.clip(self._losses(model, *test), 0.0, self.loss_bound)
             score = float(noise.release(_ZERO, -np.mean(losses, keepdims=True), rng)[0])
             if best is None or score > best[0]:
                 best = (score, index, model)

@@ -217,3 +217,16 @@ def test_models_that_remember_their_queries_are_refused():
     with pytest.raises(ValueError, match="would recognise them"):
         search.fit(X, 0.3 * X)
     assert not accountant.history
+
+
+@pytest.mark.parametrize("row", range(0, 40, 5))
+def test_a_bad_record_raises_before_the_charge(row):
+    # Only training records were validated in advance; one for validation raised after the charge.
+    X = np.full((40, 3), 3.0**-0.5)
+    X[row] *= 1.5
+    accountant = PrivacyAccountant(epsilon=50.0)
+    mean = PrivateFrechetMean("sphere", epsilon=0.5)
+    search = PrivateGridSearchCV(mean, {"radius": [0.3, 1.0]}, accountant=accountant)
+    with pytest.raises(ValueError, match="1 of 40 rows of X are not points"):
+        search.fit(X)
+    assert not accountant.history
