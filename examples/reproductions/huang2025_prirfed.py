@@ -299,14 +299,19 @@ def methods(case, rounds, target):
 
 
 def one_round(case, target):
-    """All clients take one full step each, averaged: the same budget in a single release."""
+    """All clients take one full step each, averaged: the same budget in a single release.
 
-    def single(case, noise):
-        walk = Walk(1, 1.0 / case.smoothness, domain=case.domain)
-        return RiemannianSGD(FullBatch(), noise, walk, case.clip)
+    For means the step is one and nothing is clipped: the ball bounds the gradients.
+    """
+    mean = isinstance(case.problems[0], FrechetProblem)
+    walk = Walk(1, 1.0 if mean else 1.0 / case.smoothness, domain=case.domain)
+    clip = math.inf if mean else case.clip
 
-    noise = calibrate(lambda s: single(case, s).event(case.n), *target, BRACKET)
-    solver, risks = single(case, noise), []
+    def single(noise):
+        return RiemannianSGD(FullBatch(), noise, walk, clip)
+
+    noise = calibrate(lambda s: single(s).event(case.n), *target, BRACKET)
+    solver, risks = single(noise), []
     geometry = case.problems[0].geometry
     for seed in range(5):
         rng = np.random.default_rng(seed)
