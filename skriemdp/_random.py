@@ -67,8 +67,9 @@ class NoiseStreams:
 
     ``streams("label")`` returns a fresh ``numpy.random.Generator``.  Without a seed its key is 256
     bits from the operating system, drawn at the call and kept nowhere else.  With an integer seed
-    the key is a BLAKE2b hash of seed, context and label (docs/your-budget.md): identical fits
-    repeat, different ones never share noise.  The noise is then reproducible, hence not private.
+    the key is a BLAKE2b hash of seed, context and label: identical fits repeat, fits with another
+    event or other data share nothing (docs/sharp-edges.md).  The noise is then reproducible, hence
+    not private.
     A label may be used once.
     """
 
