@@ -36,7 +36,12 @@ from skriemdp.solvers.mean_planning import (
     lattice_noise,
     split_budget,
 )
-from skriemdp.solvers.mean_releases import DescentMean, default_descent, plan_tangent_mean
+from skriemdp.solvers.mean_releases import (
+    DescentMean,
+    default_clip,
+    default_descent,
+    plan_tangent_mean,
+)
 from skriemdp.solvers.output_mean import OUTPUT_MECHANISMS, plan_output_mean
 from skriemdp.solvers.problem import FrechetProblem
 from skriemdp.solvers.progress import ProgressBar
@@ -382,7 +387,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             n_steps=n_steps,
             step_size=self.step_size,
             shares=shares if self.shares is None else tuple(self.shares),
-            clip_norm=_default_clip(ball) if self.clip_norm is None else self.clip_norm,
+            clip_norm=default_clip(ball) if self.clip_norm is None else self.clip_norm,
             output=self.output,
             retraction=self.retraction,
             domain=ball,
@@ -445,6 +450,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _problem(self, X, y=None):
         """The Fréchet problem of rows projected on the public ball; for federated runs."""
+        if self.arithmetic != "float":
+            raise ValueError(
+                f"arithmetic={self.arithmetic!r} is for fits of this estimator; federated runs sum "
+                "in floating point. Pass arithmetic='float'."
+            )
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
         ball = public_ball(geometry, self.center, self.radius)
         return FrechetProblem.from_records(ball, as_points(geometry, X))[0]
@@ -466,8 +476,3 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _layout(self, points):
         return points.reshape(len(points), -1) if self._flat else points
-
-
-def _default_clip(ball) -> float:
-    """No clipping where the ball bounds every gradient difference; else the radius."""
-    return math.inf if math.isfinite(ball.geometry.curvature_bounds[1]) else ball.radius

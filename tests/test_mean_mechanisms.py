@@ -157,8 +157,8 @@ def test_adaptive_costs_little_on_data_that_fill_the_ball(geometry):
     X = cloud(geometry, 1000, radius=radius, offset=0.1)
     one_shot = mean_square_error(X, geometry, radius=radius, mechanism="tangent", noise="gaussian")
     adaptive = mean_square_error(X, geometry, radius=radius, mechanism="adaptive")
-    # Expected 1.1 to 1.3; 40 fits each.
-    assert adaptive < 2.0 * one_shot
+    # Expected 1.1, and 1.6 where a gradient step replaces the repetition; 40 fits each.
+    assert adaptive < 3.0 * one_shot
 
 
 def test_shrinkage_helps_when_noise_fills_the_ball():

@@ -16,7 +16,16 @@ from skriemdp.privacy.sensitivity import log_lipschitz
 from skriemdp.solvers.descent import RiemannianGradientDescent
 from skriemdp.solvers.problem import FrechetProblem
 
-__all__ = ["DescentMean", "LatticeTangentMean", "TangentMean", "iterate_mean", "plan_tangent_mean"]
+__all__ = [
+    "DescentMean",
+    "LatticeTangentMean",
+    "TangentMean",
+    "bias_bounds",
+    "default_clip",
+    "default_descent",
+    "iterate_mean",
+    "plan_tangent_mean",
+]
 
 
 def iterate_mean(problem: FrechetProblem, step_sizes) -> np.ndarray:
@@ -65,6 +74,14 @@ class TangentMean:
     def noise_scale(self) -> float:
         """Standard deviation of each orthonormal tangent coordinate, in geodesic distance."""
         return self.mechanism.sigma
+
+    @property
+    def error_scale(self) -> float:
+        """As `noise_scale`, and the largest bias of the mean of logarithms if that is released."""
+        if self.schedule is not None:
+            return self.noise_scale
+        bias = bias_bounds(self.ball)[1] / math.sqrt(self.ball.geometry.dim)
+        return math.hypot(self.noise_scale, bias)
 
     def statistic(self, problem):
         """The exact tangent vector at the centre that noise will be added to."""
@@ -157,8 +174,17 @@ def _bias_is_small(ball: GeodesicBall, noise: float) -> bool:
     """Whether noise hides the curvature bias of the mean of logarithms, on a curved-up manifold."""
     if ball.geometry.is_hadamard:
         return False
-    # The bias is about kappa r^3 / 5 when the mean is far from the centre; A.6 rule.
-    return noise >= _curvature(ball) * ball.radius**3 / 5.0
+    return noise >= bias_bounds(ball)[1]
+
+
+def bias_bounds(ball: GeodesicBall) -> tuple[float, float]:
+    """How a full gradient step shrinks an error, and the bias of the mean of logarithms.
+
+    About ``kappa r^2 / 3`` (at most a half), and ``kappa r^3 / 5`` when the mean is far from the
+    centre; public rules of thumb, which decide on budgets and promise nothing.
+    """
+    bend = 0.0 if ball.geometry.is_flat else _curvature(ball) * ball.radius**2
+    return min(bend / 3.0, 0.5), bend * ball.radius / 5.0
 
 
 def _curvature(ball: GeodesicBall) -> float:
@@ -193,6 +219,11 @@ class DescentMean:
         """The private mean and its noise scale."""
         mean = self.solver.solve(problem, self.start, streams("descent"), progress)
         return mean, self.noise_scale(problem)
+
+
+def default_clip(ball: GeodesicBall) -> float:
+    """No clipping where the ball bounds every gradient difference; else the radius."""
+    return math.inf if math.isfinite(ball.geometry.curvature_bounds[1]) else ball.radius
 
 
 def default_descent(ball: GeodesicBall, n: int, mu: float, n_steps=None):
