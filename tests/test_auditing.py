@@ -1,10 +1,37 @@
 """The audit never exceeds a true guarantee, and exposes a halved noise."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.preprocessing import StandardScaler
 
-from skriemdp.auditing import audit_epsilon, audit_scores
+import skriemdp
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateGridSearchCV,
+    PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
+)
+from skriemdp.auditing import (
+    audit_epsilon,
+    audit_estimator,
+    audit_scores,
+    worst_case_neighbours,
+)
+from skriemdp.federated import FederatedEstimator
+from skriemdp.geometry import GeodesicBall
+from skriemdp.mechanisms.counts import SumsAndCounts
+from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
+from skriemdp.solvers.problem import FrechetProblem
+from skriemdp.solvers.sampling import PoissonSampler
 
 # Each bound may be wrong with probability 1e-8: far below one false alarm in a million runs.
 CONFIDENCE = 1 - 1e-8
@@ -60,3 +87,147 @@ def test_statistic_can_be_given():
 def test_too_few_trials():
     with pytest.raises(ValueError, match="trials"):
         audit_epsilon(gaussian_release(1.0), ZERO, ONE, trials=10)
+
+
+# -- whole estimators ------------------------------------------------------------------------------
+
+ESTIMATORS = [
+    PrivateFrechetMean("spd"),
+    PrivateFrechetMean("sphere", radius=0.5, center=[0.0, 1.0, 0.0]),
+    PrivateFrechetMean("poincare", radius="auto", center="private"),
+    PrivateFrechetMean("hyperboloid", mechanism="laplace", delta=0),
+    PrivateMinimumDistanceToMean("spd", classes=["a", "b", "c"]),
+    PrivatePrincipalEigenvector(2),
+    PrivatePrincipalEigenvector(row_norm=2.0, mechanism="gradient", n_steps=2),
+    PrivatePrincipalEigenvector(delta=0),
+    PrivateHyperbolicRegressor(n_frequencies=4),
+    PrivateHyperbolicRegressor(n_frequencies=4, coordinates="lorentz"),
+    PrivateHyperbolicRegressor(n_frequencies=4, coordinates="poincare", curvature=-0.5),
+    PrivateHyperbolicRegressor("per-query", n_queries=2),
+    PrivateMatrixCompletion(),
+    PrivateNoisyAdaGrad(n_steps=2),
+    PrivateNoisyAdaGrad("huber", n_steps=2),
+    PrivateRiemannianERM("sphere", n_steps=2),
+    FederatedEstimator(PrivateFrechetMean(), 1, 2),
+    FederatedEstimator(PrivateRiemannianERM("spd"), 1, 1, unit="client"),
+    PrivateGridSearchCV(PrivateFrechetMean(mechanism="gradient"), {"radius": [1.0, 2.0]}),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_worst_cases_differ_in_one_record_and_can_be_scored(estimator, recording_accountant):
+    pair = worst_case_neighbours(estimator, n=24)
+    differing = np.zeros(len(pair.data[0]), dtype=bool)
+    for left, right in zip(pair.data, pair.neighbour, strict=True):
+        if left is not None:
+            assert left.shape == right.shape
+            differing |= (left != right).reshape(len(left), -1).any(axis=1)
+    whole_client = getattr(estimator, "unit", "record") == "client"
+    assert differing.sum() == (24 if whole_client else 1)
+    model = clone(estimator).set_params(accountant=recording_accountant)
+    for data in (pair.data, pair.neighbour):
+        assert np.isfinite(pair.score(model.fit(*data)))
+
+
+def test_every_estimator_has_a_worst_case():
+    for name in skriemdp.__all__:
+        public = getattr(skriemdp, name)
+        if isinstance(public, type) and hasattr(public, "fit"):
+            assert worst_case_neighbours.dispatch(public) is not worst_case_neighbours.dispatch(
+                object
+            ), name
+    for unknown in (StandardScaler(), PrivateRiemannianERM(gradient=lambda w, X, y: X)):
+        with pytest.raises(TypeError, match="no worst case"):
+            worst_case_neighbours(unknown)
+
+
+def test_seeded_fits_are_not_audited():
+    for estimator in (
+        PrivateFrechetMean(random_state=0),
+        FederatedEstimator(PrivateFrechetMean(random_state=0)),
+    ):
+        with pytest.raises(ValueError, match="random_state must be None"):
+            audit_estimator(estimator)
+
+
+def test_audits_charge_no_ledger_and_show_progress(capsys):
+    model = PrivateFrechetMean(mechanism="tangent", noise="gaussian", epsilon=8.0)
+    with PrivacyAccountant(epsilon=0.1) as accountant:
+        audit = audit_estimator(model, trials=60, n_jobs=1, verbose=1)
+    assert accountant.history == []
+    assert "fit 120/120" in capsys.readouterr().err
+    assert (audit.estimator, audit.event) == ("PrivateFrechetMean", "GaussianEvent")
+    assert (audit.stated, audit.delta, audit.trials) == (8.0, 1e-5, 60)
+    assert audit.factor == audit.stated / audit.audited
+    assert not hasattr(model, "mean_")
+
+
+# -- audits that must fail: each fault is caught, and nothing is found without it -----------------
+
+
+def halved_noise(monkeypatch):
+    sigma = TangentGaussian.sigma.fget
+    monkeypatch.setattr(TangentGaussian, "sigma", property(lambda self: sigma(self) / 2))
+
+
+def doubled_sensitivity(monkeypatch):
+    """Each record counts twice in the sum that is released."""
+    total = FrechetProblem.clipped_sum
+    monkeypatch.setattr(FrechetProblem, "clipped_sum", lambda *args: 2 * total(*args))
+
+
+def forgotten_projection(monkeypatch):
+    def project(self, points):
+        return points, 0, self.geometry.log(self.center, points).sum(axis=0)
+
+    monkeypatch.setattr(GeodesicBall, "project_with_log_sum", project)
+
+
+def shared_draw(monkeypatch):
+    """All groups get the same noise."""
+
+    def release(self, sums, counts, rng, size=()):
+        noise = rng.standard_normal()
+        return sums + self.sum_sigma * noise, counts + self.count_sigma * noise
+
+    monkeypatch.setattr(SumsAndCounts, "release", release)
+
+
+def wrong_sampler(monkeypatch):
+    """All records in every batch, at the cost of a few."""
+    monkeypatch.setattr(PoissonSampler, "draw", lambda self, n, rng: np.arange(n))
+
+
+ONE_SHOT = PrivateFrechetMean(mechanism="tangent", noise="gaussian", epsilon=8.0)
+CLASSES = PrivateMinimumDistanceToMean(classes=[0, 1], epsilon=8.0)
+SAMPLED = PrivateRiemannianERM(n_steps=1, batch_size=10, step_size=1.0, epsilon=1.0, delta=1e-2)
+FAULTS = [
+    (None, ONE_SHOT, 300),
+    (halved_noise, ONE_SHOT, 300),
+    (doubled_sensitivity, ONE_SHOT, 300),
+    (forgotten_projection, ONE_SHOT, 300),
+    (None, CLASSES, 150),
+    (shared_draw, CLASSES, 150),
+    (None, SAMPLED, 600),
+    (wrong_sampler, SAMPLED, 600),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "estimator", "trials"),
+    FAULTS,
+    ids=[fault.__name__ if fault else "as shipped" for fault, *_ in FAULTS],
+)
+def test_audits_catch_faults(fault, estimator, trials, monkeypatch):
+    """False alarms below 1e-8 each (the confidence of the bound)."""
+    if fault is not None:
+        fault(monkeypatch)
+    pair = worst_case_neighbours(estimator)
+    if estimator is CLASSES:
+        # Answers that share their noise are told apart by their difference.
+        counts = lambda model: model.class_counts_[1] - model.class_counts_[0]  # noqa: E731
+        pair = dataclasses.replace(pair, score=counts)
+    audit = audit_estimator(estimator, pair, trials=trials, confidence=CONFIDENCE)
+    assert audit.refuted == (fault is not None)

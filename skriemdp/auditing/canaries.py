@@ -245,13 +245,11 @@ def _hyperbolic(estimator: PrivateHyperbolicRegressor, n=100):
     labels = np.zeros((n, 2))
     labels[:, 0] = np.resize([-far, far], n)
     column = 0
-    if estimator.coordinates != "tangent":
-        labels = np.asarray(geometry.exp_coordinates(geometry.base_point, labels))
-        column = 1
-    if estimator.coordinates == "poincare":
-        labels = labels[:, 1:] / (labels[:, :1] + 1.0 / math.sqrt(-geometry.curvature))
-        labels /= math.sqrt(-geometry.curvature) / math.sqrt(-Poincare(2).curvature)
-        column = 0
+    if estimator.coordinates == "lorentz":
+        labels, column = _on_axis(geometry, geometry.base_point, labels[:, 0]), 1
+    elif estimator.coordinates == "poincare":
+        ball = Poincare(2, estimator.curvature)
+        labels = _on_axis(ball, ball.base_point, labels[:, 0])
     X = np.zeros((n, 2))
     y, z = _swapped(labels, labels[1])
     queries = X[:1]
@@ -313,9 +311,14 @@ def _minimiser(estimator: PrivateRiemannianERM, n=100):
     far = 10.0 * float(estimator.clip_norm)
     if math.isfinite(limit):
         far = min(far, 0.45 * limit)
-    # Half of the records on either side, each with the longest gradient wherever the iterate is.
-    points = _on_axis(geometry, center, np.resize([-far, far], n))
-    X, Z = _swapped(points, points[1])
+    # Half of the records on either side, each with the longest gradient wherever the iterate is; in
+    # small batches the choice of these would be as loud as the noise, so there they keep silent.
+    places = np.resize([-far, far], n)
+    if estimator.batch_size is not None:
+        places[1:] = 0.0
+    X, Z = _swapped(
+        _on_axis(geometry, center, places), _on_axis(geometry, center, np.array([far]))[0]
+    )
 
     def score(model):
         return float(np.asarray(geometry.log_coordinates(center, model.point_))[..., 0])
