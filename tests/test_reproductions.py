@@ -234,7 +234,7 @@ def _shorten(monkeypatch, module):
         ("han2022_spd_images", 2, ("digits",)),
         ("han2022_spd_mean", 0, ("What the published noise", "Bures", "Records away")),
         ("jiang2023_mu", 0, ("mu at Delta = 1", "delta(epsilon) on the circle", "S^2, n = 10")),
-        ("kairouz2021_adagrad", 0, ("Change of the", "True epsilon", "dimension p", "Gradients")),
+        ("kairouz2021_adagrad", 0, ("Change of the", "stated noise", "dimension p", "Gradients")),
     ],
 )
 def test_scripts_run_without_data(script, monkeypatch, tmp_path, capsys, name, skips, titles):

@@ -155,9 +155,9 @@ def algorithm_1(task, mu, steps, step_size, rng, share=0.5):
     return total / steps, indefinite / steps
 
 
-def as_written(task, epsilon, steps, repeats, rng):
+def as_written(task, mu, steps, repeats, rng):
     """Mean excess risk with the best of three step sizes in hindsight, share of indefinite H_t."""
-    mu, results = gaussian_mu(epsilon, DELTA), []
+    results = []
     for step_size in (0.1, 0.5, 2.0):
         runs = [algorithm_1(task, mu, steps, step_size, rng) for _ in range(repeats)]
         results.append(
@@ -180,6 +180,7 @@ def plain(task, epsilon, repeats, steps=50, **settings):
 def print_dimension(quick, epsilon=0.3):
     heading(f"Excess risk at a true epsilon of {epsilon}, n = 5000, k = 5, against the dimension p")
     repeats, sizes = (2, (20, 100)) if quick else (10, (20, 50, 100, 200, 500, 1000))
+    mu = gaussian_mu(epsilon, DELTA)
     header = (
         "p",
         "zero, no data",
@@ -198,7 +199,7 @@ def print_dimension(quick, epsilon=0.3):
         task, rng = Task(p), np.random.default_rng(p)
         inside = {"subspace": task.basis}
         small = p <= 500  # the algorithm as written draws p x p matrices
-        written = as_written(task, epsilon, 50, max(2, repeats // 3), rng) if small else ("-", "-")
+        written = as_written(task, mu, 50, max(2, repeats // 3), rng) if small else ("-", "-")
         return [
             p,
             task.excess(np.zeros(p)),
@@ -215,6 +216,42 @@ def print_dimension(quick, epsilon=0.3):
     rows = []
     table(header, (rows.append(row(p)) or rows[-1] for p in sizes))
     return rows
+
+
+def print_published(quick):
+    """Stated noise beside the same algorithm, corrected or not, at the stated epsilon."""
+    heading(
+        "Excess risk with the stated noise and at true privacy, p = 100, k = 5, n = 5000, T = 50"
+    )
+    repeats, task, rng = 2 if quick else 10, Task(100), np.random.default_rng(9)
+    header = (
+        "epsilon",
+        "zero, no data",
+        "Algorithm 1 as written, stated noise",
+        "its true epsilon",
+        "as written, true epsilon",
+        "corrected, true epsilon",
+        "DP-GD, subspace, true epsilon",
+        "ours, true epsilon",
+        "non-private",
+    )
+
+    def row(epsilon):
+        # Equal parts of mu^2 for gradients and preconditioners are the stated noise exactly.
+        stated, inside = stated_mu(epsilon, DELTA, 50, False), {"subspace": task.basis}
+        return [
+            epsilon,
+            task.excess(np.zeros(task.p)),
+            as_written(task, stated, 50, repeats, rng)[0],
+            gaussian_epsilon(stated, DELTA),
+            as_written(task, gaussian_mu(epsilon, DELTA), 50, repeats, rng)[0],
+            task.fit(epsilon, repeats, preconditioner="paper", n_steps=50, **inside),
+            plain(task, epsilon, repeats, **inside),
+            task.fit(epsilon, repeats, **inside),
+            0,
+        ]
+
+    table(header, (row(epsilon) for epsilon in ((1.0,) if quick else (0.1, 0.3, 1.0, 3.0))))
 
 
 def print_steps(quick):
@@ -320,6 +357,7 @@ def main(arguments=None):
     print_sensitivity()
     print_stated_privacy()
     with PrivacyAccountant(epsilon=math.inf):
+        print_published(options.quick)
         rows = print_dimension(options.quick)
         print_steps(options.quick)
     print_decay(options.quick)
