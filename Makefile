@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-oldest test-newest test-matrix lint docs bench clean
+.PHONY: demo test test-oldest test-newest test-matrix lint docs bench peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +61,11 @@ bench: $(VENV)/.bench  ## every benchmark in its quick form; outputs in benchmar
 
 reproduce: $(VENV)/.plots  ## the papers' figures as published and at true privacy; QUICK=1: smaller
 	$(BIN)/python examples/reproductions/run_all.py $(if $(QUICK),--quick)
+
+peers:  ## ours beside other libraries, in an environment that holds them all
+	PIP_CONSTRAINT=$(CURDIR)/constraints/peers.txt $(MAKE) VENV=.venv-peers .venv-peers/.bench
+	PIP_CONSTRAINT=$(CURDIR)/constraints/peers.txt .venv-peers/bin/python -m pip install --quiet geomstats diffprivlib
+	.venv-peers/bin/python benchmarks/peers.py
 
 clean:
 	rm -rf .venv .venv-oldest .venv-newest build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output

@@ -1,19 +1,27 @@
 """Run the quick form of every benchmark, one after another, and keep what they print.
 
     python benchmarks/run_all.py [--only NAME ...] [--full] [--timeout SECONDS] [--output FOLDER]
+    python benchmarks/run_all.py --compare benchmarks/baseline.json     # or --save
 
 Each script's output goes to ``benchmarks/results/NAME.md``; the last one moves to ``previous/``, so
 that ``diff -r benchmarks/results/previous benchmarks/results`` shows what a change did.  Scripts
 that need data from outside skip those rows, or fail with a message that says what to set.  A script
 that joins the folder is run too: with ``--quick`` if it has that option.
+
+``--save`` and ``--compare`` run ``peers.py`` alone and keep, or compare with, what does not depend
+on the machine: its ratios of time, errors of private answers, and exact epsilons (README.md).
 """
 
 import argparse
+import importlib.metadata
+import json
+import math
 import os
 import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -28,6 +36,7 @@ QUICK = {
     "ledger": ["--filters"],
     "mean_mechanisms": ["--fits", "6", "--part", "spaces"],
     "mean_utility": ["--draws", "400"],
+    "peers": ["--repeats", "2"],
     "pca": ["--draws", "3"],
     "private_quantile": ["--runs", "50"],
     "solvers": ["full-batch"],
@@ -74,6 +83,57 @@ def run(name, extra, output, timeout):
     return status, time.perf_counter() - start, used
 
 
+# How far a figure may move: ratios of time vary by load and processor, errors by their noise.
+TIME, ERROR, STANDARD_ERRORS, EXACT = 1.5, 1.1, 5.0, 1e-6
+PACKAGES = ("numpy", "scipy", "scikit-learn", "pyriemann", "pymanopt", "dp-accounting")
+
+
+def measure():
+    """What ``peers.py`` finds, with the versions that it ran with."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "records.json"
+        command = [sys.executable, str(HERE / "peers.py"), "--json", str(file), "--ours"]
+        subprocess.run(command, check=True)
+        figures = json.loads(file.read_text(encoding="utf-8"))
+    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"versions": {"python": sys.version.split()[0]} | versions, "figures": figures}
+
+
+def verdict(old, new):
+    """ "better", "worse", "changed" or "" for two records of one figure."""
+    a, b = old["value"], new["value"]
+    if new["kind"] == "exact":
+        same = math.isclose(a, b, rel_tol=EXACT)
+    elif new["kind"] == "time":
+        same = max(a, b) <= TIME * min(a, b)
+    else:
+        noise = STANDARD_ERRORS * math.hypot(old["standard_error"], new["standard_error"])
+        same = abs(a - b) <= noise or max(a, b) <= ERROR * min(a, b)
+    if same:
+        return ""
+    return "changed" if new["kind"] == "exact" else "worse" if b > a else "better"
+
+
+def compare(baseline, found):
+    """Print what moved; returns the number of figures that got worse, changed or went missing."""
+    for name, version in baseline["versions"].items():
+        if found["versions"].get(name) != version:
+            print(f"{name}: {version} then, {found['versions'].get(name)} now")
+    old, new = baseline["figures"], found["figures"]
+    verdicts = {key: verdict(old[key], new[key]) for key in old.keys() & new.keys()}
+    moved = [key for key in old if verdicts.get(key)]
+    print("\n| figure | then | now | |\n|---|---|---|---|")
+    for key in moved:
+        print(f"| {key} | {old[key]['value']:.3g} | {new[key]['value']:.3g} | {verdicts[key]} |")
+    gone = [key for key in old if key not in new]
+    for key in gone:
+        print(f"| {key} | {old[key]['value']:.3g} | | missing |")
+    for key in new.keys() - old.keys():
+        print(f"| {key} | | {new[key]['value']:.3g} | new |")
+    print(f"\n{len(verdicts)} figures compared, {len(moved)} moved")
+    return len(gone) + sum(verdicts[key] != "better" for key in moved)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in SKIP)
@@ -81,7 +141,18 @@ def main():
     parser.add_argument("--full", action="store_true", help="the forms behind the tables: hours")
     parser.add_argument("--timeout", type=float, help="seconds a script; else 600, or none if full")
     parser.add_argument("--output", type=Path, default=HERE / "results")
+    parser.add_argument("--save", type=Path, help="write this file of figures, and stop")
+    parser.add_argument("--compare", type=Path, help="compare with a file of figures, and stop")
     options = parser.parse_args()
+    if options.save or options.compare:
+        # Read first: both may name one file.
+        baseline = options.compare and json.loads(options.compare.read_text(encoding="utf-8"))
+        found = measure()
+        if options.save:
+            options.save.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        if baseline and (bad := compare(baseline, found)):
+            raise SystemExit(f"{bad} figures are worse, changed or missing")
+        return
     timeout = options.timeout or (None if options.full else 600.0)
     options.output.mkdir(parents=True, exist_ok=True)
     print(
