@@ -114,7 +114,13 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
     def _fit(self, X, y=None):
         check_privacy(self.epsilon, self.delta)
         check_random_state(self.random_state)
-        data = self._validate(X, y)
+        try:
+            data = self._validate(X, y)
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            # numpy quotes the entry, which is a record's.
+            raise ValueError("X or y holds text where numbers are expected; encode it.") from None
         plan = self._plan(data.facts)
         self._charge(plan)
         streams = NoiseStreams(self.random_state, self._noise_context(data, plan))

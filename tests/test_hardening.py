@@ -1,5 +1,6 @@
 """Every public estimator against hostile input: documented errors that charge and show nothing."""
 
+import traceback
 import warnings
 
 import mpmath
@@ -347,3 +348,14 @@ def test_no_schedule_where_rounding_would_decide():
     assert plan_mean_iteration(20.0, 10**6, spd, 1e-6) is None
     assert plan_mean_iteration(20.0, 10**6, hyperbolic, 1e-6) is None
     assert plan_mean_iteration(10.0, 10**6, hyperbolic, 1e-6) is not None
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_no_error_quotes_an_entry(estimator):
+    X, y = records(estimator)
+    X = X.astype(object)
+    X[3, 0] = "carla@example.org"
+    with pytest.raises(ValueError, match="holds text") as caught:
+        clone(estimator).set_params(accountant=Recorder()).fit(X, y)
+    report = "".join(traceback.format_exception(caught.value))
+    assert "carla" not in report
