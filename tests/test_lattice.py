@@ -478,6 +478,20 @@ def test_what_has_no_lattice_is_refused(parameters, words, recording_accountant)
     assert recording_accountant.spends == []
 
 
+@pytest.mark.parametrize("way", [{}, {"mechanism": "gradient"}, {"center": "private"}], ids=str)
+def test_one_extreme_record_changes_no_outcome(way):
+    X = np.random.default_rng(0).normal(size=(40, 4)) * 0.2
+    for value in (1e300, -1e154, 5e-324):
+        X[3] = value
+        model = PrivateFrechetMean(arithmetic="lattice", **way).fit(X)
+        assert np.isfinite(model.mean_).all()
+    space = SPD(2)
+    points = cloud(space, 50)
+    points[0] = space.exp_coordinates(space.base_point, np.array([15.0, 0.0, 0.0]))
+    model = PrivateFrechetMean(space, radius=0.5, arithmetic="lattice", **way).fit(points)
+    assert space.belongs(model.mean_)
+
+
 def test_federated_runs_do_not_pretend(recording_accountant):
     model = FederatedEstimator(
         PrivateFrechetMean("spd", arithmetic="lattice"), accountant=recording_accountant
