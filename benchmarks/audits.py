@@ -406,7 +406,7 @@ def main():
             continue
         trials = 300 if options.quick else 4_000
         if name in ONE_SHOT:
-            trials = 8_000 if options.quick else 40_000
+            trials = 12_000 if options.quick else 40_000
         found = audit_estimator(
             estimator,
             trials=trials,

@@ -25,7 +25,7 @@ from skriemdp.privacy.accountant import (
 )
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import ApproximateEvent, Event, GaussianEvent, PureEvent
-from skriemdp.privacy.filters import make_filter, number, renyi_budget
+from skriemdp.privacy.filters import make_filter, number, refuse_strange_sizes, renyi_budget
 from skriemdp.privacy.ledger import Standing, add
 
 DELTA = 1e-5
@@ -552,3 +552,23 @@ def test_room_is_never_shown_larger_than_it_is():
     full = Standing((rule.limits[0] // 2, 0, None), False)
     room = rule.room(full)
     assert room["mu"] ** 2 * rule.order / 2 <= number(rule.limits[0] - full.total[0])
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 5e-324])
+def test_strange_numbers_inside_an_event_are_refused(bad):
+    class Strange:
+        def __init__(self, value):
+            self.value = value
+
+        def to_dict(self):
+            return {"kind": "strange", "parts": [{"noise": self.value}], "yes": True, "law": "none"}
+
+    with pytest.raises(ValueError, match="Strange.parts.noise"):
+        refuse_strange_sizes(Strange(bad))
+    for good in (0.0, 1e-300, -2.0, True):
+        refuse_strange_sizes(Strange(good))
+
+
+def test_unknown_filters_are_refused():
+    with pytest.raises(ValueError, match="filter"):
+        make_filter("bayes", 1.0, 1e-5)

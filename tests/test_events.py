@@ -451,3 +451,14 @@ def test_mixtures_of_any_weights_are_means_of_profiles(weights):
         loss = mixture.privacy_loss_distribution().get_delta_for_epsilon(epsilon)
         assert mean * (1 - 1e-9) <= mixture.delta(epsilon) <= mean + 1e-4
         assert mean * (1 - 1e-9) <= loss <= mean + 1e-4
+
+
+def test_delta_never_exceeds_one():
+    for event in (
+        PoissonSampledGaussianEvent(0.5, 0.05, 3),
+        FixedSizeSampledGaussianEvent(4, 2, 0.05, 3),
+        ApproximateEvent(5.0, 0.9),
+        compose([ApproximateEvent(0.1, 0.6), ApproximateEvent(0.2, 0.7)]),
+        ZCDPEvent(500.0),
+    ):
+        assert 0.5 < event.delta(0.0) <= 1.0

@@ -528,3 +528,22 @@ def test_half_the_noise_is_not_enough():
         event = calibrated_riemannian_event(*target, 0.1, epsilon=1.0, delta=1e-5)
         halved = RiemannianEvent(*target, 0.1, 0.5 * event.scale)
         assert halved.delta(1.0) > 100 * 1e-5
+
+
+@pytest.mark.parametrize("sensitivity", [0.2, 1.0, 3.0])
+def test_flat_gaussian_noise_answers_like_a_gaussian(sensitivity):
+    scale = 1.7
+    event = RiemannianEvent("gaussian", "euclidean", 3, 0.0, sensitivity, scale)
+    mu = sensitivity / scale
+    assert event.mu == pytest.approx(mu, rel=1e-12)
+    assert event.epsilon(1e-5) == pytest.approx(gaussian_epsilon(mu, 1e-5), rel=1e-9)
+    for order in (1.5, 8.0, 200.0):
+        assert 0 <= event.renyi(order) / (0.5 * order * mu**2) - 1 < 1e-9
+
+
+@pytest.mark.parametrize("name", ["sensitivity", "scale"])
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_riemannian_events_refuse_bad_numbers(name, bad):
+    good = {"sensitivity": 0.2, "scale": 0.5}
+    with pytest.raises(ValueError, match=name):
+        RiemannianEvent("gaussian", "sphere", 2, 1.0, **good | {name: bad})
