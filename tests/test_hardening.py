@@ -359,3 +359,21 @@ def test_no_error_quotes_an_entry(estimator):
         clone(estimator).set_params(accountant=Recorder()).fit(X, y)
     report = "".join(traceback.format_exception(caught.value))
     assert "carla" not in report
+
+
+@pytest.mark.parametrize("geometry", [SPD(2), SPD(3)], ids=str)
+def test_gradients_obey_their_diameter_where_logarithms_lose_digits(geometry):
+    # Two gradients differed by 1.17 (SPD(2)) and 1.04 (SPD(3)) times the bound.
+    rng, radius, worst = np.random.default_rng(2), 40.0, 0.0
+    ball = GeodesicBall(geometry, None, radius)
+    for reach in (0.3, 0.3, 0.6, 0.6, 1.0, 1.0):
+        u = rng.normal(size=(31, geometry.dim))
+        u *= radius / np.linalg.norm(u, axis=1, keepdims=True)
+        point = ball.project(geometry.exp_coordinates(ball.center, reach * u[:1]))[0]
+        points = ball.project(geometry.exp_coordinates(ball.center, 2.0 * u[1:]))
+        problem = FrechetProblem(ball, points)
+        sums = np.stack([problem.clipped_sum(point, indices=[i]) for i in range(30)])
+        logs = geometry.coordinates_from_tangent(point, sums)
+        spread = np.linalg.norm(logs[:, None] - logs, axis=-1).max()
+        worst = max(worst, spread / problem.gradient_diameter(point))
+    assert 0.8 < worst < 1.005  # the rest is the rounding of tangent matrices

@@ -8,11 +8,16 @@ import math
 
 import numpy as np
 
-from skriemdp.geometry._tiles import block_length
+from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.geometry.base import Geometry, clip_scale
+from skriemdp.geometry.base import Geometry, clip_scale, summand_scale
 
 __all__ = ["FrechetProblem", "Problem", "clipped_total", "clipped_vectors"]
+
+
+# Distance, in units of the largest negative curvature, up to which logarithms are accurate to about
+# nine digits also for SPD matrices, whose condition number grows like its exponential, squared.
+_ACCURATE_REACH = 8.0
 
 
 class Problem(abc.ABC):
@@ -183,4 +188,30 @@ class FrechetProblem(Problem):
         if known and np.array_equal(point, self.ball.center):
             return -np.asarray(self.center_log_sum)
         chosen = self.points if whole else self.points[indices]
+        if self._loses_digits(point):
+            return self._guarded_sum(point, clip_norm, chosen)
         return -np.asarray(self.geometry.clipped_log_sum(point, chosen, clip_norm))
+
+    def _loses_digits(self, point) -> bool:
+        """Whether logarithms at `point` may be wrong by more than rounding; public."""
+        low = self.geometry.curvature_bounds[0]
+        if not -math.inf < low < 0.0 or not math.isfinite(self._lipschitz(point)):
+            return False
+        reach = float(self.geometry.dist(self.ball.center, point)) + self.ball.radius
+        return not math.sqrt(-low) * reach <= _ACCURATE_REACH
+
+    def _guarded_sum(self, point, clip_norm, chosen):
+        # Records lie within `gradient_norm_bound` of a public vector, and computed ones that do
+        # not are moved there: the bounds then hold for what is computed, however inaccurate.
+        geometry, bound = self.geometry, self.gradient_norm_bound(point)
+        public = np.asarray(geometry.log_coordinates(point, self.ball.center))
+        total = np.zeros(geometry.dim)
+        with np.errstate(all="ignore"):
+            for block in tiles(chosen):
+                moves = np.asarray(geometry.log_coordinates(point, block)) - public
+                norms = np.linalg.norm(moves, axis=-1)
+                scale, (moves,) = summand_scale(np, norms, bound, moves)
+                logarithms = public + scale[:, None] * moves
+                norms = np.linalg.norm(logarithms, axis=-1)
+                total += clip_scale(np, norms, clip_norm) @ logarithms
+        return -np.asarray(geometry.tangent_from_coordinates(point, total))
