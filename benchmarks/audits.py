@@ -348,7 +348,7 @@ OTHERS = {
     ),
     "PrivateGridSearchCV, 3 runs": (
         PrivateGridSearchCV(
-            Mean(epsilon=1.0, **GAUSSIAN), {"radius": [1.0]}, mean_runs=3.0, delta=LARGE_DELTA
+            Mean(epsilon=4.0, **GAUSSIAN), {"radius": [1.0]}, mean_runs=3.0, delta=LARGE_DELTA
         ),
         LARGE_DELTA,
     ),
@@ -404,7 +404,7 @@ def main():
     for name, (estimator, delta) in (ONE_SHOT | OTHERS).items():
         if not wanted(name):
             continue
-        trials = 300 if options.quick else 4_000
+        trials = 500 if options.quick else 4_000
         if name in ONE_SHOT:
             trials = 12_000 if options.quick else 40_000
         found = audit_estimator(

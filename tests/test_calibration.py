@@ -190,3 +190,9 @@ def test_importing_calibration_does_not_load_dp_accounting():
         "assert not any(m.startswith('dp_accounting') for m in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("bracket", [(0.0, 1.0), (1.0, 1.0), (1.0, math.inf), (2.0, 1.0)])
+def test_brackets_of_noise_are_finite_and_increasing(bracket):
+    with pytest.raises(ValueError, match="bracket"):
+        calibrate(GaussianEvent, 1.0, 1e-5, bracket)

@@ -30,7 +30,7 @@ from skriemdp.mechanisms.output import (
     RiemannianGaussianMechanism,
     RiemannianLaplaceMechanism,
 )
-from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile, log_grid
+from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile, _prior, log_grid
 from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.radial import RadialEvent, best_radial_law, calibrated_radial_law
@@ -532,3 +532,11 @@ def test_laplace_noise_on_matrices_is_calibrated_to_pure_epsilon_only():
     for target in ({"epsilon": 1.0, "delta": 1e-5}, {"mu": 1.0}):
         with pytest.raises(ValueError, match="pass epsilon alone"):
             RiemannianLaplaceMechanism.calibrated(AffineInvariantSPD(3), 0.1, **target)
+
+
+def test_the_preference_for_small_quantiles_is_six_nats_at_any_size():
+    for size in (2, 3, 640):
+        prior = _prior(size)
+        assert prior[0] == 0.0 and prior[-1] == -6.0
+        assert np.ptp(np.diff(prior)) < 1e-12
+    assert _prior(1) == [0.0]

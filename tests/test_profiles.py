@@ -29,6 +29,7 @@ from skriemdp.privacy.profile_mu import (
     mu_at_zero,
     mu_estimate,
     mu_floor,
+    tail_line,
 )
 from skriemdp.privacy.profile_release import RadialRelease
 from skriemdp.privacy.profile_spd import MatrixRelease
@@ -547,3 +548,26 @@ def test_riemannian_events_refuse_bad_numbers(name, bad):
     good = {"sensitivity": 0.2, "scale": 0.5}
     with pytest.raises(ValueError, match=name):
         RiemannianEvent("gaussian", "sphere", 2, 1.0, **good | {name: bad})
+
+
+@pytest.mark.parametrize("alpha", [1.5, 4.0, 20.0])
+@pytest.mark.parametrize("pair", [(2, 0.3, 1.0), (5, 1.0, 0.4)])
+def test_the_tail_of_renyi_divergences_bounds_what_it_leaves_out(pair, alpha):
+    pair = RadialPair("gaussian", -1, *pair)
+    top, log_tail = RadialRelease(pair)._tail(alpha)
+    m, shift, log_constant = tail_line(pair)
+    # Beyond `top`, delta(e) <= C Phi(-(e / m - shift)).
+    e = top + m * np.linspace(0.0, 30.0, 200_001)
+    logs = (alpha - 1.0) * e + log_constant + log_ndtr(-(e / m - shift))
+    logs += np.log1p(np.exp((1.0 - 2.0 * alpha) * e))
+    exact = logs.max() + math.log(np.exp(logs - logs.max()).sum() * (e[1] - e[0]))
+    assert exact <= log_tail <= exact + 6.0
+    assert log_tail < -40.0
+    # The hyperbolic profile itself lies below that line.
+    start = m * shift
+    for epsilon in start + m * np.array([0.5, 2.0, 4.0]):
+        bound = log_constant + log_ndtr(-(epsilon / m - shift))
+        assert log_delta(pair, np.array([epsilon]))[0] <= bound + 1e-9
+        release = RadialRelease(pair)
+        found = release._tail_bound(np.array([epsilon]))[0]
+        assert log_delta(pair, np.array([epsilon]))[0] - 1e-9 <= found <= bound + 1e-9
