@@ -274,8 +274,6 @@ def test_every_script_is_listed_and_has_a_page(script):
     pages = {p.stem: p.read_text(encoding="utf-8") for p in folder.glob("*.md")}
     for name in script("run_all").names():
         assert f"`{name}.py`" in listed
-        if name == "huang2025_prirfed" and "huang2025" not in pages:
-            continue
         assert f"python examples/reproductions/{name}.py" in pages[name.split("_")[0]]
 
 
