@@ -20,6 +20,7 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
 )
+from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Hyperboloid, Poincare, Sphere
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, PoissonSampledGaussianEvent, PureEvent
@@ -377,3 +378,15 @@ def test_gradients_obey_their_diameter_where_logarithms_lose_digits(geometry):
         spread = np.linalg.norm(logs[:, None] - logs, axis=-1).max()
         worst = max(worst, spread / problem.gradient_diameter(point))
     assert 0.8 < worst < 1.005  # the rest is the rounding of tangent matrices
+
+
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_no_floating_point_warning_tells_of_a_clients_record(unit):
+    X = np.full((24, 2), 0.1)
+    X[3] = 1e200
+    mean = PrivateFrechetMean(epsilon=2.0, accountant=Recorder())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = FederatedEstimator(mean, 2, 2, unit=unit).fit(X, groups=np.arange(24) % 4)
+    assert np.isfinite(model.point_).all()
+    assert not [w for w in caught if issubclass(w.category, RuntimeWarning)]

@@ -188,6 +188,7 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
         self.public_seed = public_seed
         self.verbose = verbose
 
+    @np.errstate(all="ignore")  # a warning of overflow would tell that some record is huge
     def fit(self, X, y=None, groups=None):
         """Simulate the federation on records that `groups` assigns to clients.
 
