@@ -22,6 +22,8 @@ __all__ = [
     "warn_small_search",
 ]
 
+# Distance from the base point of hyperbolic space at which coordinates keep about eight digits.
+_FARTHEST = 17.0
 # Keywords of scikit-learn's validate_data for point-valued records.
 CHECKS = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
 
@@ -77,6 +79,17 @@ def public_ball(geometry, center, radius):
     if isinstance(center, str):
         raise ValueError(f"center={center!r} is not a point of {geometry} nor 'private'.")
     point = geometry.base_point if center is None else public_point(geometry, center=center)
+    low, high = geometry.curvature_bounds
+    if low == high < 0.0:
+        # Hyperbolic coordinates grow like the exponential of the distance from the base point, and
+        # their rounding then acts on a mean like a hash of all records.
+        reach = math.sqrt(-low) * float(geometry.dist(geometry.base_point, point))
+        if reach > _FARTHEST:
+            raise ValueError(
+                f"center lies {reach:.3g} curvature radii from the base point of {geometry}, where "
+                f"coordinates have lost their digits (at most {_FARTHEST:g}); move the data by an "
+                "isometry that brings it to the base point."
+            )
     return GeodesicBall(geometry, point, float(radius))
 
 

@@ -390,3 +390,18 @@ def test_no_floating_point_warning_tells_of_a_clients_record(unit):
         model = FederatedEstimator(mean, 2, 2, unit=unit).fit(X, groups=np.arange(24) % 4)
     assert np.isfinite(model.point_).all()
     assert not [w for w in caught if issubclass(w.category, RuntimeWarning)]
+
+
+def test_centres_where_coordinates_lose_their_digits_are_refused():
+    # At distance 30, rounding moved the mean of 2000 records by a tenth of what a record may.
+    space, recorder = Hyperboloid(2), Recorder()
+    for distance, allowed in [(16.0, True), (18.0, False)]:
+        center = space.exp_coordinates(space.base_point, np.array([distance, 0.0]))
+        model = PrivateFrechetMean("hyperboloid", center, accountant=recorder)
+        X = np.stack([center] * 20)
+        if allowed:
+            model.fit(X)
+        else:
+            with pytest.raises(ValueError, match="lost their digits"):
+                model.fit(X)
+    assert len(recorder.spends) == 1
