@@ -540,3 +540,14 @@ def test_the_preference_for_small_quantiles_is_six_nats_at_any_size():
         assert prior[0] == 0.0 and prior[-1] == -6.0
         assert np.ptp(np.diff(prior)) < 1e-12
     assert _prior(1) == [0.0]
+
+
+@pytest.mark.parametrize("epsilon", [0.25, 4.0])
+def test_exponential_quantile_has_the_law_of_its_theorem(epsilon, rng):
+    mechanism = ExponentialQuantile((1.0, 2.0), 0.5, epsilon)
+    # Ranks 10 of 20 wanted; 4 values lie at or below 1: six ranks too few.
+    found = mechanism.release_counts(np.array([4, 20]), 20, rng, size=100_000)
+    odds = math.exp(-6.0 + 0.5 * epsilon * 6.0)
+    share = odds / (1.0 + odds)
+    error = 5.5 * math.sqrt(share * (1.0 - share) / 100_000)
+    assert abs((found == 2.0).mean() - share) < error

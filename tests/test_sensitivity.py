@@ -395,3 +395,9 @@ def test_sensitivities_in_closed_form_are_rounded_up():
         assert 2 * radius < sensitivity.class_means_sensitivity(radius) < 2 * radius * (1 + 1e-9)
         assert 2 * radius / 7 <= sensitivity.tangent_mean_sensitivity(radius, 7)
         assert math.sqrt(2) * radius**2 / 7 <= sensitivity.covariance_sensitivity(radius, 7)
+
+
+def test_weighted_mean_sensitivity_in_numbers():
+    assert sensitivity.weighted_mean_sensitivity(0.5, 0.8, 10) == pytest.approx(0.13, rel=1e-9)
+    assert sensitivity.weighted_mean_sensitivity(0.5, 0.2, 10) == pytest.approx(0.1, rel=1e-9)
+    assert sensitivity.tangent_mean_sensitivity(0.5, 10) == pytest.approx(0.1, rel=1e-9)
