@@ -462,3 +462,9 @@ def test_delta_never_exceeds_one():
         ZCDPEvent(500.0),
     ):
         assert 0.5 < event.delta(0.0) <= 1.0
+
+
+@pytest.mark.parametrize("stored", [{}, {"count": 1}, {"kind": "gaussian", "unknown": 2.0}])
+def test_malformed_stored_events_are_refused(stored):
+    with pytest.raises(ValueError, match="kind"):
+        event_from_dict(stored)
