@@ -38,6 +38,7 @@ from skriemdp.mechanisms.covariance import (
     SymmetricGaussian,
     second_moment_sensitivity,
 )
+from skriemdp.mechanisms.lattice import LatticeCount, LatticeSum
 from skriemdp.mechanisms.output import (
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
@@ -144,6 +145,16 @@ def count(make):
         return release, 3, 4, lambda out: out[:, 0], mechanism.event, delta
 
     return audit
+
+
+def lattice_sum(rng):
+    mechanism = LatticeSum(2, 1.0, NU)
+
+    def release(row, trials):
+        return mechanism.release([row[None]], rng, trials)
+
+    data, neighbour = np.array([-3.0, 0.0]), np.array([3.0, 0.0])  # cut to length one
+    return release, data, neighbour, lambda out: out[:, 0], mechanism.event, DELTA
 
 
 def quantile(rng):
@@ -261,6 +272,8 @@ MECHANISMS = {
     "SumsAndCounts": sums_and_counts,
     "GaussianCount": count(lambda: GaussianCount(NU)),
     "LaplaceCount": count(lambda: LaplaceCount(EPSILON)),
+    "LatticeSum": lattice_sum,
+    "LatticeCount": count(lambda: LatticeCount(NU)),
     "PrivateQuantile": quantile,
     "ExponentialQuantile": exponential_quantile,
     "ExponentialDirection": exponential_direction,

@@ -159,7 +159,10 @@ def test_audits_charge_no_ledger_and_show_progress(capsys):
     assert "fit 120/120" in capsys.readouterr().err
     assert (audit.estimator, audit.event) == ("PrivateFrechetMean", "GaussianEvent")
     assert (audit.stated, audit.delta, audit.trials) == (8.0, 1e-5, 60)
-    assert audit.factor == audit.stated / audit.audited
+    found = dataclasses.replace(audit, audited=2.0)
+    assert (found.factor, found.refuted) == (4.0, False)
+    assert dataclasses.replace(audit, audited=8.1).refuted
+    assert dataclasses.replace(audit, audited=0.0).factor == np.inf
     assert not hasattr(model, "mean_")
 
 
