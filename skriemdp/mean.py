@@ -38,6 +38,7 @@ from skriemdp.solvers.mean_planning import (
 )
 from skriemdp.solvers.mean_releases import (
     DescentMean,
+    bending,
     default_clip,
     default_descent,
     plan_tangent_mean,
@@ -329,9 +330,18 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         free_center = isinstance(self.center, str) and self.center == "private"
         free_radius = isinstance(self.radius, str) and self.radius == "auto"
         searched = free_center or free_radius
+        ball = None if searched else public_ball(geometry, self.center, self.radius)
         mechanism = self.mechanism
         if mechanism == "auto":
-            mechanism = choose_mechanism(geometry, n, self.epsilon, self.delta, searched, lattice)
+            mechanism = choose_mechanism(
+                geometry,
+                n,
+                self.epsilon,
+                self.delta,
+                searched,
+                lattice,
+                bending=0.0 if ball is None else bending(ball),
+            )
         noise = lattice_noise(geometry, mechanism, self.noise) if lattice else self.noise
         budget = split_budget(
             geometry, mechanism, noise, self.epsilon, self.delta, free_center, free_radius
@@ -341,11 +351,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         public = {"n": n, "manifold": str(geometry)}
         if searched:
             warn_small_search(n, budget.search_mu)
-            ball, search = None, self._search(geometry, n, budget, free_center, free_radius)
+            search = self._search(geometry, n, budget, free_center, free_radius)
             center, radius = search.center, search.radius
         else:
-            search, ball = None, public_ball(geometry, self.center, self.radius)
-            center, radius = ball.center, ball.radius
+            search, center, radius = None, ball.center, ball.radius
             self._warn_little_information(ball, n, budget)
         if center is not None:
             public["center"] = center

@@ -127,7 +127,9 @@ def test_auto_follows_public_numbers_only():
     assert choose_mechanism(SPD(10), 100, 0.1, 1e-3, False) == "tangent"
     # Radial noise has a quarter of the Gaussian error in three dimensions at this delta.
     assert choose_mechanism(SPD(2), 10**4, 1.0, 1e-5, False) == "tangent"
-    assert choose_mechanism(Sphere(2), 1000, 1.0, 1e-5, False) == "tangent"
+    assert choose_mechanism(Sphere(2), 1000, 1.0, 1e-5, False, bending=0.1) == "tangent"
+    # The mean of logarithms has a bias there that no noise hides any more.
+    assert choose_mechanism(Sphere(2), 1000, 1.0, 1e-5, False, bending=1.0) == "adaptive"
     assert choose_mechanism(Sphere(2), 10, 0.1, 1e-3, False) == "gradient"
     assert choose_mechanism(Sphere(2), 1000, 0.1, 1e-3, False) == "adaptive"
     assert choose_mechanism(Hyperboloid(2), 1000, 1.0, 1e-5, True) == "tangent"
@@ -233,3 +235,11 @@ def test_audit_of_the_radius_search(cheat, monkeypatch):
 
     audit = audit_scores(scores(values), scores(neighbour), delta=1e-5, confidence=1 - 1e-8)
     assert (audit.mu > mu) == cheat
+
+
+def test_huge_epsilon_takes_gaussian_noise():
+    """Beyond the range of e^epsilon radial noise is not accounted; nothing overflows."""
+    budget = split_budget(SPD(2), "tangent", "auto", 1e6, 1e-5, False, False)
+    assert budget.law is None and budget.mu > 100.0
+    with pytest.raises(ValueError, match="out of range"):
+        split_budget(SPD(2), "tangent", "radial", 1e6, 1e-5, False, False)

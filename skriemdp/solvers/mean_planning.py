@@ -35,6 +35,11 @@ _COUNT, _RADIUS, _CENTER = 0.01, 0.06, 0.30
 _COUNT_BASIC = 0.03
 # Radial noise must pay for leaving Gaussian composition with this much less mean square error.
 _RADIAL_GAIN = 0.9
+# Above, e^epsilon leaves the floating-point range in the accounting of radial noise.
+_RADIAL_EPSILON = 300.0
+# One radial shot is kept on curved-up manifolds while n mu is below this times sqrt(d) / bending:
+# from there on the bias of the mean of logarithms shows (docs/user_guide/mean.md).
+_RADIAL_QUIET = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,10 +74,17 @@ class MeanBudget:
 
 
 def choose_mechanism(
-    geometry: Geometry, n: int, epsilon, delta, searched: bool, lattice: bool = False
+    geometry: Geometry,
+    n: int,
+    epsilon,
+    delta,
+    searched: bool,
+    lattice: bool = False,
+    bending: float = 0.0,
 ) -> str:
     """The public rule of "auto" (docs/user_guide/mean.md, "Which mechanism").
 
+    `bending` is the curvature times the squared radius of the public ball, if there is one.
     On a lattice "tangent" releases the mean of the logarithms, whose bias "gradient" removes where
     there is curvature; and there is no radial noise.
     """
@@ -86,7 +98,8 @@ def choose_mechanism(
     if searched:
         # The released ball is as small as the data: nothing is left to adapt to.
         return "tangent" if geometry.is_hadamard else "gradient"
-    if _radial_factor(geometry.dim, epsilon, delta) < 0.5:
+    biased = not geometry.is_hadamard and n_mu * bending > _RADIAL_QUIET * math.sqrt(geometry.dim)
+    if not biased and _radial_factor(geometry.dim, epsilon, delta) < 0.5:
         # Where radial noise halves the error, the safe choice is one shot.
         return "tangent"
     if geometry.is_hadamard:
@@ -112,6 +125,8 @@ def lattice_noise(geometry: Geometry, mechanism: str, noise: str) -> str:
 
 def _radial_factor(dim, epsilon, delta) -> float:
     """Mean square of the best radial noise over that of Gaussian noise."""
+    if epsilon > _RADIAL_EPSILON:
+        return math.inf
     law = best_radial_law(dim, epsilon, delta)
     return law.mean_square_over_sensitivity * gaussian_mu(epsilon, delta) ** 2 / dim
 
@@ -161,6 +176,11 @@ def split_budget(
 
 def _radial_budget(dim, noise, epsilon, delta, mechanism):
     rest = 1.0 - _COUNT_BASIC
+    if delta > 0.0 and epsilon > _RADIAL_EPSILON:
+        raise ValueError(
+            f"noise={noise!r} with epsilon={epsilon:g} above {_RADIAL_EPSILON:g} is out of range; "
+            "pass noise='gaussian', or delta=0."
+        )
     if noise == "laplace" or delta == 0.0:
         law = calibrated_radial_law(dim, 1.0, rest * epsilon, rest * delta)
     else:

@@ -20,6 +20,7 @@ __all__ = [
     "DescentMean",
     "LatticeTangentMean",
     "TangentMean",
+    "bending",
     "bias_bounds",
     "default_clip",
     "default_descent",
@@ -183,8 +184,13 @@ def bias_bounds(ball: GeodesicBall) -> tuple[float, float]:
     About ``kappa r^2 / 3`` (at most a half), and ``kappa r^3 / 5`` when the mean is far from the
     centre; public rules of thumb, which decide on budgets and promise nothing.
     """
-    bend = 0.0 if ball.geometry.is_flat else _curvature(ball) * ball.radius**2
+    bend = bending(ball)
     return min(bend / 3.0, 0.5), bend * ball.radius / 5.0
+
+
+def bending(ball: GeodesicBall) -> float:
+    """Curvature times squared radius: how far the ball is from a flat one; public."""
+    return 0.0 if ball.geometry.is_flat else _curvature(ball) * ball.radius**2
 
 
 def _curvature(ball: GeodesicBall) -> float:
