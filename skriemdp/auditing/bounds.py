@@ -39,7 +39,7 @@ class AuditResult:
     trials: int
 
 
-def _clopper_pearson(successes: int, trials: int, error: float) -> tuple[float, float]:
+def _clopper_pearson(successes: float, trials: int, error: float) -> tuple[float, float]:
     """One-sided lower and upper bounds, each wrong with probability at most `error`."""
     low = 0.0 if successes == 0 else float(beta.ppf(error, successes, trials - successes + 1))
     high = (
@@ -50,16 +50,17 @@ def _clopper_pearson(successes: int, trials: int, error: float) -> tuple[float, 
     return low, high
 
 
-def _bounds_at(threshold, scores, scores_neighbour, delta, error):
-    trials = len(scores)
-    _, false_high = _clopper_pearson(int((scores > threshold).sum()), trials, error)
-    hits = int((scores_neighbour > threshold).sum())
-    true_low, _ = _clopper_pearson(hits, len(scores_neighbour), error)
+def _bounds(false_hits, true_hits, trials, trials_neighbour, delta, error):
+    _, false_high = _clopper_pearson(false_hits, trials, error)
+    true_low, _ = _clopper_pearson(true_hits, trials_neighbour, error)
     # The event of a high score on the neighbour, and of a low score on the other side.
     pairs = (true_low, false_high), (1.0 - false_high, 1.0 - true_low)
     epsilon = max(np.log((p - delta) / q) if p > delta else -np.inf for p, q in pairs)
-    mu = ndtri(true_low) - ndtri(false_high)
-    return max(0.0, float(epsilon)), max(0.0, float(mu))
+    return float(epsilon), float(ndtri(true_low) - ndtri(false_high))
+
+
+def _hits(threshold, scores):
+    return int((scores > threshold).sum())
 
 
 def audit_scores(
@@ -97,13 +98,24 @@ def audit_scores(
     candidates = np.quantile(
         np.concatenate([scores[:half], scores_neighbour[:other]]), np.linspace(0.005, 0.995, 199)
     )
-    tuned = [
-        _bounds_at(t, scores[:half], scores_neighbour[:other], delta, error) for t in candidates
+    counts = len(scores) - half, len(scores_neighbour) - other
+    # What each threshold promises: the bounds of as many hits among the runs that will be counted.
+    promised = [
+        _bounds(
+            _hits(t, scores[:half]) / half * counts[0],
+            _hits(t, scores_neighbour[:other]) / other * counts[1],
+            *counts,
+            delta,
+            error,
+        )
+        for t in candidates
     ]
-    chosen = candidates[np.argmax(np.asarray(tuned), axis=0)]
-    test = (scores[half:], scores_neighbour[other:], delta, error)
-    epsilon = _bounds_at(chosen[0], *test)[0]
-    mu = _bounds_at(chosen[1], *test)[1]
+    chosen = candidates[np.argmax(np.asarray(promised), axis=0)]
+    found = [
+        _bounds(_hits(t, scores[half:]), _hits(t, scores_neighbour[other:]), *counts, delta, error)
+        for t in chosen
+    ]
+    epsilon, mu = max(0.0, found[0][0]), max(0.0, found[1][1])
     return AuditResult(
         epsilon=epsilon,
         mu=mu,
