@@ -381,7 +381,7 @@ def line(name, event, delta, stated, audited, trials):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer trials: two minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer trials: minutes")
     parser.add_argument("--only", nargs="+", help="rows whose name contains one of these words")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes")
     parser.add_argument("--confidence", type=float, default=1 - 1e-4, help="of every row")
