@@ -8,8 +8,8 @@ import warnings
 import numpy as np
 
 from skriemdp._validation import check_scale
-from skriemdp.geometry import GeodesicBall
 from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry.ball import GeodesicBall, center_reach
 
 __all__ = [
     "CHECKS",
@@ -22,8 +22,6 @@ __all__ = [
     "warn_small_search",
 ]
 
-# Distance from the base point of hyperbolic space at which coordinates keep about eight digits.
-_FARTHEST = 17.0
 # Keywords of scikit-learn's validate_data for point-valued records.
 CHECKS = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
 
@@ -79,17 +77,13 @@ def public_ball(geometry, center, radius):
     if isinstance(center, str):
         raise ValueError(f"center={center!r} is not a point of {geometry} nor 'private'.")
     point = geometry.base_point if center is None else public_point(geometry, center=center)
-    low, high = geometry.curvature_bounds
-    if low == high < 0.0:
-        # Hyperbolic coordinates grow like the exponential of the distance from the base point, and
-        # their rounding then acts on a mean like a hash of all records.
-        reach = math.sqrt(-low) * float(geometry.dist(geometry.base_point, point))
-        if reach > _FARTHEST:
-            raise ValueError(
-                f"center lies {reach:.3g} curvature radii from the base point of {geometry}, where "
-                f"coordinates have lost their digits (at most {_FARTHEST:g}); move the data by an "
-                "isometry that brings it to the base point."
-            )
+    distance = float(geometry.dist(geometry.base_point, point))
+    if distance > center_reach(geometry):
+        raise ValueError(
+            f"center lies {distance:.3g} from the base point of {geometry}, where coordinates have "
+            f"lost their digits (at most {center_reach(geometry):g}, 17 curvature radii); move the "
+            "data by an isometry that brings it to the base point."
+        )
     return GeodesicBall(geometry, point, float(radius))
 
 

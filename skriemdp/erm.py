@@ -23,7 +23,12 @@ from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.solvers.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.solvers.descent import RiemannianGradientDescent
-from skriemdp.solvers.per_sample import CostProblem, check_per_sample, make_gradient
+from skriemdp.solvers.per_sample import (
+    CostProblem,
+    HalfSquaredDistance,
+    check_per_sample,
+    make_gradient,
+)
 from skriemdp.solvers.progress import ProgressBar
 from skriemdp.solvers.sampling import FixedSizeSampler, PoissonSampler
 from skriemdp.solvers.stochastic import calibrated_sgd
@@ -285,6 +290,8 @@ class PrivateRiemannianERM(PrivateEstimator):
         geometry = as_geometry(self.manifold, point_shape=tuple(X.shape[1:]))
         gradient = self._gradient(geometry)
         if is_dask(X):
+            if self._is_mean:
+                gradient = HalfSquaredDistance(geometry, unchecked=True)
             return DaskProblem(functools.partial(CostProblem, gradient), X, y)
         return CostProblem(gradient, X, y)
 

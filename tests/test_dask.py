@@ -5,12 +5,14 @@ import math
 import os
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
 
+from skriemdp.datasets import make_cloud
 from skriemdp.erm import PrivateRiemannianERM
-from skriemdp.geometry import SPD, Euclidean, GeodesicBall
+from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Sphere, Stiefel
 from skriemdp.solvers.chunked import DaskProblem
 from skriemdp.solvers.descent import RiemannianGradientDescent
 from skriemdp.solvers.per_sample import CostProblem, EuclideanGradient, HalfSquaredDistance
@@ -208,3 +210,17 @@ def test_explicit_gradients_survive_pickling():
 
 def plain_gradient(point, X, y):
     return point - X
+
+
+@pytest.mark.usefixtures("synchronous")
+@pytest.mark.parametrize("junk", [np.nan, np.inf, 1e308, 0.0])
+@pytest.mark.parametrize("geometry", [Grassmann(4, 2), Stiefel(4, 2), Sphere(3), SPD(3)], ids=str)
+def test_a_record_that_is_no_point_counts_as_zero(geometry, junk):
+    """Nobody has read the records, so none of them may make a fit fail after its charge."""
+    X = make_cloud(geometry, 60, radius=0.4, rng=np.random.default_rng(0))
+    X[3] = junk
+    model = PrivateRiemannianERM(geometry, clip_norm=1.0, n_steps=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model.fit(da.from_array(X, chunks=(30, *X.shape[1:])))
+    assert geometry.belongs(model.point_)

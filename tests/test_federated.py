@@ -542,6 +542,27 @@ def agents_with_ledgers(folder, ceiling=math.inf):
     return agents
 
 
+def test_a_run_that_one_budget_paid_for_is_not_resumed_under_another(tmp_path):
+    """Else a checkpoint would be a way round the ceiling of a second ledger."""
+
+    def fit(accountant):
+        settings = {"checkpoint": tmp_path / "run.json", "fit_id": "trial"}
+        return FederatedEstimator(MEAN, 4, 3, accountant=accountant, **settings).fit(
+            X, groups=GROUPS
+        )
+
+    paid = PrivacyAccountant(epsilon=20.0, path=tmp_path / "paid.ledger")
+    other = PrivacyAccountant(epsilon=20.0, path=tmp_path / "other.ledger")
+    point = fit(paid).point_
+    with pytest.raises(ValueError, match="another budget"):
+        fit(other)
+    assert len(other.history) == 0
+    np.testing.assert_array_equal(
+        fit(PrivacyAccountant(path=tmp_path / "paid.ledger")).point_, point
+    )
+    assert len(paid.history) == 1
+
+
 def test_a_restarted_server_resumes_and_nobody_releases_twice(tmp_path):
     agents = agents_with_ledgers(tmp_path)
     schedule = tuple(map(tuple, Participation(4, 6, 2).draw(np.random.default_rng(0)).tolist()))

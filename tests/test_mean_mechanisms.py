@@ -10,10 +10,11 @@ from skriemdp import PrivateFrechetMean, frechet_mean
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import digits_covariances, make_cloud
 from skriemdp.geometry import SPD, BuresWassersteinSPD, Euclidean, Hyperboloid, Sphere
+from skriemdp.geometry.ball import center_reach
 from skriemdp.mechanisms.quantile import PrivateQuantile
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import PureEvent
-from skriemdp.solvers.ball_search import BallSearch, radius_grid
+from skriemdp.solvers.ball_search import BallSearch, radius_grid, within_reach
 from skriemdp.solvers.mean_planning import choose_mechanism, split_budget
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*rows lie outside:UserWarning")
@@ -243,3 +244,20 @@ def test_huge_epsilon_takes_gaussian_noise():
     assert budget.law is None and budget.mu > 100.0
     with pytest.raises(ValueError, match="out of range"):
         split_budget(SPD(2), "tangent", "radial", 1e6, 1e-5, False, False)
+
+
+def test_a_searched_centre_stays_where_coordinates_have_digits():
+    geometry = Hyperboloid(2, curvature=-4.0)
+    reach = center_reach(geometry)
+    assert reach == 8.5
+    direction = np.array([0.6, 0.8])
+    for distance in (3.0, 8.4, 10.0, 14.0):
+        point = geometry.exp_coordinates(geometry.base_point, distance * direction)
+        near = within_reach(geometry, point)
+        assert geometry.dist(geometry.base_point, near) == pytest.approx(min(distance, reach))
+        towards = geometry.log_coordinates(geometry.base_point, near)
+        np.testing.assert_allclose(towards / np.linalg.norm(towards), direction, rtol=1e-6)
+    far = np.full((40, 1), 10.0) * direction
+    model = PrivateFrechetMean(geometry, center="private", radius="auto", epsilon=50.0)
+    mean = model.fit(geometry.exp_coordinates(geometry.base_point, far)).mean_
+    assert geometry.belongs(mean)

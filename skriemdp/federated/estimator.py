@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import secrets
 from collections import Counter
 from typing import Any
@@ -277,21 +278,18 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
         fit_id = self.fit_id
         if fit_id is None:
             fit_id = "seeded" if streams.seeded else secrets.token_hex(8)
+        accountant = self._accountant()
+        public = public | {"budget": _paid_by(accountant)}
         state = None if checkpoint is None else checkpoint.load(fit_id)
         if state is not None:
             if state.get("public") != public:
                 raise ValueError(
-                    f"the checkpoint holds a run {fit_id!r} with other settings; restore them, or "
-                    "pass another fit_id (a new run, charged anew)."
+                    f"the checkpoint holds a run {fit_id!r} with other settings, or one that "
+                    "another budget paid for; restore them, or pass another fit_id (a new run, "
+                    "charged anew)."
                 )
             make_loop(state["drawn"], state["pick"]).opened(state["point"], fit_id, checkpoint)
             return fit_id, state["drawn"], state["pick"]
-        accountant = self.accountant
-        if accountant is None:
-            accountant = self.estimator.accountant
-        if accountant is None:
-            token = getattr(self.estimator, "_ledger_token", None)
-            accountant = current_accountant(getattr(self, "_ledger_token", token))
         accountant.spend(
             event,
             label=type(self).__name__,
@@ -305,6 +303,13 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
             fresh = make_loop(drawn, pick).opened(public["start"], fit_id)
             checkpoint.save(fresh | {"public": public, "drawn": drawn, "pick": pick})
         return fit_id, drawn, pick
+
+    def _accountant(self):
+        for accountant in (self.accountant, self.estimator.accountant):
+            if accountant is not None:
+                return accountant
+        token = getattr(self.estimator, "_ledger_token", None)
+        return current_accountant(getattr(self, "_ledger_token", token))
 
     def _run(self, loop, problems, pool, settings, noise, start, fit_id, context, checkpoint):
         agents = {
@@ -407,6 +412,13 @@ def _members(groups, n):
     if min(map(len, members)) < 2:
         raise ValueError("every client needs at least 2 records, but one has 1 sample.")
     return [c.item() if hasattr(c, "item") else c for c in clients], members
+
+
+def _paid_by(accountant):
+    """Which budget with a ceiling was charged, as plain data; None for one without."""
+    if math.isinf(getattr(accountant, "epsilon", math.inf)):
+        return None
+    return [accountant.path, accountant.name, accountant.partition_name]
 
 
 def _rows(arrays, rows):

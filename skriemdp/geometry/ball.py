@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,21 @@ from skriemdp._validation import check_positive
 from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import Geometry
+
+__all__ = ["GeodesicBall", "center_reach"]
+
+# In curvature radii: where hyperbolic coordinates keep about eight digits.
+_FARTHEST = 17.0
+
+
+def center_reach(geometry: Geometry) -> float:
+    """How far from the base point the centre of a ball may lie.
+
+    Hyperbolic coordinates grow like the exponential of that distance, and their rounding then acts
+    on a mean like a hash of all records.
+    """
+    low, high = geometry.curvature_bounds
+    return _FARTHEST / math.sqrt(-low) if low == high < 0.0 else math.inf
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

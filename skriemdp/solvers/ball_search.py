@@ -7,14 +7,14 @@ import math
 
 import numpy as np
 
-from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.geometry.ball import GeodesicBall, center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.lattice import lattice_log_mean
 from skriemdp.mechanisms.quantile import PrivateQuantile
 from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.events import GaussianEvent
 
-__all__ = ["BallSearch", "private_radius", "radius_grid"]
+__all__ = ["BallSearch", "private_radius", "radius_grid", "within_reach"]
 
 # Radii that a search may return: wide enough for covariances in any physical unit, fine enough that
 # rounding up to the grid costs little.  Public, whatever the data.
@@ -121,7 +121,7 @@ class BallSearch:
             move = self._mean_log(center, points, radius, 1.0 / mu, streams("zoom mean", stage))
             moved = geometry.exp(center, _shortened(geometry, center, move, radius))
             # Noise much longer than the data can leave the range of floats; then stay.
-            center = moved if bool(geometry.belongs(moved)) else center
+            center = within_reach(geometry, moved) if bool(geometry.belongs(moved)) else center
         return center, cap
 
     def _mean_log(self, center, points, radius, noise_multiplier, rng):
@@ -132,6 +132,14 @@ class BallSearch:
         mechanism = TangentGaussian(geometry, 2.0 * radius / self.n, noise_multiplier)
         mean = np.asarray(geometry.clipped_log_sum(center, points, radius)) / self.n
         return mechanism.release(center, mean, rng)
+
+
+def within_reach(geometry, point):
+    """`point`, or the point towards it where coordinates still keep their digits."""
+    reach, base = center_reach(geometry), geometry.base_point
+    if float(geometry.dist(base, point)) <= reach:
+        return point
+    return geometry.exp(base, _shortened(geometry, base, geometry.log(base, point), reach))
 
 
 def _shortened(geometry, point, vector, length):

@@ -16,6 +16,7 @@ import numpy as np
 from skriemdp._validation import check_option
 from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.spd_base import SPDGeometry
 from skriemdp.solvers.problem import Problem, clipped_total
 
 __all__ = [
@@ -76,12 +77,22 @@ class PerSampleGradient(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class HalfSquaredDistance(PerSampleGradient):
-    """Cost ``dist(point, x)**2 / 2``, gradient ``-log_point(x)``: its minimiser is the mean."""
+    """Cost ``dist(point, x)**2 / 2``, gradient ``-log_point(x)``: its minimiser is the mean.
+
+    With `unchecked`, records that nobody has validated count as zero where they are not points of
+    the manifold: LAPACK gives up on a whole batch of subspaces for one that is not finite.
+    """
 
     geometry: Geometry
+    unchecked: bool = False
 
     def ambient(self, point, X, y=None):
-        return -self.geometry.log(point, X.reshape(len(X), *self.geometry.shape))
+        X = X.reshape(len(X), *self.geometry.shape)
+        if self.unchecked and not isinstance(self.geometry, SPDGeometry):
+            # Logarithms of matrices survive anything, and checking would double their cost.
+            axes = tuple(range(1, X.ndim))
+            X = np.where(np.expand_dims(self.geometry.belongs(X), axes), X, point)
+        return -self.geometry.log(point, X)
 
     def cost(self, point, X, y=None):
         """Cost of every record, shape ``(b,)``."""
