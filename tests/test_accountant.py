@@ -572,3 +572,13 @@ def test_strange_numbers_inside_an_event_are_refused(bad):
 def test_unknown_filters_are_refused():
     with pytest.raises(ValueError, match="filter"):
         make_filter("bayes", 1.0, 1e-5)
+
+
+def test_a_refusal_reads_as_one_sentence_also_after_pickling():
+    accountant = PrivacyAccountant(epsilon=0.5, delta=0.0)
+    with pytest.raises(BudgetExceededError) as caught:
+        accountant.spend(PureEvent(0.6))
+    refusal = pickle.loads(pickle.dumps(caught.value))
+    for error in (caught.value, refusal):
+        assert error.args == (str(error),) and not str(error).startswith("(")
+        assert error.remaining.pure_epsilon == 0.5

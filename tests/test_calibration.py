@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -196,3 +197,36 @@ def test_importing_calibration_does_not_load_dp_accounting():
 def test_brackets_of_noise_are_finite_and_increasing(bracket):
     with pytest.raises(ValueError, match="bracket"):
         calibrate(GaussianEvent, 1.0, 1e-5, bracket)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scripted:
+    """Answers for a made-up mechanism; remembers which noises were asked."""
+
+    noise: float
+    needed: float  # noise from which on it says that it is private at epsilon 1
+    refuses: bool = False  # whether delta never agrees with epsilon
+    asked = []  # noqa: RUF012
+
+    def epsilon(self, delta):
+        self.asked.append(self.noise)
+        return self.needed / self.noise
+
+    def delta(self, epsilon):
+        self.asked.append(self.noise)
+        assert len(self.asked) < 1000, "calibration does not end"
+        return 1.0 if self.refuses or self.noise < self.needed else 0.0
+
+
+@pytest.mark.parametrize("needed", [0.3, 1.0, 20.0])
+def test_calibration_starts_in_the_middle_and_spares_extreme_noises(needed):
+    Scripted.asked.clear()
+    noise = calibrate(lambda noise: Scripted(noise, needed), 1.0, 1e-5, (1e-6, 1e6))
+    assert needed <= noise <= needed * (1 + 1e-3)
+    assert 0.01 < min(Scripted.asked) <= max(Scripted.asked) < 100.0
+
+
+def test_calibration_that_cannot_end_says_so():
+    Scripted.asked.clear()
+    with pytest.raises(ArithmeticError, match="converge"):
+        calibrate(lambda noise: Scripted(noise, 2.0, refuses=True), 1.0, 1e-5, (1e-6, 1e6))

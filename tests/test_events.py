@@ -27,7 +27,12 @@ from skriemdp.privacy.events import (
     compose,
     event_from_dict,
 )
-from skriemdp.privacy.loss_distributions import loss_from_profile
+from skriemdp.privacy.loss_distributions import (
+    fixed_size_gaussian_loss,
+    gaussian_loss,
+    loss_from_profile,
+    poisson_gaussian_loss,
+)
 from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
 
 DELTA = 1e-5
@@ -468,3 +473,32 @@ def test_delta_never_exceeds_one():
 def test_malformed_stored_events_are_refused(stored):
     with pytest.raises(ValueError, match="kind"):
         event_from_dict(stored)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [FixedSizeSampledGaussianEvent(50, 5, 2.0), compose([PureEvent(0.1), GaussianEvent(4.0)])],
+    ids=str,
+)
+def test_no_jump_at_the_smallest_delta_of_loss_distributions(event):
+    above, at = event.epsilon(1.001e-10), event.epsilon(1e-10)
+    assert above <= at <= above * (1 + 1e-3)
+    assert at < 0.98 * renyi_epsilon(event.renyi, 1e-10)
+
+
+@pytest.mark.parametrize("interval", [0.3, 0.01])
+def test_loss_distributions_reach_as_far_as_they_say(interval):
+    """At most exp(-50) counts as an infinite loss, however the grid falls."""
+    for loss in (
+        gaussian_loss(0.9, interval),
+        poisson_gaussian_loss(0.1, 1.0, interval),
+        fixed_size_gaussian_loss(0.1, 1.0, interval),
+    ):
+        assert 0.0 < loss.get_delta_for_epsilon(math.inf) <= math.exp(-50.0)
+
+
+@pytest.mark.parametrize("order", [1.01, 3.0, 60.0])
+def test_a_mixture_of_equals_is_no_less_than_each(order):
+    for event in (GaussianEvent(2.0), ZCDPEvent(0.1), PureEvent(0.4)):
+        mixture = MixtureEvent((0.3, 0.7), (event, event))
+        assert mixture.renyi(order) >= event.renyi(order)

@@ -657,3 +657,54 @@ def test_pickled_handles_work_in_loky():
     assert sorted(entries) == list(range(1, 11))
     with pytest.raises(BudgetExceededError):
         accountant.spend(SMALL)
+
+
+# -- what SQLite says, and what stays open --
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (None, "cannot be used"),
+        (sqlite3.SQLITE_BUSY, "stayed locked"),
+        (sqlite3.SQLITE_FULL, "disk of the ledger"),
+        (sqlite3.SQLITE_IOERR | 10 << 8, "input/output"),  # an extended code
+        (sqlite3.SQLITE_MISUSE, "cannot be used"),
+    ],
+)
+def test_every_error_of_sqlite_is_explained(code, words):
+    error = sqlite3.OperationalError("something")
+    if code is not None:
+        error.sqlite_errorcode = code
+    with (
+        pytest.raises(BudgetError, match=f"{words}.*Nothing was released.*something"),
+        ledger._explained("a.ledger"),
+    ):
+        raise error
+
+
+def test_as_many_ledgers_stay_open_as_promised(monkeypatch):
+    monkeypatch.setattr(ledger, "OPEN_LEDGERS", 4)
+    accountants = [PrivacyAccountant() for _ in range(9)]
+    for accountant in accountants:
+        accountant.spend(SMALL)
+    opened = {path: link.db for path, link in ledger._links.items() if link.db is not None}
+    assert set(opened) == {accountant.path for accountant in accountants[-4:]}
+    for accountant in accountants[-4:]:  # the same connections serve again
+        accountant.spend(SMALL)
+        assert ledger._links[accountant.path].db is opened[accountant.path]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_other_threads_can_charge_after_a_fork():
+    accountant = PrivacyAccountant()
+    accountant.spend(SMALL)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    thread = threading.Thread(target=accountant.spend, args=(SMALL,), daemon=True)
+    thread.start()
+    thread.join(30.0)
+    assert not thread.is_alive() and len(accountant.history) == 2

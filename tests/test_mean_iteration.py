@@ -89,3 +89,11 @@ def test_flat_space_needs_one_exact_step():
 @pytest.mark.parametrize("bounds, radius", [((0.0, math.inf), 0.1), ((1.0, 1.0), 0.75)])
 def test_no_plan_without_a_contraction_rate(bounds, radius):
     assert plan_mean_iteration(radius, 10, bounds, 1e-3) is None
+
+
+@pytest.mark.parametrize("radius, n", [(2.0, 10), (3.0, 10), (5.0, 40)])
+@pytest.mark.parametrize("accuracy", [1.0, 0.1, 0.03])
+def test_sensitivity_is_close_to_the_mean_s_at_any_accuracy(radius, n, accuracy):
+    """The plan goes on until neighbours have come together, also where accuracy asks for less."""
+    plan = plan_mean_iteration(radius, n, (-1.0, -1.0), accuracy * radius)
+    assert plan.sensitivity <= 1.01 * (2.0 * radius / n) * (1 + 1e-9)

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from scipy.stats import kstest
 
 from skriemdp.auditing import audit_epsilon
@@ -551,3 +552,26 @@ def test_exponential_quantile_has_the_law_of_its_theorem(epsilon, rng):
     share = odds / (1.0 + odds)
     error = 5.5 * math.sqrt(share * (1.0 - share) / 100_000)
     assert abs((found == 2.0).mean() - share) < error
+
+
+def test_one_noisy_count_moves_a_private_quantile_by_its_own_noise():
+    """Against the median of prior times likelihood: one answer, in units of its own noise."""
+
+    class Once(PrivateQuantile):
+        counts = 1
+
+    mechanism = Once(log_grid(1.0, 2.0, 1.02), 0.5, 1.0)
+    size = len(mechanism.grid)
+    for seed in range(40):
+        asked = []
+
+        def count(at, asked=asked):
+            asked.append(at)
+            return 50
+
+        found = mechanism._search_once(count, 50.0, np.random.default_rng(seed))
+        noise = GaussianCount(1.0).release(50, np.random.default_rng(seed)) - 50.0
+        here_or_below = np.arange(size) <= asked[0]
+        likelihood = np.where(here_or_below, ndtr(noise), ndtr(-noise))
+        below = np.cumsum(np.exp(_prior(size)) * likelihood)
+        assert len(asked) == 1 and found == np.argmax(below >= 0.5 * below[-1])

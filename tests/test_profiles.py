@@ -11,9 +11,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
+from skriemdp.privacy._quadrature import QuadratureError, integrate
 from skriemdp.privacy.calibration import gaussian_epsilon, log_gaussian_delta
 from skriemdp.privacy.events import GaussianEvent, compose, event_from_dict
 from skriemdp.privacy.profile_hockey import (
+    _cap_mass,
     _log_delta_nested,
     log_complement,
     log_delta,
@@ -23,6 +25,7 @@ from skriemdp.privacy.profile_hockey import (
 from skriemdp.privacy.profile_integrand import RadialPair
 from skriemdp.privacy.profile_mu import (
     _gaussian_logs,
+    _mu_of_profile,
     certified_mu,
     delta_floor,
     is_gdp,
@@ -158,6 +161,7 @@ def test_line_laplace_closed_form(distance):
         (RadialPair("gaussian", 1, 3, 0.5, 0.7), [0.1, 1.0]),
         (RadialPair("gaussian", -1, 4, 1.0, 0.7), [0.1, 6.0]),
         (RadialPair("laplace", -1, 3, 1.0, 0.3), [0.1, 2.0]),
+        (RadialPair("gaussian", -1, 10, 2.0, 3.0), [0.1, 3.0]),  # noise as wide as the space
     ],
 )
 def test_nested_form_agrees_with_the_direct_one(pair, epsilon):
@@ -571,3 +575,57 @@ def test_the_tail_of_renyi_divergences_bounds_what_it_leaves_out(pair, alpha):
         release = RadialRelease(pair)
         found = release._tail_bound(np.array([epsilon]))[0]
         assert log_delta(pair, np.array([epsilon]))[0] - 1e-9 <= found <= bound + 1e-9
+
+
+@pytest.mark.parametrize("distance, scale", [(1.3, 2.0), (6.0, 1.0)])
+def test_flat_gaussian_pairs_have_one_mu_at_every_epsilon(distance, scale):
+    pair, mu = RadialPair("gaussian", 0, 3, distance, scale), distance / scale
+    epsilon = np.array([0.0, 0.1, 1.0, 3.0, 8.0, 20.0])
+    assert_allclose(_mu_of_profile(pair, epsilon), mu, rtol=1e-9)
+    release = RadialRelease(pair)
+    for order in (1.5, 3.0, 90.0):
+        assert 0 <= release.renyi(order) / (0.5 * order * mu**2) - 1 < 1e-11
+    # What is put on top is the margin of 1e-10, and no more than another 1e-11.
+    above = release.log_delta_upper(epsilon) - [log_gaussian_delta(mu, e) for e in epsilon]
+    assert (above > 0.9e-10).all() and (above < 1.1e-10).all()
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        RadialPair("laplace", 1, 3, 1.0, 0.4),
+        RadialPair("laplace", -1, 3, 1.0, 0.4),
+        RadialPair("gaussian", 1, 3, 1.0, 0.4),
+    ],
+    ids=str,
+)
+def test_deltas_lost_to_rounding_are_rounded_up_among_others(pair):
+    """At the largest loss, as floats have it, the quadrature sees nothing; the answer is not 0."""
+    epsilon = pair.epsilon_max * np.array([0.5, 1.0, 1.0 + 1e-13])
+    for upper in (RadialRelease(pair).log_delta_upper, RadialRelease(pair)._quick_log_delta_upper):
+        together = upper(epsilon)
+        assert together[0] > together[1] > together[2] == -np.inf
+        assert_allclose(together, [upper(np.array([e]))[0] for e in epsilon], rtol=1e-12)
+
+
+def test_masses_around_the_antipode_do_not_depend_on_their_neighbours():
+    pair, rest = RadialPair("gaussian", 1, 3, 1.0, 0.001), np.array([1e-3, 0.5, 3.0])
+    together = _cap_mass(pair, rest)
+    assert (together[:2] == -np.inf).all() and -2e4 < together[2] < -1e4
+    assert_allclose(together, [_cap_mass(pair, rest[k : k + 1])[0] for k in range(3)], rtol=1e-12)
+
+
+def test_a_needle_that_the_search_for_peaks_missed_is_refused():
+    """It sits where only the first nodes of the rule meet it, exp(30) above all that was seen."""
+    met = []
+
+    def evaluate(_, t):
+        log_scale = -0.5 * t * t
+        if t.shape[1] == 49:  # the first nodes, 48 intervals
+            log_scale[:, 5] = 30.0
+            met.append(t[0, 5])
+        return log_scale, np.ones((1, *t.shape))
+
+    with pytest.raises(QuadratureError, match="missed"):
+        integrate(evaluate, 1, (-30.0, 30.0))
+    assert len(met) == 1

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.special import gammainc, gammaln
+from scipy.special import gammainc, gammaincc, gammaln
 
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import compose, event_from_dict
@@ -335,3 +335,29 @@ def test_renyi_divergence_against_integration(p):
     ratio = math.exp(top) * np.exp(exponent - top).sum() / np.exp(-density).sum()
     exact = math.log(ratio) / (order - 1.0)
     assert exact <= RadialEvent(1, p, 1.0 / shift).renyi(order) <= exact * (1 + 1e-3)
+
+
+def log_trapezoid(logs, x):
+    top = logs.max()
+    return top + math.log(np.trapezoid(np.exp(logs - top), x))
+
+
+@pytest.mark.parametrize(("order", "start"), [(40.0, 1.0), (187.0, 0.1), (180.0, 45.0)])
+def test_renyi_tail_of_high_orders_is_a_close_bound(order, start):
+    """In three dimensions with p = 3/2 the law's tail is ``(1 + z) exp(-z)``, ``z = r**p``."""
+    p, shift = 1.5, 1.0
+    r = np.linspace(start, 500.0, 200_001)
+    loss = r**p * np.expm1(p * np.log1p(shift / r))
+    exact = log_trapezoid((order - 1.0) * loss + np.log1p(r**p) - r**p, loss)
+    assert exact <= log_renyi_tail(3, p, shift, order, loss[0]) <= exact + 1.5
+
+
+def test_renyi_tail_far_out_in_high_dimension_is_a_bound():
+    """Where tail probabilities are too small for the incomplete gamma function's logarithm."""
+    dim, p, shift, order = 5000, 1.5, 0.05, 1.1
+    r = np.linspace(325.0, 327.0, 20_001)
+    loss = r**p * np.expm1(p * np.log1p(shift / r))
+    tail = np.log(gammaincc(dim / p, r**p))
+    assert -700.0 < tail[-1] < tail[0] < -600.0
+    below = log_trapezoid((order - 1.0) * loss + tail, loss)
+    assert below <= log_renyi_tail(dim, p, shift, order, loss[0]) <= below + 1.0

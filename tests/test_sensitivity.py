@@ -234,7 +234,7 @@ def test_mean_bound_reference_values(radius, ours, published):
     assert sensitivity.frechet_mean_sensitivity(radius, n, 1.0) == pytest.approx(ours, abs=1e-4)
 
 
-@pytest.mark.parametrize("radius", [1e-8, 1e-6, 1e-4, 0.3, 0.9, 1.3, 1.5, 1.57])
+@pytest.mark.parametrize("radius", [1e-8, 1e-6, 1e-4, 0.3, 0.9, 1.3, 1.5, 1.57, 1.57079])
 def test_mean_bound_is_the_certified_maximum(radius):
     grid = np.linspace(0.0, radius, 20_001)
     t = np.arccos(np.minimum(math.cos(radius) / np.cos(grid), 1.0))
