@@ -15,7 +15,7 @@ from skriemdp import PrivateHyperbolicRegressor
 from skriemdp.hierarchies import make_tree
 from skriemdp.plotting import PoincareDiskDisplay
 
-REPEATS = 25
+REPEATS = 10
 X, y = make_tree(2000)
 held_out = np.random.default_rng(1).choice(len(X), size=3, replace=False)
 train = np.setdiff1d(np.arange(len(X)), held_out)

@@ -33,7 +33,7 @@ settings = {
     "public subspace": {"subspace": 20, "public_X": X_public},
     "public start": {"subspace": 20, "public_X": X_public, "public_y": y_public},
 }
-epsilons, repeats = [0.1, 0.3, 1.0, 3.0], 5
+epsilons, repeats = [0.1, 0.3, 1.0, 3.0], 3
 excess = {}
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
