@@ -134,7 +134,7 @@ default="auto"
     n_steps : int, optional
         Public rule by default.
     step_size : float, optional
-        Public rule by default.
+        Public rule by default, with which steps of "noised" grow as the released iterates move.
     batch_size : float, optional
         Expected size of Poisson-sampled batches; all records in every step by default.
     moment_share : float, default=0.2
@@ -155,12 +155,15 @@ default="auto"
         What "auto" chose.
     preconditioner_spectrum_ : ndarray
         Eigenvalues of the last preconditioner, decreasing.
+    preconditioner_floor_ : float
+        What noise alone would add up to in them.
     subspace_ : ndarray of shape (n_features, k)
         When the subspace was fixed: its orthonormal basis.
     noise_scale_ : float
         Standard deviation of the noise per coordinate of the last mean gradient, scaled rows.
     n_iter_ : int
     step_size_ : float
+        The longest allowed.
     public_baseline_ : PrivateNoisyAdaGrad or None
         The model fitted to the public rows alone; compare it with this one on public or test rows,
         because at small epsilon it often wins.
@@ -386,9 +389,10 @@ default="auto"
             name = "norm" if self.subspace is None else "noised"
         self._check_preconditioner(name, width, moving, public)
         warm = self.public_y is not None and self.start != "zero"
-        n_steps, step_size = default_steps(name, n, width, mu, loss, warm)
+        n_steps, step_size, first_step_size = default_steps(name, n, width, mu, loss, warm)
         n_steps = n_steps if self.n_steps is None else int(self.n_steps)
-        step_size = step_size if self.step_size is None else float(self.step_size)
+        if self.step_size is not None:
+            step_size, first_step_size = float(self.step_size), None
         if moving:
             steps = range(1, n_steps + 1)
             bases = [orthonormal_basis(self.subspace(t), p, intercept) for t in steps]
@@ -400,6 +404,7 @@ default="auto"
         settings = {
             "n_steps": n_steps,
             "step_size": step_size,
+            "first_step_size": first_step_size,
             "clip_norms": envelope(self.clip_norm, n_steps, loss.residual_bound),
             "preconditioner": name,
             "curvature": curvature,
@@ -528,11 +533,11 @@ default="auto"
         progress = None
         if self.verbose:
             progress = ProgressBar(type(self).__name__, self.epsilon, self.delta)
-        weights, spectrum = solver.solve(problem, settings.start, streams, progress)
+        weights, spectrum, floor = solver.solve(problem, settings.start, streams, progress)
         classes = data.facts["classes"]
         self._learn(weights, basis, unit, classes)
         self.preconditioner_ = settings.preconditioner
-        self.preconditioner_spectrum_ = spectrum
+        self.preconditioner_spectrum_, self.preconditioner_floor_ = spectrum, floor
         self.noise_scale_ = solver.noise(problem.n, solver.n_steps)
         self.n_iter_, self.step_size_ = solver.n_steps, solver.step_size
         if basis is not None:

@@ -194,7 +194,7 @@ class AdaGradDisplay:
     @classmethod
     def from_estimator(cls, model, axes=None, **studies):
         """Draw for a fitted :class:`skriemdp.PrivateNoisyAdaGrad`; `studies` as the parameters."""
-        floor = model.noise_scale_ * (1.25 * model.n_iter_) ** 0.5
+        floor = model.preconditioner_floor_
         return cls(model.preconditioner_spectrum_, noise_floor=floor, **studies).plot(axes)
 
     def plot(self, axes=None):

@@ -18,7 +18,7 @@ from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, compose
 from skriemdp.privacy.sensitivity import gradient_root_sensitivity
-from skriemdp.solvers.adagrad import NoisyAdaGrad
+from skriemdp.solvers.adagrad import NoisyAdaGrad, _Growth
 from skriemdp.solvers.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
 from skriemdp.solvers.preconditioners import Metric, _root, make_preconditioner
 from skriemdp.solvers.sampling import FullBatch, PoissonSampler
@@ -273,6 +273,50 @@ def test_noised_preconditioner_follows_a_moving_subspace():
     expected = still.update(second, 0.1, None, None).solve(second)
     found = moving.update(rotation @ second, 0.1, rotation, None).solve(rotation @ second)
     assert_allclose(rotation @ expected, found, atol=1e-10)
+
+
+def test_steps_grow_with_the_way_and_not_with_noise():
+    # A walk of noise alone leaves the first step; a way that noise does not explain lengthens it.
+    rng = np.random.default_rng(11)
+    shares = []
+    for _ in range(200):
+        growth, way = _Growth(0.5, 8.0), np.zeros((20, 1))
+        for _ in range(50):
+            way = way + 0.02 * rng.normal(size=way.shape)
+            growth.see(way, way.shape, 0.02)
+        shares.append(growth.share)
+    assert np.mean(np.array(shares) < 2.0 * 0.5 / 8.0) > 0.9
+    growth = _Growth(0.5, 8.0)
+    growth.see(np.full((20, 1), 1.0), (20, 1), 0.0)
+    assert growth.share == pytest.approx(3.0 / 8.0)
+    growth.see(np.zeros((20, 1)), (20, 1), 0.0)
+    assert growth.share == pytest.approx(3.0 / 8.0)  # never shorter
+    growth.see(np.full((20, 1), 9.0), (20, 1), 0.0)
+    assert growth.share == 1.0
+    # A step size of the user's own stays as it is.
+    growth = _Growth(None, 8.0)
+    growth.see(np.zeros((20, 1)), (20, 1), 1.0)
+    assert growth.share == 1.0
+    with pytest.raises(ValueError, match="noised"):
+        NoisyAdaGrad(FullBatch(), 3, 8.0, 1.0, np.ones(3), "norm", first_step_size=0.1)
+
+
+def test_default_does_not_walk_far_beyond_a_solution_near_zero():
+    # Twenty directions, little curvature in most, |solution| about 1: the noise of steps that fit
+    # large solutions is worse than no data.
+    rng = np.random.default_rng(12)
+    X = rng.normal(size=(2000, 20)) / np.arange(1, 21)
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+    y = rng.random(2000) < 1.0 / (1.0 + np.exp(-3.0 * X[:, 0]))
+    model = PrivateNoisyAdaGrad(preconditioner="noised", classes=[False, True], epsilon=1.0)
+    norms = {}
+    for step_size in (None, 7.0):
+        fits = [
+            clone(model).set_params(step_size=step_size, random_state=seed).fit(X, y)
+            for seed in range(3)
+        ]
+        norms[step_size] = np.mean([np.linalg.norm(fit.coef_) for fit in fits])
+    assert norms[None] < 0.6 * norms[7.0]
 
 
 # -- the budget -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +18,11 @@ from skriemdp.solvers.sampling import FullBatch, PoissonSampler
 __all__ = ["OUTPUTS", "NoisyAdaGrad"]
 
 # Steps of pure noise, as a share of the run, that adaptive preconditioners start from: one number
-# for all data (docs/user_guide/adagrad.md, "The default").
+# for all data (docs/user_guide/adagrad.md, "The default"); more where the steps can grow.
 _WARMUP = 0.25
+_GROWING_WARMUP = 0.5
+# A growing step size over the root mean square of the coordinates of the way so far.
+_GROWTH = 3.0
 # Longest step of "norm" and "diagonal", over the inverse of the loss's largest curvature.  2 is
 # safe for any data; rows that spread over directions, and scores away from 0, leave room for more.
 _LONGEST = 16.0
@@ -38,6 +42,9 @@ class NoisyAdaGrad:
     noise_multiplier : float
         Noise of a step's mean gradient over its replace-one sensitivity.
     step_size : float
+    first_step_size : float, optional
+        With "noised": steps grow from it to `step_size`, as far as the released iterates have moved
+        beyond what noise explains.
     clip_norms : ndarray of shape (n_steps,)
         Bound of a record's gradient in each step: the envelope.  Gradients are clipped to it.
     preconditioner : {"noised", "diagonal", "norm", "paper", "public", "none"}
@@ -74,12 +81,15 @@ class NoisyAdaGrad:
     max_norm: float | None = None
     output: str = "second-half"
     basis_at: Callable | None = None
+    first_step_size: float | None = None
 
     def __post_init__(self):
         if type(self.sampler) not in (FullBatch, PoissonSampler):
             raise TypeError("sampler must be a FullBatch or a PoissonSampler.")
         if (self.preconditioner == "paper") != (self.moment_multiplier is not None):
             raise ValueError("moment_multiplier belongs to preconditioner='paper', which needs it.")
+        if self.first_step_size is not None and self.preconditioner != "noised":
+            raise ValueError("first_step_size belongs to preconditioner='noised'.")
         if self.preconditioner == "paper" and type(self.sampler) is not FullBatch:
             raise ValueError(
                 "preconditioner='paper' reads every record in every step; use batch_size=None."
@@ -114,11 +124,15 @@ class NoisyAdaGrad:
         weights : ndarray of shape (size, n_outputs)
         spectrum : ndarray
             Eigenvalues of the last preconditioner, largest first.
+        floor : float
+            What noise alone would have made of them, warm-up included.
         """
+        growing = self.first_step_size is not None
+        warmup = (_GROWING_WARMUP if growing else _WARMUP) * self.n_steps
         rng = streams("gradients")
         state = make_preconditioner(
             self.preconditioner,
-            warmup=_WARMUP * self.n_steps,
+            warmup=warmup,
             floor=self.step_size * problem.loss.curvature / _LONGEST,
             curvature=self.curvature,
             noise_multiplier=self.moment_multiplier,
@@ -126,6 +140,7 @@ class NoisyAdaGrad:
             rng=streams("root moments") if self.preconditioner == "paper" else None,
         )
         weights, basis, metric = np.array(start, dtype=float), None, None
+        growth, variance = _Growth(self.first_step_size, self.step_size), 0.0
         first = {"last": self.n_steps, "average": 1, "second-half": self.n_steps // 2 + 1}
         total = np.zeros_like(weights)
         for step in range(1, self.n_steps + 1):
@@ -139,24 +154,62 @@ class NoisyAdaGrad:
             if self.preconditioner == "paper":
                 state.observe(self.clip_norms[step - 1])
                 exact = (_ambient(query.exact_total / problem.n, basis), basis)
-            metric = state.update(gradient, self.noise(problem.n, step), change, exact)
-            weights = self._move(weights, metric, gradient, basis)
+            # A share of the longest step weighs its gradient too, so that the metric forgets
+            # gradients of steps much shorter than the present one.
+            share, noise = growth.share, self.noise(problem.n, step)
+            metric = state.update(share * gradient, share * noise, change, exact)
+            variance += (share * noise) ** 2
+            length = self.step_size * share**2
+            weights = self._move(weights, metric, length, gradient, basis)
+            growth.see(weights - start, gradient.shape, length / metric.eigenvalues * noise)
             if step >= first[self.output]:
                 total += weights
             if progress is not None:
                 progress(step, self.n_steps)
         spectrum = np.sort(np.ravel(metric.eigenvalues))[::-1]
-        return total / (self.n_steps + 1 - first[self.output]), spectrum
+        floor = math.sqrt(variance + warmup * (share * noise) ** 2)
+        return total / (self.n_steps + 1 - first[self.output]), spectrum, floor
 
-    def _move(self, weights, metric, gradient, basis):
+    def _move(self, weights, metric, length, gradient, basis):
         inside = _coordinates(weights, basis)
         rest = weights - _ambient(inside, basis)
-        moved = inside - self.step_size * metric.solve(gradient)
+        moved = inside - length * metric.solve(gradient)
         if self.max_norm is not None:
             # The metric is zero outside the subspace, where the iterate stays.
             radius = max(self.max_norm**2 - float(np.sum(rest**2)), 0.0) ** 0.5
             moved = metric.project(moved, radius)
         return rest + _ambient(moved, basis)
+
+
+class _Growth:
+    """Step size as a share of the longest one, from released iterates: post-processing.
+
+    The way from the start, less the walk that the noise of its gradients alone would make (and half
+    a standard deviation of the walk's square), says how large the coordinates of the solution are.
+    """
+
+    def __init__(self, first, longest):
+        self._longest = longest
+        self._walk = 0.0
+        self.share = 1.0 if first is None else min(1.0, first / longest)
+
+    def see(self, way, shape, noise):
+        """Take in a step.
+
+        Parameters
+        ----------
+        way : ndarray
+            Iterate less start.
+        shape : tuple
+            Of the coordinates that move: dimensions, outputs.
+        noise : array-like broadcastable to `shape`
+            Standard deviation of the step's noise.
+        """
+        size = math.prod(shape)
+        self._walk += float(np.sum(np.broadcast_to(noise, shape) ** 2))
+        square = float(np.sum(way**2)) - (1.0 + 0.5 * math.sqrt(2.0 / size)) * self._walk
+        step_size = _GROWTH * math.sqrt(max(square, 0.0) / size)
+        self.share = max(self.share, min(1.0, step_size / self._longest))
 
 
 class _StepQuery(Query):

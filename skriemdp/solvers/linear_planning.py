@@ -23,12 +23,15 @@ __all__ = [
 FULL_MATRIX_LIMIT = 100
 
 _STEPS = 80
+# Of "noised" from where on noise does not shorten its longest step, and the first of its steps.
+_MANY_STEPS = 120
+_FIRST_STEP = 1.8
 _RIDGES = 10.0 ** np.arange(-5.0, 0.5)
 _FOLDS = 5
 
 
 def default_steps(preconditioner, n, size, mu, loss, public_start=False):
-    """Number of steps and step size: a rule of public numbers (docs/user_guide/adagrad.md).
+    """Steps, step size and first step size: a rule of public numbers (docs/user_guide/adagrad.md).
 
     Parameters
     ----------
@@ -42,21 +45,33 @@ def default_steps(preconditioner, n, size, mu, loss, public_start=False):
     loss : GeneralizedLinearLoss
     public_start : bool, default=False
         Whether the run starts from a public solution, which long steps in noise would only leave.
+
+    Returns
+    -------
+    n_steps : int
+    step_size : float
+        The longest, where there is a first one.
+    first_step_size : float or None
+        Of "noised", whose steps grow with the distance that its gradients are seen to cover.
     """
     # Noise of the run in units of the largest signal, for a gradient of this many coordinates.
     signal = n * mu / math.sqrt(size)
     if preconditioner == "noised":
-        step_size = 5.0 * min(1.0, math.sqrt(signal / 60.0))
+        step_size = 7.0 * min(1.0, math.sqrt(signal / 60.0))
     elif preconditioner in ("norm", "diagonal"):
         step_size = 3.0 * min(1.0, math.sqrt(signal / 10.0))
     else:
         step_size = {"public": 0.5, "none": 10.0, "paper": 10.0}[preconditioner]
         if preconditioner == "public":
-            return _STEPS, step_size  # its metric holds the curvature already
+            return _STEPS, step_size, None  # its metric holds the curvature already
     if public_start:
         step_size *= min(1.0, 0.25 * max(1.0, math.sqrt(signal / 200.0)))
     # Coefficients shrink as the loss curves more: a quarter is the logistic loss's curvature.
-    return _STEPS, step_size * min(1.0, 0.25 / loss.curvature)
+    unit = min(1.0, 0.25 / loss.curvature)
+    if preconditioner == "noised":
+        n_steps = _STEPS if signal < 60.0 else _MANY_STEPS
+        return n_steps, step_size * unit, min(step_size, _FIRST_STEP) * unit
+    return _STEPS, step_size * unit, None
 
 
 def envelope(clip_norm, n_steps, bound):
