@@ -178,8 +178,7 @@ def audit_epsilon(
         Data sets that differ in one record; the closer they are to the worst case of the mechanism,
         the tighter the bound.
     trials : int
-        Releases per data set.  Half of them choose the attack and half are counted; with a
-        `statistic`, a fifth chooses.
+        Releases per data set; half of them choose the attack, half are counted.
     delta : float
     confidence : float
         Probability with which a reported bound holds.
@@ -216,10 +215,4 @@ def audit_epsilon(
         scores, scores_neighbour = _linear_score(outputs, outputs_neighbour)
     else:
         scores, scores_neighbour = statistic(outputs), statistic(outputs_neighbour)
-    return audit_scores(
-        scores,
-        scores_neighbour,
-        delta=delta,
-        confidence=confidence,
-        tuning_share=0.5 if statistic is None else 0.2,
-    )
+    return audit_scores(scores, scores_neighbour, delta=delta, confidence=confidence)
