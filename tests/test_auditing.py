@@ -77,6 +77,25 @@ def test_pure_epsilon_bound_catches_a_discrete_leak():
     assert 1.5 < caught.epsilon <= np.log(9)
 
 
+@pytest.mark.parametrize("law, shift", [("normal", 0.27), ("laplace", 1.0)])
+def test_no_unlucky_threshold_wastes_an_audit(law, shift):
+    """The worst of many audits is near half the truth: few far runs do not choose the threshold."""
+    rng = np.random.default_rng(5)
+    draw = getattr(rng, law)
+    audits = [
+        audit_scores(
+            draw(0.0, 1.0, 20_000),
+            draw(shift, 1.0, 20_000),
+            delta=0.0,
+            confidence=0.9999,
+            tuning_share=0.1,
+        )
+        for _ in range(20)
+    ]
+    found = [audit.mu if law == "normal" else audit.epsilon for audit in audits]
+    assert 0.45 * shift < min(found) and max(found) <= shift
+
+
 def test_statistic_can_be_given():
     audit = audit_epsilon(
         gaussian_release(0.05), ZERO, ONE, trials=400, statistic=lambda out: out[:, 0]

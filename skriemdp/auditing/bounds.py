@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 from scipy.stats import beta
 
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.privacy.calibration import gaussian_epsilon
 
 __all__ = ["AuditResult", "audit_epsilon", "audit_scores"]
+
+# How cautiously a threshold is chosen; it has no part in the confidence of what is found.
+_CHOICE_ERROR = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,13 +66,6 @@ def _hits(threshold, scores):
     return int((scores > threshold).sum())
 
 
-def _tail(threshold, scores):
-    """Share of the scores above `threshold` if they are normal."""
-    low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
-    width = max((high - low) / 1.349, np.finfo(float).tiny)
-    return float(ndtr((middle - threshold) / width))
-
-
 def audit_scores(
     scores,
     scores_neighbour,
@@ -107,29 +103,16 @@ def audit_scores(
     )
     counts = len(scores) - half, len(scores_neighbour) - other
     # What each threshold promises: the bounds of as many hits among the runs that will be counted.
-    promised = [
-        _bounds(
-            _hits(t, scores[:half]) / half * counts[0],
-            _hits(t, scores_neighbour[:other]) / other * counts[1],
-            *counts,
-            delta,
-            error,
+    # Far out few runs promise much by chance, so the rates are first moved to their own bounds.
+    promised = []
+    for threshold in candidates:
+        _, rate = _clopper_pearson(_hits(threshold, scores[:half]), half, _CHOICE_ERROR)
+        rate_neighbour, _ = _clopper_pearson(
+            _hits(threshold, scores_neighbour[:other]), other, _CHOICE_ERROR
         )
-        for t in candidates
-    ]
-    # Far out few runs promise much by chance, so the hits that mu is chosen by are those of normal
-    # laws with the medians and quartiles seen.
-    smooth = [
-        _bounds(
-            _tail(t, scores[:half]) * counts[0],
-            _tail(t, scores_neighbour[:other]) * counts[1],
-            *counts,
-            delta,
-            error,
-        )
-        for t in candidates
-    ]
-    chosen = candidates[[np.argmax([e for e, _ in promised]), np.argmax([mu for _, mu in smooth])]]
+        hits = rate * counts[0], rate_neighbour * counts[1]
+        promised.append(_bounds(*hits, *counts, delta, error))
+    chosen = candidates[np.argmax(np.asarray(promised), axis=0)]
     found = [
         _bounds(_hits(t, scores[half:]), _hits(t, scores_neighbour[other:]), *counts, delta, error)
         for t in chosen
