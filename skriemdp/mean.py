@@ -24,6 +24,7 @@ from skriemdp._manifold_input import (
 )
 from skriemdp._validation import check_count, check_option, check_positive
 from skriemdp.geometry import GeodesicBall, as_geometry
+from skriemdp.geometry.ball import descent_reach
 from skriemdp.mechanisms.lattice import LatticeCount
 from skriemdp.privacy.events import compose
 from skriemdp.solvers.adaptive_mean import AdaptiveMean
@@ -33,6 +34,7 @@ from skriemdp.solvers.mean_planning import (
     MECHANISMS,
     NOISES,
     choose_mechanism,
+    descent_or_tangent,
     lattice_noise,
     split_budget,
 )
@@ -124,7 +126,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         the ball only.  "gradient": DP-RGD, noise on the gradient of every step.  "gaussian",
         "laplace", "k-norm": the output perturbations of Jiang et al., Reimherr et al. and Soto et
         al., exactly accounted and exactly drawn, where their laws exist.  "auto": a public rule of
-        n, epsilon, delta and the manifold (docs/user_guide/mean.md).
+        n, epsilon, delta, the manifold and the ball (docs/user_guide/mean.md).  Balls wider than 10
+        curvature radii are served by "tangent" and the output perturbations only.
     noise : {"auto", "gaussian", "radial", "laplace"}, default="auto"
         Noise of "tangent".  "radial" has density ``exp(-(|v|/b)^p)`` with the best exponent p; its
         error is a fraction of Gaussian noise in small dimension.  "laplace" is p = 1, pure for
@@ -342,6 +345,14 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 lattice,
                 bending=0.0 if ball is None else bending(ball),
             )
+        if ball is not None and descent_or_tangent(mechanism, ball) != mechanism:
+            if self.mechanism != "auto":
+                raise ValueError(
+                    f"radius={ball.radius:g} is above {descent_reach(geometry):.4g}, where sums of "
+                    f"logarithms away from the center lose their digits on {geometry}; pass a "
+                    f"smaller radius, or mechanism='tangent' instead of {mechanism!r}."
+                )
+            mechanism = "tangent"
         noise = lattice_noise(geometry, mechanism, self.noise) if lattice else self.noise
         budget = split_budget(
             geometry, mechanism, noise, self.epsilon, self.delta, free_center, free_radius
@@ -382,12 +393,13 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _mean_release(self, ball, n, budget):
         lattice = self.arithmetic == "lattice"
-        if budget.mechanism == "adaptive":
+        mechanism = descent_or_tangent(budget.mechanism, ball)
+        if mechanism == "adaptive":
             return AdaptiveMean(ball, n, budget.mu, lattice)
-        if budget.mechanism == "tangent":
+        if mechanism == "tangent":
             return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "js", lattice)
-        if budget.mechanism in OUTPUT_MECHANISMS:
-            return plan_output_mean(ball, n, budget.mechanism, *budget.target)
+        if mechanism in OUTPUT_MECHANISMS:
+            return plan_output_mean(ball, n, mechanism, *budget.target)
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
         n_steps, shares = default_descent(ball, n, budget.mu, self.n_steps)
@@ -438,13 +450,13 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         noisy = budget.count.release(outside, streams("clipped fraction")) / n
         mechanism = release(ball)
         arguments = {}
-        if self.verbose and budget.mechanism == "gradient":
+        self.mechanism_ = descent_or_tangent(budget.mechanism, ball)
+        if self.verbose and self.mechanism_ == "gradient":
             name = type(self).__name__
             arguments["progress"] = ProgressBar(name, self.epsilon, self.delta)
         mean, self.noise_scale_ = mechanism.release(problem, streams, **arguments)
         self.mean_ = np.asarray(mean)
         self.geometry_, self.center_, self.radius_ = ball.geometry, ball.center, ball.radius
-        self.mechanism_ = budget.mechanism
         self._flat = data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
         if search is None and noisy - 4.0 * budget.count.sigma / n > 0.2:

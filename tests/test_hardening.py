@@ -21,7 +21,9 @@ from skriemdp import (
     PrivateRiemannianERM,
 )
 from skriemdp.federated import FederatedEstimator
+from skriemdp.federated.together import PooledRecords
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Hyperboloid, Poincare, Sphere
+from skriemdp.geometry.ball import descent_reach
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, PoissonSampledGaussianEvent, PureEvent
 from skriemdp.privacy.mean_iteration import _rounding, plan_mean_iteration
@@ -362,9 +364,11 @@ def test_no_error_quotes_an_entry(estimator):
     assert "carla" not in report
 
 
+@pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("geometry", [SPD(2), SPD(3)], ids=str)
-def test_gradients_obey_their_diameter_where_logarithms_lose_digits(geometry):
-    # Two gradients differed by 1.17 (SPD(2)) and 1.04 (SPD(3)) times the bound.
+def test_gradients_obey_their_diameter_where_logarithms_lose_digits(geometry, pooled):
+    # Two gradients differed by 1.17 (SPD(2)) and 1.04 (SPD(3)) times the bound; 1.38 when the
+    # gradients of many clients are summed at once.
     rng, radius, worst = np.random.default_rng(2), 40.0, 0.0
     ball = GeodesicBall(geometry, None, radius)
     for reach in (0.3, 0.3, 0.6, 0.6, 1.0, 1.0):
@@ -373,11 +377,47 @@ def test_gradients_obey_their_diameter_where_logarithms_lose_digits(geometry):
         point = ball.project(geometry.exp_coordinates(ball.center, reach * u[:1]))[0]
         points = ball.project(geometry.exp_coordinates(ball.center, 2.0 * u[1:]))
         problem = FrechetProblem(ball, points)
-        sums = np.stack([problem.clipped_sum(point, indices=[i]) for i in range(30)])
+        if pooled:
+            sums = PooledRecords(problem, dict.fromkeys(range(30), 1)).gradient_sums(
+                range(30), point
+            )
+        else:
+            sums = np.stack([problem.clipped_sum(point, indices=[i]) for i in range(30)])
         logs = geometry.coordinates_from_tangent(point, sums)
         spread = np.linalg.norm(logs[:, None] - logs, axis=-1).max()
         worst = max(worst, spread / problem.gradient_diameter(point))
     assert 0.8 < worst < 1.005  # the rest is the rounding of tangent matrices
+
+
+@pytest.mark.parametrize("geometry", [SPD(2), SPD(5), Hyperboloid(3)], ids=str)
+def test_within_reach_of_a_descent_rounding_is_negligible(geometry):
+    rng, radius, worst = np.random.default_rng(3), descent_reach(geometry), 0.0
+    for _ in range(60):
+        u = rng.normal(size=geometry.dim)
+        u *= radius / np.linalg.norm(u)
+        point = geometry.exp_coordinates(geometry.base_point, u)
+        vectors = rng.normal(size=(20, geometry.dim))
+        tangent = geometry.tangent_from_coordinates(point, vectors)
+        moved = geometry.coordinates_from_tangent(point, tangent) - vectors
+        worst = max(worst, (np.linalg.norm(moved, axis=1) / np.linalg.norm(vectors, axis=1)).max())
+    assert worst < 1e-6
+
+
+@pytest.mark.parametrize("mechanism", ["adaptive", "gradient"])
+def test_wide_balls_are_left_at_their_centre_only(mechanism):
+    X = np.exp(np.random.default_rng(4).normal(size=(60, 2)))[:, :, None] * np.eye(2)
+    ledger = Recorder()
+    wide = PrivateFrechetMean("spd", radius=15.0, epsilon=8.0, accountant=ledger)
+    with pytest.raises(ValueError, match=f"radius=15 is above 14.14.*{mechanism}"):
+        clone(wide).set_params(mechanism=mechanism).fit(X)
+    with pytest.raises(ValueError, match="radius=15 is above 14.14"):
+        FederatedEstimator(wide, 2, 2).fit(X, groups=np.arange(60) % 2)
+    assert not ledger.spends
+    assert clone(wide).fit(X).mechanism_ == "tangent"
+    searched = clone(wide).set_params(mechanism=mechanism, radius="auto", random_state=0)
+    assert searched.fit(X).mechanism_ == mechanism and searched.radius_ < 14.0
+    far = np.broadcast_to(np.diag([np.exp(30.0), 1.0]), X.shape)
+    assert searched.fit(far).mechanism_ == "tangent" and searched.radius_ > 14.2
 
 
 @pytest.mark.parametrize("unit", ["record", "client"])

@@ -205,6 +205,20 @@ def test_a_search_that_drowns_in_noise_still_returns_a_point():
     assert SPD(3).belongs(model.mean_)
 
 
+@pytest.mark.parametrize("arithmetic", ["float", "lattice"])
+@pytest.mark.parametrize("mechanism", ["auto", "tangent", "adaptive", "gradient"])
+@pytest.mark.parametrize("ball", [{"radius": "auto"}, {"center": "private"}], ids=str)
+def test_every_gaussian_mechanism_works_in_a_searched_ball(mechanism, ball, arithmetic):
+    # "adaptive" raised after the charge: its radius asked for the noise of the search's radius.
+    X = 3.0 + 0.1 * np.random.default_rng(0).normal(size=(2000, 2))
+    model = PrivateFrechetMean(
+        mechanism=mechanism, arithmetic=arithmetic, epsilon=8.0, center=[3.0, 3.0], random_state=0
+    )
+    model.set_params(**ball).fit(X)
+    assert np.linalg.norm(model.mean_ - 3.0) < 0.05
+    assert model.privacy_spent_.epsilon == 8.0
+
+
 def test_search_shares_add_up():
     search = BallSearch(Euclidean(2), 100, 0.5, None, None, np.zeros(2))
     assert search.event.mu == pytest.approx(0.5)

@@ -18,6 +18,7 @@ from skriemdp._validation import (
 from skriemdp.federated.loop import AGGREGATIONS
 from skriemdp.federated.theory import ball_constant, theory_settings
 from skriemdp.federated.training import LocalSettings, local_event
+from skriemdp.geometry.ball import descent_reach
 from skriemdp.privacy.calibration import calibrate
 
 __all__ = ["calibrated", "check_settings", "domain_and_start", "local_settings"]
@@ -82,6 +83,11 @@ def domain_and_start(run, estimator, problem):
     if hasattr(estimator, "_domain_and_start"):
         domain, start = estimator._domain_and_start(problem.geometry)
     geometry = problem.geometry
+    if hasattr(problem, "ball") and domain.radius > descent_reach(geometry):
+        raise ValueError(
+            f"radius={domain.radius:g} is above {descent_reach(geometry):.4g}, where sums of "
+            f"logarithms away from the center lose their digits on {geometry}; pass a smaller one."
+        )
     if run.start is not None:
         start = np.asarray(run.start, dtype=float)
         if start.shape != geometry.shape or not bool(np.all(geometry.belongs(start))):

@@ -14,10 +14,13 @@ from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import Geometry
 
-__all__ = ["GeodesicBall", "center_reach"]
+__all__ = ["GeodesicBall", "center_reach", "descent_reach"]
 
 # In curvature radii: where hyperbolic coordinates keep about eight digits.
 _FARTHEST = 17.0
+# In units of the largest negative curvature: up to here a tangent vector at the rim keeps its
+# digits on the way to orthonormal coordinates and back (seven of SPD matrices; at 17, two).
+_WIDEST = 10.0
 
 
 def center_reach(geometry: Geometry) -> float:
@@ -28,6 +31,16 @@ def center_reach(geometry: Geometry) -> float:
     """
     low, high = geometry.curvature_bounds
     return _FARTHEST / math.sqrt(-low) if low == high < 0.0 else math.inf
+
+
+def descent_reach(geometry: Geometry) -> float:
+    """Largest radius of a ball in which gradients are released away from the centre.
+
+    In wider balls of negative curvature rounding moves a sum of logarithms at an iterate by more
+    than a negligible part of what a record may move it by; at the centre it does not.
+    """
+    low = geometry.curvature_bounds[0]
+    return _WIDEST / math.sqrt(-low) if -math.inf < low < 0.0 else math.inf
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

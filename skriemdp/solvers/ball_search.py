@@ -103,7 +103,7 @@ class BallSearch:
             level = radius_level(self.n, mu)
             quantile = private_radius(self.geometry, mu, level, self.lattice)
             distances = np.asarray(self.geometry.dist(center, points))
-            radius = 1.1 * min(cap, quantile.release(distances, streams("radius")))
+            radius = 1.1 * min(cap, quantile.release(distances, streams("ball radius")))
         radius = min(radius, 0.999 * self.geometry.radius_limit)
         return GeodesicBall(self.geometry, center, float(radius))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.lattice import LatticeCount
@@ -18,6 +19,7 @@ __all__ = [
     "NOISES",
     "MeanBudget",
     "choose_mechanism",
+    "descent_or_tangent",
     "lattice_noise",
     "split_budget",
 ]
@@ -105,6 +107,12 @@ def choose_mechanism(
     if geometry.is_hadamard:
         return "tangent" if n_mu < max(50.0, 10.0 * math.sqrt(geometry.dim)) else "adaptive"
     return "adaptive" if n_mu >= 50.0 else "gradient"
+
+
+def descent_or_tangent(mechanism: str, ball: GeodesicBall) -> str:
+    """`mechanism`, or "tangent" where the ball is too wide to leave its centre; both public."""
+    wide = ball.radius > descent_reach(ball.geometry)
+    return "tangent" if wide and mechanism in GAUSSIAN else mechanism
 
 
 def lattice_noise(geometry: Geometry, mechanism: str, noise: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry, clip_scale, summand_scale
+from skriemdp.privacy.sensitivity import log_lipschitz
 
 __all__ = ["FrechetProblem", "Problem", "clipped_total", "clipped_vectors"]
 
@@ -155,6 +156,9 @@ class FrechetProblem(Problem):
 
     def gradients(self, point, indices=None):
         chosen = self.points if indices is None else self.points[indices]
+        if self._loses_digits(point):
+            coordinates = self._guarded_coordinates(point, chosen)
+            return -np.asarray(self.geometry.tangent_from_coordinates(point, coordinates))
         return -self.geometry.log(point, chosen)
 
     def gradient_coordinates(self, point, indices=None):
@@ -162,8 +166,6 @@ class FrechetProblem(Problem):
         return -np.asarray(self.geometry.log_coordinates(point, chosen))
 
     def _lipschitz(self, point) -> float:
-        from skriemdp.privacy.sensitivity import log_lipschitz
-
         kappa = self.geometry.curvature_bounds[1]
         if self.geometry.is_hadamard:
             return 1.0
@@ -200,18 +202,21 @@ class FrechetProblem(Problem):
         reach = float(self.geometry.dist(self.ball.center, point)) + self.ball.radius
         return not math.sqrt(-low) * reach <= _ACCURATE_REACH
 
-    def _guarded_sum(self, point, clip_norm, chosen):
+    def _guarded_coordinates(self, point, chosen):
         # Records lie within `gradient_norm_bound` of a public vector, and computed ones that do
         # not are moved there: the bounds then hold for what is computed, however inaccurate.
         geometry, bound = self.geometry, self.gradient_norm_bound(point)
         public = np.asarray(geometry.log_coordinates(point, self.ball.center))
-        total = np.zeros(geometry.dim)
         with np.errstate(all="ignore"):
-            for block in tiles(chosen):
-                moves = np.asarray(geometry.log_coordinates(point, block)) - public
-                norms = np.linalg.norm(moves, axis=-1)
-                scale, (moves,) = summand_scale(np, norms, bound, moves)
-                logarithms = public + scale[:, None] * moves
-                norms = np.linalg.norm(logarithms, axis=-1)
-                total += clip_scale(np, norms, clip_norm) @ logarithms
-        return -np.asarray(geometry.tangent_from_coordinates(point, total))
+            moves = np.asarray(geometry.log_coordinates(point, chosen)) - public
+            norms = np.linalg.norm(moves, axis=-1)
+            scale, (moves,) = summand_scale(np, norms, bound, moves)
+            return public + scale[:, None] * moves
+
+    def _guarded_sum(self, point, clip_norm, chosen):
+        total = np.zeros(self.geometry.dim)
+        for block in tiles(chosen):
+            logarithms = self._guarded_coordinates(point, block)
+            norms = np.linalg.norm(logarithms, axis=-1)
+            total += clip_scale(np, norms, clip_norm) @ logarithms
+        return -np.asarray(self.geometry.tangent_from_coordinates(point, total))
