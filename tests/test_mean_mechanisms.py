@@ -9,7 +9,7 @@ import pytest
 from skriemdp import PrivateFrechetMean, frechet_mean
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import digits_covariances, make_cloud
-from skriemdp.geometry import SPD, BuresWassersteinSPD, Euclidean, Hyperboloid, Sphere
+from skriemdp.geometry import SPD, BuresWassersteinSPD, Euclidean, Hyperboloid, Poincare, Sphere
 from skriemdp.geometry.ball import center_reach
 from skriemdp.mechanisms.quantile import PrivateQuantile
 from skriemdp.privacy.calibration import gaussian_mu
@@ -112,13 +112,25 @@ def test_output_perturbation(geometry, mechanism, delta):
     assert geometry.dist(model.mean_, frechet_mean(X, geometry)) < 40 * 2 * radius / 400 / 2.0
 
 
-def test_laws_that_do_not_exist_are_refused(recording_accountant):
-    """Laplace noise on 2x2 matrices exists for scales below sqrt(2) only."""
-    X = cloud(SPD(2), 10)
+@pytest.mark.parametrize(
+    "geometry, n, mechanism, parameters, finding",
+    [
+        # Laplace noise on 2x2 matrices exists for scales below sqrt(2) only.
+        (SPD(2), 10, "laplace", {"epsilon": 0.1}, "no Laplace law"),
+        (SPD(2), 2, "k-norm", {"epsilon": 0.05}, "no Laplace law"),
+        (SPD(2), 60, "laplace", {"epsilon": 0.05, "radius": 1.5}, "too wide"),
+        (Poincare(3), 60, "laplace", {"epsilon": 1.0, "radius": 12.0}, "too wide"),
+    ],
+    ids=str,
+)
+def test_laws_that_cannot_be_drawn_are_refused_before_the_charge(
+    geometry, n, mechanism, parameters, finding, recording_accountant
+):
+    X = cloud(geometry, n)
     model = PrivateFrechetMean(
-        "spd", mechanism="laplace", epsilon=0.1, delta=0.0, accountant=recording_accountant
+        geometry, mechanism=mechanism, delta=0.0, accountant=recording_accountant, **parameters
     )
-    with pytest.raises(ValueError, match="scale|exist"):
+    with pytest.raises(ValueError, match=finding):
         model.fit(X)
     assert recording_accountant.spends == []
 

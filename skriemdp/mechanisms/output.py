@@ -271,6 +271,10 @@ class KNormGradientMechanism:
         """What one release costs."""
         return PureEvent(2.0 * self.sensitivity / self.scale * (1.0 + 1e-15))
 
+    def check_law(self, n_records) -> None:
+        """Raise ValueError unless there is a law to draw from for this many records."""
+        _proposal(self.geometry, n_records, self.scale)
+
     def release(self, gradient_norm, n_records, center, rng, size=()):
         """Draws; arguments as for :func:`sample_k_norm_gradient`."""
         return sample_k_norm_gradient(
@@ -284,6 +288,12 @@ def _check_hadamard(geometry):
             f"the K-norm gradient law is drawn exactly on Hadamard manifolds only, got {geometry}; "
             "use RiemannianLaplaceMechanism or a tangent-space mechanism."
         )
+
+
+def _proposal(geometry, n_records, scale) -> RiemannianLaplace:
+    law = RiemannianLaplace(geometry, scale / n_records)
+    law.check_representable()
+    return law
 
 
 def sample_k_norm_gradient(geometry, gradient_norm, n_records, center, scale, rng, size=()):
@@ -332,8 +342,7 @@ def sample_k_norm_gradient(geometry, gradient_norm, n_records, center, scale, rn
     check_positive(scale=scale)
     size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
     count = math.prod(size)
-    law = RiemannianLaplace(geometry, scale / n_records)
-    law.check_representable()
+    law = _proposal(geometry, n_records, scale)
     at_center = float(gradient_norm(np.asarray(center)[None])[0])
     kept, have, tried = [], 0, 0
     while have < count:

@@ -92,11 +92,12 @@ def plan_output_mean(ball: GeodesicBall, n: int, name: str, epsilon: float, delt
             "mechanism='tangent'."
         )
     if name == "k-norm":
-        return KNormMean(
-            ball, schedule, KNormGradientMechanism.calibrated(geometry, 2 * radius, epsilon=epsilon)
-        )
+        mechanism = KNormGradientMechanism.calibrated(geometry, 2 * radius, epsilon=epsilon)
+        mechanism.check_law(n)
+        return KNormMean(ball, schedule, mechanism)
     kind = RiemannianGaussianMechanism if name == "gaussian" else RiemannianLaplaceMechanism
     if name == "laplace" and geometry.point_ndim == 2:
         delta = 0.0  # on matrices Laplace noise is known by its pure epsilon only
     mechanism = kind.calibrated(geometry, schedule.sensitivity, epsilon=epsilon, delta=delta)
+    mechanism.law.check_representable()
     return OutputMean(ball, schedule, mechanism)
