@@ -123,6 +123,7 @@ def test_output_perturbation(geometry, mechanism, delta):
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("ignore:.*little more than the public")
 def test_laws_that_cannot_be_drawn_are_refused_before_the_charge(
     geometry, n, mechanism, parameters, finding, recording_accountant
 ):
