@@ -429,6 +429,12 @@ def test_bingham_sampler_has_exact_moments(values):
     assert np.abs(sample.mean(axis=0)).max() < 6 / math.sqrt(draws)
 
 
+def test_bingham_on_a_line_draws_both_signs():
+    sample = sample_bingham(np.ones((1, 1)), np.random.default_rng(0), 400)
+    assert sample.shape == (400, 1) and set(sample.ravel()) == {-1.0, 1.0}
+    assert abs(sample.mean()) < 0.3
+
+
 def test_exponential_direction_ratio_of_densities():
     """The largest log ratio of the two laws on the circle is epsilon, to quadrature accuracy."""
     epsilon, bound = 1.7, 2.0

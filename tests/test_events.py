@@ -208,6 +208,7 @@ def test_approximate_releases_have_no_epsilon_below_their_delta():
         lambda: PoissonSampledGaussianEvent(0.0, 1.0),
         lambda: PoissonSampledGaussianEvent(1.1, 1.0),
         lambda: FixedSizeSampledGaussianEvent(10, 11, 1.0),
+        lambda: FixedSizeSampledGaussianEvent(10, 1, 0.0),
         lambda: MixtureEvent((0.5, 0.4), (PureEvent(1.0), PureEvent(2.0))),
         lambda: MixtureEvent((1.0,), ()),
         lambda: SelectionEvent(PureEvent(1.0), mean=0.5),

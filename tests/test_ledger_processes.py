@@ -148,6 +148,16 @@ def test_threads_share_the_ceiling():
     assert len(set(entries)) == len(entries) == 200 == len(accountant.history)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_inherits_the_innermost_block():
+    with PrivacyAccountant(), PrivacyAccountant(), PrivacyAccountant() as inner:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if current_accountant() is inner else 1)
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+
+
 def test_forking_among_busy_threads_loses_nothing():
     """A fork in mid-spend of another thread: both sides go on, no log is dropped."""
     accountant = PrivacyAccountant()

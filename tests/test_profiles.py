@@ -615,6 +615,19 @@ def test_masses_around_the_antipode_do_not_depend_on_their_neighbours():
     assert_allclose(together, [_cap_mass(pair, rest[k : k + 1])[0] for k in range(3)], rtol=1e-12)
 
 
+def test_a_narrow_peak_far_from_the_first_one_is_found():
+    """Its height is e^5 that of the broad one; nodes of grid and search are 14 widths away."""
+    place, width = 7.323868930940326, 0.02
+
+    def evaluate(_, t):
+        narrow = 5.0 - 0.5 * ((t - place) / width) ** 2
+        return np.logaddexp(-0.5 * t * t, narrow), np.ones((1, *t.shape))
+
+    factor, total = integrate(evaluate, 1, (-30.0, 30.0))
+    exact = math.sqrt(2.0 * math.pi) * (1.0 + math.exp(5.0) * width)
+    assert_allclose(np.exp(factor) * total, [[exact]], rtol=1e-9)
+
+
 def test_a_needle_that_the_search_for_peaks_missed_is_refused():
     """It sits where only the first nodes of the rule meet it, exp(30) above all that was seen."""
     met = []

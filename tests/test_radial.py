@@ -17,7 +17,7 @@ from skriemdp.privacy.radial import (
     best_radial_law,
     calibrated_radial_law,
 )
-from skriemdp.privacy.radial_profile import log_renyi_tail, radial_delta
+from skriemdp.privacy.radial_profile import _cap, log_renyi_tail, radial_delta
 
 # -- the profile ---------------------------------------------------------------------------------
 
@@ -361,3 +361,9 @@ def test_renyi_tail_far_out_in_high_dimension_is_a_bound():
     assert -700.0 < tail[-1] < tail[0] < -600.0
     below = log_trapezoid((order - 1.0) * loss + tail, loss)
     assert below <= log_renyi_tail(dim, p, shift, order, loss[0]) <= below + 1.0
+
+
+def test_caps_of_two_points_hold_none_one_or_both():
+    share, log_share = _cap(np.array([-0.5, 0.0, 0.3, 1.0, 1.5]), 0)
+    np.testing.assert_array_equal(share, [0.0, 0.0, 0.5, 1.0, 1.0])
+    np.testing.assert_array_equal(np.exp(log_share), share)
