@@ -31,7 +31,7 @@ from skriemdp.solvers.subspace_signal import SignalTest
 
 def random_ratings(rng, n=60, d=12, observed=0.4, low=-1.0, high=1.0):
     mask = rng.random((n, d)) < observed
-    mask[0] = False  # somebody rated nothing
+    mask[[0, -1]] = False  # somebody rated nothing
     users, items = np.nonzero(mask)
     values = rng.uniform(low, high, len(users))
     return sparse.csr_array((values, (users, items)), shape=(n, d))

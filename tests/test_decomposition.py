@@ -429,6 +429,21 @@ def test_bingham_sampler_has_exact_moments(values):
     assert np.abs(sample.mean(axis=0)).max() < 6 / math.sqrt(draws)
 
 
+def test_released_variances_turn_the_frame_onto_the_axes():
+    """Two columns in the plane span it whatever they are: the order within comes from variances."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(500, 2)) * [1.0, 0.5] @ [[0.8, 0.6], [-0.6, 0.8]]
+    X *= np.minimum(1.0, 3.0 / np.linalg.norm(X, axis=1))[:, None]
+    model = PrivatePrincipalEigenvector(
+        2, row_norm=3.0, center="assume", mechanism="power", n_steps=1, epsilon=1e8
+    ).fit(X)
+    values, vectors = np.linalg.eigh(X.T @ X / len(X))
+    np.testing.assert_allclose(np.abs(model.components_ @ vectors[:, ::-1]), np.eye(2), atol=1e-3)
+    np.testing.assert_allclose(model.explained_variance_, values[::-1], rtol=1e-3)
+    for row in model.components_:
+        assert row[np.argmax(np.abs(row))] > 0
+
+
 def test_bingham_on_a_line_draws_both_signs():
     sample = sample_bingham(np.ones((1, 1)), np.random.default_rng(0), 400)
     assert sample.shape == (400, 1) and set(sample.ravel()) == {-1.0, 1.0}

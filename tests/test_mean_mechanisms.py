@@ -9,13 +9,22 @@ import pytest
 from skriemdp import PrivateFrechetMean, frechet_mean
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import digits_covariances, make_cloud
-from skriemdp.geometry import SPD, BuresWassersteinSPD, Euclidean, Hyperboloid, Poincare, Sphere
+from skriemdp.geometry import (
+    SPD,
+    BuresWassersteinSPD,
+    Euclidean,
+    GeodesicBall,
+    Hyperboloid,
+    Poincare,
+    Sphere,
+)
 from skriemdp.geometry.ball import center_reach
 from skriemdp.mechanisms.quantile import PrivateQuantile
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import PureEvent
 from skriemdp.solvers.ball_search import BallSearch, radius_grid, within_reach
 from skriemdp.solvers.mean_planning import choose_mechanism, split_budget
+from skriemdp.solvers.mean_releases import default_descent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*rows lie outside:UserWarning")
 
@@ -60,6 +69,12 @@ def test_all_parts_together_stay_within_the_target(split):
         parts = budget.law.renyi(math.inf) + budget.count.epsilon
         assert 0.999 * epsilon <= parts <= epsilon
         assert budget.event == PureEvent(epsilon)
+    # What draws the noise of the mean states what was charged for it.
+    mean = PrivateFrechetMean()._mean_release(GeodesicBall(SPD(2), None, 0.5), 1000, budget)
+    if budget.mu is not None:
+        assert mean.event.mu == pytest.approx(budget.mu, rel=1e-9)
+    else:
+        assert mean.event == budget.law
 
 
 @pytest.mark.parametrize(
@@ -134,6 +149,13 @@ def test_laws_that_cannot_be_drawn_are_refused_before_the_charge(
     with pytest.raises(ValueError, match=finding):
         model.fit(X)
     assert recording_accountant.spends == []
+
+
+def test_default_descent_takes_a_second_step_where_its_bias_shows():
+    ball = GeodesicBall(Sphere(2), None, 0.5)
+    assert default_descent(ball, 100, 0.1) == (1, None)
+    assert default_descent(ball, 10**6, 1.0) == (2, (0.1, 0.9))
+    assert default_descent(GeodesicBall(Euclidean(2), None, 0.5), 10**6, 1.0) == (1, None)
 
 
 def test_auto_follows_public_numbers_only():

@@ -15,7 +15,12 @@ from skriemdp.privacy.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression import PrivateHyperbolicRegressor
 from skriemdp.solvers.problem import FrechetProblem
-from skriemdp.solvers.regression_plan import BasePoint, frechet_variation, model_rule
+from skriemdp.solvers.regression_plan import (
+    BasePoint,
+    frechet_variation,
+    frequency_rule,
+    model_rule,
+)
 from skriemdp.solvers.structured_prediction import KernelRidgeWeights, KernelWeights, WeightedMean
 from skriemdp.solvers.wrapped_model import (
     FeatureMap,
@@ -38,6 +43,11 @@ def model(**parameters):
 
 
 # -- the wrapped model ------------------------------------------------------------------------
+
+
+def test_frequencies_follow_what_they_cost():
+    assert frequency_rule(10**6, True) == frequency_rule(100, True) == 128
+    assert (frequency_rule(4999, False), frequency_rule(5000, False)) == (32, 64)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 4])

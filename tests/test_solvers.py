@@ -19,7 +19,7 @@ from skriemdp.solvers.per_sample import (
     check_per_sample,
     make_gradient,
 )
-from skriemdp.solvers.problem import FrechetProblem
+from skriemdp.solvers.problem import FrechetProblem, clipped_total
 from skriemdp.solvers.progress import ProgressBar
 from skriemdp.solvers.queries import DifferenceQuery, GradientQuery
 from skriemdp.solvers.sampling import FixedSizeSampler, FullBatch, PoissonSampler
@@ -182,6 +182,26 @@ def random_path(output, geometry=SPACES[2], steps=7, **settings):
         path.advance(geometry.tangent_from_coordinates(path.point, coordinates))
         visited.append(path.point)
     return path.result, visited
+
+
+def test_a_vector_without_a_finite_norm_counts_as_zero():
+    good = np.array([0.3, 0.4, 0.0])
+    for bad in ([1.7e308, 1.7e308, 0.0], [np.inf, 0.0, 0.0], [0.0, np.nan, 1.0]):
+        total = clipped_total(Euclidean(3), np.zeros(3), np.array([bad, good]), 1.0)
+        np.testing.assert_allclose(total, good, atol=0)
+
+
+def test_descent_never_leaves_its_domain():
+    ball = GeodesicBall(Hyperboloid(2), None, 0.5)
+    problem = FrechetProblem(ball, np.repeat(ball.center[None], 10, axis=0))
+    for output in ("last", "average", "random"):
+        solver = RiemannianGradientDescent(0.01, 3, 1.0, output=output)
+        ends = []
+        for domain in (None, ball):
+            solver = dataclasses.replace(solver, domain=domain)
+            point = solver.solve(problem, ball.center, np.random.default_rng(0))
+            ends.append(float(ball.geometry.dist(ball.center, point)))
+        assert ends[0] > 1.0 and ends[1] <= 0.5 + 1e-9
 
 
 def test_outputs():
