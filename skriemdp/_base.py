@@ -110,21 +110,24 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
     # Whether the fitted model stores what `predict` is asked, for whoever gets the model to see.
     _remembers_queries = False
 
-    @np.errstate(all="ignore")
     def _fit(self, X, y=None):
-        check_privacy(self.epsilon, self.delta)
-        check_random_state(self.random_state)
-        try:
-            data = self._validate(X, y)
-        except ValueError as error:
-            if "could not convert string" not in str(error):
-                raise
-            # numpy quotes the entry, which is a record's.
-            raise ValueError("X or y holds text where numbers are expected; encode it.") from None
-        plan = self._plan(data.facts)
-        self._charge(plan)
-        streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
-        self._release(data, plan, streams)
+        # Not a decorator: its frame would be the line that warnings point at.
+        with np.errstate(all="ignore"):
+            check_privacy(self.epsilon, self.delta)
+            check_random_state(self.random_state)
+            try:
+                data = self._validate(X, y)
+            except ValueError as error:
+                if "could not convert string" not in str(error):
+                    raise
+                # numpy quotes the entry, which is a record's.
+                raise ValueError(
+                    "X or y holds text where numbers are expected; encode it."
+                ) from None
+            plan = self._plan(data.facts)
+            self._charge(plan)
+            streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
+            self._release(data, plan, streams)
         self.privacy_spent_ = PrivacySpent(
             epsilon=float(self.epsilon),
             delta=float(self.delta),

@@ -415,7 +415,7 @@ class PrivatePrincipalEigenvector(
                 f"{row_norm:g} (a private estimate) and were scaled to it; row_norm='auto' finds "
                 "a bound privately.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _warn_of_noise(self):
@@ -429,7 +429,7 @@ class PrivatePrincipalEigenvector(
                 "the largest released eigenvalue is within the reach of the noise: the first "
                 "component is close to a random direction; use more records or a larger epsilon.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     # -- helpers of the fitted estimator --------------------------------------------------------

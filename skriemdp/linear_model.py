@@ -369,6 +369,7 @@ default="auto"
     def _plan(self, facts):
         n, p, classes = facts["n"], facts["p"], facts["classes"]
         self._check_parameters(n)
+        warn_large_delta(self.delta, n)
         n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
         loss = GeneralizedLinearLoss(self.loss, n_outputs, float(self.huber_threshold))
         public = self._public_problem(p, classes, loss)
@@ -459,7 +460,6 @@ default="auto"
             raise ValueError("start='public' needs public_X and public_y.")
         if self.batch_size is not None and self.batch_size > n:
             raise ValueError(f"batch_size={self.batch_size} exceeds the number of rows n={n}.")
-        warn_large_delta(self.delta, n)
 
     def _check_preconditioner(self, name, width, moving, public):
         if name in _FULL and width > FULL_MATRIX_LIMIT:

@@ -107,6 +107,28 @@ def test_impossible_budgets_are_refused(estimator, bad, recording_accountant):
     assert recording_accountant.spends == []
 
 
+@pytest.mark.parametrize(
+    "estimator, words",
+    [
+        *((clone(estimator).set_params(delta=0.1), "at least 1/n") for estimator in ESTIMATORS),
+        (PrivateFrechetMean(epsilon=0.1), "little more than the public"),
+        (PrivateFrechetMean(radius=0.05, epsilon=20.0, random_state=0), "outside the ball"),
+        (PrivateFrechetMean(radius="auto", epsilon=0.1), "few for a private ball"),
+        (PrivatePrincipalEigenvector(row_norm=0.05, epsilon=10.0, random_state=0), "longer than"),
+        (
+            PrivatePrincipalEigenvector(epsilon=0.05, random_state=0),
+            "within the reach of the noise",
+        ),
+    ],
+    ids=str,
+)
+def test_warnings_point_at_the_line_that_called_fit(estimator, words, recording_accountant):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator.set_params(accountant=recording_accountant).fit(*data(estimator))
+    assert [w.filename for w in caught if words in str(w.message)] == [__file__]
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
 def test_pickles_hold_no_records(estimator):
     X, y = data(estimator)
