@@ -68,5 +68,6 @@ def test_audit_of_a_record_that_changes_its_class(halved, monkeypatch):
             out.append(-sums[0] - sums[1] - fit.class_counts_[0] + fit.class_counts_[1])
         return np.array(out)
 
-    audit = audit_scores(scores(X, y), scores(Z, z), delta=1e-3, confidence=1 - 1e-8)
+    sides = scores(X, y), scores(Z, z)
+    audit = audit_scores(*sides, delta=1e-3, confidence=1 - 1e-8, tuning_share=0.2)
     assert (audit.mu > gaussian_mu(8.0, 1e-3)) == halved

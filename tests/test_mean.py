@@ -332,5 +332,6 @@ def test_audit_end_to_end(mechanism, divisor, halved, monkeypatch):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        audit = audit_scores(scores(X), scores(Y), delta=1e-3, confidence=CONFIDENCE)
+        sides = scores(X), scores(Y)
+        audit = audit_scores(*sides, delta=1e-3, confidence=CONFIDENCE, tuning_share=0.2)
     assert (audit.mu > gaussian_mu(8.0, 1e-3)) == halved
