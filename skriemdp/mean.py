@@ -177,7 +177,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     center_, radius_ : ndarray of shape ``point_shape``, float
         The ball that was used: public, or released.
     mechanism_ : str
-        The mechanism that "auto" chose.
+        The mechanism that was used: what "auto" chose, and "tangent" where a private ball came out
+        wider than 10 curvature radii.
     privacy_spent_ : PrivacySpent
         Unpacks as ``epsilon, delta``.
     geometry_ : Geometry

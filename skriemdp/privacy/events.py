@@ -4,10 +4,10 @@
 event is the standard deviation of the noise over the *replace-one* sensitivity of the query it was
 added to: ``GaussianEvent(nu)`` is (1/nu)-GDP.  dp_accounting's ``GaussianDpEvent(z)`` divides by
 the norm of one record's contribution instead; its PLD accountant under REPLACE_ONE doubles the
-sensitivity itself (so z = 2 nu), its RDP accountant does not (so z = nu; issue 378 of
-google/differential-privacy).  Nothing here goes through those accountants: loss distributions are
-built directly (skriemdp/privacy/loss_distributions.py), and tests/test_events.py pins how both read
-an event.
+sensitivity itself (so z = 2 nu), its RDP accountant does not (so z = nu; reported upstream as
+google/differential-privacy#378).  Nothing here goes through those accountants: loss distributions
+are built directly (skriemdp/privacy/loss_distributions.py), and tests/test_events.py pins how both
+read an event.
 """
 
 from __future__ import annotations
