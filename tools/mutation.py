@@ -1,6 +1,7 @@
-"""Would the fast tests notice?  Small faults in privacy/ and mechanisms/, one at a time.
+"""Would the fast tests notice?  Small faults, one at a time.
 
-    python tools/mutation.py --seed 0 --count 300 [--folder FOLDER] [--recheck RESULTS]
+    python tools/mutation.py --seed 0 --count 300 [--recheck RESULTS]
+    python tools/mutation.py --packages skriemdp/solvers --count 90 [--folder FOLDER]
 
 A clone of the last commit is tested, never this checkout.  One run of the tests under coverage
 says which test reaches which line.  Each mutant is then given to the tests that reach its line: at
@@ -237,9 +238,9 @@ class Sites(ast.NodeVisitor):
         self.generic_visit(node)
 
 
-def all_mutants(folder):
+def all_mutants(folder, packages):
     mutants = []
-    for package in PACKAGES:
+    for package in packages:
         for path in sorted((folder / package).glob("*.py")):
             mutants += Sites(str(path.relative_to(folder)), path.read_text(encoding="utf-8")).found
     return mutants
@@ -256,13 +257,13 @@ def environment(folder):
     }  # fmt: skip
 
 
-def collect(folder):
+def collect(folder, packages):
     """Run the fast tests once under coverage."""
     (folder / "coverage.ini").write_text("[run]\nbranch = False\n")
     ignored = [f"--ignore=tests/{name}" for name in IGNORED_TESTS]
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", *ignored]
-        + [f"--cov={package}" for package in PACKAGES]
+        + [f"--cov={package}" for package in packages]
         + ["--cov-config=coverage.ini", "--cov-context=test", "--cov-report="]
         + ["--junitxml=times.xml", "-o", "junit_family=xunit1", "-p", "no:randomly"],
         cwd=folder, env=environment(folder), check=True,
@@ -272,7 +273,7 @@ def collect(folder):
 class Reached:
     """Tests by line, from the run under coverage."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, packages):
         from coverage import CoverageData
 
         self.folder = folder
@@ -282,7 +283,7 @@ class Reached:
         data = CoverageData(str(folder / ".reached"))
         data.read()
         self.by_line, self.breadth = {}, collections.Counter()
-        for package in PACKAGES:
+        for package in packages:
             for path in (folder / package).glob("*.py"):
                 lines = collections.defaultdict(set)
                 for line, contexts in data.contexts_by_lineno(str(path)).items():
@@ -378,11 +379,11 @@ def judge(folder, reached, mutant):
 # ---- the run -----------------------------------------------------------------------------------
 
 
-def prepare(folder):
+def prepare(folder, packages):
     if not (folder / ".git").exists():
         subprocess.run(["git", "clone", "--quiet", "--local", str(ROOT), str(folder)], check=True)
     if not (folder / "times.xml").exists():
-        collect(folder)
+        collect(folder, packages)
     os.environ.update(environment(folder))
     sys.path.insert(0, str(folder))
     sys.dont_write_bytecode = True
@@ -426,12 +427,14 @@ def main():
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--folder", type=Path, help="clone and results (default: a new one)")
     parser.add_argument("--recheck", type=Path, help="results whose survivors are run again")
+    parser.add_argument("--packages", nargs="+", default=PACKAGES, help="folders to sample")
     options = parser.parse_args()
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="mutation-"))).resolve()
     recheck = options.recheck and options.recheck.resolve()
-    prepare(folder)
-    reached = Reached(folder)
-    mutants = sorted(all_mutants(folder), key=lambda m: m.key(options.seed))[: options.count]
+    prepare(folder, options.packages)
+    reached = Reached(folder, options.packages)
+    mutants = all_mutants(folder, options.packages)
+    mutants = sorted(mutants, key=lambda m: m.key(options.seed))[: options.count]
     file = folder / "results.jsonl"
     kept = {}
     if recheck:
