@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
-from skriemdp.solvers.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
+from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
 DELTA = 1e-5

@@ -29,6 +29,8 @@ from skriemdp import (
 )
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_epsilon, audit_estimator
+from skriemdp.descent.queries import Query
+from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, Hyperboloid
 from skriemdp.mechanisms.bingham import ExponentialDirection
@@ -39,17 +41,15 @@ from skriemdp.mechanisms.covariance import (
     second_moment_sensitivity,
 )
 from skriemdp.mechanisms.lattice import LatticeCount, LatticeSum
-from skriemdp.mechanisms.output import (
-    KNormGradientMechanism,
-    RiemannianGaussianMechanism,
-    RiemannianLaplaceMechanism,
-)
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
 from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.radial import calibrated_radial_law
-from skriemdp.solvers.queries import Query
-from skriemdp.solvers.sampling import FixedSizeSampler, PoissonSampler
+from skriemdp.riemannian_laws.output import (
+    KNormGradientMechanism,
+    RiemannianGaussianMechanism,
+    RiemannianLaplaceMechanism,
+)
 
 EPSILON, DELTA, LARGE_DELTA = 1.0, 1e-5, 1e-2
 NU = 1.0 / gaussian_mu(EPSILON, DELTA)

@@ -24,10 +24,10 @@ import numpy as np  # noqa: E402
 from scipy import sparse  # noqa: E402
 
 from skriemdp import PrivateMatrixCompletion  # noqa: E402
-from skriemdp.solvers.completion_problem import CompletionProblem  # noqa: E402
-from skriemdp.solvers.descent import descend  # noqa: E402
-from skriemdp.solvers.local_factors import local_coordinates  # noqa: E402
-from skriemdp.solvers.trajectory import Walk  # noqa: E402
+from skriemdp.completion.local_factors import local_coordinates  # noqa: E402
+from skriemdp.completion.problem import CompletionProblem  # noqa: E402
+from skriemdp.descent.gradient_descent import descend  # noqa: E402
+from skriemdp.descent.trajectory import Walk  # noqa: E402
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 FAMILIES = {
@@ -253,7 +253,7 @@ def scale(args):
 
 def movielens(args):
     """Item effects, DP-RGD and the published DP-RSGD on MovieLens, at true privacy."""
-    from skriemdp.ratings import load_movielens
+    from skriemdp.datasets import load_movielens
 
     for size in ("100k", "1m"):
         try:

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from skriemdp import PrivateFrechetMean, PrivateHyperbolicRegressor, frechet_mean
+from skriemdp.datasets import make_tree
 from skriemdp.geometry import GeodesicBall, Hyperboloid
-from skriemdp.hierarchies import make_tree
-from skriemdp.solvers.wrapped_model import FeatureMap, WrappedModel
+from skriemdp.regression.wrapped_model import FeatureMap, WrappedModel
 
 DELTA = 1e-5
 SPACE = Hyperboloid(2)

@@ -15,10 +15,10 @@ import statistics
 import tempfile
 import time
 
-from skriemdp.privacy.accountant import PrivacyAccountant
+from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.ledger.filters import make_filter, number
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.filters import make_filter, number
 
 ROUNDS, BATCH = 30, 20
 

@@ -14,9 +14,9 @@ from pyriemann.geometry.mean import mean_riemann
 
 from skriemdp import PrivacyAccountant, PrivateFrechetMean
 from skriemdp.datasets import make_cloud
+from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, GeodesicBall
-from skriemdp.solvers.descent import RiemannianGradientDescent
-from skriemdp.solvers.problem import FrechetProblem
 
 
 def best_of(repeats, *functions):

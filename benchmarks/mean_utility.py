@@ -12,12 +12,12 @@ import math
 import numpy as np
 
 from skriemdp.datasets import make_cloud
+from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.mean import frechet_mean
+from skriemdp.mean.releases import plan_tangent_mean
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.solvers.descent import RiemannianGradientDescent
-from skriemdp.solvers.mean_releases import plan_tangent_mean
-from skriemdp.solvers.problem import FrechetProblem
 
 BUDGETS = ((0.1, 1e-3), (1.0, 1e-5))
 SPACES = (

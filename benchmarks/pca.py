@@ -19,15 +19,15 @@ import numpy as np
 
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.covariance import SymmetricGaussian, second_moment_sensitivity
-from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.solvers.pca_bounds import BoundsSearch, GaussianBudget
-from skriemdp.solvers.pca_release import (
+from skriemdp.pca.bounds import BoundsSearch, GaussianBudget
+from skriemdp.pca.releases import (
     CovarianceRelease,
     GradientRelease,
     PowerRelease,
     RefineRelease,
 )
-from skriemdp.solvers.rows import Rows
+from skriemdp.pca.rows import Rows
+from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 DELTAS = (1e-3, 1e-5)

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from skriemdp.geometry import Hyperboloid, Sphere
-from skriemdp.privacy import profile_hockey, profile_mu, profile_release, profiles
-from skriemdp.privacy.profile_integrand import RadialPair
+from skriemdp.riemannian_laws import profile_hockey, profile_mu, profile_release, profiles
+from skriemdp.riemannian_laws.profile_integrand import RadialPair
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "reproductions"))
 from jiang2023_mu import algorithm_2  # noqa: E402

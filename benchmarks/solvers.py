@@ -17,15 +17,15 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
+from skriemdp.descent import per_sample  # noqa: E402
+from skriemdp.descent.chunked import DaskProblem  # noqa: E402
+from skriemdp.descent.gradient_descent import RiemannianGradientDescent  # noqa: E402
+from skriemdp.descent.per_sample import CostProblem, EuclideanGradient, make_gradient  # noqa: E402
+from skriemdp.descent.problem import FrechetProblem  # noqa: E402
+from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler  # noqa: E402
+from skriemdp.descent.stochastic import RiemannianSGD  # noqa: E402
+from skriemdp.descent.trajectory import Walk  # noqa: E402
 from skriemdp.geometry import SPD, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel  # noqa: E402
-from skriemdp.solvers import per_sample  # noqa: E402
-from skriemdp.solvers.chunked import DaskProblem  # noqa: E402
-from skriemdp.solvers.descent import RiemannianGradientDescent  # noqa: E402
-from skriemdp.solvers.per_sample import CostProblem, EuclideanGradient, make_gradient  # noqa: E402
-from skriemdp.solvers.problem import FrechetProblem  # noqa: E402
-from skriemdp.solvers.sampling import FixedSizeSampler, PoissonSampler  # noqa: E402
-from skriemdp.solvers.stochastic import RiemannianSGD  # noqa: E402
-from skriemdp.solvers.trajectory import Walk  # noqa: E402
 
 
 def race(*functions, repetitions=15, least=0.02, clock=time.process_time):

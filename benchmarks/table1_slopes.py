@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/table1_slopes.py [figure.png]``.  Each problem is a fixed risk on 25
 records, repeated, so that only n changes; DP-RGD runs with the steps, step sizes and output of
-`skriemdp.solvers.schedules.schedule`.  Printed are log-log slopes of the excess risk (of the
+`skriemdp.descent.schedules.schedule`.  Printed are log-log slopes of the excess risk (of the
 squared gradient norm for "nonconvex") against n and d: in Table 1, of our bound, and measured.
 """
 
@@ -17,17 +17,17 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere  # noqa: E402
-from skriemdp.solvers.descent import RiemannianGradientDescent, descend  # noqa: E402
-from skriemdp.solvers.per_sample import (  # noqa: E402
+from skriemdp.descent.gradient_descent import RiemannianGradientDescent, descend  # noqa: E402
+from skriemdp.descent.per_sample import (  # noqa: E402
     CostProblem,
     EuclideanGradient,
     HalfSquaredDistance,
     RiemannianGradient,
 )
-from skriemdp.solvers.problem import Problem  # noqa: E402
-from skriemdp.solvers.schedules import FunctionClass, curvature_constant, schedule  # noqa: E402
-from skriemdp.solvers.trajectory import Walk  # noqa: E402
+from skriemdp.descent.problem import Problem  # noqa: E402
+from skriemdp.descent.schedules import FunctionClass, curvature_constant, schedule  # noqa: E402
+from skriemdp.descent.trajectory import Walk  # noqa: E402
+from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere  # noqa: E402
 
 RECORDS = 25
 MU = 0.1

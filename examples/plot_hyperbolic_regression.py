@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skriemdp import PrivateHyperbolicRegressor
-from skriemdp.hierarchies import make_tree
+from skriemdp.datasets import make_tree
 from skriemdp.plotting import PoincareDiskDisplay
 
 REPEATS = 10

@@ -8,20 +8,20 @@ from importlib import import_module as _import_module
 __version__ = "0.1.0"
 
 _HOME = {
-    "PrivateFrechetMean": "skriemdp.mean",
-    "frechet_mean": "skriemdp.mean",
+    "PrivateFrechetMean": "skriemdp.mean.estimator",
+    "frechet_mean": "skriemdp.mean.estimator",
     "PrivateGridSearchCV": "skriemdp.selection",
-    "PrivateNoisyAdaGrad": "skriemdp.linear_model",
-    "PrivateHyperbolicRegressor": "skriemdp.regression",
-    "PrivateMatrixCompletion": "skriemdp.completion",
-    "PrivateMinimumDistanceToMean": "skriemdp.classification",
-    "PrivatePrincipalEigenvector": "skriemdp.decomposition",
-    "PrivateRiemannianERM": "skriemdp.erm",
-    "PrivacyAccountant": "skriemdp.privacy.accountant",
-    "BudgetError": "skriemdp.privacy.accountant",
-    "BudgetExceededError": "skriemdp.privacy.accountant",
+    "PrivateNoisyAdaGrad": "skriemdp.linear_model.estimator",
+    "PrivateHyperbolicRegressor": "skriemdp.regression.estimator",
+    "PrivateMatrixCompletion": "skriemdp.completion.estimator",
+    "PrivateMinimumDistanceToMean": "skriemdp.mean.classifier",
+    "PrivatePrincipalEigenvector": "skriemdp.pca.estimator",
+    "PrivateRiemannianERM": "skriemdp.erm.estimator",
+    "PrivacyAccountant": "skriemdp.ledger.accountant",
+    "BudgetError": "skriemdp.ledger.accountant",
+    "BudgetExceededError": "skriemdp.ledger.accountant",
     "audit_epsilon": "skriemdp.auditing",
-    "current_accountant": "skriemdp.privacy.accountant",
+    "current_accountant": "skriemdp.ledger.accountant",
     "privacy_report": "skriemdp.reporting",
 }
 

@@ -79,7 +79,7 @@ def check_privacy(epsilon, delta) -> None:
     if epsilon == math.inf:
         raise ValueError(
             "epsilon=inf asks for no privacy; use the non-private function instead "
-            "(for a mean: skriemdp.mean.frechet_mean)."
+            "(for a mean: skriemdp.mean.estimator.frechet_mean)."
         )
     check_positive(epsilon=epsilon)
     check_fraction(open_left=False, delta=delta)

@@ -13,17 +13,17 @@ from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy, check_scale
+from skriemdp.core.spent import PrivacySpent
+from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.per_sample import CostProblem, check_per_sample, make_gradient
+from skriemdp.descent.progress import ProgressBar
+from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
+from skriemdp.descent.stochastic import calibrated_sgd
+from skriemdp.descent.trajectory import Walk, rehearse
+from skriemdp.descent.variance_reduction import calibrated_svrg
 from skriemdp.geometry import as_geometry
-from skriemdp.privacy.accountant import current_accountant
+from skriemdp.ledger.accountant import current_accountant
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.spent import PrivacySpent
-from skriemdp.solvers.descent import RiemannianGradientDescent
-from skriemdp.solvers.per_sample import CostProblem, check_per_sample, make_gradient
-from skriemdp.solvers.progress import ProgressBar
-from skriemdp.solvers.sampling import FixedSizeSampler, PoissonSampler
-from skriemdp.solvers.stochastic import calibrated_sgd
-from skriemdp.solvers.trajectory import Walk, rehearse
-from skriemdp.solvers.variance_reduction import calibrated_svrg
 
 __all__ = [
     "PerSampleProblem",
@@ -249,7 +249,7 @@ class PrivateGradientDescent(_PrivateOptimizer):
     max_iterations : int, default=100
         Number of steps; all of them are done, there is no data-dependent stopping.
     output, retraction
-        As in :class:`skriemdp.solvers.trajectory.Walk`.
+        As in :class:`skriemdp.descent.trajectory.Walk`.
     accountant : PrivacyAccountant, optional
         Where runs are charged; the active accountant by default.
     random_state : int, optional
@@ -304,7 +304,7 @@ class PrivateVarianceReducedGradientDescent(_PrivateOptimizer):
     epoch_length : int, default=9
         Steps per epoch besides the anchor's; ``max_iterations`` must be a multiple of one more.
     difference_clip, smoothness : float, optional
-        Exactly one; see :class:`skriemdp.solvers.variance_reduction.RiemannianSVRG`.
+        Exactly one; see :class:`skriemdp.descent.variance_reduction.RiemannianSVRG`.
     epsilon, delta, clip_norm, step_size, max_iterations, output, retraction, accountant, \
 random_state, verbosity
         As in :class:`PrivateGradientDescent`.

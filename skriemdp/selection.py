@@ -12,16 +12,16 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._base import PrivateEstimator, take_tags
 from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
 from skriemdp._validation import check_fraction, check_option, check_positive
+from skriemdp.core.estimator import PrivateEstimator, take_tags
+from skriemdp.core.spent import PrivacySpent
 from skriemdp.geometry import Euclidean
+from skriemdp.ledger.accountant import current_accountant
 from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
-from skriemdp.privacy.accountant import current_accountant
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.radial import RadialEvent, best_radial_law
-from skriemdp.privacy.spent import PrivacySpent
 
 __all__ = ["PrivateGridSearchCV"]
 

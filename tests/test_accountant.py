@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 
-from skriemdp.privacy import accountant as module
-from skriemdp.privacy.accountant import (
+from skriemdp.ledger import accountant as module
+from skriemdp.ledger.accountant import (
     BudgetError,
     BudgetExceededError,
     PrivacyAccountant,
     active_accountant_token,
     current_accountant,
 )
+from skriemdp.ledger.filters import make_filter, number, refuse_strange_sizes, renyi_budget
+from skriemdp.ledger.storage import Standing, add
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import ApproximateEvent, Event, GaussianEvent, PureEvent
-from skriemdp.privacy.filters import make_filter, number, refuse_strange_sizes, renyi_budget
-from skriemdp.privacy.ledger import Standing, add
 
 DELTA = 1e-5
 

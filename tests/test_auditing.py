@@ -25,13 +25,13 @@ from skriemdp.auditing import (
     audit_scores,
     worst_case_neighbours,
 )
+from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.sampling import PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import GeodesicBall
 from skriemdp.mechanisms.counts import SumsAndCounts
 from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.solvers.problem import FrechetProblem
-from skriemdp.solvers.sampling import PoissonSampler
 
 # Each bound may be wrong with probability 1e-8: far below one false alarm in a million runs.
 CONFIDENCE = 1 - 1e-8

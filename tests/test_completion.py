@@ -12,21 +12,22 @@ from scipy import sparse
 from skriemdp import PrivateMatrixCompletion
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
-from skriemdp.mechanisms.counts import SumsAndCounts
-from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.ratings import from_frame, load_movielens, observed_matrix
-from skriemdp.solvers import completion_problem, completion_release
-from skriemdp.solvers.completion_problem import CompletionProblem, hollow_moment
-from skriemdp.solvers.completion_release import CompletionPlan, release_model
-from skriemdp.solvers.descent import RiemannianGradientDescent
-from skriemdp.solvers.item_effects import (
+from skriemdp.completion import problem as completion_problem
+from skriemdp.completion import releases as completion_release
+from skriemdp.completion.item_effects import (
     DEVIATION_BOUND,
     DyadicMedian,
     ItemEffects,
     posterior_counts,
 )
-from skriemdp.solvers.local_factors import RidgeVote, local_coordinates, log_evidence
-from skriemdp.solvers.subspace_signal import SignalTest
+from skriemdp.completion.local_factors import RidgeVote, local_coordinates, log_evidence
+from skriemdp.completion.problem import CompletionProblem, hollow_moment
+from skriemdp.completion.releases import CompletionPlan, release_model
+from skriemdp.completion.signal import SignalTest
+from skriemdp.datasets import from_frame, load_movielens, observed_matrix
+from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.mechanisms.counts import SumsAndCounts
+from skriemdp.mechanisms.covariance import SymmetricGaussian
 
 
 def random_ratings(rng, n=60, d=12, observed=0.4, low=-1.0, high=1.0):

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from skriemdp.datasets import make_cloud
+from skriemdp.descent.chunked import DaskProblem
+from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.per_sample import CostProblem, EuclideanGradient, HalfSquaredDistance
+from skriemdp.descent.problem import FrechetProblem
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Sphere, Stiefel
-from skriemdp.solvers.chunked import DaskProblem
-from skriemdp.solvers.descent import RiemannianGradientDescent
-from skriemdp.solvers.per_sample import CostProblem, EuclideanGradient, HalfSquaredDistance
-from skriemdp.solvers.problem import FrechetProblem
 
 da = pytest.importorskip("dask.array")
 BALL = GeodesicBall(SPD(2), None, 1.0)

@@ -19,12 +19,12 @@ from skriemdp.auditing import audit_epsilon
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
 from skriemdp.mechanisms.bingham import ExponentialDirection, sample_bingham
 from skriemdp.mechanisms.covariance import SymmetricGaussian, second_moment_sensitivity
+from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget, clip_level
+from skriemdp.pca.problem import SubspaceProblem
+from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease
+from skriemdp.pca.rows import Rows
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, PureEvent
-from skriemdp.solvers.pca_bounds import BoundsSearch, GaussianBudget, PureBudget, clip_level
-from skriemdp.solvers.pca_release import CovarianceRelease, PowerRelease, RefineRelease
-from skriemdp.solvers.rows import Rows
-from skriemdp.solvers.subspace import SubspaceProblem
 
 CONFIDENCE = 1 - 1e-8
 ADDITIVE = ["covariance", "refine", "power", "gradient"]

@@ -14,15 +14,15 @@ from scipy import integrate, stats
 from skriemdp.auditing import audit_scores
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Poincare, Sphere
 from skriemdp.geometry.circle import Circle
-from skriemdp.geometry.distributions import RiemannianGaussian, RiemannianLaplace, space_form
-from skriemdp.geometry.distributions_matrix import volume_growth
-from skriemdp.mechanisms.output import (
+from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace, space_form
+from skriemdp.riemannian_laws.distributions_matrix import volume_growth
+from skriemdp.riemannian_laws.output import (
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
     RiemannianLaplaceMechanism,
     sample_k_norm_gradient,
 )
-from skriemdp.privacy.profiles import InfeasibleTarget
+from skriemdp.riemannian_laws.profiles import InfeasibleTarget
 
 LEAST = 1e-6
 

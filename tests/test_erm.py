@@ -11,7 +11,7 @@ from sklearn.model_selection import cross_val_score
 from skriemdp import PrivacyAccountant
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere, Stiefel
-from skriemdp.privacy.accountant import BudgetExceededError
+from skriemdp.ledger.accountant import BudgetExceededError
 from skriemdp.privacy.calibration import gaussian_mu
 
 RNG = np.random.default_rng(0)
@@ -220,7 +220,7 @@ def test_clone_and_pickle():
 
 
 def test_step_sizes_of_the_theory_fit_in():
-    from skriemdp.solvers.schedules import FunctionClass, schedule
+    from skriemdp.descent.schedules import FunctionClass, schedule
 
     kind = FunctionClass("strongly-convex", dim=4, lipschitz=1.0, strong_convexity=1.0)
     plan = schedule(kind, len(ROWS), gaussian_mu(1.0, 1e-5), max_steps=50)

@@ -17,7 +17,8 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     frechet_mean,
 )
-from skriemdp.datasets import make_cloud
+from skriemdp.datasets import make_cloud, make_tree
+from skriemdp.descent.problem import FrechetProblem
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.federated import (
     Agent,
@@ -41,12 +42,10 @@ from skriemdp.federated.participation import published_table_bound
 from skriemdp.federated.training import local_event
 from skriemdp.federated.trusted import run_trusted
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.hierarchies import make_tree
+from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
 from skriemdp.mechanisms.tangent import TangentGaussian
-from skriemdp.privacy.accountant import BudgetError, BudgetExceededError
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent
-from skriemdp.solvers.problem import FrechetProblem
 
 SPACE = SPD(2)
 X = make_cloud(SPACE, 400, offset=0.4, spread=0.3, rng=np.random.default_rng(0))

@@ -14,6 +14,7 @@ pytest.importorskip("flwr", reason="the extra 'flower' is not installed")
 from flwr.app import ArrayRecord, ConfigRecord, Error, RecordDict  # noqa: E402
 
 from skriemdp import PrivacyAccountant  # noqa: E402
+from skriemdp.descent.problem import FrechetProblem  # noqa: E402
 from skriemdp.federated import (  # noqa: E402
     Agent,
     AnswerBook,
@@ -23,7 +24,6 @@ from skriemdp.federated import (  # noqa: E402
     flower,
 )
 from skriemdp.geometry import SPD, GeodesicBall  # noqa: E402
-from skriemdp.solvers.problem import FrechetProblem  # noqa: E402
 
 DEPLOYMENT = Path(__file__).parents[1] / "examples" / "deployment"
 SPACE = SPD(2)

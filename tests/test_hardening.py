@@ -20,18 +20,18 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
 )
+from skriemdp.completion.problem import LEAST_RIDGE, CompletionProblem
+from skriemdp.descent.problem import FrechetProblem
 from skriemdp.federated import FederatedEstimator
 from skriemdp.federated.together import PooledRecords
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Hyperboloid, Poincare, Sphere
 from skriemdp.geometry.ball import descent_reach
+from skriemdp.mean.planning import split_budget
+from skriemdp.mean.releases import iterate_mean
+from skriemdp.pca.rows import Rows
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, PoissonSampledGaussianEvent, PureEvent
 from skriemdp.privacy.mean_iteration import _rounding, plan_mean_iteration
-from skriemdp.solvers.completion_problem import LEAST_RIDGE, CompletionProblem
-from skriemdp.solvers.mean_planning import split_budget
-from skriemdp.solvers.mean_releases import iterate_mean
-from skriemdp.solvers.problem import FrechetProblem
-from skriemdp.solvers.rows import Rows
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -18,6 +18,9 @@ from sklearn.utils.estimator_checks import check_estimator
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
 from skriemdp.auditing import audit_epsilon
 from skriemdp.datasets import make_cloud
+from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.queries import GradientQuery
+from skriemdp.descent.sampling import LatticeBatch
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere, Stiefel
 from skriemdp.mechanisms.counts import GaussianCount
@@ -27,9 +30,6 @@ from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, ZCDPEvent
 from skriemdp.privacy.lattice import lattice_scale, lattice_step
-from skriemdp.solvers.problem import FrechetProblem
-from skriemdp.solvers.queries import GradientQuery
-from skriemdp.solvers.sampling import LatticeBatch
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

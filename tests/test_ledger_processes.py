@@ -24,18 +24,18 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from skriemdp._base import Data, Plan, PrivateEstimator
-from skriemdp.privacy import ledger
-from skriemdp.privacy.accountant import (
+from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.ledger import storage as ledger
+from skriemdp.ledger.accountant import (
     BudgetError,
     BudgetExceededError,
     PrivacyAccountant,
     current_accountant,
 )
+from skriemdp.ledger.filters import number
+from skriemdp.ledger.storage import file_system
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, PureEvent
-from skriemdp.privacy.filters import number
-from skriemdp.privacy.ledger import file_system
 
 SMALL = PureEvent(0.001)
 
@@ -197,7 +197,7 @@ def test_charge_survives_a_kill_before_the_release(tmp_path):
     path = tmp_path / "killed.ledger"
     script = """
         import os, signal, sys
-        from skriemdp.privacy.accountant import PrivacyAccountant
+        from skriemdp.ledger.accountant import PrivacyAccountant
         from skriemdp.privacy.events import PureEvent
         PrivacyAccountant(epsilon=1.0, path=sys.argv[1]).spend(PureEvent(0.75))
         os.kill(os.getpid(), signal.SIGKILL)
@@ -281,7 +281,7 @@ def test_grid_search_charges_sixteen_fits(tmp_path, n_jobs, backend, pipeline, h
     if (n_jobs, how, pipeline) == (2, "block", True):
         reread = """
             import sys
-            from skriemdp.privacy.accountant import PrivacyAccountant
+            from skriemdp.ledger.accountant import PrivacyAccountant
             accountant = PrivacyAccountant(path=sys.argv[1])
             print(len(accountant.history), accountant.spent.epsilon)
         """
@@ -444,7 +444,7 @@ def test_missing_folder_is_explained(tmp_path):
 
 TRY_TO_SPEND = """
     import os, resource, sys
-    from skriemdp.privacy.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+    from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
     from skriemdp.privacy.events import PureEvent
     PureEvent(1e-4).renyi(2.0)  # everything is imported before root is given up
     if sys.argv[2] == "readonly" and os.geteuid() == 0:
@@ -538,7 +538,7 @@ def test_temporary_ledgers_are_private_and_removed():
     path = run(
         """
         import os
-        from skriemdp.privacy.accountant import PrivacyAccountant
+        from skriemdp.ledger.accountant import PrivacyAccountant
         from skriemdp.privacy.events import PureEvent
         accountant = PrivacyAccountant()
         accountant.spend(PureEvent(1.0))
@@ -576,7 +576,7 @@ def test_children_clean_up_and_outlive_the_parents_last_line(tmp_path):
     code = run(
         """
         import multiprocessing, sys
-        from skriemdp.privacy.accountant import PrivacyAccountant
+        from skriemdp.ledger.accountant import PrivacyAccountant
         from test_ledger_processes import spend_late
         context = multiprocessing.get_context("fork")
         receiver, sender = context.Pipe(duplex=False)

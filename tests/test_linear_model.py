@@ -14,14 +14,14 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
 from skriemdp.auditing import audit_scores
+from skriemdp.descent.sampling import FullBatch, PoissonSampler
+from skriemdp.linear_model.adagrad import NoisyAdaGrad, _Growth
+from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
+from skriemdp.linear_model.preconditioners import Metric, _root, make_preconditioner
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, compose
 from skriemdp.privacy.sensitivity import gradient_root_sensitivity
-from skriemdp.solvers.adagrad import NoisyAdaGrad, _Growth
-from skriemdp.solvers.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
-from skriemdp.solvers.preconditioners import Metric, _root, make_preconditioner
-from skriemdp.solvers.sampling import FullBatch, PoissonSampler
 
 ALL_LOSSES = [
     GeneralizedLinearLoss("log_loss"),

@@ -15,10 +15,10 @@ from sklearn.preprocessing import FunctionTransformer
 from skriemdp import PrivateFrechetMean, frechet_mean
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import digits_covariances, make_cloud
+from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.solvers.descent import RiemannianGradientDescent
-from skriemdp.solvers.problem import FrechetProblem
 
 CONFIDENCE = 1 - 1e-8
 RNG = np.random.default_rng(0)

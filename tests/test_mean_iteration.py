@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.mean import frechet_mean
+from skriemdp.mean.releases import iterate_mean
 from skriemdp.privacy.mean_iteration import plan_mean_iteration
-from skriemdp.solvers.mean_releases import iterate_mean
-from skriemdp.solvers.problem import FrechetProblem
 
 CASES = [
     (SPD(2), 1.0),

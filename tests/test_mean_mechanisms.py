@@ -19,12 +19,12 @@ from skriemdp.geometry import (
     Sphere,
 )
 from skriemdp.geometry.ball import center_reach
+from skriemdp.mean.planning import choose_mechanism, split_budget
+from skriemdp.mean.releases import default_descent
+from skriemdp.mean.search import BallSearch, radius_grid, within_reach
 from skriemdp.mechanisms.quantile import PrivateQuantile
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import PureEvent
-from skriemdp.solvers.ball_search import BallSearch, radius_grid, within_reach
-from skriemdp.solvers.mean_planning import choose_mechanism, split_budget
-from skriemdp.solvers.mean_releases import default_descent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*rows lie outside:UserWarning")
 

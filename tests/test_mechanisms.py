@@ -26,15 +26,15 @@ from skriemdp.mechanisms.covariance import (
     joint_moment_sensitivity,
     second_moment_sensitivity,
 )
-from skriemdp.mechanisms.output import (
-    KNormGradientMechanism,
-    RiemannianGaussianMechanism,
-    RiemannianLaplaceMechanism,
-)
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile, _prior, log_grid
 from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.radial import RadialEvent, best_radial_law, calibrated_radial_law
+from skriemdp.riemannian_laws.output import (
+    KNormGradientMechanism,
+    RiemannianGaussianMechanism,
+    RiemannianLaplaceMechanism,
+)
 
 GEOMETRIES = [
     Euclidean(3),

@@ -14,7 +14,7 @@ from scipy.special import log_ndtr, ndtr, ndtri_exp
 from skriemdp.privacy._quadrature import QuadratureError, integrate
 from skriemdp.privacy.calibration import gaussian_epsilon, log_gaussian_delta
 from skriemdp.privacy.events import GaussianEvent, compose, event_from_dict
-from skriemdp.privacy.profile_hockey import (
+from skriemdp.riemannian_laws.profile_hockey import (
     _cap_mass,
     _log_delta_nested,
     log_complement,
@@ -22,8 +22,8 @@ from skriemdp.privacy.profile_hockey import (
     log_delta_direct,
     log_second_share,
 )
-from skriemdp.privacy.profile_integrand import RadialPair
-from skriemdp.privacy.profile_mu import (
+from skriemdp.riemannian_laws.profile_integrand import RadialPair
+from skriemdp.riemannian_laws.profile_mu import (
     _gaussian_logs,
     _mu_of_profile,
     certified_mu,
@@ -34,9 +34,9 @@ from skriemdp.privacy.profile_mu import (
     mu_floor,
     tail_line,
 )
-from skriemdp.privacy.profile_release import RadialRelease
-from skriemdp.privacy.profile_spd import MatrixRelease
-from skriemdp.privacy.profiles import (
+from skriemdp.riemannian_laws.profile_release import RadialRelease
+from skriemdp.riemannian_laws.profile_spd import MatrixRelease
+from skriemdp.riemannian_laws.profiles import (
     InfeasibleTarget,
     RiemannianEvent,
     calibrated_riemannian_event,

@@ -9,20 +9,24 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skriemdp.auditing import audit_epsilon, audit_scores
+from skriemdp.datasets import embed_taxonomy, load_closure, make_tree
+from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
-from skriemdp.hierarchies import embed_taxonomy, load_closure, make_tree
-from skriemdp.privacy.accountant import BudgetExceededError, PrivacyAccountant
+from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression import PrivateHyperbolicRegressor
-from skriemdp.solvers.problem import FrechetProblem
-from skriemdp.solvers.regression_plan import (
+from skriemdp.regression.planning import (
     BasePoint,
     frechet_variation,
     frequency_rule,
     model_rule,
 )
-from skriemdp.solvers.structured_prediction import KernelRidgeWeights, KernelWeights, WeightedMean
-from skriemdp.solvers.wrapped_model import (
+from skriemdp.regression.structured_prediction import (
+    KernelRidgeWeights,
+    KernelWeights,
+    WeightedMean,
+)
+from skriemdp.regression.wrapped_model import (
     FeatureMap,
     MomentModel,
     WrappedModel,

@@ -13,8 +13,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
+from skriemdp.core.spent import PrivacySpent
 from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.spent import PrivacySpent
 from skriemdp.reporting import NOT_FITTED, NOT_PRIVATE, PRIVATE, SEEDED, STATELESS, privacy_report
 
 X = np.random.default_rng(0).normal(size=(20, 3))

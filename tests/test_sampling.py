@@ -8,13 +8,13 @@ import pytest
 from scipy.stats import binom
 
 from skriemdp.auditing import audit_scores
+from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.queries import GradientQuery, Query
+from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
+from skriemdp.descent.trajectory import Walk
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Sphere
 from skriemdp.privacy.calibration import gaussian_delta
-from skriemdp.solvers.problem import FrechetProblem
-from skriemdp.solvers.queries import GradientQuery, Query
-from skriemdp.solvers.sampling import FixedSizeSampler, FullBatch, PoissonSampler
-from skriemdp.solvers.stochastic import RiemannianSGD, calibrated_sgd
-from skriemdp.solvers.trajectory import Walk
 
 LINE = Euclidean(1)
 # Two-sided tests below use this many standard deviations or binomial tails: false alarms <= 1e-6.

@@ -9,7 +9,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateHyperbolicRegressor
 from skriemdp.auditing import audit_scores
-from skriemdp.privacy.accountant import PrivacyAccountant
+from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, SelectionEvent
 from skriemdp.selection import _Prepaid

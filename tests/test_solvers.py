@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from skriemdp.auditing import audit_scores
-from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel
-from skriemdp.privacy.calibration import gaussian_epsilon
-from skriemdp.solvers.descent import RiemannianGradientDescent, descend
-from skriemdp.solvers.per_sample import (
+from skriemdp.descent.gradient_descent import RiemannianGradientDescent, descend
+from skriemdp.descent.per_sample import (
     CostGradient,
     CostProblem,
     EuclideanGradient,
@@ -19,19 +17,21 @@ from skriemdp.solvers.per_sample import (
     check_per_sample,
     make_gradient,
 )
-from skriemdp.solvers.problem import FrechetProblem, clipped_total
-from skriemdp.solvers.progress import ProgressBar
-from skriemdp.solvers.queries import DifferenceQuery, GradientQuery
-from skriemdp.solvers.sampling import FixedSizeSampler, FullBatch, PoissonSampler
-from skriemdp.solvers.schedules import FunctionClass, curvature_constant, schedule
-from skriemdp.solvers.stochastic import RiemannianSGD
-from skriemdp.solvers.trajectory import Trajectory, Walk, geodesic_average
-from skriemdp.solvers.variance_reduction import (
+from skriemdp.descent.problem import FrechetProblem, clipped_total
+from skriemdp.descent.progress import ProgressBar
+from skriemdp.descent.queries import DifferenceQuery, GradientQuery
+from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp.descent.schedules import FunctionClass, curvature_constant, schedule
+from skriemdp.descent.stochastic import RiemannianSGD
+from skriemdp.descent.trajectory import Trajectory, Walk, geodesic_average
+from skriemdp.descent.variance_reduction import (
     PublishedRSVRG,
     RiemannianSVRG,
     calibrated_svrg,
     split_noise,
 )
+from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel
+from skriemdp.privacy.calibration import gaussian_epsilon
 
 SPACES = [
     Euclidean(3),

@@ -24,20 +24,19 @@ from sklearn.datasets import load_digits
 from sklearn.manifold import SpectralEmbedding
 
 from skriemdp import frechet_mean
-from skriemdp.datasets import digits_covariances
+from skriemdp.datasets import digits_covariances, embed_taxonomy, load_closure, make_tree
+from skriemdp.descent.per_sample import CostProblem, make_gradient
+from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.sampling import FullBatch, PoissonSampler
+from skriemdp.descent.stochastic import RiemannianSGD
+from skriemdp.descent.trajectory import Walk
+from skriemdp.descent.variance_reduction import PublishedRSVRG, RiemannianSVRG, split_noise
 from skriemdp.federated import KernelQuery, LabelQuery, Participation, ridge_weights, theory
 from skriemdp.federated.participation import published_table_bound
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.hierarchies import embed_taxonomy, load_closure, make_tree
+from skriemdp.pca.problem import SubspaceProblem
+from skriemdp.pca.rows import Rows
 from skriemdp.privacy.calibration import calibrate
-from skriemdp.solvers.per_sample import CostProblem, make_gradient
-from skriemdp.solvers.problem import FrechetProblem
-from skriemdp.solvers.rows import Rows
-from skriemdp.solvers.sampling import FullBatch, PoissonSampler
-from skriemdp.solvers.stochastic import RiemannianSGD
-from skriemdp.solvers.subspace import SubspaceProblem
-from skriemdp.solvers.trajectory import Walk
-from skriemdp.solvers.variance_reduction import PublishedRSVRG, RiemannianSVRG, split_noise
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import federated_table1  # noqa: E402

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from skriemdp._manifold_input import public_point
 from skriemdp._validation import check_count
-from skriemdp.classification import PrivateMinimumDistanceToMean
-from skriemdp.completion import PrivateMatrixCompletion
-from skriemdp.decomposition import PrivatePrincipalEigenvector
-from skriemdp.erm import PrivateRiemannianERM
+from skriemdp.completion.estimator import PrivateMatrixCompletion
+from skriemdp.core.manifold_input import public_point
+from skriemdp.erm.estimator import PrivateRiemannianERM
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Hyperboloid, Poincare, as_geometry
-from skriemdp.linear_model import PrivateNoisyAdaGrad
-from skriemdp.mean import PrivateFrechetMean
-from skriemdp.regression import PrivateHyperbolicRegressor
+from skriemdp.linear_model.estimator import PrivateNoisyAdaGrad
+from skriemdp.mean.classifier import PrivateMinimumDistanceToMean
+from skriemdp.mean.estimator import PrivateFrechetMean
+from skriemdp.pca.estimator import PrivatePrincipalEigenvector
+from skriemdp.regression.estimator import PrivateHyperbolicRegressor
 from skriemdp.selection import PrivateGridSearchCV
 
 __all__ = ["Neighbours", "worst_case_neighbours"]

@@ -15,7 +15,7 @@ import numpy as np
 from skriemdp._random import NoiseStreams
 from skriemdp.federated.messages import LocalTask, LocalUpdate
 from skriemdp.federated.training import LocalSettings, local_solver, train
-from skriemdp.privacy.accountant import BudgetError, PrivacyAccountant
+from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
 
 __all__ = ["Agent", "AnswerBook"]
 

@@ -15,8 +15,9 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._base import CarriesLedger, take_tags
 from skriemdp._random import NoiseStreams, data_digest
+from skriemdp.core.estimator import CarriesLedger, take_tags
+from skriemdp.core.spent import PrivacySpent
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.participation import Participation
@@ -30,10 +31,9 @@ from skriemdp.federated.together import Cohort, PooledRecords
 from skriemdp.federated.training import local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
 from skriemdp.federated.trusted import run_trusted
+from skriemdp.ledger.accountant import current_accountant
 from skriemdp.mechanisms.tangent import TangentGaussian
-from skriemdp.privacy.accountant import current_accountant
 from skriemdp.privacy.events import compose
-from skriemdp.privacy.spent import PrivacySpent
 
 __all__ = ["FederatedEstimator"]
 

@@ -31,7 +31,7 @@ import numpy as np
 from skriemdp._validation import check_positive
 from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.messages import LocalTask, LocalUpdate
-from skriemdp.privacy.accountant import BudgetError
+from skriemdp.ledger.accountant import BudgetError
 
 __all__ = ["Deployment", "GridTransport", "make_client_app", "make_server_app"]
 

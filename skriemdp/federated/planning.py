@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from skriemdp._base import PrivateEstimator
 from skriemdp._random import check_random_state, public_generator
 from skriemdp._validation import (
     check_count,
@@ -15,6 +14,7 @@ from skriemdp._validation import (
     check_positive,
     check_privacy,
 )
+from skriemdp.core.estimator import PrivateEstimator
 from skriemdp.federated.loop import AGGREGATIONS
 from skriemdp.federated.theory import ball_constant, theory_settings
 from skriemdp.federated.training import LocalSettings, local_event

@@ -13,7 +13,7 @@ import numpy as np
 
 from skriemdp._validation import check_positive
 from skriemdp.geometry.base import Geometry
-from skriemdp.solvers.structured_prediction import KernelRidgeWeights, gaussian_kernel
+from skriemdp.regression.structured_prediction import KernelRidgeWeights, gaussian_kernel
 
 __all__ = ["KernelQuery", "LabelQuery", "ridge_weights"]
 
@@ -41,10 +41,10 @@ class KernelQuery:
     Examples
     --------
     >>> import numpy as np
-    >>> from skriemdp.erm import PrivateRiemannianERM
+    >>> from skriemdp.erm.estimator import PrivateRiemannianERM
     >>> from skriemdp.federated import FederatedEstimator, KernelQuery
     >>> from skriemdp.geometry import Hyperboloid
-    >>> from skriemdp.hierarchies import make_tree
+    >>> from skriemdp.datasets.hierarchies import make_tree
     >>> X, y = make_tree(600)
     >>> space = Hyperboloid(2)
     >>> erm = PrivateRiemannianERM(space, gradient=KernelQuery(space, X[5], 0.3), clip_norm=2.0)

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
+from skriemdp.descent.problem import clipped_vectors
+from skriemdp.descent.queries import GradientQuery
+from skriemdp.descent.trajectory import Trajectory
 from skriemdp.federated.messages import LocalUpdate
 from skriemdp.federated.training import LocalSettings, local_solver
 from skriemdp.mechanisms.tangent import TangentGaussian
-from skriemdp.solvers.problem import clipped_vectors
-from skriemdp.solvers.queries import GradientQuery
-from skriemdp.solvers.trajectory import Trajectory
 
 __all__ = ["Cohort", "PooledRecords"]
 

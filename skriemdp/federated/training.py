@@ -6,10 +6,10 @@ import dataclasses
 
 import numpy as np
 
-from skriemdp.solvers.sampling import FullBatch, PoissonSampler
-from skriemdp.solvers.stochastic import RiemannianSGD
-from skriemdp.solvers.trajectory import Walk
-from skriemdp.solvers.variance_reduction import RiemannianSVRG
+from skriemdp.descent.sampling import FullBatch, PoissonSampler
+from skriemdp.descent.stochastic import RiemannianSGD
+from skriemdp.descent.trajectory import Walk
+from skriemdp.descent.variance_reduction import RiemannianSVRG
 
 __all__ = ["LocalSettings", "local_event", "local_solver", "train"]
 
@@ -34,7 +34,7 @@ class LocalSettings:
         Clips the differences of "rsvrg" to this times the distance from the anchor; without it, to
         `clip_norm`.
     output : str
-        As in :class:`skriemdp.solvers.trajectory.Walk`.
+        As in :class:`skriemdp.descent.trajectory.Walk`.
     """
 
     method: str

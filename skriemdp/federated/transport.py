@@ -8,7 +8,7 @@ from typing import Protocol
 import joblib
 
 from skriemdp.federated.messages import LocalTask, LocalUpdate
-from skriemdp.privacy.accountant import BudgetError
+from skriemdp.ledger.accountant import BudgetError
 
 __all__ = ["InProcessTransport", "JoblibTransport", "Transport"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skriemdp.solvers.problem import clipped_total
+from skriemdp.descent.problem import clipped_total
 
 __all__ = ["run_trusted", "train_without_noise"]
 

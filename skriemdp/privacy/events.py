@@ -56,7 +56,7 @@ KINDS = {
     "mixture": "skriemdp.privacy.events:MixtureEvent",
     "parallel": "skriemdp.privacy.events:ParallelEvent",
     "selection": "skriemdp.privacy.events:SelectionEvent",
-    "riemannian": "skriemdp.privacy.profiles:RiemannianEvent",
+    "riemannian": "skriemdp.riemannian_laws.profiles:RiemannianEvent",
     "radial": "skriemdp.privacy.radial:RadialEvent",
 }
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from skriemdp import PrivacyAccountant
 from skriemdp.datasets import make_cloud
+from skriemdp.descent.problem import FrechetProblem
 from skriemdp.federated import Agent, AnswerBook, LocalSettings
 from skriemdp.federated.flower import make_client_app
 from skriemdp.geometry import SPD, GeodesicBall
-from skriemdp.solvers.problem import FrechetProblem
 
 BALL = GeodesicBall(SPD(2), None, 1.0)
 SETTINGS = LocalSettings("rsgd", 1, 1, 1.0, 1.0, math.inf)

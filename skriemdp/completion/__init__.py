@@ -1,0 +1,7 @@
+"""Private matrix completion on the Grassmann manifold."""
+
+from skriemdp.completion.estimator import PrivateMatrixCompletion
+
+__all__ = [
+    "PrivateMatrixCompletion",
+]

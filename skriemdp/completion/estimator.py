@@ -1,0 +1,493 @@
+"""`PrivateMatrixCompletion`: a private recommender; users complete their own rows locally."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skriemdp._random import public_generator
+from skriemdp._validation import check_count, check_option, check_positive, check_scale
+from skriemdp.completion.local_factors import local_coordinates
+from skriemdp.completion.problem import LEAST_RIDGE
+from skriemdp.completion.releases import (
+    CompletionPlan,
+    DescentSettings,
+    StochasticSettings,
+    release_model,
+)
+from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.core.manifold_input import warn_large_delta
+from skriemdp.datasets.ratings import observed_matrix
+from skriemdp.descent.sampling import PoissonSampler
+from skriemdp.descent.stochastic import NOISE_BRACKET
+from skriemdp.privacy.calibration import calibrate, gaussian_mu
+
+__all__ = ["PrivateMatrixCompletion"]
+
+METHODS = ("auto", "gradient", "covariance", "stochastic", "none")
+TESTS = ("paid", "public", "none")
+# Share of each row that `score` hides from the local fit when it is given no other ratings.
+_HIDDEN_SHARE = 0.2
+_CHECKS = {"accept_sparse": ["csr", "csc", "coo"], "dtype": np.float64}
+
+
+class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+    """Differentially private low-rank matrix completion; a record is a user's whole row.
+
+    Released are an overall level, item effects and, where it pays, a subspace W of the item space.
+    Bias and factors of a user are computed from these and his own row, on demand, and are not
+    stored: `transform`, `predict` and `recommend` of a row are for that user only.
+
+    Parameters
+    ----------
+    rank : int or "auto", default="auto"
+        Dimension of the subspace, if there is one; 0 for item effects only.  "auto": 5, or 8 where
+        rows are dense.
+    bounds : tuple of float, default=(1, 5)
+        Public least and largest rating.  Ratings outside are clipped, silently.
+    method : {"auto", "gradient", "covariance", "stochastic", "none"}, default="auto"
+        How the subspace is released.  "gradient": DP-RGD on the Grassmann manifold, every user's
+        gradient clipped.  "covariance": leading eigenvectors of the noisy hollow second moment of
+        the normalised residual rows; no steps, but d x d memory.
+        "stochastic": DP-RSGD on Poisson samples of users, as published but with the noise that the
+        guarantee needs.  "none": item effects only.  "auto": "covariance" when a typical user rated
+        at least 30 % of at most 2000 items, else "gradient".
+    signal_test : {"paid", "public", "none"}, default="paid"
+        How to decide whether a subspace is worth its share of the budget, also when `rank` is a
+        number; if not, the item effects get it.  "paid": a private measurement of the leading
+        eigenvalues, for 5 % of ``mu**2``.  "public": n, d, rank and budget alone.  "none": always a
+        subspace.
+    typical_count : float, optional
+        Public typical number of ratings of a user; by default a private median, for 1 % of
+        ``mu**2``.
+    subspace_share : float, default=0.6
+        Largest share of the budget for the subspace, of what the small releases leave (about 90 %).
+    n_steps, step_size, clip_norm : optional
+        Public settings of "gradient" and "stochastic", by rule when None.  `step_size` is in units
+        of ``1 / clip_norm``; `clip_norm` bounds a user's gradient norm ``|R| |v|``, ratings
+        being measured in units of half their range; by default it is a multiple of a private
+        median, for 1 % of ``mu**2``.
+    batch_size : float, optional
+        Expected number of users in a batch of "stochastic"; n / 50 by default.
+    ridge : float, optional
+        Public penalty of local factors; by default users vote on it privately, for 3 % of
+        ``mu**2``, and may reject the subspace (an infinite ridge).
+    public_seed : int, default=0
+        Seed of the public random start and of the ratings that `score` hides.
+    epsilon, delta : float, default=1.0, 1e-5
+        Privacy of the whole fit; delta must be positive.
+    accountant, random_state, verbose
+        As in :class:`skriemdp.PrivateFrechetMean`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (rank_, n_features)
+        Orthonormal rows that span W.
+    item_effects_ : ndarray of shape (n_features,)
+        Private deviation of each item from the level, in rating units.
+    item_counts_ : ndarray of shape (n_features,)
+        Private weighted numbers of ratings, at least zero.
+    level_ : float
+        Private overall level, in rating units.
+    rank_ : int
+    ridge_ : float
+        Penalty of local factors; infinite where the subspace is not used.
+    subspace_method_ : str
+        "gradient", "covariance", "stochastic" or "none".
+    subspace_reason_ : str
+        Why, with the numbers that decided.
+    signal_ : float or None
+        The paid measurement, in units of the noise.
+    typical_count_ : float
+        Public or private.
+    spectrum_ : ndarray of shape (n_features,) or None
+        Released eigenvalues of "covariance", and
+    spectrum_noise_ : float or None
+        the largest eigenvalue that noise alone reaches.
+    n_features_in_ : int
+    privacy_spent_ : PrivacySpent
+
+    Notes
+    -----
+    *Guarantee*: the released attributes are (epsilon, delta)-differentially private under
+    replacement of one user's whole row, pattern included; n, the items and `bounds` are public.
+    Exactly ``privacy_spent_.mu``-GDP, except "stochastic".  Recommendations computed from them by
+    each user are jointly differentially private (the billboard lemma): what a coalition of other
+    users sees protects the remaining one.  *Not covered*: publishing predictions or factors of
+    users, and dropping items or users after a look at the data (docs/theory/completion.md).
+
+    Time O(nnz r^2) per step and memory O(nnz + d r); "covariance" needs O(d^2).
+
+    References
+    ----------
+    Han, Mishra, Jawanpuria, Gao (2022), arXiv:2205.09494 ("stochastic").
+    Boumal, Absil (2011), RTRMC, NeurIPS, for the non-private problem.
+    Hsu, Huang, Roth, Roughgarden, Wu (2014), Private matchings and allocations (billboard lemma).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp import PrivateMatrixCompletion
+    >>> rng = np.random.default_rng(0)
+    >>> ratings = np.clip(rng.integers(1, 6, size=(1000, 30)) + np.arange(30) % 2, 1, 5.0)
+    >>> ratings[rng.random((1000, 30)) < 0.7] = np.nan          # 70 % unobserved
+    >>> model = PrivateMatrixCompletion(bounds=(1, 5), epsilon=3.0).fit(ratings)
+    >>> model.predict(ratings[:2]).shape
+    (2, 30)
+    >>> items = model.recommend(ratings[:2], 3)                 # for these two users only
+    >>> items.shape
+    (2, 3)
+    """
+
+    def __init__(
+        self,
+        rank="auto",
+        bounds=(1, 5),
+        *,
+        method="auto",
+        signal_test="paid",
+        typical_count=None,
+        subspace_share=0.6,
+        n_steps=None,
+        step_size=None,
+        clip_norm=None,
+        batch_size=None,
+        ridge=None,
+        public_seed=0,
+        epsilon=1.0,
+        delta=1e-5,
+        accountant=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.rank = rank
+        self.bounds = bounds
+        self.method = method
+        self.signal_test = signal_test
+        self.typical_count = typical_count
+        self.subspace_share = subspace_share
+        self.n_steps = n_steps
+        self.step_size = step_size
+        self.clip_norm = clip_norm
+        self.batch_size = batch_size
+        self.ridge = ridge
+        self.public_seed = public_seed
+        self.epsilon = epsilon
+        self.delta = delta
+        self.accountant = accountant
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X, y=None):
+        """Release level, item effects and subspace.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_users, n_items)
+            Dense: NaN is unobserved.  Sparse: stored entries are observed, zeros included.  For
+            columns of a table see :func:`skriemdp.datasets.ratings.from_frame`.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X)
+
+    def transform(self, X):
+        """Each user's own bias and factors, shape ``(n_users, 1 + rank_)``; for that user only."""
+        return self._coordinates(self._observed(X))
+
+    def inverse_transform(self, Z):
+        """Completed rows of users with these biases and factors, clipped to `bounds`."""
+        check_is_fitted(self)
+        Z = np.asarray(Z, dtype=np.float64)
+        if Z.ndim != 2 or Z.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"Z must have shape (n_users, {self._n_features_out}) like the result of "
+                f"transform, got {Z.shape}."
+            )
+        scores = (self.level_ + self.item_effects_)[None, :] + Z[:, :1]
+        scores = scores + Z[:, 1:] @ self.components_
+        return np.clip(scores, *self.bounds_)
+
+    def predict(self, X):
+        """Completed rows, shape ``(n_users, n_items)``; observed entries are predicted too.
+
+        Rows must be dense, with NaN: of sparse ones the result could be many times larger than the
+        data.  For them there are `predict_entries`, `recommend` and, block by block,
+        ``inverse_transform(transform(X))``.
+        """
+        if sparse.issparse(X):
+            raise TypeError(
+                "predict completes whole rows, a dense array that may be far larger than sparse X; "
+                "use predict_entries(X, wanted), recommend(X), or inverse_transform(transform(X)) "
+                "on a block of rows."
+            )
+        return self.inverse_transform(self.transform(X))
+
+    def predict_entries(self, X, wanted):
+        """Predictions of chosen entries only.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_users, n_items)
+        wanted : sparse matrix of shape (n_users, n_items)
+            Its stored entries say where; their values do not matter.
+
+        Returns
+        -------
+        csr_array of shape (n_users, n_items)
+        """
+        matrix, wanted = self._observed(X), sparse.csr_array(wanted, dtype=np.float64)
+        if wanted.shape != matrix.shape:
+            raise ValueError(f"wanted has shape {wanted.shape}, X has {matrix.shape}.")
+        values = self._entries(matrix, wanted)
+        return sparse.csr_array((values, wanted.indices, wanted.indptr), shape=wanted.shape)
+
+    def recommend(self, X, k=10):
+        """The `k` unrated items with the highest predictions of each user, best first.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_users, n_items)
+        k : int
+
+        Returns
+        -------
+        ndarray of int, shape (n_users, k)
+            Column numbers; -1 where a user has fewer than k unrated items.
+        """
+        check_count(k=k)
+        matrix = self._observed(X)
+        k = min(k, matrix.shape[1])
+        result = np.empty((matrix.shape[0], k), dtype=np.intp)
+        rows = max(1, (1 << 22) // matrix.shape[1])
+        effects = self.item_effects_[None, :]
+        for begin in range(0, matrix.shape[0], rows):
+            block = matrix[begin : begin + rows]
+            scores = effects + self._coordinates(block)[:, 1:] @ self.components_
+            users = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+            scores[users, block.indices] = -np.inf
+            best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+            rated = np.isneginf(np.take_along_axis(scores, best, axis=1))
+            result[begin : begin + rows] = np.where(rated, -1, best)
+        return result
+
+    def score(self, X, y=None):
+        """Minus the root mean squared error of predicted ratings.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_users, n_items)
+            What each user's local fit sees.
+        y : same kind, optional
+            Ratings to predict.  Without it (or with one label per row, which is ignored), a public
+            pseudo-random fifth of each row is hidden from the local fit and predicted.  The score
+            depends on these rows and is not private.
+
+        Returns
+        -------
+        float
+            NaN when there is nothing to predict.
+        """
+        matrix = self._observed(X)
+        if y is None or np.ndim(y) == 1 and not sparse.issparse(y):
+            matrix, hidden = self._split(matrix)
+        else:
+            hidden = self._observed(y)
+            if hidden.shape[0] != matrix.shape[0]:
+                raise ValueError(
+                    f"y has {hidden.shape[0]} rows, X has {matrix.shape[0]}: both list the same "
+                    "users."
+                )
+        if not len(hidden.data):
+            return math.nan
+        return -math.sqrt(np.mean((self._entries(matrix, hidden) - hidden.data) ** 2))
+
+    @property
+    def _n_features_out(self):
+        return 1 + len(self.components_)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _observed(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, ensure_all_finite="allow-nan", **_CHECKS)
+        return _clipped(observed_matrix(X), self.bounds_)
+
+    def _coordinates(self, matrix):
+        centre, half = _scale(self.bounds_)
+        effects = self.level_ + self.item_effects_
+        values = (matrix.data - effects[matrix.indices]) / half
+        scaled = sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+        return half * local_coordinates(scaled, self.components_.T, self.ridge_)
+
+    def _entries(self, matrix, wanted):
+        """Predictions of the stored entries of `wanted`."""
+        coordinates, counts = self._coordinates(matrix), np.diff(wanted.indptr)
+        scores = self.level_ + self.item_effects_[wanted.indices]
+        scores = scores + np.repeat(coordinates[:, 0], counts)
+        for row, factor in zip(self.components_, coordinates.T[1:], strict=True):
+            scores += row[wanted.indices] * np.repeat(factor, counts)
+        return np.clip(scores, *self.bounds_)
+
+    def _split(self, matrix):
+        """Rows without, and rows of, a public pseudo-random fifth of the items of each user."""
+        rng = public_generator(self.public_seed, "hidden ratings")
+        # One draw per item and an offset per user: a function of positions, not of what was rated.
+        by_item, by_user = rng.random(matrix.shape[1]), rng.random(matrix.shape[0])
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        hidden = (by_item[matrix.indices] + by_user[rows]) % 1.0 < _HIDDEN_SHARE
+        parts = []
+        for chosen in (~hidden, hidden):
+            entries = (matrix.data[chosen], (rows[chosen], matrix.indices[chosen]))
+            parts.append(sparse.csr_array(entries, shape=matrix.shape))
+        return parts
+
+    def _validate(self, X, y=None):
+        X = validate_data(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, **_CHECKS)
+        matrix = observed_matrix(X)
+        if not np.isfinite(matrix.data).all():
+            raise ValueError("X contains infinite ratings; use NaN for unobserved ones.")
+        return Data((matrix,), {"n": matrix.shape[0], "d": matrix.shape[1]})
+
+    def _plan(self, facts):
+        n, d = facts["n"], facts["d"]
+        check_option(METHODS, method=self.method)
+        check_option(TESTS, signal_test=self.signal_test)
+        if self.delta == 0:
+            raise ValueError(
+                "delta=0 asks for pure differential privacy, which no method here gives; use a "
+                "delta well below 1/n."
+            )
+        warn_large_delta(self.delta, n)
+        bounds = _public_bounds(self.bounds)
+        rank = self._public_rank(d)
+        optional = {
+            "typical_count": self.typical_count,
+            "clip_norm": self.clip_norm,
+            "step_size": self.step_size,
+            "ridge": self.ridge,
+            "batch_size": self.batch_size,
+        }
+        check_positive(**{name: value for name, value in optional.items() if value is not None})
+        if self.clip_norm is not None:
+            check_scale(clip_norm=self.clip_norm)
+        if self.ridge is not None and self.ridge < LEAST_RIDGE:
+            raise ValueError(
+                f"ridge must be at least {LEAST_RIDGE:g}, got {self.ridge!r}: rounding in a user's "
+                "nearly singular regression would escape the clipping."
+            )
+        if self.n_steps is not None:
+            check_count(n_steps=self.n_steps)
+        if not 0 < self.subspace_share < 1:
+            raise ValueError(f"subspace_share must lie in (0, 1), got {self.subspace_share!r}.")
+        method = "none" if rank == 0 or d < 3 else self.method
+        plan = CompletionPlan(
+            mu=gaussian_mu(self.epsilon, self.delta),
+            n=n,
+            d=d,
+            rank=rank,
+            method=method,
+            test=self.signal_test,
+            typical_count=_float(self.typical_count),
+            subspace_share=float(self.subspace_share),
+            ridge=_float(self.ridge),
+            descent=DescentSettings(self.n_steps, _float(self.step_size), _float(self.clip_norm)),
+            public_seed=self.public_seed,
+        )
+        if method == "stochastic":
+            plan = self._stochastic(plan)
+        public = {"n": n, "n_items": d, "bounds": bounds}
+        public |= {name: value for name, value in optional.items() if value is not None}
+        return Plan(event=plan.event, settings=(plan, bounds), public=public, unit="user")
+
+    def _public_rank(self, d):
+        if isinstance(self.rank, str):
+            check_option(("auto",), rank=self.rank)
+            return None
+        check_count(minimum=0, rank=self.rank)
+        if self.rank >= max(d, 2):
+            raise ValueError(
+                f"rank={self.rank} must be smaller than the number of items, {d}; a subspace of "
+                "all items tells nothing."
+            )
+        return int(self.rank)
+
+    def _stochastic(self, plan):
+        """The plan with DP-RSGD calibrated so that all releases together meet the budget."""
+        batch = max(1.0, plan.n / 50) if self.batch_size is None else float(self.batch_size)
+        sampler = PoissonSampler(min(batch, plan.n))
+        n_steps = self.n_steps or 200
+        step_size = self.step_size or 1.0
+
+        def with_noise(noise_multiplier):
+            settings = StochasticSettings(sampler, n_steps, step_size, noise_multiplier)
+            descent = dataclasses.replace(plan.descent, stochastic=settings)
+            return dataclasses.replace(plan, descent=descent)
+
+        noise = calibrate(
+            lambda noise: with_noise(noise).event, self.epsilon, self.delta, NOISE_BRACKET
+        )
+        return with_noise(noise)
+
+    def _release(self, data, plan, streams):
+        (matrix,), (settings, bounds) = data.arrays, plan.settings
+        centre, half = _scale(bounds)
+        matrix = _clipped(matrix, bounds)
+        matrix.data = (matrix.data - centre) / half
+        model = release_model(matrix, settings, streams, self._progress())
+        self.bounds_ = bounds
+        self.level_ = centre + half * model.level
+        self.item_effects_ = half * model.effects
+        self.item_counts_ = np.maximum(model.counts, 0.0)
+        self.components_ = model.subspace.T.copy()
+        self.rank_ = len(self.components_)
+        self.ridge_ = model.ridge
+        self.subspace_method_ = model.method
+        self.subspace_reason_ = model.reason
+        self.signal_ = model.signal
+        self.typical_count_ = model.typical_count
+        self.spectrum_, self.spectrum_noise_ = model.singular_values, model.noise_level
+        if self.verbose:
+            print(f"{type(self).__name__}: {model.method} ({model.reason})")
+
+    def _progress(self):
+        if self.verbose < 2:
+            return None
+        return lambda step, n_steps: print(f"step {step} of {n_steps}")
+
+
+def _float(value):
+    return None if value is None else float(value)
+
+
+def _public_bounds(bounds):
+    try:
+        low, high = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        raise ValueError(f"bounds must be two numbers (low, high), got {bounds!r}.") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"bounds must be finite with low < high, got {bounds!r}.")
+    return low, high
+
+
+def _scale(bounds):
+    """Middle and half length of the rating range."""
+    return (bounds[0] + bounds[1]) / 2.0, (bounds[1] - bounds[0]) / 2.0
+
+
+def _clipped(matrix, bounds):
+    return sparse.csr_array(
+        (np.clip(matrix.data, *bounds), matrix.indices, matrix.indptr), shape=matrix.shape
+    )

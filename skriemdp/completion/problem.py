@@ -1,0 +1,221 @@
+"""Matrix completion on the Grassmann manifold: per-user ridge regressions over sparse rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from scipy import sparse
+
+from skriemdp.descent.problem import Problem
+from skriemdp.geometry.base import clip_scale
+from skriemdp.geometry.grassmann import Grassmann
+
+__all__ = [
+    "LEAST_RIDGE",
+    "CompletionProblem",
+    "LocalFit",
+    "hollow_moment",
+    "normalized_rows",
+    "outer_products",
+    "row_blocks",
+]
+
+# Below this, rounding in a nearly singular regression spoils the norms that clipping refers to.
+LEAST_RIDGE = 1e-6
+# Stored entries per block of users: temporaries stay in cache, calls do not count.
+BLOCK_ENTRIES = 1 << 17
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CompletionProblem(Problem):
+    """``F(W) = (1/n) sum_i min_v (|x_i - W_i v|^2 + ridge |v|^2) / 2`` on Gr(d, r).
+
+    ``x_i`` holds the observed entries of row i and ``W_i`` the rows of W that belong to them.  With
+    ``v_i`` the minimiser and ``R_i`` the residual, zero where nothing was observed, the Riemannian
+    gradient is ``-(I - W W') R_i v_i'`` (Boumal and Absil 2011 for the non-private problem); its
+    norm is at most ``|R_i| |v_i|``, to which clipping refers.
+
+    Parameters
+    ----------
+    matrix : csr_array of shape (n, d)
+        Observed entries, centred; explicit zeros are observed.
+    rank : int
+    ridge : float
+        Penalty of a user's factors, at least `LEAST_RIDGE`.
+    row_norm : float, default=inf
+        Public bound of ``|x_i|``, if rows were scaled to it.  Then ``|R|^2 + ridge |v|^2 <=
+        row_norm^2`` at the minimiser, hence ``|R| |v| <= row_norm^2 / (2 sqrt(ridge))`` without
+        clipping.
+
+    Notes
+    -----
+    One step costs O(nnz r^2 + n r^3) time and O(block + d r) memory beyond the data; no n x d
+    array is formed.
+    """
+
+    matrix: sparse.csr_array
+    rank: int
+    ridge: float
+    row_norm: float = math.inf
+
+    def __post_init__(self):
+        if not self.ridge >= LEAST_RIDGE:
+            raise ValueError(f"ridge must be at least {LEAST_RIDGE:g}, got {self.ridge!r}.")
+
+    @property
+    def geometry(self):
+        return Grassmann(self.matrix.shape[1], self.rank)
+
+    @property
+    def n(self):
+        return self.matrix.shape[0]
+
+    def gradient_norm_bound(self, point) -> float:
+        return self.row_norm**2 / (2.0 * math.sqrt(self.ridge))
+
+    def blocks(self, indices=None):
+        """CSR blocks of consecutive users (all, or the rows `indices`)."""
+        matrix = self.matrix if indices is None else self.matrix[indices]
+        # Each block adds a d x r (r + 1) / 2 matrix to the sum: that must not outweigh its entries.
+        return row_blocks(matrix, max(BLOCK_ENTRIES, 32 * matrix.shape[1]))
+
+    def factors(self, point):
+        """The minimisers ``v_i``, shape ``(n, rank)``: the bare regressions of a step."""
+        outer = outer_products(point)
+        pieces = [LocalFit(b, point, outer, self.ridge).factors for b in self.blocks()]
+        return np.concatenate(pieces)
+
+    def norms(self, point):
+        """``|R_i| |v_i|`` of every user, shape ``(n,)``."""
+        outer = outer_products(point)
+        return np.concatenate([LocalFit(b, point, outer, self.ridge).norms for b in self.blocks()])
+
+    def gradients(self, point, indices=None):
+        outer, pieces = outer_products(point), []
+        for block in self.blocks(indices):
+            factors = LocalFit(block, point, outer, self.ridge).factors
+            predicted = _mask(block).multiply(factors @ point.T)
+            residuals = (block - predicted).toarray()
+            pieces.append(-residuals[:, :, None] * factors[:, None, :])
+        return self.geometry.projection(point, np.concatenate(pieces))
+
+    def clipped_sum(self, point, clip_norm=math.inf, indices=None):
+        # sum_i s_i R_i v_i' = sum_i s_i x_i v_i' - [W_j sum_{i rated j} s_i v_i v_i']_j: two sparse
+        # products with the transposed block, and residuals of single entries are never formed.
+        products, triangle = outer = outer_products(point)
+        linear, quadratic = np.zeros_like(point), np.zeros_like(products)
+        for block in self.blocks(indices):
+            fit = LocalFit(block, point, outer, self.ridge)
+            scaled = fit.clip_scale(clip_norm)[:, None] * fit.factors
+            linear += block.T @ scaled
+            quadratic += fit.mask.T @ (scaled[:, triangle[0]] * fit.factors[:, triangle[1]])
+        total = linear - np.einsum("jrs,js->jr", _full(quadratic, triangle), point)
+        return -self.geometry.projection(point, total)
+
+
+class LocalFit:
+    """Ridge regressions of a block of users on the rows of a subspace, and what they tell."""
+
+    def __init__(self, block, design, outer, penalties):
+        products, triangle = outer
+        self.block, self.mask = block, _mask(block)
+        self.grams = _full(self.mask @ products, triangle)
+        self.moments = block @ design
+        self.refit(penalties)
+
+    def refit(self, penalties):
+        """Regressions of the same users with other penalties; the products are kept."""
+        r = self.grams.shape[1]
+        self.regularized = self.grams.copy()
+        self.regularized[:, np.arange(r), np.arange(r)] += penalties
+        self.factors = np.linalg.solve(self.regularized, self.moments[:, :, None])[:, :, 0]
+
+    @property
+    def counts(self):
+        """Number of observed entries of each user."""
+        return np.diff(self.block.indptr)
+
+    @property
+    def squares(self):
+        """Squared norm of each user's observed entries."""
+        return _row_squares(self.block)
+
+    @property
+    def norms(self):
+        """``|R_i| |v_i|``, never smaller than the truth."""
+        v, squares = self.factors, self.squares
+        fitted = (self.grams @ v[:, :, None])[:, :, 0]
+        residuals = squares + np.einsum("ir,ir->i", v, fitted - 2.0 * self.moments)
+        # The difference loses digits when the fit is perfect; rounded up, it stays a bound.
+        residuals = np.maximum(residuals, 0.0) + 1e-12 * squares
+        return np.sqrt(residuals * np.einsum("ir,ir->i", v, v))
+
+    def clip_scale(self, clip_norm):
+        """Factors that bring the norms down to `clip_norm`."""
+        return clip_scale(np, self.norms, clip_norm)
+
+
+def normalized_rows(matrix):
+    """The rows of a CSR matrix scaled to norm one; rows of zeros stay."""
+    scale = 1.0 / np.maximum(np.sqrt(_row_squares(matrix)), 1e-150)
+    return _with_data(matrix, matrix.data * np.repeat(scale, np.diff(matrix.indptr)))
+
+
+def hollow_moment(matrix):
+    """Sum of ``z z'`` without its diagonal, z the rows scaled to norm one.
+
+    As ``|z| <= 1``, replacing a row changes the sum by at most ``sqrt(2)`` in the Frobenius norm.
+    Memory O(d^2), time O(sum of squared row lengths).
+    """
+    d = matrix.shape[1]
+    total = np.zeros((d, d))
+    for block in row_blocks(normalized_rows(matrix), entries=max(BLOCK_ENTRIES, 64 * d)):
+        if block.nnz > 0.1 * block.shape[0] * d:
+            dense = block.toarray()
+            total += dense.T @ dense
+        else:
+            total += (block.T @ block).toarray()
+    total[np.arange(d), np.arange(d)] = 0.0
+    return total
+
+
+def row_blocks(matrix, entries=BLOCK_ENTRIES):
+    """Consecutive rows of a CSR matrix with about `entries` stored entries each; shared memory."""
+    n, indptr, begin = matrix.shape[0], matrix.indptr, 0
+    while begin < n:
+        end = int(np.searchsorted(indptr, indptr[begin] + entries, side="right")) - 1
+        end = min(max(end, begin + 1), begin + entries, n)
+        low, high = indptr[begin], indptr[end]
+        parts = (matrix.data[low:high], matrix.indices[low:high], indptr[begin : end + 1] - low)
+        yield sparse.csr_array(parts, shape=(end - begin, matrix.shape[1]))
+        begin = end
+
+
+def _with_data(block, data):
+    return sparse.csr_array((data, block.indices, block.indptr), shape=block.shape)
+
+
+def _mask(block):
+    return _with_data(block, np.ones_like(block.data))
+
+
+def _row_squares(block):
+    rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+    return np.bincount(rows, weights=block.data**2, minlength=block.shape[0])
+
+
+def outer_products(design):
+    """Upper triangles of the rows' outer products, ``(d, r (r + 1) / 2)``, and their place."""
+    rows, columns = triangle = np.triu_indices(design.shape[1])
+    return design[:, rows] * design[:, columns], triangle
+
+
+def _full(triangles, triangle):
+    """Symmetric matrices ``(b, r, r)`` from their upper triangles."""
+    rows, columns = triangle
+    r = int(rows[-1]) + 1
+    place = np.empty((r, r), dtype=np.intp)
+    place[rows, columns] = place[columns, rows] = np.arange(len(rows))
+    return triangles[:, place.ravel()].reshape(-1, r, r)

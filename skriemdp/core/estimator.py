@@ -1,0 +1,161 @@
+"""The one order of work of every estimator: validate, plan, charge, release, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import get_tags
+
+from skriemdp._random import NoiseStreams, check_random_state, data_digest
+from skriemdp._validation import check_privacy
+from skriemdp.core.spent import PrivacySpent
+from skriemdp.ledger.accountant import active_accountant_token, current_accountant
+
+__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "take_tags"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Validated input of a fit.
+
+    Attributes
+    ----------
+    arrays : tuple
+        The records: validated arrays (or None), seen by `_release` only.
+    facts : Any
+        Public facts about them (numbers of rows and columns, point shape), seen by `_plan`.
+    """
+
+    arrays: tuple
+    facts: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Everything decided before the records are looked at.
+
+    Attributes
+    ----------
+    event : Event
+        What the release will cost; charged before `_release` runs.
+    settings : Any
+        Calibrated mechanisms and solvers, in whatever form the estimator likes.
+    public : dict
+        What must be public for the guarantee, by name.
+    unit, guarantee : str
+        As in :class:`skriemdp.core.spent.PrivacySpent`.
+    """
+
+    event: Any
+    settings: Any
+    public: dict = dataclasses.field(default_factory=dict)
+    unit: str = "record"
+    guarantee: str = "exact"
+
+
+def take_tags(tags, estimator):
+    """`tags` of a meta-estimator that does what `estimator` does."""
+    inner = get_tags(estimator)
+    tags.estimator_type = inner.estimator_type
+    tags.classifier_tags = inner.classifier_tags
+    tags.regressor_tags = inner.regressor_tags
+    tags.transformer_tags = inner.transformer_tags
+    tags.input_tags = inner.input_tags
+    tags.target_tags = inner.target_tags
+    return tags
+
+
+class CarriesLedger:
+    """Takes the address of the active ledger along when an unfitted estimator is pickled.
+
+    An estimator that names no accountant charges the active one.  In a worker process that is the
+    caller's: the address of its ledger travels with the unfitted estimator and with its clones.
+    """
+
+    def __getstate__(self):
+        state = dict(super().__getstate__())
+        token = state.pop("_ledger_token", None)  # a fitted estimator keeps no address
+        if getattr(self, "accountant", None) is None and "privacy_spent_" not in state:
+            state["_ledger_token"] = active_accountant_token(token)
+        return state
+
+    def __sklearn_clone__(self):
+        copy = super().__sklearn_clone__()
+        if hasattr(self, "_ledger_token"):
+            copy._ledger_token = self._ledger_token
+        return copy
+
+
+class PrivateEstimator(CarriesLedger, BaseEstimator):
+    """Base of all estimators: fixes the order in which a fit touches public and private things.
+
+    A subclass has the parameters ``epsilon, delta, accountant, random_state, verbose`` and writes
+
+    * ``_validate(X, y) -> Data``: shapes, dtypes, NaN, membership; no statistic of the records;
+    * ``_plan(facts) -> Plan``: parameters checked, noise calibrated, from public facts only;
+    * ``_release(data, plan, streams)``: computes noisy answers and sets the learned attributes;
+      ``streams("label")`` gives the noise generator of each release.
+
+    and calls ``self._fit(X, y)`` in its public ``fit``.  The budget is charged between `_plan` and
+    `_release`, here and nowhere else, so no error can come after noise without a charge and no
+    statistic of the records is computed before one.  Floating-point warnings are off meanwhile:
+    numpy's "overflow encountered", or the error that ``np.seterr`` can make of it, would tell that
+    some record is huge.
+    """
+
+    # Whether the fitted model stores what `predict` is asked, for whoever gets the model to see.
+    _remembers_queries = False
+
+    def _fit(self, X, y=None):
+        # Not a decorator: its frame would be the line that warnings point at.
+        with np.errstate(all="ignore"):
+            check_privacy(self.epsilon, self.delta)
+            check_random_state(self.random_state)
+            try:
+                data = self._validate(X, y)
+            except ValueError as error:
+                if "could not convert string" not in str(error):
+                    raise
+                # numpy quotes the entry, which is a record's.
+                raise ValueError(
+                    "X or y holds text where numbers are expected; encode it."
+                ) from None
+            plan = self._plan(data.facts)
+            self._charge(plan)
+            streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
+            self._release(data, plan, streams)
+        self.privacy_spent_ = PrivacySpent(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            event=plan.event,
+            unit=plan.unit,
+            guarantee="none (seeded)" if streams.seeded else plan.guarantee,
+            seeded=streams.seeded,
+            public=plan.public,
+        )
+        return self
+
+    def _charge(self, plan: Plan) -> None:
+        if not plan.event.delta(self.epsilon) <= self.delta:
+            raise RuntimeError(
+                f"{type(self).__name__} planned an event that is not "
+                f"({self.epsilon}, {self.delta})-private; nothing was released."
+            )
+        accountant = self.accountant
+        if accountant is None:
+            accountant = current_accountant(getattr(self, "_ledger_token", None))
+        accountant.spend(
+            plan.event,
+            label=type(self).__name__,
+            params={"epsilon": float(self.epsilon), "delta": float(self.delta), "unit": plan.unit},
+        )
+
+    def _noise_context(self, data: Data, plan: Plan) -> bytes:
+        if self.random_state is None:
+            return b""
+        head = [type(self).__name__, json.dumps(plan.event.to_dict(), sort_keys=True)]
+        return repr(head).encode() + data_digest(*data.arrays)

@@ -1,0 +1,31 @@
+"""Real and synthetic manifold-valued data, hierarchies and ratings."""
+
+from skriemdp.datasets.hierarchies import (
+    embed_taxonomy,
+    load_closure,
+    make_tree,
+)
+from skriemdp.datasets.ratings import (
+    from_frame,
+    load_movielens,
+    observed_matrix,
+)
+from skriemdp.datasets.sets import (
+    digits_covariances,
+    load_yale_faces,
+    make_cloud,
+    region_covariance,
+)
+
+__all__ = [
+    "digits_covariances",
+    "embed_taxonomy",
+    "from_frame",
+    "load_closure",
+    "load_movielens",
+    "load_yale_faces",
+    "make_cloud",
+    "make_tree",
+    "observed_matrix",
+    "region_covariance",
+]

@@ -1,0 +1,186 @@
+"""Rating matrices: from data frames, dense arrays with NaN and sparse matrices; MovieLens files."""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+import zipfile
+
+import numpy as np
+from scipy import sparse
+
+__all__ = ["from_frame", "load_movielens", "observed_matrix"]
+
+# Cells of a dense input that are looked at together.
+_BLOCK_CELLS = 1 << 22
+
+
+def observed_matrix(X):
+    """The observed entries of X as a CSR array of doubles with sorted columns.
+
+    Parameters
+    ----------
+    X : array of shape (n, d) or sparse matrix
+        Dense: NaN is unobserved.  Sparse: stored entries are observed, explicit zeros included;
+        entries stored twice are added, as scipy does.
+    """
+    if sparse.issparse(X):
+        matrix = sparse.csr_array(X, dtype=np.float64, copy=True)
+        matrix.sum_duplicates()
+        unobserved = np.isnan(matrix.data)
+        if unobserved.any():
+            rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))[~unobserved]
+            entries = (matrix.data[~unobserved], (rows, matrix.indices[~unobserved]))
+            matrix = sparse.csr_array(entries, shape=matrix.shape)
+        return _same_index(matrix)
+    n, d = X.shape
+    rows, values, columns, counts = max(1, _BLOCK_CELLS // max(d, 1)), [], [], []
+    for begin in range(0, n, rows):
+        block = X[begin : begin + rows]
+        observed = ~np.isnan(block)
+        values.append(np.asarray(block[observed], dtype=np.float64))
+        columns.append(np.nonzero(observed)[1])
+        counts.append(observed.sum(axis=1))
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
+    parts = (np.concatenate(values), np.concatenate(columns), indptr)
+    return _same_index(sparse.csr_array(parts, shape=(n, d)))
+
+
+def _same_index(matrix):
+    """One integer type per size, so that equal ratings are equal in memory, however they came."""
+    small = max(matrix.nnz, *matrix.shape) < 2**31 - 1
+    dtype = np.int32 if small else np.int64
+    indices, indptr = (a.astype(dtype, copy=False) for a in (matrix.indices, matrix.indptr))
+    return sparse.csr_array((matrix.data, indices, indptr), shape=matrix.shape)
+
+
+def from_frame(users, items, ratings, *, catalogue):
+    """A sparse users x items matrix from columns of a table of ratings.
+
+    Parameters
+    ----------
+    users, items, ratings : array-like of shape (m,)
+        One rating per entry; identifiers of any sortable type.
+    catalogue : array-like of shape (d,)
+        Public list of all items, in the order of the columns.  Required: the set of items that
+        occur is private, since one user may have rated an item that nobody else did.  Ratings of
+        items outside it are dropped.
+
+    Returns
+    -------
+    X : csr_array of shape (n, d)
+        Observed ratings are stored, zeros included; of several ratings of an item by a user the
+        last one counts.
+    user_ids : ndarray of shape (n,)
+        Identifiers of the rows: the users that occur, sorted.  Their number is public.
+
+    Examples
+    --------
+    >>> from skriemdp.datasets.ratings import from_frame
+    >>> X, users = from_frame(["ann", "bob", "ann"], [7, 7, 9], [4, 2, 5], catalogue=[7, 8, 9])
+    >>> X.toarray().tolist(), users.tolist()
+    ([[4.0, 0.0, 5.0], [2.0, 0.0, 0.0]], ['ann', 'bob'])
+    """
+    users, items = np.asarray(users), np.asarray(items)
+    ratings, catalogue = np.asarray(ratings, dtype=np.float64), np.asarray(catalogue)
+    if not (users.ndim == 1 and users.shape == items.shape == ratings.shape):
+        raise ValueError(
+            "users, items and ratings must be columns of one table, got shapes "
+            f"{users.shape}, {items.shape} and {ratings.shape}."
+        )
+    if catalogue.ndim != 1 or len(np.unique(catalogue)) != len(catalogue):
+        raise ValueError("catalogue must be a one-dimensional list of distinct items.")
+    user_ids, rows = np.unique(users, return_inverse=True)
+    order = np.argsort(catalogue, kind="stable")
+    place = np.searchsorted(catalogue[order], items)
+    place = np.minimum(place, len(catalogue) - 1)
+    columns = order[place]
+    known = catalogue[columns] == items
+    rows, columns, ratings = rows[known], columns[known], ratings[known]
+    cells = rows.astype(np.int64) * len(catalogue) + columns
+    # The first of the reversed table is the last rating of a cell.
+    cells, last = np.unique(cells[::-1], return_index=True)
+    values = ratings[::-1][last]
+    rows, columns = np.divmod(cells, len(catalogue))
+    shape = (len(user_ids), len(catalogue))
+    return sparse.csr_array((values, (rows, columns)), shape=shape), user_ids
+
+
+_MOVIELENS = {
+    # folder, ratings file, separator, item file, item separator
+    "100k": ("ml-100k", "u.data", "\t", "u.item", "|"),
+    "1m": ("ml-1m", "ratings.dat", "::", "movies.dat", "::"),
+}
+
+
+def load_movielens(path=None, *, size="1m", data_home=None):
+    """MovieLens ratings from files of the GroupLens project that you have downloaded.
+
+    The licence does not allow redistribution: download ``ml-100k.zip`` or ``ml-1m.zip`` from
+    https://grouplens.org/datasets/movielens/ and pass its place.
+
+    Parameters
+    ----------
+    path : str or path-like, optional
+        The zip file, or the folder it unpacks to.
+    size : {"1m", "100k"}
+    data_home : str or path-like, optional
+        Folder that holds the zip file or folder, when `path` is not given; by default the
+        environment variable ``SKRIEMDP_DATA``, else scikit-learn's data home.
+
+    Returns
+    -------
+    X : csr_array of shape (n, d)
+        Users x movies; ``ml-1m``: 6040 x 3883, ``ml-100k``: 943 x 1682.  The catalogue is the
+        movie list of the data set, not the movies that were rated.
+    user_ids, item_ids : ndarray
+
+    Raises
+    ------
+    FileNotFoundError
+        When the files are not there; the message says where they were looked for.
+    """
+    if size not in _MOVIELENS:
+        raise ValueError(f"size={size!r} is not one of '1m', '100k'.")
+    folder, ratings_name, separator, items_name, item_separator = _MOVIELENS[size]
+    place = _movielens_place(path, folder, data_home)
+    table = _fields(_read(place, folder, ratings_name), separator)
+    users, items, ratings = (np.array([row[k] for row in table], dtype=int) for k in range(3))
+    lines = _fields(_read(place, folder, items_name), item_separator)
+    catalogue = np.array(sorted(int(row[0]) for row in lines))
+    X, user_ids = from_frame(users, items, ratings, catalogue=catalogue)
+    return X, user_ids, catalogue
+
+
+def _movielens_place(path, folder, data_home):
+    if path is not None:
+        candidates = [pathlib.Path(path)]
+    else:
+        if data_home is None:
+            data_home = os.environ.get("SKRIEMDP_DATA")
+        if data_home is None:
+            from sklearn.datasets import get_data_home
+
+            data_home = get_data_home()
+        home = pathlib.Path(data_home)
+        candidates = [home / folder, home / f"{folder}.zip"]
+    for candidate in candidates:
+        if candidate.exists():
+            return candidate
+    looked = " and ".join(str(candidate) for candidate in candidates)
+    raise FileNotFoundError(
+        f"no MovieLens files at {looked}; download {folder}.zip from "
+        "https://grouplens.org/datasets/movielens/ and pass its path."
+    )
+
+
+def _read(place, folder, name):
+    if place.is_dir():
+        return (place / name).read_text(encoding="latin-1")
+    with zipfile.ZipFile(place) as archive, archive.open(f"{folder}/{name}") as file:
+        return io.TextIOWrapper(file, encoding="latin-1").read()
+
+
+def _fields(text, separator):
+    return [line.split(separator) for line in text.splitlines() if line]

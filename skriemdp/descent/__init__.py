@@ -1,0 +1,1 @@
+"""Private descent on manifolds: problems, batches, and the loops over noisy gradients."""

@@ -1,0 +1,147 @@
+"""Records in dask arrays: workers sum clipped gradients, the caller adds the noise."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import numpy as np
+
+from skriemdp.descent.problem import Problem
+from skriemdp.geometry._tiles import blocks_of_at_most
+
+__all__ = ["DaskProblem", "dask_digest", "is_dask"]
+
+
+def is_dask(array) -> bool:
+    """Whether `array` is a dask array, without importing dask."""
+    return type(array).__module__.startswith("dask.array")
+
+
+class DaskProblem(Problem):
+    """A problem over chunked records; sums of clipped gradients are computed chunk by chunk.
+
+    Parameters
+    ----------
+    make_problem : callable
+        ``make_problem(*blocks)`` gives the problem of some of the records, from one NumPy array per
+        dask array.  It is pickled, so it must carry settings only.
+    *arrays : dask arrays
+        Same chunks along the first axis; `None` is passed on as it is.
+
+    Notes
+    -----
+    *Guarantee*: tasks return exact sums and draw no noise, so a scheduler that repeats a lost task
+    repeats the same number, not a second release; the one noise vector of a step is drawn by the
+    caller.  Sums are added in the order of the chunks, so results repeat bit for bit.
+
+    Chunks must be recomputable (files, or a function of the block number), or a dead worker loses
+    them.  ``array.persist()`` keeps them in the workers' memory.  Dask's messages are pickles:
+    whoever reaches the scheduler runs code, so bind it to the loopback address or use TLS.
+    """
+
+    def __init__(self, make_problem, *arrays):
+        chunked = [array for array in arrays if array is not None]
+        if not chunked or not all(is_dask(array) for array in chunked):
+            raise TypeError("DaskProblem needs dask arrays; use the problem itself for NumPy ones.")
+        lengths = chunked[0].chunks[0]
+        if any(math.isnan(length) for length in lengths):
+            raise ValueError(
+                "the dask array's number of rows is unknown, but n is public and scales the noise; "
+                "call compute_chunk_sizes() first."
+            )
+        if any(array.chunks[0] != lengths for array in chunked):
+            raise ValueError("the dask arrays must have the same chunks along the first axis.")
+        self._make = make_problem
+        self._bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(int)
+        columns = [_blocks(array, len(lengths)) for array in arrays]
+        self._blocks = list(zip(*columns, strict=True))
+        # Bounds depend on settings and the point only: a problem without records knows them.
+        self.empty = make_problem(
+            *(None if array is None else np.empty((0, *array.shape[1:])) for array in arrays)
+        )
+
+    @property
+    def geometry(self):
+        return self.empty.geometry
+
+    @property
+    def n(self):
+        return int(self._bounds[-1])
+
+    def gradient_norm_bound(self, point):
+        return self.empty.gradient_norm_bound(point)
+
+    def gradient_diameter(self, point):
+        return self.empty.gradient_diameter(point)
+
+    def public_gradient(self, point):
+        return self.empty.public_gradient(point)
+
+    def gradients(self, point, indices=None):
+        if isinstance(indices, slice):
+            indices = np.arange(self.n)[indices]
+        parts = self._compute("gradients", indices, (point,))
+        return np.concatenate([np.zeros((0, *self.geometry.shape)), *parts])
+
+    def clipped_sum(self, point, clip_norm=math.inf, indices=None):
+        return self._sum("clipped_sum", indices, (point, clip_norm))
+
+    def clipped_difference_sum(self, point, anchor, clip_norm, indices=None):
+        return self._sum("clipped_difference_sum", indices, (point, anchor, clip_norm))
+
+    def _sum(self, method, indices, arguments):
+        total = np.zeros(self.geometry.shape)
+        for part in self._compute(method, indices, arguments):
+            total += part
+        return total
+
+    def _compute(self, method, indices, arguments):
+        """``method(*arguments, indices)`` of every chunk that has any, in the chunks' order."""
+        import dask
+
+        task = dask.delayed(_on_block, pure=False)
+        tasks = []
+        for k, blocks in enumerate(self._blocks):
+            chosen = None
+            if indices is not None:
+                low, high = np.searchsorted(indices, self._bounds[k : k + 2])
+                chosen = np.asarray(indices[low:high]) - self._bounds[k]
+                if not len(chosen):
+                    continue
+            tasks.append(task(self._make, method, arguments, chosen, *blocks))
+        return dask.compute(*tasks)
+
+
+def _blocks(array, count):
+    if array is None:
+        return [None] * count
+    whole_rows = array.rechunk({axis: -1 for axis in range(1, array.ndim)})
+    return list(whole_rows.to_delayed().reshape(count))
+
+
+# Dask's workers return freed memory to the system at once, so temporaries too large for the
+# allocator's pool cost a page fault per page, every time (benchmarks/solvers.py, table "dask").
+_TASK_BLOCK_BYTES = 2**16
+
+
+def _on_block(make_problem, method, arguments, chosen, *blocks):
+    with blocks_of_at_most(_TASK_BLOCK_BYTES):
+        return getattr(make_problem(*blocks), method)(*arguments, chosen)
+
+
+def dask_digest(*arrays) -> bytes:
+    """Digest of dask arrays, chunk by chunk; enters the stream keys of seeded fits only."""
+    import dask
+
+    from skriemdp._random import data_digest
+
+    task = dask.delayed(data_digest, pure=False)
+    state = hashlib.blake2b(digest_size=32)
+    for array in arrays:
+        if array is None:
+            state.update(b"none")
+            continue
+        for part in dask.compute(*map(task, _blocks(array, len(array.chunks[0])))):
+            state.update(part)
+    return state.digest()

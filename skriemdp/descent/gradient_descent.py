@@ -1,0 +1,140 @@
+"""DP-RGD: full-batch private Riemannian gradient descent with public step sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from skriemdp._validation import check_positive, check_scale
+from skriemdp.descent.queries import GradientQuery
+from skriemdp.descent.sampling import FullBatch, LatticeBatch
+from skriemdp.descent.trajectory import Trajectory, Walk
+from skriemdp.privacy.events import GaussianEvent
+
+__all__ = ["RiemannianGradientDescent", "descend"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RiemannianGradientDescent:
+    """Settings of full-batch DP-RGD (Han, Mishra, Jawanpuria and Gao 2022, Algorithm 1 with b = n).
+
+    Step t releases ``(1/n) sum_i clip(grad f_i(w_t)) + noise`` in the tangent space at the released
+    iterate ``w_t`` and moves along it.  Noise is Gaussian in the Riemannian metric, relative to the
+    exact sensitivity ``min(2 clip_norm, diameter(w_t)) / n``, so the whole run is exactly mu-GDP.
+
+    Parameters
+    ----------
+    mu : float
+        Gaussian differential privacy parameter of the whole run.
+    n_steps : int
+    step_size : float or sequence of float of length `n_steps`
+        Public step sizes.
+    shares : sequence of float of length `n_steps`, optional
+        Fractions of ``mu**2`` given to the steps; equal by default.
+    clip_norm : float, default=inf
+        Riemannian norm to which each record's gradient is clipped; ``inf`` relies on the problem's
+        `gradient_diameter`.
+    output, retraction, domain
+        As in :class:`skriemdp.descent.trajectory.Walk`.
+    batch : FullBatch or LatticeBatch
+        How the gradients are summed: in floating point, or in exact integers.
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP under replace-one adjacency, n public; Gaussian composition is exact and
+    adaptive (Dong, Roth and Su 2022), projections, averages and random choice are post-processing.
+    The published noise variance ``T log(1/delta) L0^2 / (n epsilon)^2`` does not give (epsilon,
+    delta) (docs/theory/optimisation.md, section 1).
+    """
+
+    mu: float
+    n_steps: int
+    step_size: float | tuple[float, ...]
+    shares: tuple[float, ...] | None = None
+    clip_norm: float = math.inf
+    output: str = "last"
+    retraction: bool = False
+    domain: object = None
+    batch: FullBatch | LatticeBatch = FullBatch()
+
+    def __post_init__(self):
+        check_positive(mu=self.mu)
+        check_scale(allow_inf=True, clip_norm=self.clip_norm)
+        object.__setattr__(self, "step_size", self.walk.step_size)
+        object.__setattr__(self, "shares", self._checked_shares())
+
+    def _checked_shares(self) -> tuple[float, ...]:
+        if self.shares is None:
+            return (1.0 / self.n_steps,) * self.n_steps
+        if not isinstance(self.shares, Sequence) or len(self.shares) != self.n_steps:
+            raise ValueError(f"shares must hold n_steps={self.n_steps} fractions of mu**2.")
+        if min(self.shares) <= 0 or not math.isclose(math.fsum(self.shares), 1.0, rel_tol=1e-9):
+            raise ValueError("shares must be positive and sum to 1.")
+        return tuple(float(share) for share in self.shares)
+
+    @property
+    def walk(self) -> Walk:
+        """The public part: steps, step sizes, output."""
+        return Walk(self.n_steps, self.step_size, self.output, self.retraction, self.domain)
+
+    @property
+    def event(self) -> GaussianEvent:
+        """The whole run: Gaussian releases whose squared mu add up to ``mu**2``."""
+        return GaussianEvent(noise_multiplier=1.0 / self.mu)
+
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Noise of each step over its sensitivity."""
+        shares = self._checked_shares()
+        # The shares sum to one only up to rounding; dividing by their sum rounds to the safe side.
+        total = max(math.fsum(shares), 1.0)
+        return tuple(1.0 / (self.mu * math.sqrt(share / total)) for share in shares)
+
+    def solve(self, problem, start, rng, progress=None, callback=None):
+        """Run on `problem` from the public point `start`; every visited point is private-safe.
+
+        Parameters
+        ----------
+        problem : Problem
+        start : ndarray of shape ``problem.geometry.shape``
+        rng : numpy.random.Generator
+            Source of the noise of this run.
+        progress, callback : callable, optional
+            ``progress(step, n_steps)`` and ``callback(step, point)`` after each step; they see
+            released iterates only.
+
+        Returns
+        -------
+        ndarray
+            The output point.
+        """
+        path = Trajectory(problem.geometry, start, self.walk, rng, progress, callback)
+        for multiplier in self.noise_multipliers:
+            query = GradientQuery(problem, path.point, self.clip_norm)
+            path.advance(self.batch.release(query, multiplier, rng))
+        return path.result
+
+
+def descend(problem, start, walk: Walk, clip_norm: float = math.inf):
+    """Non-private full-batch Riemannian gradient descent: what DP-RGD does without its noise.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : ndarray of shape ``problem.geometry.shape``
+    walk : Walk
+        With ``output="random"`` there is no generator to draw from; it is refused.
+    clip_norm : float, default=inf
+
+    Returns
+    -------
+    ndarray
+        The output point; not private.
+    """
+    if walk.output == "random":
+        raise ValueError("a run without noise has no random output; use 'last' or an average.")
+    path = Trajectory(problem.geometry, start, walk, rng=None)
+    for _ in range(walk.n_steps):
+        path.advance(problem.clipped_sum(path.point, clip_norm) / problem.n)
+    return path.result

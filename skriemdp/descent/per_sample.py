@@ -1,0 +1,476 @@
+"""Per-sample Riemannian gradients of a user's cost: by explicit formula, torch, jax or autograd."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import importlib
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from skriemdp._validation import check_option
+from skriemdp.descent.problem import Problem, clipped_total
+from skriemdp.geometry._tiles import block_length, tiles
+from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.spd_base import SPDGeometry
+
+__all__ = [
+    "BACKENDS",
+    "CostGradient",
+    "CostProblem",
+    "EuclideanGradient",
+    "HalfSquaredDistance",
+    "PerSampleGradient",
+    "RiemannianGradient",
+    "check_per_sample",
+    "make_gradient",
+]
+
+BACKENDS = ("numpy", "torch", "jax", "autograd")
+
+# Bytes of gradients or records per block.  Calls into torch and jax have fixed costs of some 100
+# microseconds, so their blocks are larger (benchmarks/solvers.py, table "Block size").
+_BLOCK_BYTES = {"torch": 2**22, "jax": 2**20}
+
+
+# -- gradients as functions (point, X, y) -> (b, *shape) ------------------------------------------
+
+
+class PerSampleGradient(abc.ABC):
+    """Riemannian gradients of a batch, in two parts that want blocks of different sizes.
+
+    Attributes
+    ----------
+    geometry : Geometry
+    backend : str
+    """
+
+    geometry: Geometry
+    backend = "numpy"
+
+    @abc.abstractmethod
+    def ambient(self, point, X, y=None):
+        """What the user's function says, an array ``(b, *shape)``."""
+
+    def tangent(self, point, ambient):
+        """The Riemannian gradients that this means, tangent at `point`."""
+        return ambient
+
+    def __call__(self, point, X, y=None):
+        return self.tangent(point, self.ambient(point, X, y))
+
+    def _checked(self, gradients, count, name):
+        gradients = np.asarray(gradients, dtype=float)
+        if gradients.shape != (count, *self.geometry.shape):
+            raise ValueError(
+                f"{name} must give one gradient per record, an array of shape "
+                f"({count}, {', '.join(map(str, self.geometry.shape))}) for {count} records on "
+                f"{self.geometry}; got shape {gradients.shape}."
+            )
+        return gradients
+
+
+@dataclasses.dataclass(frozen=True)
+class HalfSquaredDistance(PerSampleGradient):
+    """Cost ``dist(point, x)**2 / 2``, gradient ``-log_point(x)``: its minimiser is the mean.
+
+    With `unchecked`, records that nobody has validated count as zero where they are not points of
+    the manifold: LAPACK gives up on a whole batch of subspaces for one that is not finite.
+    """
+
+    geometry: Geometry
+    unchecked: bool = False
+
+    def ambient(self, point, X, y=None):
+        X = X.reshape(len(X), *self.geometry.shape)
+        if self.unchecked and not isinstance(self.geometry, SPDGeometry):
+            # Logarithms of matrices survive anything, and checking would double their cost.
+            axes = tuple(range(1, X.ndim))
+            X = np.where(np.expand_dims(self.geometry.belongs(X), axes), X, point)
+        return -self.geometry.log(point, X)
+
+    def cost(self, point, X, y=None):
+        """Cost of every record, shape ``(b,)``."""
+        return 0.5 * self.geometry.dist(point, X.reshape(len(X), *self.geometry.shape)) ** 2
+
+
+@dataclasses.dataclass(frozen=True)
+class RiemannianGradient(PerSampleGradient):
+    """A batched Riemannian gradient ``gradient(point, X, y) -> (b, *shape)``.
+
+    Its tangent part is taken, so that no component of a record escapes the noise.
+    """
+
+    geometry: Geometry
+    gradient: Callable
+
+    def ambient(self, point, X, y=None):
+        return self._checked(self.gradient(point, X, y), len(X), "gradient")
+
+    def tangent(self, point, ambient):
+        return self.geometry.projection(point, ambient)
+
+
+@dataclasses.dataclass(frozen=True)
+class EuclideanGradient(PerSampleGradient):
+    """Batched partial derivatives ``gradient(point, X, y) -> (b, *shape)``, made Riemannian."""
+
+    geometry: Geometry
+    gradient: Callable
+
+    def ambient(self, point, X, y=None):
+        return self._checked(self.gradient(point, X, y), len(X), "euclidean_gradient")
+
+    def tangent(self, point, ambient):
+        return self.geometry.euclidean_to_riemannian_gradient(point, ambient)
+
+
+@dataclasses.dataclass(frozen=True)
+class CostGradient(PerSampleGradient):
+    """Gradients of ``cost(point, x, y)``, a function of one record, by automatic differentiation.
+
+    ``"torch"`` (``torch.func``) and ``"jax"`` (``jax.vmap``, compiled) treat the whole batch at
+    once; ``"autograd"`` has no batching transform and loops over the records.
+    """
+
+    geometry: Geometry
+    cost_function: Callable
+    backend: str
+
+    def ambient(self, point, X, y=None):
+        return self._checked(self._batched(point, X, y), len(X), "cost")
+
+    def tangent(self, point, ambient):
+        return self.geometry.euclidean_to_riemannian_gradient(point, ambient)
+
+    def cost(self, point, X, y=None):
+        """Cost of every record, shape ``(b,)``."""
+        return np.asarray(_VALUES[self.backend](self.cost_function, point, X, y), dtype=float)
+
+    @functools.cached_property
+    def _batched(self):
+        return _GRADIENTS[self.backend](self.cost_function)
+
+    def __getstate__(self):  # compiled functions stay in their process
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+
+
+def _torch_gradients(cost):
+    import torch
+
+    def gradients(point, X, y):
+        # Every record gets a copy of the point, so the derivative of the sum of costs with respect
+        # to the copies holds each record's own gradient.  Faster than vmap of torch.func.grad:
+        # batching rules run in the forward pass only.
+        X = _tensor(torch, X)
+        points = _tensor(torch, point).expand(len(X), *point.shape).detach().requires_grad_()
+        values = _torch_map(torch, cost, points, 0, X, y)
+        (result,) = torch.autograd.grad(values.sum(), points, materialize_grads=True)
+        return result.numpy()
+
+    return gradients
+
+
+def _torch_map(torch, cost, points, axis, X, y):
+    """Costs of the records, shape ``(b,)``; `axis` is that of the points' batch, or None."""
+    if y is None:
+        mapped = torch.func.vmap(lambda point, x: cost(point, x, None), in_dims=(axis, 0))
+        return mapped(points, X)
+    mapped = torch.func.vmap(lambda point, x, label: cost(point, x, label), in_dims=(axis, 0, 0))
+    return mapped(points, X, _tensor(torch, y))
+
+
+def _tensor(torch, array):
+    # from_numpy shares memory and warns of read-only arrays (memory maps), hence the copy of those.
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def _jax_gradients(cost):
+    import jax
+
+    batched = jax.jit(jax.vmap(jax.grad(cost), in_axes=(None, 0, 0)))
+    without_y = jax.jit(
+        jax.vmap(jax.grad(lambda point, x: cost(point, x, None)), in_axes=(None, 0))
+    )
+
+    def gradients(point, X, y):
+        # Every new batch length would be compiled anew: pad to a power of two with copies of the
+        # first record, whose gradients are then dropped.
+        count = len(X)
+        length = 1 << max(0, count - 1).bit_length()
+        with jax.enable_x64(True):
+            X = _padded(X, length)
+            result = without_y(point, X) if y is None else batched(point, X, _padded(y, length))
+            return np.asarray(result)[:count]
+
+    return gradients
+
+
+def _padded(array, length):
+    missing = length - len(array)
+    if not missing:
+        return np.asarray(array)
+    return np.concatenate([array, np.broadcast_to(array[:1], (missing, *array.shape[1:]))])
+
+
+def _autograd_gradients(cost):
+    import autograd
+
+    gradient = autograd.grad(cost)
+
+    def gradients(point, X, y):
+        labels = [None] * len(X) if y is None else y
+        return np.stack([gradient(point, x, label) for x, label in zip(X, labels, strict=True)])
+
+    return gradients
+
+
+def _loop_values(cost, point, X, y):
+    labels = [None] * len(X) if y is None else y
+    return [cost(point, x, label) for x, label in zip(X, labels, strict=True)]
+
+
+def _torch_values(cost, point, X, y):
+    import torch
+
+    with torch.no_grad():
+        return _torch_map(torch, cost, _tensor(torch, point), None, _tensor(torch, X), y).numpy()
+
+
+def _jax_values(cost, point, X, y):
+    import jax
+
+    with jax.enable_x64(True):
+        if y is None:
+            return np.asarray(jax.vmap(lambda x: cost(point, x, None))(np.asarray(X)))
+        values = jax.vmap(lambda x, label: cost(point, x, label))
+        return np.asarray(values(np.asarray(X), np.asarray(y)))
+
+
+_GRADIENTS = {
+    "torch": _torch_gradients,
+    "jax": _jax_gradients,
+    "autograd": _autograd_gradients,
+}
+_VALUES = {
+    "torch": _torch_values,
+    "jax": _jax_values,
+    "autograd": _loop_values,
+}
+
+
+def make_gradient(geometry, cost, backend, gradient=None, euclidean_gradient=None):
+    """The per-sample gradient that the arguments of an ERM describe.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    cost : callable or None
+        ``cost(point, x, y)`` of one record.
+    backend : {"numpy", "torch", "jax", "autograd"}
+    gradient, euclidean_gradient : callable or None
+        Batched, for ``backend="numpy"``.
+
+    Returns
+    -------
+    callable
+        ``(point, X, y) -> (b, *shape)``.
+    """
+    check_option(BACKENDS, backend=backend)
+    given = [f for f in (gradient, euclidean_gradient) if f is not None]
+    if len(given) > 1:
+        raise ValueError("pass only one of gradient and euclidean_gradient.")
+    for name, function in (("gradient", gradient), ("euclidean_gradient", euclidean_gradient)):
+        if function is not None:
+            _check_callable(function, name)
+    if backend == "numpy":
+        if gradient is not None:
+            return RiemannianGradient(geometry, gradient)
+        if euclidean_gradient is not None:
+            return EuclideanGradient(geometry, euclidean_gradient)
+        if cost is None:
+            return HalfSquaredDistance(geometry)
+        raise TypeError(
+            "backend='numpy' cannot differentiate cost; pass gradient=, or "
+            "backend='torch', 'jax' or 'autograd'."
+        )
+    if given:
+        raise ValueError(f"backend={backend!r} differentiates cost; leave out the gradient.")
+    _check_callable(cost, "cost")
+    try:
+        importlib.import_module(backend)
+    except ImportError as error:
+        raise ImportError(
+            f"backend={backend!r} needs the package {backend!r}; install it, or pass "
+            "backend='numpy' with a gradient."
+        ) from error
+    return CostGradient(geometry, cost, backend)
+
+
+# -- what can be clipped per record ---------------------------------------------------------------
+
+
+def _check_callable(function, name):
+    if not callable(function):
+        raise TypeError(f"{name} must be a function (point, x, y), got {type(function).__name__}.")
+    if any(cls.__module__.startswith("pymanopt.") for cls in type(function).__mro__):
+        raise TypeError(
+            f"{name} is a pymanopt cost of the point alone, which already sums over the records; "
+            "pass a plain function of one record, cost(point, x, y)."
+        )
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except ValueError:  # built in, without a signature
+        return
+    except TypeError:
+        raise TypeError(
+            f"{name} must take three arguments (point, x, y): the cost of *one record* is clipped, "
+            "and a function of the point alone has no per-record gradients."
+        ) from None
+
+
+def check_per_sample(function, n: int, arrays, name: str = "cost") -> None:
+    """Refuse a function that carries the records with it: its gradients cannot be clipped.
+
+    Looks at closures, defaults, `functools.partial` arguments, the object of a bound method and the
+    globals that the code names, for arrays with n rows or that share memory with the data.  It
+    catches the common mistake; it cannot catch every way to smuggle a record past the clipping.
+    """
+    for value in _carried(function):
+        shape = getattr(value, "shape", None)
+        if not isinstance(shape, tuple) or not shape:
+            continue
+        shares = isinstance(value, np.ndarray) and any(
+            isinstance(array, np.ndarray) and np.may_share_memory(value, array) for array in arrays
+        )
+        if shares or (shape[0] == n and math.prod(shape) > 1):
+            raise TypeError(
+                f"{name} carries an array with {shape[0]} rows, the number of records: a closure "
+                "over the data cannot be clipped per record, so no guarantee is possible. Write it "
+                "as a function of one record, cost(point, x, y), and pass the data to fit."
+            )
+
+
+def _carried(function):
+    """Values that a function brings along besides its arguments."""
+    if isinstance(function, functools.partial):
+        yield from function.args
+        yield from function.keywords.values()
+        yield from _carried(function.func)
+        return
+    owner = getattr(function, "__self__", None)
+    if owner is None and not hasattr(function, "__code__"):
+        owner = function
+    if owner is not None and not inspect.ismodule(owner):
+        yield from getattr(owner, "__dict__", {}).values()
+    function = getattr(function, "__func__", function)
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None:
+        yield from _carried(wrapped)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    yield from function.__defaults__ or ()
+    yield from (function.__kwdefaults__ or {}).values()
+    for cell in function.__closure__ or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+        yield value
+        if inspect.isfunction(value) and value is not function:
+            yield from _carried(value)
+    for name in code.co_names:
+        yield function.__globals__.get(name)
+
+
+# -- the problem ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CostProblem(Problem):
+    """Mean of a user's cost over records ``(x_i, y_i)``.
+
+    Parameters
+    ----------
+    gradient : callable
+        ``(point, X, y) -> (b, *shape)`` Riemannian gradients, from :func:`make_gradient`.
+    X : ndarray of shape (n, ...)
+        A memory map is read block by block.
+    y : ndarray of shape (n, ...), optional
+
+    Notes
+    -----
+    Nothing is known about the size of the gradients, so solvers need a finite clip norm.  A record
+    whose gradient is not finite counts as zero.
+    """
+
+    gradient: Any
+    X: Any
+    y: Any = None
+
+    @property
+    def geometry(self):
+        return self.gradient.geometry
+
+    @property
+    def n(self):
+        return len(self.X)
+
+    def gradients(self, point, indices=None):
+        chosen = slice(None) if indices is None else indices
+        labels = None if self.y is None else self.y[chosen]
+        with np.errstate(all="ignore"):
+            return self.gradient(point, self.X[chosen], labels)
+
+    def clipped_sum(self, point, clip_norm=math.inf, indices=None):
+        total = np.zeros(self.geometry.shape)
+        for piece in self.pieces(indices):
+            labels = None if self.y is None else self.y[piece]
+            with np.errstate(all="ignore"):
+                ambient = self.gradient.ambient(point, self.X[piece], labels)
+                # Blocks are as large as the backend likes; what follows is ours and likes caches.
+                blocks = (ambient,) if self.gradient.backend == "numpy" else tiles(ambient)
+                for block in blocks:
+                    vectors = self.gradient.tangent(point, block)
+                    total += clipped_total(self.geometry, point, vectors, clip_norm)
+        return total
+
+    def pieces(self, indices=None):
+        row = max(math.prod(self.geometry.shape), math.prod(self.X.shape[1:]))
+        backend = self.gradient.backend
+        if backend in _BLOCK_BYTES:
+            rows = max(1, _BLOCK_BYTES[backend] // (8 * row))
+        else:
+            rows = 2 * block_length(np.empty((0, row)))
+        if backend == "jax":  # which pads to powers of two
+            rows = 1 << (rows.bit_length() - 1)
+        count = self.n if indices is None else len(indices)
+        for begin in range(0, count, rows):
+            piece = slice(begin, min(begin + rows, count))
+            yield piece if indices is None else indices[piece]
+
+    def dry_run(self, point):
+        """Call the gradient once on a made-up record, to find programming errors early.
+
+        Raises
+        ------
+        ValueError
+            If the gradient has the wrong shape.
+        """
+        same = tuple(self.X.shape[1:]) == self.geometry.shape
+        x = point if same else np.full(self.X.shape[1:], 0.5)
+        y = None if self.y is None else np.zeros((1, *self.y.shape[1:]))
+        try:
+            with np.errstate(all="ignore"):
+                self.gradient(point, np.asarray(x, dtype=float)[None], y)
+        except (ArithmeticError, np.linalg.LinAlgError):
+            pass  # the made-up record may lie outside the function's domain

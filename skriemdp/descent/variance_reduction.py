@@ -1,0 +1,271 @@
+"""DP-RSVRG: variance-reduced private Riemannian descent, in a sound form and as published."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from skriemdp._validation import check_count, check_fraction, check_positive, check_scale
+from skriemdp.descent.problem import clipped_total
+from skriemdp.descent.queries import DifferenceQuery, GradientQuery
+from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp.descent.stochastic import NOISE_BRACKET
+from skriemdp.descent.trajectory import Trajectory, Walk
+from skriemdp.mechanisms.tangent import TangentGaussian
+from skriemdp.privacy.calibration import calibrate
+from skriemdp.privacy.events import FixedSizeSampledGaussianEvent, GaussianEvent, compose
+
+__all__ = ["PublishedRSVRG", "RiemannianSVRG", "calibrated_svrg", "split_noise"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RiemannianSVRG:
+    """DP-RSVRG with a noisy anchor and clipped differences.
+
+    Each epoch releases the full gradient at its first point, the anchor, once.  Every later step
+    releases, from a random batch, the mean of *differences* between each record's gradient here and
+    its transported gradient at the anchor, and moves along transported anchor plus difference.
+    Differences are small near the anchor, so their clip norm and hence their noise may be small.
+
+    Parameters
+    ----------
+    sampler : PoissonSampler or FixedSizeSampler
+        Batches of the differences.
+    anchor_noise_multiplier, noise_multiplier : float
+        Noise over replace-one sensitivity of the anchors and of the batches.
+    n_epochs : int
+    epoch_length : int
+        Number of difference steps per epoch.
+    walk : Walk
+        Of ``n_epochs * (1 + epoch_length)`` steps.
+    clip_norm : float, default=inf
+        Clip norm of the anchors' gradients; ``inf`` relies on the problem's gradient_diameter.
+    difference_clip : float, optional
+        Clip norm of the differences, a constant.
+    smoothness : float, optional
+        Instead of a constant, differences are clipped to ``smoothness * dist(point, anchor)``: no
+        bias at all if every record's cost is geodesically `smoothness`-smooth.  Exactly one of the
+        two must be given.
+
+    Notes
+    -----
+    *Guarantee*: that of ``event(n)``, ``n_epochs`` Gaussian releases composed with ``n_epochs *
+    epoch_length`` sampled ones, replace-one adjacency, n public.  A clipped difference has norm at
+    most c, so two differ by at most 2 c.  Both clip norms are functions of released points
+    (docs/theory/optimisation.md, section 3).
+
+    The first step of an epoch, where all differences vanish, uses the anchor alone and asks the
+    records nothing more.
+    """
+
+    sampler: PoissonSampler | FixedSizeSampler
+    anchor_noise_multiplier: float
+    noise_multiplier: float
+    n_epochs: int
+    epoch_length: int
+    walk: Walk
+    clip_norm: float = math.inf
+    difference_clip: float | None = None
+    smoothness: float | None = None
+
+    def __post_init__(self):
+        if type(self.sampler) not in (PoissonSampler, FixedSizeSampler):
+            raise TypeError(
+                "sampler must be a PoissonSampler or FixedSizeSampler, got "
+                f"{type(self.sampler).__name__}; with the full batch there is no variance to "
+                "reduce, use RiemannianGradientDescent."
+            )
+        check_positive(
+            anchor_noise_multiplier=self.anchor_noise_multiplier,
+            noise_multiplier=self.noise_multiplier,
+        )
+        check_count(n_epochs=self.n_epochs, epoch_length=self.epoch_length)
+        check_scale(allow_inf=True, clip_norm=self.clip_norm)
+        if (self.difference_clip is None) == (self.smoothness is None):
+            raise ValueError("pass exactly one of difference_clip and smoothness.")
+        if self.difference_clip is not None:
+            check_positive(difference_clip=self.difference_clip)
+        else:
+            check_positive(smoothness=self.smoothness)
+        steps = self.n_epochs * (1 + self.epoch_length)
+        if self.walk.n_steps != steps:
+            raise ValueError(
+                f"walk.n_steps={self.walk.n_steps}, but n_epochs * (1 + epoch_length) = {steps}."
+            )
+
+    def event(self, n: int):
+        """What a run on n records costs."""
+        count = self.n_epochs * self.epoch_length
+        return compose(
+            [
+                FullBatch().event(n, self.anchor_noise_multiplier, self.n_epochs),
+                self.sampler.event(n, self.noise_multiplier, count),
+            ]
+        )
+
+    def solve(self, problem, start, rng, progress=None, callback=None):
+        """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`."""
+        geometry = problem.geometry
+        path = Trajectory(geometry, start, self.walk, rng, progress, callback)
+        for _ in range(self.n_epochs):
+            anchor = path.point
+            query = GradientQuery(problem, anchor, self.clip_norm)
+            gradient = FullBatch().release(query, self.anchor_noise_multiplier, rng)
+            path.advance(gradient)
+            for _ in range(self.epoch_length):
+                point = path.point
+                direction = geometry.transport(anchor, point, gradient)
+                clip = self._difference_clip(geometry, anchor, point)
+                if clip > 0:
+                    difference = DifferenceQuery(problem, point, anchor, clip)
+                    correction = self.sampler.release(difference, self.noise_multiplier, rng)
+                    direction = direction + correction
+                path.advance(direction)
+        return path.result
+
+    def _difference_clip(self, geometry, anchor, point):
+        if self.difference_clip is not None:
+            return self.difference_clip
+        return self.smoothness * float(geometry.dist(anchor, point))
+
+
+def calibrated_svrg(
+    sampler,
+    n_epochs: int,
+    epoch_length: int,
+    walk: Walk,
+    n: int,
+    epsilon: float,
+    delta: float,
+    clip_norm: float = math.inf,
+    difference_clip: float | None = None,
+    smoothness: float | None = None,
+    anchor_ratio: float = 2.5,
+):
+    """DP-RSVRG whose whole run on n records is (epsilon, delta)-private.
+
+    Parameters
+    ----------
+    anchor_ratio : float, default=2.5
+        Noise multiplier of the anchors over that of the differences, fixed in advance.
+    sampler, n_epochs, epoch_length, walk, clip_norm, difference_clip, smoothness
+        As in :class:`RiemannianSVRG`.
+    n : int
+    epsilon, delta : float
+
+    Returns
+    -------
+    RiemannianSVRG
+    """
+    check_positive(anchor_ratio=anchor_ratio)
+
+    def solver(multiplier):
+        return RiemannianSVRG(
+            sampler,
+            anchor_ratio * multiplier,
+            multiplier,
+            n_epochs,
+            epoch_length,
+            walk,
+            clip_norm,
+            difference_clip,
+            smoothness,
+        )
+
+    return solver(calibrate(lambda s: solver(s).event(n), epsilon, delta, NOISE_BRACKET))
+
+
+# -- as published ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedRSVRG:
+    """DP-RSVRG exactly as published (Huang et al. 2025, Algorithm 3), with a correct accountant.
+
+    Each inner step draws one record l and releases ``clip1(grad f_l(x)) - T(clip1(grad f_l(x~)) -
+    g) + noise``, where g is the *un-noised* mean of ``clip0(grad f_i(x~))``.  The published noise,
+    of variance ``m K log(1/delta) tau^2 / (N epsilon)^2``, shrinks with N although one record can
+    move a step by ``4 clip1`` however large N is; it gives no (epsilon, delta) near the stated one.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise of every tangent coordinate.
+    inner_clip, anchor_clip : float
+        ``tau_1`` and ``tau_0`` of the paper.
+    n_epochs, epoch_length : int
+        K and m of the paper.
+    walk : Walk
+        Of ``n_epochs * epoch_length`` steps.
+    split : float, default=0.5
+        Share of the variance that protects the inner record in the accounting; the rest protects
+        the anchor.  Fixed in advance; :func:`split_noise` finds a good one.
+
+    Notes
+    -----
+    *Guarantee*: that of ``event(n)``, replace-one adjacency, n public.  Write the noise as the sum
+    of two independent parts; the step is then a function of two releases: the inner difference of a
+    uniformly drawn record, sensitivity ``4 inner_clip``, and the anchor, sensitivity ``2
+    anchor_clip / n``.  Kept for comparison: :class:`RiemannianSVRG` needs far less noise.
+    """
+
+    sigma: float
+    inner_clip: float
+    anchor_clip: float
+    n_epochs: int
+    epoch_length: int
+    walk: Walk
+    split: float = 0.5
+
+    def __post_init__(self):
+        check_positive(sigma=self.sigma, inner_clip=self.inner_clip, anchor_clip=self.anchor_clip)
+        check_count(n_epochs=self.n_epochs, epoch_length=self.epoch_length)
+        check_fraction(split=self.split)
+        if self.walk.n_steps != self.n_epochs * self.epoch_length:
+            raise ValueError("walk.n_steps must be n_epochs * epoch_length.")
+
+    def event(self, n: int):
+        """What a run on n records costs."""
+        inner = self.sigma * math.sqrt(self.split) / (4.0 * self.inner_clip)
+        anchor = self.sigma * math.sqrt(1.0 - self.split) * n / (2.0 * self.anchor_clip)
+        count = self.walk.n_steps
+        return compose(
+            [
+                FixedSizeSampledGaussianEvent(
+                    population=n, batch_size=1, noise_multiplier=inner, count=count
+                ),
+                GaussianEvent(noise_multiplier=anchor, count=count),
+            ]
+        )
+
+    def solve(self, problem, start, rng, progress=None, callback=None):
+        """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`."""
+        geometry, n = problem.geometry, problem.n
+        path = Trajectory(geometry, start, self.walk, rng, progress, callback)
+        noise = TangentGaussian(geometry, self.sigma, 1.0)
+        for _ in range(self.n_epochs):
+            anchor = path.point
+            mean = problem.clipped_sum(anchor, self.anchor_clip) / n
+            for _ in range(self.epoch_length):
+                point, chosen = path.point, rng.integers(n, size=1)
+                here, there = (
+                    clipped_total(geometry, x, problem.gradients(x, chosen), self.inner_clip)
+                    for x in (point, anchor)
+                )
+                value = here - geometry.transport(anchor, point, there - mean)
+                path.advance(noise.release(point, np.asarray(value), rng))
+        return path.result
+
+
+def split_noise(solver: PublishedRSVRG, n: int, delta: float) -> PublishedRSVRG:
+    """The same solver with the split of its noise that accounts for it best."""
+
+    def epsilon(logit):
+        share = 1.0 / (1.0 + math.exp(-logit))
+        return dataclasses.replace(solver, split=share).event(n).epsilon(delta)
+
+    found = minimize_scalar(epsilon, bounds=(-3.0, 12.0), method="bounded", options={"xatol": 0.05})
+    return dataclasses.replace(solver, split=1.0 / (1.0 + math.exp(-found.x)))

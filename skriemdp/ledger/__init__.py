@@ -1,0 +1,23 @@
+"""Budgets of data sets: accountants, the rules that admit charges, and the file that keeps them."""
+
+from skriemdp.ledger.accountant import (
+    BudgetError,
+    BudgetExceededError,
+    LedgerTotal,
+    PrivacyAccountant,
+    Remaining,
+    Spend,
+    active_accountant_token,
+    current_accountant,
+)
+
+__all__ = [
+    "BudgetError",
+    "BudgetExceededError",
+    "LedgerTotal",
+    "PrivacyAccountant",
+    "Remaining",
+    "Spend",
+    "active_accountant_token",
+    "current_accountant",
+]

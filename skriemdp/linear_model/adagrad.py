@@ -1,0 +1,246 @@
+"""Noisy AdaGrad: private adaptive gradient steps for generalised linear models."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from skriemdp.descent.queries import Query
+from skriemdp.descent.sampling import FullBatch, PoissonSampler
+from skriemdp.geometry.euclidean import Euclidean
+from skriemdp.linear_model.preconditioners import make_preconditioner
+from skriemdp.privacy.events import GaussianEvent, compose
+
+__all__ = ["OUTPUTS", "NoisyAdaGrad"]
+
+# Steps of pure noise, as a share of the run, that adaptive preconditioners start from: one number
+# for all data (docs/user_guide/adagrad.md, "The default"); more where the steps can grow.
+_WARMUP = 0.25
+_GROWING_WARMUP = 0.5
+# A growing step size over the root mean square of the coordinates of the way so far.
+_GROWTH = 3.0
+# Longest step of "norm" and "diagonal", over the inverse of the loss's largest curvature.  2 is
+# safe for any data; rows that spread over directions, and scores away from 0, leave room for more.
+_LONGEST = 16.0
+
+OUTPUTS = ("second-half", "average", "last")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NoisyAdaGrad:
+    """Settings of a run; everything in it is public.
+
+    Parameters
+    ----------
+    sampler : FullBatch or PoissonSampler
+        Draws the batches and names the event.
+    n_steps : int
+    noise_multiplier : float
+        Noise of a step's mean gradient over its replace-one sensitivity.
+    step_size : float
+    first_step_size : float, optional
+        With "noised": steps grow from it to `step_size`, as far as the released iterates have moved
+        beyond what noise explains.
+    clip_norms : ndarray of shape (n_steps,)
+        Bound of a record's gradient in each step: the envelope.  Gradients are clipped to it.
+    preconditioner : {"noised", "diagonal", "norm", "paper", "public", "none"}
+    moment_multiplier : float, optional
+        Noise over sensitivity of the root moment of "paper".
+    curvature : ndarray of shape (k, k), optional
+        Public, of "public".
+    penalty : ndarray of shape (size, 1)
+        Ridge per parameter.
+    max_norm : float, optional
+        Radius of the ball that holds the iterates.
+    output : {"second-half", "average", "last"}
+        Iterates to average.
+    basis_at : callable, optional
+        ``basis_at(t)`` is the public orthonormal basis, shape (size, k), of step t = 1, 2, ...
+
+    Notes
+    -----
+    *Guarantee*: ``event(n)``.  Every step releases a mean gradient at a released point, clipped to
+    ``L_t``: sensitivity ``2 L_t / n``.  "paper" releases ``G_t`` too, of sensitivity ``2 sqrt(2)
+    sqrt(sum_s<=t L_s^2) / n`` given the iterates.  All else is post-processing
+    (docs/theory/adagrad.md).
+    """
+
+    sampler: FullBatch | PoissonSampler
+    n_steps: int
+    noise_multiplier: float
+    step_size: float
+    clip_norms: Any
+    preconditioner: str = "noised"
+    moment_multiplier: float | None = None
+    curvature: Any = None
+    penalty: Any = 0.0
+    max_norm: float | None = None
+    output: str = "second-half"
+    basis_at: Callable | None = None
+    first_step_size: float | None = None
+
+    def __post_init__(self):
+        if type(self.sampler) not in (FullBatch, PoissonSampler):
+            raise TypeError("sampler must be a FullBatch or a PoissonSampler.")
+        if (self.preconditioner == "paper") != (self.moment_multiplier is not None):
+            raise ValueError("moment_multiplier belongs to preconditioner='paper', which needs it.")
+        if self.first_step_size is not None and self.preconditioner != "noised":
+            raise ValueError("first_step_size belongs to preconditioner='noised'.")
+        if self.preconditioner == "paper" and type(self.sampler) is not FullBatch:
+            raise ValueError(
+                "preconditioner='paper' reads every record in every step; use batch_size=None."
+            )
+
+    def event(self, n: int):
+        """What a run on n records costs."""
+        steps = self.sampler.event(n, self.noise_multiplier, self.n_steps)
+        if self.moment_multiplier is None:
+            return steps
+        return compose([steps, GaussianEvent(self.moment_multiplier, count=self.n_steps)])
+
+    def noise(self, n: int, step: int) -> float:
+        """Standard deviation of the noise of a coordinate of the mean gradient of `step`."""
+        size = self.sampler.expected_size(n)
+        return self.noise_multiplier * 2.0 * float(self.clip_norms[step - 1]) / size
+
+    def solve(self, problem, start, streams, progress=None):
+        """Run on `problem` from `start`.
+
+        Parameters
+        ----------
+        problem : LinearProblem
+        start : ndarray of shape (size, n_outputs)
+            Public.
+        streams : NoiseStreams
+        progress : callable, optional
+            ``progress(step, n_steps)`` after each step.
+
+        Returns
+        -------
+        weights : ndarray of shape (size, n_outputs)
+        spectrum : ndarray
+            Eigenvalues of the last preconditioner, largest first.
+        floor : float
+            What noise alone would have made of them, warm-up included.
+        """
+        growing = self.first_step_size is not None
+        warmup = (_GROWING_WARMUP if growing else _WARMUP) * self.n_steps
+        rng = streams("gradients")
+        state = make_preconditioner(
+            self.preconditioner,
+            warmup=warmup,
+            floor=self.step_size * problem.loss.curvature / _LONGEST,
+            curvature=self.curvature,
+            noise_multiplier=self.moment_multiplier,
+            n=problem.n,
+            rng=streams("root moments") if self.preconditioner == "paper" else None,
+        )
+        weights, basis, metric = np.array(start, dtype=float), None, None
+        growth, variance = _Growth(self.first_step_size, self.step_size), 0.0
+        first = {"last": self.n_steps, "average": 1, "second-half": self.n_steps // 2 + 1}
+        total = np.zeros_like(weights)
+        for step in range(1, self.n_steps + 1):
+            previous = basis
+            basis = None if self.basis_at is None else self.basis_at(step)
+            query = _StepQuery(problem, weights, basis, float(self.clip_norms[step - 1]))
+            gradient = self.sampler.release(query, self.noise_multiplier, rng)
+            gradient = gradient + _coordinates(self.penalty * weights, basis)
+            change = None if previous is None else basis.T @ previous
+            exact = None
+            if self.preconditioner == "paper":
+                state.observe(self.clip_norms[step - 1])
+                exact = (_ambient(query.exact_total / problem.n, basis), basis)
+            # A share of the longest step weighs its gradient too, so that the metric forgets
+            # gradients of steps much shorter than the present one.
+            share, noise = growth.share, self.noise(problem.n, step)
+            metric = state.update(share * gradient, share * noise, change, exact)
+            variance += (share * noise) ** 2
+            length = self.step_size * share**2
+            weights = self._move(weights, metric, length, gradient, basis)
+            growth.see(weights - start, gradient.shape, length / metric.eigenvalues * noise)
+            if step >= first[self.output]:
+                total += weights
+            if progress is not None:
+                progress(step, self.n_steps)
+        spectrum = np.sort(np.ravel(metric.eigenvalues))[::-1]
+        floor = math.sqrt(variance + warmup * (share * noise) ** 2)
+        return total / (self.n_steps + 1 - first[self.output]), spectrum, floor
+
+    def _move(self, weights, metric, length, gradient, basis):
+        inside = _coordinates(weights, basis)
+        rest = weights - _ambient(inside, basis)
+        moved = inside - length * metric.solve(gradient)
+        if self.max_norm is not None:
+            # The metric is zero outside the subspace, where the iterate stays.
+            radius = max(self.max_norm**2 - float(np.sum(rest**2)), 0.0) ** 0.5
+            moved = metric.project(moved, radius)
+        return rest + _ambient(moved, basis)
+
+
+class _Growth:
+    """Step size as a share of the longest one, from released iterates: post-processing.
+
+    The way from the start, less the walk that the noise of its gradients alone would make (and half
+    a standard deviation of the walk's square), says how large the coordinates of the solution are.
+    """
+
+    def __init__(self, first, longest):
+        self._longest = longest
+        self._walk = 0.0
+        self.share = 1.0 if first is None else min(1.0, first / longest)
+
+    def see(self, way, shape, noise):
+        """Take in a step.
+
+        Parameters
+        ----------
+        way : ndarray
+            Iterate less start.
+        shape : tuple
+            Of the coordinates that move: dimensions, outputs.
+        noise : array-like broadcastable to `shape`
+            Standard deviation of the step's noise.
+        """
+        size = math.prod(shape)
+        self._walk += float(np.sum(np.broadcast_to(noise, shape) ** 2))
+        square = float(np.sum(way**2)) - (1.0 + 0.5 * math.sqrt(2.0 / size)) * self._walk
+        step_size = _GROWTH * math.sqrt(max(square, 0.0) / size)
+        self.share = max(self.share, min(1.0, step_size / self._longest))
+
+
+class _StepQuery(Query):
+    """Clipped gradients of one step; remembers their exact sum for a mechanism that reads it too.
+
+    With a basis the gradients are projected on it before they are clipped.
+    """
+
+    def __init__(self, problem, weights, basis, bound):
+        self.n, self.exact_total = problem.n, None
+        self._problem, self._weights, self._basis, self._bound = problem, weights, basis, bound
+        size = len(weights) if basis is None else basis.shape[1]
+        self.geometry = Euclidean(size, weights.shape[1])
+        self.point = np.zeros(self.geometry.shape)
+
+    def total(self, indices=None):
+        self.exact_total = self._problem.clipped_sum(
+            self._weights, self._bound, indices, self._basis
+        )
+        return self.exact_total
+
+    def diameter(self):
+        return 2.0 * self._bound
+
+    def enclosing_ball(self):
+        return None, self._bound
+
+
+def _coordinates(vector, basis):
+    return vector if basis is None else basis.T @ vector
+
+
+def _ambient(coordinates, basis):
+    return coordinates if basis is None else basis @ coordinates

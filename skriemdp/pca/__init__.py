@@ -1,0 +1,7 @@
+"""Private principal components."""
+
+from skriemdp.pca.estimator import PrivatePrincipalEigenvector
+
+__all__ = [
+    "PrivatePrincipalEigenvector",
+]

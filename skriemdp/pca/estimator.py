@@ -1,0 +1,483 @@
+"""Private principal components: `PrivatePrincipalEigenvector`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from skriemdp._validation import check_count, check_option, check_positive, check_scale
+from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.geometry import Euclidean
+from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget
+from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
+from skriemdp.pca.releases import (
+    CovarianceRelease,
+    ExponentialRelease,
+    GradientRelease,
+    PowerRelease,
+    RefineRelease,
+)
+from skriemdp.pca.rows import Rows, open_rows, rows_digest
+from skriemdp.privacy.calibration import gaussian_mu
+
+__all__ = ["PrivatePrincipalEigenvector"]
+
+MECHANISMS = ("auto", "covariance", "gradient", "power", "refine", "exponential")
+
+# Share of the budget that pays for the released fraction of clipped rows.
+_COUNT_SHARE = 0.01
+# Largest d whose d x d matrix "auto" forms (72 MB each); above it iterates with products.
+_LARGEST_MATRIX = 3000
+
+
+def _dense_fit(estimator):
+    return not getattr(estimator, "_sparse_fit", False)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Settings:
+    bounds: BoundsSearch
+    release: Any
+    make_budget: Any
+
+
+class PrivatePrincipalEigenvector(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator
+):
+    """Differentially private principal component analysis (PCA).
+
+    Rows are centred by a private mean and scaled to a private bound of their norm, so nothing about
+    the data has to be known beforehand; with ``center="assume"`` they are taken as centred, and raw
+    data then give the direction of their mean.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        Number of components k.
+    row_norm : "auto" or float, default="auto"
+        Norm to which every centred row is scaled when it is longer.  "auto" releases a quantile of
+        the norms at a level set by n, d and the budget, for 5 % of ``mu**2``.  A number is public:
+        it must not be computed from the data; `clipped_fraction_` then tells how many rows it
+        shortens.
+    mechanism : {"auto", "covariance", "gradient", "power", "refine", "exponential"}, default="auto"
+        "covariance": eigenvectors of the noisy second moment.  "refine": the same for a part of the
+        budget, then one clipped noisy product with it; better for flat spectra in high dimension.
+        "power": block power iteration with clipped noisy products; never forms a d x d matrix.
+        "gradient": DP-RGD on `manifold`.  "exponential": a Bingham law, pure differential privacy.
+        "auto": "exponential" for ``delta=0``, "power" for d > 3000, "refine" for d >= 150 where n
+        and the budget are large enough (``n mu >= 12 d``), else "covariance".
+    center : {"private", "assume"}, default="private"
+        Whether to subtract a private mean, for 4 % to 18 % of ``mu**2`` (more where n is small or
+        the data lie far from zero), or to take the rows as centred at zero already.
+    whiten : bool, default=False
+        Divide transformed columns by the released standard deviations.
+    manifold : {"auto", "sphere", "stiefel", "grassmann", "ambient"}, default="auto"
+        Space of "gradient".  "auto": sphere for one component, else Grassmann.  "ambient" adds
+        noise in the ambient space and projects (DP-PGD).
+    n_steps : int, optional
+        Steps of "gradient" (20 by default) and "power" (8).
+    step_size : float, default=4.0
+        Public step size of "gradient", in units of ``1 / row_norm**2``.
+    public_seed : int, default=0
+        Seed of the public random start of "gradient" and "power".
+    epsilon, delta : float, default=1.0, 1e-5
+        Privacy of the whole fit.  ``delta=0`` asks for pure differential privacy.
+    accountant : PrivacyAccountant, optional
+        Ledger that the fit is charged to; the active one by default.
+    random_state : int, optional
+        None for private noise from the operating system.  An int makes the noise reproducible, for
+        tests and studies; nobody is protected then.
+    verbose : int, default=0
+        1 says which mechanism runs.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal rows, by decreasing released variance; largest entry positive.
+    explained_variance_ : ndarray of shape (n_components,)
+        Released variances along the components, of the clipped rows, at least zero.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        Their shares of the released total, in [0, 1].
+    singular_values_ : ndarray of shape (n_components,)
+        ``sqrt(n * explained_variance_)``.
+    mean_ : ndarray of shape (n_features,)
+        The private mean; zeros with ``center="assume"``.
+    row_norm_ : float
+        Norm that rows were scaled to; a private release for ``row_norm="auto"``.
+    clipped_fraction_ : float
+        Private estimate of the fraction of shortened rows; only where `row_norm` is a number.
+    spectrum_ : ndarray of shape (n_features,) or None
+        All eigenvalues of the released matrix, where the mechanism releases one.
+    spectrum_noise_scale_ : float or None
+        Standard deviation of the noise of that matrix's entries off the diagonal; on the diagonal
+        it is sqrt(2) times that.
+    noise_scale_ : float
+        Standard deviation of the noise on a coordinate of the second moment times a unit vector;
+        NaN for "exponential".
+    mechanism_ : str
+        The mechanism used.
+    n_components_, n_samples_ : int
+    privacy_spent_ : PrivacySpent
+        Unpacks as ``epsilon, delta``.
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        When X had feature names.
+
+    Notes
+    -----
+    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, n public;
+    exactly ``privacy_spent_.mu``-GDP, or pure for "exponential".  Norms, mean, components and
+    variances are all charged; `transform`, `predict` and `score` of a row depend on that row and
+    are not private (docs/theory/pca.md).
+
+    Variances are those of clipped rows, too small where clipping cuts tails; the directions
+    hardly suffer.  Where the largest released eigenvalue is within the reach of the noise, a
+    warning says that the first component is close to a random direction.
+
+    Sparse matrices are never densified.  Data larger than memory: pass a memory map, or an iterable
+    of tables that can be read several times; beyond one table, memory is that of the d x d matrix.
+
+    References
+    ----------
+    Dwork, Talwar, Thakurta, Zhang (2014), Analyze Gauss, STOC ("covariance").
+    Han, Mishra, Jawanpuria, Gao (2022), arXiv:2205.09494 ("gradient").
+    Hardt, Price (2014), The noisy power method, NeurIPS ("power").
+    Chaudhuri, Sarwate, Sinha (2013), JMLR 14 ("exponential").
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp import PrivatePrincipalEigenvector
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 4)) * [3, 1, 1, 1] + [10, 0, 0, 0]
+    >>> pca = PrivatePrincipalEigenvector(epsilon=1.0).fit(X)
+    >>> bool(abs(pca.components_[0, 0]) > 0.9)
+    True
+    >>> pca.transform(X).shape
+    (5000, 1)
+    """
+
+    def __init__(
+        self,
+        n_components=1,
+        row_norm="auto",
+        mechanism="auto",
+        *,
+        center="private",
+        whiten=False,
+        manifold="auto",
+        n_steps=None,
+        step_size=4.0,
+        public_seed=0,
+        epsilon=1.0,
+        delta=1e-5,
+        accountant=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.row_norm = row_norm
+        self.mechanism = mechanism
+        self.center = center
+        self.whiten = whiten
+        self.manifold = manifold
+        self.n_steps = n_steps
+        self.step_size = step_size
+        self.public_seed = public_seed
+        self.epsilon = epsilon
+        self.delta = delta
+        self.accountant = accountant
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- scikit-learn ---------------------------------------------------------------------------
+
+    def fit(self, X, y=None):
+        """Release private principal components of the rows of X.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, n_features), or iterable of such
+            A list, tuple or other object that gives its tables anew each time it is iterated over;
+            generators, which can be read once, are refused.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For bad parameters or input, before anything is charged or released.
+        BudgetExceededError
+            If the accountant's ceiling would be exceeded; nothing is released.
+        """
+        return self._fit(X, y)
+
+    def transform(self, X):
+        """Coordinates of the centred rows along the components, ``(n, n_components)``."""
+        X = self._table(X)
+        # A sparse X stays sparse: the mean is subtracted from the small product.
+        coordinates = np.asarray(X @ self.components_.T) - self.mean_ @ self.components_.T
+        return coordinates / self._scales() if self.whiten else coordinates
+
+    def inverse_transform(self, X):
+        """Rows of the original features from coordinates ``(n, n_components)``."""
+        check_is_fitted(self)
+        X = np.asarray(X, dtype=float)
+        k = len(self.components_)
+        if X.ndim != 2 or X.shape[1] != k:
+            raise ValueError(f"X must have shape (n, {k}), got {X.shape}.")
+        return (X * self._scales() if self.whiten else X) @ self.components_ + self.mean_
+
+    @available_if(_dense_fit)
+    def predict(self, X):
+        """Each row's projection on the affine subspace of mean and components (rank k).
+
+        Absent after a fit on sparse data, whose reconstruction is a dense table; ask for it with
+        ``inverse_transform(transform(X))``.
+        """
+        return self.inverse_transform(self.transform(X))
+
+    def score(self, X, y=None):
+        """Share of the second moment about the mean that the components capture (not private)."""
+        X = self._table(X)
+        coordinates = np.asarray(X @ self.components_.T) - self.mean_ @ self.components_.T
+        total = math.fsum(float(t.sum()) for t in _rows(X).squared_norms(self.mean_))
+        return float(np.sum(coordinates**2)) / total if total > 0 else 0.0
+
+    @property
+    def _n_features_out(self):
+        return len(self.components_)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # -- the order of work ----------------------------------------------------------------------
+
+    def _validate(self, X, y=None):
+        rows = open_rows(X, self._checked)
+        return Data((rows,), {"n": rows.n, "d": rows.d, "sparse": rows.is_sparse})
+
+    def _checked(self, table, first):
+        return validate_data(
+            self,
+            table,
+            reset=first,
+            dtype=_DTYPES,
+            accept_sparse="csr",
+            ensure_all_finite=False,  # open_rows looks at the entries
+        )
+
+    def _plan(self, facts):
+        n, d = facts["n"], facts["d"]
+        if n < 2:
+            raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
+        self._check_parameters(n, d)
+        if self.delta >= 1.0 / n:
+            warnings.warn(
+                f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
+                "would be allowed; use a smaller delta.",
+                UserWarning,
+                stacklevel=4,
+            )
+        pure = self.delta == 0 or self.mechanism == "exponential"
+        if pure:
+            budget = PureBudget
+            # Noise of a pure release grows with d where Gaussian noise grows with sqrt(d).
+            total, strength = float(self.epsilon), self.epsilon / math.sqrt(d)
+        else:
+            budget = GaussianBudget
+            total = strength = gaussian_mu(self.epsilon, self.delta)
+        name = self._choose(n, d, strength)
+        row_norm = None if self.row_norm == "auto" else float(self.row_norm)
+        bounds = BoundsSearch(n, d, strength, self.center == "private", row_norm)
+        public = {"n": n, "d": d, "mechanism": name, "center": self.center}
+        return Plan(
+            event=budget(total).event,
+            settings=_Settings(bounds, self._release_of(name), lambda: budget(total)),
+            public=public | {"row_norm": self.row_norm, "public_seed": self.public_seed},
+        )
+
+    def _check_parameters(self, n, d):
+        check_option(MECHANISMS, mechanism=self.mechanism)
+        check_option(("private", "assume"), center=self.center)
+        check_option((False, True), whiten=self.whiten)
+        check_option(FRAME_SPACES, manifold=self.manifold)
+        check_count(n_components=self.n_components)
+        check_positive(step_size=self.step_size)
+        if self.n_steps is not None:
+            check_count(n_steps=self.n_steps)
+        if isinstance(self.row_norm, str):
+            check_option(("auto",), row_norm=self.row_norm)
+        else:
+            check_scale(row_norm=self.row_norm)
+        if self.n_components > d:
+            raise ValueError(
+                f"n_components={self.n_components} exceeds the number of features, {d}."
+            )
+        if self.delta == 0 and self.mechanism not in ("auto", "exponential"):
+            raise ValueError(
+                f"delta=0 asks for pure differential privacy, which mechanism={self.mechanism!r} "
+                "cannot give; use mechanism='exponential', or delta > 0, for instance 1e-5."
+            )
+        if self.mechanism == "gradient":
+            if self.n_components == d:
+                raise ValueError(
+                    "mechanism='gradient' needs n_components below the number of features, "
+                    f"but n_features = {d}."
+                )
+            frame_space(self.manifold, d, self.n_components)
+
+    def _choose(self, n, d, mu):
+        """The mechanism, from public quantities only."""
+        if self.delta == 0:
+            return "exponential"
+        if self.mechanism != "auto":
+            return self.mechanism
+        if d > _LARGEST_MATRIX:
+            return "power"
+        return "refine" if d >= 150 and n * mu >= 12 * d else "covariance"
+
+    def _release_of(self, name):
+        k = int(self.n_components)
+        if name == "power":
+            return PowerRelease(k, self.n_steps or 8, self.public_seed)
+        if name == "gradient":
+            return GradientRelease(
+                k, self.manifold, self.n_steps or 20, float(self.step_size), self.public_seed
+            )
+        plain = {
+            "covariance": CovarianceRelease,
+            "refine": RefineRelease,
+            "exponential": ExponentialRelease,
+        }
+        return plain[name](k)
+
+    def _noise_context(self, data, plan):
+        if self.random_state is None:
+            return b""
+        head = super()._noise_context(Data((), data.facts), plan)
+        return head + rows_digest(data.arrays[0])
+
+    def _release(self, data, plan, streams):
+        (rows,), settings = data.arrays, plan.settings
+        budget = settings.make_budget()
+        if self.verbose:
+            print(f"[{type(self).__name__}] mechanism {plan.public['mechanism']!r}")
+        counting = None
+        if settings.bounds.row_norm is not None:
+            counting = budget.noise(_COUNT_SHARE, Euclidean(1), 1.0)
+        self._sparse_fit = data.facts["sparse"]
+        center, row_norm = settings.bounds.release(rows, budget, streams)
+        if counting is not None:
+            self._count_clipped(rows, center, row_norm, counting, streams)
+        subspace = settings.release.release(rows, center, row_norm, budget, streams)
+        variances = np.maximum(subspace.variances, 0.0)
+        self.mean_ = center
+        self.row_norm_ = float(row_norm)
+        self.components_ = subspace.components
+        self.explained_variance_ = variances
+        total = max(subspace.total_variance, float(variances.sum()))
+        self.explained_variance_ratio_ = variances / total if total > 0 else 0.0 * variances
+        self.singular_values_ = np.sqrt(rows.n * variances)
+        self.spectrum_ = subspace.spectrum
+        self.spectrum_noise_scale_ = subspace.spectrum_noise
+        self.noise_scale_ = float(subspace.noise_scale)
+        self.mechanism_ = plan.public["mechanism"]
+        self.n_components_ = len(self.components_)
+        self.n_samples_ = rows.n
+        self._warn_of_noise()
+
+    def _count_clipped(self, rows, center, row_norm, mechanism, streams):
+        outside = sum(
+            np.count_nonzero(~(squares <= row_norm**2)) for squares in rows.squared_norms(center)
+        )
+        noisy = mechanism.release(
+            np.zeros(1), np.array([float(outside)]), streams("clipped fraction")
+        )
+        fraction = float(noisy[0]) / rows.n
+        self.clipped_fraction_ = float(np.clip(fraction, 0.0, 1.0))
+        if fraction - 2.0 * mechanism.sigma / rows.n > 0.2:
+            warnings.warn(
+                f"about {self.clipped_fraction_:.0%} of the rows are longer than row_norm="
+                f"{row_norm:g} (a private estimate) and were scaled to it; row_norm='auto' finds "
+                "a bound privately.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    def _warn_of_noise(self):
+        """Released numbers only: is the first component more than noise?"""
+        if self.spectrum_ is None or len(self.spectrum_) < 2:
+            return
+        # Pure noise has its largest eigenvalue at about 2 sqrt(d) times the scale of an entry.
+        edge = 2.0 * math.sqrt(len(self.spectrum_)) * self.spectrum_noise_scale_
+        if self.spectrum_[0] - np.mean(self.spectrum_) < 1.1 * edge:
+            warnings.warn(
+                "the largest released eigenvalue is within the reach of the noise: the first "
+                "component is close to a random direction; use more records or a larger epsilon.",
+                UserWarning,
+                stacklevel=5,
+            )
+
+    # -- helpers of the fitted estimator --------------------------------------------------------
+
+    def _table(self, X):
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, dtype=_DTYPES, accept_sparse="csr")
+
+    def _scales(self):
+        # A component whose released variance is zero keeps its scale.
+        return np.where(self.explained_variance_ > 0, np.sqrt(self.explained_variance_), 1.0)
+
+    def _problem(self, X, y=None):
+        """The risk of the subspace for general solvers; needs a public row norm."""
+        if self.row_norm == "auto":
+            raise ValueError("a general solver needs a public bound; pass row_norm=<number>.")
+        if self.center != "assume":
+            raise ValueError("a general solver does not centre rows; pass center='assume'.")
+        rows = open_rows(X, self._checked)
+        geometry, _ = frame_space(self.manifold, rows.d, int(self.n_components))
+        return SubspaceProblem(geometry, rows, np.zeros(rows.d), float(self.row_norm))
+
+    def _records(self, data):
+        """Arrays with one row per record, for federated runs."""
+        (rows,) = data.arrays
+        self._check_parameters(rows.n, rows.d)
+        if rows.streamed or rows.is_sparse:
+            raise ValueError("federated runs need X as one dense table.")
+        if rows.d < 2:
+            raise ValueError("a direction needs at least 2 features; X has n_features = 1.")
+        if self.whiten:
+            raise ValueError("federated runs release no variances; pass whiten=False.")
+        return (rows.chunks,)
+
+    def _adopt_point(self, point):
+        """Learned attributes from a released frame, for federated runs; variances are unknown."""
+        frame = np.asarray(point).reshape(len(point), -1).T
+        largest = np.abs(frame).argmax(axis=1)
+        signs = np.where(frame[np.arange(len(frame)), largest] < 0, -1.0, 1.0)
+        self.components_ = frame * signs[:, None]
+        self.mean_ = np.zeros(frame.shape[1])
+        self.row_norm_ = float(self.row_norm)
+        self.n_components_ = len(frame)
+        self.mechanism_ = "federated"
+
+
+_DTYPES = (np.float64, np.float32)
+
+
+def _rows(X):
+    return Rows(X, *X.shape)

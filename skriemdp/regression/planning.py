@@ -1,0 +1,152 @@
+"""What a private regression releases, planned from public numbers: base point, then model."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.problem import FrechetProblem
+from skriemdp.geometry import GeodesicBall, Hyperboloid
+from skriemdp.privacy.events import compose
+
+__all__ = [
+    "BASE_SHARE",
+    "BasePoint",
+    "frequency_rule",
+    "composed",
+    "frechet_variation",
+    "length_rule",
+    "model_rule",
+    "query_rule",
+    "shorten",
+]
+
+# Share of mu^2 for the base point, and the norm to which its gradients are clipped.
+BASE_SHARE = 0.1
+_BASE_CLIP = 1.0
+
+
+def shorten(coordinates, length):
+    """Rows scaled to norm <= `length`; post-processing of releases, projection of labels."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(coordinates, axis=-1, keepdims=True)
+        return np.where(norms > length, coordinates / norms * length, coordinates)
+
+
+@dataclasses.dataclass(frozen=True)
+class BasePoint:
+    """Private centre of the labels: DP-RGD for a Huber mean, from the origin, then shrunk to it.
+
+    Parameters
+    ----------
+    dim : int
+        Of hyperbolic space of curvature -1.
+    radius : float
+        Labels lie within it of the origin.
+    n : int
+    mu : float
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP, that of :class:`skriemdp.descent.gradient_descent.RiemannianGradientDescent`.
+    The steps add up to the radius, so every point of the ball can be reached.  Where the noise is of
+    the size of what was found, the result is moved towards the origin (post-processing): a base
+    point of pure noise is worse than a public one.
+    """
+
+    dim: int
+    radius: float
+    n: int
+    mu: float
+
+    @property
+    def solver(self) -> RiemannianGradientDescent:
+        """Ten steps, more for a radius beyond ten, of decreasing size."""
+        n_steps = max(10, math.ceil(self.radius))
+        first = 2.0 * max(self.radius, 3.0) / (n_steps + 1)
+        steps = tuple(first * (1.0 - t / n_steps) for t in range(n_steps))
+        ball = GeodesicBall(Hyperboloid(self.dim), None, self.radius)
+        return RiemannianGradientDescent(
+            mu=self.mu, n_steps=n_steps, step_size=steps, clip_norm=_BASE_CLIP, domain=ball
+        )
+
+    @property
+    def event(self):
+        return self.solver.event
+
+    @property
+    def sigma(self) -> float:
+        """Noise of one coordinate of the base point if nothing pulled it back to the mean."""
+        solver = self.solver
+        diameter = 2.0 * min(_BASE_CLIP, self.radius) / self.n
+        squares = zip(np.atleast_1d(solver.step_size), solver.noise_multipliers, strict=True)
+        return diameter * math.sqrt(math.fsum((eta * m) ** 2 for eta, m in squares))
+
+    def release(self, points, rng):
+        """The base point, from labels on the hyperboloid."""
+        solver = self.solver
+        problem = FrechetProblem(solver.domain, points)
+        geometry, origin = problem.geometry, solver.domain.center
+        coordinates = geometry.log_coordinates(origin, solver.solve(problem, origin, rng))
+        length = max(float(np.linalg.norm(coordinates)), 1e-300)
+        kept = max(0.0, 1.0 - self.dim * (self.sigma / length) ** 2)
+        return np.asarray(geometry.exp_coordinates(origin, coordinates * kept))
+
+
+def frequency_rule(n: int, parametric: bool) -> int:
+    """Frequencies of the random features, two features each.
+
+    Features have norm one however many they are, so gradient noise does not grow with them; the
+    noise on second moments does.
+    """
+    return 128 if parametric else 32 if n < 5000 else 64
+
+
+def length_rule(d: int) -> float:
+    """Width of the kernel for d features of scale one."""
+    return 0.5 * math.sqrt(d)
+
+
+def model_rule(n: int, mu: float, n_steps: int | None) -> tuple[int, float, float]:
+    """Steps, step size and momentum of the parametric model, by n mu (docs/theory/regression.md).
+
+    Little signal: few short steps, so that the iterate stays where the noise cannot carry it.
+    Much: long effective steps; momentum takes them without the oscillation of long plain steps.
+    """
+    strength = n * mu
+    if n_steps is None:
+        n_steps = int(np.clip(strength / 3.0, 10, 100))
+    effective = float(np.clip(0.12 * strength / math.sqrt(n_steps), 1.0, 20.0))
+    momentum = 0.8 if effective > 3.0 else 0.0
+    return n_steps, effective * (1.0 - momentum), momentum
+
+
+def query_rule(n: int, mu: float) -> int:
+    """Steps of DP-RGD for one query."""
+    return int(np.clip(n * mu / 100.0, 1, 10))
+
+
+def frechet_variation(geometry, points, weights) -> float:
+    """Weighted sum of squared distances to the weighted Fréchet mean; Hadamard, not private."""
+    point, step, previous = geometry.base_point, 1.0, math.inf
+    shares = weights / weights.sum()
+    for _ in range(200):
+        move = shares @ np.asarray(geometry.log_coordinates(point, points))
+        size = float(np.linalg.norm(move))
+        if size <= 1e-9:
+            break
+        if size > 0.7 * previous:
+            # Strong curvature overshoots with full steps; halving restores contraction.
+            step = max(step / 2.0, 1.0 / 64.0)
+        previous = size
+        point = np.asarray(geometry.exp_coordinates(point, step * move))
+    return float(weights @ np.asarray(geometry.dist(point, points)) ** 2)
+
+
+def composed(base, model, copies: int = 1):
+    """Event of the whole fit."""
+    parts = [model.event] * copies if base is None else [base.event, *[model.event] * copies]
+    return compose(parts)

@@ -1,0 +1,1 @@
+"""Riemannian Gaussian and Laplace laws: densities, samplers, profiles, output perturbation."""

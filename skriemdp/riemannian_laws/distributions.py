@@ -1,0 +1,352 @@
+"""Riemannian Gaussian and Laplace laws: exact draws, moments, densities; no Markov chain."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import math
+
+import numpy as np
+from array_api_compat import array_namespace, device
+from scipy.special import gammaln
+
+from skriemdp._validation import check_positive
+from skriemdp.geometry import _symmetric as sym
+from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.circle import Circle
+from skriemdp.geometry.hyperbolic import Hyperboloid
+from skriemdp.geometry.poincare import Poincare
+from skriemdp.geometry.spd_affine import AffineInvariantSPD
+from skriemdp.geometry.sphere import Sphere
+from skriemdp.riemannian_laws.distributions_matrix import (
+    sample_gaussian_logarithms,
+    sample_laplace_logarithms,
+    volume_growth,
+)
+from skriemdp.riemannian_laws.distributions_radial import RadialTable
+
+__all__ = ["RiemannianGaussian", "RiemannianLaplace", "SpaceForm", "space_form"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SpaceForm:
+    """A space of constant curvature, by numbers.
+
+    Attributes
+    ----------
+    name : {"euclidean", "sphere", "hyperbolic"}
+    dim : int
+    curvature : float
+        For a circle, ``(2 pi / length)**2``: that of the sphere whose great circle it is.
+    """
+
+    name: str
+    dim: int
+    curvature: float
+
+
+def space_form(geometry: Geometry) -> SpaceForm | None:
+    """What `geometry` is isometric to; None unless its curvature is constant and it is simple.
+
+    Examples
+    --------
+    >>> from skriemdp.geometry import Sphere
+    >>> from skriemdp.riemannian_laws.distributions import space_form
+    >>> space_form(Sphere(2, radius=2.0))
+    SpaceForm(name='sphere', dim=2, curvature=0.25)
+    """
+    if isinstance(geometry, Sphere):
+        return SpaceForm("sphere", geometry.dim, geometry.radius**-2)
+    if isinstance(geometry, Circle):
+        return SpaceForm("sphere", 1, (2.0 * math.pi / geometry.length) ** 2)
+    if geometry.is_flat:
+        return SpaceForm("euclidean", geometry.dim, 0.0)
+    if isinstance(geometry, (Hyperboloid, Poincare)):
+        return SpaceForm("hyperbolic", geometry.dim, float(geometry.curvature))
+    return None
+
+
+class _RadialLaw(abc.ABC):
+    """Shared by both laws: density ``exp(-potential(dist(., center)))``, directions uniform."""
+
+    geometry: Geometry
+
+    @abc.abstractmethod
+    def _potential(self, r):
+        """Minus the log density at distance r, up to a constant."""
+
+    @property
+    @abc.abstractmethod
+    def _length(self) -> float:
+        """Parameter of the law that is a length."""
+
+    @abc.abstractmethod
+    def _matrix_logarithms(self, count, rng):
+        """Logarithms of draws at the identity of SPD matrices."""
+
+    def _check(self):
+        if not isinstance(self.geometry, Geometry):
+            raise TypeError(
+                f"geometry must be a skriemdp.geometry object, got {type(self.geometry).__name__}; "
+                "convert with skriemdp.geometry.as_geometry."
+            )
+        if space_form(self.geometry) is None and not isinstance(self.geometry, AffineInvariantSPD):
+            raise TypeError(
+                f"there is no exact sampler for {type(self).__name__} on {self.geometry}: spheres, "
+                "hyperbolic, flat and affine-invariant SPD spaces have one.  Elsewhere add noise "
+                "in a tangent space (skriemdp.mechanisms.tangent)."
+            )
+        if isinstance(self.geometry, AffineInvariantSPD) and self.geometry.size > 10:
+            raise ValueError(
+                f"the sampler is meant for matrices up to 10 x 10, got {self.geometry.size}: "
+                "rejection becomes slow beyond.  Add noise in a tangent space instead."
+            )
+
+    @property
+    def _form(self):
+        return space_form(self.geometry)
+
+    @property
+    def _table(self) -> RadialTable:
+        form = self._form
+        if form is None:
+            raise TypeError(f"the radius of {self} has no one-dimensional density.")
+        return _table(self)
+
+    def sample(self, center, size, rng):
+        """Independent draws.
+
+        Parameters
+        ----------
+        center : array of shape ``shape``
+        size : int or tuple of int
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        array of shape ``(*size, *shape)``
+
+        Raises
+        ------
+        ValueError
+            If more than 1e-13 of the law lies where no floating-point array can hold the point.
+        """
+        xp = array_namespace(center)
+        self.check_representable(xp.finfo(center.dtype).bits)
+        coordinates = self.sample_coordinates(size, rng)
+        coordinates = xp.asarray(coordinates, dtype=center.dtype, device=device(center))
+        return self.geometry.exp_coordinates(center, coordinates)
+
+    def check_representable(self, bits=64):
+        """Raise ValueError if more than 1e-13 of the law lies beyond what points can hold."""
+        geometry = self.geometry
+        if isinstance(geometry, (Hyperboloid, Poincare)) and self._form.name == "hyperbolic":
+            longest = (300.0, 40.0) if isinstance(geometry, Hyperboloid) else (33.0, 13.0)
+            reach = longest[0 if bits == 64 else 1] / math.sqrt(-geometry.curvature)
+            fits = self.distance_quantile(1.0 - 1e-13) <= reach
+        elif self._form is None:
+            fits = self._matrix_reach() <= (32.0 if bits == 64 else 12.0)
+        else:
+            return
+        if not fits:
+            raise ValueError(
+                f"{self} is too wide: some of its draws have no floating-point representation on "
+                f"{geometry}.  Use less noise (a larger data set or epsilon), a tangent-space "
+                "mechanism, or sample_coordinates."
+            )
+
+    @abc.abstractmethod
+    def _matrix_reach(self) -> float:
+        """Largest gap of log-eigenvalues but for about 1e-13 of the law; an estimate."""
+
+    def sample_coordinates(self, size, rng):
+        """Normal coordinates of draws at any centre, ndarray ``(*size, dim)``; norm = distance.
+
+        They keep full accuracy where the points themselves lose it (far out in hyperbolic space).
+        """
+        size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+        if self._form is None:
+            logarithms = self._matrix_logarithms(math.prod(size), rng)
+            return sym.pack(np, logarithms).reshape(*size, self.geometry.dim)
+        radius = self._table.sample(size, rng)[..., None]
+        direction = rng.standard_normal((*size, self.geometry.dim))
+        return direction * (radius / np.linalg.norm(direction, axis=-1, keepdims=True))
+
+    def log_density(self, center, points):
+        """Log density of `points` with respect to the Riemannian volume, shape ``(...)``.
+
+        Raises TypeError on SPD matrices, where the normaliser has no simple form.
+        """
+        form = self._form
+        normaliser = self._table.log_normaliser
+        sphere = math.log(2.0) + 0.5 * form.dim * math.log(math.pi) - gammaln(0.5 * form.dim)
+        distance = self.geometry.dist(center, points)
+        return -self._potential(distance) - (normaliser + float(sphere))
+
+    def expected_distance(self) -> float:
+        """Mean geodesic distance to the centre."""
+        return self._table.mean(lambda r: r)
+
+    def mean_squared_distance(self) -> float:
+        """Mean squared geodesic distance to the centre."""
+        if isinstance(self.geometry, AffineInvariantSPD) and self.geometry.size == 2:
+            return self._matrix_mean_square()
+        return self._table.mean(lambda r: r * r)
+
+    def distance_quantile(self, probability: float) -> float:
+        """Geodesic distance that a draw does not exceed with this probability."""
+        return float(self._table.ppf(probability))
+
+    def _matrix_mean_square(self):
+        raise TypeError(f"the mean squared distance of {self} has no simple form.")
+
+
+@dataclasses.dataclass(frozen=True)
+class RiemannianGaussian(_RadialLaw):
+    """Density proportional to ``exp(-dist(y, center)**2 / (2 sigma**2))``.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Sphere, circle, Euclidean or other flat space, hyperbolic space, or affine-invariant SPD
+        matrices up to 10 x 10.
+    sigma : float
+        In geodesic distance.
+
+    Notes
+    -----
+    On spaces of constant curvature the distance to the centre is drawn by its inverse distribution
+    function and the direction uniformly.  SPD draws come from the better of two exact rejection
+    samplers (docs/theory/riemannian-gdp.md, "Samplers").
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.geometry import Hyperboloid
+    >>> from skriemdp.riemannian_laws.distributions import RiemannianGaussian
+    >>> law = RiemannianGaussian(Hyperboloid(2), sigma=0.5)
+    >>> law.sample(law.geometry.base_point, 4, np.random.default_rng(0)).shape
+    (4, 3)
+    >>> round(law.mean_squared_distance(), 4)        # more than dim * sigma**2 = 0.5
+    0.5424
+    """
+
+    geometry: Geometry
+    sigma: float
+
+    def __post_init__(self):
+        check_positive(sigma=self.sigma)
+        self._check()
+
+    @property
+    def _length(self):
+        return self.sigma
+
+    def _potential(self, r):
+        return 0.5 * (r / self.sigma) ** 2
+
+    def _matrix_logarithms(self, count, rng):
+        return sample_gaussian_logarithms(self.geometry.size, self.sigma, count, rng)
+
+    def _matrix_reach(self):
+        return (self.geometry.size - 1) * self.sigma**2 + 10.6 * self.sigma
+
+    def _matrix_mean_square(self):
+        # SPD(2) is isometric to R x H^2(-1/2), and the law is a product.
+        plane = RiemannianGaussian(Hyperboloid(2, -0.5), self.sigma)
+        return self.sigma**2 + plane.mean_squared_distance()
+
+
+@dataclasses.dataclass(frozen=True)
+class RiemannianLaplace(_RadialLaw):
+    """Density proportional to ``exp(-dist(y, center) / scale)``.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        As for :class:`RiemannianGaussian`.
+    scale : float
+        In geodesic distance.
+
+    Raises
+    ------
+    ValueError
+        Where volume grows faster than the density falls: ``1 / scale`` must exceed ``(dim - 1)
+        sqrt(-curvature)`` on hyperbolic space, and ``sqrt(m (m**2 - 1) / 12)`` on m x m SPD
+        matrices.
+
+    Examples
+    --------
+    >>> from skriemdp.geometry import SPD
+    >>> from skriemdp.riemannian_laws.distributions import RiemannianLaplace
+    >>> RiemannianLaplace(SPD(2), scale=1.5)
+    Traceback (most recent call last):
+        ...
+    ValueError: there is no Laplace law of scale=1.5 on AffineInvariantSPD(size=2): volume grows \
+like exp(0.707107 r), so 1 / scale must exceed 0.707107, that is scale < 1.41421.
+    """
+
+    geometry: Geometry
+    scale: float
+
+    def __post_init__(self):
+        check_positive(scale=self.scale)
+        self._check()
+        form = self._form
+        if form is None:
+            growth = volume_growth(self.geometry.size)
+        elif form.name == "hyperbolic":
+            growth = (form.dim - 1) * math.sqrt(-form.curvature)
+        else:
+            growth = 0.0
+        if self.scale * growth >= 1.0:
+            raise ValueError(
+                f"there is no Laplace law of scale={self.scale!r} on {self.geometry}: volume grows "
+                f"like exp({growth:.6g} r), so 1 / scale must exceed {growth:.6g}, that is "
+                f"scale < {1.0 / growth:.6g}."
+            )
+
+    @property
+    def _length(self):
+        return self.scale
+
+    def _potential(self, r):
+        return r / self.scale
+
+    def _matrix_logarithms(self, count, rng):
+        return sample_laplace_logarithms(self.geometry.size, self.scale, count, rng)
+
+    def _matrix_reach(self):
+        dim = self.geometry.dim
+        excess = 1.0 / self.scale - volume_growth(self.geometry.size)
+        return math.sqrt(2.0) * (30.0 + 0.5 * dim) / excess
+
+
+@functools.lru_cache(maxsize=128)
+def _table(law) -> RadialTable:
+    """Law of the distance to the centre, ``exp(-potential) S(r)**(dim - 1)``."""
+    form = law._form
+    n, root = form.dim - 1, math.sqrt(abs(form.curvature))
+    if form.name == "sphere":
+
+        def on_sphere(r):
+            return (n * np.log(np.sin(root * r) / root) if n else 0.0) - law._potential(r)
+
+        return RadialTable(on_sphere, law._length, math.pi / root)
+    if form.name == "euclidean" or n == 0:
+
+        def on_flat(r):
+            return (n * np.log(r) if n else 0.0) - law._potential(r)
+
+        return RadialTable(on_flat, law._length)
+
+    def on_hyperbolic(r):
+        # exp(n r) joined with the potential: for wide laws both are huge.
+        x = root * r
+        curved = n * (np.log(-np.expm1(-2.0 * x)) - math.log(2.0 * root))
+        if isinstance(law, RiemannianLaplace):
+            return curved - (1.0 - n * root * law.scale) / law.scale * r
+        return curved + (n * root - 0.5 * r / law.sigma**2) * r
+
+    return RadialTable(on_hyperbolic, law._length)

@@ -1,0 +1,358 @@
+"""Output perturbation: the statistic itself is replaced by a draw from a law around it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from skriemdp._validation import check_count, check_positive
+from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.spd_affine import AffineInvariantSPD
+from skriemdp.privacy.events import Event, PureEvent
+from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace, space_form
+from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
+
+__all__ = [
+    "KNormGradientMechanism",
+    "RiemannianGaussianMechanism",
+    "RiemannianLaplaceMechanism",
+    "sample_k_norm_gradient",
+]
+
+
+def _space(geometry):
+    """(space, dim, curvature) as RiemannianEvent wants them."""
+    form = space_form(geometry)
+    if form is not None:
+        return form.name, form.dim, form.curvature
+    if isinstance(geometry, AffineInvariantSPD) and geometry.size == 2:
+        return "spd", 3, -0.5
+    raise ValueError(
+        f"the privacy of Riemannian Gaussian noise on {geometry}, whose curvature is not constant, "
+        "is known only through loose bounds.  Use Gaussian noise in a tangent space "
+        "(skriemdp.mechanisms.tangent.TangentGaussian): it is exactly sensitivity / sigma-GDP on "
+        "every manifold."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RiemannianGaussianMechanism:
+    """A draw with density proportional to ``exp(-dist(y, point)**2 / (2 sigma**2))``.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Sphere, circle, flat or hyperbolic space, or 2x2 SPD matrices (affine-invariant).
+    sensitivity : float
+        Bound of the geodesic distance between the points of neighbouring data sets
+        (:mod:`skriemdp.privacy.sensitivity`).
+    sigma : float
+        In geodesic distance.
+
+    Notes
+    -----
+    *Guarantee*: that of :attr:`event`, whose profile is exact on spaces of constant curvature.  On
+    hyperbolic space it is weaker than ``sensitivity / sigma``-GDP, on spheres stronger
+    (docs/theory/riemannian-gdp.md).
+
+    References
+    ----------
+    Y. Jiang, X. Chang, Y. Liu, L. Ding, L. Kong, B. Jiang. Gaussian differential privacy on
+    Riemannian manifolds. NeurIPS 2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.geometry import Sphere
+    >>> from skriemdp.riemannian_laws.output import RiemannianGaussianMechanism
+    >>> mechanism = RiemannianGaussianMechanism.calibrated(Sphere(2), 0.1, epsilon=1.0, delta=1e-5)
+    >>> round(mechanism.sigma, 4)
+    0.3643
+    >>> mechanism.release(Sphere(2).base_point, np.random.default_rng(0)).shape
+    (3,)
+    """
+
+    geometry: Geometry
+    sensitivity: float
+    sigma: float
+
+    def __post_init__(self):
+        check_positive(sensitivity=self.sensitivity, sigma=self.sigma)
+        _ = self.event, self.law
+
+    @classmethod
+    def calibrated(cls, geometry, sensitivity, *, epsilon=None, delta=None, mu=None):
+        """The least noise found that meets (epsilon, delta), or is certified to be mu-GDP.
+
+        Raises :class:`skriemdp.riemannian_laws.profiles.InfeasibleTarget` where no sigma does.
+        """
+        event = calibrated_riemannian_event(
+            "gaussian", *_space(geometry), sensitivity, epsilon=epsilon, delta=delta, mu=mu
+        )
+        return cls(geometry, float(sensitivity), event.scale)
+
+    @property
+    def event(self) -> RiemannianEvent:
+        """What one release costs."""
+        space, dim, curvature = _space(self.geometry)
+        return RiemannianEvent(
+            law="gaussian",
+            space=space,
+            dim=dim,
+            curvature=curvature,
+            sensitivity=float(self.sensitivity),
+            scale=float(self.sigma),
+        )
+
+    @property
+    def law(self) -> RiemannianGaussian:
+        """The noise."""
+        return RiemannianGaussian(self.geometry, self.sigma)
+
+    def release(self, point, rng, size=()):
+        """A draw around the exact `point`; `size` draws of them cost that many events.
+
+        Parameters
+        ----------
+        point : array of shape ``shape``
+        rng : numpy.random.Generator
+        size : int or tuple of int, default=()
+
+        Returns
+        -------
+        array of shape ``(*size, *shape)``
+        """
+        return self.law.sample(point, size, rng)
+
+
+@dataclasses.dataclass(frozen=True)
+class RiemannianLaplaceMechanism:
+    """A draw with density proportional to ``exp(-dist(y, point) / scale)``.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        As :class:`RiemannianGaussianMechanism`, and SPD matrices up to 10 x 10.
+    sensitivity : float
+        Bound of the geodesic distance between the points of neighbouring data sets.
+    scale : float
+        In geodesic distance; the law must exist
+        (:class:`skriemdp.riemannian_laws.distributions.RiemannianLaplace`).
+
+    Notes
+    -----
+    *Guarantee*: pure ``sensitivity / scale``-DP.  These spaces are homogeneous, so the normaliser
+    does not depend on the point, and the triangle inequality bounds the privacy loss.  (With a
+    normaliser that varies, twice the scale would be needed.)  On spaces of constant curvature
+    :attr:`event` also knows the exact delta at every smaller epsilon.
+
+    References
+    ----------
+    M. Reimherr, K. Bharath, C. Soto. Differential privacy over Riemannian manifolds. NeurIPS 2021.
+
+    Examples
+    --------
+    >>> from skriemdp.geometry import Hyperboloid
+    >>> from skriemdp.riemannian_laws.output import RiemannianLaplaceMechanism
+    >>> mechanism = RiemannianLaplaceMechanism.calibrated(Hyperboloid(2), 0.1, epsilon=1.0)
+    >>> round(mechanism.scale, 12), round(mechanism.event.epsilon(0.0), 12)
+    (0.1, 1.0)
+    """
+
+    geometry: Geometry
+    sensitivity: float
+    scale: float
+
+    def __post_init__(self):
+        check_positive(sensitivity=self.sensitivity, scale=self.scale)
+        _ = self.law, self.event
+
+    @classmethod
+    def calibrated(cls, geometry, sensitivity, *, epsilon=None, delta=0.0, mu=None):
+        """The least noise found that meets (epsilon, delta), pure by default, or mu.
+
+        Raises
+        ------
+        InfeasibleTarget, ValueError
+            Where the law that the target needs does not exist.
+        """
+        if space_form(geometry) is None:  # SPD: pure epsilon is what is known
+            check_positive(sensitivity=sensitivity)
+            if mu is not None or delta != 0.0:
+                raise ValueError(
+                    f"on {geometry} Laplace noise is calibrated to pure epsilon: pass epsilon "
+                    "alone."
+                )
+            check_positive(epsilon=epsilon)
+            return cls(geometry, float(sensitivity), sensitivity / epsilon * (1.0 + 1e-15))
+        event = calibrated_riemannian_event(
+            "laplace",
+            *_space(geometry),
+            sensitivity,
+            epsilon=epsilon,
+            delta=None if mu is not None else delta,
+            mu=mu,
+        )
+        return cls(geometry, float(sensitivity), event.scale)
+
+    @property
+    def event(self) -> Event:
+        """What one release costs."""
+        if space_form(self.geometry) is None:
+            return PureEvent(self.sensitivity / self.scale * (1.0 + 1e-15))
+        space, dim, curvature = _space(self.geometry)
+        return RiemannianEvent(
+            law="laplace",
+            space=space,
+            dim=dim,
+            curvature=curvature,
+            sensitivity=float(self.sensitivity),
+            scale=float(self.scale),
+        )
+
+    @property
+    def law(self) -> RiemannianLaplace:
+        """The noise."""
+        return RiemannianLaplace(self.geometry, self.scale)
+
+    def release(self, point, rng, size=()):
+        """A draw around the exact `point`, as :meth:`RiemannianGaussianMechanism.release`."""
+        return self.law.sample(point, size, rng)
+
+
+@dataclasses.dataclass(frozen=True)
+class KNormGradientMechanism:
+    """A draw with density proportional to ``exp(-|G(x)|_x / scale)``, G a sum of gradients.
+
+    For a Fréchet mean ``G(x) = -sum_i log_x(x_i)``.  The draw is exact: no Markov chain, hence no
+    convergence to trust.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        A Hadamard manifold whose Riemannian Laplace law can be drawn: flat, hyperbolic, or
+        affine-invariant SPD matrices up to 10 x 10.
+    sensitivity : float
+        Bound of ``|G(x) - G'(x)|_x`` over all points x and neighbouring data sets: ``2 r`` for a
+        Fréchet mean of data in a ball of radius r.
+    scale : float
+        Of the norm of the sum.
+
+    Notes
+    -----
+    *Guarantee*: pure ``2 sensitivity / scale``-DP; the density changes by ``sensitivity / scale``
+    and its normaliser, which depends on the data, by as much again.  How many proposals are drawn
+    depends on the data, so an observer of the running time is outside the guarantee.
+
+    References
+    ----------
+    C. Soto, K. Bharath, M. Reimherr, A. Slavkovic. Shape and structure preserving differential
+    privacy. NeurIPS 2022.
+    """
+
+    geometry: Geometry
+    sensitivity: float
+    scale: float
+
+    def __post_init__(self):
+        check_positive(sensitivity=self.sensitivity, scale=self.scale)
+        _check_hadamard(self.geometry)
+
+    @classmethod
+    def calibrated(cls, geometry, sensitivity, *, epsilon):
+        """The mechanism that is pure epsilon-DP."""
+        check_positive(sensitivity=sensitivity, epsilon=epsilon)
+        return cls(geometry, float(sensitivity), 2.0 * sensitivity / epsilon * (1.0 + 1e-15))
+
+    @property
+    def event(self) -> PureEvent:
+        """What one release costs."""
+        return PureEvent(2.0 * self.sensitivity / self.scale * (1.0 + 1e-15))
+
+    def check_law(self, n_records) -> None:
+        """Raise ValueError unless there is a law to draw from for this many records."""
+        _proposal(self.geometry, n_records, self.scale)
+
+    def release(self, gradient_norm, n_records, center, rng, size=()):
+        """Draws; arguments as for :func:`sample_k_norm_gradient`."""
+        return sample_k_norm_gradient(
+            self.geometry, gradient_norm, n_records, center, self.scale, rng, size
+        )
+
+
+def _check_hadamard(geometry):
+    if not geometry.is_hadamard:
+        raise ValueError(
+            f"the K-norm gradient law is drawn exactly on Hadamard manifolds only, got {geometry}; "
+            "use RiemannianLaplaceMechanism or a tangent-space mechanism."
+        )
+
+
+def _proposal(geometry, n_records, scale) -> RiemannianLaplace:
+    law = RiemannianLaplace(geometry, scale / n_records)
+    law.check_representable()
+    return law
+
+
+def sample_k_norm_gradient(geometry, gradient_norm, n_records, center, scale, rng, size=()):
+    """Exact draws with density proportional to ``exp(-gradient_norm(x) / scale)``.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Hadamard.
+    gradient_norm : callable
+        Points of shape ``(k, *shape)`` to norms ``(k,)`` of ``sum_i log_x(x_i)``.
+    n_records : int
+        Number of terms of the sum.
+    center : array of shape ``shape``
+        Any point; the closer to the Fréchet mean, the fewer proposals.
+    scale : float
+        ``scale / n_records`` must be one at which the Riemannian Laplace law exists.
+    rng : numpy.random.Generator
+    size : int or tuple of int, default=()
+
+    Returns
+    -------
+    ndarray of shape ``(*size, *shape)``
+
+    Notes
+    -----
+    Half the sum of squared distances is n-strongly convex along geodesics, so ``|G(x)| >= n
+    dist(x, p) - |G(p)|`` for every point p.  A Laplace draw of scale ``scale / n`` at p is
+    therefore kept with probability ``exp(-(|G(x)| + |G(p)| - n dist(x, p)) / scale)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.geometry import Hyperboloid
+    >>> from skriemdp.riemannian_laws.output import sample_k_norm_gradient
+    >>> space = Hyperboloid(2)
+    >>> data = space.exp_coordinates(space.base_point, np.eye(2))
+    >>> def gradient_norm(x):
+    ...     return np.linalg.norm(space.log_coordinates(x[:, None], data).sum(axis=1), axis=-1)
+    >>> rng = np.random.default_rng(0)
+    >>> sample_k_norm_gradient(space, gradient_norm, 2, space.base_point, 0.5, rng, 4).shape
+    (4, 3)
+    """
+    _check_hadamard(geometry)
+    check_count(n_records=n_records)
+    check_positive(scale=scale)
+    size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+    count = math.prod(size)
+    law = _proposal(geometry, n_records, scale)
+    at_center = float(gradient_norm(np.asarray(center)[None])[0])
+    kept, have, tried = [], 0, 0
+    while have < count:
+        rate = max(have / tried, 0.01) if tried else 0.5
+        batch = int(min(max(1.2 * (count - have) / rate, 16), 100_000))
+        coordinates = law.sample_coordinates(batch, rng)
+        points = geometry.exp_coordinates(center, coordinates)
+        distance = np.linalg.norm(coordinates, axis=-1)
+        excess = gradient_norm(points) + at_center - n_records * distance
+        keep = np.log(rng.random(batch)) < -excess / scale
+        kept.append(points[keep])
+        have, tried = have + int(keep.sum()), tried + batch
+    return np.concatenate(kept)[:count].reshape(*size, *geometry.shape)

@@ -1,0 +1,288 @@
+"""Hockey-stick divergence of a pair of radial laws, by one-dimensional quadrature."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from skriemdp.privacy._quadrature import integrate
+from skriemdp.riemannian_laws.profile_integrand import RadialPair, log_share
+
+__all__ = [
+    "log_complement",
+    "log_delta",
+    "log_delta_direct",
+    "log_half_complement",
+    "log_second_share",
+]
+
+_LOG_HALF = math.log(0.5)
+_FINITE_SPAN = (-3.9, 3.9)
+_INFINITE_SPAN = (-5.0, 26.0)
+# Where the two halves of the integral cancel beyond this factor, the nested form takes over.
+_MOST_CANCELLATION = 1e4
+
+
+def _finite_map(t):
+    """Double-exponential map of the real line to (0, 1): share, 1 - share, log derivative."""
+    g = np.pi * np.sinh(t)
+    low, high = np.exp(-np.logaddexp(0.0, -g)), np.exp(-np.logaddexp(0.0, g))
+    derivative = np.log(np.pi * np.cosh(t)) - np.logaddexp(0.0, g) - np.logaddexp(0.0, -g)
+    return low, high, derivative
+
+
+def _infinite_map(t):
+    """Double-exponential map of the real line to (0, inf) for integrands that decay fast."""
+    log_x = t - np.exp(-t)
+    return np.exp(log_x), log_x + np.log1p(np.exp(-t))
+
+
+def _log_mass(log_density, lengths):
+    """Log integrals of ``exp(log_density(index, v))`` over ``0 < v < lengths[index]``."""
+    lengths = np.asarray(lengths, dtype=float)
+
+    def evaluate(index, t):
+        share, _, derivative = _finite_map(t)
+        length = lengths[index, None]
+        with np.errstate(divide="ignore"):
+            log_scale = log_density(index, length * share) + np.log(length) + derivative
+        return log_scale, np.ones((1, *t.shape))
+
+    factor, sums = integrate(evaluate, lengths.size, _FINITE_SPAN)
+    return _log(sums[0]) + factor
+
+
+def _log(x):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(x > 0.0, np.log(np.maximum(x, 0.0)), -np.inf)
+
+
+@functools.lru_cache(maxsize=512)
+def _log_normaliser(pair: RadialPair) -> float:
+    if pair.kind > 0:
+        return float(_log_mass(lambda _, v: pair.log_weight(v), [np.pi])[0])
+
+    def evaluate(_, t):
+        x, derivative = _infinite_map(t)
+        log_scale = pair.log_weight(pair.scale * x) + derivative + np.log(pair.scale)
+        return log_scale, np.ones((1, *t.shape))
+
+    factor, sums = integrate(evaluate, 1, _INFINITE_SPAN)
+    return float(factor[0] + np.log(sums[0, 0]))
+
+
+def _main(pair, boundary, rows, terms):
+    """Integrals over the distances r at which the sphere around the first centre is cut.
+
+    ``terms(log_first, log_second, shares)`` turns the four shares into a log scale and terms.
+    """
+    if pair.kind > 0 and not (boundary.length > 0.0).any():
+        return np.full(rows, -np.inf), np.zeros((3, rows))
+
+    def evaluate(index, t):
+        if pair.kind > 0:
+            share, rest, derivative = _finite_map(t)
+            length = boundary.length[index, None]
+            x, rest = length * share, length * rest
+            derivative = derivative + _log(length)
+        else:
+            share, derivative = _infinite_map(t)
+            x, rest = pair.scale * share, None
+            derivative = derivative + np.log(pair.scale)
+        r, complement, log_ratio, shares = boundary.at(index, x, rest)
+        log_scale, values = terms(log_ratio, shares)
+        return log_scale + pair.log_weight(r, complement) + derivative, values
+
+    span = _FINITE_SPAN if pair.kind > 0 else _INFINITE_SPAN
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore", under="ignore"):
+        return integrate(evaluate, rows, span)
+
+
+def _difference_terms(pair):
+    def terms(log_ratio, shares):
+        first = log_share(shares[0], pair.order)
+        second = log_ratio + log_share(shares[2], pair.order)
+        top = np.maximum(first, second)
+        gap = -np.expm1(-np.abs(first - second))
+        values = np.stack(
+            [np.exp(first - top), np.exp(second - top), np.where(first >= second, gap, -gap)]
+        )
+        return top, np.nan_to_num(values)
+
+    return terms
+
+
+def _outside_terms(pair):
+    def terms(_, shares):
+        outside = log_share(shares[1], pair.order)
+        return outside, np.ones((1, *outside.shape))
+
+    return terms
+
+
+def _complement_terms(pair):
+    def terms(log_ratio, shares):
+        outside = log_share(shares[1], pair.order)
+        second = log_ratio + log_share(shares[2], pair.order)
+        total = np.logaddexp(outside, second)
+        return total, np.ones((1, *total.shape))
+
+    return terms
+
+
+def _second_terms(pair):
+    def terms(log_ratio, shares):
+        second = log_ratio + log_share(shares[2], pair.order)
+        return second, np.ones((1, *second.shape))
+
+    return terms
+
+
+# Next to the antipodes of the centres the boundary does not reach the spheres of radius > r1, R1.
+
+
+def _cap_mass(pair, rest):
+    """Log of the mass of the spheres whose radius is within `rest` of pi; -inf below exp(-1e6)."""
+    nearest = (math.pi - rest) / pair.scale
+    potential = nearest if pair.law == "laplace" else 0.5 * nearest**2
+    # So far out that the logarithm itself would be mostly rounding.
+    counts = potential < 1e6
+    result = np.full(rest.shape, -np.inf)
+    if counts.any():
+        result[counts] = _log_mass(lambda _, v: pair.log_weight(np.pi - v, v), rest[counts])
+    return result
+
+
+def _first_cap(pair, boundary):
+    """Log of the mass of those around the first centre; they lie outside the set."""
+    return _cap_mass(pair, boundary.first_rest)
+
+
+def _second_cap(pair, boundary, epsilon):
+    """Log of the mass of those around the second centre, inside the set, times exp(epsilon)."""
+    if pair.kind <= 0:
+        return np.full(epsilon.size, -np.inf)
+    return epsilon + _cap_mass(pair, boundary.second_rest)
+
+
+def _shells(pair, boundary):
+    """Log of the mass of the spheres around the first centre that the boundary does not reach."""
+    return _log_mass(lambda _, v: pair.log_weight(v), boundary.start)
+
+
+def _as_arrays(pair, epsilon, gap):
+    epsilon = np.atleast_1d(np.asarray(epsilon, dtype=float)).ravel()
+    if gap is None:
+        gap = pair.epsilon_max - epsilon
+    return epsilon, np.atleast_1d(np.asarray(gap, dtype=float)).ravel()
+
+
+def log_second_share(pair: RadialPair, epsilon, gap=None):
+    """Log of ``exp(epsilon)`` times the chance under the second law that the loss exceeds epsilon.
+
+    It is minus the derivative of the profile.  ``gap`` is ``epsilon_max - epsilon`` where it is
+    known more accurately than the difference.
+    """
+    epsilon, gap = _as_arrays(pair, epsilon, gap)
+    result = np.full(epsilon.size, -np.inf)
+    live = np.flatnonzero(gap > 0.0)
+    if live.size:
+        boundary = pair.boundary(epsilon[live], gap[live])
+        factor, sums = _main(pair, boundary, live.size, _second_terms(pair))
+        cap = _second_cap(pair, boundary, epsilon[live])
+        result[live] = np.logaddexp(factor + _log(sums[0]), cap) - _log_normaliser(pair)
+    return result
+
+
+def log_half_complement(pair: RadialPair) -> float:
+    """``log((1 - delta(0)) / 2)``: the first law's chance to be nearer to the second centre.
+
+    The same as ``log_complement(pair, 0) - log 2``, by symmetry, at half the cost.
+    """
+    boundary = pair.boundary(np.zeros(1), np.array([pair.epsilon_max]))
+    factor, sums = _main(pair, boundary, 1, _outside_terms(pair))
+    total = factor + _log(sums[0])
+    if pair.kind > 0:
+        total = np.logaddexp(total, _first_cap(pair, boundary))
+    return min(float(total[0]) - _log_normaliser(pair), _LOG_HALF)
+
+
+def log_complement(pair: RadialPair, epsilon):
+    """``log(1 - delta(epsilon))``, accurate however close delta is to one; epsilon >= 0."""
+    epsilon, gap = _as_arrays(pair, epsilon, None)
+    result = np.zeros(epsilon.size)
+    live = np.flatnonzero(gap > 0.0)
+    if live.size:
+        boundary = pair.boundary(epsilon[live], gap[live])
+        factor, sums = _main(pair, boundary, live.size, _complement_terms(pair))
+        total = factor + _log(sums[0])
+        total = np.logaddexp(total, _second_cap(pair, boundary, epsilon[live]))
+        if pair.kind > 0:
+            total = np.logaddexp(total, _first_cap(pair, boundary))
+        shells = np.where(boundary.inside, -np.inf, _shells(pair, boundary))
+        result[live] = np.logaddexp(total, shells) - _log_normaliser(pair)
+    return np.minimum(result, 0.0)
+
+
+def log_delta(pair: RadialPair, epsilon):
+    """``log delta(epsilon)`` for epsilon >= 0, not rounded; ``-inf`` from ``epsilon_max`` on.
+
+    ``delta = (1/Z) integral exp(-V(r)) (E(r) - G(r)) dr`` with E the part of the sphere of radius r
+    around the first centre, and G the part of the sphere of radius R(r) around the second, that lie
+    in {loss >= epsilon} (docs/theory/riemannian-gdp.md).
+    """
+    epsilon, gap = _as_arrays(pair, epsilon, None)
+    result, cancellation = log_delta_direct(pair, epsilon)
+    nested = np.flatnonzero((gap > 0.0) & ~(cancellation < _MOST_CANCELLATION))
+    if nested.size:
+        result[nested] = _log_delta_nested(pair, epsilon[nested], gap[nested])
+    return np.minimum(result, 0.0)
+
+
+def log_delta_direct(pair: RadialPair, epsilon):
+    """As :func:`log_delta` without the nested form; also by how much the two halves cancel.
+
+    The relative error is about machine epsilon times the second result.
+    """
+    epsilon, gap = _as_arrays(pair, epsilon, None)
+    result, cancellation = np.full(epsilon.size, -np.inf), np.ones(epsilon.size)
+    live = np.flatnonzero(gap > 0.0)
+    if not live.size:
+        return result, cancellation
+    boundary = pair.boundary(epsilon[live], gap[live])
+    factor, sums = _main(pair, boundary, live.size, _difference_terms(pair))
+    cap = _second_cap(pair, boundary, epsilon[live])
+    shells = np.where(boundary.inside, _shells(pair, boundary), -np.inf)
+    top = np.maximum(np.maximum(factor, shells), cap)
+    main, shell, cap = np.exp(factor - top), np.exp(shells - top), np.exp(cap - top)
+    value = (shell - cap) + main * sums[2]
+    size = shell + cap + main * (sums[0] + sums[1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        result[live] = np.log(np.maximum(value, 0.0)) + top - _log_normaliser(pair)
+        cancellation[live] = np.where(value > 0.0, size / value, np.inf)
+    return result, cancellation
+
+
+def _log_delta_nested(pair, epsilon, gap):
+    """The same as the integral of :func:`log_second_share` from epsilon on: positive, slower."""
+    finite = np.isfinite(pair.epsilon_max)
+    width = pair.distance / pair.scale
+
+    def evaluate(index, t):
+        if finite:
+            _, share, derivative = _finite_map(t)
+            rest = gap[index, None] * share
+            level, scale = pair.epsilon_max - rest, np.log(gap[index, None])
+        else:
+            share, derivative = _infinite_map(t)
+            level, scale = epsilon[index, None] + width * share, np.log(width)
+            rest = np.full_like(level, np.inf)
+        value = log_second_share(pair, level, rest).reshape(t.shape)
+        return value + derivative + scale, np.ones((1, *t.shape))
+
+    # Beyond these the share has fallen by more than exp(-42) from its value at epsilon.
+    span = (-3.9, 2.9) if finite else (-5.0, np.log(20.0 + 2.0 * pair.order * pair.scale))
+    factor, sums = integrate(evaluate, epsilon.size, span)
+    return factor + _log(sums[0])

@@ -1,1 +1,0 @@
-"""Loops over private steps; solvers draw no noise themselves, mechanisms do."""
