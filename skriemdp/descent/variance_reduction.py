@@ -42,7 +42,7 @@ class RiemannianSVRG:
     walk : Walk
         Of ``n_epochs * (1 + epoch_length)`` steps.
     clip_norm : float, default=inf
-        Clip norm of the anchors' gradients; ``inf`` relies on the problem's gradient_diameter.
+        Clip norm of the anchors' gradients; ``inf`` relies on the problem's gradient_ball.
     difference_clip : float, optional
         Clip norm of the differences, a constant.
     smoothness : float, optional
@@ -117,7 +117,7 @@ class RiemannianSVRG:
             path.advance(gradient)
             for _ in range(self.epoch_length):
                 point = path.point
-                direction = geometry.transport(anchor, point, gradient)
+                direction = _transported(geometry, anchor, point, gradient)
                 clip = self._difference_clip(geometry, anchor, point)
                 if clip > 0:
                     difference = DifferenceQuery(problem, point, anchor, clip)
@@ -130,6 +130,13 @@ class RiemannianSVRG:
         if self.difference_clip is not None:
             return self.difference_clip
         return self.smoothness * float(geometry.dist(anchor, point))
+
+
+def _transported(geometry, anchor, point, coordinates):
+    """Coordinates at `point` of a released tangent vector at `anchor`, transported there."""
+    tangent = geometry.tangent_from_coordinates(anchor, coordinates)
+    moved = geometry.transport(anchor, point, tangent)
+    return np.asarray(geometry.coordinates_from_tangent(point, moved))
 
 
 def calibrated_svrg(

@@ -212,8 +212,9 @@ class GeodesicBall:
             What :meth:`project` gives; `x` itself when every point lies inside.
         outside : int
             How many points lay outside.
-        log_sum : array of shape ``shape``
-            Sum of ``log(center, point)`` over the projected points.
+        log_sum : array of shape ``(dim,)``
+            Sum over the projected points of their normal coordinates at the centre, none of them
+            longer than `radius`.
         """
         xp = array_namespace(x)
         center = self._center_like(x)
@@ -230,4 +231,4 @@ class GeodesicBall:
                 count += int(xp.count_nonzero(outside))
             total = total + xp.sum(coordinates, axis=0)
             begin += block.shape[0]
-        return points, count, self.geometry.tangent_from_coordinates(center, total)
+        return points, count, total

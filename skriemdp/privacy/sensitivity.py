@@ -6,6 +6,7 @@ public number of records.  Results are rounded up.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 
@@ -14,8 +15,11 @@ import numpy as np
 from skriemdp._validation import check_count, check_nonnegative, check_positive
 
 __all__ = [
+    "Sensitivity",
+    "ball_sensitivity",
     "bures_gradient_diameter",
     "class_means_sensitivity",
+    "computed_sum_sensitivity",
     "covariance_sensitivity",
     "frechet_mean_sensitivity",
     "gradient_diameter",
@@ -23,6 +27,7 @@ __all__ = [
     "gradient_sensitivity",
     "gram_and_cross_sensitivity",
     "log_lipschitz",
+    "mean_sensitivity",
     "principal_gradient_diameter",
     "tangent_mean_sensitivity",
     "weighted_mean_sensitivity",
@@ -31,6 +36,81 @@ __all__ = [
 
 # Covers the rounding of a handful of float64 operations.
 _UP = 1.0 + 4e-15
+_UNIT_ROUNDOFF = 2.0**-53
+
+
+@dataclasses.dataclass(frozen=True)
+class Sensitivity:
+    """How far a statistic moves, in Euclidean norm, when one record is replaced; with its proof.
+
+    Made by the functions of this module only, so that every number which scales noise has a
+    theorem; mechanisms refuse anything else.
+
+    Attributes
+    ----------
+    value : float
+        Rounded up.
+    theorem : str
+        Name of the function that made it, whose docstring cites the proof.
+    """
+
+    value: float
+    theorem: str
+
+    def __post_init__(self):
+        check_positive(sensitivity=self.value)
+
+
+def ball_sensitivity(radius: float) -> Sensitivity:
+    """Of a sum of one vector per record, each within `radius` of one public vector: ``2 radius``.
+
+    Attained by opposite points of the ball.  sensitivity.md, section 0.
+    """
+    check_positive(radius=radius)
+    return Sensitivity(2.0 * radius * _UP, "ball_sensitivity")
+
+
+def computed_sum_sensitivity(
+    exact: Sensitivity, largest: float, n: int, dim: int, longest_tile: int | None = None
+) -> Sensitivity:
+    """Sensitivity of a sum as floating point computes it, tile by tile.
+
+    Parameters
+    ----------
+    exact : Sensitivity
+        Of the sum in real numbers.
+    largest : float
+        Bound of the norm of every summand.
+    n : int
+        Largest number of summands.
+    dim : int
+        Number of coordinates.
+    longest_tile : int, optional
+        Most summands that are added in one go before their sum joins the total; n by default.
+
+    Returns
+    -------
+    Sensitivity
+        ``(exact + 2 gamma n largest) (1 + eta)^2``, ``gamma = (tile + tiles + 2) u``, ``eta = (2
+        dim + 16) u``, ``u = 2^-53``: this is the one place where sums are rounded up.
+
+    Notes
+    -----
+    A sum of b numbers is off by at most ``b u`` times the sum of their moduli in any order of
+    addition, fused or not.  sensitivity.md, section 0.
+    """
+    check_count(n=n, dim=dim)
+    tile = min(n, longest_tile or n)
+    gamma = (tile + math.ceil(n / tile) + 2) * _UNIT_ROUNDOFF
+    eta = (2 * dim + 16) * _UNIT_ROUNDOFF
+    value = (exact.value + 2.0 * gamma * n * largest) * (1.0 + eta) ** 2
+    return Sensitivity(value * _UP, exact.theorem)
+
+
+def mean_sensitivity(total: Sensitivity, n: float) -> Sensitivity:
+    """Sensitivity of a sum divided by a public number."""
+    check_positive(n=n)
+    return Sensitivity(total.value / n * _UP, total.theorem)
 
 
 def _scaled(kappa: float, distance: float) -> float:
