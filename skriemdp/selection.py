@@ -16,19 +16,18 @@ from skriemdp._random import NoiseStreams, check_random_state, data_digest, publ
 from skriemdp._validation import check_fraction, check_option, check_positive
 from skriemdp.core.estimator import PrivateEstimator, take_tags
 from skriemdp.core.spent import PrivacySpent
-from skriemdp.geometry import Euclidean
 from skriemdp.ledger.accountant import current_accountant
-from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
+from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.radial import RadialEvent, best_radial_law
+from skriemdp.privacy.sensitivity import interval_sensitivity, mean_sensitivity
 
 __all__ = ["PrivateGridSearchCV"]
 
 
 # Radial noise halves the error of scores; that much more may the search cost for it.
 _MORE = 1.02
-_ZERO = np.zeros(1)
 
 
 class _Prepaid:
@@ -48,8 +47,8 @@ class _Prepaid:
 
 def _score_noise(event, sensitivity):
     if isinstance(event, RadialEvent):
-        return TangentRadial(Euclidean(1), sensitivity, event)
-    return TangentGaussian(Euclidean(1), sensitivity, 1.0 / event.mu)
+        return RadialNoise(sensitivity, event)
+    return GaussianNoise(sensitivity, 1.0 / event.mu)
 
 
 def _delegates(name):
@@ -274,7 +273,8 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def _run(self, event, scoring, candidates, train, test, streams):
         rng = streams("search")
-        noise = _score_noise(scoring, sensitivity=self.loss_bound / len(test[0]))
+        total = interval_sensitivity(self.loss_bound)
+        noise = _score_noise(scoring, mean_sensitivity(total, len(test[0])))
         best = None
         for _ in range(event.draw_count(rng)):
             index = int(rng.integers(len(candidates)))
@@ -293,7 +293,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
                 model.fit(*train)
                 losses = np.clip(self._losses(model, *test), 0.0, self.loss_bound)
             step.set_params(accountant=owner, random_state=None, verbose=verbose)
-            score = float(noise.release(_ZERO, -np.mean(losses, keepdims=True), rng)[0])
+            score = float(noise.release(-np.mean(losses, keepdims=True), rng)[0])
             if best is None or score > best[0]:
                 best = (score, index, model)
         return best

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from skriemdp._validation import check_positive, check_scale
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import FullBatch
+from skriemdp.descent.sampling import FullBatch, exact_mean
 from skriemdp.descent.trajectory import Trajectory, Walk
 from skriemdp.privacy.events import GaussianEvent
 
@@ -37,6 +37,8 @@ class RiemannianGradientDescent:
         `gradient_ball`.
     output, retraction, domain
         As in :class:`skriemdp.descent.trajectory.Walk`.
+    exact : bool, default=False
+        Add gradients in exact integers, with discrete Gaussian noise.
 
     Notes
     -----
@@ -54,6 +56,7 @@ class RiemannianGradientDescent:
     output: str = "last"
     retraction: bool = False
     domain: object = None
+    exact: bool = False
 
     def __post_init__(self):
         check_positive(mu=self.mu)
@@ -107,9 +110,10 @@ class RiemannianGradientDescent:
             The output point.
         """
         path = Trajectory(problem.geometry, start, self.walk, rng, progress, callback)
+        batch = FullBatch(self.exact)
         for multiplier in self.noise_multipliers:
             query = GradientQuery(problem, path.point, self.clip_norm)
-            path.advance(FullBatch().release(query, multiplier, rng))
+            path.advance(batch.release(query, multiplier, rng))
         return path.result
 
 
@@ -134,7 +138,5 @@ def descend(problem, start, walk: Walk, clip_norm: float = math.inf):
     path = Trajectory(problem.geometry, start, walk, rng=None)
     for _ in range(walk.n_steps):
         query = GradientQuery(problem, path.point, clip_norm)
-        mean = query.total() / problem.n
-        center = query.bound.center
-        path.advance(query.leave(mean if center is None else center + mean))
+        path.advance(exact_mean(query))
     return path.result

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from skriemdp._validation import check_option
-from skriemdp.descent.problem import Problem, clipped_total
+from skriemdp.descent.problem import Problem
 from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd_base import SPDGeometry
@@ -64,6 +64,14 @@ class PerSampleGradient(abc.ABC):
     def __call__(self, point, X, y=None):
         return self.tangent(point, self.ambient(point, X, y))
 
+    def coordinate_blocks(self, point, X, y=None):
+        """Orthonormal coordinates of the gradients, ``(b, dim)``, in one block or more."""
+        ambient = self.ambient(point, X, y)
+        # Blocks are as large as the backend likes; what follows is ours and likes caches.
+        for block in (ambient,) if self.backend == "numpy" else tiles(ambient):
+            vectors = self.tangent(point, block)
+            yield np.asarray(self.geometry.coordinates_from_tangent(point, vectors))
+
     def _checked(self, gradients, count, name):
         gradients = np.asarray(gradients, dtype=float)
         if gradients.shape != (count, *self.geometry.shape):
@@ -87,12 +95,18 @@ class HalfSquaredDistance(PerSampleGradient):
     unchecked: bool = False
 
     def ambient(self, point, X, y=None):
+        return -self.geometry.log(point, self._points(point, X))
+
+    def coordinate_blocks(self, point, X, y=None):
+        yield -np.asarray(self.geometry.log_coordinates(point, self._points(point, X)))
+
+    def _points(self, point, X):
         X = X.reshape(len(X), *self.geometry.shape)
         if self.unchecked and not isinstance(self.geometry, SPDGeometry):
             # Logarithms of matrices survive anything, and checking would double their cost.
             axes = tuple(range(1, X.ndim))
             X = np.where(np.expand_dims(self.geometry.belongs(X), axes), X, point)
-        return -self.geometry.log(point, X)
+        return X
 
     def cost(self, point, X, y=None):
         """Cost of every record, shape ``(b,)``."""
@@ -431,20 +445,24 @@ class CostProblem(Problem):
         with np.errstate(all="ignore"):
             return self.gradient(point, self.X[chosen], labels)
 
-    def clipped_sum(self, point, clip_norm=math.inf, indices=None):
-        total = np.zeros(self.geometry.shape)
+    def gradient_coordinates(self, point, indices=None):
+        chosen = slice(None) if indices is None else indices
+        return np.concatenate(list(self._coordinate_blocks(point, chosen)))
+
+    def gradient_sum(self, point, bound, indices=None):
+        total = np.zeros(self.geometry.dim)
         for piece in self.pieces(indices):
-            labels = None if self.y is None else self.y[piece]
-            with np.errstate(all="ignore"):
-                ambient = self.gradient.ambient(point, self.X[piece], labels)
-                # Blocks are as large as the backend likes; what follows is ours and likes caches.
-                blocks = (ambient,) if self.gradient.backend == "numpy" else tiles(ambient)
-                for block in blocks:
-                    vectors = self.gradient.tangent(point, block)
-                    total += clipped_total(self.geometry, point, vectors, clip_norm)
+            for rows in self._coordinate_blocks(point, piece):
+                total += bound.enforce(rows).sum(axis=0)
         return total
 
-    def pieces(self, indices=None):
+    def _coordinate_blocks(self, point, piece):
+        labels = None if self.y is None else self.y[piece]
+        with np.errstate(all="ignore"):
+            yield from self.gradient.coordinate_blocks(point, self.X[piece], labels)
+
+    @property
+    def longest_piece(self) -> int:
         row = max(math.prod(self.geometry.shape), math.prod(self.X.shape[1:]))
         backend = self.gradient.backend
         if backend in _BLOCK_BYTES:
@@ -453,10 +471,7 @@ class CostProblem(Problem):
             rows = 2 * block_length(np.empty((0, row)))
         if backend == "jax":  # which pads to powers of two
             rows = 1 << (rows.bit_length() - 1)
-        count = self.n if indices is None else len(indices)
-        for begin in range(0, count, rows):
-            piece = slice(begin, min(begin + rows, count))
-            yield piece if indices is None else indices[piece]
+        return rows
 
     def dry_run(self, point):
         """Call the gradient once on a made-up record, to find programming errors early.

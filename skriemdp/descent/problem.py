@@ -14,7 +14,12 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.privacy.sensitivity import log_lipschitz
 
-__all__ = ["FrechetProblem", "Problem"]
+__all__ = ["FrechetProblem", "Problem", "longest_block"]
+
+
+def longest_block(geometry: Geometry) -> int:
+    """Most records of a geometry that fit in one block; public."""
+    return block_length(np.empty((0, *geometry.shape)))
 
 
 class Problem(abc.ABC):
@@ -61,7 +66,7 @@ class Problem(abc.ABC):
     @property
     def longest_piece(self) -> int:
         """Most records in one of :meth:`pieces`; public."""
-        return block_length(np.empty((0, *self.geometry.shape)))
+        return longest_block(self.geometry)
 
     def pieces(self, indices=None):
         """Cut the records (all, or the array `indices`) into blocks that fit in cache."""

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from skriemdp._validation import check_positive
+from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.bounds import Ball
 
-__all__ = ["DifferenceQuery", "GradientQuery", "Query"]
+__all__ = ["DifferenceQuery", "GradientQuery", "LogarithmQuery", "Query"]
 
 
 class Query(abc.ABC):
@@ -89,6 +90,39 @@ class GradientQuery(Query):
 
     def leave(self, vector):
         return self.problem.leave_gradients(self.point, vector)
+
+
+class LogarithmQuery(Query):
+    """Logarithms of the records at `point`, each shortened to a public norm.
+
+    With ``radius`` that of a geodesic ball about `point` this is the logarithm of the record's
+    projection on that ball, on any manifold.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    point : ndarray of shape ``geometry.shape``
+    radius : float
+    points : ndarray of shape ``(n, *geometry.shape)``
+        The records.
+    known_total : ndarray of shape ``(dim,)``, optional
+        The sum of all, where it is known already.
+    """
+
+    def __init__(self, geometry, point, radius: float, points, known_total=None):
+        self.geometry, self.point, self.points = geometry, point, points
+        self.n, self.dim, self.bound = len(points), geometry.dim, Ball(radius)
+        self.longest_block = block_length(points)
+        self._known_total = known_total
+
+    def blocks(self, indices=None):
+        for block in tiles(self.points if indices is None else self.points[indices]):
+            yield np.asarray(self.geometry.log_coordinates(self.point, block))
+
+    def total(self, indices=None):
+        if indices is None and self._known_total is not None:
+            return np.asarray(self._known_total)
+        return super().total(indices)
 
 
 class DifferenceQuery(Query):

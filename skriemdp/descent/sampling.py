@@ -7,11 +7,10 @@ import dataclasses
 import numpy as np
 
 from skriemdp._validation import check_count, check_fraction, check_positive
-from skriemdp.mechanisms.noise import GaussianNoise
+from skriemdp.mechanisms.sums import noisy_sum, release_total
 from skriemdp.privacy import events
-from skriemdp.privacy.sensitivity import computed_sum_sensitivity
 
-__all__ = ["FixedSizeSampler", "FullBatch", "PoissonSampler"]
+__all__ = ["FixedSizeSampler", "FullBatch", "PoissonSampler", "exact_mean", "full_batch_mean"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,8 +18,16 @@ class FullBatch:
     """Every record in every step; an exactly Gaussian release.
 
     *Guarantee*: noise `noise_multiplier` times the replace-one sensitivity ``2 radius / n`` of the
-    mean of vectors in a public ball, so ``count`` adaptive steps are ``sqrt(count) / noise_multiplier``-GDP.
+    mean of vectors in a public ball, so ``count`` adaptive steps are
+    ``sqrt(count) / noise_multiplier``-GDP.
+
+    Parameters
+    ----------
+    exact : bool, default=False
+        Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
     """
+
+    exact: bool = False
 
     def event(self, n: int, noise_multiplier: float, count: int = 1):
         """What `count` releases cost."""
@@ -36,7 +43,7 @@ class FullBatch:
 
     def release(self, query, noise_multiplier: float, rng):
         """Noisy mean of ``query`` over the records: coordinates of a tangent vector."""
-        return _noisy_mean(query, None, query.n, noise_multiplier, rng)
+        return _noisy_mean(query, None, query.n, noise_multiplier, rng, self.exact)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,20 +162,26 @@ def _subset(n, size, rng):
     return np.sort(rng.choice(n, size=size, replace=False, shuffle=False))
 
 
-def _noisy_mean(query, chosen, divisor, noise_multiplier, rng):
+def exact_mean(query, total=None):
+    """The mean of a query over all records without noise: not private."""
+    return _with_center(query, (query.total() if total is None else total) / query.n)
+
+
+def full_batch_mean(query, total, noise_multiplier: float, rng):
+    """The noisy mean of a query over all records whose exact sum of offsets is known already."""
+    noisy = release_total(query, total, noise_multiplier, rng)
+    return _with_center(query, noisy / query.n)
+
+
+def _noisy_mean(query, chosen, divisor, noise_multiplier, rng, exact=False):
     """Centre of the query's ball plus the noisy sum of offsets over a public number.
 
     A record that is absent from the sum counts as the centre, so for every way of drawing batches
     the record's contribution stays in one public ball.
     """
-    bound = query.bound
-    if not bound.is_bounded:
-        raise ValueError(
-            "nothing bounds a record's gradient at the current iterate; pass a finite clip_norm."
-        )
-    sensitivity = computed_sum_sensitivity(
-        bound.diameter, bound.radius, query.n, query.dim, query.longest_block
-    )
-    mechanism = GaussianNoise(sensitivity, noise_multiplier)
-    mean = mechanism.release(query.total(chosen), rng) / divisor
-    return query.leave(mean if bound.center is None else bound.center + mean)
+    return _with_center(query, noisy_sum(query, noise_multiplier, rng, chosen, exact) / divisor)
+
+
+def _with_center(query, mean):
+    center = query.bound.center
+    return query.leave(mean if center is None else center + mean)

@@ -9,12 +9,10 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skriemdp._validation import check_count, check_fraction, check_positive, check_scale
-from skriemdp.descent.problem import clipped_total
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery
-from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler, exact_mean
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.descent.trajectory import Trajectory, Walk
-from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.events import FixedSizeSampledGaussianEvent, GaussianEvent, compose
 
@@ -252,18 +250,17 @@ class PublishedRSVRG:
         """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`."""
         geometry, n = problem.geometry, problem.n
         path = Trajectory(geometry, start, self.walk, rng, progress, callback)
-        noise = TangentGaussian(geometry, self.sigma, 1.0)
         for _ in range(self.n_epochs):
             anchor = path.point
-            mean = problem.clipped_sum(anchor, self.anchor_clip) / n
+            mean = exact_mean(GradientQuery(problem, anchor, self.anchor_clip))
             for _ in range(self.epoch_length):
                 point, chosen = path.point, rng.integers(n, size=1)
                 here, there = (
-                    clipped_total(geometry, x, problem.gradients(x, chosen), self.inner_clip)
+                    GradientQuery(problem, x, self.inner_clip).total(chosen)
                     for x in (point, anchor)
                 )
-                value = here - geometry.transport(anchor, point, there - mean)
-                path.advance(noise.release(point, np.asarray(value), rng))
+                value = here - _transported(geometry, anchor, point, there - mean)
+                path.advance(value + self.sigma * rng.standard_normal(value.shape))
         return path.result
 
 

@@ -32,7 +32,6 @@ from skriemdp.federated.training import local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
 from skriemdp.federated.trusted import run_trusted
 from skriemdp.ledger.accountant import current_accountant
-from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.events import compose
 
 __all__ = ["FederatedEstimator"]
@@ -254,9 +253,7 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
                     loop,
                     problems,
                     settings,
-                    TangentGaussian(
-                        probe.geometry, 2.0 * self.update_clip / self.clients_per_round, noise
-                    ),
+                    noise,
                     float(self.update_clip),
                     start,
                     streams("aggregator"),

@@ -152,7 +152,7 @@ def _own_clip(run, problem, domain, start) -> float:
         # A logarithm within the ball is no longer than its diameter.  On Hadamard spaces the
         # problem's own bounds are finite everywhere.
         return math.inf if problem.geometry.is_hadamard else 2.0 * domain.radius
-    bound = problem.gradient_norm_bound(start)
+    bound = problem.gradient_ball(start).radius
     if not math.isfinite(bound):
         raise ValueError("this problem has no public gradient bound; pass clip_norm.")
     return bound if run.local == "rsvrg" else math.inf

@@ -26,7 +26,6 @@ from skriemdp.core.manifold_input import (
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.progress import ProgressBar
-from skriemdp.descent.sampling import FullBatch, LatticeBatch
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.mean.adaptive import AdaptiveMean
@@ -413,7 +412,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             output=self.output,
             retraction=self.retraction,
             domain=ball,
-            batch=LatticeBatch() if lattice else FullBatch(),
+            exact=lattice,
         )
         start = ball.center
         if self.start is not None:

@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
+from skriemdp.descent.queries import LogarithmQuery
 from skriemdp.geometry.ball import GeodesicBall, center_reach
 from skriemdp.geometry.base import Geometry
-from skriemdp.mechanisms.lattice import lattice_log_mean
 from skriemdp.mechanisms.quantile import PrivateQuantile
-from skriemdp.mechanisms.tangent import TangentGaussian
+from skriemdp.mechanisms.sums import noisy_sum
 from skriemdp.privacy.events import GaussianEvent
 
 __all__ = ["BallSearch", "private_radius", "radius_grid", "within_reach"]
@@ -119,19 +119,16 @@ class BallSearch:
             cap = 2.0 * radius
             mu = self.mu * math.sqrt(_MEAN_SHARE * scale)
             move = self._mean_log(center, points, radius, 1.0 / mu, streams("zoom mean", stage))
-            moved = geometry.exp(center, _shortened(geometry, center, move, radius))
+            moved = np.asarray(geometry.exp_coordinates(center, _shortened(move, radius)))
             # Noise much longer than the data can leave the range of floats; then stay.
             center = within_reach(geometry, moved) if bool(geometry.belongs(moved)) else center
         return center, cap
 
     def _mean_log(self, center, points, radius, noise_multiplier, rng):
         """Noisy mean of the logarithms at a released centre, each clipped to a released radius."""
-        geometry = self.geometry
-        if self.lattice:
-            return lattice_log_mean(geometry, center, points, radius, noise_multiplier, rng)
-        mechanism = TangentGaussian(geometry, 2.0 * radius / self.n, noise_multiplier)
-        mean = np.asarray(geometry.clipped_log_sum(center, points, radius)) / self.n
-        return mechanism.release(center, mean, rng)
+        # The radius of a ball is limited where means must be unique; here it only clips.
+        query = LogarithmQuery(self.geometry, center, radius, points)
+        return noisy_sum(query, noise_multiplier, rng, exact=self.lattice) / self.n
 
 
 def within_reach(geometry, point):
@@ -139,10 +136,11 @@ def within_reach(geometry, point):
     reach, base = center_reach(geometry), geometry.base_point
     if float(geometry.dist(base, point)) <= reach:
         return point
-    return geometry.exp(base, _shortened(geometry, base, geometry.log(base, point), reach))
+    seen = np.asarray(geometry.log_coordinates(base, point))
+    return np.asarray(geometry.exp_coordinates(base, _shortened(seen, reach)))
 
 
-def _shortened(geometry, point, vector, length):
-    """`vector` scaled to Riemannian norm <= `length` (post-processing)."""
-    norm = float(geometry.norm(point, vector))
+def _shortened(vector, length):
+    """Coordinates scaled to norm <= `length` (post-processing)."""
+    norm = float(np.linalg.norm(vector))
     return vector * min(1.0, length / norm) if norm > 0 else vector

@@ -8,10 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
-from skriemdp._validation import check_positive
 from skriemdp.privacy.sensitivity import Sensitivity, ball_sensitivity
 
-__all__ = ["Ball", "Bound"]
+__all__ = ["Ball", "Bound", "shortened"]
+
+# Squares of numbers in this range, and their sums, are ordinary floats.
+_LEAST, _MOST = 1e-140, 1e140
 
 
 class Bound(Protocol):
@@ -41,6 +43,8 @@ class Ball:
     radius : float
     center : ndarray of shape (dim,), optional
         Zero by default.
+    norm : float, default=inf
+        Rows are first shortened to this norm, for what is known of shortened rows.
 
     Notes
     -----
@@ -50,9 +54,14 @@ class Ball:
 
     radius: float
     center: np.ndarray | None = None
+    norm: float = math.inf
 
     def __post_init__(self):
-        check_positive(allow_inf=True, radius=self.radius)
+        if not _LEAST <= self.radius <= _MOST and self.radius != math.inf:
+            raise ValueError(
+                f"radius={self.radius!r} is out of the range [{_LEAST:g}, {_MOST:g}] in which "
+                "squares of floats neither vanish nor overflow; rescale the records."
+            )
 
     @property
     def is_bounded(self) -> bool:
@@ -74,8 +83,10 @@ class Ball:
             return Ball(norm)
         if self.center is None:
             return self
+        if norm == math.inf:
+            return self
         length = float(np.linalg.norm(self.center))
-        return Ball(self.radius, self.center * (norm / max(length, norm)))
+        return Ball(self.radius, self.center * (norm / max(length, norm)), norm)
 
     def enforce(self, rows: np.ndarray) -> np.ndarray:
         """Offsets from the centre, no longer than the radius.
@@ -90,6 +101,8 @@ class Ball:
         ndarray of shape (b, dim)
         """
         with np.errstate(all="ignore"):
+            if self.norm != math.inf:
+                rows = shortened(rows, self.norm)
             offsets = rows if self.center is None else rows - self.center
             return shortened(offsets, self.radius)
 
@@ -101,6 +114,8 @@ def shortened(rows: np.ndarray, norm: float) -> np.ndarray:
         if not squares.size or squares.max() <= norm * norm:
             return rows
         lengths = np.sqrt(squares)
+        if norm == math.inf:
+            return np.where(np.isfinite(lengths)[:, None], rows, 0.0)
         scaled = rows * (norm / np.maximum(lengths, norm))[:, None]
         usable = np.isfinite(lengths)
         return scaled if usable.all() else np.where(usable[:, None], scaled, 0.0)

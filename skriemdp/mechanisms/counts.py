@@ -8,6 +8,10 @@ import math
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.privacy.sensitivity import (
+    Sensitivity,
+    sums_and_counts_sensitivity,
+)
 
 __all__ = ["GaussianCount", "LaplaceCount", "SumsAndCounts"]
 
@@ -111,9 +115,14 @@ class SumsAndCounts:
         check_positive(bound=self.bound, noise_multiplier=self.noise_multiplier, weight=self.weight)
 
     @property
+    def sensitivity(self) -> Sensitivity:
+        """Of all sums and counts together, in units of the counts."""
+        return sums_and_counts_sensitivity(self.weight)
+
+    @property
     def count_sigma(self) -> float:
         """Standard deviation of the noise on every count."""
-        return 2.0 * self.weight * self.noise_multiplier
+        return self.sensitivity.value * self.noise_multiplier
 
     @property
     def sum_sigma(self) -> float:
@@ -138,6 +147,7 @@ class SumsAndCounts:
             Independent releases along leading axes, each of which costs one `event`.
         """
         scales = self.sum_sigma, self.count_sigma
-        bounds = 2.0 * self.weight * self.bound, 2.0 * self.weight
+        largest = self.sensitivity.value
+        bounds = self.bound * largest, largest
         laws = "gaussian", "gaussian"
         return noise.draw((sums, counts), scales, laws, rng, size, sensitivity=bounds)

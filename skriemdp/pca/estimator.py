@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from skriemdp._validation import check_count, check_option, check_positive, check_scale
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.geometry import Euclidean
 from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget
 from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
 from skriemdp.pca.releases import (
@@ -26,6 +25,7 @@ from skriemdp.pca.releases import (
 )
 from skriemdp.pca.rows import Rows, open_rows, rows_digest
 from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.sensitivity import interval_sensitivity
 
 __all__ = ["PrivatePrincipalEigenvector"]
 
@@ -378,7 +378,7 @@ class PrivatePrincipalEigenvector(
             print(f"[{type(self).__name__}] mechanism {plan.public['mechanism']!r}")
         counting = None
         if settings.bounds.row_norm is not None:
-            counting = budget.noise(_COUNT_SHARE, Euclidean(1), 1.0)
+            counting = budget.noise(_COUNT_SHARE, interval_sensitivity(1.0), 1)
         self._sparse_fit = data.facts["sparse"]
         center, row_norm = settings.bounds.release(rows, budget, streams)
         if counting is not None:
@@ -404,9 +404,7 @@ class PrivatePrincipalEigenvector(
         outside = sum(
             np.count_nonzero(~(squares <= row_norm**2)) for squares in rows.squared_norms(center)
         )
-        noisy = mechanism.release(
-            np.zeros(1), np.array([float(outside)]), streams("clipped fraction")
-        )
+        noisy = mechanism.release(np.array([float(outside)]), streams("clipped fraction"))
         fraction = float(noisy[0]) / rows.n
         self.clipped_fraction_ = float(np.clip(fraction, 0.0, 1.0))
         if fraction - 2.0 * mechanism.sigma / rows.n > 0.2:

@@ -1,0 +1,136 @@
+"""Vectors of records on a lattice of integers, whose sums floating point cannot spoil.
+
+The noise has one law for every release of the library, discrete Gaussian of scale `NOISE_SCALE`;
+only the spacing of the lattice varies.  docs/theory/lattice.md has the proofs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from skriemdp._validation import check_count, check_positive
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.privacy.lattice import largest_shift
+
+__all__ = ["NOISE_SCALE", "ExactTotal", "IntegerBall", "check_multiplier"]
+
+NOISE_SCALE = 2**40
+# Rounding moves a record by at most sqrt(dim) / 2 units; its share of the bound stays below this.
+_ROUNDING_SHARE = 0.01
+_UNIT_ROUNDOFF = 2.0**-53
+_LONGEST = 2**62
+_EXACT_FLOATS = 2**53
+
+
+def check_multiplier(noise_multiplier: float) -> None:
+    """ValueError where a record would need more bits than its floats have, or would have none."""
+    if not 2.0**-10 < noise_multiplier < 2.0**32:
+        raise ValueError(
+            f"noise_multiplier={noise_multiplier:.4g} is out of range for exact integers; use "
+            "skriemdp.config_context(arithmetic='float')."
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class IntegerBall:
+    """The integer vectors that records of a `Ball` become.
+
+    Parameters
+    ----------
+    bound : Ball
+    dim : int
+    noise_multiplier : float
+        Noise over the replace-one sensitivity ``2 radius``.
+
+    Raises
+    ------
+    ValueError
+        When the noise is so large, or the dimension so high, that the lattice would be too coarse.
+
+    Notes
+    -----
+    With D the largest shift that noise of scale `NOISE_SCALE` makes ``1 / noise_multiplier``-GDP,
+    every record's integer vector has length at most ``R = floor(D / 2)``.  Shortened in floating
+    point it has at most ``radius (1 + eta)``, ``eta = (2 dim + 16) 2^-53``; dividing by the spacing
+    ``g = radius (1 + eta) / (R - sqrt(dim) / 2 - 1)`` and rounding every coordinate leave at most
+    ``R - 1`` and the rounding of the quotient, which is below one.
+    """
+
+    bound: Ball
+    dim: int
+    noise_multiplier: float
+
+    def __post_init__(self):
+        check_count(dim=self.dim)
+        check_positive(radius=self.bound.radius)
+        check_multiplier(self.noise_multiplier)
+        if 0.5 * math.sqrt(self.dim) > _ROUNDING_SHARE * self.units:
+            raise ValueError(
+                f"noise_multiplier={self.noise_multiplier:.4g} in dimension {self.dim} leaves "
+                "fewer integers per record than rounding needs; use a larger epsilon or "
+                "skriemdp.config_context(arithmetic='float')."
+            )
+
+    @functools.cached_property
+    def units(self) -> int:
+        """R, the bound of the length of a record's integer vector."""
+        return largest_shift(NOISE_SCALE, self.noise_multiplier) // 2
+
+    @functools.cached_property
+    def spacing(self) -> float:
+        """g, the distance of neighbouring lattice points; public."""
+        eta = (2 * self.dim + 16) * _UNIT_ROUNDOFF
+        return self.bound.radius * (1.0 + eta) / (self.units - 0.5 * math.sqrt(self.dim) - 1.0)
+
+    def integers(self, rows: np.ndarray) -> np.ndarray:
+        """The integer vector of each row, as float64 of shape (b, dim), no longer than `units`."""
+        return np.rint(self.bound.enforce(rows) / self.spacing)
+
+
+class ExactTotal:
+    """A sum of integer vectors, exact in any order of addition.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    largest : int
+        Bound of the modulus of every entry that a record adds.
+    """
+
+    def __init__(self, shape, largest: int):
+        self._largest = int(largest)
+        self._small = np.zeros(shape, dtype=np.int64)
+        self._big: np.ndarray | None = None
+        self._count = 0
+
+    def add_rows(self, rows: np.ndarray) -> None:
+        """Add integer rows (float64) of shape ``(b, *shape)``."""
+        step = _EXACT_FLOATS // self._largest
+        if step >= len(rows):
+            self.add(rows.sum(axis=0), len(rows))
+        elif step >= 64:
+            for begin in range(0, len(rows), step):
+                piece = rows[begin : begin + step]
+                self.add(piece.sum(axis=0), len(piece))
+        else:
+            step = max(_LONGEST // self._largest, 1)
+            for begin in range(0, len(rows), step):
+                piece = rows[begin : begin + step].astype(np.int64)
+                self.add(piece.sum(axis=0), len(piece))
+
+    def add(self, partial: np.ndarray, count: int) -> None:
+        """Add the exact sum of `count` records, float64 or int64."""
+        if (self._count + count) * self._largest > _LONGEST:
+            self._big, self._count = self.value(), 0
+            self._small = np.zeros_like(self._small)
+        self._small += partial.astype(np.int64)
+        self._count += count
+
+    def value(self) -> np.ndarray:
+        """The total in Python integers."""
+        small = self._small.astype(object)
+        return small if self._big is None else self._big + small
