@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import warnings
@@ -46,7 +45,6 @@ from skriemdp.mean.releases import (
     plan_tangent_mean,
 )
 from skriemdp.mean.search import BallSearch
-from skriemdp.mechanisms.lattice import LatticeCount
 from skriemdp.privacy.events import compose
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
@@ -357,8 +355,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         budget = split_budget(
             geometry, mechanism, noise, self.epsilon, self.delta, free_center, free_radius
         )
-        if lattice:
-            budget = dataclasses.replace(budget, count=LatticeCount(budget.count.noise_multiplier))
         public = {"n": n, "manifold": str(geometry)}
         if searched:
             warn_small_search(n, budget.search_mu)

@@ -14,11 +14,11 @@ import numpy as np
 
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 
-__all__ = ["NOISE_SCALE", "ExactTotal", "IntegerBall", "check_multiplier"]
+__all__ = ["ExactTotal", "IntegerBall", "check_multiplier"]
 
-NOISE_SCALE = 2**40
 # Rounding moves a record by at most sqrt(dim) / 2 units; its share of the bound stays below this.
 _ROUNDING_SHARE = 0.01
 _UNIT_ROUNDOFF = 2.0**-53
