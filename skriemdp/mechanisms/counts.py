@@ -9,6 +9,7 @@ import numpy as np
 
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.integers import IntegerPairs
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
@@ -153,6 +154,23 @@ class SumsAndCounts:
     def event(self) -> GaussianEvent:
         """What one release of all sums and counts costs."""
         return GaussianEvent(self.noise_multiplier)
+
+    def integers(self, dim: int, n_groups: int) -> IntegerPairs:
+        """The lattice of :meth:`release_rows`; ValueError where there is none."""
+        if self.weight != 1.0:
+            raise ValueError("exact sums are of records that belong to one group, weight 1.")
+        return IntegerPairs(self.bound, dim, n_groups, self.noise_multiplier)
+
+    def release_rows(self, rows, groups, n_groups: int, rng):
+        """Noisy sums ``(n_groups, dim)`` and counts of rows ``(n, dim)``, in exact integers.
+
+        Row i, shortened to `bound`, belongs to ``groups[i]`` with weight one.
+        """
+        lattice = self.integers(rows.shape[1], n_groups)
+        exact, law = lattice.total(rows, groups), "discrete-gaussian"
+        noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, sensitivity=lattice.units)
+        noisy = noisy.astype(float) * lattice.spacing
+        return noisy[:, :-1] * self.bound, noisy[:, -1]
 
     def release(self, sums, counts, rng, size=()):
         """Noisy sums and counts.
