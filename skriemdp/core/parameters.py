@@ -9,22 +9,13 @@ from sklearn.utils.multiclass import type_of_target
 
 from skriemdp._config import get_config
 from skriemdp._random import check_public_seed
-from skriemdp._validation import check_count, check_factor
+from skriemdp._validation import check_count, check_factor, check_scale
 from skriemdp.core.work import check_limit
 
 __all__ = ["check_parameters", "label_list"]
 
-_FACTORS = (
-    "length_scale",
-    "ridge",
-    "step_size",
-    "clip_norm",
-    "max_norm",
-    "difference_clip",
-    "smoothness",
-    "typical_count",
-    "batch_size",
-)
+_BOUNDS = ("clip_norm", "max_norm", "difference_clip")
+_FACTORS = ("length_scale", "ridge", "step_size", "smoothness", "typical_count", "batch_size")
 _COUNTS = ("n_steps", "n_queries", "epoch_length")
 
 
@@ -33,10 +24,11 @@ def check_parameters(estimator) -> None:
     parameters = estimator.get_params(deep=False)
     if "public_seed" in parameters:
         check_public_seed(parameters["public_seed"])
-    for name in _FACTORS:
-        value = parameters.get(name)
-        if isinstance(value, numbers.Number):  # others may be sequences, functions or "auto"
-            check_factor(**{name: value})
+    for check, names in ((check_scale, _BOUNDS), (check_factor, _FACTORS)):
+        for name in names:
+            value = parameters.get(name)
+            if isinstance(value, numbers.Number):  # others may be sequences, functions or "auto"
+                check(**{name: value})
     for name in _COUNTS:
         value = parameters.get(name)
         if value is not None:
