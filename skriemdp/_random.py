@@ -9,7 +9,17 @@ import secrets
 
 import numpy as np
 
-__all__ = ["NoiseStreams", "check_random_state", "data_digest", "public_generator"]
+from skriemdp._validation import shown
+
+__all__ = [
+    "NoiseStreams",
+    "check_public_seed",
+    "check_random_state",
+    "data_digest",
+    "public_generator",
+]
+
+_MOST_SEED = 2**128 - 1
 
 # Integers drawn ahead at most: half a megabyte.
 _LARGEST_BLOCK = 2**16
@@ -30,7 +40,20 @@ def check_random_state(random_state) -> None:
             "operating system, or an int for tests and studies."
         )
     if random_state < 0:
-        raise ValueError(f"random_state must be >= 0, got {random_state!r}.")
+        raise ValueError(f"random_state must be >= 0, got {shown(random_state)}.")
+    if random_state > _MOST_SEED:
+        raise ValueError(f"random_state must be below 2**128, got {shown(random_state)}.")
+
+
+def check_public_seed(public_seed) -> None:
+    """Raise unless `public_seed` is a non-negative integer: public randomness is reproducible."""
+    if not isinstance(public_seed, numbers.Integral) or isinstance(public_seed, bool):
+        raise TypeError(
+            f"public_seed must be an int, got {type(public_seed).__name__}: public randomness has "
+            "to be reproducible."
+        )
+    if not 0 <= public_seed <= _MOST_SEED:
+        raise ValueError(f"public_seed must lie in [0, 2**128), got {shown(public_seed)}.")
 
 
 def public_generator(public_seed: int, *labels) -> np.random.Generator:
@@ -38,9 +61,7 @@ def public_generator(public_seed: int, *labels) -> np.random.Generator:
 
     Everyone may know its output; it never feeds noise.  `labels` separate independent uses.
     """
-    check_random_state(public_seed)
-    if public_seed is None:
-        raise TypeError("public_seed must be an int: public randomness has to be reproducible.")
+    check_public_seed(public_seed)
     key = hashlib.blake2b(repr(("public", int(public_seed), *labels)).encode(), digest_size=16)
     return np.random.default_rng(int.from_bytes(key.digest(), "little"))
 
