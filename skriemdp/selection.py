@@ -12,10 +12,19 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
-from skriemdp._validation import check_fraction, check_option, check_positive
-from skriemdp.core.estimator import PrivateEstimator, take_tags
+from skriemdp._quiet import Charged, QuietQueries, quietly
+from skriemdp._random import (
+    NoiseStreams,
+    check_public_seed,
+    check_random_state,
+    data_digest,
+    public_generator,
+)
+from skriemdp._validation import check_fraction, check_option, check_positive, check_scale
+from skriemdp.core.estimator import PrivateEstimator, take_tags, validated
+from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import PrivacySpent
+from skriemdp.core.work import check_limit
 from skriemdp.ledger.accountant import current_accountant
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.calibration import gaussian_mu
@@ -59,7 +68,7 @@ def _delegates(name):
     return check
 
 
-class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
+class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
     """Choose parameters of a private estimator privately; only the winning model is released.
 
     A plain ``GridSearchCV`` over private estimators spends a budget for every fit, and then
@@ -175,11 +184,17 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             If the accountant refuses the whole search; nothing runs.
         """
         check_fraction(delta=self.delta, validation_fraction=self.validation_fraction)
-        check_positive(loss_bound=self.loss_bound)
+        check_scale(loss_bound=self.loss_bound)
         check_random_state(self.random_state)
+        check_public_seed(self.public_seed)
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
-        candidates = list(ParameterGrid(self.param_grid))
+        grid = ParameterGrid(self.param_grid)
+        check_limit("most_candidates", **{"len(param_grid)": len(grid)})
+        candidates = list(grid)
+        runs = 2.0 * len(candidates) if self.mean_runs is None else self.mean_runs
+        check_positive(mean_runs=runs)
+        check_limit("most_runs", mean_runs=runs)
         train, test = self._split(X, y)
         fits = self._fit_events(candidates, (X, y), train)
         event, scoring = self._event(fits)
@@ -187,7 +202,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         if accountant is None:
             token = getattr(_private_step(self.estimator), "_ledger_token", None)
             accountant = current_accountant(token)
-        accountant.spend(
+        spend = accountant.spend(
             event,
             label=type(self).__name__,
             params={"estimator": type(_private_step(self.estimator)).__name__},
@@ -195,7 +210,9 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         context = b"" if self.random_state is None else data_digest(*map(_array, (X, y)))
         streams = NoiseStreams(self.random_state, b"search" + context)
         runs = list(zip(candidates, fits, strict=True))
-        best = self._run(event, scoring, runs, train, test, streams)
+        with (charged := Charged(getattr(spend, "entry", None))):
+            best = self._run(event, scoring, runs, train, test, streams)
+        charged.settle()
         self.privacy_spent_ = PrivacySpent(
             epsilon=float(event.epsilon(self.delta)),
             delta=float(self.delta),
@@ -212,7 +229,11 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _split(self, X, y):
         seed = int(public_generator(self.public_seed, "validation split").integers(2**31))
         arrays = (X,) if y is None else (X, y)
-        parts = train_test_split(*arrays, test_size=self.validation_fraction, random_state=seed)
+
+        def split(*arrays):
+            return train_test_split(*arrays, test_size=self.validation_fraction, random_state=seed)
+
+        parts = quietly(split, *arrays, labels=True)
         return (
             (parts[0], None if y is None else parts[2]),
             (parts[1], None if y is None else parts[3]),
@@ -235,8 +256,13 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
                     "about, and a search asks it about the validation records: the released model "
                     "would recognise them. Search over models that predict without limit."
                 )
-            step._validate(*_before(model, *whole))  # validation records raise now or never
-            event = step._plan(step._validate(*_before(model, *train)).facts).event
+            check_parameters(step)
+            # Validation records raise now or never.
+            validated(step, *quietly(_before_of(model), *whole, labels=True))
+            data = validated(step, *quietly(_before_of(model), *train, labels=True))
+            plan = step._plan(data.facts)
+            plan.work.check()
+            event = plan.event
             if event.extra_delta:
                 raise ValueError(
                     f"a fit with {parameters} has no finite Renyi divergence, so a search over it "
@@ -365,9 +391,13 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self.fit(X, y).transform(X)
 
     @available_if(_delegates("score"))
-    def score(self, X, y=None):
-        """``best_estimator_.score(X, y)``; depends on the rows it is given, not private."""
-        return self._winner().score(X, y)
+    def score(self, X, y=None, sample_weight=None):
+        """``best_estimator_.score(X, y)``; depends on the rows it is given, not private.
+
+        `sample_weight` is passed on when it is given.
+        """
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self._winner().score(X, y, **weights)
 
     def __sklearn_tags__(self):
         return take_tags(super().__sklearn_tags__(), self.estimator)
@@ -397,6 +427,10 @@ def _before(estimator, X, y):
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         X = estimator[:-1].fit_transform(X, y)
     return X, y
+
+
+def _before_of(estimator):
+    return lambda X, y: _before(estimator, X, y)
 
 
 def _array(value):

@@ -252,7 +252,7 @@ TINY = [
     PrivateFrechetMean(mechanism="gradient", clip_norm=1e-170),
     PrivateMinimumDistanceToMean(radius=1e-170),
     PrivateHyperbolicRegressor(radius=1e-170),
-    PrivateHyperbolicRegressor(curvature=-1e-300),
+    PrivateHyperbolicRegressor(curvature=-1e-99, radius=1e-30),
     PrivateHyperbolicRegressor(clip_norm=1e-170),
     PrivateMatrixCompletion(clip_norm=1e-170),
     PrivateNoisyAdaGrad(feature_norm=1e-170),

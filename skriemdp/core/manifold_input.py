@@ -10,6 +10,7 @@ import numpy as np
 from skriemdp._validation import check_scale
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, center_reach
+from skriemdp.geometry.spd_base import SPDGeometry
 
 __all__ = [
     "CHECKS",
@@ -41,19 +42,37 @@ def as_points(geometry, X):
         return X
     if X.ndim == 2 and X.shape[1] == math.prod(geometry.shape):
         return X.reshape(len(X), *geometry.shape)
+    hint = ""
+    if isinstance(geometry, SPDGeometry):
+        hint = " Every row must be one matrix of that size, or its entries in a flat row."
     raise ValueError(
         f"X has rows of shape {X.shape[1:]}, but points of {geometry} have shape {geometry.shape}."
+        + hint
     )
 
 
 def check_membership(geometry, points):
-    """Raise unless every row is a point; says how many are not, never which or what."""
+    """Raise unless every row is a point; says that some are not, never how many, which or what."""
     belongs = np.asarray(map_tiles(geometry.belongs, points))
-    if not belongs.all():
+    if belongs.all():
+        return
+    if isinstance(geometry, SPDGeometry):
+        wrong = points[~belongs]
+        gaps = np.abs(wrong - np.swapaxes(wrong, -1, -2)).max(axis=(-2, -1))
+        if (gaps > 1e-6 * np.abs(wrong).max(axis=(-2, -1))).any():
+            raise ValueError(
+                f"some rows of X are not points of {geometry}: they are not symmetric (tolerance "
+                "1e-6 of the largest entry). Check the layout; (A + A.T) / 2 mends rounding."
+            )
         raise ValueError(
-            f"{int(np.count_nonzero(~belongs))} of {len(points)} rows of X are not points of "
-            f"{geometry} (tolerance 1e-6); check their layout, or map them to the manifold first."
+            f"some rows of X are not points of {geometry}: they are symmetric but not positive "
+            "definite, as sample covariances of few or dependent measurements are. Shrink each "
+            "one, for instance with sklearn.covariance.shrunk_covariance."
         )
+    raise ValueError(
+        f"some rows of X are not points of {geometry} (tolerance 1e-6); check their layout, or map "
+        "them to the manifold first."
+    )
 
 
 def public_point(geometry, **values):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._quiet import about_public_input
 from skriemdp._validation import check_option
 from skriemdp.descent.problem import Problem
 from skriemdp.geometry._tiles import block_length, tiles
@@ -485,7 +486,7 @@ class CostProblem(Problem):
         x = point if same else np.full(self.X.shape[1:], 0.5)
         y = None if self.y is None else np.zeros((1, *self.y.shape[1:]))
         try:
-            with np.errstate(all="ignore"):
+            with about_public_input(), np.errstate(all="ignore"):
                 self.gradient(point, np.asarray(x, dtype=float)[None], y)
         except (ArithmeticError, np.linalg.LinAlgError):
             pass  # the made-up record may lie outside the function's domain

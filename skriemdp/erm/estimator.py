@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import (
-    check_array,
     check_consistent_length,
     check_is_fitted,
-    validate_data,
 )
 
+from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_count, check_option, check_scale
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.core.manifold_input import check_membership
+from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.per_sample import (
@@ -247,7 +248,7 @@ class PrivateRiemannianERM(PrivateEstimator):
     def score(self, X, y=None):
         """Minus the mean cost of the rows of X at `point_` (not private)."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **_CHECKS)
+        X = read_records(self, X, reset=False, **_CHECKS)
         gradient = self._gradient(self.geometry_)
         y = self._labels(X, y, gradient)
         if hasattr(gradient, "cost"):
@@ -276,8 +277,8 @@ class PrivateRiemannianERM(PrivateEstimator):
     def _labels(self, X, y, gradient):
         if y is None or self._is_mean:
             return None
-        y = check_array(y, ensure_2d=False, **_CHECKS, input_name="y")
-        check_consistent_length(X, y)
+        y = read_array(y, "y", ensure_2d=False, **_CHECKS)
+        quietly(check_consistent_length, X, y)
         return y
 
     def _adopt_point(self, point):
@@ -300,7 +301,7 @@ class PrivateRiemannianERM(PrivateEstimator):
     def _validate(self, X, y=None):
         if is_dask(X):
             return self._validate_dask(X, y)
-        X = validate_data(self, X, ensure_min_samples=2, **_CHECKS)
+        X = read_records(self, X, ensure_min_samples=2, **_CHECKS)
         geometry = as_geometry(self.manifold, point_shape=X.shape[1:])
         gradient = self._gradient(geometry)
         y = self._labels(X, y, gradient)
@@ -366,7 +367,8 @@ class PrivateRiemannianERM(PrivateEstimator):
             public |= {"batch_size": self.batch_size, "sampling": self.sampling}
         if domain is not None:
             public |= {"center": domain.center, "radius": domain.radius}
-        return Plan(event=event, settings=_Settings(solver, start, noise_scale), public=public)
+        work = Work(48.0 * math.prod(geometry.shape), walk.n_steps)
+        return Plan(event, _Settings(solver, start, noise_scale), public, work=work)
 
     def _domain_and_start(self, geometry):
         center = geometry.base_point
@@ -444,12 +446,7 @@ def _check_membership(geometry, X):
             f"X has rows of shape {X.shape[1:]}, but points of {geometry} have shape "
             f"{geometry.shape}; the default cost is a distance to the rows, other data need a cost."
         )
-    belongs = np.asarray(geometry.belongs(X.reshape(len(X), *geometry.shape)))
-    if not belongs.all():
-        raise ValueError(
-            f"{int(np.count_nonzero(~belongs))} of {len(X)} rows of X are not points of {geometry} "
-            "(tolerance 1e-6); the default cost is a distance to the rows, other data need a cost."
-        )
+    check_membership(geometry, X.reshape(len(X), *geometry.shape))
 
 
 def _public_point(geometry, **values):

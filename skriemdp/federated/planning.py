@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 
-from skriemdp._random import check_random_state, public_generator
+from skriemdp._random import check_public_seed, check_random_state, public_generator
 from skriemdp._validation import (
     check_count,
     check_fraction,
     check_option,
     check_positive,
     check_privacy,
+    check_scale,
 )
 from skriemdp.core.estimator import PrivateEstimator
+from skriemdp.core.parameters import check_parameters
+from skriemdp.core.work import check_limit
 from skriemdp.federated.loop import AGGREGATIONS
 from skriemdp.federated.theory import ball_constant, theory_settings
 from skriemdp.federated.training import LocalSettings, local_event
@@ -48,18 +52,24 @@ def check_settings(run) -> None:
         local_steps=run.local_steps,
         local_epochs=run.local_epochs,
     )
-    check_positive(update_clip=run.update_clip)
+    check_limit("most_rounds", n_rounds=run.n_rounds)
+    check_limit("most_steps", local_steps=run.local_steps, local_epochs=run.local_epochs)
+    check_scale(update_clip=run.update_clip)
     check_fraction(open_right=False, batch_fraction=run.batch_fraction)
     check_random_state(run.random_state)
-    check_random_state(run.public_seed)
+    check_public_seed(run.public_seed)
+    check_parameters(run)
+    check_parameters(run.estimator)
     if run.clip_norm is not None:
-        check_positive(clip_norm=run.clip_norm)
+        check_scale(clip_norm=run.clip_norm)
     if run.local == "rsvrg" and run.batch_fraction >= 1.0:
         raise ValueError("local='rsvrg' needs batch_fraction < 1: full batches have no variance.")
     if run.unit == "client":
         _check_client_unit(run)
     if run.checkpoint is not None and run.fit_id is None:
         raise ValueError("checkpoint needs a fit_id: the name under which the run resumes.")
+    if run.checkpoint is not None and not isinstance(run.checkpoint, (str, bytes, os.PathLike)):
+        raise TypeError(f"checkpoint must be a path, got {type(run.checkpoint).__name__}.")
     if run.fit_id is not None and not isinstance(run.fit_id, str):
         raise TypeError(f"fit_id must be a string, got {type(run.fit_id).__name__}.")
 

@@ -9,7 +9,7 @@ import numbers
 import numpy as np
 from array_api_compat import array_namespace
 
-from skriemdp._validation import check_count
+from skriemdp._validation import check_count, shown
 from skriemdp.geometry._elementary import dot, length, log_sinhc, nonzero, sinhc
 from skriemdp.geometry.base import Geometry
 
@@ -17,9 +17,11 @@ from skriemdp.geometry.base import Geometry
 def check_negative_curvature(curvature) -> None:
     """Raise unless `curvature` is a finite negative number."""
     if not isinstance(curvature, numbers.Real) or isinstance(curvature, bool):
-        raise TypeError(f"curvature must be a negative real number, got {curvature!r}.")
-    if not -math.inf < float(curvature) < 0:
-        raise ValueError(f"curvature must be a negative finite number, got {curvature!r}.")
+        raise TypeError(f"curvature must be a negative real number, got {shown(curvature)}.")
+    if not -1e100 <= curvature <= -1e-100:
+        raise ValueError(
+            f"curvature must be a negative number in [-1e100, -1e-100], got {shown(curvature)}."
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,7 +71,7 @@ class AdaptiveMean:
         noisy = rough.noisy(problem, streams("rough mean"))
         center = rough.finish(noisy)
         mu = self.mu * math.sqrt(_RADIUS)
-        quantile = private_radius(geometry, mu, radius_level(self.n, self.mu), self.exact)
+        quantile = private_radius(geometry, mu, radius_level(self.n, self.mu))
         distances = np.asarray(geometry.dist(center, problem.points))
         radius = 1.1 * quantile.release(distances, streams("radius"))
         if radius >= 0.9 * ball.radius:

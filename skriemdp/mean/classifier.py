@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import read_records
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -17,6 +17,8 @@ from skriemdp.core.manifold_input import (
     public_ball,
     warn_large_delta,
 )
+from skriemdp.core.parameters import label_list
+from skriemdp.core.work import Work
 from skriemdp.geometry import as_geometry
 from skriemdp.mechanisms.counts import SumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
@@ -144,16 +146,15 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
 
     def _distances(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **CHECKS)
+        X = read_records(self, X, reset=False, **CHECKS)
         points = as_points(self.geometry_, X)
         check_membership(self.geometry_, points)
         columns = [np.asarray(self.geometry_.dist(mean, points)) for mean in self.means_]
         return np.stack(columns, axis=1)
 
     def _validate(self, X, y=None):
-        X, y = validate_data(self, X, y, ensure_min_samples=2, **CHECKS)
-        check_classification_targets(y)
-        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+        X, y = read_records(self, X, y, labels=True, ensure_min_samples=2, **CHECKS)
+        classes = label_list(self.classes, y)
         if not np.isin(y, classes).all():
             raise ValueError("y has labels that are not in classes; list every possible label.")
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
@@ -176,6 +177,10 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
                 "radius": ball.radius,
                 "classes": facts["classes"],
             },
+            work=Work(
+                8.0 * ball.geometry.dim * (2 * facts["n"] + 3 * len(facts["classes"])),
+                cause="the size of X and the number of classes",
+            ),
         )
 
     def _release(self, data, plan, streams):

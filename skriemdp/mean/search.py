@@ -45,9 +45,9 @@ def _safe_level(n: int, mu: float) -> float:
     return float(np.clip(1.0 - 4.0 * math.sqrt(7.0) / (n * mu), 0.5, 0.9))
 
 
-def private_radius(geometry, mu: float, level: float, lattice=False) -> PrivateQuantile:
+def private_radius(geometry, mu: float, level: float) -> PrivateQuantile:
     """The mechanism that releases a radius holding about `level` of the records, mu-GDP in all."""
-    return PrivateQuantile(tuple(radius_grid(geometry)), level, mu, lattice)
+    return PrivateQuantile(tuple(radius_grid(geometry)), level, mu)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +67,8 @@ class BallSearch:
         Public radius; None searches for one.
     start : ndarray
         Public point from which a centre is searched.
-    lattice : bool, default=False
-        Whether every sum and count is exact, with discrete noise.
+    exact : bool, default=False
+        Add the logarithms in exact integers, with discrete Gaussian noise, as the counts are.
 
     Notes
     -----
@@ -85,7 +85,7 @@ class BallSearch:
     center: np.ndarray | None
     radius: float | None
     start: np.ndarray
-    lattice: bool = False
+    exact: bool = False
 
     @property
     def event(self) -> GaussianEvent:
@@ -101,7 +101,7 @@ class BallSearch:
             spent = _STAGES * (_MEAN_SHARE + _RADIUS_SHARE) if self.center is None else 0.0
             mu = self.mu * math.sqrt(1.0 - spent)
             level = radius_level(self.n, mu)
-            quantile = private_radius(self.geometry, mu, level, self.lattice)
+            quantile = private_radius(self.geometry, mu, level)
             distances = np.asarray(self.geometry.dist(center, points))
             radius = 1.1 * min(cap, quantile.release(distances, streams("ball radius")))
         radius = min(radius, 0.999 * self.geometry.radius_limit)
@@ -112,7 +112,7 @@ class BallSearch:
         scale = 1.0 if self.radius is None else 1.0 / (_STAGES * (_MEAN_SHARE + _RADIUS_SHARE))
         for stage in range(_STAGES):
             mu = self.mu * math.sqrt(_RADIUS_SHARE * scale)
-            quantile = private_radius(geometry, mu, _safe_level(self.n, mu), self.lattice)
+            quantile = private_radius(geometry, mu, _safe_level(self.n, mu))
             distances = np.asarray(geometry.dist(center, points))
             # The new centre lies within the last radius, so twice that still holds its data.
             radius = min(cap, quantile.release(distances, streams("zoom radius", stage)))
@@ -128,7 +128,7 @@ class BallSearch:
         """Noisy mean of the logarithms at a released centre, each clipped to a released radius."""
         # The radius of a ball is limited where means must be unique; here it only clips.
         query = LogarithmQuery(self.geometry, center, radius, points)
-        return noisy_sum(query, noise_multiplier, rng, exact=self.lattice) / self.n
+        return noisy_sum(query, noise_multiplier, rng, exact=self.exact) / self.n
 
 
 def within_reach(geometry, point):

@@ -5,9 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
+
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.integers import IntegerPairs
 from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
     sums_and_counts_sensitivity,
@@ -18,21 +22,35 @@ __all__ = ["GaussianCount", "LaplaceCount", "SumsAndCounts"]
 
 @dataclasses.dataclass(frozen=True)
 class GaussianCount:
-    """A count of records plus Gaussian noise.
+    """A count of records plus discrete Gaussian noise, on integers much finer than one record.
 
-    *Guarantee*: exactly mu-GDP with ``mu = 1 / noise_multiplier``; replacing a record moves a count
-    by at most one.
+    Raises
+    ------
+    ValueError
+        For a noise multiplier of `2**40` and more.
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP with ``mu = 1 / noise_multiplier``; replacing a record moves a count by at
+    most one, and nothing is computed in floating point before the noise is in
+    (docs/theory/lattice.md).
     """
 
     noise_multiplier: float
 
     def __post_init__(self):
         check_positive(noise_multiplier=self.noise_multiplier)
+        largest_shift(noise.NOISE_SCALE, self.noise_multiplier)
+
+    @property
+    def _units(self) -> int:
+        """Integers per record."""
+        return largest_shift(noise.NOISE_SCALE, self.noise_multiplier)
 
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise, in records."""
-        return self.noise_multiplier
+        return noise.NOISE_SCALE / self._units
 
     @property
     def event(self) -> GaussianEvent:
@@ -40,8 +58,11 @@ class GaussianCount:
         return GaussianEvent(self.noise_multiplier)
 
     def release(self, count, rng, size=()):
-        """`count` plus noise, a float; with `size`, that many independent releases."""
-        noisy = noise.draw(count, self.sigma, "gaussian", rng, size, sensitivity=1.0)
+        """The integer `count` plus noise; with `size`, that many independent releases."""
+        units, law = self._units, "discrete-gaussian"
+        exact = int(count) * units
+        noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, size, sensitivity=units)
+        noisy = np.asarray(noisy).astype(float) / units
         return float(noisy) if size == () else noisy
 
 
@@ -133,6 +154,23 @@ class SumsAndCounts:
     def event(self) -> GaussianEvent:
         """What one release of all sums and counts costs."""
         return GaussianEvent(self.noise_multiplier)
+
+    def integers(self, dim: int, n_groups: int) -> IntegerPairs:
+        """The lattice of :meth:`release_rows`; ValueError where there is none."""
+        if self.weight != 1.0:
+            raise ValueError("exact sums are of records that belong to one group, weight 1.")
+        return IntegerPairs(self.bound, dim, n_groups, self.noise_multiplier)
+
+    def release_rows(self, rows, groups, n_groups: int, rng):
+        """Noisy sums ``(n_groups, dim)`` and counts of rows ``(n, dim)``, in exact integers.
+
+        Row i, shortened to `bound`, belongs to ``groups[i]`` with weight one.
+        """
+        lattice = self.integers(rows.shape[1], n_groups)
+        exact, law = lattice.total(rows, groups), "discrete-gaussian"
+        noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, sensitivity=lattice.units)
+        noisy = noisy.astype(float) * lattice.spacing
+        return noisy[:, :-1] * self.bound, noisy[:, -1]
 
     def release(self, sums, counts, rng, size=()):
         """Noisy sums and counts.

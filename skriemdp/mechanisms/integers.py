@@ -13,12 +13,12 @@ import math
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.bounds import Ball, shortened
+from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 
-__all__ = ["NOISE_SCALE", "ExactTotal", "IntegerBall", "check_multiplier"]
+__all__ = ["ExactTotal", "IntegerBall", "IntegerPairs", "check_multiplier"]
 
-NOISE_SCALE = 2**40
 # Rounding moves a record by at most sqrt(dim) / 2 units; its share of the bound stays below this.
 _ROUNDING_SHARE = 0.01
 _UNIT_ROUNDOFF = 2.0**-53
@@ -89,6 +89,74 @@ class IntegerBall:
     def integers(self, rows: np.ndarray) -> np.ndarray:
         """The integer vector of each row, as float64 of shape (b, dim), no longer than `units`."""
         return np.rint(self.bound.enforce(rows) / self.spacing)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class IntegerPairs:
+    """The integer vectors of ``(v / bound, q)``, one group per record, for sums with counts.
+
+    Parameters
+    ----------
+    bound : float
+        ``|v| <= bound``; longer vectors are shortened.
+    dim, n_groups : int
+    noise_multiplier : float
+        Noise over the sensitivity ``2``, in records, of all sums and counts together.
+
+    Notes
+    -----
+    Two such vectors are at most ``2 (1 + eta)`` apart, whatever their groups, and rounding moves
+    their difference by at most ``sqrt(k)``, k the number of all coordinates.  The spacing ``g = 2
+    (1 + eta) / (D - sqrt(k) - 2)`` keeps the integer vectors within D of each other.
+    """
+
+    bound: float
+    dim: int
+    n_groups: int
+    noise_multiplier: float
+
+    def __post_init__(self):
+        check_count(dim=self.dim, n_groups=self.n_groups)
+        check_positive(bound=self.bound)
+        check_multiplier(self.noise_multiplier)
+        if math.sqrt(self._size) > _ROUNDING_SHARE * self.units:
+            raise ValueError(
+                f"noise_multiplier={self.noise_multiplier:.4g} with {self._size} sums and counts "
+                "leaves fewer integers per record than rounding needs; use a larger epsilon or "
+                "skriemdp.config_context(arithmetic='float')."
+            )
+
+    @property
+    def _size(self) -> int:
+        return self.n_groups * (self.dim + 1)
+
+    @functools.cached_property
+    def units(self) -> int:
+        """D, the bound of the distance of two records' integer vectors."""
+        return largest_shift(NOISE_SCALE, self.noise_multiplier)
+
+    @functools.cached_property
+    def spacing(self) -> float:
+        """g, in records; public."""
+        eta = (2 * self.dim + 18) * _UNIT_ROUNDOFF
+        return 2.0 * (1.0 + eta) / (self.units - math.sqrt(self._size) - 2.0)
+
+    def integers(self, rows: np.ndarray) -> np.ndarray:
+        """The integers of each row's block, float64 of shape (b, dim + 1); the count is last."""
+        scaled = shortened(rows / self.bound, 1.0) / self.spacing
+        ones = np.full((len(rows), 1), 1.0 / self.spacing)
+        return np.rint(np.concatenate([scaled, ones], axis=1))
+
+    def total(self, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Exact sums of the blocks by group, Python integers of shape (n_groups, dim + 1)."""
+        total = np.zeros((self.n_groups, self.dim + 1), dtype=object)
+        step = min(_LONGEST // self.units, 2**16)
+        for begin in range(0, len(rows), step):
+            piece = slice(begin, begin + step)
+            part = np.zeros((self.n_groups, self.dim + 1), dtype=np.int64)
+            np.add.at(part, groups[piece], self.integers(rows[piece]).astype(np.int64))
+            total = total + part
+        return total
 
 
 class ExactTotal:

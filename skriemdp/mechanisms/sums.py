@@ -9,7 +9,8 @@ import numpy as np
 
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.integers import NOISE_SCALE, ExactTotal, IntegerBall
+from skriemdp.mechanisms.integers import ExactTotal, IntegerBall
+from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.sensitivity import computed_sum_sensitivity
 

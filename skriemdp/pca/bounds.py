@@ -237,6 +237,8 @@ class BoundsSearch:
         share = budget.total * (_RANK_SHARE if budget.pure else math.sqrt(_RANK_SHARE))
         enough = math.ceil(1.0 / (share * _COSINE_NOISE))
         total, pairs = rows.paired_cosines(center, min(enough, rows.n // 2))
+        if pairs == 0:  # a stream of tables of one row each; the share stays with the rest
+            return 1.0 / float(np.clip(_COSINE, 1.0 / self.d, 1.0))
         mechanism = budget.noise(_RANK_SHARE, mean_sensitivity(interval_sensitivity(1.0), pairs), 1)
         noisy = float(mechanism.release(np.array([total / pairs]), rng)[0])
         # Where the noise is large the public guess takes over.

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option, check_positive, check_scale
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.core.work import Work
 from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget
 from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
 from skriemdp.pca.releases import (
@@ -233,7 +235,7 @@ class PrivatePrincipalEigenvector(
     def inverse_transform(self, X):
         """Rows of the original features from coordinates ``(n, n_components)``."""
         check_is_fitted(self)
-        X = np.asarray(X, dtype=float)
+        X = read_array(X, "X", dtype=np.float64, ensure_2d=False)
         k = len(self.components_)
         if X.ndim != 2 or X.shape[1] != k:
             raise ValueError(f"X must have shape (n, {k}), got {X.shape}.")
@@ -271,7 +273,7 @@ class PrivatePrincipalEigenvector(
         return Data((rows,), {"n": rows.n, "d": rows.d, "sparse": rows.is_sparse})
 
     def _checked(self, table, first):
-        return validate_data(
+        return read_records(
             self,
             table,
             reset=first,
@@ -308,7 +310,15 @@ class PrivatePrincipalEigenvector(
             event=budget(total).event,
             settings=_Settings(bounds, self._release_of(name), lambda: budget(total)),
             public=public | {"row_norm": self.row_norm, "public_seed": self.public_seed},
+            work=self._work(name, n, d),
         )
+
+    def _work(self, name, n, d):
+        k, steps = int(self.n_components), 1 if self.n_steps is None else self.n_steps
+        if name in ("power", "gradient"):
+            return Work(8.0 * (2 * n + 6 * d * k + 4 * k * k), steps, f"n_components={k}")
+        cause = f"the {d} x {d} matrix of mechanism={name!r}; 'power' forms none"
+        return Work(8.0 * (2 * n + 4 * d * d), steps, cause)
 
     def _check_parameters(self, n, d):
         check_option(MECHANISMS, mechanism=self.mechanism)
@@ -434,7 +444,7 @@ class PrivatePrincipalEigenvector(
 
     def _table(self, X):
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=_DTYPES, accept_sparse="csr")
+        return read_records(self, X, reset=False, dtype=_DTYPES, accept_sparse="csr")
 
     def _scales(self):
         # A component whose released variance is zero keeps its scale.

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite
 
+from skriemdp._quiet import quietly
 from skriemdp._random import data_digest
 
 __all__ = ["Rows", "clip_weights", "open_rows", "rows_digest"]
@@ -441,7 +442,7 @@ def open_rows(X, check) -> Rows:
         rows = Rows(table, *table.shape)
         # The norms, needed later, are finite where the entries are: one pass instead of two.
         if sparse.issparse(table) or not rows.has_finite_norms:
-            assert_all_finite(table.data if sparse.issparse(table) else table, input_name="X")
+            _refuse_nan(table)
         return rows
     if iter(X) is X:
         raise TypeError(
@@ -451,11 +452,16 @@ def open_rows(X, check) -> Rows:
     n, d = 0, None
     for table in X:
         table = check(table, d is None)
-        assert_all_finite(table.data if sparse.issparse(table) else table, input_name="X")
+        _refuse_nan(table)
         n, d = n + table.shape[0], table.shape[1]
     if d is None:
         raise ValueError("X is an empty iterable; it must give at least one table of records.")
     return Rows(X, n, d)
+
+
+def _refuse_nan(table):
+    entries = table.data if sparse.issparse(table) else table
+    quietly(lambda entries: assert_all_finite(entries, input_name="X"), entries)
 
 
 def _is_stream(X):
