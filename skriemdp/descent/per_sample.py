@@ -87,7 +87,7 @@ class HalfSquaredDistance(PerSampleGradient):
     unchecked: bool = False
 
     def ambient(self, point, X, y=None):
-        X = X.reshape(len(X), *self.geometry.shape)
+        X = self.geometry.canonical(X.reshape(len(X), *self.geometry.shape))
         if self.unchecked and not isinstance(self.geometry, SPDGeometry):
             # Logarithms of matrices survive anything, and checking would double their cost.
             axes = tuple(range(1, X.ndim))
@@ -96,7 +96,8 @@ class HalfSquaredDistance(PerSampleGradient):
 
     def cost(self, point, X, y=None):
         """Cost of every record, shape ``(b,)``."""
-        return 0.5 * self.geometry.dist(point, X.reshape(len(X), *self.geometry.shape)) ** 2
+        X = self.geometry.canonical(X.reshape(len(X), *self.geometry.shape))
+        return 0.5 * self.geometry.dist(point, X) ** 2
 
 
 @dataclasses.dataclass(frozen=True)

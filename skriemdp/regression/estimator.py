@@ -12,7 +12,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from skriemdp._random import check_random_state
 from skriemdp._validation import check_count, check_option, check_positive, check_scale
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.core.manifold_input import public_point, warn_large_delta
+from skriemdp.core.manifold_input import (
+    check_descent_radius,
+    public_point,
+    warn_large_delta,
+)
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.ledger.accountant import BudgetExceededError
@@ -78,7 +82,8 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         Public scale of the features, which are divided by it and clipped at ten of it.
     radius : float, default=6.0
         Public bound of the labels' distance from the origin; labels outside are projected.  Neither
-        privacy nor noise of "parametric" depends on it.
+        privacy nor noise of "parametric" depends on it.  At most 10 curvature radii for a private
+        `base_point`.
     base_point : "private" or array-like of one label, default="private"
         Point b of the tangent space.  "private" spends 10 % of ``mu**2`` on a robust mean.
     n_frequencies : int, optional
@@ -324,6 +329,9 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         base, public_base = None, None
         if isinstance(self.base_point, str):
             check_option(("private",), base_point=self.base_point)
+            check_descent_radius(
+                geometry, float(self.radius), "pass a smaller one, or a public base_point"
+            )
             base = BasePoint(geometry.dim, float(self.radius) * unit, n, math.sqrt(BASE_SHARE) * mu)
             mu = math.sqrt(mu**2 - base.event.mu**2) * (1.0 - 1e-14)
         else:
