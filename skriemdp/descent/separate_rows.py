@@ -17,7 +17,14 @@ import numpy as np
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 
-__all__ = ["RowCheck", "check_rows", "made_up_points", "made_up_records", "refuse_mixing"]
+__all__ = [
+    "RowCheck",
+    "check_rows",
+    "made_up_points",
+    "made_up_records",
+    "pairs_of_batches",
+    "refuse_mixing",
+]
 
 # Enough rows for matrix products to be blocked as those of real batches are.
 _ROWS = 1024
