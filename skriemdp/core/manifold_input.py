@@ -23,6 +23,7 @@ __all__ = [
     "public_ball",
     "public_point",
     "warn_large_delta",
+    "warn_published_labels",
     "warn_small_search",
 ]
 
@@ -164,6 +165,17 @@ def public_ball(geometry, center, radius):
     point = geometry.base_point if center is None else public_point(geometry, center=center)
     check_reach(geometry, center=point)
     return GeodesicBall(geometry, point, float(radius))
+
+
+def warn_published_labels(classes):
+    """Warn, whatever the labels are, when the list of classes is read off them."""
+    if classes is None:
+        warnings.warn(
+            "classes=None publishes which labels occur in y, without noise; pass classes=, the "
+            "public list of all possible labels.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def warn_large_delta(delta, n):

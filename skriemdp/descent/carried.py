@@ -121,9 +121,8 @@ def _parts(value, names, module):
         slots = cls.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             inside.append(getattr(value, name, None))
-    call = getattr(type(value), "__call__", None)
-    if isinstance(call, types.FunctionType):
-        inside.append(call)
+    if callable(value):
+        inside.append(type(value).__call__)
     return [(part, names) for part in inside]
 
 

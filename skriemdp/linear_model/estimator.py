@@ -24,7 +24,7 @@ from skriemdp._validation import (
     check_scale,
 )
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.core.manifold_input import warn_large_delta
+from skriemdp.core.manifold_input import warn_large_delta, warn_published_labels
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.descent.sampling import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
@@ -104,8 +104,8 @@ default="auto"
     target_range : tuple of float, default=(-1.0, 1.0)
         Public bounds of a regressor's targets; values outside are clipped, predictions too.
     classes : array-like, optional
-        Public list of a classifier's labels.  By default the labels that occur in y, which then
-        count as public.
+        Public list of a classifier's labels.  Without it the labels that occur in y are published,
+        with a warning.
     alpha : float, default=0.0
         L2 penalty of `coef_`, in the units of X (regression: and of the target over half the width
         of its range).
@@ -336,6 +336,7 @@ default="auto"
         facts = {"n": X.shape[0], "p": X.shape[1], "classes": None}
         if not regression:
             check_classification_targets(y)
+            warn_published_labels(self.classes)
             classes = np.unique(y if self.classes is None else np.asarray(self.classes))
             if len(classes) < 2:
                 raise ValueError(

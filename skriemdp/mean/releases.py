@@ -141,8 +141,9 @@ def plan_tangent_mean(
 
     The mean is iterated until its worst-case error is half the noise (the error on real data is far
     smaller).  The mean of the logarithms at the centre is released instead where no public
-    contraction rate is known (no curvature bound, or a large ball on a positively curved
-    manifold), where the centre or the size of the ball leaves a float too few digits, and where positive curvature would cost more noise than the bias it removes.
+    contraction rate is known (no curvature bound, or a large ball on a positively curved manifold),
+    where the centre or the size of the ball leaves a float too few digits, and where positive
+    curvature would cost more noise than the bias it removes.
     """
     geometry, radius = ball.geometry, ball.radius
     smallest = 2.0 * radius / n
