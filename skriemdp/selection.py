@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -22,9 +23,13 @@ from skriemdp._random import (
 )
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale
 from skriemdp.core.estimator import PrivateEstimator, take_tags, validated
+from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import check_limit
+from skriemdp.descent.carried import check_per_sample
+from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
+from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import current_accountant
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.calibration import gaussian_mu
@@ -52,6 +57,26 @@ class _Prepaid:
         if event not in self._left:
             raise RuntimeError("a fit of the search costs more than what the search has charged.")
         self._left.remove(event)
+
+
+class _Unlimited:
+    """Accountant of a fit on made-up records, which cost nothing."""
+
+    def __sklearn_clone__(self):
+        return self
+
+    def spend(self, event, **details):
+        pass
+
+
+def _as_given(records, x_shape, y, step):
+    """Made-up records in the layout of the given ones, labels from the public list of classes."""
+    X, labels = records
+    if labels is not None and getattr(step, "classes", None) is not None:
+        labels = np.asarray(step.classes)[labels.astype(int)]
+    elif labels is not None and np.asarray(y).dtype.kind in "OUS":
+        labels = labels.astype(int).astype(str)
+    return X.reshape(len(X), *x_shape), labels
 
 
 def _score_noise(event, sensitivity):
@@ -92,7 +117,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
     shape : float, default=0.0
         Parameter eta of the truncated negative binomial law (0 logarithmic, 1 geometric).
     loss : {"auto", "zero_one", "squared_error"} or callable, default="auto"
-        Loss of each validation record, ``loss(model, X, y) -> (n,)``; "auto" is "zero_one" for
+        Loss of each validation record, ``loss(model, X, y) -> (n,)``; entry i must depend on the
+        model and on record i only, which is tried on made-up records; "auto" is "zero_one" for
         classifiers, else "squared_error" of ``predict`` against y (regressors) or X (the rest).
     loss_bound : float, default=1.0
         Public; each record's loss is clipped to [0, loss_bound].
@@ -197,6 +223,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_limit("most_runs", mean_runs=runs)
         train, test = self._split(X, y)
         fits = self._fit_events(candidates, (X, y), train)
+        if callable(self.loss):
+            for part in ((X, y), train, test):
+                check_per_sample(self.loss, len(part[0]), part, "loss")
+            self._try_loss(candidates[0], X, y)
         event, scoring = self._event(fits)
         accountant = self.accountant
         if accountant is None:
@@ -294,6 +324,31 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         if by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta):
             return by_radial, radial
         return by_gaussian, gaussian
+
+    def _try_loss(self, parameters, X, y):
+        """Refuse a loss that mixes records: on made-up records, by a model of made-up records."""
+        model = clone(self.estimator).set_params(**parameters)
+        step = _private_step(model)
+        step.set_params(accountant=_Unlimited(), verbose=0)
+        X = np.asarray(X) if not hasattr(X, "shape") else X
+        x_shape, y_shape = X.shape[1:], None if y is None else np.shape(y)[1:]
+        try:
+            geometry = None
+            if hasattr(step, "manifold"):
+                geometry = as_geometry(step.manifold, point_shape=point_shape(X, step.manifold))
+                if geometry.shape != tuple(x_shape) and math.prod(geometry.shape) == x_shape[0]:
+                    x_shape = geometry.shape
+            rng = public_generator(0, "made-up records of a search")
+            made = [made_up_records(geometry, x_shape, y_shape, 1.0, rng) for _ in range(2)]
+            made = [_as_given(records, X.shape[1:], y, step) for records in made]
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                model.fit(*made[0])
+        except Exception as error:  # noqa: BLE001  the estimator may want other records than these
+            check = RowCheck(False, True, False, error=type(error).__name__)
+        else:
+            check = check_rows(lambda X, y: self.loss(model, X, y), [made])
+        refuse_mixing(check, "loss")
 
     # -- after the charge -----------------------------------------------------------------------
 

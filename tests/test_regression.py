@@ -226,7 +226,7 @@ def test_layouts_agree(method, curvature):
     }
     points = {}
     for coordinates, labels in layouts.items():
-        fitted = model(method=method, coordinates=coordinates, curvature=curvature, radius=20.0)
+        fitted = model(method=method, coordinates=coordinates, curvature=curvature, radius=9.0)
         # The same noise for inputs that differ by rounding.
         fitted._noise_context = lambda data, plan: b"shared"
         predicted = fitted.fit(X, labels).predict(X[:20])

@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_count, check_option, check_scale
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.core.manifold_input import check_membership
+from skriemdp.core.manifold_input import check_membership, descent_domain
 from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -33,7 +33,7 @@ from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
 from skriemdp.descent.stochastic import calibrated_sgd
 from skriemdp.descent.trajectory import Walk, rehearse
 from skriemdp.descent.variance_reduction import calibrated_svrg
-from skriemdp.geometry import GeodesicBall, as_geometry
+from skriemdp.geometry import as_geometry
 from skriemdp.privacy.calibration import gaussian_mu
 
 __all__ = ["PrivateRiemannianERM"]
@@ -101,7 +101,9 @@ class PrivateRiemannianERM(PrivateEstimator):
         Public start; `center` or the geometry's base point by default.
     center : array-like of shape ``point_shape``, optional
     radius : float, optional
-        Public ball to which iterates are projected; no ball by default.
+        Public ball about `center` to which iterates are projected.  By default there is none; on
+        negatively curved manifolds it is then the ball of radius ``descent_reach(geometry)`` (10
+        curvature radii) about the start, because no float can hold what a walk computes far out.
     epoch_length : int, default=9
         Steps per epoch of "variance-reduced", besides the anchor's.
     difference_clip, smoothness : float, optional
@@ -370,15 +372,9 @@ class PrivateRiemannianERM(PrivateEstimator):
         work = Work(48.0 * math.prod(geometry.shape), walk.n_steps)
         return Plan(event, _Settings(solver, start, noise_scale), public, work=work)
 
-    def _domain_and_start(self, geometry):
-        center = geometry.base_point
-        if self.center is not None:
-            center = _public_point(geometry, center=self.center)
-        domain = None if self.radius is None else GeodesicBall(geometry, center, self.radius)
-        start = center
-        if self.start is not None:
-            start = _public_point(geometry, start=self.start)
-        return domain, start if domain is None else domain.project(start)
+    def _domain_and_start(self, geometry, start=None):
+        start = self.start if start is None else start
+        return descent_domain(geometry, self.center, self.radius, start)
 
     def _calibrated(self, walk, n):
         clip, target = float(self.clip_norm), (float(self.epsilon), float(self.delta))
@@ -446,16 +442,4 @@ def _check_membership(geometry, X):
             f"X has rows of shape {X.shape[1:]}, but points of {geometry} have shape "
             f"{geometry.shape}; the default cost is a distance to the rows, other data need a cost."
         )
-    check_membership(geometry, X.reshape(len(X), *geometry.shape))
-
-
-def _public_point(geometry, **values):
-    ((name, value),) = values.items()
-    value = np.asarray(value, dtype=float)
-    if value.shape != geometry.shape or not np.isfinite(value).all():
-        raise ValueError(
-            f"{name} must be a finite array of shape {geometry.shape}, got shape {value.shape}."
-        )
-    if not bool(np.all(geometry.belongs(value))):
-        raise ValueError(f"{name} is not a point of {geometry} (tolerance 1e-6).")
-    return value
+    check_membership(geometry, geometry.canonical(X.reshape(len(X), *geometry.shape)))

@@ -25,7 +25,7 @@ from skriemdp._validation import (
     shown,
 )
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.core.manifold_input import warn_large_delta
+from skriemdp.core.manifold_input import warn_large_delta, warn_published_labels
 from skriemdp.core.parameters import label_list
 from skriemdp.core.work import Work
 from skriemdp.descent.progress import ProgressBar
@@ -107,8 +107,8 @@ default="auto"
     target_range : tuple of float, default=(-1.0, 1.0)
         Public bounds of a regressor's targets; values outside are clipped, predictions too.
     classes : array-like, optional
-        Public list of a classifier's labels.  By default the labels that occur in y, which then
-        count as public.
+        Public list of a classifier's labels.  Without it the labels that occur in y are published,
+        with a warning.
     alpha : float, default=0.0
         L2 penalty of `coef_`, in the units of X (regression: and of the target over half the width
         of its range).
@@ -359,6 +359,7 @@ default="auto"
         )
         facts = {"n": X.shape[0], "p": X.shape[1], "classes": None}
         if not regression:
+            warn_published_labels(self.classes)
             classes = label_list(self.classes, y)
             if len(classes) < 2:
                 raise ValueError(

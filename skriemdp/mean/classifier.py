@@ -16,6 +16,7 @@ from skriemdp.core.manifold_input import (
     point_shape,
     public_ball,
     warn_large_delta,
+    warn_published_labels,
 )
 from skriemdp.core.parameters import label_list
 from skriemdp.core.work import Work
@@ -52,8 +53,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         As in :class:`skriemdp.PrivateFrechetMean`: space of the points and the public ball that
         bounds them.
     classes : array-like, optional
-        Public list of class labels.  By default the labels that occur in y, which then count as
-        public: pass the list when it is private whether a label occurs at all.
+        Public list of class labels.  Without it the labels that occur in y are published, with a
+        warning: whether a label occurs at all can be one record's secret.
     epsilon, delta, accountant, random_state, verbose
         As in :class:`skriemdp.PrivateFrechetMean`.
 
@@ -155,6 +156,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     def _validate(self, X, y=None):
         X, y = read_records(self, X, y, labels=True, ensure_min_samples=2, **CHECKS)
         classes = label_list(self.classes, y)
+        warn_published_labels(self.classes)
         if not np.isin(y, classes).all():
             raise ValueError("y has labels that are not in classes; list every possible label.")
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))

@@ -141,8 +141,9 @@ def plan_tangent_mean(
 
     The mean is iterated until its worst-case error is half the noise (the error on real data is far
     smaller).  The mean of the logarithms at the centre is released instead where no public
-    contraction rate is known (no curvature bound, or a large ball on a positively curved
-    manifold), and where positive curvature would cost more noise than the bias it removes.
+    contraction rate is known (no curvature bound, or a large ball on a positively curved manifold),
+    where the centre or the size of the ball leaves a float too few digits, and where positive
+    curvature would cost more noise than the bias it removes.
     """
     geometry, radius = ball.geometry, ball.radius
     spread = geometry.dim**0.5 / mu if law is None else law.mean_square_over_sensitivity**0.5
@@ -150,7 +151,11 @@ def plan_tangent_mean(
     schedule = None
     if not exact and not _bias_is_small(ball, smallest * spread):
         schedule = plan_mean_iteration(
-            radius, n, geometry.curvature_bounds, 0.5 * smallest * spread
+            radius,
+            n,
+            geometry.curvature_bounds,
+            0.5 * smallest * spread,
+            geometry.rounding(ball.center, radius),
         )
     if schedule is not None and schedule.step_sizes == (1.0,):
         # From the centre, one full step ends where the mean of the logarithms says.
