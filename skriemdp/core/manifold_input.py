@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 
 from skriemdp._validation import check_scale
+from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
 from skriemdp.geometry.spd_base import SPDGeometry
@@ -189,31 +189,25 @@ def public_ball(geometry, center, radius):
 def warn_published_labels(classes):
     """Warn, whatever the labels are, when the list of classes is read off them."""
     if classes is None:
-        warnings.warn(
+        warn_user(
             "classes=None publishes which labels occur in y, without noise; pass classes=, the "
-            "public list of all possible labels.",
-            UserWarning,
-            stacklevel=5,
+            "public list of all possible labels."
         )
 
 
 def warn_large_delta(delta, n):
     """Warn, from public numbers, when delta would allow releasing a random record."""
     if delta >= 1.0 / n:
-        warnings.warn(
+        warn_user(
             f"delta={delta} is at least 1/n={1.0 / n:.3g}: releasing a random record would be "
-            "allowed; use a smaller delta.",
-            UserWarning,
-            stacklevel=5,
+            "allowed; use a smaller delta."
         )
 
 
 def warn_small_search(n, mu):
     """Warn, from public numbers, when a search for a ball may return a useless one."""
     if n * mu < 40.0:
-        warnings.warn(
+        warn_user(
             f"n={n} records and this epsilon are few for a private ball: its radius may come out "
-            "far too large. Pass a public center and radius, or use more records or epsilon.",
-            UserWarning,
-            stacklevel=5,
+            "far too large. Pass a public center and radius, or use more records or epsilon."
         )

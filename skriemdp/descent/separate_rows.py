@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from skriemdp._random import public_generator
+from skriemdp._warnings import warn_user
 from skriemdp.geometry.base import Geometry
 
 __all__ = [
@@ -205,11 +206,9 @@ def refuse_mixing(check: RowCheck, name: str) -> None:
         Of the parameter.
     """
     if not check.tried:
-        warnings.warn(
+        warn_user(
             f"{name} raised {check.error or 'an error'} on made-up records, so nobody has checked "
-            "that row i depends on record i only; the guarantee holds only if it does.",
-            UserWarning,
-            stacklevel=2,
+            "that row i depends on record i only; the guarantee holds only if it does."
         )
     elif not check.repeats:
         raise ValueError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from sklearn.utils.validation import (
 
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_count, check_option, check_scale
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import check_membership, descent_domain
 from skriemdp.core.work import Work
@@ -347,11 +347,9 @@ class PrivateRiemannianERM(PrivateEstimator):
                 "pass delta > 0, for instance 1e-5."
             )
         if self.delta >= 1.0 / n:
-            warnings.warn(
+            warn_user(
                 f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
-                "would be allowed; use a smaller delta.",
-                UserWarning,
-                stacklevel=4,
+                "would be allowed; use a smaller delta."
             )
         domain, start = self._domain_and_start(geometry)
         walk = Walk(self.n_steps, self.step_size, self.output, self.retraction, domain)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 
 import numpy as np
 from sklearn.base import TransformerMixin
@@ -12,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option, check_positive
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -430,13 +430,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             spread = ball.geometry.dim / self.epsilon
         noise = 2.0 * ball.radius / n * spread
         if noise > 0.5 * ball.radius:
-            warnings.warn(
+            warn_user(
                 f"with n={n} records and epsilon={self.epsilon}, delta={self.delta} the noise is "
                 f"about {noise / ball.radius:.1f} times the radius: the result says little more "
                 "than the public centre. Use more records, a larger epsilon, a smaller ball, or "
-                "shrink='js'.",
-                UserWarning,
-                stacklevel=5,
+                "shrink='js'."
             )
 
     def _release(self, data, plan, streams):
@@ -461,13 +459,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self._flat = data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
         if search is None and noisy - 4.0 * budget.count.sigma / n > 0.2:
-            warnings.warn(
+            warn_user(
                 f"about {self.clipped_fraction_:.0%} of the rows lie outside the ball of radius "
                 f"{ball.radius:g} (a private estimate) and were projected on it; choose center and "
                 "radius from public knowledge of the data's range, or pass center='private' and "
-                "radius='auto'.",
-                UserWarning,
-                stacklevel=4,
+                "radius='auto'."
             )
 
     def _problem(self, X, y=None):

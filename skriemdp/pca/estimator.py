@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option, check_positive, check_scale
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.work import Work
 from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget
@@ -288,11 +288,9 @@ class PrivatePrincipalEigenvector(
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
         self._check_parameters(n, d)
         if self.delta >= 1.0 / n:
-            warnings.warn(
+            warn_user(
                 f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
-                "would be allowed; use a smaller delta.",
-                UserWarning,
-                stacklevel=4,
+                "would be allowed; use a smaller delta."
             )
         pure = self.delta == 0 or self.mechanism == "exponential"
         if pure:
@@ -418,12 +416,10 @@ class PrivatePrincipalEigenvector(
         fraction = float(noisy[0]) / rows.n
         self.clipped_fraction_ = float(np.clip(fraction, 0.0, 1.0))
         if fraction - 2.0 * mechanism.sigma / rows.n > 0.2:
-            warnings.warn(
+            warn_user(
                 f"about {self.clipped_fraction_:.0%} of the rows are longer than row_norm="
                 f"{row_norm:g} (a private estimate) and were scaled to it; row_norm='auto' finds "
-                "a bound privately.",
-                UserWarning,
-                stacklevel=5,
+                "a bound privately."
             )
 
     def _warn_of_noise(self):
@@ -433,11 +429,9 @@ class PrivatePrincipalEigenvector(
         # Pure noise has its largest eigenvalue at about 2 sqrt(d) times the scale of an entry.
         edge = 2.0 * math.sqrt(len(self.spectrum_)) * self.spectrum_noise_scale_
         if self.spectrum_[0] - np.mean(self.spectrum_) < 1.1 * edge:
-            warnings.warn(
+            warn_user(
                 "the largest released eigenvalue is within the reach of the noise: the first "
-                "component is close to a random direction; use more records or a larger epsilon.",
-                UserWarning,
-                stacklevel=5,
+                "component is close to a random direction; use more records or a larger epsilon."
             )
 
     # -- helpers of the fitted estimator --------------------------------------------------------
