@@ -13,6 +13,7 @@ from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy, check_scale
+from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.manifold_input import descent_domain
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -154,6 +155,7 @@ class _PrivateOptimizer(Optimizer):
         verbosity=1,
     ):
         check_privacy(epsilon, delta)
+        check_arithmetic(False, "a pymanopt optimizer")
         if delta == 0:
             raise ValueError("Gaussian noise cannot give delta=0; pass delta > 0, such as 1e-5.")
         check_scale(clip_norm=clip_norm)

@@ -22,6 +22,7 @@ from skriemdp._random import (
     public_generator,
 )
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale
+from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.estimator import PrivateEstimator, take_tags, validated
 from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters
@@ -215,6 +216,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_public_seed(self.public_seed)
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
+        check_arithmetic(False, "a private search")
         grid = ParameterGrid(self.param_grid)
         check_limit("most_candidates", **{"len(param_grid)": len(grid)})
         candidates = list(grid)

@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
+from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import Work
@@ -135,6 +136,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             data = validated(self, X, y)
             plan = self._plan(data.facts)
             plan.work.check()
+            check_arithmetic(plan.exact, f"{type(self).__name__} with these parameters")
             streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
             entry = getattr(self._charge(plan), "entry", None)
             watched = getattr(self, "callback", None) is not None
