@@ -157,7 +157,7 @@ def _check_space(event):
             raise ValueError(
                 'space="spd" means Gaussian noise on 2x2 matrices: law="gaussian", dim=3, '
                 f"curvature=-0.5, got law={event.law!r}, dim={event.dim}, curvature={curvature!r}. "
-                "For larger matrices use Gaussian noise in a tangent space (TangentGaussian), "
+                "For larger matrices use Gaussian noise in a tangent space (GaussianNoise), "
                 "whose mu is exact; Laplace noise of scale b is PureEvent(sensitivity / b)."
             )
         return
