@@ -19,6 +19,7 @@ from skriemdp.core.manifold_input import (
 )
 from skriemdp.geometry import as_geometry
 from skriemdp.mechanisms.counts import SumsAndCounts
+from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
 
 __all__ = ["PrivateMinimumDistanceToMean"]
@@ -69,9 +70,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     Notes
     -----
     *Guarantee*: (epsilon, delta)-DP under replacement of one record, label included; n and the
-    class list are public; exactly Gaussian.  One joint release has sensitivity 2r for all classes
-    together (docs/theory/sensitivity.md), so more classes cost no more budget.  `predict`,
-    `predict_proba` and `score` depend on the rows they are given.
+    class list are public; exactly Gaussian, or pure for ``delta=0``.  One joint release has
+    sensitivity 2r for all classes together (docs/theory/sensitivity.md), so more classes cost no
+    more budget.  `predict`, `predict_proba` and `score` depend on the rows they are given.
 
     References
     ----------
@@ -165,7 +166,11 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     def _plan(self, facts):
         warn_large_delta(self.delta, facts["n"])
         ball = public_ball(facts["geometry"], self.center, self.radius)
-        mechanism = SumsAndCounts(ball.radius, 1.0 / gaussian_mu(self.epsilon, self.delta))
+        mechanism: SumsAndCounts | PureSumsAndCounts
+        if self.delta == 0:
+            mechanism = PureSumsAndCounts(ball.geometry.dim, ball.radius, float(self.epsilon))
+        else:
+            mechanism = SumsAndCounts(ball.radius, 1.0 / gaussian_mu(self.epsilon, self.delta))
         return Plan(
             event=mechanism.event,
             settings=(ball, mechanism, facts["classes"]),
