@@ -40,7 +40,7 @@ class PureSumsAndCounts:
     Examples
     --------
     >>> mechanism = PureSumsAndCounts(dim=1, bound=0.5, epsilon=2.0)
-    >>> mechanism.sum_sigma, mechanism.count_sigma, mechanism.event.epsilon_0
+    >>> round(mechanism.sum_sigma, 9), round(mechanism.count_sigma, 9), mechanism.event.epsilon_0
     (1.0, 2.0, 2.0)
     """
 
