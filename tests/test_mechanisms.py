@@ -26,6 +26,8 @@ from skriemdp.mechanisms.covariance import (
     joint_moment_sensitivity,
     second_moment_sensitivity,
 )
+from skriemdp.mechanisms.pure_covariance import PureSymmetric
+from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile, _prior, log_grid
 from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
 from skriemdp.privacy.calibration import gaussian_mu
@@ -504,6 +506,8 @@ MECHANISMS = [
     LaplaceCount(0.5),
     SumsAndCounts(1.0, 2.0, 1.5),
     SymmetricGaussian(2, 0.2, 3.0),
+    PureSymmetric(2, 0.2, 3.0),
+    PureSumsAndCounts(2, 0.2, 3.0),
     JointMoments(1.0, 2.0, 3.0, 1.5),
     TangentGaussian(Euclidean(2), 0.2, 3.0),
     ExponentialDirection(1.0, 2.0),
