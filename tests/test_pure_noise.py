@@ -52,6 +52,19 @@ def test_masses_of_whole_vandermonde_determinants_are_selbergs():
         assert math.log(masses[2**p - 1]) == pytest.approx(expected, rel=1e-12)
 
 
+def test_no_move_of_the_walk_is_rare():
+    """The bound on rounding needs probabilities of at least 2 / (d (d - 1))."""
+    for d in (5, pure_spectrum.LARGEST_SIZE):
+        masses, sets = eigenvalue_law(d).masses, np.arange(1, 1 << d)
+        smallest = np.full(len(sets), np.inf)
+        for bit, step in enumerate(pure_spectrum._steps(d)):
+            free = sets & 1 == 1 if bit == 0 else sets >> (bit - 1) & 3 == 2
+            smallest[free] = np.minimum(smallest[free], masses[sets[free] - step])
+        numbers = sum(sets >> k & 1 for k in range(d))
+        least = (smallest / (numbers * masses[1:])).min()
+        assert least == pytest.approx(2 / (d * (d - 1)), rel=1e-9)
+
+
 def test_masses_are_integrals_of_determinants(rng):
     """Two and three points, exponents out of 0..5, against products of increasing Gamma draws."""
     masses = eigenvalue_law(6).masses
@@ -205,6 +218,14 @@ def test_pure_noise_is_at_most_two_and_a_half_times_gaussian_noise():
     # Noise of density exp(-epsilon |N|_F / sensitivity), d (d + 1) / 2 + 1 in these units.
     for d in (2, 3, 5, 10, 20, 21):
         assert PureSymmetric(d, 1.0, 1.0).entry_scale ** 2 < d * (d + 1) / 2 + 1
+
+
+def test_a_tiny_epsilon_needs_no_tables(rng):
+    assert PureSymmetric(3, 1.0, 2e-6).scale == pytest.approx(5e5 * (1 + 5e-4), rel=1e-9)
+    mechanism = PureSymmetric(3, 1.0, 5e-7)
+    assert mechanism.scale == pytest.approx(2e6, rel=1e-12)
+    noise = mechanism.release(np.zeros((3, 3)), rng, 4000)
+    assert_means(noise[:, 0, 1] ** 2, 8 * 2e6**2)
 
 
 def test_second_moments_move_by_their_sensitivity(rng):

@@ -14,6 +14,9 @@ from skriemdp.privacy.events import PureEvent
 
 __all__ = ["PureSymmetric"]
 
+# Below, rounding in the tables would not be small beside epsilon.
+_LEAST_EPSILON = 1e-6
+
 
 @dataclasses.dataclass(frozen=True)
 class PureSymmetric:
@@ -30,12 +33,12 @@ class PureSymmetric:
 
     Notes
     -----
-    *Guarantee*: pure epsilon-DP.  Up to d = 20 the noise N has density proportional to
+    *Guarantee*: pure epsilon-DP.  Up to d = 20 (and from epsilon = 1e-6) the noise N has density proportional to
     ``exp(-epsilon max(tr N+, tr N-) / Delta)``, N+ and N- its positive and negative parts; the
     maximum is a norm, in which the change is at most Delta.  Its eigenvalues are drawn exactly
     (:mod:`skriemdp.mechanisms.pure_spectrum`); the scale makes up for rounding in its tables.
 
-    Above, N is the difference of two independent Wishart matrices with d + 1 degrees of freedom,
+    Otherwise N is the difference of two independent Wishart matrices with d + 1 degrees of freedom,
     each of density proportional to ``exp(-epsilon tr W / (2 Delta))`` on positive semidefinite W.
     Moving one of them by A multiplies its density by ``exp(epsilon tr A / (2 Delta))`` at most, and
     A and B move both.  (One Wishart matrix alone is not private: its range moves with the data.)
@@ -59,6 +62,10 @@ class PureSymmetric:
         check_positive(sensitivity=self.sensitivity, epsilon=self.epsilon)
 
     @property
+    def _tabled(self) -> bool:
+        return self.size <= LARGEST_SIZE and self.epsilon >= _LEAST_EPSILON
+
+    @property
     def event(self) -> PureEvent:
         """What one release costs."""
         return PureEvent(self.epsilon)
@@ -66,22 +73,22 @@ class PureSymmetric:
     @property
     def scale(self) -> float:
         """Delta over epsilon, a little more where tables are rounded."""
-        rounding = 2.0 * TABLE_ERROR / self.epsilon if self.size <= LARGEST_SIZE else 0.0
+        rounding = 2.0 * TABLE_ERROR / self.epsilon if self._tabled else 0.0
         return self.sensitivity / self.epsilon * (1.0 + rounding + 1e-15)
 
     @property
     def entry_scale(self) -> float:
         """Standard deviation of the noise of entries off the diagonal."""
-        if self.size == 1:
+        if self._tabled and self.size == 1:
             return math.sqrt(2.0) * self.scale  # the only entry; Laplace noise
-        if self.size <= LARGEST_SIZE:
+        if self._tabled:
             return self.scale * math.sqrt(eigenvalue_law(self.size).entry_variance)
         return self.scale * math.sqrt(2.0 * (self.size + 1))
 
     def release(self, matrix, rng: np.random.Generator, size=()):
         """`matrix` plus noise; with `size`, that many independent releases along leading axes."""
         size = (size,) if isinstance(size, int) else tuple(size)
-        draw = self._by_eigenvalues if self.size <= LARGEST_SIZE else self._wishart_difference
+        draw = self._by_eigenvalues if self._tabled else self._wishart_difference
         noise = draw(rng, math.prod(size)).reshape(*size, self.size, self.size)
         noisy = matrix + self.scale * noise
         noisy = 0.5 * (noisy + np.swapaxes(noisy, -1, -2))

@@ -24,9 +24,8 @@ __all__ = ["LARGEST_SIZE", "TABLE_ERROR", "EigenvalueLaw", "eigenvalue_law"]
 # Two tables of 2^20 numbers: 24 MB, half a second once per process.
 LARGEST_SIZE = 20
 
-# What rounding in the tables adds to a privacy loss, for all sizes: at most d (d + 1) / 2 steps of
-# a path, each with a relative error of (d + 2) 2^-53, on two sides of a ratio; doubled once more.
-TABLE_ERROR = 2.5e-12
+# What rounding in tables and choices adds to a privacy loss, for every size (proof in the docs).
+TABLE_ERROR = 5e-10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -72,7 +71,10 @@ class EigenvalueLaw:
         for level in self.sums[1:]:
             chosen *= 2
             absent, present = level[chosen], level[chosen + 1]
-            chosen += rng.random(count) * (absent + present) >= absent
+            # Some bits are rare: a uniform number that is fine near zero decides on the rarer case.
+            uniform = (rng.integers(1 << 32, size=count) + rng.random(count)) * 2.0**-32
+            rarer = uniform < np.minimum(absent, present) / (absent + present)
+            chosen += rarer == (present <= absent)
         return chosen
 
     def _walk(self, sets, rng):
@@ -89,8 +91,9 @@ class EigenvalueLaw:
             free[:, 1:] &= ~holds[:, :-1]
             weights = np.where(free, self.masses[np.where(free, current[:, None] - step, 0)], 0.0)
             heights = np.cumsum(weights, axis=1)
-            level = rng.random(len(moving)) * heights[:, -1]
-            bit = np.minimum((level[:, None] >= heights).sum(axis=1), d - 1)
+            total = heights[:, -1]
+            level = np.minimum(rng.random(len(moving)) * total, np.nextafter(total, 0.0))
+            bit = (level[:, None] >= heights).sum(axis=1)
             time[moving] += rng.standard_exponential(len(moving)) / holds.sum(axis=1)
             out = moving[bit == 0]
             points[out, found[out]] = time[out]

@@ -298,8 +298,9 @@ class PrivatePrincipalEigenvector(
         pure = self.delta == 0 or self.mechanism == "exponential"
         if pure:
             budget = PureBudget
-            # Noise of a pure release grows with d where Gaussian noise grows with sqrt(d).
-            total, strength = float(self.epsilon), self.epsilon / math.sqrt(d)
+            # The largest eigenvalue of pure noise is 3.1 d / (n epsilon), in units of the squared
+            # norm, where Gaussian noise has 2 sqrt(d) / (n mu).
+            total, strength = float(self.epsilon), self.epsilon / (1.6 * math.sqrt(d))
         else:
             budget = GaussianBudget
             total = strength = gaussian_mu(self.epsilon, self.delta)
