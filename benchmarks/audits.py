@@ -379,7 +379,10 @@ OTHERS = {
         PCA(mechanism="exponential", epsilon=4.0, delta=0, **BOUNDS),
         None,
     ),
-    "PrivateMinimumDistanceToMean, pure": (PrivateMinimumDistanceToMean(epsilon=4.0, delta=0), None),
+    "PrivateMinimumDistanceToMean, pure": (
+        PrivateMinimumDistanceToMean(epsilon=4.0, delta=0),
+        None,
+    ),
     "PrivatePrincipalEigenvector, private bounds": (PCA(**LONG), None),
     "PrivatePrincipalEigenvector, refine": (PCA(mechanism="refine", **BOUNDS, **LONG), None),
     "PrivatePrincipalEigenvector, power, 2 steps": (

@@ -384,7 +384,15 @@ def pure(options):
             return [model.fit(X).components_[0] for _ in range(draws)]
 
     header("share of the gain over a random direction that is lost, epsilon = 1", PURE)
-    for d, n in ((3, 1000), (10, 1000), (10, 3000), (20, 3000), (20, 10_000), (50, 10_000)):
+    for d, n in (
+        (3, 1000),
+        (10, 1000),
+        (10, 3000),
+        (20, 3000),
+        (20, 10_000),
+        (50, 10_000),
+        (100, 1000),
+    ):
         X = np.random.default_rng(0).standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1))
         X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
         A = X.T @ X / n
