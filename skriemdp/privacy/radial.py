@@ -13,19 +13,22 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import gammaln, logsumexp, ndtri_exp
+from scipy.special import logsumexp, ndtri_exp
 
 from skriemdp._validation import check_count, check_positive, check_privacy
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.loss_distributions import gaussian_loss, loss_from_profile
 from skriemdp.privacy.radial_profile import log_renyi_tail, radial_delta
+from skriemdp.privacy.radial_search import log_deltas, mean_square, search_shifts
 
 __all__ = ["EXPONENTS", "RadialEvent", "best_radial_law", "calibrated_radial_law"]
 
 EXPONENTS = (1.0, 1.2, 1.4, 1.6, 2.0)
 
-_GRID = 2000  # values of epsilon that represent a profile
+_GRID = 2000  # values of epsilon that represent a profile in a loss distribution
+_RENYI_GRID = 200  # the same for Renyi divergences, which are integrals (at most 3e-5 more)
+_ROUGH = 1e-4  # relative error of the scales that decide which exponents are worth an exact search
 _NEGLIGIBLE = 1e-15  # mass beyond the grid of a loss distribution; goes to infinity
 _FAR = 1e-120  # mass beyond the grid of Renyi divergences; high orders weigh far losses
 
@@ -77,7 +80,7 @@ class RadialEvent(Event):
     @property
     def mean_square_over_sensitivity(self) -> float:
         """E|v|^2 of the noise over the squared sensitivity."""
-        return self.scale_over_sensitivity**2 * _mean_square(self.dim, self.exponent)
+        return self.scale_over_sensitivity**2 * float(mean_square(self.dim, self.exponent))
 
     @property
     def mu(self) -> float | None:
@@ -124,26 +127,26 @@ class RadialEvent(Event):
     def privacy_loss_distribution(self, interval: float = 1e-4):
         if self.exponent == 2.0:
             return gaussian_loss(math.sqrt(2.0) * self.shift, interval)
-        epsilons, deltas = _profile(self, _NEGLIGIBLE)
+        epsilons, deltas = _profile(self, _NEGLIGIBLE, _GRID)
         count = math.ceil(epsilons[-1] / interval) + 1
         # Chords in e^epsilon: the profile is convex there, so this never falls below it.
         fine = np.expm1(interval * np.arange(count))
         return loss_from_profile(np.interp(fine, np.expm1(epsilons), deltas), interval)
 
 
-def _mean_square(dim, p):
-    return math.exp(gammaln((dim + 2.0) / p) - gammaln(dim / p))
-
-
 @functools.lru_cache(maxsize=64)
-def _profile(event: RadialEvent, negligible: float):
+def _profile(event: RadialEvent, negligible: float, points: int):
     """Grid of epsilons up to where delta is negligible, and upper bounds of delta there."""
     end = event.shift
     if event.exponent > 1.0:
-        while event._exact_delta(end) > negligible:
-            end *= 1.25
+        while True:
+            ends = end * 1.25 ** np.arange(12)
+            small = radial_delta(event.dim, event.exponent, event.shift, ends) <= negligible
+            end = float(ends[np.argmax(small)] if small.any() else 1.25 * ends[-1])
+            if small.any():
+                break
     # Denser towards both ends, where the profile turns most.
-    epsilons = 0.5 * end * (1.0 - np.cos(np.linspace(0.0, math.pi, _GRID + 1)))
+    epsilons = 0.5 * end * (1.0 - np.cos(np.linspace(0.0, math.pi, points + 1)))
     deltas = radial_delta(event.dim, event.exponent, event.shift, epsilons)
     if event.exponent == 1.0:
         deltas[-1] = 0.0
@@ -153,7 +156,7 @@ def _profile(event: RadialEvent, negligible: float):
 @functools.lru_cache(maxsize=4096)
 def _renyi(event, alpha):
     """From the masses that represent the chords of the profile, plus a bound of its tail."""
-    epsilons, deltas = _profile(event, _FAR)
+    epsilons, deltas = _profile(event, _FAR, _RENYI_GRID)
     drop, gap = -np.diff(deltas), np.diff(epsilons)
     masses = drop / -np.expm1(-gap)
     masses[:-1] -= drop[1:] / np.expm1(gap[1:])
@@ -176,7 +179,7 @@ def _renyi(event, alpha):
 
 
 def _log_tail(event, alpha):
-    end = float(_profile(event, _FAR)[0][-1])
+    end = float(_profile(event, _FAR, _RENYI_GRID)[0][-1])
     return log_renyi_tail(event.dim, event.exponent, event.shift, alpha, end)
 
 
@@ -212,26 +215,8 @@ def calibrated_radial_law(dim: int, exponent: float, epsilon: float, delta: floa
     if exponent == 2.0:
         return RadialEvent(dim, 2.0, math.sqrt(2.0) / gaussian_mu(epsilon, delta) * (1.0 + 1e-15))
 
-    log_target = math.log(delta)
-
-    def excess(log_scale):
-        return log_target - RadialEvent(dim, exponent, math.exp(log_scale))._log_delta(epsilon)
-
-    # Gaussian noise of the same mean square is within a small factor of the answer.
-    middle = 0.5 * math.log(dim / _mean_square(dim, exponent)) - math.log(
-        gaussian_mu(epsilon, delta)
-    )
-    low, high = middle - 0.5, middle + 0.5
-    while excess(low) > 0.0:
-        low -= 0.5
-    while excess(high) < 0.0:
-        high += 0.5
-    log_scale = brentq(excess, low, high, xtol=1e-12)
-    step = 1e-13
-    while excess(log_scale) < 0.0:
-        log_scale += step
-        step *= 2.0
-    return RadialEvent(dim, exponent, math.exp(log_scale))
+    (law,) = _search(dim, (exponent,), epsilon, delta)
+    return law
 
 
 @functools.lru_cache(maxsize=4096)
@@ -257,6 +242,43 @@ def best_radial_law(dim: int, epsilon: float, delta: float) -> RadialEvent:
     >>> best_radial_law(2, 1.0, 0.0).scale_over_sensitivity
     1.0
     """
-    exponents = EXPONENTS if delta > 0.0 else (1.0,)
-    laws = [calibrated_radial_law(dim, p, epsilon, delta) for p in exponents]
-    return min(laws, key=lambda law: law.mean_square_over_sensitivity)
+    check_privacy(epsilon, delta)
+    if delta == 0.0:
+        return calibrated_radial_law(dim, 1.0, epsilon, delta)
+    return min(
+        [*_search(dim, EXPONENTS[:-1], epsilon, delta), calibrated_radial_law(dim, 2.0, epsilon, delta)],
+        key=lambda law: law.mean_square_over_sensitivity,
+    )
+
+
+def _search(dim: int, exponents, epsilon: float, delta: float) -> list[RadialEvent]:
+    """Calibrated laws of those exponents that may have the smallest mean square.
+
+    All are searched roughly, and the smallest ones are then found exactly.
+    """
+    target = math.log(delta)
+    p = np.asarray(exponents, dtype=float)
+    # Gaussian noise of the same mean square is within a small factor of the answer.
+    guess = gaussian_mu(epsilon, delta) * np.sqrt(mean_square(dim, p) / dim)
+    lowest = np.where(p == 1.0, epsilon, 0.0)
+    log_delta = log_deltas(dim, p, epsilon)
+    shifts, _ = search_shifts(log_delta, target, np.maximum(guess, 1.001 * lowest), lowest, _ROUGH)
+    squares = mean_square(dim, p) / shifts**2
+    close = np.flatnonzero(squares <= squares.min() * (1.0 + 20.0 * _ROUGH))
+    log_delta = log_deltas(dim, p[close], epsilon)
+    shifts, _ = search_shifts(log_delta, target, shifts[close], lowest[close], 1e-13)
+    return [
+        _private(RadialEvent(dim, exponents[k], 1.0 / shift), epsilon, delta)
+        for k, shift in zip(close, shifts.tolist(), strict=True)
+    ]
+
+
+def _private(law: RadialEvent, epsilon: float, delta: float) -> RadialEvent:
+    """`law`, moved to the private side of the target if it lies on the other."""
+    step = 1e-13
+    while law._exact_delta(epsilon) > delta:
+        law = dataclasses.replace(
+            law, scale_over_sensitivity=law.scale_over_sensitivity * (1.0 + step)
+        )
+        step *= 2.0
+    return law
