@@ -16,7 +16,7 @@ from skriemdp._validation import check_fraction, check_nonnegative
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
 from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
 
-__all__ = ["Event", "plain", "settle"]
+__all__ = ["Event", "plain", "profile_epsilon", "settle"]
 
 # Rounding of the Fourier transforms in a composition, put on top of every delta that comes from one
 # (measured below a tenth of it, tests/test_events.py).
@@ -131,6 +131,13 @@ class Event(abc.ABC):
             return 0.0
         return math.inf if delta == 0.0 else gaussian_epsilon(self.mu, delta)
 
+    def delta_with_gaussian(self, mu: float, epsilon: float) -> float | None:
+        """Delta of the event and a mu-GDP release together, rounded up.
+
+        None where only loss distributions know.
+        """
+        return None
+
     @property
     def renyi_only(self) -> bool:
         """Whether nothing is known beyond Renyi divergences, so that they are the best profile."""
@@ -195,12 +202,12 @@ def _delta(event: Event, epsilon: float) -> float:
     return float(min(best, 1.0))
 
 
-def loss_epsilon(loss, delta: float) -> float:
-    """Smallest epsilon >= 0 with profile at most `delta`, rounded up."""
+def profile_epsilon(profile, delta: float) -> float:
+    """Smallest epsilon >= 0 with ``profile(epsilon)`` at most `delta`, rounded up."""
 
     @functools.cache
     def excess(epsilon):
-        return math.log(max(loss.get_delta_for_epsilon(epsilon), 1e-300)) - math.log(delta)
+        return math.log(max(profile(epsilon), 1e-300)) - math.log(delta)
 
     if excess(0.0) <= 0.0:
         return 0.0
@@ -215,6 +222,11 @@ def loss_epsilon(loss, delta: float) -> float:
         epsilon += step
         step *= 2.0
     return epsilon
+
+
+def loss_epsilon(loss, delta: float) -> float:
+    """The same of a loss distribution."""
+    return profile_epsilon(loss.get_delta_for_epsilon, delta)
 
 
 @functools.lru_cache(maxsize=16)

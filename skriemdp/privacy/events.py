@@ -17,7 +17,7 @@ import math
 from importlib import import_module
 
 from skriemdp._validation import check_count
-from skriemdp.privacy.event import Event, settle
+from skriemdp.privacy.event import Event, profile_epsilon, settle
 from skriemdp.privacy.events_basic import ApproximateEvent, GaussianEvent, PureEvent, ZCDPEvent
 from skriemdp.privacy.events_mixed import MixtureEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.events_sampled import (
@@ -103,6 +103,22 @@ class ComposedEvent(Event):
     def steps(self) -> int:
         """Sum over the parts."""
         return max(sum(event.steps for event in self.events), 1)
+
+    def _exact_delta(self, epsilon):
+        exact = super()._exact_delta(epsilon)
+        if exact is not None or len(self.events) != 2:
+            return exact
+        # A Gaussian part and one other: chords of the other's profile.
+        for gaussian, other in (self.events, self.events[::-1]):
+            if gaussian.mu and other.mu is None:
+                return other.delta_with_gaussian(gaussian.mu, epsilon)
+        return None
+
+    def _exact_epsilon(self, delta):
+        exact = super()._exact_epsilon(delta)
+        if exact is not None or delta == 0.0 or self._exact_delta(0.0) is None:
+            return exact
+        return profile_epsilon(self._exact_delta, delta)
 
     @property
     def renyi_only(self) -> bool:
