@@ -138,6 +138,17 @@ class Event(abc.ABC):
         """
         return None
 
+    def epsilon_with_gaussian(self, mu: float, delta: float) -> float | None:
+        """The inverse of :meth:`delta_with_gaussian`, rounded up; None where that is None."""
+        if self.delta_with_gaussian(mu, 0.0) is None:
+            return None
+        return profile_epsilon(lambda epsilon: self.delta_with_gaussian(mu, epsilon), delta)
+
+    @property
+    def rough_size(self) -> float:
+        """A number of the order of the Renyi divergence of order 2, to refuse absurd sizes by."""
+        return self.renyi(2.0)
+
     @property
     def renyi_only(self) -> bool:
         """Whether nothing is known beyond Renyi divergences, so that they are the best profile."""

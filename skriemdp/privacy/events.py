@@ -104,21 +104,30 @@ class ComposedEvent(Event):
         """Sum over the parts."""
         return max(sum(event.steps for event in self.events), 1)
 
-    def _exact_delta(self, epsilon):
-        exact = super()._exact_delta(epsilon)
-        if exact is not None or len(self.events) != 2:
-            return exact
-        # A Gaussian part and one other: chords of the other's profile.
-        for gaussian, other in (self.events, self.events[::-1]):
-            if gaussian.mu and other.mu is None:
-                return other.delta_with_gaussian(gaussian.mu, epsilon)
+    @property
+    def rough_size(self) -> float:
+        """Sum over the parts."""
+        return math.fsum(event.rough_size for event in self.events)
+
+    def _gaussian_and_other(self):
+        """Mu of the one part and the other part, for a Gaussian and another event; else None."""
+        if len(self.events) == 2:
+            for gaussian, other in (self.events, self.events[::-1]):
+                if gaussian.mu and other.mu is None:
+                    return gaussian.mu, other
         return None
 
+    def _exact_delta(self, epsilon):
+        pair = self._gaussian_and_other()
+        if pair is None:
+            return super()._exact_delta(epsilon)
+        return pair[1].delta_with_gaussian(pair[0], epsilon)
+
     def _exact_epsilon(self, delta):
-        exact = super()._exact_epsilon(delta)
-        if exact is not None or delta == 0.0 or self._exact_delta(0.0) is None:
-            return exact
-        return profile_epsilon(self._exact_delta, delta)
+        pair = self._gaussian_and_other()
+        if pair is None:
+            return super()._exact_epsilon(delta)
+        return pair[1].epsilon_with_gaussian(pair[0], delta) if delta > 0.0 else None
 
     @property
     def renyi_only(self) -> bool:
@@ -202,6 +211,11 @@ class SelfComposedEvent(Event):
     def steps(self) -> int:
         """`count` times those of the event."""
         return self.count * self.event.steps
+
+    @property
+    def rough_size(self) -> float:
+        """`count` times that of the event."""
+        return self.count * self.event.rough_size
 
     @property
     def renyi_only(self) -> bool:
