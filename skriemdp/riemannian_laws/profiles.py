@@ -325,6 +325,8 @@ def _calibrated(law, space, dim, curvature, sensitivity, epsilon, delta, mu):
 
     guess = sensitivity / gaussian_mu(epsilon, delta)
     scale = math.exp(_root(excess, math.log(guess), math.log(widest)))
+    if space == "spd":
+        scale *= 1.0 + 1e-9  # a second try would be dear
     found = event(scale)
     step = 1e-12
     while (excess_delta := math.log(max(found.release.delta(epsilon), 1e-300)) - target) > 0.0:
