@@ -224,4 +224,6 @@ def _output_budget(mechanism, noise, epsilon, delta, searched):
         event = PureEvent(float(epsilon))
         return MeanBudget(mechanism, count, None, None, None, event, (_MEAN_BASIC * epsilon, 0.0))
     count = GaussianCount(1.0 / gaussian_mu(_COUNT_BASIC * epsilon, _COUNT_BASIC * delta))
-    return MeanBudget(mechanism, count, None, None, None, None, (_MEAN_BASIC * epsilon, _MEAN_BASIC * delta))
+    return MeanBudget(
+        mechanism, count, None, None, None, None, (_MEAN_BASIC * epsilon, _MEAN_BASIC * delta)
+    )

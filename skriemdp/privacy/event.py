@@ -229,7 +229,7 @@ def profile_epsilon(profile, delta: float) -> float:
             return math.inf
     epsilon = brentq(excess, low, high, xtol=1e-10 * high, rtol=1e-12)
     step = 1e-10 * high
-    while excess(epsilon) > 0.0:
+    while profile(epsilon) > delta:  # the difference of logarithms may be rounded to zero
         epsilon += step
         step *= 2.0
     return epsilon

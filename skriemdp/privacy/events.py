@@ -17,7 +17,7 @@ import math
 from importlib import import_module
 
 from skriemdp._validation import check_count
-from skriemdp.privacy.event import Event, profile_epsilon, settle
+from skriemdp.privacy.event import Event, settle
 from skriemdp.privacy.events_basic import ApproximateEvent, GaussianEvent, PureEvent, ZCDPEvent
 from skriemdp.privacy.events_mixed import MixtureEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.events_sampled import (

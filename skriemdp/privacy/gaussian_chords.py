@@ -11,12 +11,12 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import ndtr
 
-__all__ = ["MOST_MU", "Cells", "chord_delta", "choose_cells"]
+__all__ = ["CELLS", "MOST_MU", "Cells", "chord_delta", "choose_cells"]
 
 # Above, e^loss would come near the end of the floating-point range.
 MOST_MU = 15.0
-_FIRST_CELLS = 36
-_CELLS = 160
+_FIRST = 36
+CELLS = 160
 _REACH, _FARTHEST = 9.0, 37.0  # standard deviations of the Gaussian loss on both sides
 _TAIL = 1e-6  # mass beyond the cells, over the result, that is not worth more cells
 _UP = 1.0 + 1e-10  # rounding of the cells' masses
@@ -65,7 +65,7 @@ def _mirrored(profile, levels):
 
 
 def choose_cells(
-    profile: Callable, mu: float, epsilon: float, kink: float | None = None, count: int = _CELLS
+    profile: Callable, mu: float, epsilon: float, kink: float | None = None, count: int = CELLS
 ) -> Cells:
     """Cells that are narrow where the expectation of the profile comes from.
 
@@ -80,7 +80,7 @@ def choose_cells(
     """
     reach = _REACH
     while True:
-        edges = np.linspace(-reach, reach, _FIRST_CELLS + 1)
+        edges = np.linspace(-reach, reach, _FIRST + 1)
         if kink is not None:
             corner = (epsilon - kink) / mu - 0.5 * mu
             if -reach < corner < reach:

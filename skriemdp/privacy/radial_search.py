@@ -8,7 +8,6 @@ can leave the range.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -95,4 +94,3 @@ def search_shifts(
         if not index.size:
             return shifts, excess
     raise ArithmeticError("a search for a radial law did not converge; please report the target.")
-

@@ -11,7 +11,7 @@ from scipy.special import log_ndtr, ndtr
 
 from skriemdp.privacy._quadrature import Window
 from skriemdp.privacy.calibration import gaussian_delta
-from skriemdp.privacy.gaussian_chords import MOST_MU, chord_delta, choose_cells
+from skriemdp.privacy.gaussian_chords import MOST_MU, choose_cells, chord_delta
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import certified_mu, mu_at_zero
 from skriemdp.riemannian_laws.profile_release import (
