@@ -1,4 +1,4 @@
-"""What a fit plans before it sees records: composed profiles, one search, and what is kept of it."""
+"""What a fit plans before it sees records: composed profiles, searches, and what is kept."""
 
 import json
 import math

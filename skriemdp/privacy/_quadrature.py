@@ -14,7 +14,7 @@ _FIRST_NODES = 48
 _MOST_NODES = 49152
 _CHANGE = 2e-8
 _MOST_SEARCHES = 6
-# Of many integrals in a row only each of these looks for its window; the others try the neighbours'.
+# Of many integrals in a row only one in so many looks for its window; the others try neighbours'.
 _STRIDE = 12
 _PROBES = 12
 _WIDEN = 0.04  # of its width is added at both ends of a window that comes from elsewhere

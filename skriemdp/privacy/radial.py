@@ -36,6 +36,7 @@ __all__ = [
 EXPONENTS = (1.0, 1.2, 1.4, 1.6, 2.0)
 
 _GRID = 2000  # values of epsilon that represent a profile in a loss distribution
+_ROUGH = 1e-4  # relative error of the scales that decide which exponents are worth an exact search
 _RENYI_GRID = 200  # for Renyi divergences where they are short and smooth integrals
 # Shares of delta that a calibration from the disk may leave unused: alone, and with chords.
 _SLACK, _CHORD_SLACK = 1e-5, 1e-2
