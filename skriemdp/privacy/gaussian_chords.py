@@ -17,6 +17,8 @@ __all__ = ["CELLS", "MOST_MU", "Cells", "chord_delta", "choose_cells"]
 MOST_MU = 15.0
 _FIRST = 36
 CELLS = 160
+# So few do where cutting the first ones into them changes the result by less than this factor.
+_FEW, _ENOUGH = 40, 1.01
 _REACH, _FARTHEST = 9.0, 37.0  # standard deviations of the Gaussian loss on both sides
 _TAIL = 1e-6  # mass beyond the cells, over the result, that is not worth more cells
 _UP = 1.0 + 1e-10  # rounding of the cells' masses
@@ -64,6 +66,38 @@ def _mirrored(profile, levels):
     return np.where(levels >= 0.0, deltas, np.minimum(negative, 1.0))
 
 
+def _first_cells(profile, mu, epsilon, kink):
+    """Equal cells that reach far enough, and what each of their edges contributes."""
+    reach = _REACH
+    while True:
+        edges = np.linspace(-reach, reach, _FIRST + 1)
+        if kink is not None:
+            corner = (epsilon - kink) / mu - 0.5 * mu
+            if -reach < corner < reach:
+                edges = np.unique(np.append(edges, corner))
+        cells = Cells(mu, edges)
+        shares = cells.weights * _mirrored(profile, epsilon - cells.losses)
+        total = float(shares.sum())
+        if cells.tail <= _TAIL * total or reach == _FARTHEST:
+            return cells, shares
+        wanted = math.sqrt(2.0 * math.log(1.0 / _TAIL / max(total, 1e-300)))
+        reach = min(max(wanted, reach + 1.0), _FARTHEST)
+
+
+def _cut(mu, cells, shares, count):
+    """About `count` cells, most of them where the contributions are."""
+    total = float(shares.sum())
+    if not total > 0.0:
+        return cells
+    # A cell cut into n has an excess like 1/n^2: the sum is least for n like the cube root.
+    size = np.cbrt(np.maximum(shares[:-1], shares[1:]) + 1e-9 * total)
+    counts = np.ceil(count * size / size.sum()).astype(int)
+    starts = np.repeat(cells.edges[:-1], counts)
+    widths = np.repeat(np.diff(cells.edges) / counts, counts)
+    position = np.arange(starts.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    return Cells(mu, np.append(starts + widths * position, cells.edges[-1]))
+
+
 def choose_cells(
     profile: Callable, mu: float, epsilon: float, kink: float | None = None, count: int = CELLS
 ) -> Cells:
@@ -78,30 +112,7 @@ def choose_cells(
     count : int
         About how many cells.
     """
-    reach = _REACH
-    while True:
-        edges = np.linspace(-reach, reach, _FIRST + 1)
-        if kink is not None:
-            corner = (epsilon - kink) / mu - 0.5 * mu
-            if -reach < corner < reach:
-                edges = np.unique(np.append(edges, corner))
-        cells = Cells(mu, edges)
-        values = _mirrored(profile, epsilon - cells.losses)
-        shares = cells.weights * values
-        total = float(shares.sum())
-        if cells.tail <= _TAIL * total or reach == _FARTHEST:
-            break
-        wanted = math.sqrt(2.0 * math.log(1.0 / _TAIL / max(total, 1e-300)))
-        reach = min(max(wanted, reach + 1.0), _FARTHEST)
-    # A cell cut into n has an excess like 1/n^2: the sum is least for n like the cube root.
-    size = np.cbrt(np.maximum(shares[:-1], shares[1:]) + 1e-9 * total)
-    if not total > 0.0:
-        return cells
-    counts = np.ceil(count * size / size.sum()).astype(int)
-    starts = np.repeat(edges[:-1], counts)
-    widths = np.repeat(np.diff(edges) / counts, counts)
-    position = np.arange(starts.size) - np.repeat(np.cumsum(counts) - counts, counts)
-    return Cells(mu, np.append(starts + widths * position, edges[-1]))
+    return _cut(mu, *_first_cells(profile, mu, epsilon, kink), count)
 
 
 def chord_delta(
@@ -125,7 +136,15 @@ def chord_delta(
     cells : Cells, optional
         Of :func:`choose_cells` for similar numbers; any cells give a bound.
     """
-    if cells is None:
-        cells = choose_cells(profile, mu, epsilon, kink)
-    values = _mirrored(profile, epsilon - cells.losses)
-    return min(float(cells.weights @ values + cells.tail) * _UP, 1.0)
+
+    def value(cells):
+        values = _mirrored(profile, epsilon - cells.losses)
+        return min(float(cells.weights @ values + cells.tail) * _UP, 1.0)
+
+    if cells is not None:
+        return value(cells)
+    first, shares = _first_cells(profile, mu, epsilon, kink)
+    bound = value(_cut(mu, first, shares, _FEW))
+    if float(shares.sum()) + first.tail <= _ENOUGH * bound:
+        return bound  # chords hardly matter: the Gaussian loss is narrow
+    return min(bound, value(_cut(mu, first, shares, CELLS)))
