@@ -30,7 +30,11 @@ from skriemdp.pca.releases import (
 )
 from skriemdp.pca.rows import Rows
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.privacy.sensitivity import mean_sensitivity, second_moment_sensitivity
+from skriemdp.privacy.sensitivity import (
+    interval_sensitivity,
+    mean_sensitivity,
+    second_moment_sensitivity,
+)
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 DELTAS = (1e-3, 1e-5)

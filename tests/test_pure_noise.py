@@ -244,7 +244,7 @@ def test_a_tiny_epsilon_needs_no_tables(rng):
 def test_second_moments_move_by_their_sensitivity(rng):
     """In the norm of the noise, and one-sidedly: what the two laws need."""
     row_norm, n = 1.7, 9
-    bound = trace_part_sensitivity(row_norm, n)
+    bound = trace_part_sensitivity(row_norm, n).value
     rows = rng.standard_normal((2, 20_000, 4))
     rows *= row_norm * rng.random((2, 20_000, 1)) ** 0.2 / np.linalg.norm(rows, axis=-1)[..., None]
     z, y = rows
@@ -262,7 +262,7 @@ def test_group_sums_move_by_their_sensitivity(rng):
     same = np.linalg.norm(ball[0] - ball[1], axis=1) / bound
     lengths = np.linalg.norm(ball, axis=-1) / bound
     across = np.maximum(lengths, 1.0).sum(axis=0)
-    assert max(same.max(), across.max()) <= grouped_sum_sensitivity() < 2.0 * (1.0 + 1e-12)
+    assert max(same.max(), across.max()) <= grouped_sum_sensitivity().value < 2.0 * (1.0 + 1e-12)
     assert across.min() == 2.0
 
 
