@@ -14,7 +14,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 
-from skriemdp.ledger import chain, connections, witness
+from skriemdp.ledger import chain, connections, files, witness
 from skriemdp.ledger.chain import Head, add, highest
 from skriemdp.ledger.connections import BudgetError, explained, reading, writing
 
@@ -63,7 +63,7 @@ class Ledger:
     def create(cls, path, witness_path=None) -> Ledger:
         """Make a new ledger file (mode 0600) that either exists completely or not at all."""
         path = _real(path)
-        connections.refuse_network(path)
+        files.refuse_network(path)
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
             raise BudgetError(f"the folder of the ledger {path!r} does not exist; create it first.")
@@ -93,7 +93,7 @@ class Ledger:
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(draft)
-            connections.sync_folder(folder)
+            files.sync_folder(folder)
         return cls(path, key)
 
     @classmethod
@@ -285,6 +285,13 @@ class Ledger:
                 return
             after = page[-1].id
 
+    def entry_at(self, dataset: str, part: str | None, place: int) -> chain.Entry | None:
+        """The charge at a place of the list, counted from 0."""
+        with reading(self.path, self.key) as session:
+            row = _checked(session, self.path, dataset)
+            found = chain.charges(session.db, row, part, 0, 1, place)
+            return found[0] if found else None
+
     def tallies(self, dataset: str) -> list[tuple]:
         """Rows (part, label, event JSON, count): the charges, grouped."""
         with reading(self.path, self.key) as session:
@@ -297,6 +304,22 @@ class Ledger:
             if part is None:
                 return place.entries
             return place.common_entries + _own(session, place, part)[0]
+
+    def check_witness(self, path) -> None:
+        """BudgetError unless the ledger was made with this witness file."""
+        with reading(self.path, self.key) as session:
+            stored = session.header[2]
+        if _real(path) != stored:
+            made = f"the witness file {stored!r}" if stored else "no witness file"
+            raise BudgetError(
+                f"the ledger {self.path!r} was made with {made}, and that is fixed. Leave witness= "
+                "out, or repeat it."
+            )
+
+    def verify(self, head: str | None = None) -> None:
+        """Add up the whole file again; `head` is an entry that it must hold."""
+        noted = None if head is None else _parsed(head)
+        connections.verify(self.path, self.key, noted)
 
     def head(self) -> Head | None:
         """Number and digest of the last entry: the state of the whole file in one line."""
@@ -358,3 +381,13 @@ def _standing(place: chain.Dataset, part: str, own_entries: int, own: Amounts) -
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def _parsed(text: str) -> Head:
+    number, _, digest = text.removeprefix("entry ").strip().partition(" ")
+    if not number.isdigit() or len(digest.strip()) != 64:
+        raise ValueError(
+            f"head must be the number of an entry and its digest, as the summary shows them; got "
+            f"{text!r}."
+        )
+    return Head(int(number), digest.strip())
