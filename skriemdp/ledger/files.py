@@ -22,7 +22,8 @@ NETWORK_FILE_SYSTEMS = frozenset(
 def look(path: str, what: str = "ledger") -> os.stat_result:
     """The status of a file that must have one name only; FileNotFoundError where there is none."""
     for pause in (0.0, 0.01, 0.1, 0.5):
-        time.sleep(pause)
+        if pause:
+            time.sleep(pause)
         status = os.stat(path)
         if status.st_nlink <= 1:  # a ledger that is being made has two names for a moment
             return status
