@@ -113,7 +113,8 @@ EDITS = {
     "counts deleted": "DELETE FROM tallies",
     "data set deleted": "DELETE FROM datasets WHERE id = 2",
     "division invented": "UPDATE datasets SET division = '{}' WHERE id = 2",
-    "trigger": "CREATE TRIGGER undo AFTER INSERT ON entries BEGIN UPDATE datasets SET peak = '[0,0,0]'; END",
+    "trigger": """CREATE TRIGGER undo AFTER INSERT ON entries
+        BEGIN UPDATE datasets SET peak = '[0,0,0]'; END""",
     "view": "CREATE VIEW looks AS SELECT * FROM entries",
     "index": "CREATE INDEX quick ON entries (dataset)",
     "column": "ALTER TABLE datasets ADD COLUMN spare TEXT",
@@ -211,11 +212,14 @@ def test_an_old_backup_under_a_live_handle_is_noticed(budget, tmp_path):
     with budget:
         token = active_accountant_token()
     copy(tmp_path / "backup", budget.path)
-    for use in (budget, pickle.loads(pickled), PrivacyAccountant(path=budget.path)):
+    for use in (
+        lambda: budget.spend(SMALL),
+        lambda: budget.history[0],
+        lambda: pickle.loads(pickled).spend(SMALL),
+        lambda: PrivacyAccountant(path=budget.path),
+    ):
         with pytest.raises(BudgetError, match=f"went back from entry {newest} to {newest - 1}"):
-            use.spend(SMALL)
-        with pytest.raises(BudgetError, match="went back"):
-            use.history[0]
+            use()
     assert token["mark"].head.entry == newest
 
 
@@ -392,8 +396,10 @@ KILLED = """
     from skriemdp.privacy.events import PureEvent
     budget = PrivacyAccountant(path=sys.argv[1])
     budget.spend(PureEvent(0.001), label="x" * 3000)
-    threading.Timer(float(sys.argv[2]), os.kill, (os.getpid(), signal.SIGKILL)).start()
-    while True:
+    for turn in range(1000):
+        if turn == 20:
+            delay = float(sys.argv[2])
+            threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
         os.write(1, b"%d\\n" % budget.spend(PureEvent(0.001), label="x" * 3000).entry)
 """
 
@@ -408,7 +414,7 @@ def test_kills_and_side_files_lose_no_charge(tmp_path, length, rng):
         path = tmp_path / f"{turn}.ledger"
         charged(path)
         forget()
-        done = child(KILLED, path, rng.uniform(0.02, 0.1), check=False)
+        done = child(KILLED, path, rng.uniform(0.0, 0.02), check=False)
         assert done.returncode == -signal.SIGKILL, done.stderr
         entries = [int(line) for line in done.stdout.splitlines()]
         journal = f"{path}-journal"
@@ -427,7 +433,7 @@ def test_kills_and_side_files_lose_no_charge(tmp_path, length, rng):
             refused += 1  # the journal was needed
             continue
         assert set(entries) <= {spend.entry for spend in budget.history}
-    assert reported > 10 * rounds and refused <= rounds // 2
+    assert reported >= 15 * rounds and refused <= rounds // 2
 
 
 def test_an_unfinished_charge_is_explained_where_nothing_can_be_written():
@@ -621,12 +627,13 @@ def test_a_ledger_of_format_1_names_the_cure(old, budget):
 
 
 def test_an_upgrade_keeps_rules_totals_charges_and_the_key(old, budget):
-    pickled = pickle.dumps(budget)
+    pickled = pickle.dumps(budget, protocol=3)  # an earlier version's pickle knows no chain
     expected, shown = budget.remaining(), budget.spent
     charges = [(spend.label, spend.partition, spend.event, spend.time) for spend in budget.history]
     rows = budget._ledger.datasets()
     for suffix in ("", "-journal"):
         os.unlink(budget.path + suffix)
+    forget()  # an earlier version wrote the file, so nobody has seen its chain
     upgrade(old)
     upgrade(old)  # a second time does nothing
     again = PrivacyAccountant(path=old)
@@ -659,6 +666,7 @@ def test_an_upgrade_merges_the_log_and_needs_the_file_for_itself(budget, tmp_pat
     other.close()
     for suffix in ("", "-journal"):
         os.unlink(budget.path + suffix)
+    forget()
     upgrade(child)
     assert len(PrivacyAccountant(path=child).history) == 5
 
@@ -669,7 +677,7 @@ def test_an_upgrade_merges_the_log_and_needs_the_file_for_itself(budget, tmp_pat
         "UPDATE datasets SET common = '[0,0,0]'",
         "DELETE FROM entries WHERE id = 3",
         "UPDATE parts SET amounts = '[9,9,9]'",
-        "UPDATE events SET json = '{}'",
+        "UPDATE events SET json = '{}' WHERE id = 1",
         "DELETE FROM entries",
     ],
 )
@@ -714,7 +722,7 @@ def test_a_divided_data_set_takes_no_charge_and_keeps_its_division(budget):
     assert ledger.row("default/1").parent == "default"
     other.verify()
     edit(other.path, "UPDATE datasets SET division = '' WHERE id = 1")
-    with pytest.raises(BudgetError, match="division"):
+    with pytest.raises(BudgetError, match="does not add up"):
         other.spend(SMALL)
     with pytest.raises(BudgetError, match="already"):
         budget._ledger.divide("default", {}, parts)
