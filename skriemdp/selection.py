@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
 from skriemdp._validation import check_fraction, check_option, check_positive
 from skriemdp.core.estimator import PrivateEstimator, take_tags
-from skriemdp.core.spent import PrivacySpent
+from skriemdp.core.spent import SEEDED, PrivacySpent
 from skriemdp.geometry import Euclidean
 from skriemdp.ledger.accountant import current_accountant
 from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
@@ -32,10 +32,14 @@ _ZERO = np.zeros(1)
 
 
 class _Prepaid:
-    """Accountant of one fit inside a search: admits once what was planned, writes nothing."""
+    """Accountant of one fit inside a search: admits once what was planned, writes nothing.
 
-    def __init__(self, event):
+    Plans are made on the terms of `accountant`, which was charged for the search.
+    """
+
+    def __init__(self, event, accountant):
         self._left = [event]
+        self.composes = accountant.composes
 
     def __sklearn_clone__(self):
         return self
@@ -182,27 +186,36 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
         candidates = list(ParameterGrid(self.param_grid))
         train, test = self._split(X, y)
-        fits = self._fit_events(candidates, (X, y), train)
-        event, scoring = self._event(fits)
         accountant = self.accountant
         if accountant is None:
             token = getattr(_private_step(self.estimator), "_ledger_token", None)
             accountant = current_accountant(token)
+        fits = self._fit_events(candidates, (X, y), train, accountant)
+        event, scoring = self._event(fits, accountant.composes(0.0, self.delta))
+        seeded = self.random_state is not None
+        epsilon = float(event.epsilon(self.delta))
         accountant.spend(
             event,
             label=type(self).__name__,
-            params={"estimator": type(_private_step(self.estimator)).__name__},
+            params={
+                "estimator": type(_private_step(self.estimator)).__name__,
+                "epsilon": epsilon,
+                "delta": float(self.delta),
+                "unit": "record",
+                "guarantee": SEEDED if seeded else "exact",
+                "seeded": seeded,
+            },
         )
         context = b"" if self.random_state is None else data_digest(*map(_array, (X, y)))
         streams = NoiseStreams(self.random_state, b"search" + context)
         runs = list(zip(candidates, fits, strict=True))
-        best = self._run(event, scoring, runs, train, test, streams)
+        best = self._run(event, scoring, runs, train, test, streams, accountant)
         self.privacy_spent_ = PrivacySpent(
-            epsilon=float(event.epsilon(self.delta)),
+            epsilon=epsilon,
             delta=float(self.delta),
             event=event,
-            guarantee="none (seeded)" if streams.seeded else "exact",
-            seeded=streams.seeded,
+            guarantee=SEEDED if seeded else "exact",
+            seeded=seeded,
             public={"n": len(train[0]) + len(test[0]), "n_validation": len(test[0])},
         )
         self._report(candidates, best)
@@ -219,7 +232,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             (parts[1], None if y is None else parts[3]),
         )
 
-    def _fit_events(self, candidates, whole, train):
+    def _fit_events(self, candidates, whole, train, accountant):
         """What a fit of each candidate will cost."""
         events = []
         for parameters in candidates:
@@ -237,7 +250,8 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
                     "would recognise them. Search over models that predict without limit."
                 )
             step._validate(*_before(model, *whole))  # validation records raise now or never
-            event = step._plan(step._validate(*_before(model, *train)).facts).event
+            facts = step._validate(*_before(model, *train)).facts
+            event = step._plan(facts, step._terms(accountant)).event
             if event.extra_delta:
                 raise ValueError(
                     f"a fit with {parameters} has no finite Renyi divergence, so a search over it "
@@ -246,12 +260,12 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             events.append(event)
         return events
 
-    def _event(self, fits):
+    def _event(self, fits, gaussian):
         """The whole search, and what a score costs: a record is in a fit, or in a score.
 
         Gaussian fits pay for scores of their own mu.  Next to other laws the noise of a score is
         calibrated to the fits' epsilon at the search's delta: radial, which is smaller, unless
-        Gaussian noise makes the whole search cheaper.
+        Gaussian noise makes the whole search cheaper, or (`gaussian`) the ledger adds releases up.
         """
         runs = 2.0 * len(fits) if self.mean_runs is None else self.mean_runs
         distinct = tuple(dict.fromkeys(fits))
@@ -266,13 +280,14 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             SelectionEvent(ParallelEvent((*distinct, score)), runs, self.law, self.shape)
             for score in (radial, gaussian)
         )
-        if by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta):
+        cheap = by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta)
+        if cheap and not gaussian:
             return by_radial, radial
         return by_gaussian, gaussian
 
     # -- after the charge -----------------------------------------------------------------------
 
-    def _run(self, event, scoring, candidates, train, test, streams):
+    def _run(self, event, scoring, candidates, train, test, streams, accountant):
         rng = streams("search")
         noise = _score_noise(scoring, sensitivity=self.loss_bound / len(test[0]))
         best = None
@@ -283,7 +298,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             step = _private_step(model)
             owner = step.accountant
             verbose = step.verbose
-            step.set_params(accountant=_Prepaid(fit), verbose=0)
+            step.set_params(accountant=_Prepaid(fit, accountant), verbose=0)
             if streams.seeded:
                 step.set_params(random_state=int(rng.integers(2**62)))
             with warnings.catch_warnings(), np.errstate(all="ignore"):

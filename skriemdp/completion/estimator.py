@@ -361,7 +361,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             raise ValueError("X contains infinite ratings; use NaN for unobserved ones.")
         return Data((matrix,), {"n": matrix.shape[0], "d": matrix.shape[1]})
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         n, d = facts["n"], facts["d"]
         check_option(METHODS, method=self.method)
         check_option(TESTS, signal_test=self.signal_test)
@@ -411,6 +411,9 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         public = {"n": n, "n_items": d, "bounds": bounds}
         public |= {name: value for name, value in optional.items() if value is not None}
         return Plan(event=plan.event, settings=(plan, bounds), public=public, unit="user")
+
+    def _gaussian_choice(self):
+        return "method='auto'"
 
     def _public_rank(self, d):
         if isinstance(self.rank, str):

@@ -12,10 +12,10 @@ from sklearn.utils import get_tags
 
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
-from skriemdp.core.spent import PrivacySpent
+from skriemdp.core.spent import SEEDED, PrivacySpent
 from skriemdp.ledger.accountant import active_accountant_token, current_accountant
 
-__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "take_tags"]
+__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "Terms", "take_tags"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +32,24 @@ class Data:
 
     arrays: tuple
     facts: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What a fit is planned for: its budget, and whether the ledger adds it to other fits.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Of this fit.
+    composes : bool, default=False
+        Whether "auto" choices should consider Gaussian releases only: they are what the ledger
+        charges least.  By the ledger's stored rule, never by what it has spent.
+    """
+
+    epsilon: float
+    delta: float
+    composes: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +114,8 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
     A subclass has the parameters ``epsilon, delta, accountant, random_state, verbose`` and writes
 
     * ``_validate(X, y) -> Data``: shapes, dtypes, NaN, membership; no statistic of the records;
-    * ``_plan(facts) -> Plan``: parameters checked, noise calibrated, from public facts only;
+    * ``_plan(facts, terms) -> Plan``: parameters checked, noise calibrated, from public facts and
+      the :class:`Terms` only;
     * ``_release(data, plan, streams)``: computes noisy answers and sets the learned attributes;
       ``streams("label")`` gives the noise generator of each release.
 
@@ -124,8 +143,9 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
                 raise ValueError(
                     "X or y holds text where numbers are expected; encode it."
                 ) from None
-            plan = self._plan(data.facts)
-            self._charge(plan)
+            accountant = self._accountant()
+            plan = self._plan(data.facts, self._terms(accountant))
+            self._charge(accountant, plan)
             streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
             self._release(data, plan, streams)
         self.privacy_spent_ = PrivacySpent(
@@ -133,25 +153,42 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
             delta=float(self.delta),
             event=plan.event,
             unit=plan.unit,
-            guarantee="none (seeded)" if streams.seeded else plan.guarantee,
+            guarantee=SEEDED if streams.seeded else plan.guarantee,
             seeded=streams.seeded,
             public=plan.public,
         )
         return self
 
-    def _charge(self, plan: Plan) -> None:
+    def _accountant(self):
+        if self.accountant is not None:
+            return self.accountant
+        return current_accountant(getattr(self, "_ledger_token", None))
+
+    def _terms(self, accountant) -> Terms:
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        return Terms(epsilon, delta, accountant.composes(epsilon, delta))
+
+    def _gaussian_choice(self) -> str:
+        """Parameters that make a fit like this one Gaussian; a refused fit is told of them."""
+        return ""
+
+    def _charge(self, accountant, plan: Plan) -> None:
         if not plan.event.delta(self.epsilon) <= self.delta:
             raise RuntimeError(
                 f"{type(self).__name__} planned an event that is not "
                 f"({self.epsilon}, {self.delta})-private; nothing was released."
             )
-        accountant = self.accountant
-        if accountant is None:
-            accountant = current_accountant(getattr(self, "_ledger_token", None))
+        seeded = self.random_state is not None
         accountant.spend(
             plan.event,
             label=type(self).__name__,
-            params={"epsilon": float(self.epsilon), "delta": float(self.delta), "unit": plan.unit},
+            params={
+                "unit": plan.unit,
+                "guarantee": SEEDED if seeded else plan.guarantee,
+                "seeded": seeded,
+            },
+            at=(float(self.epsilon), float(self.delta)),
+            gaussian=self._gaussian_choice(),
         )
 
     def _noise_context(self, data: Data, plan: Plan) -> bytes:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-__all__ = ["PrivacySpent"]
+__all__ = ["SEEDED", "PrivacySpent"]
+
+# The guarantee of a release whose noise can be reproduced.
+SEEDED = "none (seeded)"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -331,7 +331,7 @@ class PrivateRiemannianERM(PrivateEstimator):
             if function is not None:
                 check_per_sample(function, n, arrays, name)
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         geometry, n = facts["geometry"], facts["n"]
         check_scale(clip_norm=self.clip_norm)
         check_option(SOLVERS, solver=self.solver)
@@ -367,6 +367,9 @@ class PrivateRiemannianERM(PrivateEstimator):
         if domain is not None:
             public |= {"center": domain.center, "radius": domain.radius}
         return Plan(event=event, settings=_Settings(solver, start, noise_scale), public=public)
+
+    def _gaussian_choice(self):
+        return "solver='descent', batch_size=None"
 
     def _domain_and_start(self, geometry):
         center = geometry.base_point

@@ -294,6 +294,7 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
             event,
             label=type(self).__name__,
             params={"estimator": type(self.estimator).__name__, "unit": self.unit},
+            at=(float(self.estimator.epsilon), float(self.estimator.delta)),
         )
         rng = streams("participation")
         drawn = participation.draw(rng).tolist()

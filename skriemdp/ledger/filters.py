@@ -201,14 +201,18 @@ class Filter:
         return not _joined(self.kind, over)
 
     def used(self, total: Amounts) -> float:
-        """Share of the ceiling that a total uses: 1 when the rule is full, or one fit filled it."""
+        """Share of the ceiling that a total uses, by the condition that is closest to its limit.
+
+        Above 1 for a total that the running filter does not admit, such as that of one release
+        that took the whole ledger.
+        """
         if self.limits is None:
             return 0.0
         shares = [
             0.0 if used == 0 else math.inf if used is None or top <= 0 else used / top
             for used, top in zip(total, self.limits, strict=True)
         ]
-        return min(_joined(self.kind, shares), 1.0)
+        return _joined(self.kind, shares)
 
     def admits(self, standing: Standing, cost: Amounts, event) -> bool:
         """Whether `event` may be charged on top of `standing`."""

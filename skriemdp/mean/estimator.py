@@ -323,13 +323,15 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         check_membership(geometry, points)
         return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         geometry, n = facts["geometry"], facts["n"]
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(NOISES, noise=self.noise)
         check_option((None, "js"), shrink=self.shrink)
         check_option(("float", "lattice"), arithmetic=self.arithmetic)
         lattice = self.arithmetic == "lattice"
+        # Among fits that are added up, Gaussian ones cost least.
+        gaussian = terms.composes and self.noise == "auto"
         warn_large_delta(self.delta, n)
         free_center = isinstance(self.center, str) and self.center == "private"
         free_radius = isinstance(self.radius, str) and self.radius == "auto"
@@ -345,6 +347,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 searched,
                 lattice,
                 bending=0.0 if ball is None else bending(ball),
+                gaussian=gaussian,
             )
         if ball is not None and descent_or_tangent(mechanism, ball) != mechanism:
             if self.mechanism != "auto":
@@ -355,6 +358,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 )
             mechanism = "tangent"
         noise = lattice_noise(geometry, mechanism, self.noise) if lattice else self.noise
+        if gaussian and mechanism not in OUTPUT_MECHANISMS:
+            noise = "gaussian"
         budget = split_budget(
             geometry, mechanism, noise, self.epsilon, self.delta, free_center, free_radius
         )
@@ -380,6 +385,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         elif mechanism == "gradient":
             release(GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit)))
         return Plan(event=event, settings=(ball, search, budget, release), public=public)
+
+    def _gaussian_choice(self):
+        own_law = self.mechanism in OUTPUT_MECHANISMS
+        return "mechanism='tangent', noise='gaussian'" if own_law else "noise='gaussian'"
 
     def _search(self, geometry, n, budget, free_center, free_radius):
         if not free_radius:

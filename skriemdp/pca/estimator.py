@@ -280,7 +280,7 @@ class PrivatePrincipalEigenvector(
             ensure_all_finite=False,  # open_rows looks at the entries
         )
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         n, d = facts["n"], facts["d"]
         if n < 2:
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
@@ -309,6 +309,9 @@ class PrivatePrincipalEigenvector(
             settings=_Settings(bounds, self._release_of(name), lambda: budget(total)),
             public=public | {"row_norm": self.row_norm, "public_seed": self.public_seed},
         )
+
+    def _gaussian_choice(self):
+        return "mechanism='auto'"
 
     def _check_parameters(self, n, d):
         check_option(MECHANISMS, mechanism=self.mechanism)
