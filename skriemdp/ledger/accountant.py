@@ -351,8 +351,16 @@ class PrivacyAccountant:
         """All entries of the data set (of a partition: common ones and its own), oldest first."""
         part = self._partition or None
         return [
-            Spend(entry, time, self._dataset, own, label, json.loads(params), json.loads(event))
-            for entry, time, own, label, params, event in self._ledger.entries(self._dataset, part)
+            Spend(
+                row.id,
+                row.time,
+                self._dataset,
+                row.part,
+                row.label,
+                json.loads(row.params),
+                json.loads(row.event),
+            )
+            for row in self._ledger.entries(self._dataset, part)
         ]
 
     def to_frame(self):
