@@ -14,6 +14,7 @@ from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
 from skriemdp.core.spent import SEEDED, PrivacySpent
 from skriemdp.ledger.accountant import active_accountant_token, current_accountant
+from skriemdp.ledger.statements import noise_of
 
 __all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "Terms", "take_tags"]
 
@@ -186,6 +187,7 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
                 "unit": plan.unit,
                 "guarantee": SEEDED if seeded else plan.guarantee,
                 "seeded": seeded,
+                "noise": noise_of(plan.event.to_dict()),
             },
             at=(float(self.epsilon), float(self.delta)),
             gaussian=self._gaussian_choice(),

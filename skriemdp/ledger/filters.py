@@ -479,7 +479,7 @@ def _pair(rule: Filter, event, at, pure: float | None) -> Amounts:
 
 
 def _smallest_share(rule: Filter, event, high: float) -> float:
-    """Smallest w found with event.delta(w epsilon) <= w delta, as floats; inf if not even `high`."""
+    """Smallest w found with event.delta(w epsilon) <= w delta; inf if not even `high` holds."""
 
     def holds(share):
         return event.delta(share * rule.epsilon) <= share * rule.delta

@@ -67,8 +67,8 @@ def refusal(
     after = rule.used(_charged(rule, standing, ask))
     would = "more than any budget" if math.isinf(after) else percent(after)
     return BudgetExceededError(
-        f"{where} has the ceiling epsilon={rule.epsilon:g}, delta={rule.delta:g} and the rule "
-        f"{rule.describe()}; {percent(min(before, 1.0))} of it is used. Asked: {_asked(ask)}, "
+        f"{where} has the ceiling epsilon={rule.epsilon:g}, delta={rule.delta:g} (rule "
+        f"{rule.kind!r}), and {percent(min(before, 1.0))} of it is used. Asked: {_asked(ask)}, "
         f"which would make it {would}. Left: {left}. Nothing was spent or released. "
         f"{_cure(rule, standing, ask, divisible)}",
         left,

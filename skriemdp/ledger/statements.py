@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 
-from skriemdp.ledger.storage import BudgetError
+from skriemdp.ledger.errors import BudgetError
+from skriemdp.privacy.events import event_from_dict
 
 __all__ = [
     "BudgetExceededError",
     "LedgerTotal",
     "Remaining",
     "Spend",
+    "charge_line",
     "noise_of",
     "percent",
     "plain_number",
@@ -157,6 +160,43 @@ def plain_number(value: float, up: bool = False) -> str:
 def percent(share: float) -> str:
     """A share of a budget, to a tenth of a per cent."""
     return f"{100.0 * share:.1f} %"
+
+
+def charge_line(row, share: float | None, delta: float) -> str:
+    """One charge for people: number, time, who, its guarantee, its share of the budget, its noise.
+
+    Parameters
+    ----------
+    row : skriemdp.ledger.chain.Entry
+    share : float or None
+        None without a ceiling.
+    delta : float
+        The ledger's; where no pair was noted, the charge's epsilon is stated at it.
+    """
+    params, event = json.loads(row.params), json.loads(row.event)
+    where = f" on partition {row.part}" if row.part else ""
+    if "epsilon" in params and "delta" in params:
+        guarantee = f"epsilon={params['epsilon']:g}, delta={params['delta']:g}"
+    else:
+        guarantee = _guarantee(event, delta)
+    pieces = [f"{row.id}", row.time[:19].replace("T", " "), f"{row.label}{where}"]
+    pieces.append(f"{guarantee} per {row.unit}")
+    if share is not None:
+        pieces.append(percent(share))
+    seeded = ", seeded" if params.get("seeded") else ""
+    return "  ".join([*pieces, f"({noise_of(event)}{seeded})"])
+
+
+def _guarantee(event: dict, delta: float) -> str:
+    try:
+        known = event_from_dict(event)
+    except (ValueError, TypeError):  # written by another version
+        return "epsilon unknown"
+    pure = known.renyi(math.inf)
+    if pure < math.inf and known.extra_delta == 0.0:
+        return f"epsilon={pure:g}, delta=0"
+    epsilon = known.epsilon(delta) if delta > 0.0 else math.inf
+    return f"epsilon={round_up(epsilon)}, delta={delta:g}"
 
 
 def noise_of(event: dict) -> str:
