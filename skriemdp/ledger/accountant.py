@@ -9,13 +9,17 @@ import math
 import numbers
 import os
 import secrets
+import sys
 import threading
 from collections import Counter, deque
 from fractions import Fraction
 from functools import lru_cache
 
 from skriemdp._validation import check_count, check_fraction, check_nonnegative, check_positive
+from skriemdp.ledger import active, connections
+from skriemdp.ledger.chain import Head
 from skriemdp.ledger.filters import KINDS, Filter, divide, make_filter
+from skriemdp.ledger.history import History
 from skriemdp.ledger.refusals import Ask, refusal, remaining
 from skriemdp.ledger.statements import (
     BudgetExceededError,
@@ -52,6 +56,23 @@ _TOGETHER = (
 )
 
 
+class Mark:
+    """How far the sender of a pickle has seen its ledger; the receiver accepts nothing older.
+
+    joblib tells whether a cached result may be reused by pickling the estimator with protocol 3;
+    a mark would differ after every charge, so it travels with the newer protocols only.
+    """
+
+    __slots__ = ("head",)
+
+    def __init__(self, head: Head | None = None):
+        self.head = head
+
+    def __reduce_ex__(self, protocol):
+        known = self.head is not None and protocol > 3
+        return Mark, ((Head(*self.head),) if known else ())
+
+
 class PrivacyAccountant:
     """A privacy budget that survives clone, searches, processes and crashes.
 
@@ -76,6 +97,9 @@ class PrivacyAccountant:
         epsilons and deltas; ``"gdp"`` wastes nothing on Gaussian releases and refuses events
         without a Gaussian bound; ``"renyi"`` is stricter than "auto" for Gaussian releases and
         wider for a few others.
+    witness : str or path-like, default=None
+        A second file, best on another disk, made with the ledger: each charge is noted there too,
+        so that an old copy of the ledger is noticed.
 
     Raises
     ------
@@ -111,18 +135,22 @@ class PrivacyAccountant:
     3
     """
 
-    def __init__(self, epsilon=math.inf, delta=1e-5, path=None, filter="auto"):
+    def __init__(self, epsilon=math.inf, delta=1e-5, path=None, filter="auto", witness=None):
         rule = make_filter(filter, epsilon, delta)
         self._dataset, self._partition, self._stored = DEFAULT_DATASET, "", None
         if path is None:
+            if witness is not None:
+                raise ValueError("a witness needs a ledger that lasts; give path= as well.")
             self._ledger = Ledger.temporary()
         elif Ledger.exists(path):
             self._ledger = Ledger(path)
+            if witness is not None:
+                self._ledger.check_witness(witness)
             given = (float(epsilon), float(delta), filter) != (math.inf, 1e-5, "auto")
             self._stored = self._open(rule if given else None)
             return
         else:
-            self._ledger = Ledger.create(path)
+            self._ledger = Ledger.create(path, witness)
         self._stored = self._open(rule)
 
     def _open(self, rule: Filter | None) -> Filter:
@@ -469,21 +497,38 @@ class PrivacyAccountant:
         return remaining(self._filter, self._standing(), int(each))
 
     @property
-    def history(self) -> list[Spend]:
-        """All entries of the data set (of a partition: common ones and its own), oldest first."""
-        part = self._partition or None
-        return [
-            Spend(
-                row.id,
-                row.time,
-                self._dataset,
-                row.part,
-                row.label,
-                json.loads(row.params),
-                json.loads(row.event),
-            )
-            for row in self._ledger.entries(self._dataset, part)
-        ]
+    def history(self) -> History:
+        """The charges of the data set (of a partition: common ones and its own), oldest first.
+
+        A sequence that reads the file as it is asked, so that long ones need little memory.
+        """
+        return History(self._ledger, self._dataset, self._partition or None)
+
+    @property
+    def head(self) -> str:
+        """Number and digest of the ledger's last entry.
+
+        Note it elsewhere: :meth:`verify` tells whether a file still holds what it held then.
+        """
+        head = self._ledger.head()
+        assert head is not None  # a data set was opened, which is an entry
+        return f"{head.entry} {head.digest}"
+
+    def verify(self, head: str | None = None) -> None:
+        """Add up the whole file again: every entry, total, count and digest.
+
+        Parameters
+        ----------
+        head : str, optional
+            What :attr:`head` (or the summary, or a line of the witness file) said at some time;
+            the file must still hold that entry.
+
+        Raises
+        ------
+        BudgetError
+            Something does not fit; the message says what.
+        """
+        self._ledger.verify(head)
 
     def to_frame(self):
         """:attr:`history` as a pandas DataFrame, one row per entry (needs pandas)."""
@@ -514,6 +559,7 @@ class PrivacyAccountant:
                 f"epsilon={round_up(spent.epsilon)} at delta={rule.delta:g} over {spent.n_entries} "
                 f"releases, if this list had been fixed in advance",
             ),
+            ("Head", f"entry {self.head}"),
         ]
         if rule.kind == "gdp-part":
             lines.append(("Together", _TOGETHER))
@@ -551,7 +597,7 @@ class PrivacyAccountant:
             lines.append(("Charges", f"{earlier} earlier ones: see history or to_frame()"))
         if rows and limited:
             lines.append(("Shares", _SHARES))
-        for row, before, after in zip(rows, used, used[1:], strict=True):
+        for row, before, after in zip(rows, used[:-1], used[1:], strict=True):
             share = after - before if limited else None
             lines.append(("Charge", charge_line(row, share, self.delta)))
         return lines
@@ -607,10 +653,17 @@ class PrivacyAccountant:
 
     def __getstate__(self):
         path, key, dataset, partition = self._address()
-        return {"path": path, "key": key, "dataset": dataset, "partition": partition}
+        return {
+            "path": path,
+            "key": key,
+            "dataset": dataset,
+            "partition": partition,
+            "mark": Mark(connections.mark(key)),
+        }
 
     def __setstate__(self, state):
         self._ledger = Ledger(state["path"], state["key"])
+        connections.remember(state["key"], state["mark"].head)
         self._dataset, self._partition = state["dataset"], state["partition"]
         self._stored = None
 
@@ -623,24 +676,14 @@ class PrivacyAccountant:
     # -- the active accountant --
 
     def __enter__(self):
-        with _stack_lock:
-            _stack.append((os.getpid(), threading.get_ident(), self))
+        active.enter(self, sys._getframe(1))
         return self
 
     def __exit__(self, *exception):
-        here = os.getpid(), threading.get_ident()
-        with _stack_lock:
-            for same_thread in (True, False):
-                for place in range(len(_stack) - 1, -1, -1):
-                    pid, thread, handle = _stack[place]
-                    if handle is self and (not same_thread or (pid, thread) == here):
-                        del _stack[place]
-                        return
+        active.leave(self, sys._getframe(1))
 
 
-# A module global, not a ContextVar: joblib's threads do not inherit context variables.
-_stack: list[tuple[int, int, PrivacyAccountant]] = []
-_stack_lock = threading.RLock()
+_default_lock = threading.RLock()
 _default: PrivacyAccountant | None = None
 _nonce = secrets.token_hex(8)  # with the pid, tells this process from all others
 
@@ -648,9 +691,10 @@ _nonce = secrets.token_hex(8)  # with the pid, tells this process from all other
 def current_accountant(token: dict | None = None) -> PrivacyAccountant:
     """The accountant that a fit without ``accountant=`` charges.
 
-    In this order: the innermost ``with`` block of this thread; of other threads of this process;
-    the ledger named by `token`, which came from another process with the estimator; a block
-    inherited by fork; the process's default, a temporary ledger without a ceiling.
+    In this order: the innermost ``with`` block around the fit, in its chain of calls; the block
+    of its task or context; that of this process; the ledger named by `token`, which came from
+    another process with the estimator; a block inherited by fork; the process's default, a
+    temporary ledger without a ceiling.
 
     Parameters
     ----------
@@ -661,53 +705,44 @@ def current_accountant(token: dict | None = None) -> PrivacyAccountant:
     Raises
     ------
     BudgetError
-        When several other threads have different blocks open and this one has none: a charge to
-        the wrong ledger would void a guarantee.
+        When several blocks are open and it cannot be seen which one is meant: a charge to the
+        wrong ledger would void a guarantee.
     """
-    pid, thread = os.getpid(), threading.get_ident()
-    with _stack_lock:
-        entries = list(_stack)
-    mine = [entry for entry in entries if entry[0] == pid]
-    for _, owner, handle in reversed(mine):
-        if owner == thread:
-            return handle
-    innermost = {owner: handle for _, owner, handle in mine}
-    if len(set(innermost.values())) > 1:
-        raise BudgetError(
-            "several threads have different accountants active and this thread has none of its "
-            "own; pass accountant= to the estimator, or enter the `with` block in this thread. "
-            "Nothing was released."
-        )
-    if mine:
-        return mine[-1][2]
-    if token is not None and token["process"] != [pid, _nonce]:
+    handle = active.find()
+    if handle is not None:
+        return handle
+    if token is not None and token["process"] != [os.getpid(), _nonce]:
         return _resolve(token)
-    if entries:
-        return entries[-1][2]
-    return _default_accountant()
+    handle = active.find(inherited=True)
+    return _default_accountant() if handle is None else handle
 
 
 def active_accountant_token(token: dict | None = None) -> dict:
     """The address of :func:`current_accountant` as plain data, to travel in an estimator's pickle.
+
+    Where it cannot be seen which accountant is meant, the refusal travels: whoever pickles may be
+    a thread in the service of a pool, and the caller would not hear it.
 
     Parameters
     ----------
     token : dict, optional
         The token that the estimator itself arrived with, if it did.
     """
-    handle = current_accountant(token)
-    return {
-        **handle.__getstate__(),
-        "process": [os.getpid(), _nonce],
-        "default": handle is _default,
-    }
+    process = [os.getpid(), _nonce]
+    try:
+        handle = current_accountant(token)
+    except BudgetError as error:
+        return {"refused": str(error), "process": process}
+    return {**handle.__getstate__(), "process": process, "default": handle is _default}
 
 
 def _resolve(token: dict) -> PrivacyAccountant:
+    if "refused" in token:
+        raise BudgetError(token["refused"])
     # The default ledger of a process that has ended had no ceiling to protect.
     if token["default"] and not Ledger.exists(token["path"]):
         return _default_accountant()
-    state = {name: token[name] for name in ("path", "key", "dataset", "partition")}
+    state = {name: token[name] for name in ("path", "key", "dataset", "partition", "mark")}
     handle = PrivacyAccountant.__new__(PrivacyAccountant)
     handle.__setstate__(state)
     return handle
@@ -715,15 +750,15 @@ def _resolve(token: dict) -> PrivacyAccountant:
 
 def _default_accountant() -> PrivacyAccountant:
     global _default
-    with _stack_lock:
+    with _default_lock:
         if _default is None:
             _default = PrivacyAccountant()
         return _default
 
 
 def _after_fork_in_child() -> None:
-    global _stack_lock
-    _stack_lock = threading.RLock()
+    global _default_lock
+    _default_lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

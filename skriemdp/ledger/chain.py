@@ -328,12 +328,25 @@ class Replay:
     A replay that begins in the middle takes the first totals that it meets as given.
     """
 
-    def __init__(self, places: list[Dataset], head: tuple, start: int, before: str):
-        self.places = {place.id: place for place in places}
-        self.head, self.start, self.next, self.before = head, start, start, before
+    def __init__(self, head: tuple, start: int = 1):
+        self.places: dict[int, Dataset] = {}
+        self.head, self.start, self.next, self.before = head, start, start, ""
         self.common: dict[int, list] = {}
         self.own: dict[tuple, list] = {}
         self.tallies: Counter = Counter()
+
+    def advance(self, db: sqlite3.Connection, most: int = 10_000) -> bool:
+        """Take up to `most` entries in the caller's transaction; whether these were the last."""
+        self.places = {place.id: place for place in datasets(db)}
+        if self.next == self.start:
+            self.before = digest_before(db, self.start)
+        found = rows(db, self.next, most)
+        for row in found:
+            self.take(row)
+        if len(found) == most:
+            return False
+        self.finish(db)
+        return True
 
     def take(self, row: Entry) -> None:
         """Check the next entry."""
@@ -403,30 +416,17 @@ def rows(db: sqlite3.Connection, start: int, most: int) -> list[Entry]:
     return [Entry(*row) for row in found]
 
 
-def replay(db: sqlite3.Connection, most: int | None = None, page: int = 10_000) -> None:
-    """Add up the last `most` entries again (None: all), inside the caller's transaction."""
-    newest_entry = newest(db)
-    start = 1 if most is None else max(newest_entry - most + 1, 1)
-    again = Replay(datasets(db), header(db), start, digest_before(db, start))
-    while again.next <= newest_entry:
-        page_rows = rows(db, again.next, page)
-        if not page_rows:
-            break
-        for row in page_rows:
-            again.take(row)
-    again.finish(db)
-
-
 def charges(
-    db: sqlite3.Connection, place: Dataset, part: str | None, after: int, most: int
+    db: sqlite3.Connection, place: Dataset, part: str | None, after: int, most: int, skip: int = 0
 ) -> list[Entry]:
     """Up to `most` charges of a data set (of a partition and the common ones) after a number."""
     clause, values = "", (place.id, CHARGED, after)
     if part is not None:
         clause, values = "AND e.part IN ('', ?) ", (*values, part)
     found = db.execute(
-        f"{_ENTRY}WHERE e.dataset = ? AND e.kind = ? AND e.id > ? {clause}ORDER BY e.id LIMIT ?",
-        (*values, most),
+        f"{_ENTRY}WHERE e.dataset = ? AND e.kind = ? AND e.id > ? {clause}ORDER BY e.id "
+        "LIMIT ? OFFSET ?",
+        (*values, most, skip),
     )
     return [Entry(*row) for row in found]
 

@@ -16,12 +16,11 @@ import signal
 import sqlite3
 import tempfile
 import threading
-import time
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import NamedTuple
 
-from skriemdp.ledger import chain, witness
+from skriemdp.ledger import chain, files, witness
 from skriemdp.ledger.errors import BudgetError
 
 __all__ = ["BudgetError"]
@@ -31,12 +30,6 @@ BUSY_SECONDS = 60.0
 OPEN_LEDGERS = 16
 # So many of the last entries are added up again when a process first opens a ledger.
 FIRST_LOOK = 10_000
-# Locks on these are often pretended, and synced writes may not be.
-NETWORK_FILE_SYSTEMS = frozenset(
-    "nfs nfs4 cifs smb3 smbfs ncpfs afs lustre ceph gpfs glusterfs beegfs orangefs pvfs2 ocfs2 "
-    "gfs2 fuse.sshfs fuse.glusterfs fuse.ceph fuse.s3fs fuse.rclone fuse.gcsfuse fuse.goofys "
-    "fuse.blobfuse fuse.blobfuse2 fuse.davfs davfs".split()
-)
 
 
 class _Link:
@@ -133,21 +126,24 @@ def _checked(db: sqlite3.Connection, path: str, key: str | None) -> Session:
             "budget kept in two files would be spent twice. Remove one of them."
         )
     _places[session.key] = path
-    seen, newest = mark(session.key), chain.last(db)
+    seen = mark(session.key)
     if seen is not None:
-        row = db.execute("SELECT digest FROM entries WHERE id = ?", (seen.entry,)).fetchone()
-        if row is None or row[0] != seen.digest:
-            raise BudgetError(_went_back(path, seen, newest))
-    remember(session.key, newest)
+        _check_held(session, path, seen)
+    remember(session.key, chain.last(db))
     return session
 
 
-def _went_back(path: str, seen: chain.Head, newest: chain.Head | None) -> str:
+def _check_held(session: Session, path: str, seen: chain.Head) -> None:
+    """The file still holds an entry that it held once."""
+    row = session.db.execute("SELECT digest FROM entries WHERE id = ?", (seen.entry,)).fetchone()
+    if row is not None and row[0] == seen.digest:
+        return
+    newest = chain.last(session.db)
     if newest is None or newest.entry < seen.entry:
         found = f"went back from entry {seen.entry} to {0 if newest is None else newest.entry}"
     else:
         found = f"has another entry {seen.entry} than before"
-    return (
+    raise BudgetError(
         f"the ledger {path!r} {found}: this is an old backup, or a part of the file was lost. "
         "Restore the newest copy; what was charged since is part of the guarantee. Nothing was "
         "released."
@@ -159,11 +155,7 @@ def _check_witness(session: Session, path: str) -> None:
         return
     seen = witness.newest(session.header[2], session.key)
     if seen is not None:
-        row = session.db.execute(
-            "SELECT digest FROM entries WHERE id = ?", (seen.entry,)
-        ).fetchone()
-        if row is None or row[0] != seen.digest:
-            raise BudgetError(_went_back(path, seen, chain.last(session.db)))
+        _check_held(session, path, seen)
 
 
 @contextlib.contextmanager
@@ -188,6 +180,23 @@ def _lent(path: str):
             raise
 
 
+def verify(path: str, key: str | None, noted: chain.Head | None) -> None:
+    """Add up all entries again, in short transactions; the file must hold the entry `noted`."""
+    with _lent(path) as db:
+        if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise BudgetError(_CORRUPT.format(path=path))
+    again, done = None, False
+    while not done:
+        with reading(path, key) as session:
+            if again is None:
+                chain.check_schema(session.db)
+                _check_witness(session, path)
+                if noted is not None:
+                    _check_held(session, path, noted)
+                again = chain.Replay(session.header)
+            done = again.advance(session.db)
+
+
 def _close_idle(used: _Link) -> None:
     """Keep file descriptors for few ledgers; a program may make thousands."""
     opened = [link for link in _links.values() if link.db is not None and link is not used]
@@ -199,27 +208,16 @@ def _close_idle(used: _Link) -> None:
 
 def _inode(path: str) -> tuple:
     """Device and number of the file, which must be there, under one name, without a `-wal`."""
-    for pause in (0.0, 0.01, 0.1, 0.5):
-        time.sleep(pause)
-        try:
-            status = os.stat(path)
-        except FileNotFoundError:
-            raise BudgetError(
-                f"the ledger {path!r} does not exist (any more), and a missing ledger is never "
-                "replaced by a fresh one. A ledger without a path ends with the process that made "
-                "it; give PrivacyAccountant a path to keep it."
-            ) from None
-        except OSError as error:
-            raise BudgetError(
-                f"the ledger {path!r} cannot be reached: {error.strerror}."
-            ) from error
-        if status.st_nlink <= 1:  # a ledger that is being made has two names for a moment
-            break
-    else:
+    try:
+        status = files.look(path)
+    except FileNotFoundError:
         raise BudgetError(
-            f"the ledger {path!r} has a second name (a hard link): a charge interrupted under one "
-            "name would not be finished under the other. Remove the other name."
-        )
+            f"the ledger {path!r} does not exist (any more), and a missing ledger is never "
+            "replaced by a fresh one. A ledger without a path ends with the process that made it; "
+            "give PrivacyAccountant a path to keep it."
+        ) from None
+    except OSError as error:
+        raise BudgetError(f"the ledger {path!r} cannot be reached: {error.strerror}.") from error
     if status.st_size == 0:
         raise BudgetError(
             f"{path!r} is empty, so it is not a ledger (or no longer one). Restore it, or move it "
@@ -235,7 +233,7 @@ def _inode(path: str) -> tuple:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    refuse_network(path)
+    files.refuse_network(path)
     db = open_file(path)
     try:
         application = db.execute("PRAGMA application_id").fetchone()[0]
@@ -280,7 +278,9 @@ def _look_through(db: sqlite3.Connection, path: str) -> None:
             chain.check_dataset(db, head, place)
             chain.check_partition_count(db, place)
         if first:
-            chain.replay(db, most=FIRST_LOOK)
+            again = chain.Replay(head, max(chain.newest(db) - FIRST_LOOK + 1, 1))
+            while not again.advance(db):
+                pass
     finally:
         if db.in_transaction:
             db.execute("COMMIT")
@@ -365,47 +365,6 @@ def explained(path: str):
         ) from error
 
 
-def refuse_network(path: str) -> None:
-    """BudgetError where the file system of `path` is known to be one of a network."""
-    kind = file_system(path)
-    if kind in NETWORK_FILE_SYSTEMS:
-        raise BudgetError(
-            f"{path!r} lies on a network file system ({kind}), where concurrent charges can be "
-            "lost; put the ledger on a local disk (for ledgers without a path: set TMPDIR)."
-        )
-
-
-def file_system(path: str, mounts: str | None = None) -> str:
-    """Type of the file system of `path` as the kernel names it; ``""`` where it does not say."""
-    if os.path.splitdrive(path)[0].startswith("\\\\"):
-        return "smbfs"
-    if mounts is None:
-        try:
-            mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-    best, kind = "", ""
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        place = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-        inside = path == place or path.startswith(place.rstrip("/") + "/")
-        if inside and len(place) >= len(best):
-            best, kind = place, fields[2]
-    return kind
-
-
-def sync_folder(folder: str) -> None:
-    """Make names in a folder durable, where the platform can."""
-    with contextlib.suppress(OSError):  # not every platform can open a folder
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 # -- life of the process -------------------------------------------------------------------------
 
 _folder: tuple[int, str] | None = None
@@ -419,6 +378,7 @@ def private_folder() -> str:
         if _folder is None or _folder[0] != os.getpid() or not os.path.isdir(_folder[1]):
             _folder = os.getpid(), tempfile.mkdtemp(prefix="skriemdp-")
             _leave_at_exit()
+            _leave_at_termination()
         return _folder[1]
 
 
@@ -429,6 +389,20 @@ def _leave_at_exit() -> None:
     if _leaver != os.getpid():
         _leaver = os.getpid()
         Finalize(None, _leave, exitpriority=-100)
+
+
+def _leave_at_termination() -> None:
+    # Exit handlers do not run at SIGTERM. Where the program has a handler of its own it stays.
+    with contextlib.suppress(ValueError):  # only the main thread may set one
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _terminated)
+
+
+def _terminated(number, frame) -> None:
+    if _folder is not None and _folder[0] == os.getpid():
+        shutil.rmtree(_folder[1], ignore_errors=True)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _leave() -> None:

@@ -14,7 +14,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 
-from skriemdp.ledger import chain, connections, witness
+from skriemdp.ledger import chain, connections, files, witness
 from skriemdp.ledger.chain import Head, add, highest
 from skriemdp.ledger.connections import BudgetError, explained, reading, writing
 
@@ -63,7 +63,7 @@ class Ledger:
     def create(cls, path, witness_path=None) -> Ledger:
         """Make a new ledger file (mode 0600) that either exists completely or not at all."""
         path = _real(path)
-        connections.refuse_network(path)
+        files.refuse_network(path)
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
             raise BudgetError(f"the folder of the ledger {path!r} does not exist; create it first.")
@@ -81,7 +81,7 @@ class Ledger:
                 witness.create(seen_by, key)
             try:
                 os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-                connections.initialise(draft, key, _now(), seen_by)
+                connections.initialise(draft, key, now(), seen_by)
                 # A hard link appears in one step and fails if another process was first.
                 os.link(draft, path)
             except FileExistsError:
@@ -93,7 +93,7 @@ class Ledger:
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(draft)
-            connections.sync_folder(folder)
+            files.sync_folder(folder)
         return cls(path, key)
 
     @classmethod
@@ -125,7 +125,9 @@ class Ledger:
             with writing(self.path, self.key) as session:
                 found = chain.dataset(session.db, name)
                 if found is None:
-                    found = _enter(session.db, name, None, settings, zero, unit, arithmetic)
+                    found = enter_dataset(
+                        session.db, name, None, settings, zero, unit, arithmetic, now()
+                    )
         if found is None:
             raise BudgetError(f"the ledger {self.path!r} has no data set {name!r}.")
         with explained(self.path):
@@ -178,9 +180,11 @@ class Ledger:
                         "divide a data set before its first charge."
                     )
                 for name, settings, zero in parts:
-                    _enter(db, name, place, settings, zero, place.unit, place.arithmetic)
+                    enter_dataset(
+                        db, name, place, settings, zero, place.unit, place.arithmetic, now()
+                    )
                 head = chain.append(
-                    db, place, chain.SPLIT, time=_now(), params=text, after=chain.totals(place),
+                    db, place, chain.SPLIT, time=now(), params=text, after=chain.totals(place),
                     unit=place.unit, arithmetic=place.arithmetic,
                 )  # fmt: skip
                 db.execute(
@@ -223,7 +227,7 @@ class Ledger:
         standing : Standing
             Totals before the charge.
         """
-        time = _now()
+        time = now()
         with writing(self.path, self.key) as session:
             db, place = session.db, _checked(session, self.path, dataset)
             if place.division:
@@ -235,35 +239,10 @@ class Ledger:
             before = _standing(place, part, own_entries, own)
             if not admits(before):
                 return None, time, before
-            common, peak = chain.amounts(place.common), chain.amounts(place.peak)
-            common_entries = place.common_entries
-            if part:
-                own_entries, own = own_entries + 1, add(own, cost)
-                peak = highest(peak, own)
-            else:
-                common_entries, common = common_entries + 1, add(common, cost)
-            place = place._replace(
-                entries=place.entries + 1,
-                common_entries=common_entries,
-                common=chain.canonical(common),
-                peak=chain.canonical(peak),
-            )
-            after = chain.totals(place, own_entries, own) if part else chain.totals(place)
-            head = chain.append(
-                db, place, chain.CHARGED, time=time, cost=cost, after=after, part=part,
-                label=label, params=params, event=event, unit=unit, arithmetic=arithmetic,
+            head = write_charge(
+                db, place, part, own_entries, own, cost, time=time, label=label, params=params,
+                event=event, unit=unit, arithmetic=arithmetic,
             )  # fmt: skip
-            if part:
-                db.execute(
-                    "INSERT INTO partitions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-                    "last = excluded.last, entries = excluded.entries, amounts = excluded.amounts",
-                    (place.id, part, head.entry, own_entries, chain.canonical(own)),
-                )
-            db.execute(
-                "UPDATE datasets SET last = ?, entries = ?, common_entries = ?, common = ?, "
-                "peak = ? WHERE id = ?",
-                (head.entry, *place[8:12], place.id),
-            )
         return head.entry, time, before
 
     # -- looking --
@@ -285,6 +264,13 @@ class Ledger:
                 return
             after = page[-1].id
 
+    def entry_at(self, dataset: str, part: str | None, place: int) -> chain.Entry | None:
+        """The charge at a place of the list, counted from 0."""
+        with reading(self.path, self.key) as session:
+            row = _checked(session, self.path, dataset)
+            found = chain.charges(session.db, row, part, 0, 1, place)
+            return found[0] if found else None
+
     def tallies(self, dataset: str) -> list[tuple]:
         """Rows (part, label, event JSON, count): the charges, grouped."""
         with reading(self.path, self.key) as session:
@@ -298,6 +284,22 @@ class Ledger:
                 return place.entries
             return place.common_entries + _own(session, place, part)[0]
 
+    def check_witness(self, path) -> None:
+        """BudgetError unless the ledger was made with this witness file."""
+        with reading(self.path, self.key) as session:
+            stored = session.header[2]
+        if _real(path) != stored:
+            made = f"the witness file {stored!r}" if stored else "no witness file"
+            raise BudgetError(
+                f"the ledger {self.path!r} was made with {made}, and that is fixed. Leave witness= "
+                "out, or repeat it."
+            )
+
+    def verify(self, head: str | None = None) -> None:
+        """Add up the whole file again; `head` is an entry that it must hold."""
+        noted = None if head is None else _parsed(head)
+        connections.verify(self.path, self.key, noted)
+
     def head(self) -> Head | None:
         """Number and digest of the last entry: the state of the whole file in one line."""
         with reading(self.path, self.key) as session:
@@ -310,29 +312,54 @@ def _real(path) -> str:
         return os.path.realpath(path)
 
 
-def _enter(db, name, parent, settings, zero, unit, arithmetic) -> chain.Dataset:
+def enter_dataset(db, name, parent, settings, zero, unit, arithmetic, time) -> chain.Dataset:
     """Create a data set: its row and the entry that fixes its rule."""
     text, nothing = json.dumps(settings, allow_nan=False), chain.canonical(zero)
+    above = None if parent is None else parent.id
     db.execute(
         "INSERT INTO datasets VALUES (NULL, ?, ?, ?, ?, ?, '', ?, 0, 0, ?, ?)",
-        (
-            name,
-            None if parent is None else parent.id,
-            unit,
-            arithmetic,
-            text,
-            chain.newest(db) + 1,
-            nothing,
-            nothing,
-        ),
+        (name, above, unit, arithmetic, text, chain.newest(db) + 1, nothing, nothing),
     )
     place = chain.dataset(db, name)
     assert place is not None
     chain.append(
-        db, place, chain.CREATED, time=_now(), after=chain.totals(place), unit=unit,
+        db, place, chain.CREATED, time=time, after=chain.totals(place), unit=unit,
         arithmetic=arithmetic,
     )  # fmt: skip
     return place
+
+
+def write_charge(
+    db, place: chain.Dataset, part: str, own_entries: int, own: Amounts, cost: Amounts, **note: str
+) -> Head:
+    """Add one charge to the totals of a data set (and of a partition) and to the chain."""
+    common, peak = chain.amounts(place.common), chain.amounts(place.peak)
+    common_entries = place.common_entries
+    if part:
+        own_entries, own = own_entries + 1, add(own, cost)
+        peak = highest(peak, own)
+    else:
+        common_entries, common = common_entries + 1, add(common, cost)
+    place = place._replace(
+        entries=place.entries + 1,
+        common_entries=common_entries,
+        common=chain.canonical(common),
+        peak=chain.canonical(peak),
+    )
+    after = chain.totals(place, own_entries, own) if part else chain.totals(place)
+    head = chain.append(db, place, chain.CHARGED, cost=cost, after=after, part=part, **note)
+    if part:
+        db.execute(
+            "INSERT INTO partitions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "last = excluded.last, entries = excluded.entries, amounts = excluded.amounts",
+            (place.id, part, head.entry, own_entries, chain.canonical(own)),
+        )
+    db.execute(
+        "UPDATE datasets SET last = ?, entries = ?, common_entries = ?, common = ?, peak = ? "
+        "WHERE id = ?",
+        (head.entry, *place[8:12], place.id),
+    )
+    return head
 
 
 def _checked(session: connections.Session, path: str, dataset: str) -> chain.Dataset:
@@ -356,5 +383,16 @@ def _standing(place: chain.Dataset, part: str, own_entries: int, own: Amounts) -
     return Standing(add(common, chain.amounts(place.peak)), place.entries == 0)
 
 
-def _now() -> str:
+def now() -> str:
+    """The time of an entry: ISO 8601, UTC."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def _parsed(text: str) -> Head:
+    number, _, digest = text.removeprefix("entry ").strip().partition(" ")
+    if not number.isdigit() or len(digest.strip()) != 64:
+        raise ValueError(
+            f"head must be the number of an entry and its digest, as the summary shows them; got "
+            f"{text!r}."
+        )
+    return Head(int(number), digest.strip())
