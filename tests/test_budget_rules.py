@@ -237,7 +237,7 @@ def test_parts_add_up_exactly(kind, ceiling):
         assert total <= Fraction(gaussian_mu(*ceiling)) ** 2
         for part in (*parts, *again):
             whole = GaussianEvent(1.0 / gaussian_mu(part.epsilon, part.delta))
-            assert part.count(Standing(part.zero, True), part.cost(whole), whole) == 1
+            assert part.count(Standing(part.zero, True), part.costs(whole), whole) == 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import Counter, deque
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from skriemdp._validation import check_count, check_fraction, check_nonnegative, check_positive
 from skriemdp.ledger import active, connections
@@ -332,6 +332,11 @@ class PrivacyAccountant:
             if place.parent == self._dataset
         ]
 
+    def _undivided(self) -> list[str]:
+        """Names of the data sets that hold the charges: itself, or its parts' parts."""
+        parts = self.parts
+        return [name for part in parts for name in part._undivided()] or [self._dataset]
+
     def whole(self) -> dict:
         """``{"epsilon": ..., "delta": ..., "accountant": self}``: one fit that takes all of it.
 
@@ -389,21 +394,24 @@ class PrivacyAccountant:
             The ledger cannot be written; nothing may be released.
         """
         at = _pair(event, at)
-        rule, cost = self._prepare(event, at)
+        rule, costs = self._prepare(event, at)
         params = {} if params is None else dict(params)
         if at is not None:
             params = {"epsilon": at[0], "delta": at[1]} | params
         unit = str(params.get("unit", "record"))
-        entry, time, standing = self._ledger.charge(
-            self._dataset,
-            self._partition,
-            cost,
-            lambda standing: rule.admits(standing, cost, event),
-            event=json.dumps(event.to_dict(), sort_keys=True, allow_nan=False),
-            label=str(label),
-            params=json.dumps(params, sort_keys=True, allow_nan=False),
-            unit=unit,
-        )
+        for cost in costs:
+            entry, time, standing = self._ledger.charge(
+                self._dataset,
+                self._partition,
+                cost,
+                partial(rule.admits, cost=cost, event=event),
+                event=json.dumps(event.to_dict(), sort_keys=True, allow_nan=False),
+                label=str(label),
+                params=json.dumps(params, sort_keys=True, allow_nan=False),
+                unit=unit,
+            )
+            if entry is not None:
+                break
         if entry is None:
             raise self._refusal(Ask(event, at, 1, unit, gaussian), standing)
         return Spend(
@@ -422,9 +430,9 @@ class PrivacyAccountant:
         """
         check_count(n_fits=n_fits)
         at = _pair(event, at)
-        rule, cost = self._prepare(event, at)
+        rule, costs = self._prepare(event, at)
         standing = self._standing()
-        if rule.count(standing, cost, event) < n_fits:
+        if rule.count(standing, costs, event) < n_fits:
             raise self._refusal(Ask(event, at, n_fits), standing)
 
     def _standing(self) -> Standing:
@@ -437,11 +445,11 @@ class PrivacyAccountant:
 
     def _prepare(self, event, at=None):
         rule = self._filter
-        cost = rule.cost(event, at)
+        costs = rule.costs(event, at)
         # Slow profiles are computed (and memoised) here, not inside the write transaction.
-        if not rule.admits_total(cost):
+        if not rule.admits_total(costs[0]):
             rule.fills(event)
-        return rule, cost
+        return rule, costs
 
     def _refusal(self, ask: Ask, standing: Standing) -> BudgetExceededError:
         divisible = not self._partition and standing.untouched
@@ -458,16 +466,20 @@ class PrivacyAccountant:
         """Tight total of the entries, if this list had been fixed in advance.
 
         Of the whole data set: common charges plus the worst partition's.  Of a partition: common
-        charges plus its own.
+        charges plus its own.  Of a divided budget: of all charges to its parts.
         """
         common: Counter[str] = Counter()
         parts: dict[str, Counter[str]] = {}
         entries = 0
-        for part, _, event, count in self._ledger.tallies(self._dataset):
-            if self._partition and part not in ("", self._partition):
-                continue
-            entries += count
-            (parts.setdefault(part, Counter()) if part else common)[event] += count
+        names = self._undivided()
+        for name in names:
+            for part, _, event, count in self._ledger.tallies(name):
+                if self._partition and part not in ("", self._partition):
+                    continue
+                entries += count
+                # Partitions of different parts of a budget may hold the same records.
+                apart = part and len(names) == 1
+                (parts.setdefault(part, Counter()) if apart else common)[event] += count
         lists = {frozenset((common + own).items()) for own in parts.values()}
         lists = lists or {frozenset(common.items())}
         epsilon = max(_total_epsilon(charges, self.delta) for charges in lists)
@@ -491,8 +503,8 @@ class PrivacyAccountant:
         Remaining, or int or float when `each` is an event
         """
         if isinstance(each, Event):
-            rule, cost = self._prepare(each, _pair(each, at))
-            return rule.count(self._standing(), cost, each)
+            rule, costs = self._prepare(each, _pair(each, at))
+            return rule.count(self._standing(), costs, each)
         check_count(each=each)
         return remaining(self._filter, self._standing(), int(each))
 

@@ -172,13 +172,19 @@ class Filter:
         """The cost of nothing."""
         return () if self.limits is None else (0,) * len(self.limits)
 
-    def cost(self, event, at: tuple[float, float] | None = None) -> Amounts:
-        """What `event` adds to the totals; ValueError where this filter cannot account for it.
+    def costs(self, event, at: tuple[float, float] | None = None) -> tuple[Amounts, ...]:
+        """What `event` may add to the totals, the cheapest first: each of them is true of it.
 
-        `at` is the pair (epsilon, delta) that the event was calibrated to, if there is one.
+        More than one under ``"sum"`` only, where the release pays the first that fits.  `at` is the
+        pair (epsilon, delta) that the event was calibrated to, if there is one.  ValueError where
+        this filter cannot account for the event.
         """
         refuse_strange_sizes(event)
-        return _cost(self, event, at if self.kind == "sum" else None)
+        return _costs(self, event, at if self.kind == "sum" else None)
+
+    def cost(self, event, at: tuple[float, float] | None = None) -> Amounts:
+        """The first of :meth:`costs`."""
+        return self.costs(event, at)[0]
 
     def composes(self, epsilon: float, delta: float) -> bool:
         """Whether a fit at (epsilon, delta) that is free to choose its noise should be Gaussian.
@@ -228,8 +234,11 @@ class Filter:
         """
         return self.kind in ("auto", "renyi", "gdp") and _fills(self, event)
 
-    def count(self, standing: Standing, cost: Amounts, event) -> int | float:
-        """How many more spends of `event` would be admitted; inf without a ceiling."""
+    def count(self, standing: Standing, costs: tuple[Amounts, ...], event) -> int | float:
+        """How many more spends of `event`, all at one of its costs, would be admitted; inf: all."""
+        return max(self._times(standing, cost, event) for cost in costs)
+
+    def _times(self, standing: Standing, cost: Amounts, event) -> int | float:
         if self.limits is None:
             return math.inf
         room = [
@@ -412,7 +421,7 @@ def _fills(rule: Filter, event) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _cost(rule: Filter, event, at: tuple[float, float] | None) -> Amounts:
+def _costs(rule: Filter, event, at: tuple[float, float] | None) -> tuple[Amounts, ...]:
     extra = event.extra_delta
     _check_size("extra_delta", extra)
     bound = event.gdp_bound if "mu_squared" in AXES[rule.kind] else None
@@ -434,10 +443,10 @@ def _cost(rule: Filter, event, at: tuple[float, float] | None) -> Amounts:
         size = event.renyi(2.0)
         if size != math.inf:  # some events have no Renyi bound, which is no fault of their size
             _check_size("the Renyi divergence", size)
-        return ()
+        return ((),)
     pure = _pure_epsilon(event)
     if rule.kind == "sum":
-        return _pair(rule, event, at, pure)
+        return _pairs(rule, event, at, pure)
     rho = math.inf if rule.order is None else event.renyi(rule.order)
     if rho != math.inf:
         _check_size("the Renyi divergence", rho)
@@ -447,35 +456,30 @@ def _cost(rule: Filter, event, at: tuple[float, float] | None) -> Amounts:
         "delta": units(extra),
         "pure": None if pure is None else units(pure),
     }
-    return tuple(costs[name] for name in AXES[rule.kind])
+    return (tuple(costs[name] for name in AXES[rule.kind]),)
 
 
-def _pair(rule: Filter, event, at, pure: float | None) -> Amounts:
-    """(epsilon, delta) that the event costs under plain addition; None where it never fits.
+def _pairs(rule: Filter, event, at, pure: float | None) -> tuple[Amounts, ...]:
+    """Pairs (epsilon, delta) of the event, under plain addition; None where none ever fits.
 
-    That of a share w of the ceiling, the smallest for which the event is (w epsilon, w delta)-
-    private, or the pair `at` where no smaller share than its own is found.  A pure event without a
-    pair, or with a delta of 0, brings its pure epsilon and no delta, unless a share saves 1 %.
+    One is `at`, or of a pure event without it the pure epsilon and no delta.  Another is that of a
+    share w of the ceiling, the smallest found for which the event is (w epsilon, w delta)-private.
+    The second comes first where it saves 1 %.
     """
     if at is None and pure is not None and event.extra_delta == 0.0:
         at = pure, 0.0
-    if at is None:
-        start, saved = 1.0, 1.0
-        if not event.delta(rule.epsilon) <= rule.delta:
-            return None, None
-    else:
-        parts = [at[0] / rule.epsilon]
+    start, pairs = 1.0, []
+    if at is not None:
+        shares = [at[0] / rule.epsilon]
         if at[1] > 0.0:
-            parts.append(at[1] / rule.delta if rule.delta > 0.0 else math.inf)
-        start, saved = max(parts), 1.0 if at[1] > 0.0 else 0.99
-    share = start
-    if rule.delta > 0.0:
-        share = _smallest_share(rule, event, min(start, 1.0))
-    if at is not None and not share < saved * start:
-        return units(at[0]), units(at[1])
-    # The next floats, so that the decimals charged are not below the binary numbers tested.
-    pair = share * rule.epsilon, share * rule.delta
-    return tuple(units(math.nextafter(value, math.inf)) for value in pair)
+            shares.append(at[1] / rule.delta if rule.delta > 0.0 else math.inf)
+        start, pairs = max(shares), [(units(at[0]), units(at[1]))]
+    share = _smallest_share(rule, event, min(start, 1.0)) if rule.delta > 0.0 else math.inf
+    if share < start or (at is None and share <= start):
+        # The next floats, so that the decimals charged are not below the binary numbers tested.
+        smaller = (math.nextafter(share * x, math.inf) for x in (rule.epsilon, rule.delta))
+        pairs.insert(0 if share < 0.99 * start else len(pairs), tuple(map(units, smaller)))
+    return tuple(pairs) or ((None, None),)
 
 
 def _smallest_share(rule: Filter, event, high: float) -> float:

@@ -142,4 +142,4 @@ def _largest(rule, standing, ask, room) -> str | None:
 
 def _gaussian_fits(rule, standing, epsilon, delta, times) -> bool:
     event = GaussianEvent(1.0 / gaussian_mu(epsilon, delta))
-    return rule.count(standing, rule.cost(event, (epsilon, delta)), event) >= times
+    return rule.count(standing, rule.costs(event, (epsilon, delta)), event) >= times
