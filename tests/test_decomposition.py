@@ -345,7 +345,10 @@ def test_plans_know_public_numbers_only():
         for d, n in [(20, 1000), (200, 1000), (200, 100_000), (5000, 100_000)]
     }
     assert list(chosen.values()) == ["covariance", "covariance", "refine", "power"]
-    assert PrivatePrincipalEigenvector(delta=0)._plan(facts, Terms(1.0, 0.0)).public["mechanism"] == "exponential"
+    assert (
+        PrivatePrincipalEigenvector(delta=0)._plan(facts, Terms(1.0, 0.0)).public["mechanism"]
+        == "exponential"
+    )
 
 
 def test_privacy_statement():

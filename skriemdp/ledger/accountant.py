@@ -93,7 +93,7 @@ class PrivacyAccountant:
         private temporary file that is removed when this process exits.
     filter : {"auto", "sum", "renyi", "gdp"}, default="auto"
         The rule that enforces the ceiling under adaptive use (docs/theory/filters.md).  ``"auto"``
-        takes every event and lets Gaussian fits reach 95 to 97 % of the ceiling; ``"sum"`` adds
+        takes every event and lets Gaussian fits reach 94 to 97 % of the ceiling; ``"sum"`` adds
         epsilons and deltas; ``"gdp"`` wastes nothing on Gaussian releases and refuses events
         without a Gaussian bound; ``"renyi"`` is stricter than "auto" for Gaussian releases and
         wider for a few others.
