@@ -174,6 +174,9 @@ def _lent(path: str):
             _leave_at_exit()
             link.inode = inode
         try:
+            # What is read comes from the file: SQLite would trust its memory of a file that was
+            # put back in place, if that was changed as often.
+            link.db.execute("PRAGMA shrink_memory")
             yield link.db
         except (sqlite3.Error, chain.Broken):
             link.close()
