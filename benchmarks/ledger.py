@@ -178,16 +178,24 @@ def long_ledger(folder, entries):
 
 
 def admitted():
-    print("| ceiling epsilon | delta | order | admitted epsilon / ceiling |")
-    print("|---|---|---|---|")
+    """Epsilon of the largest Gaussian total over the ceiling's, by each rule."""
+    print("| ceiling epsilon | delta | auto | auto, Renyi side | renyi, order | renyi |")
+    print("|---|---|---|---|---|---|")
     for epsilon in (0.1, 0.5, 1.0, 3.0, 10.0):
         for delta in (1e-5, 1e-6):
-            rule = make_filter("renyi", epsilon, delta)
-            mu = math.sqrt(2 * number(rule.limits[0]) / rule.order)
-            share = gaussian_epsilon(mu, delta) / epsilon
+
+            def share(square, epsilon=epsilon, delta=delta):
+                return gaussian_epsilon(math.sqrt(square), delta) / epsilon
+
+            auto = make_filter("auto", epsilon, delta)
+            renyi = make_filter("renyi", epsilon, delta)
             exact = make_filter("gdp", epsilon, delta)
             assert math.sqrt(number(exact.limits[0])) >= gaussian_mu(epsilon, delta) * (1 - 1e-12)
-            print(f"| {epsilon:g} | {delta:g} | {rule.order:.2f} | {share:.3f} |")
+            print(
+                f"| {epsilon:g} | {delta:g} | {share(number(auto.limits[0])):.3f} | "
+                f"{share(2 * number(auto.limits[1]) / auto.order):.3f} | {renyi.order:.2f} | "
+                f"{share(2 * number(renyi.limits[0]) / renyi.order):.3f} |"
+            )
 
 
 if __name__ == "__main__":

@@ -206,7 +206,8 @@ class _PrivateOptimizer(Optimizer):
         accountant.spend(
             event,
             label=type(self).__name__,
-            params={"epsilon": self._epsilon, "delta": self._delta, "unit": "record"},
+            params={"unit": "record"},
+            at=(self._epsilon, self._delta),
         )
         streams = NoiseStreams(self._random_state, self._context(event, problem))
         progress = None

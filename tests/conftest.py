@@ -148,6 +148,9 @@ class RecordingAccountant:
     def __sklearn_clone__(self):
         return self
 
+    def composes(self, epsilon, delta):
+        return False
+
     def spend(self, event, **details):
         if self.refuse:
             raise RuntimeError("refused")

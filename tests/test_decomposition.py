@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
 from skriemdp.auditing import audit_epsilon
+from skriemdp.core.estimator import Terms
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
 from skriemdp.mechanisms.bingham import ExponentialDirection, sample_bingham
 from skriemdp.mechanisms.covariance import SymmetricGaussian
@@ -364,16 +365,17 @@ def test_a_budget_cannot_be_overdrawn():
 @pytest.mark.filterwarnings("ignore:delta")
 def test_plans_know_public_numbers_only():
     model = PrivatePrincipalEigenvector()
+    terms = Terms(1.0, 1e-5)
     facts = {"n": 1000, "d": 20, "sparse": False}
-    plan = model._plan(facts)
-    assert plan == model._plan(facts) or plan.event == model._plan(facts).event
+    plan = model._plan(facts, terms)
+    assert plan.event == model._plan(facts, terms).event
     chosen = {
-        (d, n): model._plan({"n": n, "d": d, "sparse": False}).public["mechanism"]
+        (d, n): model._plan({"n": n, "d": d, "sparse": False}, terms).public["mechanism"]
         for d, n in [(20, 1000), (200, 1000), (200, 100_000), (5000, 100_000)]
     }
     assert list(chosen.values()) == ["covariance", "covariance", "refine", "power"]
     for d in (20, 200, 5000):
-        plan = PrivatePrincipalEigenvector(delta=0)._plan(facts | {"d": d})
+        plan = PrivatePrincipalEigenvector(delta=0)._plan(facts | {"d": d}, Terms(1.0, 0.0))
         assert plan.public["mechanism"] == "covariance" and plan.event == PureEvent(1.0)
 
 

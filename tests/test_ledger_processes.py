@@ -231,7 +231,7 @@ class PrivateTotal(PrivateEstimator):
     def _validate(self, X, y):
         return Data((np.clip(X, 0, 1),), len(X))
 
-    def _plan(self, n):
+    def _plan(self, n, terms):
         multiplier = 1 / gaussian_mu(self.epsilon, self.delta)
         return Plan(GaussianEvent(np.nextafter(multiplier, np.inf).item()), multiplier)
 

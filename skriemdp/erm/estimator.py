@@ -336,7 +336,7 @@ class PrivateRiemannianERM(PrivateEstimator):
             if function is not None:
                 check_per_sample(function, n, arrays, name)
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         geometry, n = facts["geometry"], facts["n"]
         check_scale(clip_norm=self.clip_norm)
         check_option(SOLVERS, solver=self.solver)
@@ -381,6 +381,9 @@ class PrivateRiemannianERM(PrivateEstimator):
             public |= {"center": domain.center, "radius": domain.radius}
         work = Work(48.0 * math.prod(geometry.shape), walk.n_steps)
         return Plan(event, _Settings(solver, start, noise_scale), public, work=work, exact=exact)
+
+    def _gaussian_choice(self):
+        return "solver='descent', batch_size=None"
 
     def _domain_and_start(self, geometry, start=None):
         start = self.start if start is None else start

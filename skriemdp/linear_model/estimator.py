@@ -392,7 +392,7 @@ default="auto"
             )
         return low, high
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         n, p, classes = facts["n"], facts["p"], facts["classes"]
         self._check_parameters(n)
         warn_large_delta(self.delta, n)
@@ -418,6 +418,10 @@ default="auto"
         self._check_preconditioner(name, width, moving, public)
         warm = self.public_y is not None and self.start != "zero"
         n_steps, step_size, first_step_size = default_steps(name, n, width, mu, loss, warm)
+        if self.batch_size is not None:
+            # The steps of sampled runs come from public sizes alone, so that a smaller epsilon
+            # never buys more of them and never costs a ledger more.
+            n_steps, _, _ = default_steps(name, n, width, 1.0, loss, warm)
         n_steps = n_steps if self.n_steps is None else int(self.n_steps)
         if self.step_size is not None:
             step_size, first_step_size = float(self.step_size), None
@@ -484,6 +488,9 @@ default="auto"
         if self.public_X is not None:
             public["public_X"] = "given"
         return public
+
+    def _gaussian_choice(self):
+        return "batch_size=None"
 
     def _check_parameters(self, n):
         check_fraction(delta=self.delta, moment_share=self.moment_share)

@@ -170,7 +170,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         facts = {"geometry": geometry, "n": len(points), "classes": classes}
         return Data((points, np.searchsorted(classes, y)), facts)
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         warn_large_delta(self.delta, facts["n"])
         ball = public_ball(facts["geometry"], self.center, self.radius)
         mechanism: SumsAndCounts | PureSumsAndCounts

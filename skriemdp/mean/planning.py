@@ -83,10 +83,12 @@ def choose_mechanism(
     searched: bool,
     lattice: bool = False,
     bending: float = 0.0,
+    gaussian: bool = False,
 ) -> str:
     """The public rule of "auto" (docs/user_guide/mean.md, "Which mechanism").
 
     `bending` is the curvature times the squared radius of the public ball, if there is one.
+    `gaussian` leaves Gaussian noise alone to choose from.
     On a lattice "tangent" releases the mean of the logarithms, whose bias "gradient" removes where
     there is curvature; and there is no radial noise.
     """
@@ -101,7 +103,7 @@ def choose_mechanism(
         # The released ball is as small as the data: nothing is left to adapt to.
         return "tangent" if geometry.is_hadamard else "gradient"
     biased = not geometry.is_hadamard and n_mu * bending > _RADIAL_QUIET * math.sqrt(geometry.dim)
-    if not biased and _radial_factor(geometry.dim, epsilon, delta) < 0.5:
+    if not (gaussian or biased) and _radial_factor(geometry.dim, epsilon, delta) < 0.5:
         # Where radial noise halves the error, the safe choice is one shot.
         return "tangent"
     if geometry.is_hadamard:

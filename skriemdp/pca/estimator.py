@@ -285,7 +285,7 @@ class PrivatePrincipalEigenvector(
             ensure_all_finite=False,  # open_rows looks at the entries
         )
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         n, d = facts["n"], facts["d"]
         if n < 2:
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
@@ -321,6 +321,9 @@ class PrivatePrincipalEigenvector(
             return Work(8.0 * (2 * n + 6 * d * k + 4 * k * k), steps, f"n_components={k}")
         cause = f"the {d} x {d} matrix of mechanism={name!r}; 'power' forms none"
         return Work(8.0 * (2 * n + 4 * d * d), steps, cause)
+
+    def _gaussian_choice(self):
+        return "mechanism='auto'"
 
     def _check_parameters(self, n, d):
         check_option(MECHANISMS, mechanism=self.mechanism)

@@ -320,7 +320,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         facts = {"geometry": geometry, "n": len(X), "d": X.shape[1], "flat": y.ndim == 1}
         return Data((X, labels), facts)
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         n, geometry = facts["n"], facts["geometry"]
         check_option(METHODS, method=self.method)
         check_option(UNITS, privacy_unit=self.privacy_unit)
