@@ -37,6 +37,8 @@ from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.covariance import JointMoments, SymmetricGaussian
+from skriemdp.mechanisms.pure_covariance import PureSymmetric
+from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
 from skriemdp.mechanisms.sums import noisy_sum
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
@@ -47,6 +49,7 @@ from skriemdp.privacy.sensitivity import (
     ball_sensitivity,
     mean_sensitivity,
     second_moment_sensitivity,
+    trace_part_sensitivity,
 )
 from skriemdp.riemannian_laws.output import (
     KNormGradientMechanism,
@@ -55,6 +58,7 @@ from skriemdp.riemannian_laws.output import (
 )
 
 EPSILON, DELTA, LARGE_DELTA = 1.0, 1e-5, 1e-2
+PURE_EPSILON = 4.0  # of pure noise in many dimensions, where more shows than at 1
 NU = 1.0 / gaussian_mu(EPSILON, DELTA)
 PLANE = Hyperboloid(2)
 ENDS = np.array([[-0.1, 0.0], [0.1, 0.0]])
@@ -101,6 +105,48 @@ def second_moment(hollow):
         return release, *rows, lambda out: -out[:, 1], mechanism.event, DELTA
 
     return make
+
+
+def pure_second_moment(d):
+    """One row on the first axis or on the second, the others zero."""
+
+    def make(rng):
+        mechanism = PureSymmetric(d, trace_part_sensitivity(1.0, 1), PURE_EPSILON)
+        axes = np.eye(d)[:2]
+
+        def release(axis, trials):
+            return mechanism.release(np.outer(axis, axis), rng, trials)
+
+        def loss(out):
+            values = [np.linalg.eigvalsh(out.reshape(-1, d, d) - np.outer(a, a)) for a in axes]
+            here, there = (np.maximum(_positive(v), _positive(-v)) for v in values)
+            return here - there
+
+        return release, *axes, loss, mechanism.event, 0.0
+
+    return make
+
+
+def _positive(values):
+    return np.maximum(values, 0.0).sum(axis=-1)
+
+
+def pure_sums_and_counts(rng):
+    mechanism = PureSumsAndCounts(dim=1, bound=3.0, epsilon=PURE_EPSILON)
+
+    def release(label, trials):
+        sums, counts = np.zeros((2, 1)), np.zeros(2)
+        sums[label], counts[label] = (3.0, -3.0)[label], 1.0
+        sums, counts = mechanism.release(sums, counts, rng, trials)
+        return np.concatenate([sums[..., 0] / mechanism.bound, counts], axis=1)
+
+    def loss(out):
+        ends = np.array([[1.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 1.0]])
+        rest = np.abs(out - ends[:, None])
+        here, there = np.maximum(rest[..., :2], rest[..., 2:]).sum(axis=-1)
+        return here - there
+
+    return release, 0, 1, loss, mechanism.event, 0.0
 
 
 def joint_moments(rng):
@@ -266,8 +312,12 @@ MECHANISMS = {
     "RadialNoise, exponent 1.4": vector_radial(1.4, LARGE_DELTA),
     "SymmetricGaussian": second_moment(False),
     "SymmetricGaussian, hollow": second_moment(True),
+    "PureSymmetric, d = 2": pure_second_moment(2),
+    "PureSymmetric, d = 5": pure_second_moment(5),
+    "PureSymmetric, d = 21": pure_second_moment(21),
     "JointMoments": joint_moments,
     "SumsAndCounts": sums_and_counts,
+    "PureSumsAndCounts": pure_sums_and_counts,
     "GaussianCount": count(lambda: GaussianCount(NU)),
     "LaplaceCount": count(lambda: LaplaceCount(EPSILON)),
     "noisy_sum, exact": exact_sum,
@@ -327,7 +377,16 @@ OTHERS = {
         Mean("hyperboloid", mechanism="k-norm", epsilon=4.0, delta=0),
         None,
     ),
-    "PrivatePrincipalEigenvector, exponential": (PCA(epsilon=4.0, delta=0, **BOUNDS), None),
+    "PrivatePrincipalEigenvector, pure": (PCA(epsilon=4.0, delta=0, **BOUNDS), None),
+    "PrivatePrincipalEigenvector, pure, private bounds": (PCA(epsilon=4.0, delta=0), None),
+    "PrivatePrincipalEigenvector, exponential": (
+        PCA(mechanism="exponential", epsilon=4.0, delta=0, **BOUNDS),
+        None,
+    ),
+    "PrivateMinimumDistanceToMean, pure": (
+        PrivateMinimumDistanceToMean(epsilon=4.0, delta=0),
+        None,
+    ),
     "PrivatePrincipalEigenvector, private bounds": (PCA(**LONG), None),
     "PrivatePrincipalEigenvector, refine": (PCA(mechanism="refine", **BOUNDS, **LONG), None),
     "PrivatePrincipalEigenvector, power, 2 steps": (

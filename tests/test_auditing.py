@@ -119,6 +119,8 @@ ESTIMATORS = [
     PrivatePrincipalEigenvector(2),
     PrivatePrincipalEigenvector(row_norm=2.0, mechanism="gradient", n_steps=2),
     PrivatePrincipalEigenvector(delta=0),
+    PrivatePrincipalEigenvector(mechanism="exponential"),
+    PrivateMinimumDistanceToMean(delta=0),
     PrivateHyperbolicRegressor(n_frequencies=4),
     PrivateHyperbolicRegressor(n_frequencies=4, coordinates="lorentz"),
     PrivateHyperbolicRegressor(n_frequencies=4, coordinates="poincare", curvature=-0.5),

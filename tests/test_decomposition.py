@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
 from skriemdp.auditing import audit_epsilon
+from skriemdp.core.estimator import Terms
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
 from skriemdp.mechanisms.bingham import ExponentialDirection, sample_bingham
 from skriemdp.mechanisms.covariance import SymmetricGaussian
@@ -307,15 +308,16 @@ def test_the_callers_table_is_never_written_to():
 @pytest.mark.parametrize("center", ["private", "assume"])
 @pytest.mark.parametrize("row_norm", ["auto", 3.0])
 @pytest.mark.parametrize("shift", [0.0, 1e4])
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, "pure covariance"])
 def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanism):
     """The mechanisms that draw noise in a fit compose to no more than its event."""
     drawn = []
-    from skriemdp.mechanisms import bingham, covariance, quantile, vector
+    from skriemdp.mechanisms import bingham, covariance, pure_covariance, quantile, vector
 
     for module, name in [
         (bingham, "ExponentialDirection"),
         (covariance, "SymmetricGaussian"),
+        (pure_covariance, "PureSymmetric"),
         (quantile, "PrivateQuantile"),
         (quantile, "ExponentialQuantile"),
         (vector, "GaussianNoise"),
@@ -333,14 +335,17 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
     model = PrivatePrincipalEigenvector(
         2, mechanism=mechanism, center=center, row_norm=row_norm, random_state=0
     )
+    if mechanism == "pure covariance":
+        model.set_params(mechanism="auto", delta=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(table(n=800, shift=shift))
     event = model.privacy_spent_.event
-    if mechanism == "exponential":
+    if mechanism in ("exponential", "pure covariance"):
         assert event == PureEvent(1.0)
         spent = math.fsum(e.epsilon(0.0) for e in drawn)
-        assert spent == pytest.approx(1.0, rel=1e-9) and len(drawn) >= 4
+        assert spent == pytest.approx(1.0, rel=1e-9)
+        assert len(drawn) >= (4 if mechanism == "exponential" else 2)
     else:
         spent = math.fsum(e.mu**2 for e in drawn)
         assert spent == pytest.approx(event.mu**2, rel=1e-9)
@@ -360,15 +365,18 @@ def test_a_budget_cannot_be_overdrawn():
 @pytest.mark.filterwarnings("ignore:delta")
 def test_plans_know_public_numbers_only():
     model = PrivatePrincipalEigenvector()
+    terms = Terms(1.0, 1e-5)
     facts = {"n": 1000, "d": 20, "sparse": False}
-    plan = model._plan(facts)
-    assert plan == model._plan(facts) or plan.event == model._plan(facts).event
+    plan = model._plan(facts, terms)
+    assert plan.event == model._plan(facts, terms).event
     chosen = {
-        (d, n): model._plan({"n": n, "d": d, "sparse": False}).public["mechanism"]
+        (d, n): model._plan({"n": n, "d": d, "sparse": False}, terms).public["mechanism"]
         for d, n in [(20, 1000), (200, 1000), (200, 100_000), (5000, 100_000)]
     }
     assert list(chosen.values()) == ["covariance", "covariance", "refine", "power"]
-    assert PrivatePrincipalEigenvector(delta=0)._plan(facts).public["mechanism"] == "exponential"
+    for d in (20, 200, 5000):
+        plan = PrivatePrincipalEigenvector(delta=0)._plan(facts | {"d": d}, Terms(1.0, 0.0))
+        assert plan.public["mechanism"] == "covariance" and plan.event == PureEvent(1.0)
 
 
 def test_privacy_statement():
@@ -768,7 +776,7 @@ def test_clipped_fraction_is_private_and_warns_of_a_bad_bound():
         ({"row_norm": "max"}, "row_norm"),
         ({"mechanism": "svd"}, "mechanism"),
         ({"center": "mean"}, "center"),
-        ({"delta": 0, "mechanism": "covariance"}, "delta=0"),
+        ({"delta": 0, "mechanism": "refine"}, "delta=0"),
         ({"mechanism": "gradient", "n_components": 2, "manifold": "sphere"}, "sphere"),
         ({"mechanism": "gradient", "n_components": 6}, "n_components"),
         ({"n_steps": 0, "mechanism": "power"}, "n_steps"),

@@ -440,6 +440,9 @@ def test_audit_of_whole_runs(monkeypatch):
     }
 
     class Free:
+        def composes(self, epsilon, delta):
+            return False
+
         def spend(self, event, **details):
             return None
 

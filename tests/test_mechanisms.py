@@ -21,6 +21,8 @@ from skriemdp.geometry import (
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.covariance import JointMoments, SymmetricGaussian
+from skriemdp.mechanisms.pure_covariance import PureSymmetric
+from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile, _prior, log_grid
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.calibration import gaussian_mu
@@ -491,6 +493,8 @@ MECHANISMS = [
     LaplaceCount(0.5),
     SumsAndCounts(1.0, 2.0, 1.5),
     SymmetricGaussian(2, interval_sensitivity(0.2), 3.0),
+    PureSymmetric(2, interval_sensitivity(0.2), 3.0),
+    PureSumsAndCounts(2, 0.2, 3.0),
     JointMoments(1.0, 2.0, 3.0, 1.5),
     GaussianNoise(ball_sensitivity(0.2), 3.0),
     ExponentialDirection(1.0, 2.0),
