@@ -394,7 +394,10 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     def _feature_map(self, n, d, dim):
         """The random features, and the work of a fit, refused before they are drawn."""
-        scale = np.asarray(self.feature_scale, dtype=float)
+        try:
+            scale = np.asarray(self.feature_scale, dtype=float)
+        except (TypeError, ValueError, OverflowError):
+            scale = np.zeros(())
         sane = (scale >= 1e-100) & (scale <= 1e100)
         if scale.shape not in ((), (d,)) or not sane.all():
             raise ValueError(
