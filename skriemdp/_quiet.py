@@ -85,6 +85,8 @@ def _alone(error):
 
 def _same_type(error, text: str) -> Exception:
     """An error with this text, of the same built-in type as `error` or of the nearest one."""
+    if isinstance(error, OverflowError):  # of an int, too large for a float
+        return ValueError(text)
     for kind in type(error).__mro__:
         if kind.__module__ in ("builtins", "numpy.linalg"):
             with contextlib.suppress(Exception):

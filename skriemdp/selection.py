@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._quiet import Charged, QuietQueries, quietly
+from skriemdp._quiet import Charged, QuietQueries, quietly, read_array
 from skriemdp._random import (
     NoiseStreams,
     check_public_seed,
@@ -38,6 +38,7 @@ __all__ = ["PrivateGridSearchCV"]
 # Radial noise halves the error of scores; that much more may the search cost for it.
 _MORE = 1.02
 _ZERO = np.zeros(1)
+_ANY = {"ensure_all_finite": False, "ensure_min_samples": 0, "ensure_min_features": 0}
 
 
 class _Prepaid:
@@ -197,6 +198,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_positive(mean_runs=runs)
         check_limit("most_runs", mean_runs=runs)
         train, test = self._split(X, y)
+        test = self._with_truth(*test)
         fits = self._fit_events(candidates, (X, y), train)
         event, scoring = self._event(fits)
         accountant = self.accountant
@@ -220,7 +222,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             event=event,
             guarantee="none (seeded)" if streams.seeded else "exact",
             seeded=streams.seeded,
-            public={"n": len(train[0]) + len(test[0]), "n_validation": len(test[0])},
+            public={
+                "n": _length(train[0]) + _length(test[0]),
+                "n_validation": _length(test[0]),
+            },
         )
         self._report(candidates, best)
         return self
@@ -239,6 +244,29 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             (parts[0], None if y is None else parts[2]),
             (parts[1], None if y is None else parts[3]),
         )
+
+    def _with_truth(self, X, y):
+        """The validation records, with numbers where "squared_error" will compare; or an error.
+
+        What cannot be compared must be found out before the charge.
+        """
+        model, loss = self.estimator, self.loss
+        if callable(loss):
+            return X, y
+        supervised = y is not None and (is_classifier(model) or is_regressor(model))
+        if not hasattr(_private_step(model), "predict"):
+            raise TypeError(f"loss={loss!r} needs an estimator with predict; pass a function.")
+        if not supervised and hasattr(X, "tocsr"):
+            raise TypeError(
+                f"loss={loss!r} compares predictions with the rows of X, which must be dense; pass "
+                "X.toarray(), or a function as loss."
+            )
+        if loss == "zero_one" or (loss == "auto" and is_classifier(model)):
+            return X, y
+        truth = y if supervised else X
+        name = "y" if supervised else "X"
+        read_array(truth, name, dtype=np.float64, ensure_2d=False, allow_nd=True, **_ANY)
+        return X, y
 
     def _fit_events(self, candidates, whole, train):
         """What a fit of each candidate will cost."""
@@ -300,7 +328,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
 
     def _run(self, event, scoring, candidates, train, test, streams):
         rng = streams("search")
-        noise = _score_noise(scoring, sensitivity=self.loss_bound / len(test[0]))
+        noise = _score_noise(scoring, sensitivity=self.loss_bound / _length(test[0]))
         best = None
         for _ in range(event.draw_count(rng)):
             index = int(rng.integers(len(candidates)))
@@ -337,9 +365,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             if loss == "zero_one":
                 losses = predicted != truth
             else:
+                truth = truth.astype(np.float64)
                 losses = np.square(predicted - truth).reshape(len(truth), -1).sum(axis=1)
         losses = np.asarray(losses, dtype=float)
-        if losses.shape != (len(X),):
+        if losses.shape != (_length(X),):
             raise ValueError(f"loss must return one number per record, got shape {losses.shape}.")
         return np.nan_to_num(losses, nan=self.loss_bound)
 
@@ -427,6 +456,10 @@ def _before(estimator, X, y):
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         X = estimator[:-1].fit_transform(X, y)
     return X, y
+
+
+def _length(X) -> int:
+    return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
 def _before_of(estimator):

@@ -73,7 +73,7 @@ ESTIMATORS = [
     PrivateMatrixCompletion(method="stochastic", rank=1, signal_test="none", n_steps=5),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics", coordinates="lorentz"),
-    PrivateHyperbolicRegressor("per-query", privacy_unit="label", n_queries=10),
+    PrivateHyperbolicRegressor("per-query", privacy_unit="label", n_queries=10**5),
     PrivateNoisyAdaGrad(n_steps=5),
     PrivateNoisyAdaGrad(classes=[0, 1], n_steps=5),
     PrivateNoisyAdaGrad("squared_error", "diagonal", n_steps=5),
@@ -81,7 +81,13 @@ ESTIMATORS = [
     PrivateRiemannianERM("sphere", n_steps=5),
     PrivateGridSearchCV(PrivateFrechetMean(noise="gaussian"), {"radius": [1.0, 3.0]}),
     PrivateGridSearchCV(PrivateMinimumDistanceToMean(), {"radius": [1.0, 3.0]}),
+    PrivateGridSearchCV(PrivateNoisyAdaGrad(n_steps=2), {"alpha": [0.0, 0.1]}),
+    PrivateGridSearchCV(PrivatePrincipalEigenvector(), {"n_components": [1, 2]}),
+    PrivateGridSearchCV(PrivateMatrixCompletion(signal_test="none"), {"rank": [0, 1]}),
+    PrivateGridSearchCV(PrivateHyperbolicRegressor(n_steps=2), {"radius": [1.0, 2.0]}),
     Interleaved(MEAN, 2),
+    Interleaved(PrivatePrincipalEigenvector(row_norm=1.0, center="assume"), 2, unit="client"),
+    Interleaved(PrivateRiemannianERM(), 2, local_steps=2),
 ]
 METHODS = (
     "predict predict_proba decision_function transform inverse_transform score recommend "
@@ -132,6 +138,7 @@ def secrets_of(seed):
 
 def table(rng, secrets, estimator):
     n, d = int(rng.integers(8, 30)), int(rng.integers(3, 6))
+    estimator = getattr(estimator, "estimator", estimator)
     kind = getattr(estimator, "manifold", "")
     X = secrets.numbers(rng, (n, d))
     valid = rng.random() < 0.6
@@ -407,6 +414,8 @@ def attack(first, n_calls, report=None):
             if not isinstance(error, (ValueError, TypeError)):
                 findings.odd.append((seed, what, text))
             if recorder.spends:
+                if report is not None:
+                    print(seed, what, text[:1500], flush=True)
                 findings.crashes.append((seed, what, text))
         if both[0].found_in(text):
             what, call, _ = draw_call(seed, both[1], fitted)

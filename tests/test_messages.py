@@ -276,6 +276,7 @@ REFUSED = [
     (PrivatePrincipalEigenvector(public_seed=1.5), None, "public_seed"),
     (PrivateFrechetMean(random_state=10**5000), None, "random_state"),
     (PrivateFrechetMean(epsilon=LARGE), None, "epsilon"),
+    (PrivateFrechetMean(noise="radial"), WIDE, "noise='gaussian'"),
     (PrivateFrechetMean(delta=LARGE), None, "delta"),
     (PrivatePrincipalEigenvector(mechanism="covariance"), WIDE, "60000"),
     (PrivatePrincipalEigenvector(delta=0.0), WIDE, "60000"),

@@ -17,6 +17,7 @@ __all__ = [
     "as_points",
     "check_membership",
     "point_shape",
+    "public_array",
     "public_ball",
     "public_point",
     "warn_large_delta",
@@ -75,10 +76,18 @@ def check_membership(geometry, points):
     )
 
 
+def public_array(name, value):
+    """A public parameter as an array of floats; ValueError if it is no such thing."""
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must hold numbers that fit into floats.") from None
+
+
 def public_point(geometry, **values):
     """A public point given by the user, checked; the keyword names the parameter."""
     ((name, value),) = values.items()
-    value = np.asarray(value, dtype=float)
+    value = public_array(name, value)
     if value.size == math.prod(geometry.shape):
         value = value.reshape(geometry.shape)
     if value.shape != geometry.shape or not np.isfinite(value).all():

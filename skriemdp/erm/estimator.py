@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_count, check_option, check_scale
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.core.manifold_input import check_membership
+from skriemdp.core.manifold_input import check_membership, public_array
 from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -451,7 +451,7 @@ def _check_membership(geometry, X):
 
 def _public_point(geometry, **values):
     ((name, value),) = values.items()
-    value = np.asarray(value, dtype=float)
+    value = public_array(name, value)
     if value.shape != geometry.shape or not np.isfinite(value).all():
         raise ValueError(
             f"{name} must be a finite array of shape {geometry.shape}, got shape {value.shape}."

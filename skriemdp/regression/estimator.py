@@ -18,7 +18,7 @@ from skriemdp._validation import (
     check_scale,
 )
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.core.manifold_input import public_point, warn_large_delta
+from skriemdp.core.manifold_input import public_array, public_point, warn_large_delta
 from skriemdp.core.work import Work, check_limit
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
@@ -432,7 +432,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             ball = Poincare(geometry.dim, geometry.curvature)
             point = public_point(ball, base_point=self.base_point)[None]
         else:
-            point = np.asarray(self.base_point, dtype=float).reshape(1, -1)
+            point = public_array("base_point", self.base_point).reshape(1, -1)
             if point.shape[1] != geometry.dim or not np.isfinite(point).all():
                 raise ValueError(f"base_point must hold {geometry.dim} finite numbers.")
         unit = math.sqrt(-geometry.curvature)
