@@ -38,7 +38,15 @@ __all__ = ["PrivateGridSearchCV"]
 # Radial noise halves the error of scores; that much more may the search cost for it.
 _MORE = 1.02
 _ZERO = np.zeros(1)
-_ANY = {"ensure_all_finite": False, "ensure_min_samples": 0, "ensure_min_features": 0}
+# How squared errors read the truth: as the estimators read their tables.
+_NUMBERS = {
+    "dtype": np.float64,
+    "ensure_2d": False,
+    "allow_nd": True,
+    "ensure_all_finite": False,
+    "ensure_min_samples": 0,
+    "ensure_min_features": 0,
+}
 
 
 class _Prepaid:
@@ -263,9 +271,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             )
         if loss == "zero_one" or (loss == "auto" and is_classifier(model)):
             return X, y
-        truth = y if supervised else X
-        name = "y" if supervised else "X"
-        read_array(truth, name, dtype=np.float64, ensure_2d=False, allow_nd=True, **_ANY)
+        read_array(y if supervised else X, "y" if supervised else "X", **_NUMBERS)
         return X, y
 
     def _fit_events(self, candidates, whole, train):
@@ -360,12 +366,11 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             losses = loss(model, X, y)
         else:
             supervised = y is not None and (is_classifier(model) or is_regressor(model))
-            predicted, truth = np.asarray(model.predict(X)), np.asarray(y if supervised else X)
-            truth = truth.reshape(predicted.shape)
+            predicted, truth = np.asarray(model.predict(X)), y if supervised else X
             if loss == "zero_one":
-                losses = predicted != truth
+                losses = predicted != np.asarray(truth).reshape(predicted.shape)
             else:
-                truth = truth.astype(np.float64)
+                truth = read_array(truth, "truth", **_NUMBERS).reshape(predicted.shape)
                 losses = np.square(predicted - truth).reshape(len(truth), -1).sum(axis=1)
         losses = np.asarray(losses, dtype=float)
         if losses.shape != (_length(X),):
