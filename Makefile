@@ -40,8 +40,8 @@ demo: $(VENV)/.plots  ## a private mean of real covariance matrices: table and f
 test: $(VENV)/.test  ## the whole test suite, two workers
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
-# Not part of `make test`: elsewhere than here pip may choose a build of torch that brings gigabytes
-# of CUDA along; then pass TORCH="--index-url https://download.pytorch.org/whl/cpu torch".
+# Not part of `make test`: the build that pip chooses may bring gigabytes of CUDA along.  TORCH names
+# another one, in pip's words.
 TORCH ?= torch==2.13.0
 TORCH_TESTS = tests/test_geometry_laws.py tests/test_mechanisms.py tests/test_solvers.py tests/test_erm.py tests/test_separate_rows.py
 
@@ -51,7 +51,7 @@ TORCH_TESTS = tests/test_geometry_laws.py tests/test_mechanisms.py tests/test_so
 	touch $@
 
 test-torch: .venv-torch/.torch  ## the tests that are skipped where torch is not installed (CPU)
-	.venv-torch/bin/python -m pytest -n 2 --dist worksteal -rs -k torch $(TORCH_TESTS)
+	.venv-torch/bin/python -m pytest -n 2 --dist worksteal -rs -k "torch or memory_maps" $(TORCH_TESTS)
 
 # One environment per file of versions; `make test` takes what is newest on the day.
 test-oldest test-newest: test-%:  ## the quick tests with the versions of constraints/%.txt
