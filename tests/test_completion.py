@@ -366,7 +366,7 @@ def test_ratings_outside_the_bounds_are_clipped(rng):
     ]
     # The digest of the data keys seeded noise, so compare what enters the releases.
     clipped = observed_matrix(np.clip(wild, 1, 5))
-    from skriemdp.completion import _clipped
+    from skriemdp.completion.estimator import _clipped
 
     assert np.array_equal(_clipped(observed_matrix(wild), (1.0, 5.0)).data, clipped.data)
     assert all(np.abs(effects).max() <= 4.0 for effects in models)

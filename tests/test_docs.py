@@ -87,7 +87,7 @@ def test_docstring_examples(name, quiet_matplotlib):
 def test_some_docstring_examples_exist():
     # A finder that finds nothing would pass the test above in silence.
     finder = doctest.DocTestFinder()
-    module = importlib.import_module("skriemdp.mean")
+    module = importlib.import_module("skriemdp.mean.estimator")
     assert sum(len(test.examples) for test in finder.find(module)) >= 5
 
 

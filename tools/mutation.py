@@ -1,7 +1,7 @@
 """Would the fast tests notice?  Small faults, one at a time.
 
     python tools/mutation.py --seed 0 --count 300 [--recheck RESULTS]
-    python tools/mutation.py --packages skriemdp/solvers --count 90 [--folder FOLDER]
+    python tools/mutation.py --packages skriemdp/descent --count 90 [--folder FOLDER]
 
 A clone of the last commit is tested, never this checkout.  One run of the tests under coverage
 says which test reaches which line.  Each mutant is then given to the tests that reach its line: at
