@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from skriemdp._validation import check_positive
-from skriemdp.mechanisms._rounding import on_public_grid
+from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.counts import SumsAndCounts
 from skriemdp.privacy.events import GaussianEvent
 
@@ -97,8 +97,8 @@ class DyadicMedian:
         with np.errstate(divide="ignore"):
             steps = np.floor(2.0 * (np.log2(numbers) - self.low))
         bins = np.clip(np.nan_to_num(steps, nan=0.0), 0, n_bins - 1).astype(int)
-        noisy = np.bincount(bins, minlength=n_bins) + self.sigma * rng.standard_normal(n_bins)
-        noisy = on_public_grid(noisy, self.sigma)
+        bound, counts = math.sqrt(2.0), np.bincount(bins, minlength=n_bins)
+        noisy = noise.draw(counts, self.sigma, "gaussian", rng, sensitivity=bound)
         # The n records are in some bin, so the cumulated counts run from 0 to the public n; the
         # bridge of the partial sums from both ends halves the noise in the middle.
         upward, total = np.cumsum(noisy), float(len(numbers))

@@ -10,7 +10,7 @@ import numpy as np
 from skriemdp._validation import check_positive
 from skriemdp.completion.item_effects import BIAS_PENALTY, RESIDUAL_VARIANCE
 from skriemdp.completion.problem import LocalFit, outer_products, row_blocks
-from skriemdp.mechanisms._rounding import on_public_grid
+from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
 
 __all__ = ["RidgeVote", "local_coordinates", "log_evidence"]
@@ -121,5 +121,5 @@ class RidgeVote:
         votes = votes[:, :-1] - votes[:, -1:]
         norms = np.linalg.norm(votes, axis=1, keepdims=True)
         votes *= np.minimum(1.0, self.bound / np.maximum(norms, 1e-300))
-        noisy = votes.sum(axis=0) / n + self.sigma(n) * rng.standard_normal(len(ridges))
-        return on_public_grid(noisy, self.sigma(n))
+        bound, mean = 2.0 * self.bound / n, votes.sum(axis=0) / n
+        return noise.draw(mean, self.sigma(n), "gaussian", rng, sensitivity=bound)

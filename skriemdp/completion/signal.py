@@ -9,7 +9,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from skriemdp._validation import check_count, check_positive
 from skriemdp.completion.problem import normalized_rows
-from skriemdp.mechanisms._rounding import on_public_grid
+from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
 
 __all__ = ["SignalTest"]
@@ -53,8 +53,8 @@ class SignalTest:
 
     def release(self, matrix, start, rng) -> float:
         """The noisy sum; `start` is a public vector of length d, where the iteration begins."""
-        noisy = self.value(matrix, start) + self.sigma * float(rng.standard_normal())
-        return on_public_grid(noisy, self.sigma)
+        exact = self.value(matrix, start)
+        return float(noise.draw(exact, self.sigma, "gaussian", rng, sensitivity=2.0))
 
     def value(self, matrix, start) -> float:
         """The exact sum, not private."""

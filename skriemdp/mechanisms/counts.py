@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 from skriemdp._validation import check_positive
-from skriemdp.mechanisms._rounding import on_public_grid
+from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 
 __all__ = ["GaussianCount", "LaplaceCount", "SumsAndCounts"]
@@ -37,7 +37,7 @@ class GaussianCount:
 
     def release(self, count, rng, size=()):
         """`count` plus noise, a float; with `size`, that many independent releases."""
-        noisy = on_public_grid(count + self.sigma * rng.standard_normal(size), self.sigma)
+        noisy = noise.draw(count, self.sigma, "gaussian", rng, size, sensitivity=1.0)
         return float(noisy) if size == () else noisy
 
 
@@ -65,8 +65,8 @@ class LaplaceCount:
 
     def release(self, count, rng, size=()):
         """`count` plus noise, a float; with `size`, that many independent releases."""
-        noisy = count + rng.laplace(scale=1.0 / self.epsilon, size=size)
-        noisy = on_public_grid(noisy, self.sigma)
+        scale = 1.0 / self.epsilon
+        noisy = noise.draw(count, scale, "laplace", rng, size, sensitivity=1.0, grid=self.sigma)
         return float(noisy) if size == () else noisy
 
 
@@ -137,8 +137,7 @@ class SumsAndCounts:
         size : int or tuple of int, default=()
             Independent releases along leading axes, each of which costs one `event`.
         """
-        size = (size,) if isinstance(size, int) else tuple(size)
-        noisy_sums = sums + self.sum_sigma * rng.standard_normal((*size, *sums.shape))
-        noisy_counts = counts + self.count_sigma * rng.standard_normal((*size, *counts.shape))
-        sums = on_public_grid(noisy_sums, self.sum_sigma)
-        return sums, on_public_grid(noisy_counts, self.count_sigma)
+        scales = self.sum_sigma, self.count_sigma
+        bounds = 2.0 * self.weight * self.bound, 2.0 * self.weight
+        laws = "gaussian", "gaussian"
+        return noise.draw((sums, counts), scales, laws, rng, size, sensitivity=bounds)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms._rounding import on_public_grid
+from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
 
 __all__ = [
@@ -102,20 +102,12 @@ class SymmetricGaussian:
 
     def release(self, matrix, rng, size=()):
         """`matrix` plus noise; with `size`, that many independent releases along leading axes."""
-        noisy = matrix + self.sigma * _symmetric_noise(self.size, rng, size)
-        noisy = on_public_grid(0.5 * (noisy + np.swapaxes(noisy, -1, -2)), self.sigma)
+        bound = self.sensitivity
+        noisy = noise.draw(matrix, self.sigma, "symmetric", rng, size, sensitivity=bound)
         if self.hollow:
             diagonal = np.arange(self.size)
             noisy[..., diagonal, diagonal] = 0.0
         return noisy
-
-
-def _symmetric_noise(order, rng, size):
-    """Symmetric matrices of unit standard deviation along every matrix of Frobenius norm one."""
-    size = (size,) if isinstance(size, int) else tuple(size)
-    noise = rng.standard_normal((*size, order, order))
-    # (G + G') / 2 of independent entries: variance 1 on the diagonal, 1/2 off it.
-    return 0.5 * (noise + np.swapaxes(noise, -1, -2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,8 +190,7 @@ class JointMoments:
         size : int or tuple of int, default=()
             Independent releases along leading axes, each of which costs one `event`.
         """
-        size = (size,) if isinstance(size, int) else tuple(size)
-        noisy = moment + self.moment_sigma * _symmetric_noise(len(moment), rng, size)
-        products = product + self.product_sigma * rng.standard_normal((*size, *product.shape))
-        noisy = on_public_grid(0.5 * (noisy + np.swapaxes(noisy, -1, -2)), self.moment_sigma)
-        return noisy, on_public_grid(products, self.product_sigma)
+        scales = self.moment_sigma, self.product_sigma
+        bounds = self.sensitivity, self.sensitivity / self._weight
+        laws = "symmetric", "gaussian"
+        return noise.draw((moment, product), scales, laws, rng, size, sensitivity=bounds)

@@ -10,7 +10,7 @@ import numpy as np
 
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry._tiles import tiles
-from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
+from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.lattice import lattice_scale
 
@@ -145,13 +145,12 @@ class LatticeSum:
         -------
         ndarray of float64, shape ``(*size, dim)``
         """
-        size = (size,) if isinstance(size, int) else tuple(size)
         total = np.zeros(self.dim, dtype=object)
         for block in blocks:
             total = total + self._exact_sum(self.integers(block))
-        noise = discrete_gaussian(self.scale, rng, (*size, self.dim))
-        # Python integers, so that nothing can overflow; the product is post-processing.
-        return (total + noise.astype(object)).astype(float) * self.spacing
+        bound, law = 2 * self.units, "discrete-gaussian"
+        noisy = noise.draw(total, self.scale, law, rng, size, sensitivity=bound)
+        return noisy.astype(float) * self.spacing  # post-processing
 
     def _exact_sum(self, integers):
         rows = max(_LONGEST_SUM // self.units, 1)
@@ -221,8 +220,9 @@ class LatticeCount:
 
     def release(self, count, rng, size=()):
         """The integer `count` plus noise; with `size`, that many independent releases."""
-        noise = discrete_gaussian(self.scale, rng, size).astype(object)
-        noisy = np.asarray(int(count) * self._units + noise).astype(float) / self._units
+        exact, law = int(count) * self._units, "discrete-gaussian"
+        noisy = noise.draw(exact, self.scale, law, rng, size, sensitivity=self._units)
+        noisy = np.asarray(noisy).astype(float) / self._units
         return float(noisy) if size == () else noisy
 
 

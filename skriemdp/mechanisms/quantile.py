@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from skriemdp._validation import check_fraction, check_positive
+from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.lattice import LatticeCount
 from skriemdp.privacy.events import GaussianEvent, PureEvent
@@ -214,9 +215,8 @@ class ExponentialQuantile:
         # right answer has the wanted rank among them, also where many values share one place.
         before = np.concatenate([[0.0], counts[:-1]])
         utility = -np.maximum(np.maximum(before - target, target - counts), 0.0)
-        # The largest of independently Gumbel-perturbed scores follows the mechanism's law.
-        scores = 0.5 * self.epsilon * utility + _prior(len(self.grid))
-        chosen = np.argmax(scores + rng.gumbel(size=(*shape, len(self.grid))), axis=-1)
+        scores, bound = 0.5 * self.epsilon * utility + _prior(len(self.grid)), 0.5 * self.epsilon
+        chosen = noise.draw(scores, 1.0, "exponential", rng, shape, sensitivity=bound)
         found = np.asarray(self.grid, dtype=float)[chosen]
         return found if shape else float(found)
 

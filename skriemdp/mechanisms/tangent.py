@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace
 
 from skriemdp._validation import check_positive
 from skriemdp.geometry.base import Geometry
-from skriemdp.mechanisms._rounding import on_public_grid
+from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.radial import RadialEvent
 
@@ -84,9 +83,7 @@ class TangentGaussian:
         -------
         array of shape ``(*size, ..., *shape)``
         """
-        shape = _coordinate_shape(self.geometry, tangent_vector, size)
-        noise = self.sigma * rng.standard_normal(shape)
-        return _add(self, point, tangent_vector, noise)
+        return _release(self, "gaussian", self.sigma, point, tangent_vector, rng, size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,26 +148,18 @@ class TangentRadial:
 
     def release(self, point, tangent_vector, rng, size=()):
         """`tangent_vector` plus noise; arguments as in :meth:`TangentGaussian.release`."""
-        shape = _coordinate_shape(self.geometry, tangent_vector, size)
-        direction = rng.standard_normal(shape)
-        length = np.linalg.norm(direction, axis=-1, keepdims=True)
-        p = self.law.exponent
-        # (|v|/b)^p has the Gamma(dim/p) law.
-        radius = self.scale * rng.standard_gamma(self.law.dim / p, size=length.shape) ** (1.0 / p)
-        return _add(self, point, tangent_vector, radius / length * direction)
+        exponent = self.law.exponent
+        return _release(
+            self, "radial", self.scale, point, tangent_vector, rng, size, exponent=exponent
+        )
 
 
-def _coordinate_shape(geometry, tangent_vector, size):
-    size = (size,) if isinstance(size, int) else tuple(size)
-    batch = tuple(tangent_vector.shape)[: tangent_vector.ndim - geometry.point_ndim]
-    return (*size, *batch, geometry.dim)
-
-
-def _add(mechanism, point, tangent_vector, noise):
+def _release(mechanism, law, scale, point, tangent_vector, rng, size, **shape):
     geometry = mechanism.geometry
     xp = array_namespace(tangent_vector)
     if not xp.isdtype(tangent_vector.dtype, "real floating"):
         raise TypeError(f"tangent_vector must be real floating, got {tangent_vector.dtype}.")
-    noise = xp.asarray(noise, dtype=tangent_vector.dtype, device=device(tangent_vector))
-    noisy = geometry.coordinates_from_tangent(point, tangent_vector) + noise
-    return geometry.tangent_from_coordinates(point, on_public_grid(noisy, mechanism.sigma))
+    coordinates = geometry.coordinates_from_tangent(point, tangent_vector)
+    bound, grid = mechanism.sensitivity, mechanism.sigma
+    noisy = noise.draw(coordinates, scale, law, rng, size, sensitivity=bound, grid=grid, **shape)
+    return geometry.tangent_from_coordinates(point, noisy)

@@ -9,7 +9,7 @@ import numpy as np
 
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms._rounding import on_public_grid
+from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.covariance import JointMoments
 from skriemdp.privacy.events import GaussianEvent
 
@@ -211,11 +211,10 @@ class WrappedModel:
         directions = np.ascontiguousarray((labels / np.maximum(lengths, 1e-150)[:, None]).T)
         weights = np.zeros((features.shape[1], labels.shape[1]))
         velocity, average = np.zeros_like(weights), np.zeros_like(weights)
-        first = self.n_steps // 2
+        first, bound = self.n_steps // 2, 2.0 * self.clip_norm * _UP / self.n
         for step in range(self.n_steps):
             gradient = self.mean_gradient(weights, features, directions, lengths)
-            gradient += self.sigma * rng.standard_normal(gradient.shape)
-            gradient = on_public_grid(gradient, self.sigma)
+            gradient = noise.draw(gradient, self.sigma, "gaussian", rng, sensitivity=bound)
             velocity = self.momentum * velocity - self.step_size * gradient
             weights = weights + velocity
             if step >= first:
@@ -276,8 +275,8 @@ class MomentModel:
         if self.features_private:
             moment, product = self.moments.release(moment, product, rng)
         else:
-            product = product + self.sigma * rng.standard_normal(product.shape)
-            product = on_public_grid(product, self.sigma)
+            bound = 2.0 * self.clip_norm * _UP
+            product = noise.draw(product, self.sigma, "gaussian", rng, sensitivity=bound)
         ridge = self.ridge
         if ridge is None:
             ridge = 0.5 * self.sigma / self.clip_norm * math.sqrt(2.0 * len(moment))
