@@ -39,6 +39,7 @@ from skriemdp.geometry import (
     Stiefel,
 )
 from skriemdp.mechanisms import noise
+from skriemdp.privacy.events import GaussianEvent, SelectionEvent
 
 PAIRS: list[Pair] = []
 
@@ -114,11 +115,11 @@ def means():
                 attains=least if name not in ("bures", "stiefel") else 0.4,
             )
     plane, space = Euclidean(2), Hyperboloid(2)
-    for noise, delta in (("radial", 1e-5), ("laplace", 1e-5), ("laplace", 0.0)):
+    for law, delta in (("radial", 1e-5), ("laplace", 1e-5), ("laplace", 0.0)):
         fit = fitted(
-            PrivateFrechetMean, space, radius=1.0, mechanism="tangent", noise=noise, delta=delta
+            PrivateFrechetMean, space, radius=1.0, mechanism="tangent", noise=law, delta=delta
         )
-        pair(f"mean {noise} {delta}", fit, *opposite(space, 1.0), attains=0.9)
+        pair(f"mean {law} {delta}", fit, *opposite(space, 1.0), attains=0.9)
     for mechanism, delta in (("gaussian", 1e-5), ("laplace", 1e-5), ("laplace", 0.0)):
         fit = fitted(PrivateFrechetMean, space, radius=1.0, mechanism=mechanism, delta=delta)
         data = opposite(space, 1.0)
@@ -157,6 +158,14 @@ def means():
     pair("mean counts of a radius", fit, *data, attains=0.05)
     fit = fitted(PrivateFrechetMean, space, radius=3.0, mechanism="adaptive")
     pair("mean counts of an adaptive radius", fit, *changed(spread, *along(space, [0, 2.9])))
+    fit = fitted(PrivateFrechetMean, space, center="private", radius="auto")
+    pair("mean counts of a zoom", fit, *changed(spread, *along(space, [1e-9, 290.0])))
+    # Means that are iterated, in positive and in negative curvature.
+    iterated = {"mechanism": "tangent", "noise": "gaussian", "epsilon": 30.0}
+    fit = fitted(PrivateFrechetMean, Sphere(2), radius=0.4, **iterated)
+    pair("mean iterated sphere", fit, *opposite(Sphere(2), 0.4, n=60), attains=0.7)
+    fit = fitted(PrivateFrechetMean, space, radius=2.0, **iterated)
+    pair("mean iterated hyperboloid", fit, *opposite(space, 2.0, n=60), attains=0.8)
     fit = fitted(PrivateFrechetMean, space, radius="auto", arithmetic="lattice")
     pair("mean exact counts of a radius", fit, *data, attains=0.05)
     # Descent that starts away from the centre, more steps, retractions, clipped logarithms.
@@ -195,7 +204,7 @@ def class_means():
         other = y.copy()
         other[0] = 1
         pair(f"class means, other label {name}", fit, (one, y), (two, other), attains=0.95)
-    one, two = opposite(plane, 1.0, beyond=1e200)
+    one, two = opposite(plane, 1.0, beyond=1e9)
     fit = fitted(PrivateMinimumDistanceToMean, plane, classes=range(3))
     pair("class means noisy", fit, (one, y), (two, y), attains=0.95, quiet=False)
 
@@ -310,6 +319,8 @@ def completion():
     pair("completion one opposite rating", complete(method="none"), *few, attains=0.05)
     nothing = changed(crowd, *ratings([{}, left | right], d))
     pair("completion nothing rated", complete(method="none"), *nothing, attains=0.2)
+    flat = changed(crowd, *ratings([{}, dict.fromkeys(range(d), 3.0)], d))
+    pair("completion all alike", complete(method="none"), *flat, attains=0.2)
     fit = complete(2, method="covariance", **strong)
     pair("completion covariance", fit, *disjoint, attains=0.8)
     pair("completion covariance noisy", fit, *disjoint, quiet=False)
@@ -323,16 +334,17 @@ def completion():
     pair("completion stochastic", fit, *disjoint)
     fit = complete(2, method="gradient", epsilon=60.0, n_steps=2)
     pair("completion paid signal", fit, *disjoint)
-    fit = complete(2, epsilon=60.0)
-    pair("completion auto", fit, *disjoint, quiet=False)
-    # Twenty items of ones and three items whose rows turn round together.
-    wide = np.full((20, 23), np.nan)
-    wide[:, :20] = 3.0
-    wide[:, 20:] = np.where(np.arange(20)[:, None] % 2, [5.0, 1.0, 3.0], [1.0, 5.0, 3.0])
-    flat, turned = ratings([{20: 5.0, 21: 1.0}, {20: 5.0, 21: 5.0, 22: 5.0}], 23)
     less = functools.partial(Tape.check_charge, unspent=0.01)  # that of a clip norm of descent
-    turning = changed(wide, flat, turned)
-    pair("completion signal", complete(1, epsilon=60.0), *turning, charge=less)
+    fit = complete(2, epsilon=60.0)
+    pair("completion auto", fit, *disjoint, quiet=False, charge=less)
+    # Two groups of users who rate items of their own; one goes over to the other side.
+    turning = np.zeros((2, 12, 22))
+    turning[:, :, :20] = 1.0
+    turning[:, 6:] = 0.0
+    turning[:, 6:, 20:] = [1.0, -1.0]
+    turning[1, 0] = 0.0
+    turning[1, 0, 20:] = 1.0
+    pair("completion signal", _signal, *map(sparse.csr_array, turning), attains=0.5)
     votes = np.array(crowd)
     some = changed(votes, *ratings([{}, {i: 5.0 if i % 3 else 1.0 for i in range(d)}], d))
     pair("completion votes", complete(2, method="covariance", **strong), *some)
@@ -344,6 +356,16 @@ def completion():
     with np.errstate(all="ignore"):
         stored = [sparse.csr_array(np.nan_to_num(x)) for x in disjoint]
     pair("completion sparse", complete(method="none"), *stored, attains=0.5)
+
+
+def _signal(accountant, residuals):
+    from skriemdp._random import NoiseStreams
+    from skriemdp.completion.releases import CompletionPlan, _measured_signal
+
+    n, d = residuals.shape
+    plan = CompletionPlan(mu=1.0, n=n, d=d, rank=2)
+    accountant.spend(GaussianEvent(1.0 / plan.mu_of(plan.small["signal"])))
+    return _measured_signal(residuals, plan, 2, 10.0, NoiseStreams(0))
 
 
 # -- linear models --------------------------------------------------------------------------------
@@ -374,6 +396,14 @@ def linear_models():
     pair("adagrad subspace", fit, *data, attains=0.5)
     fit = adagrad("squared_error", "noised", n_steps=3, clip_norm=[0.1, 0.5, 0.2])
     pair("adagrad clips", fit, *data, attains=0.5)
+    # The pair that attains the theorem on root moments: one record across all others.
+    across, ones = np.tile([1.0, 0.0], (n, 1)), np.ones(n, dtype=int)
+    across[0] = [0.0, 1.0]
+    other = ones.copy()
+    other[0] = 0
+    settings = {"classes": range(2), "step_size": 1e-3, "n_steps": 4, "fit_intercept": False}
+    fit = adagrad("hinge", "paper", **settings)
+    pair("adagrad root moments", fit, (across, ones), (across, other), attains=0.9)
     signs = np.where(np.arange(n) % 2, 1, 0)
     flipped = signs.copy()
     flipped[0] = 1
@@ -409,16 +439,17 @@ def risks():
         fit = erm("euclidean", n_steps=6, batch_size=6, sampling=sampling, **gradient)
         pair(f"erm {sampling}", fit, *ends, attains=least)
         pair(f"erm {sampling} noisy", fit, *ends, quiet=False)
-        for clip in ({"difference_clip": 0.05}, {"smoothness": 1.0}):
-            settings = {"solver": "variance-reduced", "epoch_length": 3, "n_steps": 8}
-            for geometry, radius in ((Hyperboloid(2), 2.0), (Sphere(2), 1.0)):
-                fit = erm(
-                    geometry, sampling=sampling, batch_size=6, step_size=0.4, **settings, **clip
-                )
-                data = opposite(geometry, radius, rest=0.5)
-                name = f"erm svrg {sampling} {next(iter(clip))} {type(geometry).__name__}"
-                pair(name, fit, *data)
-                pair(f"{name} noisy", fit, *data, quiet=False)
+    settings = {"solver": "variance-reduced", "epoch_length": 3, "n_steps": 8, "batch_size": 6}
+    for sampling, clip, geometry, radius in (
+        ("poisson", {"difference_clip": 0.05}, Sphere(2), 1.0),
+        ("poisson", {"smoothness": 1.0}, Hyperboloid(2), 2.0),
+        ("fixed-size", {"difference_clip": 0.05}, Sphere(2), 1.0),
+    ):
+        fit = erm(geometry, sampling=sampling, step_size=0.4, **settings, **clip)
+        data = opposite(geometry, radius, rest=0.5)
+        name = f"erm svrg {sampling} {next(iter(clip))}"
+        pair(name, fit, *data)
+        pair(f"{name} noisy", fit, *data, quiet=False)
     # Anchors that cancel: gradients whose difference is at the clip, in both directions.
     fit = erm(
         "euclidean",
@@ -451,6 +482,7 @@ def risks():
         erm(spd, n_steps=60, step_size=0.5),
         *opposite(spd, 2.0, n=20),
         quiet=False,
+        xfail=far,
     )
     skewed = np.stack([np.diag([9e5, 1 / 9e5])] * N)
     skewed[0] = [[9e5, 0.5], [0, 1 / 9e5]]
@@ -583,8 +615,8 @@ def charge_of_a_search(tape, mine):
     A record trains or scores, so a run costs the larger of the two.
     """
     (place, event), *fits = tape.charges
-    if place or not fits:
-        raise Refuted("the search was not charged before its first release.")
+    if place or not fits or not isinstance(event, SelectionEvent):
+        raise Refuted("the search was not charged, as a search, before its first release.")
     for place, run in fits:
         after = tape.draws[place:]
         end = next(i for i, draw in enumerate(after) if draw.label == ("search",))
@@ -601,16 +633,16 @@ def search():
     rng = np.random.default_rng(3)
     X[:] = 0.2 * rng.normal(size=X.shape)
     grid = {"radius": [0.5, 1.0]}
-    for noise in ("gaussian", "radial"):
-        estimator = PrivateFrechetMean(mechanism="tangent", noise=noise)
+    for law in ("gaussian", "radial"):
+        estimator = PrivateFrechetMean(mechanism="tangent", noise=law)
         fit = _search(estimator, grid, loss_bound=0.5)
         train, test = _places(40)
         for at, name in ((train, "training"), (test, "validation")):
             data = changed(X, [0.0, 0] if name == "validation" else [1.0, 0], [-1e9, 0], at=at)
             least = 0.25
             facts = {"changed": at, "charge": charge_of_a_search}
-            pair(f"search {noise} {name} record", fit, *data, attains=least, **facts)
-            pair(f"search {noise} {name} record noisy", fit, *data, quiet=False, **facts)
+            pair(f"search {law} {name} record", fit, *data, attains=least, **facts)
+            pair(f"search {law} {name} record noisy", fit, *data, quiet=False, **facts)
 
 
 def _search(estimator, grid, **settings):
@@ -670,16 +702,20 @@ def federations():
     fit = _federated(estimator, 3, 2, unit="client", update_clip=0.5)
     pair("federated client", fit, *ends, attains=0.5, charge=charge_of_clients)
     estimator = PrivateFrechetMean(plane)
-    fit = _federated(estimator, 6, 2, participation="uniform")
+    fit = _federated(estimator, 3, 2, participation="uniform")
     data = [(x, groups) for x in opposite(plane, 1.0)]
     facts = {"mine": of_client, "charge": charge_of_rounds}
     pair("federated uniform", fit, *data, attains=0.9, **facts)
-    pair("federated resumed", _interrupted(estimator, 4, 3), *data, attains=0.9, mine=of_client)
+    # The round that was under way when it died is not asked again, though it was paid for.
+    lost = functools.partial(Tape.check_charge, unspent=0.25)
+    facts = {"mine": of_client, "charge": lost, "attains": 0.7}
+    pair("federated resumed", _interrupted(estimator, 4, 3), *data, **facts)
     # A server asks from far away.
     far = "records are summed as ambient vectors, which cancel far from the base point"
-    for distance in (10.0, 37.0, 100.0, 300.0):
+    for distance in (10.0, 37.0, 100.0):
         data = opposite(space, 1.0)
-        data = [np.asarray(d)[:, [0, 2, 1]] for d in data]  # across the way to the server
+        turn = np.array([[1, 0, 0], [0, 0.8, -0.6], [0, 0.6, 0.8]])
+        data = [d @ turn for d in data]  # aslant to the way to the server
         pair(
             f"agent asked at {distance}",
             _agent(space, distance),
@@ -691,6 +727,8 @@ def federations():
 
 def charge_of_clients(tape, mine):
     """A cohort of fixed size, drawn in secret: one release of the mean update in every round."""
+    if len(tape.charges) != 1:
+        raise Refuted(f"charged {len(tape.charges)} times.")
     ((place, event),) = tape.charges
     if place or len(tape.draws) != event.count:
         raise Refuted("releases and rounds differ in number.")
@@ -701,6 +739,8 @@ def charge_of_clients(tape, mine):
 
 def charge_of_rounds(tape, mine):
     """A client trains in a random number of rounds; given that number, its releases compose."""
+    if len(tape.charges) != 1:
+        raise Refuted(f"charged {len(tape.charges)} times.")
     ((place, event),) = tape.charges
     draws = [draw for draw in tape.draws if mine(draw)]
     if place:

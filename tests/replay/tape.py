@@ -56,6 +56,7 @@ class Draw:
     law: tuple
     bound: tuple
     site: str
+    call: tuple
     label: tuple
     size: tuple
     batch: Any
@@ -239,6 +240,7 @@ class Tape:
             law=tuple(law) if several else (law,),
             bound=tuple(bound),
             site=site,
+            call=_call(),
             label=label,
             size=(size,) if isinstance(size, int) else tuple(size),
             batch=batch,
@@ -442,6 +444,12 @@ def _site(label) -> str:
     return f"{places[0]} ({name})" + (f" < {places[1]}" if len(places) > 1 else "")
 
 
+def _call() -> tuple:
+    """Module and line that called ``noise.draw``."""
+    frame = sys._getframe(2)
+    return frame.f_globals.get("__name__", ""), frame.f_lineno
+
+
 def _probes(geometry):
     """Points around the base point, near and far."""
     directions = np.concatenate([np.eye(geometry.dim), -np.eye(geometry.dim)])
@@ -455,7 +463,7 @@ def _copied(value):
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Pair:
     """Two neighbouring data sets and the fit that must not tell them apart.
 
