@@ -15,10 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
+import skriemdp
 from replay.pairs import PAIRS
 from replay.tape import Fault, Purse, Refuted
-
-import skriemdp
 from skriemdp.mechanisms import covariance
 from skriemdp.privacy import sensitivity
 from skriemdp.privacy.events import ComposedEvent, GaussianEvent
@@ -42,7 +41,9 @@ def replayed(pair):
     started = time.process_time()
     with contextlib.ExitStack() as stack:
         for name, (function, users) in theorems().items():
-            stack.enter_context(returning(name, users, _noting(name, function, asked)))
+            for user in users:
+                noting = _noting((user.__name__, name), function, asked)
+                stack.enter_context(returning(name, [user], noting))
         tape = pair.run()
     return tape, time.process_time() - started, asked
 
@@ -136,7 +137,7 @@ def theorems() -> dict:
     found = {}
     for name, function in functions.items():
         users = [m for m in loaded if vars(m).get(name) is function and _calls(m, name)]
-        found[name] = (function, users)
+        found[name] = (function, [user for user in users if user is not sensitivity])
     return found
 
 
@@ -167,12 +168,19 @@ def _forget():
 
 
 def faults_in_theorems():
-    """Each function that somebody calls, halved."""
+    """Each function halved for each module that calls it."""
     for name, (function, users) in theorems().items():
-        if users:
-            pairs = quickest(pair for pair, (_, _, asked) in baseline().items() if name in asked)
-            half = functools.partial(returning, name, users, _half(function))
-            yield Planted("theorem", name, refuting(pairs, None, half))
+        for user in users:
+            asked = (user.__name__, name)
+            pairs = quickest(pair for pair, facts in baseline().items() if asked in facts[2])
+            half = functools.partial(returning, name, [user], _half(function))
+            place = f"{name} in {user.__name__}"
+            yield Planted("theorem", place, refuting(pairs, None, half))
+
+
+def unused_theorems() -> set:
+    """Functions that no module of the package calls: halving them changes no release."""
+    return {name for name, (_, users) in theorems().items() if not users}
 
 
 def _half(function):
@@ -232,76 +240,118 @@ def _charging(change):
 
 # -- lines of code --------------------------------------------------------------------------------
 
-# Module, function, what its source says, and what it says when the fault is planted.
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A function, what its source says, what it says with the fault, and pairs that run it."""
+
+    function: str
+    says: str
+    planted: str
+    pairs: str = ""
+
+
+_RIDGE_VOTE = "completion.local_factors:RidgeVote"
+_ITEMS = "completion.item_effects"
+_PRODUCT, _VARIANCES = "pca.releases:_noisy_product", "pca.releases:_with_variances"
+_QUERIES = "regression.structured_prediction:WeightedMean"
+_COUNTS, _LATTICE = "mechanisms.counts", "mechanisms.lattice:LatticeSum"
+_UNWEIGHTED = "np.minimum(1.0, self.tau / np.sqrt(np.maximum(counts, 1)))"
+_ROOTS = "GaussianEvent(self.moment_multiplier, count=self.n_steps)"
+
 LINES = (
-    ("pca.bounds", "_Budget._take", "self.left -= share", "pass"),
-    ("pca.releases", "_noisy_product", "row_norm**2 * (1.0 if", "row_norm**2 * (0.5 if"),
-    ("pca.releases", "_noisy_product", "else math.sqrt(2.0))", "else math.sqrt(0.5))"),
-    ("pca.releases", "_noisy_product", "min(2.0 * bound", "min(bound"),
-    ("pca.releases", "_with_variances", "row_norm**2 * (1.0 if", "row_norm**2 * (0.5 if"),
-    ("pca.releases", "_with_variances", "math.sqrt(2.0)) / rows.n", "math.sqrt(0.5)) / rows.n"),
-    ("pca.releases", "_with_variances", "row_norm**2 / rows.n)", "0.5 * row_norm**2 / rows.n)"),
-    ("pca.bounds", "BoundsSearch._mean", "2.0 * bound / self.n", "bound / self.n"),
-    ("pca.bounds", "BoundsSearch._effective_rank", "1.0 / pairs", "0.5 / pairs"),
-    ("pca.rows", "clip_weights", "return weights", "return np.ones_like(weights)"),
-    ("mean.search", "BallSearch._mean_log", "2.0 * radius / self.n", "radius / self.n"),
-    ("mean.releases", "plan_tangent_mean", "smallest = 2.0 * radius / n", "smallest = radius / n"),
-    ("mean.output", "plan_output_mean", "geometry, 2 * radius,", "geometry, radius,"),
-    ("mean.planning", "split_budget", "1.0 - _COUNT - search", "1.0 - search"),
-    ("mean.planning", "_radial_budget", "rest * epsilon, rest * delta)\n", "epsilon, delta)\n"),
-    ("mechanisms.counts", "SumsAndCounts.count_sigma", "return 2.0 *", "return 1.0 *"),
-    ("mechanisms.counts", "GaussianCount.sigma", "self.noise_multiplier", "self.noise_multiplier / 2"),
-    ("mechanisms.counts", "LaplaceCount.release", "1.0 / self.epsilon", "0.5 / self.epsilon"),
-    ("mechanisms.quantile", "PrivateQuantile.sigma", "math.sqrt(self.counts)", "1.0"),
-    ("mechanisms.quantile", "ExponentialQuantile.release_counts", "0.5 * self.epsilon * utility", "self.epsilon * utility"),
-    ("mechanisms.bingham", "ExponentialDirection.release", "2.0 * self.bound**2", "self.bound**2"),
-    ("mechanisms.lattice", "LatticeSum.integers", "np.maximum(norm, longest)", "longest"),
-    ("mechanisms.lattice", "LatticeSum.release", "2 * self.units", "self.units"),
-    ("completion.releases", "CompletionPlan.main_share", "1.0 - sum(self.small.values())", "1.0"),
-    ("completion.item_effects", "ItemEffects.totals", "np.minimum(1.0, self.tau / np.sqrt(np.maximum(counts, 1)))", "np.ones(len(counts))"),
-    ("completion.item_effects", "DyadicMedian.sigma", "math.sqrt(2.0)", "math.sqrt(0.5)"),
-    ("completion.local_factors", "RidgeVote.release", "self.bound / np.maximum(norms, 1e-300)", "1.0"),
-    ("completion.local_factors", "RidgeVote.sigma", "2.0 * self.bound", "self.bound"),
-    ("completion.signal", "SignalTest.sigma", "2.0 *", "1.0 *"),
-    ("regression.wrapped_model", "WrappedModel.sigma", "2.0 *", "1.0 *"),
-    ("regression.wrapped_model", "_clip_columns", None, "return gradients"),
-    ("regression.structured_prediction", "WeightedMean.noise_multiplier", "math.sqrt(self.n_steps)", "1.0"),
-    ("regression.structured_prediction", "WeightedMean.sigma", "2.0 *", "1.0 *"),
-    ("linear_model.adagrad", "NoisyAdaGrad.event", "GaussianEvent(self.moment_multiplier, count=self.n_steps)", "GaussianEvent(self.moment_multiplier)"),
-    ("selection", "PrivateGridSearchCV._run", "self.loss_bound / len(test[0])", "self.loss_bound / len(train[0])"),
-    ("federated.training", "LocalSettings.sampler", "PoissonSampler(self.batch_fraction * n)", "PoissonSampler(0.5 * self.batch_fraction * n)"),
-    ("federated.participation", "Participation.most_rounds", "math.ceil(self.n_rounds", "math.floor(0.5 * self.n_rounds"),
+    Line("pca.bounds:_Budget._take", "self.left -= share", "pass", "pca"),
+    Line("pca.bounds:BoundsSearch._mean", "2.0 * bound", "bound", "pca exponential private"),
+    Line("pca.bounds:BoundsSearch._effective_rank", "1.0 / pairs", "0.5 / pairs", "pca rank"),
+    Line("pca.rows:clip_weights", "return weights", "return np.ones_like(weights)", "pca"),
+    Line(_PRODUCT, "(1.0 if", "(0.5 if", "pca refine 1"),
+    Line(_PRODUCT, "else math.sqrt(2.0))", "else math.sqrt(0.5))", "pca refine 2"),
+    Line(_PRODUCT, "min(2.0 * bound", "min(bound", "pca refine"),
+    Line(_VARIANCES, "(1.0 if k == 1", "(0.5 if k == 1", "pca exponential"),
+    Line(_VARIANCES, "math.sqrt(2.0)) / rows.n", "math.sqrt(0.5)) / rows.n", "pca exponential"),
+    Line(_VARIANCES, "row_norm**2 / rows.n)", "0.5 * row_norm**2 / rows.n)", "pca exponential"),
+    Line("mean.search:BallSearch._mean_log", "2.0 * radius", "radius", "float center private"),
+    Line("mean.releases:plan_tangent_mean", "2.0 * radius / n", "radius / n", "mean tangent"),
+    Line("mean.output:plan_output_mean", "2 * radius,", "radius,", "mean k-norm"),
+    Line("mean.planning:split_budget", "1.0 - _COUNT - search", "1.0 - search", "mean gradient"),
+    Line("mean.planning:_radial_budget", "rest = 1.0 -", "rest = 1.0 + 0 *", "mean laplace"),
+    Line(f"{_COUNTS}:SumsAndCounts.count_sigma", "2.0 *", "1.0 *", "class means"),
+    Line(f"{_COUNTS}:GaussianCount.sigma", "self.", "0.5 * self.", "mean gradient"),
+    Line(f"{_COUNTS}:LaplaceCount.release", "1.0 / self", "0.5 / self", "mean laplace 0"),
+    Line("mechanisms.quantile:PrivateQuantile.sigma", "math.sqrt(self.counts)", "1.0", "adaptive"),
+    Line(
+        "mechanisms.quantile:ExponentialQuantile.release_counts",
+        "0.5 * self.epsilon * utility",
+        "self.epsilon * utility",
+        "pca exponential noisy",
+    ),
+    Line(
+        "mechanisms.bingham:ExponentialDirection.release",
+        "2.0 * self.bound**2",
+        "self.bound**2",
+        "pca exponential 1",
+    ),
+    Line(f"{_LATTICE}.integers", "np.maximum(norm, longest)", "longest", "mean lattice adaptive"),
+    Line(f"{_LATTICE}.release", "2 * self.units", "self.units", "mean lattice tangent"),
+    Line(
+        "completion.releases:CompletionPlan.main_share",
+        "1.0 - sum(self.small.values())",
+        "1.0",
+        "completion",
+    ),
+    Line(f"{_ITEMS}:ItemEffects.totals", _UNWEIGHTED, "np.ones(len(counts))", "completion"),
+    Line(f"{_ITEMS}:DyadicMedian.sigma", "math.sqrt(2.0)", "math.sqrt(0.5)", "completion"),
+    Line(f"{_RIDGE_VOTE}.release", "self.bound / np.max", "1.0 + 0.0 * np.max", "covariance"),
+    Line(f"{_RIDGE_VOTE}.sigma", "2.0 * self.bound", "self.bound", "completion covariance"),
+    Line("completion.signal:SignalTest.sigma", "2.0 *", "1.0 *", "completion signal"),
+    Line("regression.wrapped_model:WrappedModel.sigma", "2.0 *", "1.0 *", "parametric"),
+    Line("regression.wrapped_model:_clip_columns", "gradients *= scale", "", "parametric"),
+    Line(f"{_QUERIES}.noise_multiplier", "math.sqrt(self.n_steps)", "1.0", "queries"),
+    Line(f"{_QUERIES}.sigma", "2.0 *", "1.0 *", "queries"),
+    Line("linear_model.adagrad:NoisyAdaGrad.event", _ROOTS, "GaussianEvent(1e9)", "adagrad"),
+    Line("selection:PrivateGridSearchCV._run", "len(test[0])", "len(train[0])", "search"),
+    Line(
+        "selection:PrivateGridSearchCV._run",
+        "0.0, self.loss_bound)",
+        "0.0, None)",
+        "search gaussian validation",
+    ),
+    Line(
+        "federated.training:local_event",
+        "noise_multiplier, 1000)",
+        "2.0 * noise_multiplier, 1000)",
+        "federated",
+    ),
+    Line(
+        "federated.participation:Participation.most_rounds",
+        "math.ceil(self.n_rounds",
+        "math.floor(0.5 * self.n_rounds",
+        "federated",
+    ),
 )
 
 
 @contextlib.contextmanager
-def line_changed(module, name, old, new):
+def line_changed(line):
     """A function of the package with one piece of its source replaced."""
+    module, name = line.function.split(":")
     module = import_module(f"skriemdp.{module}")
     *owners, last = name.split(".")
-    owner = module
-    for part in owners:
-        owner = getattr(owner, part)
+    owner = functools.reduce(getattr, owners, module)
     original = vars(owner)[last]
-    function = inspect.unwrap(getattr(original, "fget", original))
-    source = textwrap.dedent(inspect.getsource(function))
-    if old is None:
-        head, body = source.split("):\n", 1)
-        changed = f"{head}):\n    {new}\n{body}"
-    else:
-        if old not in source:
-            raise LookupError(f"{name} no longer says {old!r}: say what it says now, or drop it.")
-        changed = source.replace(old, new, 1)
+    source = textwrap.dedent(inspect.getsource(inspect.unwrap(getattr(original, "fget", original))))
+    if line.says not in source:
+        raise LookupError(f"{name} no longer says {line.says!r}: plant the fault elsewhere.")
     space: dict = {}
+    changed = source.replace(line.says, line.planted, 1)
     exec(compile(changed, f"<{name} with a fault>", "exec"), vars(module), space)
-    planted = space[last]
-    users = [m for n, m in sys.modules.items() if n.startswith("skriemdp.")]
+    places = [owner]
+    if owner is module:
+        loaded = [m for n, m in sys.modules.items() if n.startswith("skriemdp.")]
+        places = [m for m in loaded if vars(m).get(last) is original]
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(owner, last, planted))
-        if owner is module:
-            for user in users:
-                if vars(user).get(last) is original:
-                    stack.enter_context(mock.patch.object(user, last, planted))
+        for place in places:
+            stack.enter_context(mock.patch.object(place, last, space[last]))
         _forget()
         try:
             yield
@@ -310,17 +360,9 @@ def line_changed(module, name, old, new):
 
 
 def faults_in_lines():
-    """Each of `LINES`, refuted by pairs of its package."""
-    for module, name, old, new in LINES:
-        planted = functools.partial(line_changed, module, name, old, new)
-        pairs = _reaching(module, name)
-        yield Planted("line", f"{module}:{name}: {old} -> {new}", refuting(pairs, None, planted))
-
-
-def _reaching(module, name):
-    """Pairs that may run the function: by package, the quickest first."""
-    word = {"completion": "completion", "pca": "pca", "mean": "mean", "regression": "regression"}
-    word |= {"linear_model": "adagrad", "selection": "search", "federated": "federated"}
-    word = word.get(module.split(".")[0], "")
-    pairs = [pair for pair in baseline() if word in pair.name]
-    return quickest(pairs)
+    """Each of `LINES`, given to the pairs it names."""
+    for line in LINES:
+        planted = functools.partial(line_changed, line)
+        pairs = quickest(pair for pair in baseline() if line.pairs in pair.name)
+        place = f"{line.function}: {line.says} -> {line.planted}"
+        yield Planted("line", place, refuting(pairs, None, planted))

@@ -245,7 +245,8 @@ def components():
             one, two = rng.normal(size=(2, d))
             data = changed(cloud, one / np.linalg.norm(one), two / np.linalg.norm(two))
             for mechanism in ("refine", "power"):
-                fit = pca(k, mechanism=mechanism, **known)
+                steps = 2 if mechanism == "power" else None
+                fit = pca(k, mechanism=mechanism, n_steps=steps, **known)
                 pair(f"pca {mechanism} {k} cloud {seed}", fit, *data, quiet=bool(seed))
     for manifold, k in (("sphere", 1), ("stiefel", 2), ("grassmann", 2), ("ambient", 1)):
         fit = pca(k, mechanism="gradient", manifold=manifold, n_steps=3, **known)
@@ -680,7 +681,10 @@ def federations():
     for geometry, name in ((plane, "euclidean"), (space, "hyperboloid"), (Sphere(2), "sphere")):
         radius = 0.4 if name == "sphere" else 1.0
         one, two = opposite(geometry, radius)
-        for local, fraction in (("rsgd", 1.0), ("rsgd", 0.5), ("rsvrg", 0.5)):
+        ways = [("rsgd", 1.0)]
+        if name == "hyperboloid":
+            ways += [("rsgd", 0.5), ("rsvrg", 0.5)]
+        for local, fraction in ways:
             estimator = PrivateFrechetMean(geometry, radius=radius)
             fit = _federated(estimator, 2, 3, local=local, batch_fraction=fraction, local_steps=2)
             data = (one, groups), (two, groups)

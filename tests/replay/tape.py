@@ -441,7 +441,7 @@ def _site(label) -> str:
                 places.append(place)
         frame = frame.f_back
     name = str(label[0]) if label else ""
-    return f"{places[0]} ({name})" + (f" < {places[1]}" if len(places) > 1 else "")
+    return f"{' < '.join(places)} ({name})"
 
 
 def _call() -> tuple:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from replay.faults import replayed
 from replay.pairs import PAIRS
 
 
@@ -14,6 +15,10 @@ from replay.pairs import PAIRS
     ids=lambda p: p.name,
 )
 def test_neighbours_replay(pair):
-    tape = pair.run()
+    tape, _, _ = replayed(pair)
     share = tape.attained(pair.mine)
     assert share >= pair.attains, f"attains {share:.3f} of what is charged"
+
+
+def test_names_of_pairs_are_distinct():
+    assert len({pair.name for pair in PAIRS}) == len(PAIRS)
