@@ -219,7 +219,8 @@ def test_scale_is_the_smallest_private_integer(shift, noise):
     scale = lattice_scale(shift, noise)
     assert scale >= 2 and allowed(scale)
     assert scale == 2 or not allowed(scale - 1)
-    assert lattice_step(scale) * shift * noise <= 1.0 + 4e-15
+    if scale <= 2**62:
+        assert lattice_step(scale) * shift * noise <= 1.0 + 4e-15
 
 
 def test_steps_of_tiny_scales_are_refused():
@@ -610,10 +611,12 @@ def float_releases(value, trials):
 
 
 def test_the_float_path_releases_points_of_a_public_grid():
-    sigma = 2 * 100.0 / 10 / (gaussian_mu(20.0, 1e-5) * math.sqrt(0.99))
+    # The sum gets the noise; dividing it by ten is post-processing.
+    sigma = 2 * 100.0 / (gaussian_mu(20.0, 1e-5) * math.sqrt(0.99))
     grid = 2.0 ** (math.floor(math.log2(sigma)) - 20)
     for value in (0.0, 100.0):
-        assert not has_bits_below(float_releases(value, 40), grid).any()
+        released = float_releases(value, 40)
+        np.testing.assert_array_equal(released, np.rint(10 * released / grid) * grid / 10)
 
 
 def test_lattice_releases_have_one_support():

@@ -140,8 +140,9 @@ class PrivateRiemannianERM(PrivateEstimator):
     -----
     *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record (x_i, y_i), n
     public.  Row i of a gradient must depend on record i only; that is tried on made-up records, and
-    a gradient that mixes them is refused, because it cannot be clipped per record.  So is a function
-    that carries the data along in a closure, a global, a list, a dict or an attribute.  What was
+    a gradient that mixes them is refused, because it cannot be clipped per record.  So is a
+    function that carries the data along in a closure, a global, a list, a dict or an attribute.
+    What was
     *computed* from the data beforehand cannot be seen: ``center = X.mean(axis=0)``, used inside,
     voids the guarantee; whatever a function uses besides its arguments must be public.
     Everything a user

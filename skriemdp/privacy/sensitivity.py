@@ -107,8 +107,9 @@ def computed_sum_sensitivity(
     Returns
     -------
     Sensitivity
-        ``(exact + 2 gamma n largest) (1 + eta)^2``, ``gamma = (tile + tiles + 2) u``, ``eta = (2
-        dim + 16) u``, ``u = 2^-53``: this is the one place where sums are rounded up.
+        ``(exact + 4 gamma n largest) (1 + eta)^2``, ``gamma = (tile + tiles + 2) u``, ``eta = (2
+        dim + 16) u``, ``u = 2^-53``: this is the one place where sums are rounded up.  Half of it
+        covers a record that is absent from a batch.
 
     Notes
     -----
@@ -119,7 +120,7 @@ def computed_sum_sensitivity(
     tile = min(n, longest_tile or n)
     gamma = (tile + math.ceil(n / tile) + 2) * _UNIT_ROUNDOFF
     eta = (2 * dim + 16) * _UNIT_ROUNDOFF
-    value = (exact.value + 2.0 * gamma * n * largest) * (1.0 + eta) ** 2
+    value = (exact.value + 4.0 * gamma * n * largest) * (1.0 + eta) ** 2
     return Sensitivity(value * _UP, exact.theorem)
 
 
