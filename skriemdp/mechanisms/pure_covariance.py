@@ -36,7 +36,8 @@ class PureSymmetric:
     *Guarantee*: pure epsilon-DP.  Up to d = 20, and from epsilon = 1e-6 on, the noise N has density
     proportional to ``exp(-epsilon max(tr N+, tr N-) / Delta)``, N+ and N- its positive and negative
     parts; the maximum is a norm, in which the change is at most Delta.  Its eigenvalues are drawn
-    exactly (:mod:`skriemdp.mechanisms.pure_spectrum`); the scale makes up for rounding in its tables.
+    exactly (:mod:`skriemdp.mechanisms.pure_spectrum`); the scale makes up for rounding in its
+    tables.
 
     Otherwise N is the difference of two independent Wishart matrices with d + 1 degrees of freedom,
     each of density proportional to ``exp(-epsilon tr W / (2 Delta))`` on positive semidefinite W.
