@@ -21,7 +21,7 @@ from skriemdp._random import (
     data_digest,
     public_generator,
 )
-from skriemdp._validation import check_fraction, check_option, check_positive, check_scale
+from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.estimator import PrivateEstimator, take_tags, validated
 from skriemdp.core.manifold_input import point_shape
@@ -233,6 +233,15 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
         check_arithmetic(False, "a private search")
+        check_option(("negative-binomial", "poisson"), law=self.law)
+        if self.law == "negative-binomial" and self.shape != 0:
+            # Next to 0 the number of runs would be drawn by a rejection that hardly ever ends.
+            size = -self.shape if -1 < self.shape < 0 else self.shape
+            if not 1e-3 <= size <= 1e3:
+                raise ValueError(
+                    "shape must be 0, or in (-1, -0.001] or [0.001, 1000], got "
+                    f"{shown(self.shape)}."
+                )
         grid = ParameterGrid(self.param_grid)
         check_limit("most_candidates", **{"len(param_grid)": len(grid)})
         candidates = list(grid)

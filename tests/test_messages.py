@@ -298,6 +298,7 @@ REFUSED = [
         "candidates",
     ),
     (PrivateGridSearchCV(PrivateFrechetMean(), {}, mean_runs=1e9), None, "mean_runs"),
+    (PrivateGridSearchCV(PrivateFrechetMean(), {}, mean_runs=2, shape=1e-200), None, "shape"),
     (FederatedEstimator(PrivateFrechetMean(), n_rounds=10**6), None, "n_rounds"),
     (FederatedEstimator(PrivateFrechetMean(), local_steps=10**9), None, "local_steps"),
     (FederatedEstimator(PrivateFrechetMean(), checkpoint=5, fit_id="a"), None, "checkpoint"),
