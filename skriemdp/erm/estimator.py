@@ -145,9 +145,8 @@ class PrivateRiemannianERM(PrivateEstimator):
     What was
     *computed* from the data beforehand cannot be seen: ``center = X.mean(axis=0)``, used inside,
     voids the guarantee; whatever a function uses besides its arguments must be public.
-    Everything a user
-    function does with a record besides returning a gradient (printing, raising) is outside the
-    guarantee.  A record whose gradient is not finite counts as zero.  Theorems:
+    Everything a user function does with a record besides returning a gradient (printing, raising)
+    is outside the guarantee.  A record whose gradient is not finite counts as zero.  Theorems:
     docs/theory/optimisation.md.
 
     X may be a memory map or a dask array; then only blocks are in memory at a time and the noise is
