@@ -58,6 +58,10 @@ class PerSampleProblem:
 
     Notes
     -----
+    A gradient whose row i depends on other records than record i is refused, as in
+    :class:`skriemdp.PrivateRiemannianERM`; what was computed from the data beforehand, such as
+    their mean, cannot be seen in a function and must not be used there.
+
     Points of products and of manifolds that store several arrays reach `cost` as one flat vector,
     in the layout of :func:`skriemdp.geometry.as_geometry`; results come back in pymanopt's format.
 

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._quiet import Charged, QuietQueries, quietly
+from skriemdp._quiet import Charged, QuietQueries, quietly, read_array
 from skriemdp._random import (
     NoiseStreams,
     check_public_seed,
@@ -21,7 +21,7 @@ from skriemdp._random import (
     data_digest,
     public_generator,
 )
-from skriemdp._validation import check_fraction, check_option, check_positive, check_scale
+from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.estimator import PrivateEstimator, take_tags, validated
 from skriemdp.core.manifold_input import point_shape
@@ -43,6 +43,15 @@ __all__ = ["PrivateGridSearchCV"]
 
 # Radial noise halves the error of scores; that much more may the search cost for it.
 _MORE = 1.02
+# How squared errors read the truth: as the estimators read their tables.
+_NUMBERS = {
+    "dtype": np.float64,
+    "ensure_2d": False,
+    "allow_nd": True,
+    "ensure_all_finite": False,
+    "ensure_min_samples": 0,
+    "ensure_min_features": 0,
+}
 
 
 class _Prepaid:
@@ -224,6 +233,15 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
         check_arithmetic(False, "a private search")
+        check_option(("negative-binomial", "poisson"), law=self.law)
+        if self.law == "negative-binomial" and self.shape != 0:
+            # Next to 0 the number of runs would be drawn by a rejection that hardly ever ends.
+            size = -self.shape if -1 < self.shape < 0 else self.shape
+            if not 1e-3 <= size <= 1e3:
+                raise ValueError(
+                    "shape must be 0, or in (-1, -0.001] or [0.001, 1000], got "
+                    f"{shown(self.shape)}."
+                )
         grid = ParameterGrid(self.param_grid)
         check_limit("most_candidates", **{"len(param_grid)": len(grid)})
         candidates = list(grid)
@@ -235,6 +253,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             for part in ((X, y), train, test):
                 check_per_sample(self.loss, len(part[0]), part, "loss")
             self._try_loss(candidates[0], X, y)
+        test = self._with_truth(*test)
         accountant = self.accountant
         if accountant is None:
             token = getattr(_private_step(self.estimator), "_ledger_token", None)
@@ -267,7 +286,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             event=event,
             guarantee=SEEDED if seeded else "exact",
             seeded=seeded,
-            public={"n": len(train[0]) + len(test[0]), "n_validation": len(test[0])},
+            public={
+                "n": _length(train[0]) + _length(test[0]),
+                "n_validation": _length(test[0]),
+            },
         )
         self._report(candidates, best)
         return self
@@ -286,6 +308,27 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             (parts[0], None if y is None else parts[2]),
             (parts[1], None if y is None else parts[3]),
         )
+
+    def _with_truth(self, X, y):
+        """The validation records, with numbers where "squared_error" will compare; or an error.
+
+        What cannot be compared must be found out before the charge.
+        """
+        model, loss = self.estimator, self.loss
+        if callable(loss):
+            return X, y
+        supervised = y is not None and (is_classifier(model) or is_regressor(model))
+        if not hasattr(_private_step(model), "predict"):
+            raise TypeError(f"loss={loss!r} needs an estimator with predict; pass a function.")
+        if not supervised and hasattr(X, "tocsr"):
+            raise TypeError(
+                f"loss={loss!r} compares predictions with the rows of X, which must be dense; pass "
+                "X.toarray(), or a function as loss."
+            )
+        if loss == "zero_one" or (loss == "auto" and is_classifier(model)):
+            return X, y
+        read_array(y if supervised else X, "y" if supervised else "X", **_NUMBERS)
+        return X, y
 
     def _fit_events(self, candidates, whole, train, accountant):
         """What a fit of each candidate will cost."""
@@ -374,7 +417,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
     def _run(self, event, scoring, candidates, train, test, streams, accountant):
         rng = streams("search")
         total = interval_sensitivity(self.loss_bound)
-        noise = _score_noise(scoring, mean_sensitivity(total, len(test[0])))
+        noise = _score_noise(scoring, mean_sensitivity(total, _length(test[0])))
         best = None
         for _ in range(event.draw_count(rng)):
             index = int(rng.integers(len(candidates)))
@@ -406,14 +449,14 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             losses = loss(model, X, y)
         else:
             supervised = y is not None and (is_classifier(model) or is_regressor(model))
-            predicted, truth = np.asarray(model.predict(X)), np.asarray(y if supervised else X)
-            truth = truth.reshape(predicted.shape)
+            predicted, truth = np.asarray(model.predict(X)), y if supervised else X
             if loss == "zero_one":
-                losses = predicted != truth
+                losses = predicted != np.asarray(truth).reshape(predicted.shape)
             else:
+                truth = read_array(truth, "truth", **_NUMBERS).reshape(predicted.shape)
                 losses = np.square(predicted - truth).reshape(len(truth), -1).sum(axis=1)
         losses = np.asarray(losses, dtype=float)
-        if losses.shape != (len(X),):
+        if losses.shape != (_length(X),):
             raise ValueError(f"loss must return one number per record, got shape {losses.shape}.")
         return np.nan_to_num(losses, nan=self.loss_bound)
 
@@ -501,6 +544,10 @@ def _before(estimator, X, y):
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         X = estimator[:-1].fit_transform(X, y)
     return X, y
+
+
+def _length(X) -> int:
+    return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
 def _before_of(estimator):

@@ -12,9 +12,9 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._quiet import quietly, read_records, read_weights
+from skriemdp._quiet import quietly, read_array, read_records, read_weights
 from skriemdp._validation import (
     check_count,
     check_fraction,
@@ -528,7 +528,7 @@ default="auto"
             if self.public_y is not None:
                 raise ValueError("public_y was given without public_X.")
             return None
-        X = check_array(self.public_X, accept_sparse="csr", dtype=np.float64)
+        X = read_array(self.public_X, "public_X", accept_sparse="csr", dtype=np.float64)
         if X.shape[1] != p:
             raise ValueError(f"public_X has {X.shape[1]} columns, X has {p}.")
         targets = None

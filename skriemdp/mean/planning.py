@@ -39,6 +39,8 @@ _MEAN_BASIC = 1.0 - _COUNT_BASIC
 _RADIAL_GAIN = 0.9
 # Above, e^epsilon leaves the floating-point range in the accounting of radial noise.
 _RADIAL_EPSILON = 300.0
+# Above, it saves less than 2 % (for delta down to 1e-12) and its law takes long to calibrate.
+_RADIAL_DIM = 1000
 # One radial shot is kept on curved-up manifolds while n mu is below this times sqrt(d) / bending:
 # from there on the bias of the mean of logarithms shows (docs/user_guide/mean.md).
 _RADIAL_QUIET = 60.0
@@ -138,7 +140,7 @@ def _radial_factor(dim, epsilon, delta) -> float:
 
     The law is the one that a radial mean would use, so it is searched once.
     """
-    if epsilon > _RADIAL_EPSILON:
+    if epsilon > _RADIAL_EPSILON or dim > _RADIAL_DIM:
         return math.inf
     target = _MEAN_BASIC * epsilon, _MEAN_BASIC * delta
     law = best_radial_law(dim, *target)
@@ -193,6 +195,11 @@ def _radial_budget(dim, noise, epsilon, delta, mechanism):
         raise ValueError(
             f"noise={noise!r} with epsilon={epsilon:g} above {_RADIAL_EPSILON:g} is out of range; "
             "pass noise='gaussian', or delta=0."
+        )
+    if delta > 0.0 and noise == "radial" and dim > _RADIAL_DIM:
+        raise ValueError(
+            f"noise='radial' saves next to nothing in {dim} dimensions and is offered up to "
+            f"{_RADIAL_DIM}; pass noise='gaussian'."
         )
     if noise == "laplace" or delta == 0.0:
         law = calibrated_radial_law(dim, 1.0, _MEAN_BASIC * epsilon, _MEAN_BASIC * delta)

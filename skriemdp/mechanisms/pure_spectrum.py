@@ -103,14 +103,17 @@ class EigenvalueLaw:
         return points
 
 
-def _steps(d):
+def _steps(d: int) -> np.ndarray:
     """What a move takes off the mask: bit j falls to j - 1, bit 0 leaves."""
     return np.concatenate([[1], 1 << np.arange(d - 1)])
 
 
-def _degrees(sets, d):
+def _degrees(sets: np.ndarray, d: int) -> np.ndarray:
     """``sum of k + 1`` over each set: the number of steps of its walk."""
-    return sum((sets >> k & 1) * (k + 1) for k in range(d))
+    total = np.zeros_like(sets)
+    for k in range(d):
+        total += (sets >> k & 1) * (k + 1)
+    return total
 
 
 @functools.lru_cache(maxsize=2)
@@ -124,7 +127,9 @@ def eigenvalue_law(size: int) -> EigenvalueLaw:
     order = np.argsort(degrees, kind="stable")
     starts = np.searchsorted(degrees[order], np.arange(degrees[-1] + 2))
     masses, squares = np.ones(1 << size), np.zeros(1 << size)
-    numbers = sum(sets >> k & 1 for k in range(size))
+    numbers = np.zeros_like(sets)
+    for k in range(size):
+        numbers += sets >> k & 1
     for degree in range(1, degrees[-1] + 1):
         # A step lowers the degree by one, so what it leads to is known.
         level = order[starts[degree] : starts[degree + 1]]

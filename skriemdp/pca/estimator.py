@@ -26,7 +26,7 @@ from skriemdp.pca.releases import (
     PowerRelease,
     RefineRelease,
 )
-from skriemdp.pca.rows import Rows, open_rows, rows_digest
+from skriemdp.pca.rows import Rows, is_stream, open_rows, rows_digest
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.sensitivity import interval_sensitivity
 
@@ -227,6 +227,15 @@ class PrivatePrincipalEigenvector(
             If the accountant's ceiling would be exceeded; nothing is released.
         """
         return self._fit(X, y)
+
+    def fit_transform(self, X, y=None):
+        """Fit, then transform the same rows, which must be one table."""
+        if is_stream(X):
+            raise TypeError(
+                "X gives its rows in several tables, and their coordinates are several tables too; "
+                "call fit(X), then transform(table) for each."
+            )
+        return self.fit(X, y).transform(X)
 
     def transform(self, X):
         """Coordinates of the centred rows along the components, ``(n, n_components)``."""
