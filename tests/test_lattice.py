@@ -577,7 +577,7 @@ def test_check_estimator():
 def test_searches_and_filters(kind):
     X = np.random.default_rng(0).normal(size=(400, 2)) * 0.2
     accountant = PrivacyAccountant(epsilon=20.0, filter=kind)
-    search = GridSearchCV(
+    GridSearchCV(
         PrivateFrechetMean(accountant=accountant),
         {"epsilon": [0.1, 0.2]},
         cv=KFold(3),
