@@ -19,7 +19,7 @@ import numpy as np
 
 from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
 from skriemdp.mechanisms.bingham import ExponentialDirection
-from skriemdp.mechanisms.covariance import SymmetricGaussian, second_moment_sensitivity
+from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.pca.bounds import BoundsSearch, GaussianBudget
 from skriemdp.pca.releases import (
@@ -30,6 +30,11 @@ from skriemdp.pca.releases import (
 )
 from skriemdp.pca.rows import Rows
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
+from skriemdp.privacy.sensitivity import (
+    interval_sensitivity,
+    mean_sensitivity,
+    second_moment_sensitivity,
+)
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 DELTAS = (1e-3, 1e-5)
@@ -125,7 +130,8 @@ def unit(v):
 
 
 def noisy_moment(moment, R, n, mu, rng, k=1):
-    mechanism = SymmetricGaussian(len(moment), second_moment_sensitivity(R, n), 1.0 / mu)
+    sensitivity = mean_sensitivity(second_moment_sensitivity(R), n)
+    mechanism = SymmetricGaussian(len(moment), sensitivity, 1.0 / mu)
     return leading(mechanism.release(moment, rng), k)
 
 
@@ -140,7 +146,7 @@ def ours(task, mu, rng, center=True, release=None):
 
 def textbook_gauss(task, mu, rng):
     """Analyze Gauss as written: equal noise in the upper triangle, largest norm taken as known."""
-    s = second_moment_sensitivity(task.largest, task.n) / mu
+    s = second_moment_sensitivity(task.largest).value / task.n / mu
     upper = np.triu(rng.normal(size=(task.d, task.d)) * s)
     return leading(task.moment + upper + np.triu(upper, 1).T)
 
@@ -420,7 +426,7 @@ def pure(options):
     header("ms for one draw of the noise, d =", sizes)
     rng, row = np.random.default_rng(0), []
     for d in sizes:
-        mechanism, zero = PureSymmetric(d, 1.0, 1.0), np.zeros((d, d))
+        mechanism, zero = PureSymmetric(d, interval_sensitivity(1.0), 1.0), np.zeros((d, d))
         mechanism.release(zero, rng)  # makes the tables
         row.append(best_time(lambda m=mechanism, z=zero: m.release(z, rng), 20))
     print(f"| |{cells(row)} |")

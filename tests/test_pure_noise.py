@@ -19,7 +19,11 @@ from skriemdp.mechanisms.pure_spectrum import eigenvalue_law
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import PureEvent
-from skriemdp.privacy.sensitivity import grouped_sum_sensitivity, trace_part_sensitivity
+from skriemdp.privacy.sensitivity import (
+    grouped_sum_sensitivity,
+    interval_sensitivity,
+    trace_part_sensitivity,
+)
 
 
 def trace_part(values):
@@ -180,7 +184,7 @@ def test_sizes_beyond_the_tables_are_refused():
 
 @pytest.mark.parametrize("d", [1, 2, 4, 10, 25])
 def test_entries_have_the_stated_variance_in_every_frame(d, rng):
-    mechanism = PureSymmetric(d, sensitivity=0.5, epsilon=2.0)
+    mechanism = PureSymmetric(d, sensitivity=interval_sensitivity(0.5), epsilon=2.0)
     noise = mechanism.release(np.zeros((d, d)), rng, 20_000 if d < 20 else 4000)
     assert (noise == np.swapaxes(noise, -1, -2)).all()
     if d == 1:
@@ -197,11 +201,13 @@ def test_entries_have_the_stated_variance_in_every_frame(d, rng):
 def test_scales_in_numbers(rng):
     """Not from the mechanism's own statement, so that a wrong scale shows."""
     # The norm of the noise has mean d (d + 1) / 2 times sensitivity over epsilon.
-    mechanism = PureSymmetric(6, sensitivity=0.1, epsilon=0.5)
+    mechanism = PureSymmetric(6, sensitivity=interval_sensitivity(0.1), epsilon=0.5)
     noise = mechanism.release(np.zeros((6, 6)), rng, 20_000)
     assert_means(trace_part(np.linalg.eigvalsh(noise)), 21 * 0.2)
     # Wishart matrices of 23 degrees of freedom, each with trace of mean 22 * 23 / 0.5 * 0.1.
-    noise = PureSymmetric(22, sensitivity=0.1, epsilon=0.5).release(np.zeros((22, 22)), rng, 4000)
+    noise = PureSymmetric(22, sensitivity=interval_sensitivity(0.1), epsilon=0.5).release(
+        np.zeros((22, 22)), rng, 4000
+    )
     assert_means(noise[:, 0, 1] ** 2, 2 * 23 * 0.2**2)
     assert_means(noise[:, 0, 0] ** 2, 4 * 23 * 0.2**2)
     mechanism = PureSumsAndCounts(3, bound=0.5, epsilon=0.25)
@@ -213,16 +219,23 @@ def test_scales_in_numbers(rng):
 def test_pure_noise_is_at_most_two_and_a_half_times_gaussian_noise():
     """Variance of the entries off the diagonal, epsilon = 1, delta = 1e-5."""
     gaussian = 1.0 / gaussian_mu(1.0, 1e-5) ** 2
-    ratios = [PureSymmetric(d, 1.0, 1.0).entry_scale ** 2 / gaussian for d in (2, 10, 20)]
+    ratios = [
+        PureSymmetric(d, interval_sensitivity(1.0), 1.0).entry_scale ** 2 / gaussian
+        for d in (2, 10, 20)
+    ]
     assert ratios == pytest.approx([0.2386, 1.2866, 2.4883], abs=1e-4)
     # Noise of density exp(-epsilon |N|_F / sensitivity), d (d + 1) / 2 + 1 in these units.
     for d in (2, 3, 5, 10, 20, 21):
-        assert PureSymmetric(d, 1.0, 1.0).entry_scale ** 2 < d * (d + 1) / 2 + 1
+        assert (
+            PureSymmetric(d, interval_sensitivity(1.0), 1.0).entry_scale ** 2 < d * (d + 1) / 2 + 1
+        )
 
 
 def test_a_tiny_epsilon_needs_no_tables(rng):
-    assert PureSymmetric(3, 1.0, 2e-6).scale == pytest.approx(5e5 * (1 + 5e-4), rel=1e-9)
-    mechanism = PureSymmetric(3, 1.0, 5e-7)
+    assert PureSymmetric(3, interval_sensitivity(1.0), 2e-6).scale == pytest.approx(
+        5e5 * (1 + 5e-4), rel=1e-9
+    )
+    mechanism = PureSymmetric(3, interval_sensitivity(1.0), 5e-7)
     assert mechanism.scale == pytest.approx(2e6, rel=1e-12)
     noise = mechanism.release(np.zeros((3, 3)), rng, 4000)
     assert_means(noise[:, 0, 1] ** 2, 8 * 2e6**2)
@@ -231,7 +244,7 @@ def test_a_tiny_epsilon_needs_no_tables(rng):
 def test_second_moments_move_by_their_sensitivity(rng):
     """In the norm of the noise, and one-sidedly: what the two laws need."""
     row_norm, n = 1.7, 9
-    bound = trace_part_sensitivity(row_norm, n)
+    bound = trace_part_sensitivity(row_norm, n).value
     rows = rng.standard_normal((2, 20_000, 4))
     rows *= row_norm * rng.random((2, 20_000, 1)) ** 0.2 / np.linalg.norm(rows, axis=-1)[..., None]
     z, y = rows
@@ -249,7 +262,7 @@ def test_group_sums_move_by_their_sensitivity(rng):
     same = np.linalg.norm(ball[0] - ball[1], axis=1) / bound
     lengths = np.linalg.norm(ball, axis=-1) / bound
     across = np.maximum(lengths, 1.0).sum(axis=0)
-    assert max(same.max(), across.max()) <= grouped_sum_sensitivity() < 2.0 * (1.0 + 1e-12)
+    assert max(same.max(), across.max()) <= grouped_sum_sensitivity().value < 2.0 * (1.0 + 1e-12)
     assert across.min() == 2.0
 
 

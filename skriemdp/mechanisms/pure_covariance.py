@@ -8,9 +8,11 @@ import math
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive
+from skriemdp.mechanisms import noise
 from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.mechanisms.pure_spectrum import LARGEST_SIZE, TABLE_ERROR, eigenvalue_law
 from skriemdp.privacy.events import PureEvent
+from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
 
 __all__ = ["PureSymmetric"]
 
@@ -26,7 +28,7 @@ class PureSymmetric:
     ----------
     size : int
         Rows d of the matrix.
-    sensitivity : float
+    sensitivity : Sensitivity
         Delta: replacing a record changes the matrix by ``A - B``, both positive semidefinite with
         trace at most Delta (:func:`skriemdp.privacy.sensitivity.trace_part_sensitivity`).
     epsilon : float
@@ -48,19 +50,21 @@ class PureSymmetric:
     Examples
     --------
     >>> import numpy as np
-    >>> mechanism = PureSymmetric(3, sensitivity=0.01, epsilon=1.0)
+    >>> from skriemdp.privacy.sensitivity import trace_part_sensitivity
+    >>> mechanism = PureSymmetric(3, trace_part_sensitivity(1.0, 100), epsilon=1.0)
     >>> noisy = mechanism.release(np.eye(3), np.random.default_rng(0))
     >>> bool((noisy == noisy.T).all()), mechanism.event.epsilon_0
     (True, 1.0)
     """
 
     size: int
-    sensitivity: float
+    sensitivity: Sensitivity
     epsilon: float
 
     def __post_init__(self):
         check_count(size=self.size)
-        check_positive(sensitivity=self.sensitivity, epsilon=self.epsilon)
+        check_sensitivity(self.sensitivity)
+        check_positive(epsilon=self.epsilon)
 
     @property
     def _tabled(self) -> bool:
@@ -75,7 +79,7 @@ class PureSymmetric:
     def scale(self) -> float:
         """Delta over epsilon, a little more where tables are rounded."""
         rounding = 2.0 * TABLE_ERROR / self.epsilon if self._tabled else 0.0
-        return self.sensitivity / self.epsilon * (1.0 + rounding + 1e-15)
+        return self.sensitivity.value / self.epsilon * (1.0 + rounding + 1e-15)
 
     @property
     def entry_scale(self) -> float:
@@ -88,10 +92,14 @@ class PureSymmetric:
 
     def release(self, matrix, rng: np.random.Generator, size=()):
         """`matrix` plus noise; with `size`, that many independent releases along leading axes."""
-        size = (size,) if isinstance(size, int) else tuple(size)
+        bound = self.sensitivity.value
+        law, draws = "pure symmetric", self._draws
+        return noise.draw(matrix, self.scale, law, rng, size, sensitivity=bound, sampler=draws)
+
+    def _draws(self, matrix, rng, size):
         draw = self._by_eigenvalues if self._tabled else self._wishart_difference
-        noise = draw(rng, math.prod(size)).reshape(*size, self.size, self.size)
-        noisy = matrix + self.scale * noise
+        unit = draw(rng, math.prod(size)).reshape(*size, self.size, self.size)
+        noisy = matrix + self.scale * unit
         noisy = 0.5 * (noisy + np.swapaxes(noisy, -1, -2))
         return on_public_grid(noisy, self.entry_scale)
 

@@ -8,11 +8,19 @@ import math
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive
+from skriemdp.mechanisms import noise
 from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.privacy.events import PureEvent
 from skriemdp.privacy.sensitivity import grouped_sum_sensitivity
 
 __all__ = ["PureSumsAndCounts"]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Blocks:
+    """Sums and counts, which get their noise together."""
+
+    blocks: tuple
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +63,7 @@ class PureSumsAndCounts:
     @property
     def scale(self) -> float:
         """Sensitivity over epsilon."""
-        return grouped_sum_sensitivity() / self.epsilon
+        return grouped_sum_sensitivity().value / self.epsilon
 
     @property
     def count_sigma(self) -> float:
@@ -78,7 +86,20 @@ class PureSumsAndCounts:
         With `size`, that many independent releases along leading axes, each of which costs one
         `event`.
         """
-        size = (size,) if isinstance(size, int) else tuple(size)
+        bound = grouped_sum_sensitivity().value
+        exact = sums, counts
+        return noise.draw(
+            _Blocks(exact),
+            self.scale,
+            "pure sums",
+            rng,
+            size,
+            sensitivity=bound,
+            sampler=self._draws,
+        )
+
+    def _draws(self, exact, rng, size):
+        sums, counts = exact.blocks
         shape = (*size, *counts.shape)
         radius = self.scale * rng.standard_gamma(self.dim + 2, size=shape)
         direction = rng.standard_normal((*shape, self.dim))
