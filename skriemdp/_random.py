@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import numbers
+import os
 import secrets
 
 import numpy as np
@@ -19,6 +20,9 @@ __all__ = [
 ]
 
 _MOST_SEED = 2**128 - 1
+
+# Integers drawn ahead at most: half a megabyte.
+_LARGEST_BLOCK = 2**16
 
 
 def check_random_state(random_state) -> None:
@@ -83,6 +87,45 @@ def data_digest(*arrays) -> bytes:
     return state.digest()
 
 
+class NoiseGenerator(np.random.Generator):
+    """A generator of private noise, bound to the process that made it.
+
+    It may hold draws that were made ahead, so it is never pickled, and a process that was forked
+    from its own refuses to draw from it: two processes would give out the same noise.
+    """
+
+    def __init__(self, bit_generator):
+        super().__init__(bit_generator)
+        self._process = os.getpid()
+        self._ahead = np.empty(0, dtype=np.int64)
+        self._block = 16
+
+    def take_ahead(self, count: int, draw) -> np.ndarray:
+        """The next `count` integers of a stock that ``draw(rng, size)`` fills, in growing blocks.
+
+        All draws from one generator must be of one law; blocks double up to `_LARGEST_BLOCK`.
+        """
+        self.check_process()
+        missing = count - len(self._ahead)
+        if missing > 0:
+            block = max(missing, self._block)
+            self._block = min(2 * self._block, _LARGEST_BLOCK)
+            self._ahead = np.concatenate([self._ahead, draw(self, block)])
+        taken, self._ahead = self._ahead[:count], self._ahead[count:]
+        return taken
+
+    def check_process(self) -> None:
+        """RuntimeError in a forked process."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "a noise generator was carried into a forked process, where it would repeat the "
+                "noise of its parent; start the fit in the process that runs it."
+            )
+
+    def __reduce__(self):
+        raise TypeError("noise generators are never pickled: a copy would repeat their noise.")
+
+
 class NoiseStreams:
     """Independent noise generators for the releases of one fit.
 
@@ -116,7 +159,7 @@ class NoiseStreams:
         else:
             material = repr((self._seed, label)).encode() + b"|" + self._context
             key = int.from_bytes(hashlib.blake2b(material, digest_size=32).digest(), "little")
-        return np.random.Generator(ChaCha(key=key, rounds=20))
+        return NoiseGenerator(ChaCha(key=key, rounds=20))
 
     def __getstate__(self):
         raise TypeError("noise streams are never pickled: a copy would repeat their noise.")

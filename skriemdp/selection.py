@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import warnings
 
@@ -22,23 +23,27 @@ from skriemdp._random import (
     public_generator,
 )
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
+from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.estimator import PrivateEstimator, take_tags, validated
+from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters
-from skriemdp.core.spent import PrivacySpent
+from skriemdp.core.spent import SEEDED, PrivacySpent
 from skriemdp.core.work import check_limit
-from skriemdp.geometry import Euclidean
+from skriemdp.descent.carried import check_per_sample
+from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
+from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import current_accountant
-from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
+from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.radial import RadialEvent, best_radial_law
+from skriemdp.privacy.sensitivity import interval_sensitivity, mean_sensitivity
 
 __all__ = ["PrivateGridSearchCV"]
 
 
 # Radial noise halves the error of scores; that much more may the search cost for it.
 _MORE = 1.02
-_ZERO = np.zeros(1)
 # How squared errors read the truth: as the estimators read their tables.
 _NUMBERS = {
     "dtype": np.float64,
@@ -51,10 +56,14 @@ _NUMBERS = {
 
 
 class _Prepaid:
-    """Accountant of one fit inside a search: admits once what was planned, writes nothing."""
+    """Accountant of one fit inside a search: admits once what was planned, writes nothing.
 
-    def __init__(self, event):
+    Plans are made on the terms of `accountant`, which was charged for the search.
+    """
+
+    def __init__(self, event, accountant):
         self._left = [event]
+        self.composes = accountant.composes
 
     def __sklearn_clone__(self):
         return self
@@ -65,10 +74,33 @@ class _Prepaid:
         self._left.remove(event)
 
 
+class _Unlimited:
+    """Accountant of a fit on made-up records, which cost nothing."""
+
+    def composes(self, epsilon, delta):
+        return True
+
+    def __sklearn_clone__(self):
+        return self
+
+    def spend(self, event, **details):
+        pass
+
+
+def _as_given(records, x_shape, y, step):
+    """Made-up records in the layout of the given ones, labels from the public list of classes."""
+    X, labels = records
+    if labels is not None and getattr(step, "classes", None) is not None:
+        labels = np.asarray(step.classes)[labels.astype(int)]
+    elif labels is not None and np.asarray(y).dtype.kind in "OUS":
+        labels = labels.astype(int).astype(str)
+    return X.reshape(len(X), *x_shape), labels
+
+
 def _score_noise(event, sensitivity):
     if isinstance(event, RadialEvent):
-        return TangentRadial(Euclidean(1), sensitivity, event)
-    return TangentGaussian(Euclidean(1), sensitivity, 1.0 / event.mu)
+        return RadialNoise(sensitivity, event)
+    return GaussianNoise(sensitivity, 1.0 / event.mu)
 
 
 def _delegates(name):
@@ -103,7 +135,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
     shape : float, default=0.0
         Parameter eta of the truncated negative binomial law (0 logarithmic, 1 geometric).
     loss : {"auto", "zero_one", "squared_error"} or callable, default="auto"
-        Loss of each validation record, ``loss(model, X, y) -> (n,)``; "auto" is "zero_one" for
+        Loss of each validation record, ``loss(model, X, y) -> (n,)``; entry i must depend on the
+        model and on record i only, which is tried on made-up records; "auto" is "zero_one" for
         classifiers, else "squared_error" of ``predict`` against y (regressors) or X (the rest).
     loss_bound : float, default=1.0
         Public; each record's loss is clipped to [0, loss_bound].
@@ -200,6 +233,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_public_seed(self.public_seed)
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
+        check_arithmetic(False, "a private search")
         check_option(("negative-binomial", "poisson"), law=self.law)
         if not isinstance(self.shape, numbers.Real) or isinstance(self.shape, bool):
             raise TypeError(f"shape must be a real number, got {shown(self.shape)}.")
@@ -218,30 +252,43 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_positive(mean_runs=runs)
         check_limit("most_runs", mean_runs=runs)
         train, test = self._split(X, y)
+        if callable(self.loss):
+            for part in ((X, y), train, test):
+                check_per_sample(self.loss, len(part[0]), part, "loss")
+            self._try_loss(candidates[0], X, y)
         test = self._with_truth(*test)
-        fits = self._fit_events(candidates, (X, y), train)
-        event, scoring = self._event(fits)
         accountant = self.accountant
         if accountant is None:
             token = getattr(_private_step(self.estimator), "_ledger_token", None)
             accountant = current_accountant(token)
+        fits = self._fit_events(candidates, (X, y), train, accountant)
+        event, scoring = self._event(fits, accountant.composes(0.0, self.delta))
+        seeded = self.random_state is not None
+        epsilon = float(event.epsilon(self.delta))
         spend = accountant.spend(
             event,
             label=type(self).__name__,
-            params={"estimator": type(_private_step(self.estimator)).__name__},
+            params={
+                "estimator": type(_private_step(self.estimator)).__name__,
+                "epsilon": epsilon,
+                "delta": float(self.delta),
+                "unit": "record",
+                "guarantee": SEEDED if seeded else "exact",
+                "seeded": seeded,
+            },
         )
         context = b"" if self.random_state is None else data_digest(*map(_array, (X, y)))
         streams = NoiseStreams(self.random_state, b"search" + context)
         runs = list(zip(candidates, fits, strict=True))
         with (charged := Charged(getattr(spend, "entry", None))):
-            best = self._run(event, scoring, runs, train, test, streams)
+            best = self._run(event, scoring, runs, train, test, streams, accountant)
         charged.settle()
         self.privacy_spent_ = PrivacySpent(
-            epsilon=float(event.epsilon(self.delta)),
+            epsilon=epsilon,
             delta=float(self.delta),
             event=event,
-            guarantee="none (seeded)" if streams.seeded else "exact",
-            seeded=streams.seeded,
+            guarantee=SEEDED if seeded else "exact",
+            seeded=seeded,
             public={
                 "n": _length(train[0]) + _length(test[0]),
                 "n_validation": _length(test[0]),
@@ -286,7 +333,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         read_array(y if supervised else X, "y" if supervised else "X", **_NUMBERS)
         return X, y
 
-    def _fit_events(self, candidates, whole, train):
+    def _fit_events(self, candidates, whole, train, accountant):
         """What a fit of each candidate will cost."""
         events = []
         for parameters in candidates:
@@ -307,7 +354,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             # Validation records raise now or never.
             validated(step, *quietly(_before_of(model), *whole, labels=True))
             data = validated(step, *quietly(_before_of(model), *train, labels=True))
-            plan = step._plan(data.facts)
+            plan = step._plan(data.facts, step._terms(accountant))
             plan.work.check()
             event = plan.event
             if event.extra_delta:
@@ -318,12 +365,12 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             events.append(event)
         return events
 
-    def _event(self, fits):
+    def _event(self, fits, gaussian):
         """The whole search, and what a score costs: a record is in a fit, or in a score.
 
         Gaussian fits pay for scores of their own mu.  Next to other laws the noise of a score is
         calibrated to the fits' epsilon at the search's delta: radial, which is smaller, unless
-        Gaussian noise makes the whole search cheaper.
+        Gaussian noise makes the whole search cheaper, or (`gaussian`) the ledger adds releases up.
         """
         runs = 2.0 * len(fits) if self.mean_runs is None else self.mean_runs
         distinct = tuple(dict.fromkeys(fits))
@@ -338,15 +385,42 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             SelectionEvent(ParallelEvent((*distinct, score)), runs, self.law, self.shape)
             for score in (radial, gaussian)
         )
-        if by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta):
+        cheap = by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta)
+        if cheap and not gaussian:
             return by_radial, radial
         return by_gaussian, gaussian
 
+    def _try_loss(self, parameters, X, y):
+        """Refuse a loss that mixes records: on made-up records, by a model of made-up records."""
+        model = clone(self.estimator).set_params(**parameters)
+        step = _private_step(model)
+        step.set_params(accountant=_Unlimited(), verbose=0)
+        X = np.asarray(X) if not hasattr(X, "shape") else X
+        x_shape, y_shape = X.shape[1:], None if y is None else np.shape(y)[1:]
+        try:
+            geometry = None
+            if hasattr(step, "manifold"):
+                geometry = as_geometry(step.manifold, point_shape=point_shape(X, step.manifold))
+                if geometry.shape != tuple(x_shape) and math.prod(geometry.shape) == x_shape[0]:
+                    x_shape = geometry.shape
+            rng = public_generator(0, "made-up records of a search")
+            made = [made_up_records(geometry, x_shape, y_shape, 1.0, rng) for _ in range(2)]
+            made = [_as_given(records, X.shape[1:], y, step) for records in made]
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                model.fit(*made[0])
+        except Exception as error:  # noqa: BLE001  the estimator may want other records than these
+            check = RowCheck(False, True, False, error=type(error).__name__)
+        else:
+            check = check_rows(lambda X, y: self.loss(model, X, y), [made])
+        refuse_mixing(check, "loss")
+
     # -- after the charge -----------------------------------------------------------------------
 
-    def _run(self, event, scoring, candidates, train, test, streams):
+    def _run(self, event, scoring, candidates, train, test, streams, accountant):
         rng = streams("search")
-        noise = _score_noise(scoring, sensitivity=self.loss_bound / _length(test[0]))
+        total = interval_sensitivity(self.loss_bound)
+        noise = _score_noise(scoring, mean_sensitivity(total, _length(test[0])))
         best = None
         for _ in range(event.draw_count(rng)):
             index = int(rng.integers(len(candidates)))
@@ -355,7 +429,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             step = _private_step(model)
             owner = step.accountant
             verbose = step.verbose
-            step.set_params(accountant=_Prepaid(fit), verbose=0)
+            step.set_params(accountant=_Prepaid(fit, accountant), verbose=0)
             if streams.seeded:
                 step.set_params(random_state=int(rng.integers(2**62)))
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -365,7 +439,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 model.fit(*train)
                 losses = np.clip(self._losses(model, *test), 0.0, self.loss_bound)
             step.set_params(accountant=owner, random_state=None, verbose=verbose)
-            score = float(noise.release(_ZERO, -np.mean(losses, keepdims=True), rng)[0])
+            score = float(noise.release(-np.mean(losses, keepdims=True), rng)[0])
             if best is None or score > best[0]:
                 best = (score, index, model)
         return best

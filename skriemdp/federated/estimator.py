@@ -35,7 +35,6 @@ from skriemdp.federated.training import local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
 from skriemdp.federated.trusted import run_trusted
 from skriemdp.ledger.accountant import current_accountant
-from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.events import compose
 
 __all__ = ["FederatedEstimator"]
@@ -262,9 +261,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                         loop,
                         problems,
                         settings,
-                        TangentGaussian(
-                            probe.geometry, 2.0 * self.update_clip / self.clients_per_round, noise
-                        ),
+                        noise,
                         float(self.update_clip),
                         start,
                         streams("aggregator"),
@@ -303,6 +300,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             event,
             label=type(self).__name__,
             params={"estimator": type(self.estimator).__name__, "unit": self.unit},
+            at=(float(self.estimator.epsilon), float(self.estimator.delta)),
         )
         entry = getattr(spend, "entry", None)
         with (charged := Charged(entry)):

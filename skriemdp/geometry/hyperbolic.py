@@ -24,6 +24,17 @@ def check_negative_curvature(curvature) -> None:
         )
 
 
+def exponential_rounding(geometry, point, radius: float) -> float:
+    """``R exp(d / R)`` for the largest distance d from the base point within `radius` of `point`.
+
+    R is the curvature radius.
+    """
+    scale = 1.0 / math.sqrt(-geometry.curvature)
+    point = np.asarray(point, dtype=float)
+    reach = float(geometry.dist(geometry.base_point, point)) + radius
+    return scale * math.exp(min(reach / scale, 700.0))
+
+
 @dataclasses.dataclass(frozen=True)
 class Hyperboloid(Geometry):
     """Hyperbolic space as the upper sheet ``<x, x> = 1 / curvature`` of a hyperboloid.
@@ -233,6 +244,10 @@ class Hyperboloid(Geometry):
         time, space = self._split(xp, point)
         v = tangent_vector[..., 1:]
         return v - space * (dot(xp, space, v) / (time * (1 + time)))
+
+    def rounding(self, point, radius: float = 0.0) -> float:
+        """Coordinates grow like the exponential of the distance from the base point."""
+        return exponential_rounding(self, point, radius)
 
     def log_volume_density(self, point, tangent_vector):
         xp = array_namespace(point, tangent_vector)

@@ -25,7 +25,7 @@ from skriemdp._validation import (
     shown,
 )
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.core.manifold_input import warn_large_delta
+from skriemdp.core.manifold_input import warn_large_delta, warn_published_labels
 from skriemdp.core.parameters import label_list
 from skriemdp.core.work import Work
 from skriemdp.descent.progress import ProgressBar
@@ -107,8 +107,8 @@ default="auto"
     target_range : tuple of float, default=(-1.0, 1.0)
         Public bounds of a regressor's targets; values outside are clipped, predictions too.
     classes : array-like, optional
-        Public list of a classifier's labels.  By default the labels that occur in y, which then
-        count as public.
+        Public list of a classifier's labels.  Without it the labels that occur in y are published,
+        with a warning.
     alpha : float, default=0.0
         L2 penalty of `coef_`, in the units of X (regression: and of the target over half the width
         of its range).
@@ -359,6 +359,7 @@ default="auto"
         )
         facts = {"n": X.shape[0], "p": X.shape[1], "classes": None}
         if not regression:
+            warn_published_labels(self.classes)
             classes = label_list(self.classes, y)
             if len(classes) < 2:
                 raise ValueError(
@@ -391,7 +392,7 @@ default="auto"
             )
         return low, high
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         n, p, classes = facts["n"], facts["p"], facts["classes"]
         self._check_parameters(n)
         warn_large_delta(self.delta, n)
@@ -417,6 +418,10 @@ default="auto"
         self._check_preconditioner(name, width, moving, public)
         warm = self.public_y is not None and self.start != "zero"
         n_steps, step_size, first_step_size = default_steps(name, n, width, mu, loss, warm)
+        if self.batch_size is not None:
+            # The steps of sampled runs come from public sizes alone, so that a smaller epsilon
+            # never buys more of them and never costs a ledger more.
+            n_steps, _, _ = default_steps(name, n, width, 1.0, loss, warm)
         n_steps = n_steps if self.n_steps is None else int(self.n_steps)
         if self.step_size is not None:
             step_size, first_step_size = float(self.step_size), None
@@ -483,6 +488,9 @@ default="auto"
         if self.public_X is not None:
             public["public_X"] = "given"
         return public
+
+    def _gaussian_choice(self):
+        return "batch_size=None"
 
     def _check_parameters(self, n):
         check_fraction(delta=self.delta, moment_share=self.moment_share)

@@ -192,6 +192,24 @@ class Rows:
             total += tile.back(projections * weights[:, None])
         return total
 
+    def residual_product(self, center, radius, frame):
+        """Sum of ``r_i (W' z_i)'``, r_i the part of z_i outside the columns of W, shape ``(d, k)``.
+
+        Every z_i is scaled to norm <= `radius`, and every term to Frobenius norm <= ``radius^2/2``,
+        the largest that a term can have.
+        """
+        total = np.zeros(frame.shape)
+        for tile, _, weights in self._weighted(center, radius):
+            inside = tile.product(frame) * weights[:, None]
+            outside = tile.dense(weights) - inside @ frame.T
+            with np.errstate(all="ignore"):
+                lengths = np.sqrt(_row_squares(outside)) * np.sqrt(_row_squares(inside))
+            bound = 0.5 * radius * radius
+            usable = np.isfinite(lengths)
+            scale = np.where(usable, bound / np.maximum(np.where(usable, lengths, bound), bound), 0)
+            total += outside.T @ (inside * scale[:, None])
+        return total
+
     def product_norms(self, center, radius, frame):
         """Squared norms ``|z_i|^2 |W' z_i|^2`` of the terms of :meth:`clipped_product`, by tile."""
         for tile, squares, weights in self._weighted(center, radius):
@@ -276,6 +294,8 @@ class _DenseTile:
             self._rows[changed] = _times(self._rows[changed], weights[changed, None])
         return self._rows
 
+    dense = scaled
+
     def weighted_sum(self, weights):
         with np.errstate(all="ignore"):
             total = weights @ self._piece - weights.sum() * self._center
@@ -344,6 +364,10 @@ class _SparseTile:
         lengths = np.diff(scaled.indptr)
         scaled.data = _times(scaled.data, np.repeat(weights, lengths))
         return scaled
+
+    def dense(self, weights):
+        """The centred and weighted rows, spelled out."""
+        return _times(self._rows.toarray() - self._center, weights[:, None])
 
     def weighted_sum(self, weights):
         plain = np.asarray(self._scaled(weights).sum(axis=0), dtype=float).ravel()

@@ -18,7 +18,12 @@ from skriemdp._validation import (
     check_scale,
 )
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.core.manifold_input import public_array, public_point, warn_large_delta
+from skriemdp.core.manifold_input import (
+    check_descent_radius,
+    public_array,
+    public_point,
+    warn_large_delta,
+)
 from skriemdp.core.work import Work, check_limit
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
@@ -87,7 +92,8 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         Public scale of the features, which are divided by it and clipped at ten of it.
     radius : float, default=6.0
         Public bound of the labels' distance from the origin; labels outside are projected.  Neither
-        privacy nor noise of "parametric" depends on it.
+        privacy nor noise of "parametric" depends on it.  At most 10 curvature radii for a private
+        `base_point`.
     base_point : "private" or array-like of one label, default="private"
         Point b of the tangent space.  "private" spends 10 % of ``mu**2`` on a robust mean.
     n_frequencies : int, optional
@@ -315,7 +321,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         facts = {"geometry": geometry, "n": len(X), "d": X.shape[1], "flat": y.ndim == 1}
         return Data((X, labels), facts)
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         n, geometry = facts["n"], facts["geometry"]
         check_option(METHODS, method=self.method)
         check_option(UNITS, privacy_unit=self.privacy_unit)
@@ -339,6 +345,9 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         base, public_base = None, None
         if isinstance(self.base_point, str):
             check_option(("private",), base_point=self.base_point)
+            check_descent_radius(
+                geometry, float(self.radius), "pass a smaller one, or a public base_point"
+            )
             base = BasePoint(geometry.dim, float(self.radius) * unit, n, math.sqrt(BASE_SHARE) * mu)
             mu = math.sqrt(mu**2 - base.event.mu**2) * (1.0 - 1e-14)
         else:
