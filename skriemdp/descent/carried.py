@@ -8,6 +8,7 @@ import math
 import numbers
 import types
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,7 @@ def _carried(function) -> Iterator:
     seen: set[int] = set()
     module = getattr(inspect.unwrap(function), "__module__", None) if callable(function) else None
     # Kept alive while their ids are in `seen`.
-    waiting = [(function, 0, ())]
+    waiting: list[tuple[Any, int, tuple[str, ...]]] = [(function, 0, ())]
     kept = []
     while waiting and len(kept) < _VALUES:
         value, depth, names = waiting.pop()
