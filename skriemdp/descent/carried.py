@@ -83,7 +83,7 @@ def _carried(function) -> Iterator:
     module = getattr(inspect.unwrap(function), "__module__", None) if callable(function) else None
     # Kept alive while their ids are in `seen`.
     waiting: list[tuple[Any, int, tuple[str, ...]]] = [(function, 0, ())]
-    kept = []
+    kept: list[Any] = []
     while waiting and len(kept) < _VALUES:
         value, depth, names = waiting.pop()
         if id(value) in seen or value is None or isinstance(value, (str, bytes, numbers.Number)):
