@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import warnings
 
 import numpy as np
@@ -234,6 +235,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
         check_arithmetic(False, "a private search")
         check_option(("negative-binomial", "poisson"), law=self.law)
+        if not isinstance(self.shape, numbers.Real) or isinstance(self.shape, bool):
+            raise TypeError(f"shape must be a real number, got {shown(self.shape)}.")
         if self.law == "negative-binomial" and self.shape != 0:
             # Next to 0 the number of runs would be drawn by a rejection that hardly ever ends.
             size = -self.shape if -1 < self.shape < 0 else self.shape
