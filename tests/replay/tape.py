@@ -229,7 +229,7 @@ class Tape:
         """In the place of ``noise.draw``."""
         several = isinstance(exact, tuple)
         scale, bound = (v if several else (v,) for v in (scale, sensitivity))
-        label = self._label(rng)
+        label = self.label(rng)
         site = _site(label)
         if self.fault is not None:
             scale, bound = self.fault(site, scale, bound)
@@ -268,7 +268,8 @@ class Tape:
             return np.linalg.eigh(exact)[1][:, -1:].T
         return _copied(exact)
 
-    def _label(self, rng):
+    def label(self, rng):
+        """The name of the stream that `rng` is; of the first one of several."""
         rng = getattr(rng, "_generators", [rng])[0]
         return self._labels.get(id(rng), ())
 
