@@ -365,12 +365,12 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             events.append(event)
         return events
 
-    def _event(self, fits, gaussian):
+    def _event(self, fits, composes):
         """The whole search, and what a score costs: a record is in a fit, or in a score.
 
         Gaussian fits pay for scores of their own mu.  Next to other laws the noise of a score is
         calibrated to the fits' epsilon at the search's delta: radial, which is smaller, unless
-        Gaussian noise makes the whole search cheaper, or (`gaussian`) the ledger adds releases up.
+        Gaussian noise makes the whole search cheaper, or the ledger `composes` releases.
         """
         runs = 2.0 * len(fits) if self.mean_runs is None else self.mean_runs
         distinct = tuple(dict.fromkeys(fits))
@@ -386,7 +386,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             for score in (radial, gaussian)
         )
         cheap = by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta)
-        if cheap and not gaussian:
+        if cheap and not composes:
             return by_radial, radial
         return by_gaussian, gaussian
 
