@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from skriemdp._config import get_config
 from skriemdp.mechanisms.integers import check_integers
 
-__all__ = ["adds_integers", "check_arithmetic"]
+__all__ = ["adds_integers", "check_arithmetic", "chooses_integers"]
 
 
 def check_arithmetic(exact: bool, what: str) -> None:
@@ -45,17 +45,39 @@ def adds_integers(
     ValueError
         With "lattice", where it cannot be done.
     """
+
+    def check():
+        for noise_multiplier in noise_multipliers:
+            check_integers(dim, noise_multiplier)
+
+    return chooses_integers(separate_rows, check, reason)
+
+
+def chooses_integers(
+    possible: bool, check: Callable[[], object], reason: str, costly: bool = False
+) -> bool:
+    """Whether a fit adds integers, by ``config_context(arithmetic=...)``.
+
+    Parameters
+    ----------
+    possible : bool
+    check : callable
+        Raises ValueError where there is no lattice fine enough.
+    reason : str
+        What it takes, where `possible` is False; for the message.
+    costly : bool, default=False
+        Then "auto" means floats.
+    """
     arithmetic = get_config()["arithmetic"]
-    if arithmetic == "float":
+    if arithmetic == "float" or (costly and arithmetic == "auto"):
         return False
     try:
-        if not separate_rows:
+        if not possible:
             raise ValueError(
                 f"arithmetic='lattice' needs {reason}; use "
                 "skriemdp.config_context(arithmetic='float')."
             )
-        for noise_multiplier in noise_multipliers:
-            check_integers(dim, noise_multiplier)
+        check()
     except ValueError:
         if arithmetic == "lattice":
             raise

@@ -13,6 +13,8 @@ from skriemdp.descent.queries import Query
 from skriemdp.descent.sampling import FullBatch, PoissonSampler
 from skriemdp.linear_model.preconditioners import make_preconditioner
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.integer_products import IntegerFactors
+from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.events import GaussianEvent, compose
 
 __all__ = ["OUTPUTS", "NoisyAdaGrad"]
@@ -60,6 +62,8 @@ class NoisyAdaGrad:
         Iterates to average.
     basis_at : callable, optional
         ``basis_at(t)`` is the public orthonormal basis, shape (size, k), of step t = 1, 2, ...
+    exact : bool, default=False
+        Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
 
     Notes
     -----
@@ -82,8 +86,11 @@ class NoisyAdaGrad:
     output: str = "second-half"
     basis_at: Callable | None = None
     first_step_size: float | None = None
+    exact: bool = False
 
     def __post_init__(self):
+        if self.exact and (type(self.sampler) is not FullBatch or self.preconditioner == "paper"):
+            raise ValueError("exact integers need full batches and no root moments.")
         if type(self.sampler) not in (FullBatch, PoissonSampler):
             raise TypeError("sampler must be a FullBatch or a PoissonSampler.")
         if (self.preconditioner == "paper") != (self.moment_multiplier is not None):
@@ -101,6 +108,10 @@ class NoisyAdaGrad:
         if self.moment_multiplier is None:
             return steps
         return compose([steps, GaussianEvent(self.moment_multiplier, count=self.n_steps)])
+
+    def factors(self, size: int, n_outputs: int) -> IntegerFactors:
+        """The integers of a gradient of this shape."""
+        return IntegerFactors(size, n_outputs, self.noise_multiplier)
 
     def noise(self, n: int, step: int) -> float:
         """Standard deviation of the noise of a coordinate of the mean gradient of `step`."""
@@ -142,12 +153,24 @@ class NoisyAdaGrad:
         weights, basis, metric = np.array(start, dtype=float), None, None
         growth, variance = _Growth(self.first_step_size, self.step_size), 0.0
         first = {"last": self.n_steps, "average": 1, "second-half": self.n_steps // 2 + 1}
-        total = np.zeros_like(weights)
+        total, lattice = np.zeros_like(weights), None
+        if self.exact and self.basis_at is None:
+            lattice = self.factors(*weights.shape)
+            problem = problem.on_lattice(lattice)
+            expect_integers(rng, self.n_steps * weights.size)
         for step in range(1, self.n_steps + 1):
             previous = basis
             basis = None if self.basis_at is None else self.basis_at(step)
-            query = _StepQuery(problem, weights, basis, float(self.clip_norms[step - 1]))
-            gradient = self.sampler.release(query, self.noise_multiplier, rng)
+            bound = float(self.clip_norms[step - 1])
+            if self.exact:
+                size = len(weights) if basis is None else basis.shape[1]
+                if lattice is None or lattice.left != size:
+                    lattice = self.factors(size, weights.shape[1])
+                noisy = problem.exact_sum(lattice, weights, bound, rng, basis)
+                gradient = noisy / problem.n
+            else:
+                query = _StepQuery(problem, weights, basis, bound)
+                gradient = self.sampler.release(query, self.noise_multiplier, rng)
             gradient = gradient + _coordinates(self.penalty * weights, basis)
             change = None if previous is None else basis.T @ previous
             exact = None

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.sparse import issparse
+from scipy.sparse import hstack, issparse
 from scipy.special import expit, log_expit, logsumexp, softmax
 
 __all__ = ["CLASSIFICATION", "LOSSES", "GeneralizedLinearLoss", "LinearProblem", "LinearRows"]
@@ -164,6 +164,21 @@ class LinearRows:
         """The rows' coordinates in the columns of `basis`, themselves rows of unit scale."""
         return _Coordinates(self.scores(basis, slice(None)))
 
+    def formed(self):
+        """The rows themselves, dense or CSR, with the constant feature."""
+        factors = self._factors[:, None]
+        if issparse(self._X):
+            scaled = self._X.multiply(factors)
+            if not self._intercept:
+                return scaled.tocsr()
+            return hstack([scaled, np.full((self.n, 1), self._constant)], format="csr")
+        out = np.empty((self.n, self.size))
+        with np.errstate(all="ignore"):
+            np.multiply(self._X, factors, out=out[:, : self._X.shape[1]])
+        if self._intercept:
+            out[:, -1] = self._constant
+        return out
+
     def blocks(self):
         """Slices of rows that fit in cache; one slice for sparse data."""
         if issparse(self._X):
@@ -179,6 +194,19 @@ class _Coordinates(LinearRows):
         self._X, self.unit, self._constant, self._intercept = rows, 1.0, 0.0, False
         self._factors = np.ones(len(rows))
         self.norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+
+
+class LatticeRows(LinearRows):
+    """Rows rounded to integer left factors, which stand for the rows in every product."""
+
+    def __init__(self, rows: LinearRows, lattice):
+        self._X, self.lengths = lattice.round_left(rows.formed())
+        self.unit, self._constant, self._intercept = rows.unit, 0.0, False
+        self._factors = np.full(len(self.lengths), 1.0 / lattice.resolution)
+
+    def factors(self, chosen):
+        """Integer factors of the records of a slice, and their lengths."""
+        return self._X[chosen], self.lengths[chosen]
 
 
 def _row_factors(X, feature_norm):
@@ -246,6 +274,31 @@ class LinearProblem:
                 else:
                     total += inside.T @ residuals
         return total
+
+    def on_lattice(self, lattice) -> LinearProblem:
+        """The same problem for rows rounded once, before the first step."""
+        return dataclasses.replace(self, rows=LatticeRows(self.rows, lattice))
+
+    def exact_sum(self, lattice, weights, clip_norm, rng, basis=None):
+        """The sum of :meth:`clipped_sum` plus noise, both in integers; all records.
+
+        Parameters
+        ----------
+        lattice : IntegerFactors
+        weights, clip_norm, basis
+            As in :meth:`clipped_sum`.  Without a basis the rows are those of :meth:`on_lattice`.
+        rng : numpy.random.Generator
+        """
+        rows, total = self.rows, lattice.start()
+        for chosen in rows.blocks():
+            with np.errstate(all="ignore"):
+                residuals = self.loss.residuals(rows.scores(weights, chosen), self.targets[chosen])
+                if basis is None:
+                    left, lengths = rows.factors(chosen)
+                else:
+                    left, lengths = lattice.round_left(rows.scores(basis, chosen))
+            lattice.add(total, left, lattice.round_right(residuals, lengths, clip_norm))
+        return lattice.release(total, clip_norm, rng)
 
     def risk(self, weights) -> float:
         """Mean loss of all records; not private."""

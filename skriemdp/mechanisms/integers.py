@@ -20,8 +20,8 @@ from skriemdp.privacy.lattice import largest_shift
 __all__ = ["ExactTotal", "IntegerBall", "IntegerPairs", "check_integers"]
 
 # Rounding moves a record by at most sqrt(dim) / 2 units; its share of the bound stays below this.
-_ROUNDING_SHARE = 0.01
-_UNIT_ROUNDOFF = 2.0**-53
+ROUNDING_SHARE = 0.01
+UNIT_ROUNDOFF = 2.0**-53
 _LONGEST = 2**62
 _EXACT_FLOATS = 2**53
 
@@ -43,7 +43,7 @@ def check_integers(dim: int, noise_multiplier: float) -> int:
     check_count(dim=dim)
     check_multiplier(noise_multiplier)
     units = largest_shift(NOISE_SCALE, noise_multiplier) // 2
-    if 0.5 * math.sqrt(dim) > _ROUNDING_SHARE * units:
+    if 0.5 * math.sqrt(dim) > ROUNDING_SHARE * units:
         raise ValueError(
             f"noise_multiplier={noise_multiplier:.4g} in dimension {dim} leaves fewer integers "
             "per record than rounding needs; use a larger epsilon or "
@@ -93,7 +93,7 @@ class IntegerBall:
     @functools.cached_property
     def spacing(self) -> float:
         """g, the distance of neighbouring lattice points; public."""
-        eta = (2 * self.dim + 16) * _UNIT_ROUNDOFF
+        eta = (2 * self.dim + 16) * UNIT_ROUNDOFF
         return self.bound.radius * (1.0 + eta) / (self.units - 0.5 * math.sqrt(self.dim) - 1.0)
 
     def integers(self, rows: np.ndarray) -> np.ndarray:
@@ -129,7 +129,7 @@ class IntegerPairs:
         check_count(dim=self.dim, n_groups=self.n_groups)
         check_positive(bound=self.bound)
         check_multiplier(self.noise_multiplier)
-        if math.sqrt(self._size) > _ROUNDING_SHARE * self.units:
+        if math.sqrt(self._size) > ROUNDING_SHARE * self.units:
             raise ValueError(
                 f"noise_multiplier={self.noise_multiplier:.4g} with {self._size} sums and counts "
                 "leaves fewer integers per record than rounding needs; use a larger epsilon or "
@@ -148,7 +148,7 @@ class IntegerPairs:
     @functools.cached_property
     def spacing(self) -> float:
         """g, in records; public."""
-        eta = (2 * self.dim + 18) * _UNIT_ROUNDOFF
+        eta = (2 * self.dim + 18) * UNIT_ROUNDOFF
         return 2.0 * (1.0 + eta) / (self.units - math.sqrt(self._size) - 2.0)
 
     def integers(self, rows: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from skriemdp._random import NoiseGenerator
 from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
 
-__all__ = ["NOISE_SCALE", "draw"]
+__all__ = ["NOISE_SCALE", "draw", "expect_integers"]
 
 # Discrete Gaussian noise has this scale in every release; the spacing of the integers varies.
 NOISE_SCALE = 2**40
@@ -77,6 +77,12 @@ def draw(
     if sampler is not None:
         return sampler(exact, rng, size)
     return _noisy(exact, scale, law, rng, size, grid, exponent, averaged)
+
+
+def expect_integers(rng, count: int) -> None:
+    """Say that `count` discrete Gaussian integers will be drawn from `rng`; they cost less so."""
+    if isinstance(rng, NoiseGenerator):
+        rng.expect(count)
 
 
 def _noisy(exact, scale, law, rng, size, grid=None, exponent=None, averaged=None):

@@ -6,10 +6,15 @@ import abc
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp.mechanisms.integers import check_integers
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
+from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.radial import RadialEvent
@@ -61,6 +66,10 @@ class _Budget(abc.ABC):
         """The parameter of a release that gets the fraction `share`."""
 
     @abc.abstractmethod
+    def count(self, share: float):
+        """Noise for a count of records that gets the fraction `share`."""
+
+    @abc.abstractmethod
     def noise(self, share: float, sensitivity: Sensitivity, dim: int):
         """Noise for a vector of `dim` coordinates that gets the fraction `share`."""
 
@@ -94,6 +103,9 @@ class GaussianBudget(_Budget):
     def quantile(self, share, grid, level):
         return PrivateQuantile(grid=grid, level=level, mu=self.take(share))
 
+    def count(self, share):
+        return GaussianCount(1.0 / self.take(share))
+
     def noise(self, share, sensitivity, dim):
         return GaussianNoise(sensitivity, 1.0 / self.take(share))
 
@@ -114,6 +126,9 @@ class PureBudget(_Budget):
 
     def quantile(self, share, grid, level):
         return ExponentialQuantile(grid=grid, level=level, epsilon=self.take(share))
+
+    def count(self, share):
+        return LaplaceCount(self.take(share))
 
     def noise(self, share, sensitivity, dim):
         return RadialNoise(sensitivity, RadialEvent(dim, 1.0, 1.0 / self.take(share)))
@@ -146,6 +161,8 @@ class BoundsSearch:
         Release a mean; otherwise the rows are taken as centred at zero.
     row_norm : float or None
         Public clipping norm; None searches for one.
+    exact : bool, default=False
+        Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
 
     Notes
     -----
@@ -160,6 +177,13 @@ class BoundsSearch:
     strength: float
     private_center: bool
     row_norm: float | None
+    exact: bool = False
+
+    def check_integers(self, mu: float) -> None:
+        """ValueError where some release has no lattice that is fine enough."""
+        if self.private_center:
+            check_integers(self.d, 1.0 / (mu * math.sqrt(self.mean_share)))
+        check_integers(1, 1.0 / (mu * math.sqrt(_RANK_SHARE)))
 
     @property
     def mean_share(self) -> float:
@@ -198,22 +222,31 @@ class BoundsSearch:
         """A private mean of the rows about `center`, and its expected squared error from noise."""
         # Far from the data a bound a little too small would shorten every row and miss them all.
         bound = 1.1 * bound
-        sensitivity = mean_sensitivity(ball_sensitivity(bound), self.n)
-        mechanism = budget.noise(self.mean_share, sensitivity, self.d)
-        move = mechanism.release(rows.clipped_sum(center, bound) / self.n, rng)
-        error = self.d * mechanism.sigma**2
+        move, sigma = self._noisy_move(rows, center, bound, budget, rng)
+        error = self.d * sigma**2
         keep = 1.0
         # James and Stein: shrinking towards the old centre never hurts on average (d > 2), and
         # leaves nearly no noise where the data are centred already.
         if self.d > 2:
             size = float(move @ move)
-            excess = error - 2.0 * mechanism.sigma**2
+            excess = error - 2.0 * sigma**2
             keep = max(0.0, 1.0 - excess / size) if size > 0 else 0.0
         # Times `keep`, the noise is Stein's estimate of the error of the shrunken mean.
         error *= keep
         if keep**2 * float(move @ move) < 0.25 * self._matrix_noise * bound**2:
             keep = 0.0  # closer than the matrix will show; where it was, less has to be computed
         return center + keep * move, error
+
+    def _noisy_move(self, rows, center, bound, budget, rng):
+        """A private mean of the offsets from `center`, and the noise of its coordinates."""
+        if self.exact:
+            query = _RowSum(rows.n, self.d, Ball(bound), lambda: rows.centred(center))
+            noise_multiplier = 1.0 / budget.take(self.mean_share)
+            noisy = noisy_sum(query, noise_multiplier, rng, exact=True)
+            return noisy / self.n, sum_sigma(query, noise_multiplier, exact=True) / self.n
+        sensitivity = mean_sensitivity(ball_sensitivity(bound), self.n)
+        mechanism = budget.noise(self.mean_share, sensitivity, self.d)
+        return mechanism.release(rows.clipped_sum(center, bound) / self.n, rng), mechanism.sigma
 
     @property
     def _matrix_noise(self):
@@ -236,15 +269,47 @@ class BoundsSearch:
         """
         share = budget.total * (_RANK_SHARE if budget.pure else math.sqrt(_RANK_SHARE))
         enough = math.ceil(1.0 / (share * _COSINE_NOISE))
-        total, pairs = rows.paired_cosines(center, min(enough, rows.n // 2))
+        most = min(enough, rows.n // 2)
+        if self.exact:
+            return self._rank(*self._exact_cosine(rows, center, most, budget, rng))
+        total, pairs = rows.paired_cosines(center, most)
         if pairs == 0:  # a stream of tables of one row each; the share stays with the rest
             return 1.0 / float(np.clip(_COSINE, 1.0 / self.d, 1.0))
         mechanism = budget.noise(_RANK_SHARE, mean_sensitivity(interval_sensitivity(1.0), pairs), 1)
         noisy = float(mechanism.release(np.array([total / pairs]), rng)[0])
+        return self._rank(noisy, mechanism.sigma)
+
+    def _exact_cosine(self, rows, center, most, budget, rng):
+        """The mean squared cosine from a sum of integers, and the noise on it."""
+        cosines = np.concatenate([np.empty(0), *rows.squared_cosines(center, most)])
+        if (pairs := len(cosines)) == 0:  # a stream of tables of one row each
+            return _COSINE, math.inf
+        # A squared cosine lies within 1/2 of 1/2.
+        middle = Ball(0.5, np.array([0.5]))
+        query = _RowSum(pairs, 1, middle, lambda: iter([cosines[:, None]]))
+        noise_multiplier = 1.0 / budget.take(_RANK_SHARE)
+        noisy = float(noisy_sum(query, noise_multiplier, rng, exact=True)[0])
+        sigma = sum_sigma(query, noise_multiplier, exact=True) / pairs
+        return 0.5 + noisy / pairs, sigma
+
+    def _rank(self, noisy, sigma):
         # Where the noise is large the public guess takes over.
-        weight = _COSINE_SPREAD**2 / (_COSINE_SPREAD**2 + mechanism.sigma**2)
+        weight = _COSINE_SPREAD**2 / (_COSINE_SPREAD**2 + sigma**2)
         cosine = weight * noisy + (1.0 - weight) * _COSINE
         return 1.0 / float(np.clip(cosine, 1.0 / self.d, 1.0))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _RowSum:
+    """Rows of all records, in tiles, as a sum of exact integers asks for them."""
+
+    n: int
+    dim: int
+    bound: Ball
+    tiles: Callable[[], Iterator[np.ndarray]]
+
+    def blocks(self, indices=None):
+        return self.tiles()
 
 
 def product_quantile(rows, center, row_norm, frame, budget, share, level, streams, *label):

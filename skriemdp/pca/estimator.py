@@ -14,8 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option, check_positive, check_scale
 from skriemdp._warnings import warn_user
+from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.work import Work
+from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.mechanisms.integer_products import IntegerMoments
 from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget
 from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
 from skriemdp.pca.pure_releases import PureCovarianceRelease
@@ -28,7 +31,6 @@ from skriemdp.pca.releases import (
 )
 from skriemdp.pca.rows import Rows, is_stream, open_rows, rows_digest
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.sensitivity import interval_sensitivity
 
 __all__ = ["PrivatePrincipalEigenvector"]
 
@@ -316,12 +318,31 @@ class PrivatePrincipalEigenvector(
         name = self._choose(n, d, strength)
         row_norm = None if self.row_norm == "auto" else float(self.row_norm)
         bounds = BoundsSearch(n, d, strength, self.center == "private", row_norm)
+        exact = self._adds_integers(bounds, name, pure, total, facts)
+        bounds, release = dataclasses.replace(bounds, exact=exact), self._release_of(name)
+        if exact:
+            release = dataclasses.replace(release, exact=True)
         public = {"n": n, "d": d, "mechanism": name, "center": self.center}
         return Plan(
             event=budget(total).event,
-            settings=_Settings(bounds, self._release_of(name), lambda: budget(total)),
+            settings=_Settings(bounds, release, lambda: budget(total)),
             public=public | {"row_norm": self.row_norm, "public_seed": self.public_seed},
             work=self._work(name, n, d),
+            exact=exact,
+        )
+
+    def _adds_integers(self, bounds, name, pure, mu, facts):
+        def check():
+            bounds.check_integers(mu)
+            # The second moment gets at least a third of mu**2, whatever the search finds.
+            IntegerMoments(1.0, facts["d"], math.sqrt(3.0) / mu)
+            GaussianCount(1.0 / (mu * math.sqrt(_COUNT_SHARE)))
+
+        return chooses_integers(
+            name == "covariance" and not pure,
+            check,
+            "mechanism='covariance' and delta > 0",
+            costly=facts["sparse"],
         )
 
     def _work(self, name, n, d):
@@ -402,8 +423,7 @@ class PrivatePrincipalEigenvector(
             print(f"[{type(self).__name__}] mechanism {plan.public['mechanism']!r}")
         counting = None
         if settings.bounds.row_norm is not None:
-            share = _PURE_COUNT_SHARE if budget.pure else _COUNT_SHARE
-            counting = budget.noise(share, interval_sensitivity(1.0), 1)
+            counting = budget.count(_PURE_COUNT_SHARE if budget.pure else _COUNT_SHARE)
         self._sparse_fit = data.facts["sparse"]
         center, row_norm = settings.bounds.release(rows, budget, streams)
         if counting is not None:
@@ -429,8 +449,7 @@ class PrivatePrincipalEigenvector(
         outside = sum(
             np.count_nonzero(~(squares <= row_norm**2)) for squares in rows.squared_norms(center)
         )
-        noisy = mechanism.release(np.array([float(outside)]), streams("clipped fraction"))
-        fraction = float(noisy[0]) / rows.n
+        fraction = mechanism.release(int(outside), streams("clipped fraction")) / rows.n
         self.clipped_fraction_ = float(np.clip(fraction, 0.0, 1.0))
         if fraction - 2.0 * mechanism.sigma / rows.n > 0.2:
             warn_user(

@@ -12,6 +12,7 @@ from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.integer_products import IntegerMoments
 from skriemdp.mechanisms.sums import sum_sigma
 from skriemdp.pca.bounds import product_quantile
 from skriemdp.pca.problem import SubspaceProblem, frame_space
@@ -72,13 +73,21 @@ class CovarianceRelease:
     *Guarantee*: that of :class:`SymmetricGaussian` at sensitivity ``sqrt(2) row_norm^2 / n``; the
     eigenvectors and eigenvalues of the released matrix are post-processing, however many are used.
     Noise is isotropic in the Frobenius norm: the product with any unit vector has the noise of one
-    private matrix-vector product with the whole budget, so iterating privately cannot gain.
+    private matrix-vector product with the whole budget, so iterating privately cannot gain.  With
+    `exact` the noise and the sum are of integers, and the statement is about the program
+    (docs/theory/lattice.md).
     """
 
     n_components: int
+    exact: bool = False
 
     def release(self, rows, center, row_norm, budget, streams) -> Subspace:
-        matrix, sigma = _noisy_matrix(rows, center, row_norm, budget.rest(), streams)
+        mu = budget.rest()
+        if self.exact:
+            lattice = IntegerMoments(row_norm, rows.d, 1.0 / mu)
+            total = lattice.release(rows.centred(center), streams("second moment"))
+            return _from_matrix(total / rows.n, lattice.sigma / rows.n, self.n_components)
+        matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, streams)
         return _from_matrix(matrix, sigma, self.n_components)
 
 

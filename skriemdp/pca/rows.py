@@ -132,14 +132,18 @@ class Rows:
         Pairs are chosen by position, at most `most` of them where the records are in memory.
         """
         total, pairs = 0.0, 0
+        for cosines in self.squared_cosines(center, most):
+            total += float(cosines.sum())
+            pairs += len(cosines)
+        return total, pairs
+
+    def squared_cosines(self, center, most: int):
+        """The terms of :meth:`paired_cosines`, tile by tile; zero where there is no angle."""
         for first, second in self._pairs(center, most):
             squares = first.squared_norms * second.squared_norms
             with np.errstate(all="ignore"):
                 cosines = first.inner_products(second) ** 2 / squares
-            usable = np.isfinite(cosines)
-            total += float(np.minimum(cosines[usable], 1.0).sum())
-            pairs += len(cosines)
-        return total, pairs
+            yield np.minimum(np.where(np.isfinite(cosines), cosines, 0.0), 1.0)
 
     def _pairs(self, center, most):
         if self.streamed:
@@ -154,6 +158,18 @@ class Rows:
             first = self.chunks[start : start + run]
             second = self.chunks[half + start : half + start + run]
             yield _tile(first, center), _tile(second, center)
+
+    def centred(self, center):
+        """Dense tiles of the z_i, of all records; a tile is valid until the next one is asked."""
+        few = max(1, _TILE_BYTES // (8 * self.d))
+        workspace = np.empty((few, self.d))
+        for _, piece in self._pieces():
+            if not sparse.issparse(piece):
+                yield _DenseTile(piece, center, workspace).centred
+                continue
+            for begin in range(0, piece.shape[0], few):
+                part = piece[begin : begin + few].toarray()
+                yield _DenseTile(part, center, workspace).centred
 
     # -- sums -------------------------------------------------------------------------------------
 
@@ -277,6 +293,11 @@ class _DenseTile:
             with np.errstate(all="ignore"):
                 np.subtract(self._piece, self._center, out=self._workspace)
         return self._centred
+
+    @property
+    def centred(self):
+        """The rows less the centre."""
+        return self._rows
 
     @property
     def squared_norms(self):
