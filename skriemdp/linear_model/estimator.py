@@ -24,7 +24,7 @@ from skriemdp._validation import (
     check_scale,
     shown,
 )
-from skriemdp.core.arithmetic import chooses_integers
+from skriemdp.core.arithmetic import chooses_integers, draws_dominate
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import warn_large_delta, warn_published_labels
 from skriemdp.core.parameters import label_list
@@ -54,9 +54,6 @@ __all__ = ["PrivateNoisyAdaGrad"]
 
 PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "none")
 _FULL = ("noised", "paper", "public")
-# A gradient of more entries, over fewer records, has noise that costs more than its sum: there
-# exact integers would take more than 1.5 times as long (benchmarks/lattice.py).
-_FEW_ENTRIES, _MANY_RECORDS = 50, 2000
 
 
 def _is_classifier(estimator) -> bool:
@@ -472,12 +469,11 @@ default="auto"
         )
 
     def _adds_integers(self, solver, n, width, n_outputs):
-        entries = width * n_outputs
         return chooses_integers(
             self.batch_size is None and solver.preconditioner != "paper",
             lambda: solver.factors(width, n_outputs),
             "batch_size=None and a preconditioner other than 'paper'",
-            costly=n < _MANY_RECORDS and entries > _FEW_ENTRIES,
+            costly=draws_dominate(n, width * n_outputs),
         )
 
     def _work(self, n, p, n_outputs):

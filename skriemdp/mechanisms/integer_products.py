@@ -15,7 +15,6 @@ from scipy.sparse import issparse
 
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounds import shortened
 from skriemdp.mechanisms.integers import ROUNDING_SHARE, UNIT_ROUNDOFF, ExactTotal, check_multiplier
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
@@ -94,7 +93,13 @@ class IntegerMoments:
 
     def integers(self, rows: np.ndarray) -> np.ndarray:
         """The integer vector of each row, float64 of shape (b, dim), no longer than `longest`."""
-        scaled = shortened(rows, self.radius) / self.spacing
+        with np.errstate(all="ignore"):
+            lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+            usable = np.isfinite(lengths)
+            factors = self.radius / np.maximum(lengths, self.radius) / self.spacing
+            scaled = rows * factors[:, None]
+        if not usable.all():
+            scaled[~usable] = 0.0
         return np.rint(scaled, out=scaled)
 
     def total(self, blocks: Iterable[np.ndarray]) -> np.ndarray:
@@ -188,7 +193,7 @@ class IntegerFactors:
             squares = np.asarray(result.multiply(result).sum(axis=1), dtype=float).ravel()
         else:
             result, squares = rounded, np.einsum("ij,ij->i", rounded, rounded)
-        # Below 2^53 the square of a length is exact.  Longer rows, which no caller has, are dropped.
+        # Squares below 2^53 are exact.  Longer rows, which no caller has, count as zero.
         dropped = np.flatnonzero(~(squares <= min(_EXACT_FLOATS, self.units**2)))
         if len(dropped):
             if sparse:
@@ -223,7 +228,11 @@ class IntegerFactors:
         step = _EXACT_FLOATS // self.units
         for begin in range(0, len(b), step):
             piece = slice(begin, begin + step)
-            total.add(np.asarray(a[piece].T @ b[piece]), len(b[piece]))
+            if issparse(a):
+                partial = np.asarray(a[piece].T @ b[piece])
+            else:  # BLAS is fast with the long factor last
+                partial = (np.ascontiguousarray(b[piece].T) @ a[piece]).T
+            total.add(partial, len(b[piece]))
 
     def release(self, total: ExactTotal, bound: float, rng) -> np.ndarray:
         """The noisy sum, shape (left, right).

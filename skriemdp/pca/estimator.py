@@ -332,6 +332,8 @@ class PrivatePrincipalEigenvector(
         )
 
     def _adds_integers(self, bounds, name, pure, mu, facts):
+        # Exact sums take twice as long: rows are centred and rounded one by one
+        # (benchmarks/lattice.py).
         def check():
             bounds.check_integers(mu)
             # The second moment gets at least a third of mu**2, whatever the search finds.
@@ -342,7 +344,7 @@ class PrivatePrincipalEigenvector(
             name == "covariance" and not pure,
             check,
             "mechanism='covariance' and delta > 0",
-            costly=facts["sparse"],
+            costly=True,
         )
 
     def _work(self, name, n, d):

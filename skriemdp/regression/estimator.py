@@ -17,6 +17,7 @@ from skriemdp._validation import (
     check_option,
     check_scale,
 )
+from skriemdp.core.arithmetic import chooses_integers, draws_dominate
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import (
     check_descent_radius,
@@ -28,6 +29,7 @@ from skriemdp.core.work import Work, check_limit
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.ledger.accountant import BudgetExceededError
+from skriemdp.mechanisms.integers import check_integers
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression.planning import (
     BASE_SHARE,
@@ -354,6 +356,10 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             public_base = self._public_base(geometry)
         model, copies = self._model(n, mu, geometry, unit)
         features, work = self._feature_map(n, facts["d"], geometry.dim)
+        exact = self._adds_integers(n, base, model, features, geometry.dim)
+        if exact:
+            model = dataclasses.replace(model, exact=True)
+            base = None if base is None else dataclasses.replace(base, exact=True)
         return Plan(
             event=composed(base, model, copies),
             settings=_Settings(base, public_base, model, features),
@@ -369,6 +375,18 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             | ({"X": "every feature"} if self.privacy_unit == "label" else {}),
             unit=self.privacy_unit,
             work=work,
+            exact=exact,
+        )
+
+    def _adds_integers(self, n, base, model, features, dim):
+        def check():
+            for noise_multiplier in () if base is None else base.solver.noise_multipliers:
+                check_integers(dim, noise_multiplier)
+            model.lattice(2 * features.n_frequencies, dim)
+
+        costly = draws_dominate(n, 2 * features.n_frequencies * dim)
+        return chooses_integers(
+            self.method == "parametric", check, "method='parametric'", costly=costly
         )
 
     def _model(self, n, mu, geometry, unit):

@@ -48,6 +48,8 @@ class BasePoint:
         Labels lie within it of the origin.
     n : int
     mu : float
+    exact : bool, default=False
+        Add integers, and discrete Gaussian integers to them.
 
     Notes
     -----
@@ -62,6 +64,7 @@ class BasePoint:
     radius: float
     n: int
     mu: float
+    exact: bool = False
 
     @property
     def solver(self) -> RiemannianGradientDescent:
@@ -71,7 +74,12 @@ class BasePoint:
         steps = tuple(first * (1.0 - t / n_steps) for t in range(n_steps))
         ball = GeodesicBall(Hyperboloid(self.dim), None, self.radius)
         return RiemannianGradientDescent(
-            mu=self.mu, n_steps=n_steps, step_size=steps, clip_norm=_BASE_CLIP, domain=ball
+            mu=self.mu,
+            n_steps=n_steps,
+            step_size=steps,
+            clip_norm=_BASE_CLIP,
+            domain=ball,
+            exact=self.exact,
         )
 
     @property

@@ -10,6 +10,8 @@ import numpy as np
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.covariance import JointMoments
+from skriemdp.mechanisms.integer_products import IntegerFactors
+from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import (
@@ -29,6 +31,8 @@ __all__ = [
 _UP = 1.0 + 1e-12
 # Rows whose features and gradients are worked on at once; a few megabytes.
 _TILE = 4096
+# Rows of integers that stay in cache for both products.
+_CACHED = 512
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -156,6 +160,8 @@ class WrappedModel:
         loss is a Huber loss on the manifold.
     momentum : float
         Heavy-ball momentum; of released gradients only.
+    exact : bool, default=False
+        Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
 
     Notes
     -----
@@ -172,6 +178,7 @@ class WrappedModel:
     step_size: float
     clip_norm: float
     momentum: float = 0.0
+    exact: bool = False
 
     @property
     def event(self) -> GaussianEvent:
@@ -194,6 +201,23 @@ class WrappedModel:
             ball_sensitivity(self.clip_norm), self.clip_norm, self.n, 1, _TILE
         )
         return GaussianNoise(mean_sensitivity(total, self.n), self.noise_multiplier)
+
+    def lattice(self, n_features: int, dim: int) -> IntegerFactors:
+        """The integers of a record's gradient."""
+        return IntegerFactors(n_features, dim, self.noise_multiplier)
+
+    def _exact_gradient(self, weights, rows, directions, lengths, rng):
+        """Noisy clipped mean gradient, from integer features and their lengths."""
+        lattice, features, sizes = rows
+        total, inner = lattice.start(), weights.T / lattice.resolution
+        for begin in range(0, len(features), _CACHED):
+            tile = slice(begin, begin + _CACHED)
+            with np.errstate(all="ignore"):
+                z = inner @ features[tile].T
+                gradients = geodesic_gradients(z, directions[:, tile], lengths[tile]).T
+            right = lattice.round_right(gradients, sizes[tile], self.clip_norm)
+            lattice.add(total, features[tile], right)
+        return lattice.release(total, self.clip_norm, rng) / self.n
 
     def mean_gradient(self, weights, features, directions, lengths):
         """Clipped mean gradient ``(n_features, dim)``; tile by tile, two products each."""
@@ -224,9 +248,16 @@ class WrappedModel:
         weights = np.zeros((features.shape[1], labels.shape[1]))
         velocity, average = np.zeros_like(weights), np.zeros_like(weights)
         first, mechanism = self.n_steps // 2, self._noise
+        if self.exact:
+            lattice = self.lattice(*weights.shape)
+            rows = (lattice, *lattice.round_left(features))
+            expect_integers(rng, self.n_steps * weights.size)
         for step in range(self.n_steps):
-            gradient = self.mean_gradient(weights, features, directions, lengths)
-            gradient = mechanism.release(gradient, rng)
+            if self.exact:
+                gradient = self._exact_gradient(weights, rows, directions, lengths, rng)
+            else:
+                gradient = self.mean_gradient(weights, features, directions, lengths)
+                gradient = mechanism.release(gradient, rng)
             velocity = self.momentum * velocity - self.step_size * gradient
             weights = weights + velocity
             if step >= first:
