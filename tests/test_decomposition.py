@@ -313,6 +313,7 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
     """The mechanisms that draw noise in a fit compose to no more than its event."""
     drawn = []
     from skriemdp.mechanisms import bingham, covariance, pure_covariance, quantile, vector
+    from skriemdp.pca.bounds import GaussianBudget, PureBudget
 
     for module, name in [
         (bingham, "ExponentialDirection"),
@@ -332,6 +333,14 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
                 return _original(self, *args, **kwargs)
 
             monkeypatch.setattr(cls, method, spy)
+    for budget in (GaussianBudget, PureBudget):
+
+        def counted(self, share, _original=budget.count):
+            mechanism = _original(self, share)
+            drawn.append(mechanism.event)
+            return mechanism
+
+        monkeypatch.setattr(budget, "count", counted)
     model = PrivatePrincipalEigenvector(
         2, mechanism=mechanism, center=center, row_norm=row_norm, random_state=0
     )

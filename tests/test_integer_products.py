@@ -1,0 +1,256 @@
+"""Second moments and outer products in integers: bounds in Python integers, and whole fits."""
+
+import functools
+
+import numpy as np
+import pytest
+from replay.tape import Pair
+from scipy import sparse
+
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    config_context,
+)
+from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerMoments
+from skriemdp.pca.rows import Rows
+
+MULTIPLIERS = [2.0**-9, 0.3, 7.7, 1000.0]
+
+
+def hostile(dim):
+    """Rows of every size, zero, not finite, mixed."""
+    rng = np.random.default_rng(dim)
+    rows = [rng.normal(size=dim) * size for size in (1e-320, 1e-160, 1e-3, 1.0, 3.0, 1e154, 1e308)]
+    rows += [np.full(dim, value) for value in (0.0, np.inf, np.nan, 1.0, -1e308)]
+    mixed = np.ones(dim)
+    mixed[0] = np.nan
+    return np.array([*rows, mixed, np.eye(1, dim)[0], -np.eye(1, dim)[0]])
+
+
+def exact_squares(rows):
+    return [sum(int(v) ** 2 for v in row) for row in rows]
+
+
+# -- bounds, without tolerance ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [1, 3, 200])
+@pytest.mark.parametrize("multiplier", MULTIPLIERS)
+@pytest.mark.parametrize("radius", [1e-100, 1.0, 1e100])
+def test_integer_records_of_second_moments_keep_their_bound(dim, multiplier, radius):
+    lattice = IntegerMoments(radius, dim, multiplier)
+    longest = lattice.longest
+    assert 2 * longest**4 <= lattice.units**2 < 2 * (longest + 1) ** 4
+    rows = lattice.integers(hostile(dim) * radius)
+    squares = exact_squares(rows)
+    assert max(squares) <= longest**2
+    assert max(squares) >= 0.95 * longest**2
+    # Two records at right angles move the matrix by nearly all of D.
+    change = np.eye(1, dim)[0] * radius
+    length = exact_squares(lattice.integers(change[None]))[0]
+    assert 2 * length**2 >= 0.9 * lattice.units**2
+
+
+@pytest.mark.parametrize(("left", "right"), [(1, 1), (5, 3), (100, 1), (3, 100)])
+@pytest.mark.parametrize("multiplier", MULTIPLIERS)
+@pytest.mark.parametrize("bound", [1e-100, 0.5, 1e100])
+def test_integer_factors_keep_their_bound(left, right, multiplier, bound):
+    lattice = IntegerFactors(left, right, multiplier)
+    for size in (1e-7, 0.3, 1.0):
+        rows = hostile(left)
+        rows = rows[np.isfinite(np.linalg.norm(rows, axis=1))]
+        rows = size * rows / np.maximum(np.linalg.norm(rows, axis=1), 1e-300)[:, None]
+        a, lengths = lattice.round_left(np.vstack([rows, hostile(left)]))
+        for residual in hostile(right) * bound:
+            b = lattice.round_right(np.tile(residual, (len(a), 1)), lengths, bound)
+            products = [x * y for x, y in zip(exact_squares(a), exact_squares(b), strict=True)]
+            assert max(products) <= lattice.units**2
+    a, lengths = lattice.round_left(np.eye(1, left))
+    b = lattice.round_right(2.0 * bound * np.eye(1, right), lengths, bound)
+    assert exact_squares(a)[0] * exact_squares(b)[0] >= 0.95 * lattice.units**2
+    # What is not shortened keeps its value.
+    b = lattice.round_right(0.5 * bound * np.eye(1, right), lengths, bound)
+    value = float(a[0, 0] * b[0, 0]) * lattice.spacing(bound)
+    assert value == pytest.approx(0.5 * bound, rel=0.02)
+
+
+def test_factors_of_a_million_coordinates_keep_their_bound():
+    lattice = IntegerFactors(10**6, 1, 1.0)
+    a, lengths = lattice.round_left(np.full((1, 10**6), 1e-3))
+    b = lattice.round_right(np.array([[3.0]]), lengths, 1.0)
+    square = int(np.sum(a.astype(np.int64) ** 2)) * int(b[0, 0]) ** 2
+    assert 0.9 * lattice.units**2 <= square <= lattice.units**2
+
+
+def test_coarse_lattices_are_refused():
+    for make in (
+        functools.partial(IntegerMoments, 1.0, 10**6),
+        functools.partial(IntegerFactors, 10**6, 10**6),
+    ):
+        with pytest.raises(ValueError, match="leaves fewer integers"):
+            make(1e6)
+    with pytest.raises(ValueError, match="out of range"):
+        IntegerMoments(1.0, 2, 2.0**-11)
+
+
+# -- sums ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("multiplier", [2.0**-9, 1.0])
+def test_sums_do_not_depend_on_order_or_tiles(multiplier):
+    rng = np.random.default_rng(0)
+    X, residuals = rng.normal(size=(500, 4)), rng.normal(size=(500, 2))
+    moments, factors = IntegerMoments(2.0, 4, multiplier), IntegerFactors(4, 2, multiplier)
+    a, lengths = factors.round_left(X / 4.0)
+    b = factors.round_right(residuals, lengths, 1.0)
+    z = moments.integers(X).astype(int).astype(object)
+    truth = z.T @ z, a.astype(int).astype(object).T @ b.astype(int).astype(object)
+    for order in (np.arange(500), rng.permutation(500)):
+        for tile in (7, 64, 500):
+            blocks = [X[order[i : i + tile]] for i in range(0, 500, tile)]
+            assert (moments.total(blocks) == truth[0]).all()
+            for convert in (np.asarray, sparse.csr_matrix):
+                total = factors.start()
+                for i in range(0, 500, tile):
+                    part = order[i : i + tile]
+                    factors.add(total, convert(a[part]), b[part])
+                assert (total.value() == truth[1]).all()
+
+
+def test_sparse_rows_and_streams_add_the_same_integers():
+    X = sparse.random(300, 6, 0.4, format="csr", random_state=0)
+    center, lattice = np.linspace(-1, 1, 6), IntegerMoments(1.0, 6, 3.0)
+    totals = [
+        lattice.total(Rows(chunks, 300, 6).centred(center))
+        for chunks in (X.toarray(), X, [X[:17], X[17:].toarray()])
+    ]
+    assert (totals[0] == totals[1]).all() and (totals[0] == totals[2]).all()
+    dense, stored = (IntegerFactors(6, 1, 3.0).round_left(x) for x in (X.toarray(), X))
+    assert (dense[0] == stored[0].toarray()).all() and (dense[1] == stored[1]).all()
+
+
+def test_noise_of_a_second_moment_is_symmetric_gaussian():
+    """Standard deviations within six of their own; false alarm below 1e-8, half is caught."""
+    lattice = IntegerMoments(1.0, 60, 3.0)
+    rng, blocks = np.random.default_rng(0), [np.zeros((1, 60))]
+    noise = np.array([lattice.release(blocks, rng) for _ in range(5)]) / lattice.sigma
+    assert (noise == np.swapaxes(noise, 1, 2)).all()
+    assert np.std(np.diagonal(noise, axis1=1, axis2=2)) == pytest.approx(1.0, abs=0.25)
+    assert np.std(noise[:, *np.triu_indices(60, 1)]) == pytest.approx(0.5**0.5, abs=0.04)
+    assert lattice.sigma == pytest.approx(3.0 * 2**0.5, rel=1e-4)
+
+
+# -- whole fits ---------------------------------------------------------------------------------
+
+
+def fitted(kind, *arguments, **settings):
+    def fit(accountant, *data):
+        with config_context(arithmetic="lattice"):
+            return kind(*arguments, **settings, accountant=accountant).fit(*data)
+
+    return fit
+
+
+def changed(X, *values):
+    copies = [np.array(X, dtype=float) for _ in values]
+    for copy, value in zip(copies, values, strict=True):
+        copy[0] = value
+    return copies
+
+
+def neighbours():
+    zeros = np.zeros((40, 3))
+    spread = np.random.default_rng(0).normal(size=(40, 3)) * [1.0, 0.5, 0.2]
+    pca = functools.partial(fitted, PrivatePrincipalEigenvector, mechanism="covariance")
+    for kind, convert in (("dense", np.asarray), ("sparse", sparse.csr_array)):
+        data = [(convert(x),) for x in changed(zeros, [3.0, 0, 0], [0, 1.0, 0])]
+        yield Pair(f"pca {kind}", pca(row_norm=1.0, center="assume"), *data, 0.95)
+    data = [(x,) for x in changed(spread, [1e200, 0, 0], [0, -1e-120, 0])]
+    yield Pair("pca searched", pca(), *data)
+    data = [(x,) for x in changed(spread, [9.0, 0, 0], [-9.0, 0, 0])]
+    yield Pair("pca far", pca(row_norm=1.0), *data, 0.05, quiet=False)
+    X, y = np.zeros((30, 2)), np.zeros(30)
+    X[:, 1] = 0.3
+    rows, targets = changed(X, [1.0, 0], [1.0, 0]), changed(y, 1.0, -1.0)
+    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, "squared_error", n_steps=4)
+    data = (rows[0], targets[0]), (rows[1], targets[1])
+    for name in ("noised", "diagonal", "norm", "none"):
+        yield Pair(f"adagrad {name}", adagrad(name, fit_intercept=False), *data, 0.75)
+    yield Pair("adagrad intercept", adagrad("norm"), *data, 0.2, quiet=False)
+    axis = np.array([[1.0], [0.0]])
+    yield Pair("adagrad subspace", adagrad("noised", subspace=axis), *data, 0.5)
+    yield Pair("adagrad moving", adagrad("noised", subspace=lambda step: axis), *data, 0.5)
+    sizes = (changed(X, [1e200, 1e200])[0], y), (changed(X, [1e-120, 0])[0], targets[0] * 1e200)
+    yield Pair("adagrad extremes", adagrad("norm"), *sizes)
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(30, 2)), 0.1 * rng.normal(size=(30, 2))
+    X[0] = 0.0
+    ends = changed(y, [5.0, 0], [-5.0, 0])
+    data = (X, ends[0]), (X, ends[1])
+    regress = functools.partial(fitted, PrivateHyperbolicRegressor, n_frequencies=8, n_steps=4)
+    yield Pair("regression", regress(base_point=[0.0, 0.0]), *data, 0.95)
+    yield Pair("regression, private base", regress(), *data, 0.5)
+    sizes = (X, ends[0]), (changed(X, [1e200, -1e200])[0], changed(y, [1e200, 1e-120])[0])
+    yield Pair("regression extremes", regress(), *sizes, quiet=False)
+
+
+@pytest.mark.parametrize("pair", neighbours(), ids=lambda pair: pair.name)
+def test_neighbours_of_exact_fits_stay_within_their_integers(pair):
+    tape = pair.run()
+    assert {law for draw in tape.draws for law in draw.law} == {"discrete-gaussian"}
+    share = tape.attained(pair.mine)
+    assert share >= pair.attains, f"attains {share:.3f} of what is charged"
+
+
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(1000, 3))
+LABELS, PLANE = (X[:, 0] > 0) * 1, 0.3 * X[:, :2]
+LINEAR = PrivateNoisyAdaGrad(classes=[0, 1], n_steps=4)
+CURVED = PrivateHyperbolicRegressor(n_frequencies=4, n_steps=3)
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "default"),
+    [
+        (PrivatePrincipalEigenvector(), None, "floating point"),
+        (LINEAR, LABELS, "exact integers"),
+        (CURVED, PLANE, "exact integers"),
+    ],
+    ids=["pca", "adagrad", "regression"],
+)
+def test_arithmetic_is_reported(model, y, default):
+    said = []
+    for arithmetic in ("auto", "float", "lattice"):
+        with config_context(arithmetic=arithmetic):
+            model.set_params(accountant=PrivacyAccountant()).fit(X, y)
+        said.append(model.privacy_spent_.public["arithmetic"])
+    assert said == [default, "floating point", "exact integers"]
+
+
+REFUSED = [
+    (PrivatePrincipalEigenvector(mechanism="power"), None),
+    (PrivatePrincipalEigenvector(mechanism="refine"), None),
+    (PrivatePrincipalEigenvector(mechanism="gradient"), None),
+    (PrivatePrincipalEigenvector(delta=0.0), None),
+    (PrivateNoisyAdaGrad(classes=[0, 1], batch_size=100), LABELS),
+    (PrivateNoisyAdaGrad("hinge", "paper", classes=[0, 1]), LABELS),
+    (PrivateHyperbolicRegressor("sufficient-statistics"), PLANE),
+    (PrivateHyperbolicRegressor("per-query", n_queries=2), PLANE),
+    (PrivateMatrixCompletion(), None),
+]
+
+
+@pytest.mark.parametrize(("model", "y"), REFUSED, ids=str)
+def test_what_stays_in_floats_refuses_integers_before_the_charge(model, y):
+    accountant = PrivacyAccountant()
+    model.set_params(accountant=accountant)
+    with (
+        config_context(arithmetic="lattice"),
+        pytest.raises(ValueError, match="arithmetic='lattice'"),
+    ):
+        model.fit(np.clip(X, 1, 5), y)
+    assert not accountant.history
