@@ -39,6 +39,9 @@ class Recorder:
     def __sklearn_clone__(self):
         return self
 
+    def composes(self, epsilon, delta):
+        return False
+
     def spend(self, event, **details):
         self.spends += 1
         return types.SimpleNamespace(entry=self.spends)
