@@ -64,7 +64,6 @@ ESTIMATORS = [
     PrivateFrechetMean("spd", mechanism="tangent"),
     PrivateFrechetMean("hyperboloid", mechanism="adaptive"),
     PrivateFrechetMean("grassmann", radius=0.3),
-    PrivateFrechetMean(arithmetic="lattice"),
     PrivateMinimumDistanceToMean(),
     PrivateMinimumDistanceToMean(classes=[0, 1]),
     PrivatePrincipalEigenvector(),
