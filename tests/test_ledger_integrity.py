@@ -396,25 +396,27 @@ KILLED = """
     from skriemdp.privacy.events import PureEvent
     budget = PrivacyAccountant(path=sys.argv[1])
     budget.spend(PureEvent(0.001), label="x" * 3000)
-    for turn in range(1000):
-        if turn == 20:
+    for turn in range(10000):
+        if turn == int(sys.argv[3]):
             delay = float(sys.argv[2])
             threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
         os.write(1, b"%d\\n" % budget.spend(PureEvent(0.001), label="x" * 3000).entry)
 """
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 @pytest.mark.parametrize("length", ["quick", pytest.param("slow", marks=pytest.mark.slow)])
 def test_kills_and_side_files_lose_no_charge(tmp_path, length, rng):
     """Kill during spends; keep, cut, empty or delete what lies beside the file."""
     rounds = 4 if length == "quick" else 60
+    before = 20 if length == "quick" else 170
     refused = reported = 0
     for turn in range(rounds):
         path = tmp_path / f"{turn}.ledger"
         charged(path)
         forget()
-        done = child(KILLED, path, rng.uniform(0.0, 0.02), check=False)
+        done = child(KILLED, path, rng.uniform(0.0, 0.02), before, check=False)
         assert done.returncode == -signal.SIGKILL, done.stderr
         entries = [int(line) for line in done.stdout.splitlines()]
         journal = f"{path}-journal"
@@ -433,7 +435,8 @@ def test_kills_and_side_files_lose_no_charge(tmp_path, length, rng):
             refused += 1  # the journal was needed
             continue
         assert set(entries) <= {spend.entry for spend in budget.history}
-    assert reported >= 15 * rounds and refused <= rounds // 2
+    print(f"{reported} charges reported, {rounds} kills, {refused} files refused, 0 charges lost")
+    assert reported >= before * rounds and refused <= rounds // 2
 
 
 def test_an_unfinished_charge_is_explained_where_nothing_can_be_written():
