@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 import warnings
 
 import numpy as np
@@ -12,23 +14,45 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
-from skriemdp._validation import check_fraction, check_option, check_positive
-from skriemdp.core.estimator import PrivateEstimator, take_tags
+from skriemdp._quiet import Charged, QuietQueries, quietly, read_array
+from skriemdp._random import (
+    NoiseStreams,
+    check_public_seed,
+    check_random_state,
+    data_digest,
+    public_generator,
+)
+from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
+from skriemdp.core.arithmetic import check_arithmetic
+from skriemdp.core.estimator import PrivateEstimator, take_tags, validated
+from skriemdp.core.manifold_input import point_shape
+from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import SEEDED, PrivacySpent
-from skriemdp.geometry import Euclidean
+from skriemdp.core.work import check_limit
+from skriemdp.descent.carried import check_per_sample
+from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
+from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import current_accountant
-from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
+from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.radial import RadialEvent, best_radial_law
+from skriemdp.privacy.sensitivity import interval_sensitivity, mean_sensitivity
 
 __all__ = ["PrivateGridSearchCV"]
 
 
 # Radial noise halves the error of scores; that much more may the search cost for it.
 _MORE = 1.02
-_ZERO = np.zeros(1)
+# How squared errors read the truth: as the estimators read their tables.
+_NUMBERS = {
+    "dtype": np.float64,
+    "ensure_2d": False,
+    "allow_nd": True,
+    "ensure_all_finite": False,
+    "ensure_min_samples": 0,
+    "ensure_min_features": 0,
+}
 
 
 class _Prepaid:
@@ -50,10 +74,33 @@ class _Prepaid:
         self._left.remove(event)
 
 
+class _Unlimited:
+    """Accountant of a fit on made-up records, which cost nothing."""
+
+    def composes(self, epsilon, delta):
+        return True
+
+    def __sklearn_clone__(self):
+        return self
+
+    def spend(self, event, **details):
+        pass
+
+
+def _as_given(records, x_shape, y, step):
+    """Made-up records in the layout of the given ones, labels from the public list of classes."""
+    X, labels = records
+    if labels is not None and getattr(step, "classes", None) is not None:
+        labels = np.asarray(step.classes)[labels.astype(int)]
+    elif labels is not None and np.asarray(y).dtype.kind in "OUS":
+        labels = labels.astype(int).astype(str)
+    return X.reshape(len(X), *x_shape), labels
+
+
 def _score_noise(event, sensitivity):
     if isinstance(event, RadialEvent):
-        return TangentRadial(Euclidean(1), sensitivity, event)
-    return TangentGaussian(Euclidean(1), sensitivity, 1.0 / event.mu)
+        return RadialNoise(sensitivity, event)
+    return GaussianNoise(sensitivity, 1.0 / event.mu)
 
 
 def _delegates(name):
@@ -64,7 +111,7 @@ def _delegates(name):
     return check
 
 
-class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
+class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
     """Choose parameters of a private estimator privately; only the winning model is released.
 
     A plain ``GridSearchCV`` over private estimators spends a budget for every fit, and then
@@ -88,7 +135,8 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
     shape : float, default=0.0
         Parameter eta of the truncated negative binomial law (0 logarithmic, 1 geometric).
     loss : {"auto", "zero_one", "squared_error"} or callable, default="auto"
-        Loss of each validation record, ``loss(model, X, y) -> (n,)``; "auto" is "zero_one" for
+        Loss of each validation record, ``loss(model, X, y) -> (n,)``; entry i must depend on the
+        model and on record i only, which is tried on made-up records; "auto" is "zero_one" for
         classifiers, else "squared_error" of ``predict`` against y (regressors) or X (the rest).
     loss_bound : float, default=1.0
         Public; each record's loss is clipped to [0, loss_bound].
@@ -180,12 +228,35 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             If the accountant refuses the whole search; nothing runs.
         """
         check_fraction(delta=self.delta, validation_fraction=self.validation_fraction)
-        check_positive(loss_bound=self.loss_bound)
+        check_scale(loss_bound=self.loss_bound)
         check_random_state(self.random_state)
+        check_public_seed(self.public_seed)
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
-        candidates = list(ParameterGrid(self.param_grid))
+        check_arithmetic(False, "a private search")
+        check_option(("negative-binomial", "poisson"), law=self.law)
+        if not isinstance(self.shape, numbers.Real) or isinstance(self.shape, bool):
+            raise TypeError(f"shape must be a real number, got {shown(self.shape)}.")
+        if self.law == "negative-binomial" and self.shape != 0:
+            # Next to 0 the number of runs would be drawn by a rejection that hardly ever ends.
+            size = -self.shape if -1 < self.shape < 0 else self.shape
+            if not 1e-3 <= size <= 1e3:
+                raise ValueError(
+                    "shape must be 0, or in (-1, -0.001] or [0.001, 1000], got "
+                    f"{shown(self.shape)}."
+                )
+        grid = ParameterGrid(self.param_grid)
+        check_limit("most_candidates", **{"len(param_grid)": len(grid)})
+        candidates = list(grid)
+        runs = 2.0 * len(candidates) if self.mean_runs is None else self.mean_runs
+        check_positive(mean_runs=runs)
+        check_limit("most_runs", mean_runs=runs)
         train, test = self._split(X, y)
+        if callable(self.loss):
+            for part in ((X, y), train, test):
+                check_per_sample(self.loss, len(part[0]), part, "loss")
+            self._try_loss(candidates[0], X, y)
+        test = self._with_truth(*test)
         accountant = self.accountant
         if accountant is None:
             token = getattr(_private_step(self.estimator), "_ledger_token", None)
@@ -194,7 +265,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         event, scoring = self._event(fits, accountant.composes(0.0, self.delta))
         seeded = self.random_state is not None
         epsilon = float(event.epsilon(self.delta))
-        accountant.spend(
+        spend = accountant.spend(
             event,
             label=type(self).__name__,
             params={
@@ -209,14 +280,19 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         context = b"" if self.random_state is None else data_digest(*map(_array, (X, y)))
         streams = NoiseStreams(self.random_state, b"search" + context)
         runs = list(zip(candidates, fits, strict=True))
-        best = self._run(event, scoring, runs, train, test, streams, accountant)
+        with (charged := Charged(getattr(spend, "entry", None))):
+            best = self._run(event, scoring, runs, train, test, streams, accountant)
+        charged.settle()
         self.privacy_spent_ = PrivacySpent(
             epsilon=epsilon,
             delta=float(self.delta),
             event=event,
             guarantee=SEEDED if seeded else "exact",
             seeded=seeded,
-            public={"n": len(train[0]) + len(test[0]), "n_validation": len(test[0])},
+            public={
+                "n": _length(train[0]) + _length(test[0]),
+                "n_validation": _length(test[0]),
+            },
         )
         self._report(candidates, best)
         return self
@@ -226,11 +302,36 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _split(self, X, y):
         seed = int(public_generator(self.public_seed, "validation split").integers(2**31))
         arrays = (X,) if y is None else (X, y)
-        parts = train_test_split(*arrays, test_size=self.validation_fraction, random_state=seed)
+
+        def split(*arrays):
+            return train_test_split(*arrays, test_size=self.validation_fraction, random_state=seed)
+
+        parts = quietly(split, *arrays, labels=True)
         return (
             (parts[0], None if y is None else parts[2]),
             (parts[1], None if y is None else parts[3]),
         )
+
+    def _with_truth(self, X, y):
+        """The validation records, with numbers where "squared_error" will compare; or an error.
+
+        What cannot be compared must be found out before the charge.
+        """
+        model, loss = self.estimator, self.loss
+        if callable(loss):
+            return X, y
+        supervised = y is not None and (is_classifier(model) or is_regressor(model))
+        if not hasattr(_private_step(model), "predict"):
+            raise TypeError(f"loss={loss!r} needs an estimator with predict; pass a function.")
+        if not supervised and hasattr(X, "tocsr"):
+            raise TypeError(
+                f"loss={loss!r} compares predictions with the rows of X, which must be dense; pass "
+                "X.toarray(), or a function as loss."
+            )
+        if loss == "zero_one" or (loss == "auto" and is_classifier(model)):
+            return X, y
+        read_array(y if supervised else X, "y" if supervised else "X", **_NUMBERS)
+        return X, y
 
     def _fit_events(self, candidates, whole, train, accountant):
         """What a fit of each candidate will cost."""
@@ -249,9 +350,13 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
                     "about, and a search asks it about the validation records: the released model "
                     "would recognise them. Search over models that predict without limit."
                 )
-            step._validate(*_before(model, *whole))  # validation records raise now or never
-            facts = step._validate(*_before(model, *train)).facts
-            event = step._plan(facts, step._terms(accountant)).event
+            check_parameters(step)
+            # Validation records raise now or never.
+            validated(step, *quietly(_before_of(model), *whole, labels=True))
+            data = validated(step, *quietly(_before_of(model), *train, labels=True))
+            plan = step._plan(data.facts, step._terms(accountant))
+            plan.work.check()
+            event = plan.event
             if event.extra_delta:
                 raise ValueError(
                     f"a fit with {parameters} has no finite Renyi divergence, so a search over it "
@@ -285,11 +390,37 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             return by_radial, radial
         return by_gaussian, gaussian
 
+    def _try_loss(self, parameters, X, y):
+        """Refuse a loss that mixes records: on made-up records, by a model of made-up records."""
+        model = clone(self.estimator).set_params(**parameters)
+        step = _private_step(model)
+        step.set_params(accountant=_Unlimited(), verbose=0)
+        X = np.asarray(X) if not hasattr(X, "shape") else X
+        x_shape, y_shape = X.shape[1:], None if y is None else np.shape(y)[1:]
+        try:
+            geometry = None
+            if hasattr(step, "manifold"):
+                geometry = as_geometry(step.manifold, point_shape=point_shape(X, step.manifold))
+                if geometry.shape != tuple(x_shape) and math.prod(geometry.shape) == x_shape[0]:
+                    x_shape = geometry.shape
+            rng = public_generator(0, "made-up records of a search")
+            made = [made_up_records(geometry, x_shape, y_shape, 1.0, rng) for _ in range(2)]
+            made = [_as_given(records, X.shape[1:], y, step) for records in made]
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                model.fit(*made[0])
+        except Exception as error:  # noqa: BLE001  the estimator may want other records than these
+            check = RowCheck(False, True, False, error=type(error).__name__)
+        else:
+            check = check_rows(lambda X, y: self.loss(model, X, y), [made])
+        refuse_mixing(check, "loss")
+
     # -- after the charge -----------------------------------------------------------------------
 
     def _run(self, event, scoring, candidates, train, test, streams, accountant):
         rng = streams("search")
-        noise = _score_noise(scoring, sensitivity=self.loss_bound / len(test[0]))
+        total = interval_sensitivity(self.loss_bound)
+        noise = _score_noise(scoring, mean_sensitivity(total, _length(test[0])))
         best = None
         for _ in range(event.draw_count(rng)):
             index = int(rng.integers(len(candidates)))
@@ -308,7 +439,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
                 model.fit(*train)
                 losses = np.clip(self._losses(model, *test), 0.0, self.loss_bound)
             step.set_params(accountant=owner, random_state=None, verbose=verbose)
-            score = float(noise.release(_ZERO, -np.mean(losses, keepdims=True), rng)[0])
+            score = float(noise.release(-np.mean(losses, keepdims=True), rng)[0])
             if best is None or score > best[0]:
                 best = (score, index, model)
         return best
@@ -321,14 +452,14 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             losses = loss(model, X, y)
         else:
             supervised = y is not None and (is_classifier(model) or is_regressor(model))
-            predicted, truth = np.asarray(model.predict(X)), np.asarray(y if supervised else X)
-            truth = truth.reshape(predicted.shape)
+            predicted, truth = np.asarray(model.predict(X)), y if supervised else X
             if loss == "zero_one":
-                losses = predicted != truth
+                losses = predicted != np.asarray(truth).reshape(predicted.shape)
             else:
+                truth = read_array(truth, "truth", **_NUMBERS).reshape(predicted.shape)
                 losses = np.square(predicted - truth).reshape(len(truth), -1).sum(axis=1)
         losses = np.asarray(losses, dtype=float)
-        if losses.shape != (len(X),):
+        if losses.shape != (_length(X),):
             raise ValueError(f"loss must return one number per record, got shape {losses.shape}.")
         return np.nan_to_num(losses, nan=self.loss_bound)
 
@@ -380,9 +511,13 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self.fit(X, y).transform(X)
 
     @available_if(_delegates("score"))
-    def score(self, X, y=None):
-        """``best_estimator_.score(X, y)``; depends on the rows it is given, not private."""
-        return self._winner().score(X, y)
+    def score(self, X, y=None, sample_weight=None):
+        """``best_estimator_.score(X, y)``; depends on the rows it is given, not private.
+
+        `sample_weight` is passed on when it is given.
+        """
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self._winner().score(X, y, **weights)
 
     def __sklearn_tags__(self):
         return take_tags(super().__sklearn_tags__(), self.estimator)
@@ -412,6 +547,14 @@ def _before(estimator, X, y):
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         X = estimator[:-1].fit_transform(X, y)
     return X, y
+
+
+def _length(X) -> int:
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def _before_of(estimator):
+    return lambda X, y: _before(estimator, X, y)
 
 
 def _array(value):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ from skriemdp.geometry import (
     Sphere,
     Stiefel,
 )
+
+# Tests compute what they test, and leave nothing behind.
+os.environ["SKRIEMDP_CACHE"] = "off"
 
 GEOMETRIES = [
     Euclidean(3),

@@ -11,19 +11,22 @@ PACKAGE = Path(__file__).parents[1] / "skriemdp"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each layer may import of ours, besides itself.
-LEAVES = {"_validation", "_random"}
+LEAVES = {"_validation", "_random", "_config", "_quiet", "_warnings"}
 SOLVING = LEAVES | {"geometry", "privacy", "mechanisms", "riemannian_laws", "descent"}
 ROOM = SOLVING | {"core", "ledger", "datasets"}
 ALLOWED = {
     "_validation": set(),
-    "_random": set(),
+    "_random": {"_validation"},
+    "_config": set(),
+    "_quiet": set(),
+    "_warnings": set(),
     "geometry": LEAVES,
     "privacy": LEAVES,
     "mechanisms": LEAVES | {"geometry", "privacy"},
     "riemannian_laws": LEAVES | {"geometry", "privacy", "mechanisms"},
     "descent": LEAVES | {"geometry", "privacy", "mechanisms"},
     "ledger": LEAVES | {"privacy"},
-    "core": LEAVES | {"geometry", "privacy", "ledger"},
+    "core": LEAVES | {"geometry", "privacy", "ledger", "mechanisms"},
     "pymanopt_optimizers": SOLVING | {"core", "ledger"},
     "datasets": LEAVES | {"geometry"},
     "plotting": {"_validation", "ledger", "geometry"},

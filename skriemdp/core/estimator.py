@@ -10,9 +10,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
+from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
+from skriemdp.core.arithmetic import check_arithmetic
+from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import SEEDED, PrivacySpent
+from skriemdp.core.work import Work
 from skriemdp.ledger.accountant import active_accountant_token, current_accountant
 from skriemdp.ledger.statements import noise_of
 
@@ -67,6 +71,11 @@ class Plan:
         What must be public for the guarantee, by name.
     unit, guarantee : str
         As in :class:`skriemdp.core.spent.PrivacySpent`.
+    work : Work
+        Memory besides the records, and steps; refused above the limits of the configuration.
+    exact : bool
+        Whether every sum and every draw of noise is of integers, so that the guarantee is about
+        the program as it runs and not about real numbers (docs/theory/lattice.md).
     """
 
     event: Any
@@ -74,6 +83,8 @@ class Plan:
     public: dict = dataclasses.field(default_factory=dict)
     unit: str = "record"
     guarantee: str = "exact"
+    work: Work = Work()
+    exact: bool = False
 
 
 def take_tags(tags, estimator):
@@ -86,6 +97,12 @@ def take_tags(tags, estimator):
     tags.input_tags = inner.input_tags
     tags.target_tags = inner.target_tags
     return tags
+
+
+def validated(estimator, X, y=None) -> Data:
+    """``estimator._validate(X, y)``, whose errors show no record."""
+    # What scikit-learn says was repeated on stand-ins within; the rest gets a fixed sentence.
+    return quietly(estimator._validate, X, y, labels=True)
 
 
 class CarriesLedger:
@@ -109,7 +126,7 @@ class CarriesLedger:
         return copy
 
 
-class PrivateEstimator(CarriesLedger, BaseEstimator):
+class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     """Base of all estimators: fixes the order in which a fit touches public and private things.
 
     A subclass has the parameters ``epsilon, delta, accountant, random_state, verbose`` and writes
@@ -135,20 +152,18 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
         with np.errstate(all="ignore"):
             check_privacy(self.epsilon, self.delta)
             check_random_state(self.random_state)
-            try:
-                data = self._validate(X, y)
-            except ValueError as error:
-                if "could not convert string" not in str(error):
-                    raise
-                # numpy quotes the entry, which is a record's.
-                raise ValueError(
-                    "X or y holds text where numbers are expected; encode it."
-                ) from None
+            check_parameters(self)
+            data = validated(self, X, y)
             accountant = self._accountant()
             plan = self._plan(data.facts, self._terms(accountant))
-            self._charge(accountant, plan)
+            plan.work.check()
+            check_arithmetic(plan.exact, f"{type(self).__name__} with these parameters")
             streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
-            self._release(data, plan, streams)
+            entry = getattr(self._charge(accountant, plan), "entry", None)
+            watched = getattr(self, "callback", None) is not None
+            with (charged := Charged(entry, watched)):
+                self._release(data, plan, streams)
+            charged.settle()
         self.privacy_spent_ = PrivacySpent(
             epsilon=float(self.epsilon),
             delta=float(self.delta),
@@ -156,7 +171,8 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
             unit=plan.unit,
             guarantee=SEEDED if streams.seeded else plan.guarantee,
             seeded=streams.seeded,
-            public=plan.public,
+            public=plan.public
+            | {"arithmetic": "exact integers" if plan.exact else "floating point"},
         )
         return self
 
@@ -173,14 +189,14 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
         """Parameters that make a fit like this one Gaussian; a refused fit is told of them."""
         return ""
 
-    def _charge(self, accountant, plan: Plan) -> None:
+    def _charge(self, accountant, plan: Plan):
         if not plan.event.delta(self.epsilon) <= self.delta:
             raise RuntimeError(
                 f"{type(self).__name__} planned an event that is not "
                 f"({self.epsilon}, {self.delta})-private; nothing was released."
             )
         seeded = self.random_state is not None
-        accountant.spend(
+        return accountant.spend(
             plan.event,
             label=type(self).__name__,
             params={

@@ -5,20 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import (
-    check_array,
     check_consistent_length,
     check_is_fitted,
-    validate_data,
 )
 
+from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_count, check_option, check_scale
+from skriemdp._warnings import warn_user
+from skriemdp.core.arithmetic import adds_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.core.manifold_input import check_membership, descent_domain
+from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.per_sample import (
@@ -32,7 +34,7 @@ from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
 from skriemdp.descent.stochastic import calibrated_sgd
 from skriemdp.descent.trajectory import Walk, rehearse
 from skriemdp.descent.variance_reduction import calibrated_svrg
-from skriemdp.geometry import GeodesicBall, as_geometry
+from skriemdp.geometry import as_geometry
 from skriemdp.privacy.calibration import gaussian_mu
 
 __all__ = ["PrivateRiemannianERM"]
@@ -100,7 +102,9 @@ class PrivateRiemannianERM(PrivateEstimator):
         Public start; `center` or the geometry's base point by default.
     center : array-like of shape ``point_shape``, optional
     radius : float, optional
-        Public ball to which iterates are projected; no ball by default.
+        Public ball about `center` to which iterates are projected.  By default there is none; on
+        negatively curved manifolds it is then the ball of radius ``descent_reach(geometry)`` (10
+        curvature radii) about the start, because no float can hold what a walk computes far out.
     epoch_length : int, default=9
         Steps per epoch of "variance-reduced", besides the anchor's.
     difference_clip, smoothness : float, optional
@@ -135,10 +139,14 @@ class PrivateRiemannianERM(PrivateEstimator):
     Notes
     -----
     *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record (x_i, y_i), n
-    public.  `cost` must not carry the data with it; a closure over an array with n rows is refused,
-    because a cost that already saw all records cannot be clipped per record.  Everything a user
-    function does with a record besides returning a gradient (printing, raising) is outside the
-    guarantee.  A record whose gradient is not finite counts as zero.  Theorems:
+    public.  Row i of a gradient must depend on record i only; that is tried on made-up records, and
+    a gradient that mixes them is refused, because it cannot be clipped per record.  So is a
+    function that carries the data along in a closure, a global, a list, a dict or an attribute.
+    What was
+    *computed* from the data beforehand cannot be seen: ``center = X.mean(axis=0)``, used inside,
+    voids the guarantee; whatever a function uses besides its arguments must be public.
+    Everything a user function does with a record besides returning a gradient (printing, raising)
+    is outside the guarantee.  A record whose gradient is not finite counts as zero.  Theorems:
     docs/theory/optimisation.md.
 
     X may be a memory map or a dask array; then only blocks are in memory at a time and the noise is
@@ -247,7 +255,7 @@ class PrivateRiemannianERM(PrivateEstimator):
     def score(self, X, y=None):
         """Minus the mean cost of the rows of X at `point_` (not private)."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **_CHECKS)
+        X = read_records(self, X, reset=False, **_CHECKS)
         gradient = self._gradient(self.geometry_)
         y = self._labels(X, y, gradient)
         if hasattr(gradient, "cost"):
@@ -276,8 +284,8 @@ class PrivateRiemannianERM(PrivateEstimator):
     def _labels(self, X, y, gradient):
         if y is None or self._is_mean:
             return None
-        y = check_array(y, ensure_2d=False, **_CHECKS, input_name="y")
-        check_consistent_length(X, y)
+        y = read_array(y, "y", ensure_2d=False, **_CHECKS)
+        quietly(check_consistent_length, X, y)
         return y
 
     def _adopt_point(self, point):
@@ -300,7 +308,7 @@ class PrivateRiemannianERM(PrivateEstimator):
     def _validate(self, X, y=None):
         if is_dask(X):
             return self._validate_dask(X, y)
-        X = validate_data(self, X, ensure_min_samples=2, **_CHECKS)
+        X = read_records(self, X, ensure_min_samples=2, **_CHECKS)
         geometry = as_geometry(self.manifold, point_shape=X.shape[1:])
         gradient = self._gradient(geometry)
         y = self._labels(X, y, gradient)
@@ -309,7 +317,8 @@ class PrivateRiemannianERM(PrivateEstimator):
             _check_membership(geometry, X)
         problem = CostProblem(gradient, X, y)
         problem.dry_run(geometry.base_point)
-        return Data((X, y), {"geometry": geometry, "n": len(X)})
+        separate = problem.row_check.identical
+        return Data((X, y), {"geometry": geometry, "n": len(X), "separate": separate})
 
     def _validate_dask(self, X, y):
         # The records stay where they are: shapes are checked, values are not.  A record that is not
@@ -323,7 +332,7 @@ class PrivateRiemannianERM(PrivateEstimator):
         self.n_features_in_ = X.shape[1] if X.ndim > 1 else 1
         self._check_functions(problem.n, (X, y))
         problem.empty.dry_run(problem.geometry.base_point)
-        return Data((X, y), {"geometry": problem.geometry, "n": problem.n})
+        return Data((X, y), {"geometry": problem.geometry, "n": problem.n, "separate": False})
 
     def _check_functions(self, n, arrays):
         for name in ("cost", "gradient", "euclidean_gradient"):
@@ -344,16 +353,24 @@ class PrivateRiemannianERM(PrivateEstimator):
                 "pass delta > 0, for instance 1e-5."
             )
         if self.delta >= 1.0 / n:
-            warnings.warn(
+            warn_user(
                 f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
-                "would be allowed; use a smaller delta.",
-                UserWarning,
-                stacklevel=4,
+                "would be allowed; use a smaller delta."
             )
         domain, start = self._domain_and_start(geometry)
         walk = Walk(self.n_steps, self.step_size, self.output, self.retraction, domain)
         rehearse(geometry, start, walk, transport=self.solver == "variance-reduced")
         solver, event, noise_scale = self._calibrated(walk, n)
+        whole = isinstance(solver, RiemannianGradientDescent)
+        exact = adds_integers(
+            whole and facts["separate"],
+            geometry.dim,
+            solver.noise_multipliers if whole else (),
+            "full batches in memory, and gradients that are the same, to the last bit, in any "
+            "company of records",
+        )
+        if exact:
+            solver = dataclasses.replace(solver, exact=True)
         public = {
             "n": n,
             "manifold": str(geometry),
@@ -366,20 +383,15 @@ class PrivateRiemannianERM(PrivateEstimator):
             public |= {"batch_size": self.batch_size, "sampling": self.sampling}
         if domain is not None:
             public |= {"center": domain.center, "radius": domain.radius}
-        return Plan(event=event, settings=_Settings(solver, start, noise_scale), public=public)
+        work = Work(48.0 * math.prod(geometry.shape), walk.n_steps)
+        return Plan(event, _Settings(solver, start, noise_scale), public, work=work, exact=exact)
 
     def _gaussian_choice(self):
         return "solver='descent', batch_size=None"
 
-    def _domain_and_start(self, geometry):
-        center = geometry.base_point
-        if self.center is not None:
-            center = _public_point(geometry, center=self.center)
-        domain = None if self.radius is None else GeodesicBall(geometry, center, self.radius)
-        start = center
-        if self.start is not None:
-            start = _public_point(geometry, start=self.start)
-        return domain, start if domain is None else domain.project(start)
+    def _domain_and_start(self, geometry, start=None):
+        start = self.start if start is None else start
+        return descent_domain(geometry, self.center, self.radius, start)
 
     def _calibrated(self, walk, n):
         clip, target = float(self.clip_norm), (float(self.epsilon), float(self.delta))
@@ -447,21 +459,4 @@ def _check_membership(geometry, X):
             f"X has rows of shape {X.shape[1:]}, but points of {geometry} have shape "
             f"{geometry.shape}; the default cost is a distance to the rows, other data need a cost."
         )
-    belongs = np.asarray(geometry.belongs(X.reshape(len(X), *geometry.shape)))
-    if not belongs.all():
-        raise ValueError(
-            f"{int(np.count_nonzero(~belongs))} of {len(X)} rows of X are not points of {geometry} "
-            "(tolerance 1e-6); the default cost is a distance to the rows, other data need a cost."
-        )
-
-
-def _public_point(geometry, **values):
-    ((name, value),) = values.items()
-    value = np.asarray(value, dtype=float)
-    if value.shape != geometry.shape or not np.isfinite(value).all():
-        raise ValueError(
-            f"{name} must be a finite array of shape {geometry.shape}, got shape {value.shape}."
-        )
-    if not bool(np.all(geometry.belongs(value))):
-        raise ValueError(f"{name} is not a point of {geometry} (tolerance 1e-6).")
-    return value
+    check_membership(geometry, geometry.canonical(X.reshape(len(X), *geometry.shape)))

@@ -440,9 +440,9 @@ def _costs(rule: Filter, event, at: tuple[float, float] | None) -> tuple[Amounts
     if bound is not None:
         _check_size("gdp_bound", bound)
     if rule.limits is None:
-        size = event.renyi(2.0)
+        size = event.rough_size
         if size != math.inf:  # some events have no Renyi bound, which is no fault of their size
-            _check_size("the Renyi divergence", size)
+            _check_size("the size", size)
         return ((),)
     pure = _pure_epsilon(event)
     if rule.kind == "sum":

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import read_records
+from skriemdp.core.arithmetic import adds_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -16,25 +17,32 @@ from skriemdp.core.manifold_input import (
     point_shape,
     public_ball,
     warn_large_delta,
+    warn_published_labels,
 )
+from skriemdp.core.parameters import label_list
+from skriemdp.core.work import Work
 from skriemdp.geometry import as_geometry
 from skriemdp.mechanisms.counts import SumsAndCounts
+from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
 
 __all__ = ["PrivateMinimumDistanceToMean"]
 
 
-def _class_means(ball, points, labels, n_classes, mechanism, rng):
+def _class_means(ball, points, labels, n_classes, mechanism, rng, exact):
     """Private class means ``(n_classes, *shape)`` and sizes, from points projected on the ball.
 
     One release of the class-wise sums of ``log_c x_i``, vectors of length <= r, with their numbers.
     """
     geometry, center, radius = ball.geometry, ball.center, ball.radius
     coordinates = np.asarray(ball.coordinates(points))
-    sums = np.zeros((n_classes, geometry.dim))
-    np.add.at(sums, labels, coordinates)
-    counts = np.bincount(labels, minlength=n_classes).astype(float)
-    sums, counts = mechanism.release(sums, counts, rng)
+    if exact:
+        sums, counts = mechanism.release_rows(coordinates, labels, n_classes, rng)
+    else:
+        sums = np.zeros((n_classes, geometry.dim))
+        np.add.at(sums, labels, coordinates)
+        counts = np.bincount(labels, minlength=n_classes).astype(float)
+        sums, counts = mechanism.release(sums, counts, rng)
     means = sums / np.maximum(counts, 1.0)[:, None]
     norms = np.linalg.norm(means, axis=1, keepdims=True)
     means *= np.minimum(1.0, radius / np.maximum(norms, 1e-300))
@@ -50,8 +58,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         As in :class:`skriemdp.PrivateFrechetMean`: space of the points and the public ball that
         bounds them.
     classes : array-like, optional
-        Public list of class labels.  By default the labels that occur in y, which then count as
-        public: pass the list when it is private whether a label occurs at all.
+        Public list of class labels.  Without it the labels that occur in y are published, with a
+        warning: whether a label occurs at all can be one record's secret.
     epsilon, delta, accountant, random_state, verbose
         As in :class:`skriemdp.PrivateFrechetMean`.
 
@@ -69,9 +77,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     Notes
     -----
     *Guarantee*: (epsilon, delta)-DP under replacement of one record, label included; n and the
-    class list are public; exactly Gaussian.  One joint release has sensitivity 2r for all classes
-    together (docs/theory/sensitivity.md), so more classes cost no more budget.  `predict`,
-    `predict_proba` and `score` depend on the rows they are given.
+    class list are public; exactly Gaussian, or pure for ``delta=0``.  One joint release has
+    sensitivity 2r for all classes together (docs/theory/sensitivity.md), so more classes cost no
+    more budget.  `predict`, `predict_proba` and `score` depend on the rows they are given.
 
     References
     ----------
@@ -144,16 +152,16 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
 
     def _distances(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **CHECKS)
+        X = read_records(self, X, reset=False, **CHECKS)
         points = as_points(self.geometry_, X)
         check_membership(self.geometry_, points)
         columns = [np.asarray(self.geometry_.dist(mean, points)) for mean in self.means_]
         return np.stack(columns, axis=1)
 
     def _validate(self, X, y=None):
-        X, y = validate_data(self, X, y, ensure_min_samples=2, **CHECKS)
-        check_classification_targets(y)
-        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+        X, y = read_records(self, X, y, labels=True, ensure_min_samples=2, **CHECKS)
+        classes = label_list(self.classes, y)
+        warn_published_labels(self.classes)
         if not np.isin(y, classes).all():
             raise ValueError("y has labels that are not in classes; list every possible label.")
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
@@ -165,9 +173,21 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     def _plan(self, facts, terms):
         warn_large_delta(self.delta, facts["n"])
         ball = public_ball(facts["geometry"], self.center, self.radius)
-        mechanism = SumsAndCounts(ball.radius, 1.0 / gaussian_mu(self.epsilon, self.delta))
+        mechanism: SumsAndCounts | PureSumsAndCounts
+        exact = False
+        if self.delta == 0:
+            mechanism = PureSumsAndCounts(ball.geometry.dim, ball.radius, float(self.epsilon))
+        else:
+            mechanism = SumsAndCounts(ball.radius, 1.0 / gaussian_mu(self.epsilon, self.delta))
+            exact = adds_integers(
+                ball.geometry.separate_rows,
+                len(facts["classes"]) * (ball.geometry.dim + 1),
+                [mechanism.noise_multiplier],
+                f"logarithms that are computed one by one, unlike those of {ball.geometry}",
+            )
         return Plan(
             event=mechanism.event,
+            exact=exact,
             settings=(ball, mechanism, facts["classes"]),
             public={
                 "n": facts["n"],
@@ -176,12 +196,16 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
                 "radius": ball.radius,
                 "classes": facts["classes"],
             },
+            work=Work(
+                8.0 * ball.geometry.dim * (2 * facts["n"] + 3 * len(facts["classes"])),
+                cause="the size of X and the number of classes",
+            ),
         )
 
     def _release(self, data, plan, streams):
         (points, labels), (ball, mechanism, classes) = data.arrays, plan.settings
         self.geometry_, self.classes_ = ball.geometry, classes
         self.means_, self.class_counts_ = _class_means(
-            ball, points, labels, len(classes), mechanism, streams("class means")
+            ball, points, labels, len(classes), mechanism, streams("class means"), plan.exact
         )
         self.noise_scale_ = mechanism.sum_sigma * len(classes) / len(points)

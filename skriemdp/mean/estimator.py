@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import warnings
 
 import numpy as np
 from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._config import get_config
+from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option, check_positive
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -23,10 +25,10 @@ from skriemdp.core.manifold_input import (
     warn_large_delta,
     warn_small_search,
 )
+from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.progress import ProgressBar
-from skriemdp.descent.sampling import FullBatch, LatticeBatch
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.mean.adaptive import AdaptiveMean
@@ -44,10 +46,10 @@ from skriemdp.mean.releases import (
     bending,
     default_clip,
     default_descent,
+    exact_tangents,
     plan_tangent_mean,
 )
 from skriemdp.mean.search import BallSearch
-from skriemdp.mechanisms.lattice import LatticeCount
 from skriemdp.privacy.events import compose
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
@@ -103,6 +105,17 @@ def frechet_mean(X, manifold="euclidean", *, center=None, tol=1e-10, max_iter=20
     raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
 
 
+def _is_exact(mechanism, geometry, budget, search, mean) -> bool:
+    """Whether everything that a fit releases is of integers, from public numbers."""
+    if budget.mu is None or not (search is None or search.exact):
+        return False  # the noise is not Gaussian, or a searched centre is computed in floats
+    if mechanism == "gradient" or search is None:
+        return mean is not None and mean.exact
+    # In a searched ball the mean may be iterated, unless that changes nothing.
+    only_logarithms = geometry.is_flat or get_config()["arithmetic"] == "lattice"
+    return only_logarithms and exact_tangents(geometry, [1.0 / budget.mu])
+
+
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     """Differentially private Fréchet mean of points on a Riemannian manifold.
 
@@ -151,10 +164,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         Whether "gradient" moves by the retraction instead of the exponential map.
     start : array-like of shape ``point_shape``, optional
         Public start of "gradient"; the centre by default.
-    arithmetic : {"float", "lattice"}, default="float"
-        "lattice" sums the records in exact integers and adds discrete Gaussian noise, so that the
-        guarantee does not rest on floating-point arithmetic (docs/theory/lattice.md).  For
-        "tangent" (then the mean of the logarithms at the centre), "adaptive" and "gradient".
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the whole fit.
     accountant : PrivacyAccountant, optional
@@ -231,7 +240,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         output="last",
         retraction=False,
         start=None,
-        arithmetic="float",
         epsilon=1.0,
         delta=1e-5,
         accountant=None,
@@ -251,7 +259,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.output = output
         self.retraction = retraction
         self.start = start
-        self.arithmetic = arithmetic
         self.epsilon = epsilon
         self.delta = delta
         self.accountant = accountant
@@ -289,7 +296,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     def inverse_transform(self, X):
         """Points from tangent coordinates ``(n, dim)``; in the layout of the fitted X."""
         check_is_fitted(self)
-        X = np.asarray(X, dtype=float)
+        X = read_array(X, "X", dtype=np.float64, ensure_2d=False)
         if X.ndim != 2 or X.shape[1] != self.geometry_.dim:
             raise ValueError(f"X must have shape (n, {self.geometry_.dim}), got {X.shape}.")
         return self._layout(self.geometry_.exp_coordinates(self.mean_, X))
@@ -317,7 +324,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     # -- the order of work ----------------------------------------------------------------------
 
     def _validate(self, X, y=None):
-        X = validate_data(self, X, ensure_min_samples=2, **CHECKS)
+        X = read_records(self, X, ensure_min_samples=2, **CHECKS)
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
         points = as_points(geometry, X)
         check_membership(geometry, points)
@@ -328,8 +335,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(NOISES, noise=self.noise)
         check_option((None, "js"), shrink=self.shrink)
-        check_option(("float", "lattice"), arithmetic=self.arithmetic)
-        lattice = self.arithmetic == "lattice"
+        lattice = get_config()["arithmetic"] == "lattice"
         # Among fits that are added up, Gaussian ones cost least.
         gaussian = terms.composes and self.noise == "auto"
         warn_large_delta(self.delta, n)
@@ -363,8 +369,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         budget = split_budget(
             geometry, mechanism, noise, self.epsilon, self.delta, free_center, free_radius
         )
-        if lattice:
-            budget = dataclasses.replace(budget, count=LatticeCount(budget.count.noise_multiplier))
         public = {"n": n, "manifold": str(geometry)}
         if searched:
             warn_small_search(n, budget.search_mu)
@@ -378,13 +382,17 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if radius is not None:
             public["radius"] = radius
         release = functools.partial(self._mean_release, n=n, budget=budget)
-        event = budget.event
+        event, mean = budget.event, None
         if ball is not None:
             mean = release(ball)  # a bad parameter must raise before the charge
             event = compose([budget.count.event, mean.event]) if event is None else event
         elif mechanism == "gradient":
-            release(GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit)))
-        return Plan(event=event, settings=(ball, search, budget, release), public=public)
+            mean = release(GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit)))
+        steps = 1 if self.n_steps is None else self.n_steps
+        # Projected records and their coordinates.
+        work = Work(16.0 * n * math.prod(geometry.shape), steps)
+        exact = _is_exact(mechanism, geometry, budget, search, mean)
+        return Plan(event, (ball, search, budget, release), public, work=work, exact=exact)
 
     def _gaussian_choice(self):
         own_law = self.mechanism in OUTPUT_MECHANISMS
@@ -398,16 +406,14 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if not free_center:
             center = start if self.center is None else public_point(geometry, center=self.center)
         radius = None if free_radius else float(self.radius)
-        lattice = self.arithmetic == "lattice"
-        return BallSearch(geometry, n, budget.search_mu, center, radius, start, lattice)
+        return BallSearch(geometry, n, budget.search_mu, center, radius, start)
 
     def _mean_release(self, ball, n, budget):
-        lattice = self.arithmetic == "lattice"
         mechanism = descent_or_tangent(budget.mechanism, ball)
         if mechanism == "adaptive":
-            return AdaptiveMean(ball, n, budget.mu, lattice)
+            return AdaptiveMean(ball, n, budget.mu)
         if mechanism == "tangent":
-            return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "js", lattice)
+            return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "js")
         if mechanism in OUTPUT_MECHANISMS:
             return plan_output_mean(ball, n, mechanism, *budget.target)
         if self.n_steps is not None:
@@ -422,8 +428,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             output=self.output,
             retraction=self.retraction,
             domain=ball,
-            batch=LatticeBatch() if lattice else FullBatch(),
         )
+        exact = exact_tangents(ball.geometry, solver.noise_multipliers)
+        solver = dataclasses.replace(solver, exact=exact)
         start = ball.center
         if self.start is not None:
             start = ball.project(public_point(ball.geometry, start=self.start))
@@ -439,13 +446,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             spread = ball.geometry.dim / self.epsilon
         noise = 2.0 * ball.radius / n * spread
         if noise > 0.5 * ball.radius:
-            warnings.warn(
+            warn_user(
                 f"with n={n} records and epsilon={self.epsilon}, delta={self.delta} the noise is "
                 f"about {noise / ball.radius:.1f} times the radius: the result says little more "
                 "than the public centre. Use more records, a larger epsilon, a smaller ball, or "
-                "shrink='js'.",
-                UserWarning,
-                stacklevel=5,
+                "shrink='js'."
             )
 
     def _release(self, data, plan, streams):
@@ -453,12 +458,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         n = len(points)
         if ball is None:
             ball = search.release(points, streams)
-        if self.arithmetic == "lattice":
+        mechanism = release(ball)
+        if mechanism.exact:
             problem, outside = FrechetProblem.from_separate_records(ball, points)
         else:
             problem, outside = FrechetProblem.from_records(ball, points)
         noisy = budget.count.release(outside, streams("clipped fraction")) / n
-        mechanism = release(ball)
         arguments = {}
         self.mechanism_ = descent_or_tangent(budget.mechanism, ball)
         if self.verbose and self.mechanism_ == "gradient":
@@ -470,22 +475,15 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self._flat = data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
         if search is None and noisy - 4.0 * budget.count.sigma / n > 0.2:
-            warnings.warn(
+            warn_user(
                 f"about {self.clipped_fraction_:.0%} of the rows lie outside the ball of radius "
                 f"{ball.radius:g} (a private estimate) and were projected on it; choose center and "
                 "radius from public knowledge of the data's range, or pass center='private' and "
-                "radius='auto'.",
-                UserWarning,
-                stacklevel=4,
+                "radius='auto'."
             )
 
     def _problem(self, X, y=None):
         """The Fréchet problem of rows projected on the public ball; for federated runs."""
-        if self.arithmetic != "float":
-            raise ValueError(
-                f"arithmetic={self.arithmetic!r} is for fits of this estimator; federated runs sum "
-                "in floating point. Pass arithmetic='float'."
-            )
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
         ball = public_ball(geometry, self.center, self.radius)
         return FrechetProblem.from_records(ball, as_points(geometry, X))[0]
@@ -500,7 +498,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _points(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **CHECKS)
+        X = read_records(self, X, reset=False, **CHECKS)
         points = as_points(self.geometry_, X)
         check_membership(self.geometry_, points)
         return points

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from skriemdp._validation import check_positive
+from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import PureEvent
 
 __all__ = ["ExponentialDirection", "sample_bingham"]
@@ -101,4 +102,11 @@ class ExponentialDirection:
 
     def release(self, gram, rng, size: int = 1):
         """`size` independent directions, shape ``(size, d)``; each costs one `event`."""
-        return sample_bingham(self.epsilon / (2.0 * self.bound**2) * gram, rng, size)
+        exponent, bound = self.epsilon / (2.0 * self.bound**2) * gram, self.epsilon
+        return noise.draw(
+            exponent, 1.0, "bingham", rng, size, sensitivity=bound, sampler=_bingham_draws
+        )
+
+
+def _bingham_draws(matrix, rng, size):
+    return sample_bingham(matrix, rng, *size)

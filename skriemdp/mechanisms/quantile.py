@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from skriemdp._validation import check_fraction, check_positive
+from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.lattice import LatticeCount
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 
 __all__ = ["ExponentialQuantile", "PrivateQuantile", "log_grid"]
@@ -55,14 +55,13 @@ class PrivateQuantile:
         In (0, 1): the share of values that should lie at or below the answer.
     mu : float
         Gaussian differential privacy parameter of the whole release.
-    lattice : bool, default=False
-        Whether the noise on the counts is drawn and added in integers.
 
     Notes
     -----
     *Guarantee*: mu-GDP under replacement of one value, the number of values public.  A count of
     values changes by at most one; each of the `counts` adaptive queries gets Gaussian noise of
-    standard deviation ``sqrt(counts) / mu``, and everything else is a function of noisy answers.
+    standard deviation ``sqrt(counts) / mu``, drawn and added in integers, and everything else is a
+    function of noisy answers.
     Values are used in comparisons only, so their size does not matter: no bound is needed.
 
     *Accuracy*: the rank error has a standard deviation of about ``2 / mu`` plus the grid's own step
@@ -81,7 +80,6 @@ class PrivateQuantile:
     grid: tuple[float, ...]
     level: float
     mu: float
-    lattice: bool = False
 
     def __post_init__(self):
         check_positive(mu=self.mu)
@@ -140,7 +138,7 @@ class PrivateQuantile:
 
     def _search_once(self, count, wanted, rng):
         last, sigma = len(self.grid) - 1, self.sigma
-        mechanism = (LatticeCount if self.lattice else GaussianCount)(sigma)
+        mechanism = GaussianCount(sigma)
         weight = _prior(last + 1)
         # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
         # the two log factors that they gave to the weights at or below it and above it.
@@ -214,9 +212,8 @@ class ExponentialQuantile:
         # right answer has the wanted rank among them, also where many values share one place.
         before = np.concatenate([[0.0], counts[:-1]])
         utility = -np.maximum(np.maximum(before - target, target - counts), 0.0)
-        # The largest of independently Gumbel-perturbed scores follows the mechanism's law.
-        scores = 0.5 * self.epsilon * utility + _prior(len(self.grid))
-        chosen = np.argmax(scores + rng.gumbel(size=(*shape, len(self.grid))), axis=-1)
+        scores, bound = 0.5 * self.epsilon * utility + _prior(len(self.grid)), 0.5 * self.epsilon
+        chosen = noise.draw(scores, 1.0, "exponential", rng, shape, sensitivity=bound)
         found = np.asarray(self.grid, dtype=float)[chosen]
         return found if shape else float(found)
 

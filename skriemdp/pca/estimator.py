@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option, check_positive, check_scale
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.geometry import Euclidean
+from skriemdp.core.work import Work
 from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget
 from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
+from skriemdp.pca.pure_releases import PureCovarianceRelease
 from skriemdp.pca.releases import (
     CovarianceRelease,
     ExponentialRelease,
@@ -24,15 +26,17 @@ from skriemdp.pca.releases import (
     PowerRelease,
     RefineRelease,
 )
-from skriemdp.pca.rows import Rows, open_rows, rows_digest
+from skriemdp.pca.rows import Rows, is_stream, open_rows, rows_digest
 from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.sensitivity import interval_sensitivity
 
 __all__ = ["PrivatePrincipalEigenvector"]
 
 MECHANISMS = ("auto", "covariance", "gradient", "power", "refine", "exponential")
 
-# Share of the budget that pays for the released fraction of clipped rows.
-_COUNT_SHARE = 0.01
+# Share of the budget that pays for the released fraction of clipped rows; a share of epsilon costs
+# twice as much variance as one of mu**2.
+_COUNT_SHARE, _PURE_COUNT_SHARE = 0.01, 0.005
 # Largest d whose d x d matrix "auto" forms (72 MB each); above it iterates with products.
 _LARGEST_MATRIX = 3000
 
@@ -71,7 +75,7 @@ class PrivatePrincipalEigenvector(
         budget, then one clipped noisy product with it; better for flat spectra in high dimension.
         "power": block power iteration with clipped noisy products; never forms a d x d matrix.
         "gradient": DP-RGD on `manifold`.  "exponential": a Bingham law, pure differential privacy.
-        "auto": "exponential" for ``delta=0``, "power" for d > 3000, "refine" for d >= 150 where n
+        "auto": "covariance" for ``delta=0``, "power" for d > 3000, "refine" for d >= 150 where n
         and the budget are large enough (``n mu >= 12 d``), else "covariance".
     center : {"private", "assume"}, default="private"
         Whether to subtract a private mean, for 4 % to 18 % of ``mu**2`` (more where n is small or
@@ -88,7 +92,8 @@ class PrivatePrincipalEigenvector(
     public_seed : int, default=0
         Seed of the public random start of "gradient" and "power".
     epsilon, delta : float, default=1.0, 1e-5
-        Privacy of the whole fit.  ``delta=0`` asks for pure differential privacy.
+        Privacy of the whole fit.  ``delta=0`` asks for pure differential privacy, which
+        "covariance" and "exponential" can give.
     accountant : PrivacyAccountant, optional
         Ledger that the fit is charged to; the active one by default.
     random_state : int, optional
@@ -133,9 +138,9 @@ class PrivatePrincipalEigenvector(
     Notes
     -----
     *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, n public;
-    exactly ``privacy_spent_.mu``-GDP, or pure for "exponential".  Norms, mean, components and
-    variances are all charged; `transform`, `predict` and `score` of a row depend on that row and
-    are not private (docs/theory/pca.md).
+    exactly ``privacy_spent_.mu``-GDP, or pure for ``delta=0`` and "exponential".  Norms, mean,
+    components and variances are all charged; `transform`, `predict` and `score` of a row depend on
+    that row and are not private (docs/theory/pca.md).
 
     Variances are those of clipped rows, too small where clipping cuts tails; the directions
     hardly suffer.  Where the largest released eigenvalue is within the reach of the noise, a
@@ -223,6 +228,15 @@ class PrivatePrincipalEigenvector(
         """
         return self._fit(X, y)
 
+    def fit_transform(self, X, y=None):
+        """Fit, then transform the same rows, which must be one table."""
+        if is_stream(X):
+            raise TypeError(
+                "X gives its rows in several tables, and their coordinates are several tables too; "
+                "call fit(X), then transform(table) for each."
+            )
+        return self.fit(X, y).transform(X)
+
     def transform(self, X):
         """Coordinates of the centred rows along the components, ``(n, n_components)``."""
         X = self._table(X)
@@ -233,7 +247,7 @@ class PrivatePrincipalEigenvector(
     def inverse_transform(self, X):
         """Rows of the original features from coordinates ``(n, n_components)``."""
         check_is_fitted(self)
-        X = np.asarray(X, dtype=float)
+        X = read_array(X, "X", dtype=np.float64, ensure_2d=False)
         k = len(self.components_)
         if X.ndim != 2 or X.shape[1] != k:
             raise ValueError(f"X must have shape (n, {k}), got {X.shape}.")
@@ -271,7 +285,7 @@ class PrivatePrincipalEigenvector(
         return Data((rows,), {"n": rows.n, "d": rows.d, "sparse": rows.is_sparse})
 
     def _checked(self, table, first):
-        return validate_data(
+        return read_records(
             self,
             table,
             reset=first,
@@ -286,17 +300,16 @@ class PrivatePrincipalEigenvector(
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
         self._check_parameters(n, d)
         if self.delta >= 1.0 / n:
-            warnings.warn(
+            warn_user(
                 f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
-                "would be allowed; use a smaller delta.",
-                UserWarning,
-                stacklevel=4,
+                "would be allowed; use a smaller delta."
             )
         pure = self.delta == 0 or self.mechanism == "exponential"
         if pure:
             budget = PureBudget
-            # Noise of a pure release grows with d where Gaussian noise grows with sqrt(d).
-            total, strength = float(self.epsilon), self.epsilon / math.sqrt(d)
+            # The largest eigenvalue of pure noise is 3.1 d / (n epsilon), in units of the squared
+            # norm, where Gaussian noise has 2 sqrt(d) / (n mu).
+            total, strength = float(self.epsilon), self.epsilon / (1.6 * math.sqrt(d))
         else:
             budget = GaussianBudget
             total = strength = gaussian_mu(self.epsilon, self.delta)
@@ -308,7 +321,15 @@ class PrivatePrincipalEigenvector(
             event=budget(total).event,
             settings=_Settings(bounds, self._release_of(name), lambda: budget(total)),
             public=public | {"row_norm": self.row_norm, "public_seed": self.public_seed},
+            work=self._work(name, n, d),
         )
+
+    def _work(self, name, n, d):
+        k, steps = int(self.n_components), 1 if self.n_steps is None else self.n_steps
+        if name in ("power", "gradient"):
+            return Work(8.0 * (2 * n + 6 * d * k + 4 * k * k), steps, f"n_components={k}")
+        cause = f"the {d} x {d} matrix of mechanism={name!r}; 'power' forms none"
+        return Work(8.0 * (2 * n + 4 * d * d), steps, cause)
 
     def _gaussian_choice(self):
         return "mechanism='auto'"
@@ -330,10 +351,10 @@ class PrivatePrincipalEigenvector(
             raise ValueError(
                 f"n_components={self.n_components} exceeds the number of features, {d}."
             )
-        if self.delta == 0 and self.mechanism not in ("auto", "exponential"):
+        if self.delta == 0 and self.mechanism not in ("auto", "covariance", "exponential"):
             raise ValueError(
                 f"delta=0 asks for pure differential privacy, which mechanism={self.mechanism!r} "
-                "cannot give; use mechanism='exponential', or delta > 0, for instance 1e-5."
+                "cannot give; use mechanism='covariance', or delta > 0, for instance 1e-5."
             )
         if self.mechanism == "gradient":
             if self.n_components == d:
@@ -345,10 +366,10 @@ class PrivatePrincipalEigenvector(
 
     def _choose(self, n, d, mu):
         """The mechanism, from public quantities only."""
-        if self.delta == 0:
-            return "exponential"
         if self.mechanism != "auto":
             return self.mechanism
+        if self.delta == 0:
+            return "covariance"
         if d > _LARGEST_MATRIX:
             return "power"
         return "refine" if d >= 150 and n * mu >= 12 * d else "covariance"
@@ -362,7 +383,7 @@ class PrivatePrincipalEigenvector(
                 k, self.manifold, self.n_steps or 20, float(self.step_size), self.public_seed
             )
         plain = {
-            "covariance": CovarianceRelease,
+            "covariance": PureCovarianceRelease if self.delta == 0 else CovarianceRelease,
             "refine": RefineRelease,
             "exponential": ExponentialRelease,
         }
@@ -381,7 +402,8 @@ class PrivatePrincipalEigenvector(
             print(f"[{type(self).__name__}] mechanism {plan.public['mechanism']!r}")
         counting = None
         if settings.bounds.row_norm is not None:
-            counting = budget.noise(_COUNT_SHARE, Euclidean(1), 1.0)
+            share = _PURE_COUNT_SHARE if budget.pure else _COUNT_SHARE
+            counting = budget.noise(share, interval_sensitivity(1.0), 1)
         self._sparse_fit = data.facts["sparse"]
         center, row_norm = settings.bounds.release(rows, budget, streams)
         if counting is not None:
@@ -407,39 +429,35 @@ class PrivatePrincipalEigenvector(
         outside = sum(
             np.count_nonzero(~(squares <= row_norm**2)) for squares in rows.squared_norms(center)
         )
-        noisy = mechanism.release(
-            np.zeros(1), np.array([float(outside)]), streams("clipped fraction")
-        )
+        noisy = mechanism.release(np.array([float(outside)]), streams("clipped fraction"))
         fraction = float(noisy[0]) / rows.n
         self.clipped_fraction_ = float(np.clip(fraction, 0.0, 1.0))
         if fraction - 2.0 * mechanism.sigma / rows.n > 0.2:
-            warnings.warn(
+            warn_user(
                 f"about {self.clipped_fraction_:.0%} of the rows are longer than row_norm="
                 f"{row_norm:g} (a private estimate) and were scaled to it; row_norm='auto' finds "
-                "a bound privately.",
-                UserWarning,
-                stacklevel=5,
+                "a bound privately."
             )
 
     def _warn_of_noise(self):
         """Released numbers only: is the first component more than noise?"""
         if self.spectrum_ is None or len(self.spectrum_) < 2:
             return
-        # Pure noise has its largest eigenvalue at about 2 sqrt(d) times the scale of an entry.
-        edge = 2.0 * math.sqrt(len(self.spectrum_)) * self.spectrum_noise_scale_
+        # Noise alone has its largest eigenvalue at about 2 sqrt(d) times the scale of an entry,
+        # and at 2.4 sqrt(d) times that with pure privacy.
+        reach = 2.0 if self.delta > 0 else 2.4
+        edge = reach * math.sqrt(len(self.spectrum_)) * self.spectrum_noise_scale_
         if self.spectrum_[0] - np.mean(self.spectrum_) < 1.1 * edge:
-            warnings.warn(
+            warn_user(
                 "the largest released eigenvalue is within the reach of the noise: the first "
-                "component is close to a random direction; use more records or a larger epsilon.",
-                UserWarning,
-                stacklevel=5,
+                "component is close to a random direction; use more records or a larger epsilon."
             )
 
     # -- helpers of the fitted estimator --------------------------------------------------------
 
     def _table(self, X):
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=_DTYPES, accept_sparse="csr")
+        return read_records(self, X, reset=False, dtype=_DTYPES, accept_sparse="csr")
 
     def _scales(self):
         # A component whose released variance is zero keeps its scale.

@@ -11,7 +11,7 @@ import threading
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from skriemdp.mechanisms._rounding import on_public_grid
+from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
 
 __all__ = [
@@ -122,14 +122,15 @@ class WeightedMean:
         rng : numpy.random.Generator
         """
         geometry, point = self.ball.geometry, start
-        sigma = largest * self.sigma
+        sigma, moved = largest * self.sigma, largest * 2.0 * self.clip_norm * _UP
         density, floor = float(np.sum(weights)), sigma / self.clip_norm
         size = float(np.sum(np.abs(weights)))
         if self.density_private:
             # The same sum is asked in every step; the average of the answers costs as much.
-            noise = rng.standard_normal(self.n_steps).mean()
-            spread = sigma / (math.sqrt(3.0) * self.clip_norm)
-            density = on_public_grid(density + spread * noise, spread / math.sqrt(self.n_steps))
+            spread, bound = (s / (math.sqrt(3.0) * self.clip_norm) for s in (sigma, moved))
+            density = noise.draw(
+                density, spread, "gaussian", rng, sensitivity=bound, averaged=self.n_steps
+            )
             size = density
         size = max(size, floor / math.sqrt(self.n_steps))
         for step in range(self.n_steps):
@@ -137,7 +138,7 @@ class WeightedMean:
             norms = np.linalg.norm(coordinates, axis=1)
             scale = self.clip_norm / np.maximum(norms, self.clip_norm)
             total = (weights * scale) @ coordinates
-            total = on_public_grid(total + sigma * rng.standard_normal(total.shape), sigma)
+            total = noise.draw(total, sigma, "gaussian", rng, sensitivity=moved)
             move = total / size / math.sqrt(step + 1.0)
             move *= min(1.0, self.ball.radius / max(float(np.linalg.norm(move)), 1e-300))
             point = self.ball.project(np.asarray(geometry.exp_coordinates(point, move))[None])[0]

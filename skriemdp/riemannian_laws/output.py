@@ -10,6 +10,7 @@ import numpy as np
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd_affine import AffineInvariantSPD
+from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import Event, PureEvent
 from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace, space_form
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
@@ -32,7 +33,7 @@ def _space(geometry):
     raise ValueError(
         f"the privacy of Riemannian Gaussian noise on {geometry}, whose curvature is not constant, "
         "is known only through loose bounds.  Use Gaussian noise in a tangent space "
-        "(skriemdp.mechanisms.tangent.TangentGaussian): it is exactly sensitivity / sigma-GDP on "
+        "(skriemdp.mechanisms.vector.GaussianNoise): it is exactly sensitivity / sigma-GDP on "
         "every manifold."
     )
 
@@ -124,7 +125,7 @@ class RiemannianGaussianMechanism:
         -------
         array of shape ``(*size, *shape)``
         """
-        return self.law.sample(point, size, rng)
+        return _draw(self, self.sigma, "riemannian-gaussian", point, rng, size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,7 +220,7 @@ class RiemannianLaplaceMechanism:
 
     def release(self, point, rng, size=()):
         """A draw around the exact `point`, as :meth:`RiemannianGaussianMechanism.release`."""
-        return self.law.sample(point, size, rng)
+        return _draw(self, self.scale, "riemannian-laplace", point, rng, size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,9 +278,29 @@ class KNormGradientMechanism:
 
     def release(self, gradient_norm, n_records, center, rng, size=()):
         """Draws; arguments as for :func:`sample_k_norm_gradient`."""
-        return sample_k_norm_gradient(
-            self.geometry, gradient_norm, n_records, center, self.scale, rng, size
+
+        def sampler(norm, rng, size):
+            return sample_k_norm_gradient(
+                self.geometry, norm, n_records, center, self.scale, rng, size
+            )
+
+        return noise.draw(
+            gradient_norm,
+            self.scale,
+            "k-norm",
+            rng,
+            size,
+            sensitivity=self.sensitivity,
+            sampler=sampler,
         )
+
+
+def _draw(mechanism, scale, name, point, rng, size):
+    def sampler(point, rng, size):
+        return mechanism.law.sample(point, size, rng)
+
+    bound = mechanism.sensitivity
+    return noise.draw(point, scale, name, rng, size, sensitivity=bound, sampler=sampler)
 
 
 def _check_hadamard(geometry):

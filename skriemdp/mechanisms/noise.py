@@ -1,0 +1,131 @@
+"""The one function through which every private release draws its noise.
+
+An estimator's privacy then rests on what is passed to it: the exact statistic, the scale of the
+noise, and the bound of what one record moves.  Callers write ``noise.draw``, so a test that
+replaces that attribute sees every release (docs/theory/tests.md).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from array_api_compat import array_namespace, device
+
+from skriemdp._random import NoiseGenerator
+from skriemdp.mechanisms._rounding import on_public_grid
+from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
+
+__all__ = ["NOISE_SCALE", "draw"]
+
+# Discrete Gaussian noise has this scale in every release; the spacing of the integers varies.
+NOISE_SCALE = 2**40
+
+
+def draw(
+    exact,
+    scale,
+    law,
+    rng,
+    size=(),
+    *,
+    sensitivity,
+    grid=None,
+    exponent=None,
+    averaged=None,
+    sampler=None,
+):
+    """`exact` with noise of `scale`, on the public grid where the noise is a float.
+
+    Parameters
+    ----------
+    exact : array, number or callable; or tuple of arrays
+        The statistic, in coordinates in which the noise is isotropic.  A tuple is one release of
+        several blocks; `scale`, `law` and `sensitivity` are then tuples of the same length.
+    scale : float or int
+        Of the noise, in the units of `exact`.
+    law : {"gaussian", "symmetric", "radial", "laplace", "discrete-gaussian", "exponential"} or str
+        "symmetric" has standard deviation `scale` along every symmetric matrix of Frobenius norm
+        one; "radial" has density proportional to ``exp(-(|v| / scale)^exponent)``;
+        "discrete-gaussian" adds integers to integers; "exponential" returns an index, with
+        probability proportional to ``exp(exact / scale)``.  Another law needs its `sampler`.
+    rng : numpy.random.Generator
+    size : int or tuple of int, default=()
+        Independent releases along leading axes.
+    sensitivity : float or int
+        What one record moves `exact` by at most, as the law measures it; so ``scale / sensitivity``
+        is the noise multiplier of a Gaussian release.  Blocks are bounded together: the squares of
+        their moves, each over its own sensitivity, add up to at most 1.
+    grid : float, optional
+        Noise scale that decides the spacing of the public grid; `scale` by default.
+    exponent : float, optional
+        Of the radial law.
+    averaged : int, optional
+        The noise is the mean of so many draws of `scale`: as good as so many answers to one query.
+        Such an answer is paid for by the releases that follow, whose sensitivity includes it.
+    sampler : callable, optional
+        ``sampler(exact, rng, size)`` draws from a law that is not listed.
+
+    Returns
+    -------
+    array or float, or tuple of them
+    """
+    size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
+    if isinstance(exact, tuple):
+        blocks = zip(exact, scale, law, strict=True)
+        return tuple(_noisy(block, s, kind, rng, size) for block, s, kind in blocks)
+    if sampler is not None:
+        return sampler(exact, rng, size)
+    return _noisy(exact, scale, law, rng, size, grid, exponent, averaged)
+
+
+def _noisy(exact, scale, law, rng, size, grid=None, exponent=None, averaged=None):
+    shape = (*size, *np.shape(exact))
+    if law == "discrete-gaussian":
+        # Python integers, so that nothing can overflow.
+        return exact + _integers(scale, rng, shape).astype(object)
+    if law == "exponential":
+        # The largest of independently Gumbel-perturbed scores follows the law.
+        return np.argmax(exact + scale * rng.gumbel(size=shape), axis=-1)
+    if law == "gaussian":
+        unit = rng.standard_normal(shape if averaged is None else (averaged, *shape))
+        noise = scale * (unit if averaged is None else unit.mean(axis=0))
+    elif law == "symmetric":
+        unit = rng.standard_normal(shape)
+        # (G + G') / 2 of independent entries: variance 1 on the diagonal, 1/2 off it.
+        noise = scale * (0.5 * (unit + np.swapaxes(unit, -1, -2)))
+    elif law == "laplace":
+        noise = rng.laplace(scale=scale, size=shape)
+    elif law == "radial":
+        direction = rng.standard_normal(shape)
+        length = np.linalg.norm(direction, axis=-1, keepdims=True)
+        # (|v| / scale)^exponent has the Gamma(dim / exponent) law.
+        gamma = rng.standard_gamma(shape[-1] / exponent, size=length.shape)
+        noise = scale * gamma ** (1.0 / exponent) / length * direction
+    else:
+        raise ValueError(f"unknown law {law!r}; pass its sampler.")
+    noisy = exact + _like(noise, exact)
+    if law == "symmetric":
+        noisy = 0.5 * (noisy + np.swapaxes(noisy, -1, -2))
+    if averaged is not None:
+        scale = scale / math.sqrt(averaged)
+    return on_public_grid(noisy, scale if grid is None else grid)
+
+
+def _integers(scale, rng, shape):
+    """Discrete Gaussian integers; those of the usual scale come from the generator's stock."""
+    if scale == NOISE_SCALE and isinstance(rng, NoiseGenerator):
+        count = math.prod(shape)
+        ahead = rng.take_ahead(count, lambda rng, size: discrete_gaussian(NOISE_SCALE, rng, size))
+        return ahead.reshape(shape)
+    return discrete_gaussian(scale, rng, shape)
+
+
+def _like(noise, exact):
+    """`noise` in the precision, library and device of a floating array `exact`."""
+    if not hasattr(exact, "dtype"):
+        return noise
+    xp = array_namespace(exact)
+    if not xp.isdtype(exact.dtype, "real floating"):
+        return noise
+    return xp.asarray(noise, dtype=exact.dtype, device=device(exact))

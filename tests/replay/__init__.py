@@ -1,0 +1,1 @@
+"""Neighbouring data sets fitted to the same released answers: every claimed bound is measured."""

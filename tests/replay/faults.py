@@ -1,0 +1,368 @@
+"""Faults planted one at a time, to see that the pairs refute each of them."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import inspect
+import pkgutil
+import sys
+import textwrap
+import time
+from importlib import import_module
+from pathlib import Path
+from unittest import mock
+
+import skriemdp
+from replay.pairs import PAIRS
+from replay.tape import Fault, Purse, Refuted
+from skriemdp.mechanisms import covariance
+from skriemdp.privacy import sensitivity
+from skriemdp.privacy.events import ComposedEvent, GaussianEvent
+
+PACKAGE = Path(skriemdp.__file__).parent
+
+
+@dataclasses.dataclass(frozen=True)
+class Planted:
+    """What was planted, and which pair refuted it; None where none did."""
+
+    kind: str
+    place: str
+    by: str | None
+
+
+@functools.cache
+def replayed(pair):
+    """Tape of a pair without a fault, its seconds, and the theorems that its fit asked."""
+    asked: set = set()
+    started = time.process_time()
+    with contextlib.ExitStack() as stack:
+        for name, (function, users) in theorems().items():
+            for user in users:
+                noting = _noting((user.__name__, name), function, asked)
+                stack.enter_context(returning(name, [user], noting))
+        tape = pair.run()
+    return tape, time.process_time() - started, asked
+
+
+def _noting(name, function, asked):
+    def noted(*arguments, **settings):
+        asked.add(name)
+        return function(*arguments, **settings)
+
+    return noted
+
+
+def baseline() -> dict:
+    """Pair to what `replayed` says of it; pairs that show known faults are left out."""
+    return {pair: replayed(pair) for pair in PAIRS if not pair.xfail}
+
+
+def quickest(pairs):
+    """`pairs` by the time of their fits."""
+    return sorted(pairs, key=lambda pair: replayed(pair)[1])
+
+
+def refuting(pairs, fault=None, planted=contextlib.nullcontext):
+    """Name of the first of `pairs` that refutes a fault, given to its tape or planted in code."""
+    for pair in pairs:
+        try:
+            with planted():
+                pair.run(fault)
+        except Refuted:
+            return pair.name
+        except RuntimeError:  # the fit itself saw that its plan costs more than it may
+            return f"{pair.name}, refused"
+    return None
+
+
+# -- every place that draws noise -----------------------------------------------------------------
+
+
+def sites() -> dict:
+    """Place to the pairs that reach it, those first that move its statistic most per second."""
+    found: dict = {}
+    for pair, (tape, seconds, _) in baseline().items():
+        moved: dict = {}
+        for draw in tape.draws:
+            moved[draw.site] = max(moved.get(draw.site, 0.0), draw.moved)
+        for site, most in moved.items():
+            found.setdefault(site, []).append((most <= 0.5, seconds, pair.name, pair))
+    return {site: [entry[-1] for entry in sorted(e)] for site, e in sorted(found.items())}
+
+
+def faults_at_draws():
+    """The noise halved, the bound and with it the noise halved, and the release made twice."""
+    for site, pairs in sites().items():
+        for kind in ("bound", "scale", "twice"):
+            yield Planted(kind, site, refuting(pairs[:4], Fault(kind, site)))
+
+
+def calls_of_draw() -> set:
+    """``(module, line)`` of every call of ``noise.draw`` in the package."""
+    calls = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "noise.draw":
+                module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+                calls.add((module, node.lineno, node.end_lineno))
+    return calls
+
+
+def calls_reached() -> set:
+    """Those that some pair reaches."""
+    lines = {draw.call for tape, _, _ in baseline().values() for draw in tape.draws}
+    return {call for call in calls_of_draw() if any(_within(call, line) for line in lines)}
+
+
+def _within(call, line):
+    return line[0] == call[0] and call[1] <= line[1] <= call[2]
+
+
+# -- every function that proves a sensitivity -----------------------------------------------------
+
+
+@functools.cache
+def theorems() -> dict:
+    """Name to ``(function, users)``: the modules of the package that call it."""
+    for module in pkgutil.walk_packages(skriemdp.__path__, "skriemdp."):
+        if module.name != "skriemdp.federated.flower":
+            import_module(module.name)
+    functions = {name: getattr(sensitivity, name) for name in sensitivity.__all__}
+    functions |= {n: getattr(covariance, n) for n in covariance.__all__ if n.endswith("sitivity")}
+    loaded = [m for n, m in sys.modules.items() if n.startswith("skriemdp.")]
+    found = {}
+    for name, function in functions.items():
+        users = [m for m in loaded if vars(m).get(name) is function and _calls(m, name)]
+        found[name] = (function, [user for user in users if user is not sensitivity])
+    return found
+
+
+def _calls(module, name):
+    tree = ast.parse(inspect.getsource(module))
+    return any(isinstance(n, ast.Call) and ast.unparse(n.func) == name for n in ast.walk(tree))
+
+
+@contextlib.contextmanager
+def returning(name, users, function):
+    """Every caller gets `function` under this name."""
+    with contextlib.ExitStack() as stack:
+        for module in users:
+            stack.enter_context(mock.patch.object(module, name, function))
+        _forget()
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def _forget():
+    """Empty the caches that would remember a theorem from before or during a fault."""
+    for module in [m for n, m in sys.modules.items() if n.startswith("skriemdp.privacy.mean")]:
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
+def faults_in_theorems():
+    """Each function halved for each module that calls it."""
+    for name, (function, users) in theorems().items():
+        for user in users:
+            asked = (user.__name__, name)
+            pairs = quickest(pair for pair, facts in baseline().items() if asked in facts[2])
+            half = functools.partial(returning, name, [user], _half(function))
+            place = f"{name} in {user.__name__}"
+            yield Planted("theorem", place, refuting(pairs, None, half))
+
+
+def unused_theorems() -> set:
+    """Functions that no module of the package calls: halving them changes no release."""
+    return {name for name, (_, users) in theorems().items() if not users}
+
+
+def _half(function):
+    return lambda *arguments, **settings: 0.5 * function(*arguments, **settings)
+
+
+# -- charges --------------------------------------------------------------------------------------
+
+
+def faults_in_charges():
+    """Nothing charged, less charged, one part of the charge left out; for every estimator."""
+    seen = set()
+    for pair in quickest(baseline()):
+        event = replayed(pair)[0].charges[0][1]
+        for name, other in _cheaper(event):
+            key = (pair.name.split()[0], name, _outline(event))
+            if key in seen:
+                continue
+            seen.add(key)
+            planted = functools.partial(_charging, other)
+            yield Planted(name, f"{pair.name}: {_outline(event)}", refuting([pair], None, planted))
+
+
+def _outline(event):
+    parts = getattr(event, "events", None)
+    inside = "" if parts is None else f"({', '.join(sorted({_outline(e) for e in parts}))})"
+    return type(event).__name__ + inside
+
+
+def _cheaper(event):
+    yield "charge dropped", lambda e: None
+    if isinstance(event, ComposedEvent):
+        for i in range(len(event.events)):
+            yield f"part {i} of the charge dropped", functools.partial(_without, i)
+    if isinstance(event, GaussianEvent):
+        yield "charge halved", lambda e: GaussianEvent(2.0 * e.noise_multiplier, e.count)
+
+
+def _without(i, event):
+    return ComposedEvent((*event.events[:i], *event.events[i + 1 :]))
+
+
+@contextlib.contextmanager
+def _charging(change):
+    original = Purse.spend
+    first = []
+
+    def spend(purse, event, **details):
+        if not first:
+            first.append(1)
+            event = change(event)
+        return None if event is None else original(purse, event, **details)
+
+    with mock.patch.object(Purse, "spend", spend):
+        yield
+
+
+# -- lines of code --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A function, what its source says, what it says with the fault, and pairs that run it."""
+
+    function: str
+    says: str
+    planted: str
+    pairs: str = ""
+
+
+_RIDGE_VOTE = "completion.local_factors:RidgeVote"
+_ITEMS = "completion.item_effects"
+_PRODUCT, _VARIANCES = "pca.releases:_noisy_product", "pca.releases:_with_variances"
+_QUERIES = "regression.structured_prediction:WeightedMean"
+_COUNTS, _LATTICE = "mechanisms.counts", "mechanisms.lattice:LatticeSum"
+_UNWEIGHTED = "np.minimum(1.0, self.tau / np.sqrt(np.maximum(counts, 1)))"
+_ROOTS = "GaussianEvent(self.moment_multiplier, count=self.n_steps)"
+
+LINES = (
+    Line("pca.bounds:_Budget._take", "self.left -= share", "pass", "pca"),
+    Line("pca.bounds:BoundsSearch._mean", "2.0 * bound", "bound", "pca exponential private"),
+    Line("pca.bounds:BoundsSearch._effective_rank", "1.0 / pairs", "0.5 / pairs", "pca rank"),
+    Line("pca.rows:clip_weights", "return weights", "return np.ones_like(weights)", "pca"),
+    Line(_PRODUCT, "(1.0 if", "(0.5 if", "pca refine 1"),
+    Line(_PRODUCT, "else math.sqrt(2.0))", "else math.sqrt(0.5))", "pca refine 2"),
+    Line(_PRODUCT, "min(2.0 * bound", "min(bound", "pca refine"),
+    Line(_VARIANCES, "(1.0 if k == 1", "(0.5 if k == 1", "pca exponential"),
+    Line(_VARIANCES, "math.sqrt(2.0)) / rows.n", "math.sqrt(0.5)) / rows.n", "pca exponential"),
+    Line(_VARIANCES, "row_norm**2 / rows.n)", "0.5 * row_norm**2 / rows.n)", "pca exponential"),
+    Line("mean.search:BallSearch._mean_log", "2.0 * radius", "radius", "float center private"),
+    Line("mean.releases:plan_tangent_mean", "2.0 * radius / n", "radius / n", "mean tangent"),
+    Line("mean.output:plan_output_mean", "2 * radius,", "radius,", "mean k-norm"),
+    Line("mean.planning:split_budget", "1.0 - _COUNT - search", "1.0 - search", "mean gradient"),
+    Line("mean.planning:_radial_budget", "rest = 1.0 -", "rest = 1.0 + 0 *", "mean laplace"),
+    Line(f"{_COUNTS}:SumsAndCounts.count_sigma", "2.0 *", "1.0 *", "class means"),
+    Line(f"{_COUNTS}:GaussianCount.sigma", "self.", "0.5 * self.", "mean gradient"),
+    Line(f"{_COUNTS}:LaplaceCount.release", "1.0 / self", "0.5 / self", "mean laplace 0"),
+    Line("mechanisms.quantile:PrivateQuantile.sigma", "math.sqrt(self.counts)", "1.0", "adaptive"),
+    Line(
+        "mechanisms.quantile:ExponentialQuantile.release_counts",
+        "0.5 * self.epsilon * utility",
+        "self.epsilon * utility",
+        "pca exponential noisy",
+    ),
+    Line(
+        "mechanisms.bingham:ExponentialDirection.release",
+        "2.0 * self.bound**2",
+        "self.bound**2",
+        "pca exponential 1",
+    ),
+    Line(f"{_LATTICE}.integers", "np.maximum(norm, longest)", "longest", "mean lattice adaptive"),
+    Line(f"{_LATTICE}.release", "2 * self.units", "self.units", "mean lattice tangent"),
+    Line(
+        "completion.releases:CompletionPlan.main_share",
+        "1.0 - sum(self.small.values())",
+        "1.0",
+        "completion",
+    ),
+    Line(f"{_ITEMS}:ItemEffects.totals", _UNWEIGHTED, "np.ones(len(counts))", "completion"),
+    Line(f"{_ITEMS}:DyadicMedian.sigma", "math.sqrt(2.0)", "math.sqrt(0.5)", "completion"),
+    Line(f"{_RIDGE_VOTE}.release", "self.bound / np.max", "1.0 + 0.0 * np.max", "covariance"),
+    Line(f"{_RIDGE_VOTE}.sigma", "2.0 * self.bound", "self.bound", "completion covariance"),
+    Line("completion.signal:SignalTest.sigma", "2.0 *", "1.0 *", "completion signal"),
+    Line("regression.wrapped_model:WrappedModel.sigma", "2.0 *", "1.0 *", "parametric"),
+    Line("regression.wrapped_model:_clip_columns", "gradients *= scale", "", "parametric"),
+    Line(f"{_QUERIES}.noise_multiplier", "math.sqrt(self.n_steps)", "1.0", "queries"),
+    Line(f"{_QUERIES}.sigma", "2.0 *", "1.0 *", "queries"),
+    Line("linear_model.adagrad:NoisyAdaGrad.event", _ROOTS, "GaussianEvent(1e9)", "adagrad"),
+    Line("selection:PrivateGridSearchCV._run", "len(test[0])", "len(train[0])", "search"),
+    Line(
+        "selection:PrivateGridSearchCV._run",
+        "0.0, self.loss_bound)",
+        "0.0, None)",
+        "search gaussian validation",
+    ),
+    Line(
+        "federated.training:local_event",
+        "noise_multiplier, 1000)",
+        "2.0 * noise_multiplier, 1000)",
+        "federated",
+    ),
+    Line(
+        "federated.participation:Participation.most_rounds",
+        "math.ceil(self.n_rounds",
+        "math.floor(0.5 * self.n_rounds",
+        "federated",
+    ),
+)
+
+
+@contextlib.contextmanager
+def line_changed(line):
+    """A function of the package with one piece of its source replaced."""
+    module, name = line.function.split(":")
+    module = import_module(f"skriemdp.{module}")
+    *owners, last = name.split(".")
+    owner = functools.reduce(getattr, owners, module)
+    original = vars(owner)[last]
+    source = textwrap.dedent(inspect.getsource(inspect.unwrap(getattr(original, "fget", original))))
+    if line.says not in source:
+        raise LookupError(f"{name} no longer says {line.says!r}: plant the fault elsewhere.")
+    space: dict = {}
+    changed = source.replace(line.says, line.planted, 1)
+    exec(compile(changed, f"<{name} with a fault>", "exec"), vars(module), space)
+    places = [owner]
+    if owner is module:
+        loaded = [m for n, m in sys.modules.items() if n.startswith("skriemdp.")]
+        places = [m for m in loaded if vars(m).get(last) is original]
+    with contextlib.ExitStack() as stack:
+        for place in places:
+            stack.enter_context(mock.patch.object(place, last, space[last]))
+        _forget()
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def faults_in_lines():
+    """Each of `LINES`, given to the pairs it names."""
+    for line in LINES:
+        planted = functools.partial(line_changed, line)
+        pairs = quickest(pair for pair in baseline() if line.pairs in pair.name)
+        place = f"{line.function}: {line.says} -> {line.planted}"
+        yield Planted("line", place, refuting(pairs, None, planted))

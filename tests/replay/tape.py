@@ -1,0 +1,508 @@
+"""Fits that are recorded on one data set and replayed on a neighbour, with the same answers.
+
+Every draw of noise of the package passes ``skriemdp.mechanisms.noise.draw``.  A tape takes its
+place: it keeps what a fit asks and what it is answered, gives a fit on neighbouring data the same
+answers, and measures how far each exact statistic moves.  No randomness is left, so one pair of
+fits can refute a claimed sensitivity.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fractions
+import hashlib
+import math
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from skriemdp._random import NoiseStreams
+from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
+from skriemdp.mechanisms import noise
+from skriemdp.privacy.events import (
+    ComposedEvent,
+    FixedSizeSampledGaussianEvent,
+    GaussianEvent,
+    PoissonSampledGaussianEvent,
+    PureEvent,
+    SelectionEvent,
+    SelfComposedEvent,
+)
+from skriemdp.privacy.radial import RadialEvent
+from skriemdp.riemannian_laws.profiles import RiemannianEvent
+
+REAL_DRAW = noise.draw
+# Rounding of the differences that a test forms; integers have none.
+TOLERANCE = 1e-9
+RUNS_OF_A_SEARCH = 3
+
+
+class Refuted(AssertionError):
+    """A pair of neighbours, or the charge, contradicts what is claimed."""
+
+
+@dataclasses.dataclass
+class Draw:
+    """One release: what was asked, with which noise and bound, and the answer."""
+
+    exact: tuple
+    scale: tuple
+    law: tuple
+    bound: tuple
+    site: str
+    call: tuple
+    label: tuple
+    size: tuple
+    batch: Any
+    exponent: float | None
+    averaged: int | None
+    answer: Any
+    moved: float = 0.0  # in units of the claimed bound
+
+    @property
+    def cost(self) -> float:
+        """Squared bound over scale, of all repetitions; 0 where later releases pay."""
+        if self.averaged is not None:
+            return 0.0
+        return math.prod(self.size) * (float(self.bound[0]) / float(self.scale[0])) ** 2
+
+    @property
+    def public(self):
+        """What must not depend on the records."""
+        shapes = tuple(np.shape(block) for block in self.exact if not callable(block))
+        kind = None if self.batch is None else self.batch[:3]
+        more = (self.exponent, self.averaged)
+        return (self.law, self.scale, self.bound, self.site, self.size, kind, shapes, *more)
+
+
+class Purse:
+    """An accountant that notes on the tape what it is charged."""
+
+    def __init__(self, tape):
+        self._tape = tape
+
+    def __sklearn_clone__(self):
+        return self
+
+    def spend(self, event, **details):
+        self._tape.charges.append((len(self._tape.draws), event))
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A planted fault at one place that draws noise: "scale", "bound" or "twice"."""
+
+    kind: str
+    site: str
+
+    def __call__(self, site, scale, bound):
+        if site != self.site or self.kind == "twice":
+            return scale, bound
+        if self.kind == "scale":
+            return _halved(scale), bound
+        return _halved(scale), _halved(bound)
+
+
+def _halved(values):
+    return tuple(v // 2 if isinstance(v, int) else v / 2.0 for v in values)
+
+
+class Tape:
+    """Records one fit, then replays it on other data.
+
+    Parameters
+    ----------
+    changed : int
+        Position of the record in which the data differ: sampled batches hold it twice out of three
+        times.
+    quiet : bool
+        Answer with the exact statistic (its noise happens to be zero), not with a noisy one.
+    geometry : Geometry, optional
+        Of releases that are points.
+    fault : Fault, optional
+    """
+
+    def __init__(self, changed=0, quiet=True, geometry=None, fault=None):
+        self.changed, self.quiet, self.geometry, self.fault = changed, quiet, geometry, fault
+        self.draws: list[Draw] = []
+        self.charges: list[tuple] = []
+        self.without = False
+        self._rng = np.random.default_rng(20)
+        self._start(recording=True)
+
+    def _start(self, recording):
+        self._recording, self._place, self._batches, self._batch = recording, 0, 0, None
+        self._labels: dict[int, tuple] = {}
+        self._alive: list = []
+
+    # -- fits -------------------------------------------------------------------------------------
+
+    def record(self, fit, data):
+        """Fit, and keep every release."""
+        with self._installed():
+            return fit(Purse(self), *data)
+
+    def replay(self, fit, data, without=False):
+        """Fit other data to the same answers; with `without`, the same data less one record.
+
+        The record is then missing from the sampled batches, and only those are compared.
+        """
+        kept = Tape()  # what the second fit is charged is not of interest
+        self._start(recording=False)
+        self.without = without
+        for draw in self.draws:
+            draw.moved = 0.0
+        with self._installed():
+            result = fit(Purse(kept), *data)
+        if self._place != len(self.draws):
+            raise Refuted(f"{len(self.draws)} releases on one data set, {self._place} on another.")
+        return result
+
+    @contextlib.contextmanager
+    def _installed(self):
+        def stream(_, *label):
+            key = hashlib.blake2b(repr(label).encode(), digest_size=8).digest()
+            generator = np.random.default_rng(int.from_bytes(key, "little"))
+            self._labels[id(generator)] = label
+            self._alive.append(generator)
+            return generator
+
+        tape = self
+        patches = [
+            mock.patch.object(noise, "draw", self.draw),
+            mock.patch.object(NoiseStreams, "__call__", stream),
+            mock.patch.object(PoissonSampler, "draw", lambda s, n, rng: tape.batch(s, n)),
+            mock.patch.object(FixedSizeSampler, "draw", lambda s, n, rng: tape.batch(s, n)),
+            mock.patch.object(SelectionEvent, "draw_count", lambda s, rng: RUNS_OF_A_SEARCH),
+            np.errstate(all="ignore"),
+            warnings.catch_warnings(),
+        ]
+        with contextlib.ExitStack() as stack:
+            for patch in patches:
+                stack.enter_context(patch)
+            warnings.simplefilter("ignore")
+            yield
+
+    # -- what takes the place of chance -----------------------------------------------------------
+
+    def batch(self, sampler, n):
+        """A batch with the changed record in it, or without it every third time."""
+        if self._batch is not None:
+            raise Refuted("a batch was drawn and never used, or used without a release.")
+        rng, changed = np.random.default_rng(self._batches), self.changed % n
+        holds = self._batches % 3 != 2
+        self._batches += 1
+        if isinstance(sampler, PoissonSampler):
+            chosen = rng.random(n) < sampler.probability(n)
+            chosen[changed] = holds
+            indices, kind = np.flatnonzero(chosen), ("poisson", n, sampler.probability(n))
+            if self.without:
+                indices = indices[indices != changed]
+        else:
+            others = rng.permutation(np.delete(np.arange(n), changed))
+            indices = others[: sampler.batch_size - holds]
+            indices = np.sort(np.append(indices, changed) if holds else indices)
+            kind = ("fixed", n, sampler.batch_size)
+        self._batch = (*kind, holds)
+        return indices
+
+    def draw(
+        self,
+        exact,
+        scale,
+        law,
+        rng,
+        size=(),
+        *,
+        sensitivity,
+        grid=None,
+        exponent=None,
+        averaged=None,
+        sampler=None,
+    ):
+        """In the place of ``noise.draw``."""
+        several = isinstance(exact, tuple)
+        scale, bound = (v if several else (v,) for v in (scale, sensitivity))
+        label = self._label(rng)
+        site = _site(label)
+        if self.fault is not None:
+            scale, bound = self.fault(site, scale, bound)
+        batch, self._batch = self._batch, None
+        entry = Draw(
+            exact=tuple(map(_copied, exact)) if several else (_copied(exact),),
+            scale=tuple(scale),
+            law=tuple(law) if several else (law,),
+            bound=tuple(bound),
+            site=site,
+            call=_call(),
+            label=label,
+            size=(size,) if isinstance(size, int) else tuple(size),
+            batch=batch,
+            exponent=exponent,
+            averaged=averaged,
+            answer=None,
+        )
+        if not self._recording:
+            return self._replayed(entry)
+        if self.quiet and not entry.size and law != "k-norm":
+            entry.answer = self._without_noise(exact, law)
+        else:
+            whole = {"grid": grid, "exponent": exponent, "averaged": averaged, "sampler": sampler}
+            s, b = (entry.scale, entry.bound) if several else (entry.scale[0], entry.bound[0])
+            entry.answer = REAL_DRAW(exact, s, law, self._rng, size, sensitivity=b, **whole)
+        self.draws.append(entry)
+        if self.fault is not None and self.fault.kind == "twice" and site == self.fault.site:
+            self.draws.append(entry)
+        return _copied(entry.answer)
+
+    def _without_noise(self, exact, law):
+        if law == "exponential":
+            return np.argmax(exact, axis=-1)
+        if law == "bingham":
+            return np.linalg.eigh(exact)[1][:, -1:].T
+        return _copied(exact)
+
+    def _label(self, rng):
+        rng = getattr(rng, "_generators", [rng])[0]
+        return self._labels.get(id(rng), ())
+
+    def _replayed(self, entry):
+        if self._place >= len(self.draws):
+            raise Refuted(f"one release more on the other data: {entry.site}")
+        first = self.draws[self._place]
+        self._place += 1
+        if first.public != entry.public:
+            raise Refuted(
+                f"a branch, scale or bound depends on the records:\n{first.public}\n{entry.public}"
+            )
+        limit = 1.0
+        if first.batch is not None and not first.batch[-1]:
+            limit = 0.0
+        elif self.without:
+            limit = 0.5
+        first.moved = self._moved(first, entry)
+        exact = set(first.law) == {"discrete-gaussian"}
+        if not first.moved <= limit * (1.0 if exact else 1.0 + TOLERANCE) + (not exact) * 1e-9:
+            raise Refuted(
+                f"{first.site}: moved by {first.moved:.6g} of the claimed bound, at most {limit:g}"
+            )
+        return _copied(first.answer)
+
+    def _moved(self, first, second):
+        blocks = zip(first.law, first.exact, second.exact, first.bound, strict=True)
+        moves = [self._block_moved(*block) for block in blocks]
+        return moves[0] if len(moves) == 1 else math.hypot(*moves)
+
+    def _block_moved(self, law, a, b, bound):
+        if law == "discrete-gaussian":
+            a, b = np.ravel(np.asarray(a, object)), np.ravel(np.asarray(b, object))
+            square = sum((int(x) - int(y)) ** 2 for x, y in zip(a, b, strict=True))
+            if square > bound * bound:
+                return max(1.0 + 1e-15, math.sqrt(fractions.Fraction(square, bound * bound)))
+            return math.sqrt(fractions.Fraction(square, bound * bound))
+        if law == "k-norm":
+            probes = _probes(self.geometry)
+            return float(np.max(np.abs(a(probes) - b(probes)))) / bound
+        if law.startswith("riemannian"):
+            return float(self.geometry.dist(a, b)) / bound
+        change = np.asarray(a, float) - np.asarray(b, float)
+        if law == "exponential":
+            return float(np.max(np.abs(change))) / bound
+        if law == "bingham":
+            return float(np.ptp(np.linalg.eigvalsh(0.5 * (change + change.T)))) / bound
+        if law == "symmetric":
+            change = 0.5 * (change + np.swapaxes(change, -1, -2))
+        return float(np.linalg.norm(change)) / bound
+
+    # -- what the draws add up to -----------------------------------------------------------------
+
+    def attained(self, mine=lambda draw: True) -> float:
+        """Squared moves over squared scales of the whole fit, over the claimed total."""
+        # A batch without the record says nothing about it, whatever it costs on average.
+        draws = [d for d in self.draws if mine(d) and (d.batch is None or d.batch[-1])]
+        # An averaged answer is paid for by others, but what it tells counts.
+        told = sum(
+            (draw.moved * float(draw.bound[0]) / float(draw.scale[0])) ** 2 * (draw.averaged or 1)
+            for draw in draws
+        )
+        return told / sum(draw.cost for draw in draws)
+
+    def check_charge(self, mine=lambda draw: True, unspent=0.0):
+        """One charge before the first release, and the releases add up to it.
+
+        A share of the Gaussian budget may be left, where a public choice makes a release needless.
+        """
+        if [place for place, _ in self.charges] != [0]:
+            raise Refuted(f"charged {len(self.charges)} times, not once before all releases.")
+        ((_, event),) = self.charges
+        check_composition([draw for draw in self.draws if mine(draw)], event, unspent)
+
+
+def check_composition(draws, event, unspent=0.0):
+    """Raise unless the laws of `draws` compose to `event`, or to what is left of it."""
+    claimed, used = _claims(event), _uses(draws, _kinds(event))
+    if "gaussian" in claimed:
+        claimed["gaussian"] *= 1.0 - unspent
+    for kind in claimed.keys() | used.keys():
+        have, want = used.get(kind, 0.0), claimed.get(kind, 0.0)
+        if not math.isclose(have, want, rel_tol=1e-6, abs_tol=1e-12):
+            raise Refuted(f"{kind}: releases add up to {have!r}, charged is {want!r}")
+
+
+def _claims(event, times=1) -> Counter:
+    """Amounts by kind: mu^2, pure epsilon, or the number of like releases."""
+    total: Counter = Counter()
+    if isinstance(event, ComposedEvent):
+        for part in event.events:
+            total.update(_claims(part, times))
+    elif isinstance(event, SelfComposedEvent):
+        total.update(_claims(event.event, times * event.count))
+    elif isinstance(event, GaussianEvent):
+        total["gaussian"] += times * event.mu**2
+    elif isinstance(event, PureEvent):
+        total["pure"] += times * event.epsilon_0 * getattr(event, "count", 1)
+    elif isinstance(event, RadialEvent):
+        key = ("radial", event.dim, event.exponent, _rounded(event.scale_over_sensitivity))
+        total[key] += times * getattr(event, "count", 1)
+    elif isinstance(event, RiemannianEvent):
+        total[("riemannian", event.law, _rounded(event.scale / event.sensitivity))] += times
+    elif isinstance(event, PoissonSampledGaussianEvent):
+        if event.sampling_probability == 1.0:
+            total["gaussian"] += times * event.count / event.noise_multiplier**2
+        else:
+            rate = _rounded(event.sampling_probability)
+            total[("poisson", rate, _rounded(event.noise_multiplier))] += times * event.count
+    elif isinstance(event, FixedSizeSampledGaussianEvent):
+        share = _rounded(event.batch_size / event.population)
+        total[("fixed", share, _rounded(event.noise_multiplier))] += times * event.count
+    else:
+        raise TypeError(f"no rule for {type(event).__name__}")
+    return total
+
+
+def _kinds(event):
+    if isinstance(event, ComposedEvent):
+        return set().union(*map(_kinds, event.events))
+    return _kinds(event.event) if isinstance(event, SelfComposedEvent) else {type(event)}
+
+
+def _uses(draws, kinds) -> Counter:
+    total: Counter = Counter()
+    for draw in draws:
+        law, times = draw.law[0], math.prod(draw.size)
+        scale, bound = float(draw.scale[0]), float(draw.bound[0])
+        for s, b in zip(draw.scale, draw.bound, strict=True):
+            if not math.isclose(s * bound, b * scale, rel_tol=1e-9):
+                raise Refuted(f"{draw.site}: blocks of one release have unlike noise.")
+        if draw.averaged is not None:
+            continue
+        if draw.batch is not None:
+            kind, n, rate, _ = draw.batch
+            rate = rate if kind == "poisson" else rate / n
+            total[(kind, _rounded(rate), _rounded(scale / bound))] += times
+        elif law in ("gaussian", "symmetric"):
+            total["gaussian"] += draw.cost
+        elif law == "discrete-gaussian":
+            # The integer scale is a little above the multiplier that the statement needs.
+            total["gaussian"] += draw.cost
+        elif law == "radial" and RadialEvent in kinds:
+            dim = np.shape(draw.exact[0])[-1]
+            total[("radial", dim, draw.exponent, _rounded(scale / bound))] += times
+        elif law.startswith("riemannian") and RiemannianEvent in kinds:
+            total[("riemannian", law.split("-")[1], _rounded(scale / bound))] += times
+        elif law == "radial" and draw.exponent != 1.0:
+            raise Refuted(f"{draw.site}: radial noise that no event names.")
+        else:
+            factor = {"exponential": 2.0, "k-norm": 2.0}.get(law, 1.0)
+            total["pure"] += times * factor * bound / scale
+    return total
+
+
+def _rounded(value):
+    return float(f"{value:.7g}")
+
+
+def _site(label) -> str:
+    """The place that asked: the first frames outside the mechanisms, and the stream's name."""
+    places: list[str] = []
+    frame = sys._getframe(2)
+    while frame is not None and len(places) < 2:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("skriemdp.") and not module.startswith("skriemdp.mechanisms"):
+            name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+            place = f"{module.removeprefix('skriemdp.')}:{name}"
+            if not places or module.split(".")[1:] != places[0].split(":")[0].split("."):
+                places.append(place)
+        frame = frame.f_back
+    name = str(label[0]) if label else ""
+    return f"{' < '.join(places)} ({name})"
+
+
+def _call() -> tuple:
+    """Module and line that called ``noise.draw``."""
+    frame = sys._getframe(2)
+    return frame.f_globals.get("__name__", ""), frame.f_lineno
+
+
+def _probes(geometry):
+    """Points around the base point, near and far."""
+    directions = np.concatenate([np.eye(geometry.dim), -np.eye(geometry.dim)])
+    coordinates = np.concatenate([s * directions for s in (0.01, 0.5, 2.0, 6.0)])
+    return np.asarray(geometry.exp_coordinates(geometry.base_point, coordinates))
+
+
+def _copied(value):
+    if isinstance(value, tuple):
+        return tuple(map(_copied, value))
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pair:
+    """Two neighbouring data sets and the fit that must not tell them apart.
+
+    Attributes
+    ----------
+    name : str
+    fit : callable
+        ``fit(accountant, *data)``.
+    data, other : tuple
+        They differ in the record `changed`.
+    attains : float
+        Least share of the claimed total that this pair must use up; worst pairs say how much.
+    mine : callable
+        Which releases the changed record takes part in.
+    charge : callable, optional
+        Checks the charge in another way than :meth:`Tape.check_charge`.
+    """
+
+    name: str
+    fit: Callable
+    data: tuple
+    other: tuple
+    attains: float = 0.0
+    changed: int = 0
+    quiet: bool = True
+    geometry: Any = None
+    mine: Callable = lambda draw: True
+    charge: Callable = Tape.check_charge
+    xfail: str = ""
+
+    def run(self, fault=None) -> Tape:
+        """Record, replay both ways of comparing, check the charge; the tape of the replay."""
+        tape = Tape(self.changed, self.quiet, self.geometry, fault)
+        tape.record(self.fit, self.data)
+        self.charge(tape, self.mine)
+        if any(draw.batch and draw.batch[0] == "poisson" for draw in tape.draws):
+            tape.replay(self.fit, self.data, without=True)
+        tape.replay(self.fit, self.other)
+        share = tape.attained(self.mine)
+        if not share <= 1.0 + TOLERANCE:
+            raise Refuted(f"the whole fit tells {share:.6g} of what is charged")
+        return tape
