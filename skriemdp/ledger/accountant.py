@@ -604,7 +604,11 @@ class PrivacyAccountant:
 
     def _part_line(self) -> str:
         rule, parts = self._filter, self.parts
-        state = f"divided into {len(parts)}" if parts else f"{percent(remaining(rule, self._standing()).used)} used"
+        state = (
+            f"divided into {len(parts)}"
+            if parts
+            else f"{percent(remaining(rule, self._standing()).used)} used"
+        )
         return f"{self._dataset}: epsilon={rule.epsilon:g}, delta={rule.delta:g}, {state}"
 
     def _charge_lines(self) -> list[tuple[str, str]]:
