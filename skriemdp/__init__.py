@@ -21,8 +21,11 @@ _HOME = {
     "BudgetError": "skriemdp.ledger.accountant",
     "BudgetExceededError": "skriemdp.ledger.accountant",
     "audit_epsilon": "skriemdp.auditing",
+    "config_context": "skriemdp._config",
     "current_accountant": "skriemdp.ledger.accountant",
+    "get_config": "skriemdp._config",
     "privacy_report": "skriemdp.reporting",
+    "set_config": "skriemdp._config",
 }
 
 __all__ = sorted([*_HOME, "__version__"])

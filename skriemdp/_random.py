@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import numbers
+import os
 import secrets
 
 import numpy as np
 
-__all__ = ["NoiseStreams", "check_random_state", "data_digest", "public_generator"]
+from skriemdp._validation import shown
+
+__all__ = [
+    "NoiseStreams",
+    "check_public_seed",
+    "check_random_state",
+    "data_digest",
+    "public_generator",
+]
+
+_MOST_SEED = 2**128 - 1
+
+# Integers drawn ahead at most: half a megabyte.
+_LARGEST_BLOCK = 2**16
 
 
 def check_random_state(random_state) -> None:
@@ -26,7 +40,20 @@ def check_random_state(random_state) -> None:
             "operating system, or an int for tests and studies."
         )
     if random_state < 0:
-        raise ValueError(f"random_state must be >= 0, got {random_state!r}.")
+        raise ValueError(f"random_state must be >= 0, got {shown(random_state)}.")
+    if random_state > _MOST_SEED:
+        raise ValueError(f"random_state must be below 2**128, got {shown(random_state)}.")
+
+
+def check_public_seed(public_seed) -> None:
+    """Raise unless `public_seed` is a non-negative integer: public randomness is reproducible."""
+    if not isinstance(public_seed, numbers.Integral) or isinstance(public_seed, bool):
+        raise TypeError(
+            f"public_seed must be an int, got {type(public_seed).__name__}: public randomness has "
+            "to be reproducible."
+        )
+    if not 0 <= public_seed <= _MOST_SEED:
+        raise ValueError(f"public_seed must lie in [0, 2**128), got {shown(public_seed)}.")
 
 
 def public_generator(public_seed: int, *labels) -> np.random.Generator:
@@ -34,9 +61,7 @@ def public_generator(public_seed: int, *labels) -> np.random.Generator:
 
     Everyone may know its output; it never feeds noise.  `labels` separate independent uses.
     """
-    check_random_state(public_seed)
-    if public_seed is None:
-        raise TypeError("public_seed must be an int: public randomness has to be reproducible.")
+    check_public_seed(public_seed)
     key = hashlib.blake2b(repr(("public", int(public_seed), *labels)).encode(), digest_size=16)
     return np.random.default_rng(int.from_bytes(key.digest(), "little"))
 
@@ -60,6 +85,45 @@ def data_digest(*arrays) -> bytes:
             state.update(repr((part.shape, part.dtype.str)).encode())
             state.update(part.data.cast("B") if part.size else b"")
     return state.digest()
+
+
+class NoiseGenerator(np.random.Generator):
+    """A generator of private noise, bound to the process that made it.
+
+    It may hold draws that were made ahead, so it is never pickled, and a process that was forked
+    from its own refuses to draw from it: two processes would give out the same noise.
+    """
+
+    def __init__(self, bit_generator):
+        super().__init__(bit_generator)
+        self._process = os.getpid()
+        self._ahead = np.empty(0, dtype=np.int64)
+        self._block = 16
+
+    def take_ahead(self, count: int, draw) -> np.ndarray:
+        """The next `count` integers of a stock that ``draw(rng, size)`` fills, in growing blocks.
+
+        All draws from one generator must be of one law; blocks double up to `_LARGEST_BLOCK`.
+        """
+        self.check_process()
+        missing = count - len(self._ahead)
+        if missing > 0:
+            block = max(missing, self._block)
+            self._block = min(2 * self._block, _LARGEST_BLOCK)
+            self._ahead = np.concatenate([self._ahead, draw(self, block)])
+        taken, self._ahead = self._ahead[:count], self._ahead[count:]
+        return taken
+
+    def check_process(self) -> None:
+        """RuntimeError in a forked process."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "a noise generator was carried into a forked process, where it would repeat the "
+                "noise of its parent; start the fit in the process that runs it."
+            )
+
+    def __reduce__(self):
+        raise TypeError("noise generators are never pickled: a copy would repeat their noise.")
 
 
 class NoiseStreams:
@@ -95,7 +159,7 @@ class NoiseStreams:
         else:
             material = repr((self._seed, label)).encode() + b"|" + self._context
             key = int.from_bytes(hashlib.blake2b(material, digest_size=32).digest(), "little")
-        return np.random.Generator(ChaCha(key=key, rounds=20))
+        return NoiseGenerator(ChaCha(key=key, rounds=20))
 
     def __getstate__(self):
         raise TypeError("noise streams are never pickled: a copy would repeat their noise.")

@@ -5,18 +5,42 @@ from __future__ import annotations
 import math
 import numbers
 
+# Counts above this fit into no array index.
+_MOST = 2**62
+
 
 def _is_real(value) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def shown(value) -> str:
+    """`value` as a message shows it: its repr, if that is short and can be written at all."""
+    try:
+        text = repr(value)
+    except Exception:  # a huge int has no repr, and an object may have any
+        return f"one of type {type(value).__name__}"
+    return text if len(text) <= 200 else text[:100] + "..."
+
+
+def _real(name: str, value, wanted: str) -> float:
+    """`value` as a float; TypeError if it is no number, ValueError if no float can hold it."""
+    if not _is_real(value):
+        raise TypeError(f"{name} must be {wanted}, got {shown(value)}.")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isinf(number) and not isinstance(value, float) and value not in (math.inf, -math.inf):
+        raise ValueError(f"{name} must be {wanted}, got a number too large for a float.")
+    return number
+
+
 def check_positive(*, allow_inf: bool = False, **values) -> None:
     """Raise unless each keyword argument is a positive real number (finite, unless `allow_inf`)."""
     for name, value in values.items():
-        if not _is_real(value):
-            raise TypeError(f"{name} must be a positive real number, got {value!r}.")
-        if math.isnan(value) or value <= 0 or (math.isinf(value) and not allow_inf):
-            raise ValueError(f"{name} must be a positive finite number, got {value!r}.")
+        number = _real(name, value, "a positive real number")
+        if math.isnan(number) or number <= 0 or (math.isinf(number) and not allow_inf):
+            raise ValueError(f"{name} must be a positive finite number, got {shown(value)}.")
 
 
 def check_scale(*, allow_inf: bool = False, **values) -> None:
@@ -34,49 +58,68 @@ def check_scale(*, allow_inf: bool = False, **values) -> None:
             )
 
 
+def check_factor(**values) -> None:
+    """Raise unless each keyword argument is a positive real number whose square is a normal float.
+
+    For lengths, penalties and step sizes, which multiply and divide but bound nothing.
+    """
+    check_positive(**values)
+    for name, value in values.items():
+        if not 1e-100 <= float(value) <= 1e100:
+            raise ValueError(
+                f"{name} must lie between 1e-100 and 1e100, got {value!r}; change the unit of "
+                "measurement."
+            )
+
+
 def check_nonnegative(**values) -> None:
     """Raise unless each keyword argument is a finite real number >= 0."""
     for name, value in values.items():
-        if not _is_real(value):
-            raise TypeError(f"{name} must be a real number >= 0, got {value!r}.")
-        if not math.isfinite(value) or value < 0:
-            raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
+        number = _real(name, value, "a real number >= 0")
+        if not math.isfinite(number) or number < 0:
+            raise ValueError(f"{name} must be a finite number >= 0, got {shown(value)}.")
 
 
 def check_fraction(*, open_left: bool = True, open_right: bool = True, **values) -> None:
     """Raise unless each keyword argument lies between 0 and 1 (ends excluded where `open_*`)."""
     for name, value in values.items():
-        if not _is_real(value):
-            raise TypeError(f"{name} must be a real number in (0, 1), got {value!r}.")
-        low = value > 0 if open_left else value >= 0
-        high = value < 1 if open_right else value <= 1
+        number = _real(name, value, "a real number in (0, 1)")
+        low = number > 0 if open_left else number >= 0
+        high = number < 1 if open_right else number <= 1
         if not (low and high):
             left, right = "(" if open_left else "[", ")" if open_right else "]"
-            raise ValueError(f"{name} must lie in {left}0, 1{right}, got {value!r}.")
+            raise ValueError(f"{name} must lie in {left}0, 1{right}, got {shown(value)}.")
 
 
 def check_count(*, minimum: int = 1, **values) -> None:
     """Raise unless each keyword argument is an integer >= `minimum`."""
     for name, value in values.items():
         if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-            raise TypeError(f"{name} must be an integer >= {minimum}, got {value!r}.")
+            raise TypeError(f"{name} must be an integer >= {minimum}, got {shown(value)}.")
         if value < minimum:
-            raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}.")
+            raise ValueError(f"{name} must be an integer >= {minimum}, got {shown(value)}.")
+        if value > _MOST:
+            raise ValueError(f"{name} must be at most 2**62, got {shown(value)}.")
+
+
+def _equal(value, option) -> bool:
+    try:
+        return bool(value == option)
+    except Exception:  # an array has no single answer
+        return False
 
 
 def check_option(options, **values) -> None:
     """Raise unless each keyword argument is one of `options`."""
     for name, value in values.items():
-        if not any(value is option or value == option for option in options):
+        if not any(value is option or _equal(value, option) for option in options):
             listed = ", ".join(repr(option) for option in options)
-            raise ValueError(f"{name}={value!r} is not one of {listed}.")
+            raise ValueError(f"{name}={shown(value)} is not one of {listed}.")
 
 
 def check_privacy(epsilon, delta) -> None:
     """Raise unless (epsilon, delta) is a privacy target that a private release can have."""
-    if not _is_real(epsilon):
-        raise TypeError(f"epsilon must be a positive real number, got {epsilon!r}.")
-    if epsilon == math.inf:
+    if _real("epsilon", epsilon, "a positive real number") == math.inf:
         raise ValueError(
             "epsilon=inf asks for no privacy; use the non-private function instead "
             "(for a mean: skriemdp.mean.estimator.frechet_mean)."

@@ -13,6 +13,7 @@ from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy, check_scale
+from skriemdp.core.manifold_input import descent_domain
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.per_sample import CostProblem, check_per_sample, make_gradient
@@ -163,7 +164,7 @@ class _PrivateOptimizer(Optimizer):
         self._walk = Walk(max_iterations, step_size, output, retraction)
         self._accountant, self._random_state = accountant, random_state
 
-    def _solver_and_event(self, n):
+    def _solver_and_event(self, walk, n):
         raise NotImplementedError
 
     def run(self, problem, *, initial_point=None) -> PrivateOptimizerResult:
@@ -173,7 +174,8 @@ class _PrivateOptimizer(Optimizer):
         ----------
         problem : PerSampleProblem
         initial_point : array, optional
-            Public; the geometry's base point by default.
+            Public; the geometry's base point by default.  On negatively curved manifolds the run
+            stays within 10 curvature radii of it, and it must lie within 17 of the base point.
 
         Returns
         -------
@@ -194,9 +196,10 @@ class _PrivateOptimizer(Optimizer):
                 "guarantee is possible."
             )
         geometry, n = problem.geometry, problem.problem.n
-        start = _start(geometry, initial_point)
-        rehearse(geometry, start, self._walk, self._needs_transport)
-        solver, event = self._solver_and_event(n)
+        domain, start = descent_domain(geometry, None, None, _start(geometry, initial_point))
+        walk = dataclasses.replace(self._walk, domain=domain)
+        rehearse(geometry, start, walk, self._needs_transport)
+        solver, event = self._solver_and_event(walk, n)
         accountant = current_accountant() if self._accountant is None else self._accountant
         accountant.spend(
             event,
@@ -258,8 +261,7 @@ class PrivateGradientDescent(_PrivateOptimizer):
         1 or more shows a progress bar, 0 nothing; a cost is never shown.
     """
 
-    def _solver_and_event(self, n):
-        walk = self._walk
+    def _solver_and_event(self, walk, n):
         solver = RiemannianGradientDescent(
             mu=gaussian_mu(self._epsilon, self._delta),
             n_steps=walk.n_steps,
@@ -267,6 +269,7 @@ class PrivateGradientDescent(_PrivateOptimizer):
             clip_norm=self._clip_norm,
             output=walk.output,
             retraction=walk.retraction,
+            domain=walk.domain,
         )
         return solver, solver.event
 
@@ -288,9 +291,9 @@ random_state, verbosity
         super().__init__(epsilon, delta, **settings)
         self._sampler = _sampler(sampling, batch_size)
 
-    def _solver_and_event(self, n):
+    def _solver_and_event(self, walk, n):
         solver = calibrated_sgd(
-            self._sampler, self._walk, n, self._epsilon, self._delta, clip_norm=self._clip_norm
+            self._sampler, walk, n, self._epsilon, self._delta, clip_norm=self._clip_norm
         )
         return solver, solver.event(n)
 
@@ -335,12 +338,12 @@ random_state, verbosity
         self._epoch_length = epoch_length
         self._clips = (difference_clip, smoothness)
 
-    def _solver_and_event(self, n):
+    def _solver_and_event(self, walk, n):
         solver = calibrated_svrg(
             self._sampler,
-            self._walk.n_steps // (1 + self._epoch_length),
+            walk.n_steps // (1 + self._epoch_length),
             self._epoch_length,
-            self._walk,
+            walk,
             n,
             self._epsilon,
             self._delta,

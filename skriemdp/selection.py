@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -12,23 +13,35 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
-from skriemdp._validation import check_fraction, check_option, check_positive
-from skriemdp.core.estimator import PrivateEstimator, take_tags
+from skriemdp._quiet import Charged, QuietQueries, quietly
+from skriemdp._random import (
+    NoiseStreams,
+    check_public_seed,
+    check_random_state,
+    data_digest,
+    public_generator,
+)
+from skriemdp._validation import check_fraction, check_option, check_positive, check_scale
+from skriemdp.core.estimator import PrivateEstimator, take_tags, validated
+from skriemdp.core.manifold_input import point_shape
+from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import PrivacySpent
-from skriemdp.geometry import Euclidean
+from skriemdp.core.work import check_limit
+from skriemdp.descent.carried import check_per_sample
+from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
+from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import current_accountant
-from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
+from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.radial import RadialEvent, best_radial_law
+from skriemdp.privacy.sensitivity import interval_sensitivity, mean_sensitivity
 
 __all__ = ["PrivateGridSearchCV"]
 
 
 # Radial noise halves the error of scores; that much more may the search cost for it.
 _MORE = 1.02
-_ZERO = np.zeros(1)
 
 
 class _Prepaid:
@@ -46,10 +59,30 @@ class _Prepaid:
         self._left.remove(event)
 
 
+class _Unlimited:
+    """Accountant of a fit on made-up records, which cost nothing."""
+
+    def __sklearn_clone__(self):
+        return self
+
+    def spend(self, event, **details):
+        pass
+
+
+def _as_given(records, x_shape, y, step):
+    """Made-up records in the layout of the given ones, labels from the public list of classes."""
+    X, labels = records
+    if labels is not None and getattr(step, "classes", None) is not None:
+        labels = np.asarray(step.classes)[labels.astype(int)]
+    elif labels is not None and np.asarray(y).dtype.kind in "OUS":
+        labels = labels.astype(int).astype(str)
+    return X.reshape(len(X), *x_shape), labels
+
+
 def _score_noise(event, sensitivity):
     if isinstance(event, RadialEvent):
-        return TangentRadial(Euclidean(1), sensitivity, event)
-    return TangentGaussian(Euclidean(1), sensitivity, 1.0 / event.mu)
+        return RadialNoise(sensitivity, event)
+    return GaussianNoise(sensitivity, 1.0 / event.mu)
 
 
 def _delegates(name):
@@ -60,7 +93,7 @@ def _delegates(name):
     return check
 
 
-class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
+class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
     """Choose parameters of a private estimator privately; only the winning model is released.
 
     A plain ``GridSearchCV`` over private estimators spends a budget for every fit, and then
@@ -84,7 +117,8 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
     shape : float, default=0.0
         Parameter eta of the truncated negative binomial law (0 logarithmic, 1 geometric).
     loss : {"auto", "zero_one", "squared_error"} or callable, default="auto"
-        Loss of each validation record, ``loss(model, X, y) -> (n,)``; "auto" is "zero_one" for
+        Loss of each validation record, ``loss(model, X, y) -> (n,)``; entry i must depend on the
+        model and on record i only, which is tried on made-up records; "auto" is "zero_one" for
         classifiers, else "squared_error" of ``predict`` against y (regressors) or X (the rest).
     loss_bound : float, default=1.0
         Public; each record's loss is clipped to [0, loss_bound].
@@ -176,19 +210,29 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             If the accountant refuses the whole search; nothing runs.
         """
         check_fraction(delta=self.delta, validation_fraction=self.validation_fraction)
-        check_positive(loss_bound=self.loss_bound)
+        check_scale(loss_bound=self.loss_bound)
         check_random_state(self.random_state)
+        check_public_seed(self.public_seed)
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
-        candidates = list(ParameterGrid(self.param_grid))
+        grid = ParameterGrid(self.param_grid)
+        check_limit("most_candidates", **{"len(param_grid)": len(grid)})
+        candidates = list(grid)
+        runs = 2.0 * len(candidates) if self.mean_runs is None else self.mean_runs
+        check_positive(mean_runs=runs)
+        check_limit("most_runs", mean_runs=runs)
         train, test = self._split(X, y)
         fits = self._fit_events(candidates, (X, y), train)
+        if callable(self.loss):
+            for part in ((X, y), train, test):
+                check_per_sample(self.loss, len(part[0]), part, "loss")
+            self._try_loss(candidates[0], X, y)
         event, scoring = self._event(fits)
         accountant = self.accountant
         if accountant is None:
             token = getattr(_private_step(self.estimator), "_ledger_token", None)
             accountant = current_accountant(token)
-        accountant.spend(
+        spend = accountant.spend(
             event,
             label=type(self).__name__,
             params={"estimator": type(_private_step(self.estimator)).__name__},
@@ -196,7 +240,9 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         context = b"" if self.random_state is None else data_digest(*map(_array, (X, y)))
         streams = NoiseStreams(self.random_state, b"search" + context)
         runs = list(zip(candidates, fits, strict=True))
-        best = self._run(event, scoring, runs, train, test, streams)
+        with (charged := Charged(getattr(spend, "entry", None))):
+            best = self._run(event, scoring, runs, train, test, streams)
+        charged.settle()
         self.privacy_spent_ = PrivacySpent(
             epsilon=float(event.epsilon(self.delta)),
             delta=float(self.delta),
@@ -213,7 +259,11 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
     def _split(self, X, y):
         seed = int(public_generator(self.public_seed, "validation split").integers(2**31))
         arrays = (X,) if y is None else (X, y)
-        parts = train_test_split(*arrays, test_size=self.validation_fraction, random_state=seed)
+
+        def split(*arrays):
+            return train_test_split(*arrays, test_size=self.validation_fraction, random_state=seed)
+
+        parts = quietly(split, *arrays, labels=True)
         return (
             (parts[0], None if y is None else parts[2]),
             (parts[1], None if y is None else parts[3]),
@@ -236,8 +286,13 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
                     "about, and a search asks it about the validation records: the released model "
                     "would recognise them. Search over models that predict without limit."
                 )
-            step._validate(*_before(model, *whole))  # validation records raise now or never
-            event = step._plan(step._validate(*_before(model, *train)).facts).event
+            check_parameters(step)
+            # Validation records raise now or never.
+            validated(step, *quietly(_before_of(model), *whole, labels=True))
+            data = validated(step, *quietly(_before_of(model), *train, labels=True))
+            plan = step._plan(data.facts)
+            plan.work.check()
+            event = plan.event
             if event.extra_delta:
                 raise ValueError(
                     f"a fit with {parameters} has no finite Renyi divergence, so a search over it "
@@ -270,11 +325,37 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
             return by_radial, radial
         return by_gaussian, gaussian
 
+    def _try_loss(self, parameters, X, y):
+        """Refuse a loss that mixes records: on made-up records, by a model of made-up records."""
+        model = clone(self.estimator).set_params(**parameters)
+        step = _private_step(model)
+        step.set_params(accountant=_Unlimited(), verbose=0)
+        X = np.asarray(X) if not hasattr(X, "shape") else X
+        x_shape, y_shape = X.shape[1:], None if y is None else np.shape(y)[1:]
+        try:
+            geometry = None
+            if hasattr(step, "manifold"):
+                geometry = as_geometry(step.manifold, point_shape=point_shape(X, step.manifold))
+                if geometry.shape != tuple(x_shape) and math.prod(geometry.shape) == x_shape[0]:
+                    x_shape = geometry.shape
+            rng = public_generator(0, "made-up records of a search")
+            made = [made_up_records(geometry, x_shape, y_shape, 1.0, rng) for _ in range(2)]
+            made = [_as_given(records, X.shape[1:], y, step) for records in made]
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                model.fit(*made[0])
+        except Exception as error:  # noqa: BLE001  the estimator may want other records than these
+            check = RowCheck(False, True, False, error=type(error).__name__)
+        else:
+            check = check_rows(lambda X, y: self.loss(model, X, y), [made])
+        refuse_mixing(check, "loss")
+
     # -- after the charge -----------------------------------------------------------------------
 
     def _run(self, event, scoring, candidates, train, test, streams):
         rng = streams("search")
-        noise = _score_noise(scoring, sensitivity=self.loss_bound / len(test[0]))
+        total = interval_sensitivity(self.loss_bound)
+        noise = _score_noise(scoring, mean_sensitivity(total, len(test[0])))
         best = None
         for _ in range(event.draw_count(rng)):
             index = int(rng.integers(len(candidates)))
@@ -293,7 +374,7 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
                 model.fit(*train)
                 losses = np.clip(self._losses(model, *test), 0.0, self.loss_bound)
             step.set_params(accountant=owner, random_state=None, verbose=verbose)
-            score = float(noise.release(_ZERO, -np.mean(losses, keepdims=True), rng)[0])
+            score = float(noise.release(-np.mean(losses, keepdims=True), rng)[0])
             if best is None or score > best[0]:
                 best = (score, index, model)
         return best
@@ -365,9 +446,13 @@ class PrivateGridSearchCV(MetaEstimatorMixin, BaseEstimator):
         return self.fit(X, y).transform(X)
 
     @available_if(_delegates("score"))
-    def score(self, X, y=None):
-        """``best_estimator_.score(X, y)``; depends on the rows it is given, not private."""
-        return self._winner().score(X, y)
+    def score(self, X, y=None, sample_weight=None):
+        """``best_estimator_.score(X, y)``; depends on the rows it is given, not private.
+
+        `sample_weight` is passed on when it is given.
+        """
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self._winner().score(X, y, **weights)
 
     def __sklearn_tags__(self):
         return take_tags(super().__sklearn_tags__(), self.estimator)
@@ -397,6 +482,10 @@ def _before(estimator, X, y):
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         X = estimator[:-1].fit_transform(X, y)
     return X, y
+
+
+def _before_of(estimator):
+    return lambda X, y: _before(estimator, X, y)
 
 
 def _array(value):

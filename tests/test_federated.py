@@ -200,7 +200,7 @@ def test_a_record_without_a_gradient_spoils_no_client():
 def test_clients_and_rounds_never_share_noise():
     """Identical clients with one seed must send different answers."""
     ball = GeodesicBall(SPACE, None, 1.0)
-    agents = [Agent(c, FrechetProblem(ball, X), FULL, 2.0, random_state=1) for c in "ab"]
+    agents = [Agent(c, FrechetProblem(ball, X), FULL, 2.0, ball, random_state=1) for c in "ab"]
     answers = [
         agent.handle(LocalTask("fit", t, agent.client, np.eye(2))).point
         for agent in agents
@@ -213,7 +213,7 @@ def test_federated_equals_central(monkeypatch):
     """All clients, one full local step: DP-RGD whose noise is the mean of the clients' noises."""
     ball = GeodesicBall(SPACE, None, 1.0)
     problems = {c: FrechetProblem(ball, X[GROUPS == c]) for c in range(8)}
-    agents = {c: Agent(c, p, FULL, 3.0, random_state=2) for c, p in problems.items()}
+    agents = {c: Agent(c, p, FULL, 3.0, ball, random_state=2) for c, p in problems.items()}
     loop = ServerLoop(SPACE, ((*range(8),),), {c: p.n for c, p in problems.items()})
     point, refused = loop.run(InProcessTransport(agents), np.eye(2), "fit")
     assert refused == []
@@ -534,6 +534,7 @@ def agents_with_ledgers(folder, ceiling=math.inf):
             FrechetProblem(ball, X[GROUPS == c]),
             FULL,
             5.0,
+            ball,
             accountant=PrivacyAccountant(ceiling, path=str(folder / f"{c}.ledger")),
             book=AnswerBook(folder / f"{c}.answers"),
             random_state=3,
@@ -790,7 +791,7 @@ def explains(coordinates, scale):
 def test_uploads_carry_the_charged_noise():
     ball, multiplier, start = GeodesicBall(SPACE, None, 1.0), 4.0, np.diag([1.2, 0.9])
     problem = FrechetProblem.from_records(ball, X[:50])[0]
-    agents = [Agent("a", problem, FULL, multiplier, random_state=seed) for seed in range(300)]
+    agents = [Agent("a", problem, FULL, multiplier, ball, random_state=seed) for seed in range(300)]
     assert local_event(FULL, multiplier) == GaussianEvent(multiplier)
     exact = -problem.clipped_sum(start) / 50
     moves = [SPACE.log(start, a.handle(LocalTask("fit", 0, "a", start)).point) for a in agents]

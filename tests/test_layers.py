@@ -11,12 +11,14 @@ PACKAGE = Path(__file__).parents[1] / "skriemdp"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each layer may import of ours, besides itself.
-LEAVES = {"_validation", "_random"}
+LEAVES = {"_validation", "_random", "_config", "_quiet", "_warnings"}
 SOLVING = LEAVES | {"geometry", "privacy", "mechanisms", "riemannian_laws", "descent"}
 ROOM = SOLVING | {"core", "ledger", "datasets"}
 ALLOWED = {
     "_validation": set(),
-    "_random": set(),
+    "_random": {"_validation"},
+    "_config": set(),
+    "_quiet": set(),
     "geometry": LEAVES,
     "privacy": LEAVES,
     "mechanisms": LEAVES | {"geometry", "privacy"},

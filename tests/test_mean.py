@@ -254,7 +254,7 @@ def test_bad_data_releases_nothing_and_shows_nothing(X, words, recording_account
 @pytest.mark.parametrize("manifold", ["sphere", "hyperboloid"])
 def test_points_off_the_manifold(manifold):
     X = RNG.normal(size=(20, 3)) + 3.0
-    with pytest.raises(ValueError, match="20 of 20 rows of X are not points"):
+    with pytest.raises(ValueError, match="some rows of X are not points"):
         PrivateFrechetMean(manifold).fit(X)
 
 

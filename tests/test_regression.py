@@ -226,7 +226,7 @@ def test_layouts_agree(method, curvature):
     }
     points = {}
     for coordinates, labels in layouts.items():
-        fitted = model(method=method, coordinates=coordinates, curvature=curvature, radius=20.0)
+        fitted = model(method=method, coordinates=coordinates, curvature=curvature, radius=9.0)
         # The same noise for inputs that differ by rounding.
         fitted._noise_context = lambda data, plan: b"shared"
         predicted = fitted.fit(X, labels).predict(X[:20])
@@ -355,7 +355,7 @@ BAD = [
     ({"n_steps": 0}, "n_steps"),
     ({"clip_norm": np.inf}, "clip_norm"),
     ({"method": "per-query", "n_queries": 0}, "n_queries"),
-    ({"public_seed": -1}, "random_state"),
+    ({"public_seed": -1}, "public_seed"),
     ({"delta": 0.0}, "delta"),
 ]
 
@@ -369,10 +369,10 @@ def test_bad_parameters_are_named_and_spend_nothing(bad, name, recording_account
 
 
 @pytest.mark.parametrize("coordinates", ["lorentz", "poincare"])
-def test_labels_off_the_manifold_are_counted_not_shown(coordinates, recording_accountant):
+def test_labels_off_the_manifold_are_neither_counted_nor_shown(coordinates, recording_accountant):
     X, y = tree(50)
     y = np.full((50, 3), 7.25)
-    with pytest.raises(ValueError, match="50 of 50 rows of y") as caught:
+    with pytest.raises(ValueError, match="some rows of y") as caught:
         model(coordinates=coordinates, accountant=recording_accountant).fit(X, y)
     assert "7.25" not in str(caught.value)
     assert recording_accountant.spends == []

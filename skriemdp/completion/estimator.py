@@ -8,10 +8,18 @@ import math
 import numpy as np
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import checked_format, quietly, read_array, read_records
 from skriemdp._random import public_generator
-from skriemdp._validation import check_count, check_option, check_positive, check_scale
+from skriemdp._validation import (
+    check_count,
+    check_fraction,
+    check_option,
+    check_positive,
+    check_scale,
+    shown,
+)
 from skriemdp.completion.local_factors import local_coordinates
 from skriemdp.completion.problem import LEAST_RIDGE
 from skriemdp.completion.releases import (
@@ -22,6 +30,7 @@ from skriemdp.completion.releases import (
 )
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import warn_large_delta
+from skriemdp.core.work import Work
 from skriemdp.datasets.ratings import observed_matrix
 from skriemdp.descent.sampling import PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
@@ -206,7 +215,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     def inverse_transform(self, Z):
         """Completed rows of users with these biases and factors, clipped to `bounds`."""
         check_is_fitted(self)
-        Z = np.asarray(Z, dtype=np.float64)
+        Z = read_array(Z, "Z", dtype=np.float64, ensure_2d=False)
         if Z.ndim != 2 or Z.shape[1] != self._n_features_out:
             raise ValueError(
                 f"Z must have shape (n_users, {self._n_features_out}) like the result of "
@@ -244,7 +253,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         -------
         csr_array of shape (n_users, n_items)
         """
-        matrix, wanted = self._observed(X), sparse.csr_array(wanted, dtype=np.float64)
+        matrix, wanted = self._observed(X), quietly(_pattern, wanted, names=("wanted",))
         if wanted.shape != matrix.shape:
             raise ValueError(f"wanted has shape {wanted.shape}, X has {matrix.shape}.")
         values = self._entries(matrix, wanted)
@@ -322,7 +331,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def _observed(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, ensure_all_finite="allow-nan", **_CHECKS)
+        X = read_records(self, X, reset=False, ensure_all_finite="allow-nan", **_CHECKS)
         return _clipped(observed_matrix(X), self.bounds_)
 
     def _coordinates(self, matrix):
@@ -355,7 +364,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return parts
 
     def _validate(self, X, y=None):
-        X = validate_data(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, **_CHECKS)
+        X = read_records(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, **_CHECKS)
         matrix = observed_matrix(X)
         if not np.isfinite(matrix.data).all():
             raise ValueError("X contains infinite ratings; use NaN for unobserved ones.")
@@ -390,8 +399,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             )
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
-        if not 0 < self.subspace_share < 1:
-            raise ValueError(f"subspace_share must lie in (0, 1), got {self.subspace_share!r}.")
+        check_fraction(subspace_share=self.subspace_share)
         method = "none" if rank == 0 or d < 3 else self.method
         plan = CompletionPlan(
             mu=gaussian_mu(self.epsilon, self.delta),
@@ -410,7 +418,17 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             plan = self._stochastic(plan)
         public = {"n": n, "n_items": d, "bounds": bounds}
         public |= {name: value for name, value in optional.items() if value is not None}
-        return Plan(event=plan.event, settings=(plan, bounds), public=public, unit="user")
+        work = self._work(n, d, 8 if rank is None else rank, method)
+        return Plan(plan.event, (plan, bounds), public, unit="user", work=work)
+
+    def _work(self, n, d, rank, method):
+        # Products of pairs of columns in a step, and the factors of all users.
+        entries = 3.0 * d * (rank + 1) * (rank + 2) + 4.0 * n * (rank + 1)
+        cause = f"rank={rank}"
+        if method == "covariance":
+            entries += 4.0 * d * d
+            cause = f"the {d} x {d} matrix of method='covariance'; 'gradient' forms none"
+        return Work(8.0 * entries, 1 if self.n_steps is None else self.n_steps, cause)
 
     def _public_rank(self, d):
         if isinstance(self.rank, str):
@@ -468,6 +486,14 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return lambda step, n_steps: print(f"step {step} of {n_steps}")
 
 
+def _pattern(wanted):
+    """Which entries are wanted, as a matrix whose indices fit its shape."""
+    if sparse.issparse(wanted):
+        wanted = checked_format(wanted, "wanted")
+    wanted = sparse.csr_array(wanted, dtype=np.float64)
+    return checked_format(wanted, "wanted")
+
+
 def _float(value):
     return None if value is None else float(value)
 
@@ -475,10 +501,12 @@ def _float(value):
 def _public_bounds(bounds):
     try:
         low, high = (float(bound) for bound in bounds)
-    except (TypeError, ValueError):
-        raise ValueError(f"bounds must be two numbers (low, high), got {bounds!r}.") from None
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"bounds must be finite with low < high, got {bounds!r}.")
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"bounds must be two numbers (low, high), got {shown(bounds)}.") from None
+    if not (abs(low) <= 1e100 and abs(high) <= 1e100 and high - low >= 1e-100):
+        raise ValueError(
+            f"bounds must be finite numbers up to 1e100 with low < high, got {shown(bounds)}."
+        )
     return low, high
 
 

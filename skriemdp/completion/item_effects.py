@@ -9,9 +9,10 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from skriemdp._validation import check_positive
-from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.counts import SumsAndCounts
+from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
+from skriemdp.privacy.sensitivity import histogram_sensitivity
 
 __all__ = [
     "BIAS_PENALTY",
@@ -89,7 +90,11 @@ class DyadicMedian:
     @property
     def sigma(self) -> float:
         """Noise of each bin, in records."""
-        return math.sqrt(2.0) * self.noise_multiplier
+        return self._noise.sigma
+
+    @property
+    def _noise(self):
+        return GaussianNoise(histogram_sensitivity(), self.noise_multiplier)
 
     def release(self, numbers, rng) -> float:
         """Noisy median of nonnegative `numbers`, one per record; a power of ``2**(1/4)``."""
@@ -97,8 +102,7 @@ class DyadicMedian:
         with np.errstate(divide="ignore"):
             steps = np.floor(2.0 * (np.log2(numbers) - self.low))
         bins = np.clip(np.nan_to_num(steps, nan=0.0), 0, n_bins - 1).astype(int)
-        bound, counts = math.sqrt(2.0), np.bincount(bins, minlength=n_bins)
-        noisy = noise.draw(counts, self.sigma, "gaussian", rng, sensitivity=bound)
+        noisy = self._noise.release(np.bincount(bins, minlength=n_bins), rng)
         # The n records are in some bin, so the cumulated counts run from 0 to the public n; the
         # bridge of the partial sums from both ends halves the noise in the middle.
         upward, total = np.cumsum(noisy), float(len(numbers))

@@ -10,8 +10,10 @@ import numpy as np
 from skriemdp._validation import check_positive
 from skriemdp.completion.item_effects import BIAS_PENALTY, RESIDUAL_VARIANCE
 from skriemdp.completion.problem import LocalFit, outer_products, row_blocks
-from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
+from skriemdp.privacy.sensitivity import ball_sensitivity, mean_sensitivity
 
 __all__ = ["RidgeVote", "local_coordinates", "log_evidence"]
 
@@ -112,14 +114,16 @@ class RidgeVote:
 
     def sigma(self, n: int) -> float:
         """Noise of every entry of the mean vote."""
-        return 2.0 * self.bound / n * self.noise_multiplier
+        return self._noise(n).sigma
+
+    def _noise(self, n):
+        sensitivity = mean_sensitivity(ball_sensitivity(self.bound), n)
+        return GaussianNoise(sensitivity, self.noise_multiplier)
 
     def release(self, matrix, subspace, ridges, rng):
         """Mean votes for `ridges` (finite ones), shape ``(len(ridges),)``."""
         n = matrix.shape[0]
         votes = log_evidence(matrix, subspace, [*ridges, math.inf])
         votes = votes[:, :-1] - votes[:, -1:]
-        norms = np.linalg.norm(votes, axis=1, keepdims=True)
-        votes *= np.minimum(1.0, self.bound / np.maximum(norms, 1e-300))
-        bound, mean = 2.0 * self.bound / n, votes.sum(axis=0) / n
-        return noise.draw(mean, self.sigma(n), "gaussian", rng, sensitivity=bound)
+        total = Ball(self.bound).enforce(votes).sum(axis=0)
+        return self._noise(n).release(total / n, rng)

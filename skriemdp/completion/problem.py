@@ -9,8 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from skriemdp.descent.problem import Problem
-from skriemdp.geometry.base import clip_scale
 from skriemdp.geometry.grassmann import Grassmann
+from skriemdp.mechanisms.bounds import Ball
 
 __all__ = [
     "LEAST_RIDGE",
@@ -72,8 +72,21 @@ class CompletionProblem(Problem):
     def n(self):
         return self.matrix.shape[0]
 
-    def gradient_norm_bound(self, point) -> float:
-        return self.row_norm**2 / (2.0 * math.sqrt(self.ridge))
+    @property
+    def gradient_dim(self) -> int:
+        return self.matrix.shape[1] * self.rank
+
+    def gradient_ball(self, point) -> Ball:
+        return Ball(self.row_norm**2 / (2.0 * math.sqrt(self.ridge)))
+
+    def leave_gradients(self, point, vector):
+        tangent = self.geometry.projection(point, vector.reshape(point.shape))
+        return np.asarray(self.geometry.coordinates_from_tangent(point, tangent))
+
+    @property
+    def longest_piece(self) -> int:
+        # Blocks are cut by numbers of ratings, which are not public.
+        return self.n
 
     def blocks(self, indices=None):
         """CSR blocks of consecutive users (all, or the rows `indices`)."""
@@ -93,26 +106,28 @@ class CompletionProblem(Problem):
         return np.concatenate([LocalFit(b, point, outer, self.ridge).norms for b in self.blocks()])
 
     def gradients(self, point, indices=None):
+        rows = self.gradient_coordinates(point, indices).reshape(-1, *point.shape)
+        return self.geometry.projection(point, rows)
+
+    def gradient_coordinates(self, point, indices=None):
         outer, pieces = outer_products(point), []
         for block in self.blocks(indices):
-            factors = LocalFit(block, point, outer, self.ridge).factors
-            predicted = _mask(block).multiply(factors @ point.T)
-            residuals = (block - predicted).toarray()
-            pieces.append(-residuals[:, :, None] * factors[:, None, :])
-        return self.geometry.projection(point, np.concatenate(pieces))
+            fit = LocalFit(block, point, outer, self.ridge)
+            residuals = _with_data(block, fit.residuals(point)).toarray()
+            ambient = -residuals[:, :, None] * fit.factors[:, None, :]
+            pieces.append(ambient.reshape(len(residuals), -1))
+        return np.concatenate(pieces)
 
-    def clipped_sum(self, point, clip_norm=math.inf, indices=None):
-        # sum_i s_i R_i v_i' = sum_i s_i x_i v_i' - [W_j sum_{i rated j} s_i v_i v_i']_j: two sparse
-        # products with the transposed block, and residuals of single entries are never formed.
-        products, triangle = outer = outer_products(point)
-        linear, quadratic = np.zeros_like(point), np.zeros_like(products)
+    def gradient_sum(self, point, bound, indices=None):
+        # What a user adds is an outer product: its norm is the product of the two lengths, of the
+        # very numbers that are then multiplied.
+        total, outer = np.zeros_like(point), outer_products(point)
         for block in self.blocks(indices):
             fit = LocalFit(block, point, outer, self.ridge)
-            scaled = fit.clip_scale(clip_norm)[:, None] * fit.factors
-            linear += block.T @ scaled
-            quadratic += fit.mask.T @ (scaled[:, triangle[0]] * fit.factors[:, triangle[1]])
-        total = linear - np.einsum("jrs,js->jr", _full(quadratic, triangle), point)
-        return -self.geometry.projection(point, total)
+            residuals = _with_data(block, fit.residuals(point))
+            scaled = product_scale(residuals, fit.factors, bound.radius)[:, None] * fit.factors
+            total -= residuals.T @ scaled
+        return total.ravel()
 
 
 class LocalFit:
@@ -142,6 +157,12 @@ class LocalFit:
         """Squared norm of each user's observed entries."""
         return _row_squares(self.block)
 
+    def residuals(self, design):
+        """What the regressions leave of every stored entry."""
+        block, factors = self.block, self.factors
+        rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
+        return block.data - np.einsum("er,er->e", design[block.indices], factors[rows])
+
     @property
     def norms(self):
         """``|R_i| |v_i|``, never smaller than the truth."""
@@ -152,9 +173,20 @@ class LocalFit:
         residuals = np.maximum(residuals, 0.0) + 1e-12 * squares
         return np.sqrt(residuals * np.einsum("ir,ir->i", v, v))
 
-    def clip_scale(self, clip_norm):
-        """Factors that bring the norms down to `clip_norm`."""
-        return clip_scale(np, self.norms, clip_norm)
+
+def product_scale(left, right, norm):
+    """Factors that shorten the outer products of rows to Frobenius norm `norm`; zero if not finite.
+
+    Parameters
+    ----------
+    left : csr_array of shape (b, d)
+    right : ndarray of shape (b, r)
+    norm : float
+    """
+    with np.errstate(all="ignore"):
+        lengths = np.sqrt(_row_squares(left)) * np.sqrt(np.einsum("ir,ir->i", right, right))
+        scale = norm / np.maximum(lengths, norm) if norm < math.inf else np.ones_like(lengths)
+    return np.where(np.isfinite(lengths), scale, 0.0)
 
 
 def normalized_rows(matrix):

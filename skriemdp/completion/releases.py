@@ -27,6 +27,7 @@ from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Walk
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.privacy.events import GaussianEvent, compose
+from skriemdp.privacy.sensitivity import second_moment_sensitivity
 
 __all__ = [
     "CompletionModel",
@@ -363,7 +364,7 @@ class _SubspaceRelease:
 
     def _covariance(self, residuals):
         d, mu = self.plan.d, self.plan.mu_of(self.share)
-        mechanism = SymmetricGaussian(d, math.sqrt(2.0), 1.0 / mu, hollow=True)
+        mechanism = SymmetricGaussian(d, second_moment_sensitivity(1.0), 1.0 / mu, hollow=True)
         noisy = mechanism.release(hollow_moment(residuals), self.streams("covariance"))
         values, vectors = np.linalg.eigh(noisy)
         # Off-diagonal noise of standard deviation s fills [-2 s sqrt(d), 2 s sqrt(d)].

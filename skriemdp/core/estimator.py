@@ -10,9 +10,12 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
+from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
+from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import PrivacySpent
+from skriemdp.core.work import Work
 from skriemdp.ledger.accountant import active_accountant_token, current_accountant
 
 __all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "take_tags"]
@@ -48,6 +51,8 @@ class Plan:
         What must be public for the guarantee, by name.
     unit, guarantee : str
         As in :class:`skriemdp.core.spent.PrivacySpent`.
+    work : Work
+        Memory besides the records, and steps; refused above the limits of the configuration.
     """
 
     event: Any
@@ -55,6 +60,7 @@ class Plan:
     public: dict = dataclasses.field(default_factory=dict)
     unit: str = "record"
     guarantee: str = "exact"
+    work: Work = Work()
 
 
 def take_tags(tags, estimator):
@@ -67,6 +73,12 @@ def take_tags(tags, estimator):
     tags.input_tags = inner.input_tags
     tags.target_tags = inner.target_tags
     return tags
+
+
+def validated(estimator, X, y=None) -> Data:
+    """``estimator._validate(X, y)``, whose errors show no record."""
+    # What scikit-learn says was repeated on stand-ins within; the rest gets a fixed sentence.
+    return quietly(estimator._validate, X, y, labels=True)
 
 
 class CarriesLedger:
@@ -90,7 +102,7 @@ class CarriesLedger:
         return copy
 
 
-class PrivateEstimator(CarriesLedger, BaseEstimator):
+class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     """Base of all estimators: fixes the order in which a fit touches public and private things.
 
     A subclass has the parameters ``epsilon, delta, accountant, random_state, verbose`` and writes
@@ -115,19 +127,16 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
         with np.errstate(all="ignore"):
             check_privacy(self.epsilon, self.delta)
             check_random_state(self.random_state)
-            try:
-                data = self._validate(X, y)
-            except ValueError as error:
-                if "could not convert string" not in str(error):
-                    raise
-                # numpy quotes the entry, which is a record's.
-                raise ValueError(
-                    "X or y holds text where numbers are expected; encode it."
-                ) from None
+            check_parameters(self)
+            data = validated(self, X, y)
             plan = self._plan(data.facts)
-            self._charge(plan)
+            plan.work.check()
             streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
-            self._release(data, plan, streams)
+            entry = getattr(self._charge(plan), "entry", None)
+            watched = getattr(self, "callback", None) is not None
+            with (charged := Charged(entry, watched)):
+                self._release(data, plan, streams)
+            charged.settle()
         self.privacy_spent_ = PrivacySpent(
             epsilon=float(self.epsilon),
             delta=float(self.delta),
@@ -139,7 +148,7 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
         )
         return self
 
-    def _charge(self, plan: Plan) -> None:
+    def _charge(self, plan: Plan):
         if not plan.event.delta(self.epsilon) <= self.delta:
             raise RuntimeError(
                 f"{type(self).__name__} planned an event that is not "
@@ -148,7 +157,7 @@ class PrivateEstimator(CarriesLedger, BaseEstimator):
         accountant = self.accountant
         if accountant is None:
             accountant = current_accountant(getattr(self, "_ledger_token", None))
-        accountant.spend(
+        return accountant.spend(
             plan.event,
             label=type(self).__name__,
             params={"epsilon": float(self.epsilon), "delta": float(self.delta), "unit": plan.unit},

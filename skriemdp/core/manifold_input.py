@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 
 from skriemdp._validation import check_scale
+from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
-from skriemdp.geometry.ball import GeodesicBall, center_reach
+from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
+from skriemdp.geometry.spd_base import SPDGeometry
 
 __all__ = [
     "CHECKS",
     "as_points",
+    "check_descent_radius",
     "check_membership",
+    "check_reach",
+    "check_walk_domain",
+    "descent_domain",
     "point_shape",
     "public_ball",
     "public_point",
     "warn_large_delta",
+    "warn_published_labels",
     "warn_small_search",
 ]
 
@@ -36,24 +42,45 @@ def point_shape(X, manifold):
 
 
 def as_points(geometry, X):
-    """`X` as points of `geometry`, flat rows reshaped."""
+    """`X` as points of `geometry`: flat rows reshaped, SPD matrices made symmetric.
+
+    Every record is then one point, whichever entries a computation reads; checks come after.
+    """
     if X.shape[1:] == geometry.shape:
-        return X
+        return geometry.canonical(X)
     if X.ndim == 2 and X.shape[1] == math.prod(geometry.shape):
-        return X.reshape(len(X), *geometry.shape)
+        return geometry.canonical(X.reshape(len(X), *geometry.shape))
+    hint = ""
+    if isinstance(geometry, SPDGeometry):
+        hint = " Every row must be one matrix of that size, or its entries in a flat row."
     raise ValueError(
         f"X has rows of shape {X.shape[1:]}, but points of {geometry} have shape {geometry.shape}."
+        + hint
     )
 
 
 def check_membership(geometry, points):
-    """Raise unless every row is a point; says how many are not, never which or what."""
+    """Raise unless every row is a point; says that some are not, never how many, which or what."""
     belongs = np.asarray(map_tiles(geometry.belongs, points))
-    if not belongs.all():
+    if belongs.all():
+        return
+    if isinstance(geometry, SPDGeometry):
+        wrong = points[~belongs]
+        gaps = np.abs(wrong - np.swapaxes(wrong, -1, -2)).max(axis=(-2, -1))
+        if (gaps > 1e-6 * np.abs(wrong).max(axis=(-2, -1))).any():
+            raise ValueError(
+                f"some rows of X are not points of {geometry}: they are not symmetric (tolerance "
+                "1e-6 of the largest entry). Check the layout; (A + A.T) / 2 mends rounding."
+            )
         raise ValueError(
-            f"{int(np.count_nonzero(~belongs))} of {len(points)} rows of X are not points of "
-            f"{geometry} (tolerance 1e-6); check their layout, or map them to the manifold first."
+            f"some rows of X are not points of {geometry}: they are symmetric but not positive "
+            "definite, as sample covariances of few or dependent measurements are. Shrink each "
+            "one, for instance with sklearn.covariance.shrunk_covariance."
         )
+    raise ValueError(
+        f"some rows of X are not points of {geometry} (tolerance 1e-6); check their layout, or map "
+        "them to the manifold first."
+    )
 
 
 def public_point(geometry, **values):
@@ -68,7 +95,85 @@ def public_point(geometry, **values):
         )
     if not bool(np.all(geometry.belongs(value))):
         raise ValueError(f"{name} is not a point of {geometry} (tolerance 1e-6).")
-    return value
+    return geometry.canonical(value)
+
+
+def check_reach(geometry, **values):
+    """Raise unless a public point lies where coordinates keep their digits."""
+    ((name, point),) = values.items()
+    if not within_center_reach(geometry, point):
+        distance = float(geometry.dist(geometry.base_point, point))
+        raise ValueError(
+            f"{name} lies {distance:.3g} from the base point of {geometry}, where coordinates have "
+            "lost their digits (at most 17 curvature radii); move the data by an isometry that "
+            "brings it to the base point."
+        )
+
+
+def check_descent_radius(geometry, radius, cure="pass a smaller one"):
+    """Raise where a ball is too wide for sums away from its centre."""
+    limit = descent_reach(geometry)
+    if radius > limit:
+        raise ValueError(
+            f"radius={radius:g} is above {limit:.4g}, where sums of logarithms away from the "
+            f"center lose their digits on {geometry}; {cure}."
+        )
+
+
+def descent_domain(geometry, center, radius, start):
+    """Public ball in which a walk stays (None: everywhere), and where it starts.
+
+    On negatively curved manifolds a walk needs one: far from the base point no float can hold what
+    it computes.  Without a `radius` it is the widest ball that is allowed, about the start.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    center, start : array-like or None
+        Public points; the base point, and the centre, by default.
+    radius : float or None
+
+    Raises
+    ------
+    ValueError
+        If a point lies too far out or the ball is too wide; nothing has been charged.
+    """
+    middle = geometry.base_point if center is None else public_point(geometry, center=center)
+    point = middle if start is None else public_point(geometry, start=start)
+    limit = descent_reach(geometry)
+    if radius is not None:
+        check_scale(radius=radius)
+        check_descent_radius(geometry, float(radius))
+        check_reach(geometry, center=middle)
+        domain = GeodesicBall(geometry, middle, float(radius))
+        return domain, np.asarray(domain.project(point))
+    if limit == math.inf:
+        return None, point
+    if limit >= geometry.radius_limit:
+        raise ValueError(
+            f"radius is required on {geometry}: one of its factors is negatively curved, where a "
+            "walk needs a public ball, and another one is curved upwards, where a ball must be "
+            f"smaller than {geometry.radius_limit:.4g}; pass such a radius."
+        )
+    check_reach(geometry, **{"center" if start is None else "start": point})
+    return GeodesicBall(geometry, point, limit), point
+
+
+def check_walk_domain(geometry, domain):
+    """Raise where a walk could leave the range of floats, or its domain is of another space."""
+    limit = descent_reach(geometry)
+    if domain is None:
+        if limit < math.inf:
+            raise ValueError(
+                f"domain is required on {geometry}, which is negatively curved: far out no float "
+                "can hold a walk. Pass a public GeodesicBall(geometry, center, radius) with a "
+                f"radius of at most {limit:.4g}."
+            )
+        return
+    if domain.geometry != geometry:
+        raise ValueError(f"domain is a ball of {domain.geometry}, but points are of {geometry}.")
+    check_descent_radius(geometry, domain.radius)
+    check_reach(geometry, **{"center of the domain": domain.center})
 
 
 def public_ball(geometry, center, radius):
@@ -77,33 +182,32 @@ def public_ball(geometry, center, radius):
     if isinstance(center, str):
         raise ValueError(f"center={center!r} is not a point of {geometry} nor 'private'.")
     point = geometry.base_point if center is None else public_point(geometry, center=center)
-    distance = float(geometry.dist(geometry.base_point, point))
-    if distance > center_reach(geometry):
-        raise ValueError(
-            f"center lies {distance:.3g} from the base point of {geometry}, where coordinates have "
-            f"lost their digits (at most {center_reach(geometry):g}, 17 curvature radii); move the "
-            "data by an isometry that brings it to the base point."
-        )
+    check_reach(geometry, center=point)
     return GeodesicBall(geometry, point, float(radius))
+
+
+def warn_published_labels(classes):
+    """Warn, whatever the labels are, when the list of classes is read off them."""
+    if classes is None:
+        warn_user(
+            "classes=None publishes which labels occur in y, without noise; pass classes=, the "
+            "public list of all possible labels."
+        )
 
 
 def warn_large_delta(delta, n):
     """Warn, from public numbers, when delta would allow releasing a random record."""
     if delta >= 1.0 / n:
-        warnings.warn(
+        warn_user(
             f"delta={delta} is at least 1/n={1.0 / n:.3g}: releasing a random record would be "
-            "allowed; use a smaller delta.",
-            UserWarning,
-            stacklevel=5,
+            "allowed; use a smaller delta."
         )
 
 
 def warn_small_search(n, mu):
     """Warn, from public numbers, when a search for a ball may return a useless one."""
     if n * mu < 40.0:
-        warnings.warn(
+        warn_user(
             f"n={n} records and this epsilon are few for a private ball: its radius may come out "
-            "far too large. Pass a public center and radius, or use more records or epsilon.",
-            UserWarning,
-            stacklevel=5,
+            "far too large. Pass a public center and radius, or use more records or epsilon."
         )

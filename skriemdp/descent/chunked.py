@@ -69,14 +69,12 @@ class DaskProblem(Problem):
     def n(self):
         return int(self._bounds[-1])
 
-    def gradient_norm_bound(self, point):
-        return self.empty.gradient_norm_bound(point)
+    @property
+    def longest_piece(self):
+        return self.empty.longest_piece
 
-    def gradient_diameter(self, point):
-        return self.empty.gradient_diameter(point)
-
-    def public_gradient(self, point):
-        return self.empty.public_gradient(point)
+    def gradient_ball(self, point):
+        return self.empty.gradient_ball(point)
 
     def gradients(self, point, indices=None):
         if isinstance(indices, slice):
@@ -84,14 +82,20 @@ class DaskProblem(Problem):
         parts = self._compute("gradients", indices, (point,))
         return np.concatenate([np.zeros((0, *self.geometry.shape)), *parts])
 
-    def clipped_sum(self, point, clip_norm=math.inf, indices=None):
-        return self._sum("clipped_sum", indices, (point, clip_norm))
+    def gradient_coordinates(self, point, indices=None):
+        if isinstance(indices, slice):
+            indices = np.arange(self.n)[indices]
+        parts = self._compute("gradient_coordinates", indices, (point,))
+        return np.concatenate([np.zeros((0, self.geometry.dim)), *parts])
 
-    def clipped_difference_sum(self, point, anchor, clip_norm, indices=None):
-        return self._sum("clipped_difference_sum", indices, (point, anchor, clip_norm))
+    def gradient_sum(self, point, bound, indices=None):
+        return self._sum("gradient_sum", indices, (point, bound))
+
+    def difference_sum(self, point, anchor, bound, indices=None):
+        return self._sum("difference_sum", indices, (point, anchor, bound))
 
     def _sum(self, method, indices, arguments):
-        total = np.zeros(self.geometry.shape)
+        total = np.zeros(self.geometry.dim)
         for part in self._compute(method, indices, arguments):
             total += part
         return total

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from skriemdp._validation import check_positive, check_scale
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import FullBatch, LatticeBatch
+from skriemdp.descent.sampling import FullBatch, exact_mean
 from skriemdp.descent.trajectory import Trajectory, Walk
 from skriemdp.privacy.events import GaussianEvent
 
@@ -21,7 +21,7 @@ class RiemannianGradientDescent:
 
     Step t releases ``(1/n) sum_i clip(grad f_i(w_t)) + noise`` in the tangent space at the released
     iterate ``w_t`` and moves along it.  Noise is Gaussian in the Riemannian metric, relative to the
-    exact sensitivity ``min(2 clip_norm, diameter(w_t)) / n``, so the whole run is exactly mu-GDP.
+    sensitivity of a mean of vectors in a public ball, so the whole run is exactly mu-GDP.
 
     Parameters
     ----------
@@ -34,11 +34,11 @@ class RiemannianGradientDescent:
         Fractions of ``mu**2`` given to the steps; equal by default.
     clip_norm : float, default=inf
         Riemannian norm to which each record's gradient is clipped; ``inf`` relies on the problem's
-        `gradient_diameter`.
+        `gradient_ball`.
     output, retraction, domain
         As in :class:`skriemdp.descent.trajectory.Walk`.
-    batch : FullBatch or LatticeBatch
-        How the gradients are summed: in floating point, or in exact integers.
+    exact : bool, default=False
+        Add gradients in exact integers, with discrete Gaussian noise.
 
     Notes
     -----
@@ -56,7 +56,7 @@ class RiemannianGradientDescent:
     output: str = "last"
     retraction: bool = False
     domain: object = None
-    batch: FullBatch | LatticeBatch = FullBatch()
+    exact: bool = False
 
     def __post_init__(self):
         check_positive(mu=self.mu)
@@ -110,9 +110,10 @@ class RiemannianGradientDescent:
             The output point.
         """
         path = Trajectory(problem.geometry, start, self.walk, rng, progress, callback)
+        batch = FullBatch(self.exact)
         for multiplier in self.noise_multipliers:
             query = GradientQuery(problem, path.point, self.clip_norm)
-            path.advance(self.batch.release(query, multiplier, rng))
+            path.advance(batch.release(query, multiplier, rng))
         return path.result
 
 
@@ -136,5 +137,6 @@ def descend(problem, start, walk: Walk, clip_norm: float = math.inf):
         raise ValueError("a run without noise has no random output; use 'last' or an average.")
     path = Trajectory(problem.geometry, start, walk, rng=None)
     for _ in range(walk.n_steps):
-        path.advance(problem.clipped_sum(path.point, clip_norm) / problem.n)
+        query = GradientQuery(problem, path.point, clip_norm)
+        path.advance(exact_mean(query))
     return path.result

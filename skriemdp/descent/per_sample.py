@@ -13,8 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._quiet import about_public_input
+from skriemdp._random import public_generator
 from skriemdp._validation import check_option
-from skriemdp.descent.problem import Problem, clipped_total
+from skriemdp.descent.carried import check_per_sample
+from skriemdp.descent.problem import Problem
+from skriemdp.descent.separate_rows import (
+    RowCheck,
+    check_rows,
+    made_up_points,
+    pairs_of_batches,
+    refuse_mixing,
+)
 from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd_base import SPDGeometry
@@ -48,10 +58,19 @@ class PerSampleGradient(abc.ABC):
     ----------
     geometry : Geometry
     backend : str
+    parameter : str
+        Name of the batched function of the user; empty if there is none.
+    separate : bool
+        Whether rows are computed one by one, whatever the user's function does.
     """
 
     geometry: Geometry
     backend = "numpy"
+    parameter = ""
+
+    @property
+    def separate(self) -> bool:
+        return False
 
     @abc.abstractmethod
     def ambient(self, point, X, y=None):
@@ -63,6 +82,14 @@ class PerSampleGradient(abc.ABC):
 
     def __call__(self, point, X, y=None):
         return self.tangent(point, self.ambient(point, X, y))
+
+    def coordinate_blocks(self, point, X, y=None):
+        """Orthonormal coordinates of the gradients, ``(b, dim)``, in one block or more."""
+        ambient = self.ambient(point, X, y)
+        # Blocks are as large as the backend likes; what follows is ours and likes caches.
+        for block in (ambient,) if self.backend == "numpy" else tiles(ambient):
+            vectors = self.tangent(point, block)
+            yield np.asarray(self.geometry.coordinates_from_tangent(point, vectors))
 
     def _checked(self, gradients, count, name):
         gradients = np.asarray(gradients, dtype=float)
@@ -86,17 +113,28 @@ class HalfSquaredDistance(PerSampleGradient):
     geometry: Geometry
     unchecked: bool = False
 
+    @property
+    def separate(self) -> bool:
+        return True
+
     def ambient(self, point, X, y=None):
-        X = X.reshape(len(X), *self.geometry.shape)
+        return -self.geometry.log(point, self._points(point, X))
+
+    def coordinate_blocks(self, point, X, y=None):
+        yield -np.asarray(self.geometry.log_coordinates(point, self._points(point, X)))
+
+    def _points(self, point, X):
+        X = self.geometry.canonical(X.reshape(len(X), *self.geometry.shape))
         if self.unchecked and not isinstance(self.geometry, SPDGeometry):
             # Logarithms of matrices survive anything, and checking would double their cost.
             axes = tuple(range(1, X.ndim))
             X = np.where(np.expand_dims(self.geometry.belongs(X), axes), X, point)
-        return -self.geometry.log(point, X)
+        return X
 
     def cost(self, point, X, y=None):
         """Cost of every record, shape ``(b,)``."""
-        return 0.5 * self.geometry.dist(point, X.reshape(len(X), *self.geometry.shape)) ** 2
+        X = self.geometry.canonical(X.reshape(len(X), *self.geometry.shape))
+        return 0.5 * self.geometry.dist(point, X) ** 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +146,7 @@ class RiemannianGradient(PerSampleGradient):
 
     geometry: Geometry
     gradient: Callable
+    parameter = "gradient"
 
     def ambient(self, point, X, y=None):
         return self._checked(self.gradient(point, X, y), len(X), "gradient")
@@ -122,6 +161,7 @@ class EuclideanGradient(PerSampleGradient):
 
     geometry: Geometry
     gradient: Callable
+    parameter = "euclidean_gradient"
 
     def ambient(self, point, X, y=None):
         return self._checked(self.gradient(point, X, y), len(X), "euclidean_gradient")
@@ -141,6 +181,10 @@ class CostGradient(PerSampleGradient):
     geometry: Geometry
     cost_function: Callable
     backend: str
+
+    @property
+    def separate(self) -> bool:
+        return self.backend == "autograd"  # which loops
 
     def ambient(self, point, X, y=None):
         return self._checked(self._batched(point, X, y), len(X), "cost")
@@ -337,61 +381,6 @@ def _check_callable(function, name):
         ) from None
 
 
-def check_per_sample(function, n: int, arrays, name: str = "cost") -> None:
-    """Refuse a function that carries the records with it: its gradients cannot be clipped.
-
-    Looks at closures, defaults, `functools.partial` arguments, the object of a bound method and the
-    globals that the code names, for arrays with n rows or that share memory with the data.  It
-    catches the common mistake; it cannot catch every way to smuggle a record past the clipping.
-    """
-    for value in _carried(function):
-        shape = getattr(value, "shape", None)
-        if not isinstance(shape, tuple) or not shape:
-            continue
-        shares = isinstance(value, np.ndarray) and any(
-            isinstance(array, np.ndarray) and np.may_share_memory(value, array) for array in arrays
-        )
-        if shares or (shape[0] == n and math.prod(shape) > 1):
-            raise TypeError(
-                f"{name} carries an array with {shape[0]} rows, the number of records: a closure "
-                "over the data cannot be clipped per record, so no guarantee is possible. Write it "
-                "as a function of one record, cost(point, x, y), and pass the data to fit."
-            )
-
-
-def _carried(function):
-    """Values that a function brings along besides its arguments."""
-    if isinstance(function, functools.partial):
-        yield from function.args
-        yield from function.keywords.values()
-        yield from _carried(function.func)
-        return
-    owner = getattr(function, "__self__", None)
-    if owner is None and not hasattr(function, "__code__"):
-        owner = function
-    if owner is not None and not inspect.ismodule(owner):
-        yield from getattr(owner, "__dict__", {}).values()
-    function = getattr(function, "__func__", function)
-    wrapped = getattr(function, "__wrapped__", None)
-    if wrapped is not None:
-        yield from _carried(wrapped)
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return
-    yield from function.__defaults__ or ()
-    yield from (function.__kwdefaults__ or {}).values()
-    for cell in function.__closure__ or ():
-        try:
-            value = cell.cell_contents
-        except ValueError:  # not filled yet
-            continue
-        yield value
-        if inspect.isfunction(value) and value is not function:
-            yield from _carried(value)
-    for name in code.co_names:
-        yield function.__globals__.get(name)
-
-
 # -- the problem ----------------------------------------------------------------------------------
 
 
@@ -431,20 +420,24 @@ class CostProblem(Problem):
         with np.errstate(all="ignore"):
             return self.gradient(point, self.X[chosen], labels)
 
-    def clipped_sum(self, point, clip_norm=math.inf, indices=None):
-        total = np.zeros(self.geometry.shape)
+    def gradient_coordinates(self, point, indices=None):
+        chosen = slice(None) if indices is None else indices
+        return np.concatenate(list(self._coordinate_blocks(point, chosen)))
+
+    def gradient_sum(self, point, bound, indices=None):
+        total = np.zeros(self.geometry.dim)
         for piece in self.pieces(indices):
-            labels = None if self.y is None else self.y[piece]
-            with np.errstate(all="ignore"):
-                ambient = self.gradient.ambient(point, self.X[piece], labels)
-                # Blocks are as large as the backend likes; what follows is ours and likes caches.
-                blocks = (ambient,) if self.gradient.backend == "numpy" else tiles(ambient)
-                for block in blocks:
-                    vectors = self.gradient.tangent(point, block)
-                    total += clipped_total(self.geometry, point, vectors, clip_norm)
+            for rows in self._coordinate_blocks(point, piece):
+                total += bound.enforce(rows).sum(axis=0)
         return total
 
-    def pieces(self, indices=None):
+    def _coordinate_blocks(self, point, piece):
+        labels = None if self.y is None else self.y[piece]
+        with np.errstate(all="ignore"):
+            yield from self.gradient.coordinate_blocks(point, self.X[piece], labels)
+
+    @property
+    def longest_piece(self) -> int:
         row = max(math.prod(self.geometry.shape), math.prod(self.X.shape[1:]))
         backend = self.gradient.backend
         if backend in _BLOCK_BYTES:
@@ -453,24 +446,44 @@ class CostProblem(Problem):
             rows = 2 * block_length(np.empty((0, row)))
         if backend == "jax":  # which pads to powers of two
             rows = 1 << (rows.bit_length() - 1)
-        count = self.n if indices is None else len(indices)
-        for begin in range(0, count, rows):
-            piece = slice(begin, min(begin + rows, count))
-            yield piece if indices is None else indices[piece]
+        return rows
+
+    @functools.cached_property
+    def row_check(self) -> RowCheck:
+        """Whether the gradient of a record is the same in any company, tried on made-up records.
+
+        ``row_check.identical`` says whether that is so to the last bit, in ambient numbers and, as
+        `geometry.separate_rows` promises, in coordinates.
+        """
+        gradient, geometry = self.gradient, self.geometry
+        exact = bool(geometry.separate_rows)
+        if gradient.separate:
+            return RowCheck(tried=True, separate=True, identical=exact)
+        rng = public_generator(0, "made-up point")
+        point = made_up_points(geometry, 1, 0.3, rng)[0]
+        y_shape = None if self.y is None else tuple(self.y.shape[1:])
+        found = check_rows(
+            lambda X, y: gradient.ambient(point, X, y),
+            pairs_of_batches(geometry, tuple(self.X.shape[1:]), y_shape),
+            quick=isinstance(gradient, CostGradient),
+        )
+        return dataclasses.replace(found, identical=found.identical and exact)
 
     def dry_run(self, point):
-        """Call the gradient once on a made-up record, to find programming errors early.
+        """Try the gradient on made-up records, before anything is charged or released.
 
         Raises
         ------
         ValueError
-            If the gradient has the wrong shape.
+            If the gradient has the wrong shape, or if the rows of a batch depend on each other.
         """
         same = tuple(self.X.shape[1:]) == self.geometry.shape
         x = point if same else np.full(self.X.shape[1:], 0.5)
         y = None if self.y is None else np.zeros((1, *self.y.shape[1:]))
         try:
-            with np.errstate(all="ignore"):
+            with about_public_input(), np.errstate(all="ignore"):
                 self.gradient(point, np.asarray(x, dtype=float)[None], y)
         except (ArithmeticError, np.linalg.LinAlgError):
             pass  # the made-up record may lie outside the function's domain
+        if self.gradient.parameter:  # costs are mapped over records one by one
+            refuse_mixing(self.row_check, self.gradient.parameter)

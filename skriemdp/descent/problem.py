@@ -1,4 +1,4 @@
-"""What a private solver may know of a problem: geometry, public bounds, clipped sums."""
+"""What a private solver may know of a problem: geometry, public bounds, sums in coordinates."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import math
 
 import numpy as np
 
-from skriemdp.geometry._tiles import block_length, tiles
+from skriemdp.geometry._tiles import block_length
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.geometry.base import Geometry, clip_scale, summand_scale
+from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.privacy.sensitivity import log_lipschitz
 
-__all__ = ["FrechetProblem", "Problem", "clipped_total", "clipped_vectors"]
+__all__ = ["FrechetProblem", "Problem", "longest_block"]
 
 
-# Distance, in units of the largest negative curvature, up to which logarithms are accurate to about
-# nine digits also for SPD matrices, whose condition number grows like its exponential, squared.
-_ACCURATE_REACH = 8.0
+def longest_block(geometry: Geometry) -> int:
+    """Most records of a geometry that fit in one block; public."""
+    return block_length(np.empty((0, *geometry.shape)))
 
 
 class Problem(abc.ABC):
@@ -32,10 +33,10 @@ class Problem(abc.ABC):
 
     Notes
     -----
-    The two public bounds answer different questions and are kept apart (docs/theory/accounting.md):
-    `gradient_diameter` bounds the difference of two records' gradients, which is enough when a
-    record is always in the sum (full batch, fixed-size sampling); Poisson sampling compares a
-    record with its absence and needs `gradient_norm_bound`.
+    `gradient_ball` is a public ball that holds every record's gradient.  It answers for full
+    batches, where a record is replaced, and for Poisson batches, where it may also be absent and
+    then counts as the centre (docs/theory/accounting.md).  The ball is enforced on what was
+    computed, so a wrong logarithm costs accuracy and never privacy.
     """
 
     geometry: Geometry
@@ -45,70 +46,60 @@ class Problem(abc.ABC):
     def gradients(self, point, indices=None):
         """Riemannian gradient of each record at `point`, shape ``(b, *shape)``."""
 
+    @property
+    def gradient_dim(self) -> int:
+        """Number of coordinates of one record's vector in a sum of gradients."""
+        return self.geometry.dim
+
     def gradient_coordinates(self, point, indices=None):
-        """Orthonormal coordinates of :meth:`gradients`, shape ``(b, dim)``."""
+        """Orthonormal coordinates of :meth:`gradients`, shape ``(b, gradient_dim)``."""
         return self.geometry.coordinates_from_tangent(point, self.gradients(point, indices))
 
-    def gradient_norm_bound(self, point) -> float:
-        """Public bound of ``|grad f(point; z) - public_gradient(point)|`` over all records z."""
-        return math.inf
+    def gradient_ball(self, point) -> Ball:
+        """Public ball that holds the coordinates of every record's gradient at `point`."""
+        return Ball(math.inf)
 
-    def gradient_diameter(self, point) -> float:
-        """Public bound of ``|grad f(point; z) - grad f(point; z')|`` over all pairs of records."""
-        return 2.0 * self.gradient_norm_bound(point)
+    def leave_gradients(self, point, vector):
+        """Coordinates of the tangent vector that a mean of `gradient_coordinates` stands for."""
+        return vector
 
-    def public_gradient(self, point):
-        """Known part of every record's gradient; zero unless the problem says otherwise."""
-        return np.zeros(self.geometry.shape)
+    @property
+    def longest_piece(self) -> int:
+        """Most records in one of :meth:`pieces`; public."""
+        return longest_block(self.geometry)
 
     def pieces(self, indices=None):
         """Cut the records (all, or the array `indices`) into blocks that fit in cache."""
         count = self.n if indices is None else len(indices)
-        rows = block_length(np.empty((0, *self.geometry.shape)))
+        rows = self.longest_piece
         for begin in range(0, count, rows):
             piece = slice(begin, min(begin + rows, count))
             yield piece if indices is None else indices[piece]
 
-    def clipped_sum(self, point, clip_norm=math.inf, indices=None):
-        """Sum over records of the gradient, each scaled to Riemannian norm <= `clip_norm`.
+    def gradient_sum(self, point, bound: Ball, indices=None):
+        """Sum over records of the gradient's offset in `bound`, ``(gradient_dim,)``.
 
         Works tile by tile, so memory beyond the data is bounded.
         """
-        total = np.zeros(self.geometry.shape)
+        total = np.zeros(self.gradient_dim)
         for piece in self.pieces(indices):
-            total += clipped_total(self.geometry, point, self.gradients(point, piece), clip_norm)
+            rows = np.asarray(self.gradient_coordinates(point, piece))
+            total += bound.enforce(rows).sum(axis=0)
         return total
 
-    def clipped_difference_sum(self, point, anchor, clip_norm, indices=None):
-        """Sum of ``grad f(point) - transport(grad f(anchor))``, each scaled like `clipped_sum`."""
-        geometry, total = self.geometry, np.zeros(self.geometry.shape)
+    def difference_coordinates(self, point, anchor, indices=None):
+        """Coordinates at `point` of each gradient less the transported one at `anchor`."""
+        geometry = self.geometry
+        moved = geometry.transport(anchor, point, self.gradients(anchor, indices))
+        difference = self.gradients(point, indices) - moved
+        return np.asarray(geometry.coordinates_from_tangent(point, difference))
+
+    def difference_sum(self, point, anchor, bound: Ball, indices=None):
+        """Sum of :meth:`difference_coordinates`, each in `bound`."""
+        total = np.zeros(self.geometry.dim)
         for piece in self.pieces(indices):
-            moved = geometry.transport(anchor, point, self.gradients(anchor, piece))
-            difference = self.gradients(point, piece) - moved
-            total += clipped_total(geometry, point, difference, clip_norm)
+            total += bound.enforce(self.difference_coordinates(point, anchor, piece)).sum(axis=0)
         return total
-
-
-def clipped_total(geometry, point, vectors, clip_norm):
-    """Sum of tangent vectors ``(b, *shape)``, each scaled to Riemannian norm <= `clip_norm`."""
-    scale, vectors = clipped_vectors(geometry, point, vectors, clip_norm)
-    with np.errstate(all="ignore"):
-        return (scale @ vectors.reshape(len(vectors), -1)).reshape(vectors.shape[1:])
-
-
-def clipped_vectors(geometry, point, vectors, clip_norm):
-    """Factors ``(b,)`` and the finite vectors that they shorten to norm <= `clip_norm`.
-
-    A vector whose norm is not finite counts as zero: one record must not be able to spoil a sum.
-    """
-    with np.errstate(all="ignore"):
-        norms = geometry.norm(point, vectors)
-        scale = clip_scale(np, norms, clip_norm)
-        if not math.isfinite(norms.sum()):
-            usable = np.isfinite(norms)
-            scale = np.where(usable, scale, 0.0)
-            vectors = np.where(np.isfinite(vectors), vectors, 0.0)
-        return scale, vectors
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -120,14 +111,16 @@ class FrechetProblem(Problem):
     ball : GeodesicBall
         Every row of `points` lies in it (the caller has projected).
     points : ndarray of shape (n, *shape)
-    center_log_sum : ndarray of shape ``shape``, optional
-        Sum of ``log(center, points)`` where it is known already.
+    center_log_sum : ndarray of shape ``(dim,)``, optional
+        Sum of the normal coordinates of `points` at the centre, none longer than the radius, where
+        it is known already.
 
     Notes
     -----
-    With curvature at most kappa, ``log_w`` has Lipschitz constant ``s(rho) = rho / sin rho`` (in
-    units of ``1/sqrt(kappa)``) on the ball of radius rho about w, and 1 when kappa <= 0, for all w
-    (docs/theory/sensitivity.md).  Hence the diameter ``2 r s(r + d(w, c))``, no clipping needed.
+    On a Hadamard manifold every ``log_w z`` lies within the radius r of the public ``log_w c``
+    (triangles are thinner than flat ones).  With curvature at most kappa it lies within ``r s(r +
+    d(w, c))``, ``s(x) = x / sin x`` in units of ``1/sqrt(kappa)`` (Rauch).  Both are proved in
+    docs/theory/sensitivity.md; no clipping is needed.
     """
 
     ball: GeodesicBall
@@ -156,14 +149,18 @@ class FrechetProblem(Problem):
 
     def gradients(self, point, indices=None):
         chosen = self.points if indices is None else self.points[indices]
-        if self._loses_digits(point):
-            coordinates = self._guarded_coordinates(point, chosen)
-            return -np.asarray(self.geometry.tangent_from_coordinates(point, coordinates))
         return -self.geometry.log(point, chosen)
 
     def gradient_coordinates(self, point, indices=None):
         chosen = self.points if indices is None else self.points[indices]
         return -np.asarray(self.geometry.log_coordinates(point, chosen))
+
+    def gradient_ball(self, point) -> Ball:
+        stretch = self._lipschitz(point)
+        if not math.isfinite(stretch):
+            return Ball(math.inf)
+        center = -np.asarray(self.geometry.log_coordinates(point, self.ball.center))
+        return Ball(self.ball.radius * stretch, center)
 
     def _lipschitz(self, point) -> float:
         kappa = self.geometry.curvature_bounds[1]
@@ -174,49 +171,9 @@ class FrechetProblem(Problem):
             return math.inf
         return log_lipschitz(kappa, reach)
 
-    def gradient_diameter(self, point) -> float:
-        return 2.0 * self.ball.radius * self._lipschitz(point)
-
-    def gradient_norm_bound(self, point) -> float:
-        return self.ball.radius * self._lipschitz(point)
-
-    def public_gradient(self, point):
-        return -self.geometry.log(point, self.ball.center)
-
-    def clipped_sum(self, point, clip_norm=math.inf, indices=None):
-        whole = indices is None
+    def gradient_sum(self, point, bound, indices=None):
         # At the centre no logarithm is longer than the radius, and the sum is known already.
-        known = whole and self.center_log_sum is not None and clip_norm >= self.ball.radius
-        if known and np.array_equal(point, self.ball.center):
+        known = indices is None and self.center_log_sum is not None
+        if known and bound.radius >= self.ball.radius and np.array_equal(point, self.ball.center):
             return -np.asarray(self.center_log_sum)
-        chosen = self.points if whole else self.points[indices]
-        if self._loses_digits(point):
-            return self._guarded_sum(point, clip_norm, chosen)
-        return -np.asarray(self.geometry.clipped_log_sum(point, chosen, clip_norm))
-
-    def _loses_digits(self, point) -> bool:
-        """Whether logarithms at `point` may be wrong by more than rounding; public."""
-        low = self.geometry.curvature_bounds[0]
-        if not -math.inf < low < 0.0 or not math.isfinite(self._lipschitz(point)):
-            return False
-        reach = float(self.geometry.dist(self.ball.center, point)) + self.ball.radius
-        return not math.sqrt(-low) * reach <= _ACCURATE_REACH
-
-    def _guarded_coordinates(self, point, chosen):
-        # Records lie within `gradient_norm_bound` of a public vector, and computed ones that do
-        # not are moved there: the bounds then hold for what is computed, however inaccurate.
-        geometry, bound = self.geometry, self.gradient_norm_bound(point)
-        public = np.asarray(geometry.log_coordinates(point, self.ball.center))
-        with np.errstate(all="ignore"):
-            moves = np.asarray(geometry.log_coordinates(point, chosen)) - public
-            norms = np.linalg.norm(moves, axis=-1)
-            scale, (moves,) = summand_scale(np, norms, bound, moves)
-            return public + scale[:, None] * moves
-
-    def _guarded_sum(self, point, clip_norm, chosen):
-        total = np.zeros(self.geometry.dim)
-        for block in tiles(chosen):
-            logarithms = self._guarded_coordinates(point, block)
-            norms = np.linalg.norm(logarithms, axis=-1)
-            total += clip_scale(np, norms, clip_norm) @ logarithms
-        return -np.asarray(self.geometry.tangent_from_coordinates(point, total))
+        return super().gradient_sum(point, bound, indices)

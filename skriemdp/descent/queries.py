@@ -1,21 +1,29 @@
-"""Per-record tangent vectors with public bounds: the sums that a private step may release."""
+"""One bounded vector per record, in orthonormal coordinates: the sums that a private step asks for.
+
+A query names a public ball, and every record's vector is moved into it as the last thing that
+happens to it.  What is summed, what gets noise and what is divided are coordinates; points and
+tangent vectors appear before and after, and their rounding cannot reach the sum's sensitivity.
+"""
 
 from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from skriemdp._validation import check_positive
-from skriemdp.geometry.base import Geometry, clip_scale
+from skriemdp.geometry._tiles import block_length, tiles
+from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms.bounds import Ball
 
-__all__ = ["DifferenceQuery", "GradientQuery", "Query"]
+__all__ = ["DifferenceQuery", "GradientQuery", "LogarithmQuery", "Query"]
 
 
 class Query(abc.ABC):
-    """A tangent vector ``v(record)`` at one public point, and what is known of it in advance.
+    """A vector ``v(record)`` at one public point, and what is known of it in advance.
 
     Attributes
     ----------
@@ -24,65 +32,97 @@ class Query(abc.ABC):
         Number of records.
     point : ndarray of shape ``geometry.shape``
         Public or released.
+    bound : Ball
+        Public; every record's vector is moved into it.
+    dim : int
+        Number of coordinates of v.
+    longest_block : int
+        Most records that are summed before their sum joins the total; public.
     """
 
     geometry: Geometry
     n: int
     point: Any
+    bound: Ball
+    dim: int
+    longest_block: int
 
     @abc.abstractmethod
-    def total(self, indices=None):
-        """Sum of v over the records `indices`, over all of them for None."""
+    def blocks(self, indices=None) -> Iterator[np.ndarray]:
+        """Coordinates of v, ``(b, dim)``, of the records `indices` (None: all), block by block.
 
-    @abc.abstractmethod
-    def diameter(self) -> float:
-        """Bound of ``|v(z) - v(z')|`` over pairs: enough when the number of summands is fixed."""
-
-    @abc.abstractmethod
-    def enclosing_ball(self):
-        """Public ``(center, radius)`` with ``|v(z) - center| <= radius`` for every record z.
-
-        Poisson sampling needs it.  A center of None stands for zero.
+        Row i depends on record i and public numbers only.
         """
+
+    def total(self, indices=None) -> np.ndarray:
+        """Sum over the records `indices` of their offsets from the centre of `bound`."""
+        total = np.zeros(self.dim)
+        for rows in self.blocks(indices):
+            total += self.bound.enforce(rows).sum(axis=0)
+        return total
+
+    def leave(self, vector: np.ndarray) -> np.ndarray:
+        """Coordinates of the tangent vector that a noisy mean of v stands for (post-processing)."""
+        return vector
 
 
 class GradientQuery(Query):
-    """The gradients of `problem` at `point`, each scaled to norm <= `clip_norm`.
+    """The gradients of `problem` at `point`, each shortened to norm <= `clip_norm`.
 
-    Clipping to norm c is the metric projection on a ball of the tangent space, hence 1-Lipschitz.
-    So clipped gradients differ by at most ``min(2 c, gradient_diameter)``, and lie within
-    ``min(c, gradient_norm_bound)`` of a public vector: zero, or the clipped `public_gradient`
-    (docs/theory/optimisation.md, section 2).
+    Shortening is the metric projection on a ball of the tangent space, hence 1-Lipschitz.  So
+    clipped gradients lie within the smaller of `clip_norm` and the radius of the problem's own
+    ball of a public vector: zero, or that ball's centre, shortened (docs/theory/optimisation.md,
+    section 2).
     """
 
     def __init__(self, problem, point, clip_norm: float = math.inf):
         self.problem, self.point, self.clip_norm = problem, point, clip_norm
         self.geometry, self.n = problem.geometry, problem.n
+        self.dim, self.longest_block = problem.gradient_dim, problem.longest_piece
+        self.bound = problem.gradient_ball(point).clipped(clip_norm)
+
+    def blocks(self, indices=None):
+        for piece in self.problem.pieces(indices):
+            yield np.asarray(self.problem.gradient_coordinates(self.point, piece))
 
     def total(self, indices=None):
-        return self.problem.clipped_sum(self.point, self.clip_norm, indices)
+        return self.problem.gradient_sum(self.point, self.bound, indices)
 
-    def coordinate_blocks(self):
-        """Orthonormal coordinates of the records' vectors, in blocks ``(b, dim)``.
+    def leave(self, vector):
+        return self.problem.leave_gradients(self.point, vector)
 
-        Row i depends on record i and the point only.
-        """
-        for piece in self.problem.pieces():
-            rows = np.asarray(self.problem.gradient_coordinates(self.point, piece))
-            with np.errstate(all="ignore"):
-                norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-                yield rows * clip_scale(np, norms, self.clip_norm)[:, None]
 
-    def diameter(self):
-        return min(2.0 * self.clip_norm, self.problem.gradient_diameter(self.point))
+class LogarithmQuery(Query):
+    """Logarithms of the records at `point`, each shortened to a public norm.
 
-    def enclosing_ball(self):
-        bound = self.problem.gradient_norm_bound(self.point)
-        if bound >= self.clip_norm:
-            return None, self.clip_norm
-        center = np.asarray(self.problem.public_gradient(self.point))
-        norm = np.asarray(self.geometry.norm(self.point, center))
-        return center * clip_scale(np, norm, self.clip_norm), bound
+    With ``radius`` that of a geodesic ball about `point` this is the logarithm of the record's
+    projection on that ball, on any manifold.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    point : ndarray of shape ``geometry.shape``
+    radius : float
+    points : ndarray of shape ``(n, *geometry.shape)``
+        The records.
+    known_total : ndarray of shape ``(dim,)``, optional
+        The sum of all, where it is known already.
+    """
+
+    def __init__(self, geometry, point, radius: float, points, known_total=None):
+        self.geometry, self.point, self.points = geometry, point, points
+        self.n, self.dim, self.bound = len(points), geometry.dim, Ball(radius)
+        self.longest_block = block_length(points)
+        self._known_total = known_total
+
+    def blocks(self, indices=None):
+        for block in tiles(self.points if indices is None else self.points[indices]):
+            yield np.asarray(self.geometry.log_coordinates(self.point, block))
+
+    def total(self, indices=None):
+        if indices is None and self._known_total is not None:
+            return np.asarray(self._known_total)
+        return super().total(indices)
 
 
 class DifferenceQuery(Query):
@@ -93,12 +133,12 @@ class DifferenceQuery(Query):
         self.problem, self.point, self.anchor = problem, point, anchor
         self.clip_norm = clip_norm
         self.geometry, self.n = problem.geometry, problem.n
+        self.dim, self.longest_block = problem.geometry.dim, problem.longest_piece
+        self.bound = Ball(clip_norm)
+
+    def blocks(self, indices=None):
+        for piece in self.problem.pieces(indices):
+            yield self.problem.difference_coordinates(self.point, self.anchor, piece)
 
     def total(self, indices=None):
-        return self.problem.clipped_difference_sum(self.point, self.anchor, self.clip_norm, indices)
-
-    def diameter(self):
-        return 2.0 * self.clip_norm
-
-    def enclosing_ball(self):
-        return None, self.clip_norm
+        return self.problem.difference_sum(self.point, self.anchor, self.bound, indices)

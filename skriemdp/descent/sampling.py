@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 
 from skriemdp._validation import check_count, check_fraction, check_positive
-from skriemdp.mechanisms.lattice import LatticeSum
-from skriemdp.mechanisms.tangent import TangentGaussian
+from skriemdp.mechanisms.sums import noisy_sum, release_total
 from skriemdp.privacy import events
 
-__all__ = ["FixedSizeSampler", "FullBatch", "LatticeBatch", "PoissonSampler"]
+__all__ = ["FixedSizeSampler", "FullBatch", "PoissonSampler", "exact_mean", "full_batch_mean"]
 
 
 @dataclasses.dataclass(frozen=True)
 class FullBatch:
     """Every record in every step; an exactly Gaussian release.
 
-    *Guarantee*: noise `noise_multiplier` times the replace-one sensitivity ``diameter / n`` of the
-    mean, so ``count`` adaptive steps are ``sqrt(count) / noise_multiplier``-GDP.
+    *Guarantee*: noise `noise_multiplier` times the replace-one sensitivity ``2 radius / n`` of the
+    mean of vectors in a public ball, so ``count`` adaptive steps are
+    ``sqrt(count) / noise_multiplier``-GDP.
+
+    Parameters
+    ----------
+    exact : bool, default=False
+        Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
     """
+
+    exact: bool = False
 
     def event(self, n: int, noise_multiplier: float, count: int = 1):
         """What `count` releases cost."""
@@ -36,35 +42,8 @@ class FullBatch:
         return 0.0
 
     def release(self, query, noise_multiplier: float, rng):
-        """Noisy mean of ``query`` over the records, a tangent vector at its point."""
-        sensitivity = _finite(query.diameter()) / query.n
-        mean = query.total() / query.n
-        return _noisy(query, mean, sensitivity, noise_multiplier, rng)
-
-
-@dataclasses.dataclass(frozen=True)
-class LatticeBatch:
-    """Every record in every step, summed in exact integers with discrete Gaussian noise.
-
-    *Guarantee*: that of :class:`FullBatch`, without trust in floating-point arithmetic
-    (docs/theory/lattice.md).  It needs a ball that holds every record's vector, as Poisson sampling
-    does; the sensitivity is twice its radius.
-    """
-
-    def event(self, n: int, noise_multiplier: float, count: int = 1):
-        """What `count` releases cost."""
-        return events.GaussianEvent(noise_multiplier=noise_multiplier, count=count)
-
-    def release(self, query, noise_multiplier: float, rng):
-        """Noisy mean of ``query`` over the records, a tangent vector at its point."""
-        center, radius = query.enclosing_ball()
-        geometry, point = query.geometry, query.point
-        offset = np.zeros(geometry.dim)
-        if center is not None:
-            offset = np.asarray(geometry.coordinates_from_tangent(point, center))
-        mechanism = LatticeSum(geometry.dim, _finite(radius), noise_multiplier)
-        total = mechanism.release((rows - offset for rows in query.coordinate_blocks()), rng)
-        return geometry.tangent_from_coordinates(point, total / query.n + offset)
+        """Noisy mean of ``query`` over the records: coordinates of a tangent vector."""
+        return _noisy_mean(query, None, query.n, noise_multiplier, rng, self.exact)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +54,7 @@ class PoissonSampler:
     never by the realised one, and the noise is `noise_multiplier` times ``2 radius``: conditional
     on the others, the record's contribution lies within ``radius`` of the public centre whether it
     is the old one, the new one, or absent.  The pair of mixtures named by the event dominates, and
-    composition is exact (docs/theory/accounting.md).  A bound on the *difference* of two records
-    does not suffice here, and is refused.
+    composition is exact (docs/theory/accounting.md).
 
     Parameters
     ----------
@@ -122,22 +100,9 @@ class PoissonSampler:
         return _subset(n, int(rng.binomial(n, self.probability(n))), rng)
 
     def release(self, query, noise_multiplier: float, rng):
-        """Noisy estimate of the mean of ``query``, a tangent vector at its point."""
-        center, radius = query.enclosing_ball()
-        if not math.isfinite(radius):
-            raise TypeError(
-                "Poisson sampling compares a record with its absence and needs a bound on the norm "
-                "of every record's gradient, which this problem does not have at the current "
-                "iterate; a bound on the difference of two gradients (gradient_diameter) does not "
-                "suffice. Pass a finite clip_norm, give the problem a gradient_norm_bound, or use "
-                "the full batch or fixed-size batches."
-            )
+        """Noisy estimate of the mean of ``query``: coordinates of a tangent vector."""
         chosen = self.draw(query.n, rng)
-        mean = query.total(chosen) / self.batch_size
-        if center is not None:
-            mean = mean + (1.0 - len(chosen) / self.batch_size) * center
-        sensitivity = 2.0 * radius / self.batch_size
-        return _noisy(query, mean, sensitivity, noise_multiplier, rng)
+        return _noisy_mean(query, chosen, self.batch_size, noise_multiplier, rng)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +110,7 @@ class FixedSizeSampler:
     """A uniformly random batch of fixed size, without replacement, drawn anew in each step.
 
     *Guarantee*: replace-one adjacency; noise is `noise_multiplier` times the sensitivity
-    ``diameter / batch_size`` of the batch mean.  The event is the smallest pair that dominates a
+    ``2 radius / batch_size`` of the batch mean.  The event is the smallest pair that dominates a
     step for all orders; under composition it is an upper bound, not exact, and always larger than
     Poisson sampling's (docs/theory/accounting.md).
 
@@ -187,10 +152,9 @@ class FixedSizeSampler:
         return _subset(n, self.batch_size, rng)
 
     def release(self, query, noise_multiplier: float, rng):
-        """Noisy mean of ``query`` over one batch, a tangent vector at its point."""
-        sensitivity = _finite(query.diameter()) / self.batch_size
-        mean = query.total(self.draw(query.n, rng)) / self.batch_size
-        return _noisy(query, mean, sensitivity, noise_multiplier, rng)
+        """Noisy mean of ``query`` over one batch: coordinates of a tangent vector."""
+        chosen = self.draw(query.n, rng)
+        return _noisy_mean(query, chosen, self.batch_size, noise_multiplier, rng)
 
 
 def _subset(n, size, rng):
@@ -198,15 +162,26 @@ def _subset(n, size, rng):
     return np.sort(rng.choice(n, size=size, replace=False, shuffle=False))
 
 
-def _finite(diameter):
-    if not math.isfinite(diameter):
-        raise ValueError(
-            "this problem has no finite gradient_diameter at the current iterate; pass a finite "
-            "clip_norm."
-        )
-    return diameter
+def exact_mean(query, total=None):
+    """The mean of a query over all records without noise: not private."""
+    return _with_center(query, (query.total() if total is None else total) / query.n)
 
 
-def _noisy(query, mean, sensitivity, noise_multiplier, rng):
-    mechanism = TangentGaussian(query.geometry, sensitivity, noise_multiplier)
-    return mechanism.release(query.point, mean, rng)
+def full_batch_mean(query, total, noise_multiplier: float, rng):
+    """The noisy mean of a query over all records whose exact sum of offsets is known already."""
+    noisy = release_total(query, total, noise_multiplier, rng)
+    return _with_center(query, noisy / query.n)
+
+
+def _noisy_mean(query, chosen, divisor, noise_multiplier, rng, exact=False):
+    """Centre of the query's ball plus the noisy sum of offsets over a public number.
+
+    A record that is absent from the sum counts as the centre, so for every way of drawing batches
+    the record's contribution stays in one public ball.
+    """
+    return _with_center(query, noisy_sum(query, noise_multiplier, rng, chosen, exact) / divisor)
+
+
+def _with_center(query, mean):
+    center = query.bound.center
+    return query.leave(mean if center is None else center + mean)

@@ -88,16 +88,20 @@ class Trajectory:
     def __init__(self, geometry, start, walk, rng, progress=None, callback=None):
         self.geometry, self.walk = geometry, walk
         self.point = np.asarray(start, dtype=float)
-        self._move = geometry.retraction if walk.retraction else geometry.exp
         self._count = 0
         self._chosen = self.point
         self._pick = int(rng.integers(walk.n_steps)) if walk.output == "random" else -1
         self._progress, self._callback = progress, callback
 
     def advance(self, direction):
-        """One step against a released tangent vector at the current point."""
+        """One step against a released direction, in coordinates at the current point."""
         walk, t = self.walk, self._count
-        point = self._move(self.point, -walk.step_size[t] * direction)
+        move, geometry = -walk.step_size[t] * direction, self.geometry
+        if walk.retraction:
+            tangent = geometry.tangent_from_coordinates(self.point, move)
+            point = geometry.retraction(self.point, tangent)
+        else:
+            point = np.asarray(geometry.exp_coordinates(self.point, move))
         if walk.domain is not None:
             point = walk.domain.project(point)
         self.point = point
@@ -125,8 +129,7 @@ def rehearse(geometry, start, walk: Walk, transport: bool = False) -> None:
     Manifolds of a user may lack a logarithm (needed for averages) or a transport (for variance
     reduction); better to hear of it before the budget is charged.
     """
-    zero = np.zeros(geometry.shape)
-    Trajectory(geometry, start, walk, np.random.default_rng(0)).advance(zero)
+    Trajectory(geometry, start, walk, np.random.default_rng(0)).advance(np.zeros(geometry.dim))
     if transport:
-        geometry.transport(start, start, zero)
+        geometry.transport(start, start, np.zeros(geometry.shape))
         geometry.dist(start, start)

@@ -9,12 +9,10 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from skriemdp._validation import check_count, check_fraction, check_positive, check_scale
-from skriemdp.descent.problem import clipped_total
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery
-from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler, exact_mean
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.descent.trajectory import Trajectory, Walk
-from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.events import FixedSizeSampledGaussianEvent, GaussianEvent, compose
 
@@ -42,7 +40,7 @@ class RiemannianSVRG:
     walk : Walk
         Of ``n_epochs * (1 + epoch_length)`` steps.
     clip_norm : float, default=inf
-        Clip norm of the anchors' gradients; ``inf`` relies on the problem's gradient_diameter.
+        Clip norm of the anchors' gradients; ``inf`` relies on the problem's gradient_ball.
     difference_clip : float, optional
         Clip norm of the differences, a constant.
     smoothness : float, optional
@@ -117,7 +115,7 @@ class RiemannianSVRG:
             path.advance(gradient)
             for _ in range(self.epoch_length):
                 point = path.point
-                direction = geometry.transport(anchor, point, gradient)
+                direction = _transported(geometry, anchor, point, gradient)
                 clip = self._difference_clip(geometry, anchor, point)
                 if clip > 0:
                     difference = DifferenceQuery(problem, point, anchor, clip)
@@ -130,6 +128,13 @@ class RiemannianSVRG:
         if self.difference_clip is not None:
             return self.difference_clip
         return self.smoothness * float(geometry.dist(anchor, point))
+
+
+def _transported(geometry, anchor, point, coordinates):
+    """Coordinates at `point` of a released tangent vector at `anchor`, transported there."""
+    tangent = geometry.tangent_from_coordinates(anchor, coordinates)
+    moved = geometry.transport(anchor, point, tangent)
+    return np.asarray(geometry.coordinates_from_tangent(point, moved))
 
 
 def calibrated_svrg(
@@ -245,18 +250,17 @@ class PublishedRSVRG:
         """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`."""
         geometry, n = problem.geometry, problem.n
         path = Trajectory(geometry, start, self.walk, rng, progress, callback)
-        noise = TangentGaussian(geometry, self.sigma, 1.0)
         for _ in range(self.n_epochs):
             anchor = path.point
-            mean = problem.clipped_sum(anchor, self.anchor_clip) / n
+            mean = exact_mean(GradientQuery(problem, anchor, self.anchor_clip))
             for _ in range(self.epoch_length):
                 point, chosen = path.point, rng.integers(n, size=1)
                 here, there = (
-                    clipped_total(geometry, x, problem.gradients(x, chosen), self.inner_clip)
+                    GradientQuery(problem, x, self.inner_clip).total(chosen)
                     for x in (point, anchor)
                 )
-                value = here - geometry.transport(anchor, point, there - mean)
-                path.advance(noise.release(point, np.asarray(value), rng))
+                value = here - _transported(geometry, anchor, point, there - mean)
+                path.advance(value + self.sigma * rng.standard_normal(value.shape))
         return path.result
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import (
-    check_array,
     check_consistent_length,
     check_is_fitted,
-    validate_data,
 )
 
+from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_count, check_option, check_scale
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.core.manifold_input import check_membership, descent_domain
+from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.per_sample import (
@@ -32,7 +33,7 @@ from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
 from skriemdp.descent.stochastic import calibrated_sgd
 from skriemdp.descent.trajectory import Walk, rehearse
 from skriemdp.descent.variance_reduction import calibrated_svrg
-from skriemdp.geometry import GeodesicBall, as_geometry
+from skriemdp.geometry import as_geometry
 from skriemdp.privacy.calibration import gaussian_mu
 
 __all__ = ["PrivateRiemannianERM"]
@@ -100,7 +101,9 @@ class PrivateRiemannianERM(PrivateEstimator):
         Public start; `center` or the geometry's base point by default.
     center : array-like of shape ``point_shape``, optional
     radius : float, optional
-        Public ball to which iterates are projected; no ball by default.
+        Public ball about `center` to which iterates are projected.  By default there is none; on
+        negatively curved manifolds it is then the ball of radius ``descent_reach(geometry)`` (10
+        curvature radii) about the start, because no float can hold what a walk computes far out.
     epoch_length : int, default=9
         Steps per epoch of "variance-reduced", besides the anchor's.
     difference_clip, smoothness : float, optional
@@ -247,7 +250,7 @@ class PrivateRiemannianERM(PrivateEstimator):
     def score(self, X, y=None):
         """Minus the mean cost of the rows of X at `point_` (not private)."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **_CHECKS)
+        X = read_records(self, X, reset=False, **_CHECKS)
         gradient = self._gradient(self.geometry_)
         y = self._labels(X, y, gradient)
         if hasattr(gradient, "cost"):
@@ -276,8 +279,8 @@ class PrivateRiemannianERM(PrivateEstimator):
     def _labels(self, X, y, gradient):
         if y is None or self._is_mean:
             return None
-        y = check_array(y, ensure_2d=False, **_CHECKS, input_name="y")
-        check_consistent_length(X, y)
+        y = read_array(y, "y", ensure_2d=False, **_CHECKS)
+        quietly(check_consistent_length, X, y)
         return y
 
     def _adopt_point(self, point):
@@ -300,7 +303,7 @@ class PrivateRiemannianERM(PrivateEstimator):
     def _validate(self, X, y=None):
         if is_dask(X):
             return self._validate_dask(X, y)
-        X = validate_data(self, X, ensure_min_samples=2, **_CHECKS)
+        X = read_records(self, X, ensure_min_samples=2, **_CHECKS)
         geometry = as_geometry(self.manifold, point_shape=X.shape[1:])
         gradient = self._gradient(geometry)
         y = self._labels(X, y, gradient)
@@ -344,11 +347,9 @@ class PrivateRiemannianERM(PrivateEstimator):
                 "pass delta > 0, for instance 1e-5."
             )
         if self.delta >= 1.0 / n:
-            warnings.warn(
+            warn_user(
                 f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
-                "would be allowed; use a smaller delta.",
-                UserWarning,
-                stacklevel=4,
+                "would be allowed; use a smaller delta."
             )
         domain, start = self._domain_and_start(geometry)
         walk = Walk(self.n_steps, self.step_size, self.output, self.retraction, domain)
@@ -366,17 +367,12 @@ class PrivateRiemannianERM(PrivateEstimator):
             public |= {"batch_size": self.batch_size, "sampling": self.sampling}
         if domain is not None:
             public |= {"center": domain.center, "radius": domain.radius}
-        return Plan(event=event, settings=_Settings(solver, start, noise_scale), public=public)
+        work = Work(48.0 * math.prod(geometry.shape), walk.n_steps)
+        return Plan(event, _Settings(solver, start, noise_scale), public, work=work)
 
-    def _domain_and_start(self, geometry):
-        center = geometry.base_point
-        if self.center is not None:
-            center = _public_point(geometry, center=self.center)
-        domain = None if self.radius is None else GeodesicBall(geometry, center, self.radius)
-        start = center
-        if self.start is not None:
-            start = _public_point(geometry, start=self.start)
-        return domain, start if domain is None else domain.project(start)
+    def _domain_and_start(self, geometry, start=None):
+        start = self.start if start is None else start
+        return descent_domain(geometry, self.center, self.radius, start)
 
     def _calibrated(self, walk, n):
         clip, target = float(self.clip_norm), (float(self.epsilon), float(self.delta))
@@ -444,21 +440,4 @@ def _check_membership(geometry, X):
             f"X has rows of shape {X.shape[1:]}, but points of {geometry} have shape "
             f"{geometry.shape}; the default cost is a distance to the rows, other data need a cost."
         )
-    belongs = np.asarray(geometry.belongs(X.reshape(len(X), *geometry.shape)))
-    if not belongs.all():
-        raise ValueError(
-            f"{int(np.count_nonzero(~belongs))} of {len(X)} rows of X are not points of {geometry} "
-            "(tolerance 1e-6); the default cost is a distance to the rows, other data need a cost."
-        )
-
-
-def _public_point(geometry, **values):
-    ((name, value),) = values.items()
-    value = np.asarray(value, dtype=float)
-    if value.shape != geometry.shape or not np.isfinite(value).all():
-        raise ValueError(
-            f"{name} must be a finite array of shape {geometry.shape}, got shape {value.shape}."
-        )
-    if not bool(np.all(geometry.belongs(value))):
-        raise ValueError(f"{name} is not a point of {geometry} (tolerance 1e-6).")
-    return value
+    check_membership(geometry, geometry.canonical(X.reshape(len(X), *geometry.shape)))

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from skriemdp._random import NoiseStreams
-from skriemdp.federated.messages import LocalTask, LocalUpdate
+from skriemdp.core.manifold_input import check_walk_domain
+from skriemdp.federated.messages import (
+    LocalTask,
+    LocalUpdate,
+    check_release_name,
+    check_round,
+    is_within,
+)
 from skriemdp.federated.training import LocalSettings, local_solver, train
 from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
 
@@ -89,6 +96,8 @@ class AnswerBook:
 
 
 def _release(task) -> tuple:
+    check_release_name(task.fit_id)
+    check_round(task.round)
     return repr(task.client), task.fit_id, task.round
 
 
@@ -111,6 +120,9 @@ class Agent:
     settings : LocalSettings
     noise_multiplier : float
     domain : GeodesicBall, optional
+        Public ball.  The client's iterates stay in it, and a server's point outside is refused.
+        Required on negatively curved manifolds, with a radius of at most 10 curvature radii: far
+        out no float can hold what a client computes.
     accountant : PrivacyAccountant, optional
         Charged for every release, before it is computed; None when the run was charged as a whole
         (a simulation).  Outside one, give it a ceiling: it is what limits a server's requests.
@@ -131,17 +143,25 @@ class Agent:
     random_state: int | None = None
     context: bytes = b""
 
+    def __post_init__(self):
+        check_walk_domain(self.problem.geometry, self.domain)
+
     def handle(self, task: LocalTask) -> LocalUpdate:
         """Answer one task.
 
         Raises
         ------
+        ValueError, TypeError
+            If the task is for another client, names no release, or its point is not one of the
+            manifold and of the domain; nothing is charged.
         BudgetError
             If the client's own ceiling, or its memory of earlier answers, forbids the release.
         """
         if task.client != self.client:
             raise ValueError("the task is for another client.")
         point = self.checked_point(task)
+        # Under the agent's own spelling: 1, 1.0 and True are equal, and would be three releases.
+        task = dataclasses.replace(task, client=self.client)
         if self.book is not None:
             stored = self.book.begin(task)
             if stored is not None:
@@ -162,11 +182,15 @@ class Agent:
         return LocalUpdate(task.fit_id, task.round, self.client, answer)
 
     def checked_point(self, task) -> np.ndarray:
-        """The server's point, if it is one."""
+        """The server's point, if the task names a release and the point is one of the domain."""
+        check_release_name(task.fit_id)
+        check_round(task.round)
         geometry, point = self.problem.geometry, np.asarray(task.point, dtype=float)
         if point.shape != geometry.shape or not bool(np.all(geometry.belongs(point))):
             raise ValueError("the server's point is not a point of the manifold.")
-        return point
+        if self.domain is not None and not bool(is_within(self.domain, point)):
+            raise ValueError("the server's point lies outside the agent's domain.")
+        return geometry.canonical(point)
 
     def stream(self, task) -> np.random.Generator:
         """The noise of one release: of this client, this run and this round."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import os
 import secrets
 from collections import Counter
 from typing import Any
@@ -15,9 +16,11 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, data_digest
-from skriemdp.core.estimator import CarriesLedger, take_tags
+from skriemdp.core.estimator import CarriesLedger, take_tags, validated
 from skriemdp.core.spent import PrivacySpent
+from skriemdp.core.work import Work
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.participation import Participation
@@ -32,13 +35,12 @@ from skriemdp.federated.training import local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
 from skriemdp.federated.trusted import run_trusted
 from skriemdp.ledger.accountant import current_accountant
-from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.events import compose
 
 __all__ = ["FederatedEstimator"]
 
 
-class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
+class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
     """PriRFed: clients train privately on their own records, a server averages on the manifold.
 
     Parameters
@@ -208,14 +210,18 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
             raise TypeError("sparse input is not supported by federated training; pass X.toarray()")
         check_settings(self)
         estimator = clone(self.estimator)
-        data = estimator._validate(X, y)
+        data = validated(estimator, X, y)
         arrays = estimator._records(data) if hasattr(estimator, "_records") else data.arrays
-        clients, members = _members(groups, len(arrays[0]))
+        clients, members = quietly(
+            lambda groups: _members(groups, len(arrays[0])), groups, names=("groups",), labels=True
+        )
         # Whole clients are protected by hiding who trains, so they cannot take turns.
         rule = "uniform" if self.unit == "client" else self.participation
         participation = Participation(len(clients), self.n_rounds, self.clients_per_round, rule)
         # Bounds and geometry are the same for all records; two show them before anything is charged
-        probe = estimator._problem(*_rows(arrays, slice(0, 2)))
+        probe = quietly(lambda: estimator._problem(*_rows(arrays, slice(0, 2))))
+        cause = "n_rounds and clients_per_round"
+        Work(100.0 * self.n_rounds * self.clients_per_round, cause=cause).check()
         domain, start = domain_and_start(self, estimator, probe)
         settings = local_settings(self, estimator, probe, domain, start, len(clients))
         event, noise = calibrated(self, participation, settings)
@@ -234,40 +240,40 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
                 domain=domain,
             )
 
-        checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        checkpoint = None if self.checkpoint is None else Checkpoint(os.fsdecode(self.checkpoint))
         with contextlib.nullcontext() if checkpoint is None else checkpoint.held():
             public = {"event": event.to_dict(), "settings": repr(settings), "start": start.tolist()}
-            fit_id, drawn, pick = self._charged(
+            fit_id, drawn, pick, entry = self._charged(
                 participation, event, public, checkpoint, make_loop, streams
             )
-            loop = make_loop(drawn, pick)
-            problems = {
-                client: estimator._problem(*_rows(arrays, rows))
-                for client, rows in zip(clients, members, strict=True)
-            }
-            pool = None
-            if self.engine == "in-process" and PooledRecords.worthwhile(loop.weights):
-                everyone = np.concatenate(members)
-                pool = PooledRecords(estimator._problem(*_rows(arrays, everyone)), loop.weights)
-            if self.unit == "client":
-                point = run_trusted(
-                    loop,
-                    problems,
-                    settings,
-                    TangentGaussian(
-                        probe.geometry, 2.0 * self.update_clip / self.clients_per_round, noise
-                    ),
-                    float(self.update_clip),
-                    start,
-                    streams("aggregator"),
-                    _progress if self.verbose else None,
-                    pool,
-                )
-                self.refused_updates_ = []
-            else:
-                point = self._run(
-                    loop, problems, pool, settings, noise, start, fit_id, context, checkpoint
-                )
+            with (charged := Charged(entry)):
+                loop = make_loop(drawn, pick)
+                problems = {
+                    client: estimator._problem(*_rows(arrays, rows))
+                    for client, rows in zip(clients, members, strict=True)
+                }
+                pool = None
+                if self.engine == "in-process" and PooledRecords.worthwhile(loop.weights):
+                    everyone = np.concatenate(members)
+                    pool = PooledRecords(estimator._problem(*_rows(arrays, everyone)), loop.weights)
+                if self.unit == "client":
+                    point = run_trusted(
+                        loop,
+                        problems,
+                        settings,
+                        noise,
+                        float(self.update_clip),
+                        start,
+                        streams("aggregator"),
+                        _progress if self.verbose else None,
+                        pool,
+                    )
+                    self.refused_updates_ = []
+                else:
+                    point = self._run(
+                        loop, problems, pool, settings, noise, start, fit_id, context, checkpoint
+                    )
+            charged.settle()
         self._report(estimator, point, event, settings, noise, loop.schedule, clients, streams)
         return self
 
@@ -289,20 +295,23 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
                     "charged anew)."
                 )
             make_loop(state["drawn"], state["pick"]).opened(state["point"], fit_id, checkpoint)
-            return fit_id, state["drawn"], state["pick"]
-        accountant.spend(
+            return fit_id, state["drawn"], state["pick"], None
+        spend = accountant.spend(
             event,
             label=type(self).__name__,
             params={"estimator": type(self.estimator).__name__, "unit": self.unit},
         )
-        rng = streams("participation")
-        drawn = participation.draw(rng).tolist()
-        pick = int(rng.integers(self.n_rounds)) if self.output == "random" else -1
-        if checkpoint is not None:
-            # From here on a restart continues this run; a crash before here charges a second time.
-            fresh = make_loop(drawn, pick).opened(public["start"], fit_id)
-            checkpoint.save(fresh | {"public": public, "drawn": drawn, "pick": pick})
-        return fit_id, drawn, pick
+        entry = getattr(spend, "entry", None)
+        with (charged := Charged(entry)):
+            rng = streams("participation")
+            drawn = participation.draw(rng).tolist()
+            pick = int(rng.integers(self.n_rounds)) if self.output == "random" else -1
+            if checkpoint is not None:
+                # From here on a restart continues this run; a crash before here charges again.
+                fresh = make_loop(drawn, pick).opened(public["start"], fit_id)
+                checkpoint.save(fresh | {"public": public, "drawn": drawn, "pick": pick})
+        charged.settle()
+        return fit_id, drawn, pick, entry
 
     def _accountant(self):
         for accountant in (self.accountant, self.estimator.accountant):
@@ -393,10 +402,14 @@ class FederatedEstimator(CarriesLedger, MetaEstimatorMixin, BaseEstimator):
         return self.fit(X, y, groups).transform(X)
 
     @available_if(lambda self: hasattr(self.estimator, "score"))
-    def score(self, X, y=None):
-        """``estimator_.score(X, y)`` at the federated point; not private for the rows given."""
+    def score(self, X, y=None, sample_weight=None):
+        """``estimator_.score(X, y)`` at the federated point; not private for the rows given.
+
+        `sample_weight` is passed on when it is given.
+        """
         check_is_fitted(self)
-        return self.estimator_.score(X, y)
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return self.estimator_.score(X, y, **weights)
 
 
 def _members(groups, n):

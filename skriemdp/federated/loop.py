@@ -13,7 +13,12 @@ from typing import Any
 import numpy as np
 
 from skriemdp._validation import check_count, check_option
-from skriemdp.federated.messages import LocalTask, RefusedUpdate, checked_updates
+from skriemdp.federated.messages import (
+    LocalTask,
+    RefusedUpdate,
+    check_release_name,
+    checked_updates,
+)
 
 __all__ = ["AGGREGATIONS", "Checkpoint", "ServerLoop", "tangent_mean"]
 
@@ -174,6 +179,7 @@ class ServerLoop:
 
     def opened(self, start, fit_id, checkpoint=None) -> dict:
         """The state from which `run` continues."""
+        check_release_name(fit_id)
         start = np.asarray(start, dtype=float)
         state = None if checkpoint is None else checkpoint.load(fit_id)
         if state is None:

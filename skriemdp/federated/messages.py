@@ -7,7 +7,18 @@ from collections.abc import Hashable
 
 import numpy as np
 
-__all__ = ["LocalTask", "LocalUpdate", "RefusedUpdate", "checked_updates"]
+__all__ = [
+    "LocalTask",
+    "LocalUpdate",
+    "RefusedUpdate",
+    "check_release_name",
+    "check_round",
+    "checked_updates",
+    "is_within",
+]
+
+# What SQLite stores as an integer.
+_ROUNDS = 2**63
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -18,7 +29,9 @@ class LocalTask:
     ----------
     fit_id : str
         Names the run, so that a client can recognise a release it has made already.
+        A string of printable characters.
     round : int
+        From 0 on.
     client : hashable
     point : ndarray
         The server's current point.
@@ -38,6 +51,32 @@ class LocalUpdate:
     round: int
     client: Hashable
     point: np.ndarray
+
+
+def check_release_name(fit_id) -> None:
+    """Raise unless `fit_id` can name a run in a book of answers.
+
+    A book finds a release again by the name of its run and its round, so both must have one
+    spelling: SQLite holds every None for different, and has no place for NumPy's numbers.
+    """
+    if type(fit_id) is not str:
+        raise TypeError(f"fit_id must be a plain string, got {type(fit_id).__name__}.")
+    if not fit_id or not fit_id.isprintable():
+        raise ValueError("fit_id must be a string of printable characters, at least one.")
+
+
+def check_round(round) -> None:
+    """Raise unless `round` can number a release in a book of answers."""
+    if type(round) is not int:
+        raise TypeError(f"round must be a plain int, got {type(round).__name__}; pass int(round).")
+    if not 0 <= round < _ROUNDS:
+        raise ValueError(f"round must lie between 0 and {_ROUNDS - 1}.")
+
+
+def is_within(domain, points):
+    """Whether each of `points` lies in the ball, or as far outside as rounding explains."""
+    distances = np.asarray(domain.geometry.dist(domain.center, points))
+    return distances <= domain.radius * (1.0 + 1e-6) + 1e-9
 
 
 class RefusedUpdate(ValueError):
@@ -137,7 +176,6 @@ def _judged(geometry, points, start, domain):
     findings[on] = np.where(near, "", "too far away")
     if domain is not None:
         # Rounding of a projection onto the ball must not cost an honest client its update.
-        reach = domain.radius * (1.0 + 1e-6) + 1e-9
-        outside = ~(np.asarray(geometry.dist(domain.center, points[on])) <= reach)
+        outside = ~is_within(domain, points[on])
         findings[on[near & outside]] = "outside the public ball"
     return findings.tolist()

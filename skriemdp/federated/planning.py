@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
+import os
 
 import numpy as np
 
-from skriemdp._random import check_random_state, public_generator
+from skriemdp._random import check_public_seed, check_random_state, public_generator
 from skriemdp._validation import (
     check_count,
     check_fraction,
     check_option,
     check_positive,
     check_privacy,
+    check_scale,
 )
 from skriemdp.core.estimator import PrivateEstimator
+from skriemdp.core.manifold_input import check_walk_domain, public_point
+from skriemdp.core.parameters import check_parameters
+from skriemdp.core.work import check_limit
 from skriemdp.federated.loop import AGGREGATIONS
+from skriemdp.federated.messages import check_release_name
 from skriemdp.federated.theory import ball_constant, theory_settings
 from skriemdp.federated.training import LocalSettings, local_event
-from skriemdp.geometry.ball import descent_reach
 from skriemdp.privacy.calibration import calibrate
 
 __all__ = ["calibrated", "check_settings", "domain_and_start", "local_settings"]
@@ -48,20 +53,26 @@ def check_settings(run) -> None:
         local_steps=run.local_steps,
         local_epochs=run.local_epochs,
     )
-    check_positive(update_clip=run.update_clip)
+    check_limit("most_rounds", n_rounds=run.n_rounds)
+    check_limit("most_steps", local_steps=run.local_steps, local_epochs=run.local_epochs)
+    check_scale(update_clip=run.update_clip)
     check_fraction(open_right=False, batch_fraction=run.batch_fraction)
     check_random_state(run.random_state)
-    check_random_state(run.public_seed)
+    check_public_seed(run.public_seed)
+    check_parameters(run)
+    check_parameters(run.estimator)
     if run.clip_norm is not None:
-        check_positive(clip_norm=run.clip_norm)
+        check_scale(clip_norm=run.clip_norm)
     if run.local == "rsvrg" and run.batch_fraction >= 1.0:
         raise ValueError("local='rsvrg' needs batch_fraction < 1: full batches have no variance.")
     if run.unit == "client":
         _check_client_unit(run)
     if run.checkpoint is not None and run.fit_id is None:
         raise ValueError("checkpoint needs a fit_id: the name under which the run resumes.")
-    if run.fit_id is not None and not isinstance(run.fit_id, str):
-        raise TypeError(f"fit_id must be a string, got {type(run.fit_id).__name__}.")
+    if run.checkpoint is not None and not isinstance(run.checkpoint, (str, bytes, os.PathLike)):
+        raise TypeError(f"checkpoint must be a path, got {type(run.checkpoint).__name__}.")
+    if run.fit_id is not None:
+        check_release_name(run.fit_id)
 
 
 def _check_client_unit(run):
@@ -80,18 +91,12 @@ def _check_client_unit(run):
 def domain_and_start(run, estimator, problem):
     """Public ball of the iterates, or None, and the public start."""
     domain, start = getattr(problem, "ball", None), None
-    if hasattr(estimator, "_domain_and_start"):
-        domain, start = estimator._domain_and_start(problem.geometry)
     geometry = problem.geometry
-    if hasattr(problem, "ball") and domain.radius > descent_reach(geometry):
-        raise ValueError(
-            f"radius={domain.radius:g} is above {descent_reach(geometry):.4g}, where sums of "
-            f"logarithms away from the center lose their digits on {geometry}; pass a smaller one."
-        )
+    if hasattr(estimator, "_domain_and_start"):
+        domain, start = estimator._domain_and_start(geometry, run.start)
+    check_walk_domain(geometry, domain)
     if run.start is not None:
-        start = np.asarray(run.start, dtype=float)
-        if start.shape != geometry.shape or not bool(np.all(geometry.belongs(start))):
-            raise ValueError(f"start must be a point of {geometry}, shape {geometry.shape}.")
+        start = public_point(geometry, start=run.start)
         start = start if domain is None else domain.project(start)
     elif domain is not None and start is None:
         start = domain.center
@@ -152,7 +157,7 @@ def _own_clip(run, problem, domain, start) -> float:
         # A logarithm within the ball is no longer than its diameter.  On Hadamard spaces the
         # problem's own bounds are finite everywhere.
         return math.inf if problem.geometry.is_hadamard else 2.0 * domain.radius
-    bound = problem.gradient_norm_bound(start)
+    bound = problem.gradient_ball(start).radius
     if not math.isfinite(bound):
         raise ValueError("this problem has no public gradient bound; pass clip_norm.")
     return bound if run.local == "rsvrg" else math.inf

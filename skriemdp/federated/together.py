@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 
-from skriemdp.descent.problem import clipped_vectors
 from skriemdp.descent.queries import GradientQuery
+from skriemdp.descent.sampling import full_batch_mean
 from skriemdp.descent.trajectory import Trajectory
 from skriemdp.federated.messages import LocalUpdate
 from skriemdp.federated.training import LocalSettings, local_solver
-from skriemdp.mechanisms.tangent import TangentGaussian
 
 __all__ = ["Cohort", "PooledRecords"]
 
@@ -41,18 +40,15 @@ class PooledRecords:
         """Whether clients with these numbers of records gain from being treated together."""
         return sum(sizes.values()) <= FEW_RECORDS * len(sizes)
 
-    def gradient_sums(self, clients, point, clip_norm=math.inf):
-        """Sum of clipped gradients of each client's records at one point, ``(c, *shape)``."""
-        geometry = self.problem.geometry
-        sums = np.empty((len(clients), *geometry.shape))
+    def gradient_sums(self, clients, point, bound):
+        """Sum of each client's gradients at one point, offsets in `bound`, ``(c, dim)``."""
+        sums = np.empty((len(clients), self.problem.gradient_dim))
         for part in self._parts(clients):
             rows = [self._rows[client] for client in clients[part]]
             starts = np.cumsum([0] + [end - begin for begin, end in rows[:-1]])
             indices = np.concatenate([np.arange(*row) for row in rows])
-            vectors = self.problem.gradients(point, indices)
-            scale, vectors = clipped_vectors(geometry, point, vectors, clip_norm)
-            vectors = scale.reshape(-1, *(1,) * geometry.point_ndim) * vectors
-            sums[part] = np.add.reduceat(vectors, starts, axis=0)
+            vectors = np.asarray(self.problem.gradient_coordinates(point, indices))
+            sums[part] = np.add.reduceat(bound.enforce(vectors), starts, axis=0)
         return sums
 
     def _parts(self, clients):
@@ -99,53 +95,29 @@ class Cohort:
         solver = local_solver(
             first.settings, first.noise_multiplier, first.problem.n, first.domain, task.round
         )
-        rng = _Streams([agent.stream(task) for agent in agents])
+        generators = [agent.stream(task) for agent in agents]
         problems = [agent.problem for agent in agents]
-        ends = self._trained(clients, problems, point, solver, rng)
+        ends = self._trained(clients, problems, point, solver, generators)
         return [
             LocalUpdate(task.fit_id, task.round, client, end)
             for client, end in zip(clients, ends, strict=True)
         ]
 
-    def _trained(self, clients, problems, point, solver, rng):
-        geometry, clip = self.pool.problem.geometry, solver.clip_norm
-        path = Trajectory(geometry, point, solver.walk, rng=None)
-        counts = np.array([problem.n for problem in problems], dtype=float)
+    def _trained(self, clients, problems, point, solver, generators):
+        clip = solver.clip_norm
+        path = Trajectory(self.pool.problem.geometry, point, solver.walk, rng=None)
         for step in range(solver.walk.n_steps):
+            here = path.point
+            points = [here] * len(clients) if step == 0 else here
+            pairs = zip(problems, points, strict=True)
+            queries = [GradientQuery(problem, point, clip) for problem, point in pairs]
             if step == 0:  # all are at the server's point
-                sums = self.pool.gradient_sums(clients, path.point, clip)
-                diameters = GradientQuery(self.pool.problem, path.point, clip).diameter()
-                diameters = np.full(len(clients), diameters)
+                sums = self.pool.gradient_sums(clients, here, queries[0].bound)
             else:
-                pairs = zip(problems, path.point, strict=True)
-                queries = [GradientQuery(problem, here, clip) for problem, here in pairs]
-                sums = np.stack([query.total() for query in queries])
-                diameters = np.array([query.diameter() for query in queries])
-            means = sums / counts.reshape(-1, *(1,) * geometry.point_ndim)
-            path.advance(_noisy(geometry, path.point, means, diameters / counts, solver, rng))
+                sums = [query.total() for query in queries]
+            moves = [
+                full_batch_mean(query, total, solver.noise_multiplier, rng)
+                for query, total, rng in zip(queries, sums, generators, strict=True)
+            ]
+            path.advance(np.stack(moves))
         return np.asarray(path.result)
-
-
-def _noisy(geometry, points, means, sensitivities, solver, rng):
-    """Each client's mean with noise for its own sensitivity, as the full batch releases it."""
-    noisy = np.empty_like(means)
-    for sensitivity in np.unique(sensitivities):
-        rows = np.flatnonzero(sensitivities == sensitivity)
-        mechanism = TangentGaussian(geometry, float(sensitivity), solver.noise_multiplier)
-        here = points if points.ndim == geometry.point_ndim else points[rows]
-        noisy[rows] = mechanism.release(here, means[rows], rng.of(rows))
-    return noisy
-
-
-class _Streams:
-    """Many generators as one: row i of a draw comes from generator i."""
-
-    def __init__(self, generators):
-        self._generators = generators
-
-    def of(self, rows):
-        """Those of some clients."""
-        return _Streams([self._generators[row] for row in rows])
-
-    def standard_normal(self, shape):
-        return np.stack([rng.standard_normal(shape[1:]) for rng in self._generators])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from skriemdp.descent.problem import clipped_total
+from skriemdp.descent.queries import GradientQuery, LogarithmQuery
+from skriemdp.descent.sampling import exact_mean
+from skriemdp.mechanisms.sums import noisy_sum
 
 __all__ = ["run_trusted", "train_without_noise"]
 
@@ -25,20 +27,21 @@ def train_without_noise(problems, pool, clients, point, settings, round=0) -> np
     """
     geometry = problems[clients[0]].geometry
     clip, size = settings.clip_norm, settings.step(round)
-    counts = np.reshape([problems[c].n for c in clients], (-1, *(1,) * geometry.point_ndim))
     ends = np.broadcast_to(point, (len(clients), *geometry.shape))
     for step in range(settings.n_steps):
+        pairs = zip(clients, ends, strict=True)
+        queries = [GradientQuery(problems[client], end, clip) for client, end in pairs]
         if pool is not None and step == 0:
-            sums = pool.gradient_sums(clients, point, clip)
+            sums = pool.gradient_sums(clients, point, queries[0].bound)
         else:
-            pairs = zip(clients, ends, strict=True)
-            sums = np.stack([problems[client].clipped_sum(end, clip) for client, end in pairs])
-        ends = geometry.exp(ends, -size * sums / counts)
+            sums = [query.total() for query in queries]
+        moves = [exact_mean(query, total) for query, total in zip(queries, sums, strict=True)]
+        ends = geometry.exp_coordinates(ends, -size * np.stack(moves))
     return np.asarray(ends)
 
 
 def run_trusted(
-    loop, problems, settings, mechanism, update_clip, start, rng, callback=None, pool=None
+    loop, problems, settings, noise_multiplier, update_clip, start, rng, callback=None, pool=None
 ):
     """All rounds of `loop`, each one noisy mean of clipped tangent updates.
 
@@ -48,8 +51,8 @@ def run_trusted(
     problems : dict
         Client to its problem.
     settings : LocalSettings
-    mechanism : TangentGaussian
-        Of sensitivity ``2 update_clip / clients_per_round``.
+    noise_multiplier : float
+        Noise over the sensitivity ``2 update_clip / clients_per_round`` of a round's mean.
     update_clip : float
     start : ndarray
     rng : numpy.random.Generator
@@ -66,10 +69,9 @@ def run_trusted(
     for t, row in enumerate(loop.schedule):
         with np.errstate(all="ignore"):
             ends = train_without_noise(problems, pool, row, point, settings, t)
-            updates = geometry.log(point, ends)
-        # A client whose update is not finite counts as zero: it must not spoil the sum.
-        total = clipped_total(geometry, point, updates, update_clip)
-        point = geometry.exp(point, mechanism.release(point, total / len(row), rng))
+        query = LogarithmQuery(geometry, point, update_clip, ends)
+        move = noisy_sum(query, noise_multiplier, rng) / len(row)
+        point = np.asarray(geometry.exp_coordinates(point, move))
         if loop.domain is not None:
             point = loop.domain.project(point)
         if loop.output == "last" or t == loop.pick:

@@ -14,7 +14,7 @@ from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import Geometry
 
-__all__ = ["GeodesicBall", "center_reach", "descent_reach"]
+__all__ = ["GeodesicBall", "center_reach", "descent_reach", "within_center_reach"]
 
 # In curvature radii: where hyperbolic coordinates keep about eight digits.
 _FARTHEST = 17.0
@@ -30,7 +30,17 @@ def center_reach(geometry: Geometry) -> float:
     on a mean like a hash of all records.
     """
     low, high = geometry.curvature_bounds
+    if low == high == 0.0:
+        low = high = min(0.0, getattr(geometry, "curvature", 0.0))  # a hyperbolic line
     return _FARTHEST / math.sqrt(-low) if low == high < 0.0 else math.inf
+
+
+def within_center_reach(geometry: Geometry, point) -> bool:
+    """Whether `point`, and each part of it on a product, lies within :func:`center_reach`."""
+    if hasattr(geometry, "factors"):
+        parts = zip(geometry.factors, geometry.split(point), strict=True)
+        return all(within_center_reach(factor, part) for factor, part in parts)
+    return float(geometry.dist(geometry.base_point, point)) <= center_reach(geometry)
 
 
 def descent_reach(geometry: Geometry) -> float:
@@ -39,8 +49,13 @@ def descent_reach(geometry: Geometry) -> float:
     In wider balls of negative curvature rounding moves a sum of logarithms at an iterate by more
     than a negligible part of what a record may move it by; at the centre it does not.
     """
+    if hasattr(geometry, "factors"):
+        return min(descent_reach(factor) for factor in geometry.factors)
     low = geometry.curvature_bounds[0]
-    return _WIDEST / math.sqrt(-low) if -math.inf < low < 0.0 else math.inf
+    if geometry.curvature_bounds == (0.0, 0.0):
+        low = min(0.0, getattr(geometry, "curvature", 0.0))  # a hyperbolic line
+    bounded = geometry.injectivity_radius < math.inf  # a frame cannot go far
+    return math.inf if bounded or not -math.inf < low < 0.0 else _WIDEST / math.sqrt(-low)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -98,6 +113,7 @@ class GeodesicBall:
             )
         if not bool(self.geometry.belongs(self.center)):
             raise ValueError(f"center is not a point of {self.geometry}; project it there first.")
+        object.__setattr__(self, "center", self.geometry.canonical(self.center))
 
     def _center_like(self, x):
         xp = array_namespace(x)
@@ -212,8 +228,9 @@ class GeodesicBall:
             What :meth:`project` gives; `x` itself when every point lies inside.
         outside : int
             How many points lay outside.
-        log_sum : array of shape ``shape``
-            Sum of ``log(center, point)`` over the projected points.
+        log_sum : array of shape ``(dim,)``
+            Sum over the projected points of their normal coordinates at the centre, none of them
+            longer than `radius`.
         """
         xp = array_namespace(x)
         center = self._center_like(x)
@@ -230,4 +247,4 @@ class GeodesicBall:
                 count += int(xp.count_nonzero(outside))
             total = total + xp.sum(coordinates, axis=0)
             begin += block.shape[0]
-        return points, count, self.geometry.tangent_from_coordinates(center, total)
+        return points, count, total

@@ -6,6 +6,7 @@ import abc
 import math
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 from array_api_compat import array_namespace, device
 
 from skriemdp.geometry._elementary import length
@@ -176,6 +177,22 @@ class Geometry(abc.ABC):
     def retraction(self, point, tangent_vector):
         """A first-order approximation of :meth:`exp` that stays on the manifold; here `exp`."""
         return self.exp(point, tangent_vector)
+
+    def canonical(self, x):
+        """`x` in the one form that every method reads alike; points are returned as they are.
+
+        Overridden where an array can be a point up to a tolerance in ways that methods would read
+        differently: an SPD matrix that is not quite symmetric.
+        """
+        return x
+
+    def rounding(self, point, radius: float = 0.0) -> float:
+        """How far rounding can move a point within `radius` of `point`, in machine epsilons.
+
+        A geodesic distance; a rule that was measured and not proved (docs/theory/
+        mean-iteration.md).  This default fits spaces whose coordinates have the size of distances.
+        """
+        return float(np.linalg.norm(np.asarray(point, dtype=float))) + radius
 
     def log_volume_density(self, point, tangent_vector):
         """Log of the Jacobian determinant of ``exp`` at `tangent_vector`, shape ``(...)``."""

@@ -9,7 +9,7 @@ import numbers
 import numpy as np
 from array_api_compat import array_namespace
 
-from skriemdp._validation import check_count
+from skriemdp._validation import check_count, shown
 from skriemdp.geometry._elementary import dot, length, log_sinhc, nonzero, sinhc
 from skriemdp.geometry.base import Geometry
 
@@ -17,9 +17,22 @@ from skriemdp.geometry.base import Geometry
 def check_negative_curvature(curvature) -> None:
     """Raise unless `curvature` is a finite negative number."""
     if not isinstance(curvature, numbers.Real) or isinstance(curvature, bool):
-        raise TypeError(f"curvature must be a negative real number, got {curvature!r}.")
-    if not -math.inf < float(curvature) < 0:
-        raise ValueError(f"curvature must be a negative finite number, got {curvature!r}.")
+        raise TypeError(f"curvature must be a negative real number, got {shown(curvature)}.")
+    if not -1e100 <= curvature <= -1e-100:
+        raise ValueError(
+            f"curvature must be a negative number in [-1e100, -1e-100], got {shown(curvature)}."
+        )
+
+
+def exponential_rounding(geometry, point, radius: float) -> float:
+    """``R exp(d / R)`` for the largest distance d from the base point within `radius` of `point`.
+
+    R is the curvature radius.
+    """
+    scale = 1.0 / math.sqrt(-geometry.curvature)
+    point = np.asarray(point, dtype=float)
+    reach = float(geometry.dist(geometry.base_point, point)) + radius
+    return scale * math.exp(min(reach / scale, 700.0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,6 +244,10 @@ class Hyperboloid(Geometry):
         time, space = self._split(xp, point)
         v = tangent_vector[..., 1:]
         return v - space * (dot(xp, space, v) / (time * (1 + time)))
+
+    def rounding(self, point, radius: float = 0.0) -> float:
+        """Coordinates grow like the exponential of the distance from the base point."""
+        return exponential_rounding(self, point, radius)
 
     def log_volume_density(self, point, tangent_vector):
         xp = array_namespace(point, tangent_vector)

@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 from skriemdp._validation import check_count
 from skriemdp.geometry._elementary import dot, length, log_sinhc, nonzero
 from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.hyperbolic import check_negative_curvature
+from skriemdp.geometry.hyperbolic import check_negative_curvature, exponential_rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +174,10 @@ class Poincare(Geometry):
     def coordinates_from_tangent(self, point, tangent_vector):
         xp = array_namespace(point, tangent_vector)
         return (2 * self._scale / self._gap(xp, point)) * tangent_vector
+
+    def rounding(self, point, radius: float = 0.0) -> float:
+        """Coordinates grow like the exponential of the distance from the base point."""
+        return exponential_rounding(self, point, radius)
 
     def log_volume_density(self, point, tangent_vector):
         xp = array_namespace(point, tangent_vector)

@@ -180,6 +180,13 @@ class Product(Geometry):
         parts = self._split_coordinates(coordinates)
         return self.join(*self._each("exp_coordinates", self.split(point), parts))
 
+    def canonical(self, x):
+        return self._points("canonical", x)
+
+    def rounding(self, point, radius: float = 0.0) -> float:
+        parts = zip(self.factors, self.split(np.asarray(point, dtype=float)), strict=True)
+        return math.hypot(*(factor.rounding(part, radius) for factor, part in parts))
+
     def belongs(self, x, atol=1e-6):
         xp = array_namespace(x)
         inside = xp.stack(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import dataclasses
 import math
+import sys
 import threading
 import warnings
 from typing import Any
 
 import numpy as np
 
+from skriemdp._config import get_config
 from skriemdp.geometry._layout import Layout
 from skriemdp.geometry.base import Geometry
 
@@ -32,7 +35,7 @@ class PymanoptGeometry(Geometry):
         TypeError.
     base_point : array or None, keyword-only
         The public default centre, in the manifold's own format.  None takes
-        ``manifold.random_point()`` with NumPy's global generator seeded (and restored).
+        ``manifold.random_point()``, drawn from a generator of this package with a public seed.
     curvature_bounds : tuple of float, default=(-inf, inf), keyword-only
         Lower and upper bound of the sectional curvatures, if you know them.
     injectivity_radius : float, default=0.0, keyword-only
@@ -114,6 +117,14 @@ class PymanoptGeometry(Geometry):
         set_("_points", points)
         set_("_tangents", tangents)
         size = max(points.size, tangents.size)
+        most = get_config()["most_bytes"]
+        if 24.0 * tangents.size**2 > most:
+            raise ValueError(
+                f"{self._name} stores {tangents.size} numbers per vector, and matrices of that "
+                f"size need {24.0 * tangents.size**2 / 2**30:.3g} GiB, above the limit of "
+                f"{most / 2**30:.3g}; use a geometry of skriemdp.geometry, or raise the limit with "
+                "skriemdp.config_context(most_bytes=...)."
+            )
         set_("shape", points.array_shape if plain else (size,))
         set_("_base_point", self._store(points, base))
         with _silent():
@@ -468,23 +479,77 @@ def _silent():
         yield
 
 
-@contextlib.contextmanager
-def _public_numpy_state():
-    """pymanopt draws from NumPy's global generator: give it a public state, then put ours back."""
+# The generator that ``np.random`` means to a manifold's module, in the context that set it.
+_DRAWS: contextvars.ContextVar = contextvars.ContextVar("draws of a manifold", default=None)
+
+
+class _Numpy:
+    """NumPy, but for ``random`` where a context has a generator of its own."""
+
+    def __getattr__(self, name):
+        if name == "random" and (own := _DRAWS.get()) is not None:
+            return own
+        return getattr(np, name)
+
+
+def _modules_of(manifold) -> list[dict]:
+    """Globals of the modules in which a manifold, or a factor of it, may draw random numbers."""
+    names = {name for name in sys.modules if name.split(".")[:2] == ["pymanopt", "manifolds"]}
+    for part in (manifold, *_parts(manifold)):
+        names |= {cls.__module__ for cls in type(part).__mro__}
+    return [vars(sys.modules[name]) for name in sorted(names) if name in sys.modules]
+
+
+def _parts(manifold):
+    try:
+        return tuple(manifold.manifolds)
+    except (AttributeError, TypeError):
+        return ()
+
+
+def _publicly_random(manifold, draw):
+    """``draw()`` with ``np.random`` under a public seed, and NumPy's global generator untouched.
+
+    The name that NumPy has in the manifold's modules stands for a proxy meanwhile; in other threads
+    the proxy is NumPy.  A manifold that draws in another way (``from numpy.random import normal``)
+    is found by drawing twice; then the global generator is seeded and put back, which a thread
+    that uses it at this moment would notice.
+    """
     with _GLOBAL_RNG:
+        places = [
+            (module, name)
+            for module in _modules_of(manifold)
+            for name, value in module.items()
+            if value is np
+        ]
+        proxy = _Numpy()
+        for module, name in places:
+            module[name] = proxy
+        try:
+            values = []
+            for _ in range(2):
+                token = _DRAWS.set(np.random.RandomState(0))
+                try:
+                    values.append(draw())
+                finally:
+                    _DRAWS.reset(token)
+        finally:
+            for module, name in places:
+                module[name] = np
+        if _same(*values):
+            return values[0]
         state = np.random.get_state()
         np.random.seed(0)
         try:
-            yield
+            return draw()
         finally:
             np.random.set_state(state)
 
 
 def example_point(manifold, base_point=None):
-    """A generic public point: the manifold's random point, under a fixed state of NumPy's."""
+    """A generic public point: the manifold's random point, from a public seed."""
     try:
-        with _public_numpy_state():
-            return manifold.random_point()
+        return _publicly_random(manifold, lambda: manifold.random_point())
     except (AttributeError, NotImplementedError):
         if base_point is not None:
             return base_point
@@ -495,8 +560,7 @@ def example_point(manifold, base_point=None):
 
 def _example_tangent(manifold, point):
     try:
-        with _public_numpy_state():
-            return manifold.random_tangent_vector(point)
+        return _publicly_random(manifold, lambda: manifold.random_tangent_vector(point))
     except (AttributeError, NotImplementedError):
         return manifold.projection(point, 0.5 * point)
 

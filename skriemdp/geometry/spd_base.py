@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import abstractmethod
 
 import numpy as np
@@ -13,6 +14,9 @@ from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import dot
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.base import Geometry
+
+# Keeps exponentials within the range of floats.
+_LARGEST_LOG = 700.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +48,17 @@ class SPDGeometry(Geometry):
     @property
     def base_point(self):
         return np.eye(self.size)
+
+    def canonical(self, x):
+        """The symmetric part: methods read one triangle, the other, or both."""
+        xp = array_namespace(x)
+        return x / 2 + sym.transposed(xp, x) / 2  # halves first: their sum cannot overflow
+
+    def rounding(self, point, radius: float = 0.0) -> float:
+        """The largest condition number within `radius` of `point`, times the size."""
+        logarithms = sym.log_eigenvalues(np, np.asarray(point, dtype=float))
+        spread = float(np.max(logarithms) - np.min(logarithms))
+        return self.size * math.exp(min(spread + math.sqrt(2.0) * radius, _LARGEST_LOG))
 
     @abstractmethod
     def _metric_table(self, xp, eigenvalues):

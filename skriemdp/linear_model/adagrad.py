@@ -11,8 +11,8 @@ import numpy as np
 
 from skriemdp.descent.queries import Query
 from skriemdp.descent.sampling import FullBatch, PoissonSampler
-from skriemdp.geometry.euclidean import Euclidean
 from skriemdp.linear_model.preconditioners import make_preconditioner
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.privacy.events import GaussianEvent, compose
 
 __all__ = ["OUTPUTS", "NoisyAdaGrad"]
@@ -220,22 +220,23 @@ class _StepQuery(Query):
 
     def __init__(self, problem, weights, basis, bound):
         self.n, self.exact_total = problem.n, None
-        self._problem, self._weights, self._basis, self._bound = problem, weights, basis, bound
+        self.longest_block = problem.n
+        self._problem, self._weights, self._basis = problem, weights, basis
         size = len(weights) if basis is None else basis.shape[1]
-        self.geometry = Euclidean(size, weights.shape[1])
-        self.point = np.zeros(self.geometry.shape)
+        self._shape = (size, weights.shape[1])
+        self.dim, self.bound = math.prod(self._shape), Ball(bound)
+
+    def blocks(self, indices=None):
+        raise NotImplementedError("gradients are summed without being formed")
 
     def total(self, indices=None):
         self.exact_total = self._problem.clipped_sum(
-            self._weights, self._bound, indices, self._basis
+            self._weights, self.bound.radius, indices, self._basis
         )
-        return self.exact_total
+        return self.exact_total.ravel()
 
-    def diameter(self):
-        return 2.0 * self._bound
-
-    def enclosing_ball(self):
-        return None, self._bound
+    def leave(self, vector):
+        return vector.reshape(self._shape)
 
 
 def _coordinates(vector, basis):

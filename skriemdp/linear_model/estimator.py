@@ -12,9 +12,9 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
+from skriemdp._quiet import quietly, read_records, read_weights
 from skriemdp._validation import (
     check_count,
     check_fraction,
@@ -22,9 +22,12 @@ from skriemdp._validation import (
     check_option,
     check_positive,
     check_scale,
+    shown,
 )
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.core.manifold_input import warn_large_delta
+from skriemdp.core.manifold_input import warn_large_delta, warn_published_labels
+from skriemdp.core.parameters import label_list
+from skriemdp.core.work import Work
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.descent.sampling import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
@@ -104,8 +107,8 @@ default="auto"
     target_range : tuple of float, default=(-1.0, 1.0)
         Public bounds of a regressor's targets; values outside are clipped, predictions too.
     classes : array-like, optional
-        Public list of a classifier's labels.  By default the labels that occur in y, which then
-        count as public.
+        Public list of a classifier's labels.  Without it the labels that occur in y are published,
+        with a warning.
     alpha : float, default=0.0
         L2 penalty of `coef_`, in the units of X (regression: and of the target over half the width
         of its range).
@@ -302,9 +305,29 @@ default="auto"
             return self.classes_[(scores[:, 0] > 0).astype(int)]
         return self.classes_[scores.argmax(axis=1)]
 
-    def score(self, X, y):
-        """Accuracy of a classifier, R^2 of a regressor; not private."""
-        return (accuracy_score if _is_classifier(self) else r2_score)(y, self.predict(X))
+    def score(self, X, y, sample_weight=None):
+        """Accuracy of a classifier, R^2 of a regressor; not private.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, n_features)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        float
+        """
+        predicted, classifier = self.predict(X), _is_classifier(self)
+        if sample_weight is not None:
+            sample_weight = read_weights(sample_weight, len(predicted))
+        measure = accuracy_score if classifier else r2_score
+        return quietly(
+            lambda y: measure(y, predicted, sample_weight=sample_weight),
+            y,
+            names=("y",),
+            labels=classifier,
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -324,10 +347,11 @@ default="auto"
     def _validate(self, X, y=None):
         check_option(LOSSES, loss=self.loss)
         regression = not _is_classifier(self)
-        X, y = validate_data(
+        X, y = read_records(
             self,
             X,
             y,
+            labels=not regression,
             accept_sparse="csr",
             dtype=np.float64,
             ensure_min_samples=2,
@@ -335,8 +359,8 @@ default="auto"
         )
         facts = {"n": X.shape[0], "p": X.shape[1], "classes": None}
         if not regression:
-            check_classification_targets(y)
-            classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+            warn_published_labels(self.classes)
+            classes = label_list(self.classes, y)
             if len(classes) < 2:
                 raise ValueError(
                     f"classes must have at least two labels; got one class in "
@@ -358,12 +382,14 @@ default="auto"
     def _range(self):
         try:
             low, high = (float(v) for v in self.target_range)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(
-                f"target_range must be a pair of numbers, got {self.target_range!r}."
+                f"target_range must be a pair of numbers, got {shown(self.target_range)}."
             ) from None
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(f"target_range must be finite and increasing, got {(low, high)!r}.")
+        if not (abs(low) <= 1e100 and abs(high) <= 1e100 and high - low >= 1e-100):
+            raise ValueError(
+                f"target_range must be increasing numbers up to 1e100, got {(low, high)!r}."
+            )
         return low, high
 
     def _plan(self, facts):
@@ -372,6 +398,7 @@ default="auto"
         warn_large_delta(self.delta, n)
         n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
         loss = GeneralizedLinearLoss(self.loss, n_outputs, float(self.huber_threshold))
+        work = self._work(n, p, n_outputs)
         public = self._public_problem(p, classes, loss)
         mu = gaussian_mu(self.epsilon, self.delta)
         intercept = bool(self.fit_intercept)
@@ -430,7 +457,21 @@ default="auto"
             event=solver.event(n),
             settings=_Settings(solver, loss, start, basis, name, public_weights),
             public=self._public_facts(facts),
+            work=work,
         )
+
+    def _work(self, n, p, n_outputs):
+        """Memory and steps; refused already here, because public rows are worked on in planning."""
+        steps = 1 if self.n_steps is None else int(self.n_steps)
+        entries, cause = 6.0 * p * n_outputs + 3.0 * n * n_outputs, "the number of classes"
+        if self.public_X is not None:
+            entries += 3.0 * p * p
+            cause = f"the {p} x {p} matrices of public_X"
+        if callable(self.subspace):
+            shape = np.shape(self.subspace(1))
+            entries += steps * float(math.prod(shape))
+            cause = "a basis per step of a callable subspace"
+        return Work(8.0 * entries, steps, cause).check()
 
     def _public_facts(self, facts):
         public = {"n": facts["n"], "feature_norm": float(self.feature_norm)}
@@ -495,7 +536,13 @@ default="auto"
     def _penalty(self, size):
         """Ridge per scaled weight; the intercept, the last one, pays none."""
         unit = LinearRows(np.zeros((1, 1)), 1.0, bool(self.fit_intercept)).unit
-        penalty = np.full((size, 1), self.alpha * (unit / self.feature_norm) ** 2)
+        ridge = float(self.alpha) * (unit / float(self.feature_norm)) ** 2
+        if not ridge <= 1e100:
+            raise ValueError(
+                f"alpha={self.alpha!r} is {ridge:.3g} for rows of norm one, above 1e100; pass a "
+                "smaller alpha."
+            )
+        penalty = np.full((size, 1), ridge)
         if self.fit_intercept:
             penalty[-1] = 0.0
         return penalty
@@ -569,5 +616,5 @@ default="auto"
 
     def _scores(self, X) -> Any:
         check_is_fitted(self, "coef_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = read_records(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return X @ np.atleast_2d(self.coef_).T + self.intercept_

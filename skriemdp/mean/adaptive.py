@@ -9,10 +9,11 @@ import numpy as np
 
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import FullBatch, LatticeBatch
+from skriemdp.descent.sampling import FullBatch
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.mean.releases import bias_bounds, default_clip, plan_tangent_mean
 from skriemdp.mean.search import private_radius, radius_level
+from skriemdp.mechanisms.sums import sum_sigma
 from skriemdp.privacy.events import GaussianEvent
 
 __all__ = ["AdaptiveMean"]
@@ -44,7 +45,7 @@ class AdaptiveMean:
     n : int
     mu : float
         Gaussian differential privacy parameter of the whole release.
-    lattice : bool, default=False
+    exact : bool, default=False
         Whether every sum and count is exact, with discrete noise; all means are then means of
         logarithms.
 
@@ -57,7 +58,7 @@ class AdaptiveMean:
     ball: GeodesicBall
     n: int
     mu: float
-    lattice: bool = False
+    exact: bool = False
 
     @property
     def event(self) -> GaussianEvent:
@@ -70,7 +71,7 @@ class AdaptiveMean:
         noisy = rough.noisy(problem, streams("rough mean"))
         center = rough.finish(noisy)
         mu = self.mu * math.sqrt(_RADIUS)
-        quantile = private_radius(geometry, mu, radius_level(self.n, self.mu), self.lattice)
+        quantile = private_radius(geometry, mu, radius_level(self.n, self.mu))
         distances = np.asarray(geometry.dist(center, problem.points))
         radius = 1.1 * quantile.release(distances, streams("radius"))
         if radius >= 0.9 * ball.radius:
@@ -83,9 +84,9 @@ class AdaptiveMean:
             return rough.finish((1.0 - weight) * noisy + weight * second), scale
         small = GeodesicBall(geometry, center, radius)
         refined = self._plan(small, _REFINED)
-        # On a lattice the logarithms are shortened instead, one by one.
+        # Logarithms at the centre are shortened one by one; an iteration needs projected records.
         inside = problem
-        if not self.lattice:
+        if refined.schedule is not None:
             inside, _ = FrechetProblem.from_records(small, problem.points)
         move = refined.noisy(inside, streams("refined mean"))
         weight = _weight(rough, refined.noise_scale)
@@ -95,7 +96,7 @@ class AdaptiveMean:
     def _descend(self, problem, rough, center, rng):
         """Gradient steps from the rough mean, as many as a public rule finds useful."""
         geometry, ball = self.ball.geometry, self.ball
-        batch = LatticeBatch() if self.lattice else FullBatch()
+        batch = FullBatch(self.exact)
         mu = self.mu * math.sqrt(_REFINED)
         contraction, bias = bias_bounds(ball)
         noise = 2.0 * ball.radius / self.n / mu * math.sqrt(geometry.dim)
@@ -104,14 +105,14 @@ class AdaptiveMean:
         for share in shares:
             noise_multiplier = 1.0 / (mu * math.sqrt(share))
             query = GradientQuery(problem, center, default_clip(ball))
-            scale = query.diameter() / self.n * noise_multiplier
+            scale = sum_sigma(query, noise_multiplier, self.exact) / self.n
             weight = _weight(rough, scale) if len(shares) == 1 else 1.0
             move = -weight * np.asarray(batch.release(query, noise_multiplier, rng))
-            center = ball.project(geometry.exp(center, move))
+            center = ball.project(np.asarray(geometry.exp_coordinates(center, move)))
         return center, scale * math.sqrt(weight)
 
     def _plan(self, ball, share):
-        return plan_tangent_mean(ball, self.n, self.mu * math.sqrt(share), lattice=self.lattice)
+        return plan_tangent_mean(ball, self.n, self.mu * math.sqrt(share), exact=self.exact)
 
 
 def _weight(rough, scale: float) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import read_records
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -16,7 +16,10 @@ from skriemdp.core.manifold_input import (
     point_shape,
     public_ball,
     warn_large_delta,
+    warn_published_labels,
 )
+from skriemdp.core.parameters import label_list
+from skriemdp.core.work import Work
 from skriemdp.geometry import as_geometry
 from skriemdp.mechanisms.counts import SumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
@@ -50,8 +53,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         As in :class:`skriemdp.PrivateFrechetMean`: space of the points and the public ball that
         bounds them.
     classes : array-like, optional
-        Public list of class labels.  By default the labels that occur in y, which then count as
-        public: pass the list when it is private whether a label occurs at all.
+        Public list of class labels.  Without it the labels that occur in y are published, with a
+        warning: whether a label occurs at all can be one record's secret.
     epsilon, delta, accountant, random_state, verbose
         As in :class:`skriemdp.PrivateFrechetMean`.
 
@@ -144,16 +147,16 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
 
     def _distances(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **CHECKS)
+        X = read_records(self, X, reset=False, **CHECKS)
         points = as_points(self.geometry_, X)
         check_membership(self.geometry_, points)
         columns = [np.asarray(self.geometry_.dist(mean, points)) for mean in self.means_]
         return np.stack(columns, axis=1)
 
     def _validate(self, X, y=None):
-        X, y = validate_data(self, X, y, ensure_min_samples=2, **CHECKS)
-        check_classification_targets(y)
-        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+        X, y = read_records(self, X, y, labels=True, ensure_min_samples=2, **CHECKS)
+        classes = label_list(self.classes, y)
+        warn_published_labels(self.classes)
         if not np.isin(y, classes).all():
             raise ValueError("y has labels that are not in classes; list every possible label.")
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
@@ -176,6 +179,10 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
                 "radius": ball.radius,
                 "classes": facts["classes"],
             },
+            work=Work(
+                8.0 * ball.geometry.dim * (2 * facts["n"] + 3 * len(facts["classes"])),
+                cause="the size of X and the number of classes",
+            ),
         )
 
     def _release(self, data, plan, streams):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
-import warnings
 
 import numpy as np
 from sklearn.base import TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option, check_positive
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -23,10 +23,10 @@ from skriemdp.core.manifold_input import (
     warn_large_delta,
     warn_small_search,
 )
+from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.progress import ProgressBar
-from skriemdp.descent.sampling import FullBatch, LatticeBatch
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.mean.adaptive import AdaptiveMean
@@ -47,7 +47,6 @@ from skriemdp.mean.releases import (
     plan_tangent_mean,
 )
 from skriemdp.mean.search import BallSearch
-from skriemdp.mechanisms.lattice import LatticeCount
 from skriemdp.privacy.events import compose
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
@@ -289,7 +288,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     def inverse_transform(self, X):
         """Points from tangent coordinates ``(n, dim)``; in the layout of the fitted X."""
         check_is_fitted(self)
-        X = np.asarray(X, dtype=float)
+        X = read_array(X, "X", dtype=np.float64, ensure_2d=False)
         if X.ndim != 2 or X.shape[1] != self.geometry_.dim:
             raise ValueError(f"X must have shape (n, {self.geometry_.dim}), got {X.shape}.")
         return self._layout(self.geometry_.exp_coordinates(self.mean_, X))
@@ -317,7 +316,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     # -- the order of work ----------------------------------------------------------------------
 
     def _validate(self, X, y=None):
-        X = validate_data(self, X, ensure_min_samples=2, **CHECKS)
+        X = read_records(self, X, ensure_min_samples=2, **CHECKS)
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
         points = as_points(geometry, X)
         check_membership(geometry, points)
@@ -358,8 +357,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         budget = split_budget(
             geometry, mechanism, noise, self.epsilon, self.delta, free_center, free_radius
         )
-        if lattice:
-            budget = dataclasses.replace(budget, count=LatticeCount(budget.count.noise_multiplier))
         public = {"n": n, "manifold": str(geometry)}
         if searched:
             warn_small_search(n, budget.search_mu)
@@ -379,7 +376,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             event = compose([budget.count.event, mean.event]) if event is None else event
         elif mechanism == "gradient":
             release(GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit)))
-        return Plan(event=event, settings=(ball, search, budget, release), public=public)
+        steps = 1 if self.n_steps is None else self.n_steps
+        # Projected records and their coordinates.
+        work = Work(16.0 * n * math.prod(geometry.shape), steps)
+        return Plan(event, (ball, search, budget, release), public, work=work)
 
     def _search(self, geometry, n, budget, free_center, free_radius):
         if not free_radius:
@@ -413,7 +413,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             output=self.output,
             retraction=self.retraction,
             domain=ball,
-            batch=LatticeBatch() if lattice else FullBatch(),
+            exact=lattice,
         )
         start = ball.center
         if self.start is not None:
@@ -430,13 +430,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             spread = ball.geometry.dim / self.epsilon
         noise = 2.0 * ball.radius / n * spread
         if noise > 0.5 * ball.radius:
-            warnings.warn(
+            warn_user(
                 f"with n={n} records and epsilon={self.epsilon}, delta={self.delta} the noise is "
                 f"about {noise / ball.radius:.1f} times the radius: the result says little more "
                 "than the public centre. Use more records, a larger epsilon, a smaller ball, or "
-                "shrink='js'.",
-                UserWarning,
-                stacklevel=5,
+                "shrink='js'."
             )
 
     def _release(self, data, plan, streams):
@@ -461,13 +459,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self._flat = data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
         if search is None and noisy - 4.0 * budget.count.sigma / n > 0.2:
-            warnings.warn(
+            warn_user(
                 f"about {self.clipped_fraction_:.0%} of the rows lie outside the ball of radius "
                 f"{ball.radius:g} (a private estimate) and were projected on it; choose center and "
                 "radius from public knowledge of the data's range, or pass center='private' and "
-                "radius='auto'.",
-                UserWarning,
-                stacklevel=4,
+                "radius='auto'."
             )
 
     def _problem(self, X, y=None):
@@ -491,7 +487,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _points(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **CHECKS)
+        X = read_records(self, X, reset=False, **CHECKS)
         points = as_points(self.geometry_, X)
         check_membership(self.geometry_, points)
         return points

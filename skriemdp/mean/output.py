@@ -9,7 +9,11 @@ import numpy as np
 
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.mean.releases import iterate_mean
-from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration
+from skriemdp.privacy.mean_iteration import (
+    MeanIteration,
+    plan_mean_iteration,
+    rounding_is_small,
+)
 from skriemdp.riemannian_laws.output import (
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
@@ -84,7 +88,15 @@ def plan_output_mean(ball: GeodesicBall, n: int, name: str, epsilon: float, delt
     """
     geometry, radius = ball.geometry, ball.radius
     accuracy = 0.2 * 2.0 * radius / n / max(epsilon, 1.0) * math.sqrt(geometry.dim)
-    schedule = plan_mean_iteration(radius, n, geometry.curvature_bounds, accuracy)
+    rounding = geometry.rounding(ball.center, radius)
+    if not rounding_is_small(radius, n, rounding):
+        raise ValueError(
+            f"mechanism={name!r} draws around a mean that is computed in floating point, and in "
+            f"this ball (radius={radius:g} around this center, on {geometry}) rounding could move "
+            f"the mean of n={n} records by more than a thousandth of what a record may. Use a "
+            "smaller radius, a center nearer to the base point, or mechanism='tangent'."
+        )
+    schedule = plan_mean_iteration(radius, n, geometry.curvature_bounds, accuracy, rounding)
     if schedule is None:
         raise ValueError(
             f"mechanism={name!r} needs a mean that is computed to a known accuracy; on {geometry} "

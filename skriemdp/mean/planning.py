@@ -8,7 +8,6 @@ import math
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
-from skriemdp.mechanisms.lattice import LatticeCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import Event, GaussianEvent, PureEvent, compose
 from skriemdp.privacy.radial import RadialEvent, best_radial_law, calibrated_radial_law
@@ -52,7 +51,7 @@ class MeanBudget:
     ----------
     mechanism : str
         "tangent", "adaptive" or "gradient".
-    count : GaussianCount, LatticeCount or LaplaceCount
+    count : GaussianCount or LaplaceCount
         Pays for `clipped_fraction_`.
     mu : float or None
         Of the mean, when its noise is Gaussian.
@@ -67,7 +66,7 @@ class MeanBudget:
     """
 
     mechanism: str
-    count: GaussianCount | LatticeCount | LaplaceCount
+    count: GaussianCount | LaplaceCount
     mu: float | None
     search_mu: float | None
     law: RadialEvent | None

@@ -8,17 +8,25 @@ import math
 import numpy as np
 
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.problem import FrechetProblem, longest_block
+from skriemdp.descent.queries import GradientQuery, LogarithmQuery
+from skriemdp.descent.sampling import exact_mean
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.mechanisms.lattice import LatticeSum, lattice_log_mean
-from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.integers import IntegerBall
+from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
+from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration
 from skriemdp.privacy.radial import RadialEvent
-from skriemdp.privacy.sensitivity import log_lipschitz
+from skriemdp.privacy.sensitivity import (
+    ball_sensitivity,
+    computed_sum_sensitivity,
+    iterated_mean_sensitivity,
+    log_lipschitz,
+)
 
 __all__ = [
     "DescentMean",
-    "LatticeTangentMean",
     "TangentMean",
     "bending",
     "bias_bounds",
@@ -33,39 +41,45 @@ def iterate_mean(problem: FrechetProblem, step_sizes) -> np.ndarray:
     """Non-private: ``x <- exp_x(step * mean log_x)`` from the centre, one step per step size."""
     point = problem.ball.center
     for step in step_sizes:
-        gradient = problem.clipped_sum(point) / problem.n
-        point = problem.geometry.exp(point, -step * gradient)
+        move = -step * exact_mean(GradientQuery(problem, point))
+        point = np.asarray(problem.geometry.exp_coordinates(point, move))
     return point
 
 
 @dataclasses.dataclass(frozen=True)
 class TangentMean:
-    """One release: ``log_c`` of the mean at the public centre c, plus noise in its tangent space.
+    """One release: normal coordinates at the public centre of the mean, plus noise.
 
     Parameters
     ----------
     ball : GeodesicBall
         Public; every record has been projected on it.
+    n : int
+        Number of records.
     schedule : MeanIteration or None
         Steps that compute the mean; None releases the mean of ``log_c x_i`` itself.
-    mechanism : TangentGaussian or TangentRadial
-        Noise in the tangent space at the centre.
+    mechanism : GaussianNoise or RadialNoise
+        Noise on the sum of the logarithms, or on the coordinates of the iterated mean.
     shrink : bool
         James-Stein shrinkage towards the centre by the known noise variance (post-processing).
+    exact : bool
+        Add the logarithms in integers, with discrete Gaussian noise.
 
     Notes
     -----
-    *Guarantee*: that of `mechanism`, whose sensitivity bounds the change of the released tangent
-    vector when one record is replaced: the iterate moves by at most `schedule.sensitivity`
+    *Guarantee*: that of `mechanism`, whose sensitivity bounds the change of what is released when
+    one record is replaced: the iterate moves by at most `schedule.sensitivity`
     (docs/theory/mean-iteration.md) and ``log_c`` stretches by at most ``s(r)`` on the ball; the
-    tangent mean moves by at most ``2 r / n`` on any manifold, because every ``log_c x_i`` lies in a
+    sum of logarithms moves by at most ``2 r`` on any manifold, because every one of them lies in a
     ball of radius r.  Projection on the ball is post-processing and moves no point of the ball.
     """
 
     ball: GeodesicBall
+    n: int
     schedule: MeanIteration | None
-    mechanism: TangentGaussian | TangentRadial
+    mechanism: GaussianNoise | RadialNoise
     shrink: bool = False
+    exact: bool = False
 
     @property
     def event(self):
@@ -74,7 +88,7 @@ class TangentMean:
     @property
     def noise_scale(self) -> float:
         """Standard deviation of each orthonormal tangent coordinate, in geodesic distance."""
-        return self.mechanism.sigma
+        return self.mechanism.sigma / (self.n if self.schedule is None else 1)
 
     @property
     def error_scale(self) -> float:
@@ -84,18 +98,19 @@ class TangentMean:
         bias = bias_bounds(self.ball)[1] / math.sqrt(self.ball.geometry.dim)
         return math.hypot(self.noise_scale, bias)
 
-    def statistic(self, problem):
-        """The exact tangent vector at the centre that noise will be added to."""
-        center = self.ball.center
-        if self.schedule is None or self.schedule.step_sizes == (1.0,):
-            # From the centre, one full step ends where its tangent vector says.
-            return -problem.clipped_sum(center) / problem.n
-        mean = iterate_mean(problem, self.schedule.step_sizes)
-        return self.ball.geometry.log(center, self.ball.project(mean))
-
     def noisy(self, problem, rng):
-        """The released tangent vector at the centre."""
-        return self.mechanism.release(self.ball.center, self.statistic(problem), rng)
+        """The released coordinates at the centre."""
+        if self.schedule is None:
+            ball = self.ball
+            known = problem.center_log_sum if problem.ball is ball else None
+            query = LogarithmQuery(ball.geometry, ball.center, ball.radius, problem.points, known)
+            if self.exact:
+                multiplier = self.mechanism.event.noise_multiplier
+                return noisy_sum(query, multiplier, rng, exact=True) / self.n
+            return self.mechanism.release(query.total(), rng) / self.n
+        mean = self.ball.project(iterate_mean(problem, self.schedule.step_sizes))
+        coordinates = np.asarray(self.ball.geometry.log_coordinates(self.ball.center, mean))
+        return self.mechanism.release(coordinates, rng)
 
     def release(self, problem, streams):
         """The private mean and its noise scale."""
@@ -103,28 +118,13 @@ class TangentMean:
 
     def finish(self, noisy):
         """Post-processing: shrink, shorten to the ball's radius, map to the manifold."""
-        geometry, center = self.ball.geometry, self.ball.center
-        norm = np.expand_dims(geometry.norm(center, noisy), tuple(range(-geometry.point_ndim, 0)))
-        norm = np.maximum(norm, 1e-300)
+        norm = np.maximum(np.linalg.norm(noisy, axis=-1, keepdims=True), 1e-300)
         factor = np.ones_like(norm)
         if self.shrink:
-            excess = (geometry.dim - 2) * self.noise_scale**2
+            excess = (self.ball.geometry.dim - 2) * self.noise_scale**2
             factor = np.maximum(0.0, 1.0 - max(excess, 0.0) / norm**2)
         factor = np.minimum(factor, self.ball.radius / norm)
-        return geometry.exp(center, noisy * factor)
-
-
-class LatticeTangentMean(TangentMean):
-    """The mean of the logarithms at the centre, summed in integers with discrete Gaussian noise.
-
-    *Guarantee*: that of `mechanism`, in exact arithmetic (docs/theory/lattice.md).
-    """
-
-    def noisy(self, problem, rng):
-        ball, noise_multiplier = self.ball, self.mechanism.noise_multiplier
-        return lattice_log_mean(
-            ball.geometry, ball.center, problem.points, ball.radius, noise_multiplier, rng
-        )
+        return np.asarray(self.ball.geometry.exp_coordinates(self.ball.center, noisy * factor))
 
 
 def plan_tangent_mean(
@@ -132,43 +132,54 @@ def plan_tangent_mean(
     n: int,
     mu: float | None = None,
     law: RadialEvent | None = None,
-    shrink=False,
-    lattice=False,
+    shrink: bool = False,
+    exact: bool = False,
 ) -> TangentMean:
     """Calibrate the one-shot release to mu-GDP or to a radial law, from public numbers.
 
-    With `lattice` the mean of the logarithms is released, in exact arithmetic.
+    With `exact` the mean of the logarithms is released, in exact integers.
 
     The mean is iterated until its worst-case error is half the noise (the error on real data is far
     smaller).  The mean of the logarithms at the centre is released instead where no public
-    contraction rate is known (no curvature bound, or a large ball on a positively curved
-    manifold), and where positive curvature would cost more noise than the bias it removes.
+    contraction rate is known (no curvature bound, or a large ball on a positively curved manifold),
+    where the centre or the size of the ball leaves a float too few digits, and where positive
+    curvature would cost more noise than the bias it removes.
     """
     geometry, radius = ball.geometry, ball.radius
-    smallest = 2.0 * radius / n
-    if lattice:
-        if mu is None:
-            raise TypeError("noise on a lattice is Gaussian and needs mu.")
-        LatticeSum(geometry.dim, radius, 1.0 / mu)  # what it refuses is refused here
-        return LatticeTangentMean(ball, None, TangentGaussian(geometry, smallest, 1.0 / mu), shrink)
     spread = geometry.dim**0.5 / mu if law is None else law.mean_square_over_sensitivity**0.5
-    schedule, sensitivity = None, smallest
-    if not _bias_is_small(ball, smallest * spread):
+    smallest = 2.0 * radius / n
+    schedule = None
+    if not exact and not _bias_is_small(ball, smallest * spread):
         schedule = plan_mean_iteration(
-            radius, n, geometry.curvature_bounds, 0.5 * smallest * spread
+            radius,
+            n,
+            geometry.curvature_bounds,
+            0.5 * smallest * spread,
+            geometry.rounding(ball.center, radius),
         )
-    if schedule is not None and schedule.step_sizes != (1.0,):
+    if schedule is not None and schedule.step_sizes == (1.0,):
+        # From the centre, one full step ends where the mean of the logarithms says.
+        schedule = None
+    if schedule is None:
+        sensitivity = computed_sum_sensitivity(
+            ball_sensitivity(radius), radius, n, geometry.dim, longest_block(geometry)
+        )
+    else:
         stretch = 1.0
         if not geometry.is_hadamard:
             stretch = log_lipschitz(geometry.curvature_bounds[1], radius)
-        sensitivity = schedule.sensitivity * stretch
-    mechanism: TangentGaussian | TangentRadial
+        sensitivity = iterated_mean_sensitivity(schedule.sensitivity, stretch)
+    mechanism: GaussianNoise | RadialNoise
+    if exact:
+        if mu is None:
+            raise TypeError("noise on integers is Gaussian and needs mu.")
+        IntegerBall(Ball(radius), geometry.dim, 1.0 / mu)  # what it refuses is refused here
     if law is not None:
-        mechanism = TangentRadial(geometry, sensitivity, law)
+        mechanism = RadialNoise(sensitivity, law)
     else:
         assert mu is not None  # one of the two is given
-        mechanism = TangentGaussian(geometry, sensitivity, 1.0 / mu)
-    return TangentMean(ball, schedule, mechanism, shrink)
+        mechanism = GaussianNoise(sensitivity, 1.0 / mu)
+    return TangentMean(ball, n, schedule, mechanism, shrink, exact)
 
 
 def _bias_is_small(ball: GeodesicBall, noise: float) -> bool:
@@ -217,9 +228,9 @@ class DescentMean:
 
     def noise_scale(self, problem) -> float:
         """Per-coordinate noise of the last step's move when that step starts at the centre."""
-        diameter = min(2.0 * self.solver.clip_norm, problem.gradient_diameter(self.ball.center))
-        multiplier = self.solver.noise_multipliers[-1]
-        return np.atleast_1d(self.solver.step_size)[-1] * diameter / problem.n * multiplier
+        query = GradientQuery(problem, self.ball.center, self.solver.clip_norm)
+        sigma = sum_sigma(query, self.solver.noise_multipliers[-1], self.solver.exact)
+        return np.atleast_1d(self.solver.step_size)[-1] * sigma / problem.n
 
     def release(self, problem, streams, progress=None):
         """The private mean and its noise scale."""

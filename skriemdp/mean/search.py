@@ -7,11 +7,11 @@ import math
 
 import numpy as np
 
+from skriemdp.descent.queries import LogarithmQuery
 from skriemdp.geometry.ball import GeodesicBall, center_reach
 from skriemdp.geometry.base import Geometry
-from skriemdp.mechanisms.lattice import lattice_log_mean
 from skriemdp.mechanisms.quantile import PrivateQuantile
-from skriemdp.mechanisms.tangent import TangentGaussian
+from skriemdp.mechanisms.sums import noisy_sum
 from skriemdp.privacy.events import GaussianEvent
 
 __all__ = ["BallSearch", "private_radius", "radius_grid", "within_reach"]
@@ -45,9 +45,9 @@ def _safe_level(n: int, mu: float) -> float:
     return float(np.clip(1.0 - 4.0 * math.sqrt(7.0) / (n * mu), 0.5, 0.9))
 
 
-def private_radius(geometry, mu: float, level: float, lattice=False) -> PrivateQuantile:
+def private_radius(geometry, mu: float, level: float) -> PrivateQuantile:
     """The mechanism that releases a radius holding about `level` of the records, mu-GDP in all."""
-    return PrivateQuantile(tuple(radius_grid(geometry)), level, mu, lattice)
+    return PrivateQuantile(tuple(radius_grid(geometry)), level, mu)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +67,8 @@ class BallSearch:
         Public radius; None searches for one.
     start : ndarray
         Public point from which a centre is searched.
-    lattice : bool, default=False
-        Whether every sum and count is exact, with discrete noise.
+    exact : bool, default=False
+        Add the logarithms in exact integers, with discrete Gaussian noise, as the counts are.
 
     Notes
     -----
@@ -85,7 +85,7 @@ class BallSearch:
     center: np.ndarray | None
     radius: float | None
     start: np.ndarray
-    lattice: bool = False
+    exact: bool = False
 
     @property
     def event(self) -> GaussianEvent:
@@ -101,7 +101,7 @@ class BallSearch:
             spent = _STAGES * (_MEAN_SHARE + _RADIUS_SHARE) if self.center is None else 0.0
             mu = self.mu * math.sqrt(1.0 - spent)
             level = radius_level(self.n, mu)
-            quantile = private_radius(self.geometry, mu, level, self.lattice)
+            quantile = private_radius(self.geometry, mu, level)
             distances = np.asarray(self.geometry.dist(center, points))
             radius = 1.1 * min(cap, quantile.release(distances, streams("ball radius")))
         radius = min(radius, 0.999 * self.geometry.radius_limit)
@@ -112,26 +112,23 @@ class BallSearch:
         scale = 1.0 if self.radius is None else 1.0 / (_STAGES * (_MEAN_SHARE + _RADIUS_SHARE))
         for stage in range(_STAGES):
             mu = self.mu * math.sqrt(_RADIUS_SHARE * scale)
-            quantile = private_radius(geometry, mu, _safe_level(self.n, mu), self.lattice)
+            quantile = private_radius(geometry, mu, _safe_level(self.n, mu))
             distances = np.asarray(geometry.dist(center, points))
             # The new centre lies within the last radius, so twice that still holds its data.
             radius = min(cap, quantile.release(distances, streams("zoom radius", stage)))
             cap = 2.0 * radius
             mu = self.mu * math.sqrt(_MEAN_SHARE * scale)
             move = self._mean_log(center, points, radius, 1.0 / mu, streams("zoom mean", stage))
-            moved = geometry.exp(center, _shortened(geometry, center, move, radius))
+            moved = np.asarray(geometry.exp_coordinates(center, _shortened(move, radius)))
             # Noise much longer than the data can leave the range of floats; then stay.
             center = within_reach(geometry, moved) if bool(geometry.belongs(moved)) else center
         return center, cap
 
     def _mean_log(self, center, points, radius, noise_multiplier, rng):
         """Noisy mean of the logarithms at a released centre, each clipped to a released radius."""
-        geometry = self.geometry
-        if self.lattice:
-            return lattice_log_mean(geometry, center, points, radius, noise_multiplier, rng)
-        mechanism = TangentGaussian(geometry, 2.0 * radius / self.n, noise_multiplier)
-        mean = np.asarray(geometry.clipped_log_sum(center, points, radius)) / self.n
-        return mechanism.release(center, mean, rng)
+        # The radius of a ball is limited where means must be unique; here it only clips.
+        query = LogarithmQuery(self.geometry, center, radius, points)
+        return noisy_sum(query, noise_multiplier, rng, exact=self.exact) / self.n
 
 
 def within_reach(geometry, point):
@@ -139,10 +136,11 @@ def within_reach(geometry, point):
     reach, base = center_reach(geometry), geometry.base_point
     if float(geometry.dist(base, point)) <= reach:
         return point
-    return geometry.exp(base, _shortened(geometry, base, geometry.log(base, point), reach))
+    seen = np.asarray(geometry.log_coordinates(base, point))
+    return np.asarray(geometry.exp_coordinates(base, _shortened(seen, reach)))
 
 
-def _shortened(geometry, point, vector, length):
-    """`vector` scaled to Riemannian norm <= `length` (post-processing)."""
-    norm = float(geometry.norm(point, vector))
+def _shortened(vector, length):
+    """Coordinates scaled to norm <= `length` (post-processing)."""
+    norm = float(np.linalg.norm(vector))
     return vector * min(1.0, length / norm) if norm > 0 else vector

@@ -5,30 +5,52 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
+
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.integers import IntegerPairs
 from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.privacy.lattice import largest_shift
+from skriemdp.privacy.sensitivity import (
+    Sensitivity,
+    sums_and_counts_sensitivity,
+)
 
 __all__ = ["GaussianCount", "LaplaceCount", "SumsAndCounts"]
 
 
 @dataclasses.dataclass(frozen=True)
 class GaussianCount:
-    """A count of records plus Gaussian noise.
+    """A count of records plus discrete Gaussian noise, on integers much finer than one record.
 
-    *Guarantee*: exactly mu-GDP with ``mu = 1 / noise_multiplier``; replacing a record moves a count
-    by at most one.
+    Raises
+    ------
+    ValueError
+        For a noise multiplier of `2**40` and more.
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP with ``mu = 1 / noise_multiplier``; replacing a record moves a count by at
+    most one, and nothing is computed in floating point before the noise is in
+    (docs/theory/lattice.md).
     """
 
     noise_multiplier: float
 
     def __post_init__(self):
         check_positive(noise_multiplier=self.noise_multiplier)
+        largest_shift(noise.NOISE_SCALE, self.noise_multiplier)
+
+    @property
+    def _units(self) -> int:
+        """Integers per record."""
+        return largest_shift(noise.NOISE_SCALE, self.noise_multiplier)
 
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise, in records."""
-        return self.noise_multiplier
+        return noise.NOISE_SCALE / self._units
 
     @property
     def event(self) -> GaussianEvent:
@@ -36,8 +58,11 @@ class GaussianCount:
         return GaussianEvent(self.noise_multiplier)
 
     def release(self, count, rng, size=()):
-        """`count` plus noise, a float; with `size`, that many independent releases."""
-        noisy = noise.draw(count, self.sigma, "gaussian", rng, size, sensitivity=1.0)
+        """The integer `count` plus noise; with `size`, that many independent releases."""
+        units, law = self._units, "discrete-gaussian"
+        exact = int(count) * units
+        noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, size, sensitivity=units)
+        noisy = np.asarray(noisy).astype(float) / units
         return float(noisy) if size == () else noisy
 
 
@@ -111,9 +136,14 @@ class SumsAndCounts:
         check_positive(bound=self.bound, noise_multiplier=self.noise_multiplier, weight=self.weight)
 
     @property
+    def sensitivity(self) -> Sensitivity:
+        """Of all sums and counts together, in units of the counts."""
+        return sums_and_counts_sensitivity(self.weight)
+
+    @property
     def count_sigma(self) -> float:
         """Standard deviation of the noise on every count."""
-        return 2.0 * self.weight * self.noise_multiplier
+        return self.sensitivity.value * self.noise_multiplier
 
     @property
     def sum_sigma(self) -> float:
@@ -124,6 +154,23 @@ class SumsAndCounts:
     def event(self) -> GaussianEvent:
         """What one release of all sums and counts costs."""
         return GaussianEvent(self.noise_multiplier)
+
+    def integers(self, dim: int, n_groups: int) -> IntegerPairs:
+        """The lattice of :meth:`release_rows`; ValueError where there is none."""
+        if self.weight != 1.0:
+            raise ValueError("exact sums are of records that belong to one group, weight 1.")
+        return IntegerPairs(self.bound, dim, n_groups, self.noise_multiplier)
+
+    def release_rows(self, rows, groups, n_groups: int, rng):
+        """Noisy sums ``(n_groups, dim)`` and counts of rows ``(n, dim)``, in exact integers.
+
+        Row i, shortened to `bound`, belongs to ``groups[i]`` with weight one.
+        """
+        lattice = self.integers(rows.shape[1], n_groups)
+        exact, law = lattice.total(rows, groups), "discrete-gaussian"
+        noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, sensitivity=lattice.units)
+        noisy = noisy.astype(float) * lattice.spacing
+        return noisy[:, :-1] * self.bound, noisy[:, -1]
 
     def release(self, sums, counts, rng, size=()):
         """Noisy sums and counts.
@@ -138,6 +185,7 @@ class SumsAndCounts:
             Independent releases along leading axes, each of which costs one `event`.
         """
         scales = self.sum_sigma, self.count_sigma
-        bounds = 2.0 * self.weight * self.bound, 2.0 * self.weight
+        largest = self.sensitivity.value
+        bounds = self.bound * largest, largest
         laws = "gaussian", "gaussian"
         return noise.draw((sums, counts), scales, laws, rng, size, sensitivity=bounds)

@@ -3,48 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
+from skriemdp.privacy.sensitivity import (
+    Sensitivity,
+    check_sensitivity,
+    joint_moment_sensitivity,
+)
 
 __all__ = [
     "JointMoments",
     "SymmetricGaussian",
-    "joint_moment_sensitivity",
-    "second_moment_sensitivity",
 ]
-
-
-def second_moment_sensitivity(row_norm: float, n: int) -> float:
-    """Largest Frobenius change of ``(1/n) sum z z'``, all ``|z| <= row_norm``, replacing one row.
-
-    ``|z z' - y y'|_F^2 = |z|^4 + |y|^4 - 2 (z'y)^2 <= 2 row_norm^4``, attained by orthogonal rows.
-    The hollow matrix (zero diagonal) changes as much in the worst case, ``z = (1, 1, 0, ...)``
-    against ``(1, -1, 0, ...)``: leaving the diagonal out saves noise on it and nothing else.
-    """
-    return math.sqrt(2.0) * row_norm**2 / n
-
-
-def joint_moment_sensitivity(feature_norm: float, target_norm: float, weight: float) -> float:
-    """Largest change of ``(sum x x', weight * sum x y')``, replacing one record.
-
-    Frobenius norm of both blocks together, all ``|x| <= feature_norm``, ``|y| <= target_norm``
-    (docs/theory/moments.md): with ``c = weight * target_norm /
-    feature_norm`` it is ``feature_norm^2 (2 + c^2) / sqrt(2)`` for ``c^2 <= 2``, else
-    ``2 feature_norm^2 c``.
-
-    Examples
-    --------
-    >>> round(joint_moment_sensitivity(1.0, 1.0, 1.0), 6)       # 3 / sqrt(2)
-    2.12132
-    """
-    c = weight * target_norm / feature_norm
-    unit = (2.0 + c * c) / math.sqrt(2.0) if c * c <= 2.0 else 2.0 * c
-    return feature_norm**2 * unit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +29,8 @@ class SymmetricGaussian:
     ----------
     size : int
         Rows of the matrix.
-    sensitivity : float
-        Bound of the Frobenius norm of the change when one record is replaced.
+    sensitivity : Sensitivity
+        Of the matrix in the Frobenius norm.
     noise_multiplier : float
         Standard deviation of the noise along every unit matrix, over `sensitivity`.
     hollow : bool, default=False
@@ -75,25 +49,27 @@ class SymmetricGaussian:
     Examples
     --------
     >>> import numpy as np
-    >>> mechanism = SymmetricGaussian(3, sensitivity=0.1, noise_multiplier=2.0)
+    >>> from skriemdp.privacy.sensitivity import second_moment_sensitivity
+    >>> mechanism = SymmetricGaussian(3, second_moment_sensitivity(1.0), noise_multiplier=2.0)
     >>> noisy = mechanism.release(np.eye(3), np.random.default_rng(0))
     >>> bool((noisy == noisy.T).all()), mechanism.event.mu
     (True, 0.5)
     """
 
     size: int
-    sensitivity: float
+    sensitivity: Sensitivity
     noise_multiplier: float
     hollow: bool = False
 
     def __post_init__(self):
         check_count(size=self.size)
-        check_positive(sensitivity=self.sensitivity, noise_multiplier=self.noise_multiplier)
+        check_sensitivity(self.sensitivity)
+        check_positive(noise_multiplier=self.noise_multiplier)
 
     @property
     def sigma(self) -> float:
         """Standard deviation along every unit matrix, and of the diagonal entries."""
-        return self.sensitivity * self.noise_multiplier
+        return self.sensitivity.value * self.noise_multiplier
 
     @property
     def event(self) -> GaussianEvent:
@@ -102,7 +78,7 @@ class SymmetricGaussian:
 
     def release(self, matrix, rng, size=()):
         """`matrix` plus noise; with `size`, that many independent releases along leading axes."""
-        bound = self.sensitivity
+        bound = self.sensitivity.value
         noisy = noise.draw(matrix, self.sigma, "symmetric", rng, size, sensitivity=bound)
         if self.hollow:
             diagonal = np.arange(self.size)
@@ -159,14 +135,14 @@ class JointMoments:
         return self.feature_norm / self.target_norm if self.weight is None else self.weight
 
     @property
-    def sensitivity(self) -> float:
-        """Largest change of ``(sum x x', weight * sum x y')`` in the Frobenius norm."""
+    def sensitivity(self) -> Sensitivity:
+        """Of ``(sum x x', weight * sum x y')`` in the Frobenius norm."""
         return joint_moment_sensitivity(self.feature_norm, self.target_norm, self._weight)
 
     @property
     def moment_sigma(self) -> float:
         """Standard deviation of the noise on ``sum x x'`` along every unit matrix."""
-        return self.sensitivity * self.noise_multiplier
+        return self.sensitivity.value * self.noise_multiplier
 
     @property
     def product_sigma(self) -> float:
@@ -191,6 +167,6 @@ class JointMoments:
             Independent releases along leading axes, each of which costs one `event`.
         """
         scales = self.moment_sigma, self.product_sigma
-        bounds = self.sensitivity, self.sensitivity / self._weight
+        bounds = self.sensitivity.value, self.sensitivity.value / self._weight
         laws = "symmetric", "gaussian"
         return noise.draw((moment, product), scales, laws, rng, size, sensitivity=bounds)

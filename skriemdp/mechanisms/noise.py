@@ -12,10 +12,14 @@ import math
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from skriemdp._random import NoiseGenerator
 from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
 
-__all__ = ["draw"]
+__all__ = ["NOISE_SCALE", "draw"]
+
+# Discrete Gaussian noise has this scale in every release; the spacing of the integers varies.
+NOISE_SCALE = 2**40
 
 
 def draw(
@@ -68,18 +72,16 @@ def draw(
     """
     size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
     if isinstance(exact, tuple):
-        blocks = zip(exact, scale, law, strict=True)
-        return tuple(_noisy(block, s, kind, rng, size) for block, s, kind in blocks)
+        blocks = zip(exact, scale, law, sensitivity, strict=True)
+        return tuple(
+            draw(block, s, kind, rng, size, sensitivity=bound) for block, s, kind, bound in blocks
+        )
     if sampler is not None:
         return sampler(exact, rng, size)
-    return _noisy(exact, scale, law, rng, size, grid, exponent, averaged)
-
-
-def _noisy(exact, scale, law, rng, size, grid=None, exponent=None, averaged=None):
     shape = (*size, *np.shape(exact))
     if law == "discrete-gaussian":
         # Python integers, so that nothing can overflow.
-        return exact + discrete_gaussian(scale, rng, shape).astype(object)
+        return exact + _integers(scale, rng, shape).astype(object)
     if law == "exponential":
         # The largest of independently Gumbel-perturbed scores follows the law.
         return np.argmax(exact + scale * rng.gumbel(size=shape), axis=-1)
@@ -106,6 +108,15 @@ def _noisy(exact, scale, law, rng, size, grid=None, exponent=None, averaged=None
     if averaged is not None:
         scale = scale / math.sqrt(averaged)
     return on_public_grid(noisy, scale if grid is None else grid)
+
+
+def _integers(scale, rng, shape):
+    """Discrete Gaussian integers; those of the usual scale come from the generator's stock."""
+    if scale == NOISE_SCALE and isinstance(rng, NoiseGenerator):
+        count = math.prod(shape)
+        ahead = rng.take_ahead(count, lambda rng, size: discrete_gaussian(NOISE_SCALE, rng, size))
+        return ahead.reshape(shape)
+    return discrete_gaussian(scale, rng, shape)
 
 
 def _like(noise, exact):

@@ -11,7 +11,6 @@ from scipy.special import log_ndtr
 from skriemdp._validation import check_fraction, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.lattice import LatticeCount
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 
 __all__ = ["ExponentialQuantile", "PrivateQuantile", "log_grid"]
@@ -56,14 +55,13 @@ class PrivateQuantile:
         In (0, 1): the share of values that should lie at or below the answer.
     mu : float
         Gaussian differential privacy parameter of the whole release.
-    lattice : bool, default=False
-        Whether the noise on the counts is drawn and added in integers.
 
     Notes
     -----
     *Guarantee*: mu-GDP under replacement of one value, the number of values public.  A count of
     values changes by at most one; each of the `counts` adaptive queries gets Gaussian noise of
-    standard deviation ``sqrt(counts) / mu``, and everything else is a function of noisy answers.
+    standard deviation ``sqrt(counts) / mu``, drawn and added in integers, and everything else is a
+    function of noisy answers.
     Values are used in comparisons only, so their size does not matter: no bound is needed.
 
     *Accuracy*: the rank error has a standard deviation of about ``2 / mu`` plus the grid's own step
@@ -82,7 +80,6 @@ class PrivateQuantile:
     grid: tuple[float, ...]
     level: float
     mu: float
-    lattice: bool = False
 
     def __post_init__(self):
         check_positive(mu=self.mu)
@@ -141,7 +138,7 @@ class PrivateQuantile:
 
     def _search_once(self, count, wanted, rng):
         last, sigma = len(self.grid) - 1, self.sigma
-        mechanism = (LatticeCount if self.lattice else GaussianCount)(sigma)
+        mechanism = GaussianCount(sigma)
         weight = _prior(last + 1)
         # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
         # the two log factors that they gave to the weights at or below it and above it.

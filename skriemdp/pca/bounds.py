@@ -9,11 +9,16 @@ import math
 
 import numpy as np
 
-from skriemdp.geometry import Euclidean
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
-from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
+from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.radial import RadialEvent
+from skriemdp.privacy.sensitivity import (
+    Sensitivity,
+    ball_sensitivity,
+    interval_sensitivity,
+    mean_sensitivity,
+)
 
 __all__ = ["BoundsSearch", "GaussianBudget", "PureBudget", "clip_level", "product_quantile"]
 
@@ -56,16 +61,16 @@ class _Budget(abc.ABC):
         """The parameter of a release that gets the fraction `share`."""
 
     @abc.abstractmethod
-    def noise(self, share, geometry, sensitivity):
-        """Noise for a tangent vector of `geometry` that gets the fraction `share`."""
+    def noise(self, share: float, sensitivity: Sensitivity, dim: int):
+        """Noise for a vector of `dim` coordinates that gets the fraction `share`."""
 
     def rest(self) -> float:
         """The parameter of a release that gets everything left."""
         return self.take(self.left)
 
-    def rest_noise(self, geometry, sensitivity):
+    def rest_noise(self, sensitivity: Sensitivity, dim: int):
         """Noise that gets everything left."""
-        return self.noise(self.left, geometry, sensitivity)
+        return self.noise(self.left, sensitivity, dim)
 
 
 class GaussianBudget(_Budget):
@@ -89,8 +94,8 @@ class GaussianBudget(_Budget):
     def quantile(self, share, grid, level):
         return PrivateQuantile(grid=grid, level=level, mu=self.take(share))
 
-    def noise(self, share, geometry, sensitivity):
-        return TangentGaussian(geometry, sensitivity, 1.0 / self.take(share))
+    def noise(self, share, sensitivity, dim):
+        return GaussianNoise(sensitivity, 1.0 / self.take(share))
 
 
 class PureBudget(_Budget):
@@ -110,9 +115,8 @@ class PureBudget(_Budget):
     def quantile(self, share, grid, level):
         return ExponentialQuantile(grid=grid, level=level, epsilon=self.take(share))
 
-    def noise(self, share, geometry, sensitivity):
-        law = RadialEvent(geometry.dim, 1.0, 1.0 / self.take(share))
-        return TangentRadial(geometry, sensitivity, law)
+    def noise(self, share, sensitivity, dim):
+        return RadialNoise(sensitivity, RadialEvent(dim, 1.0, 1.0 / self.take(share)))
 
 
 def clip_level(d: int, n_mu: float, effective_rank: float) -> float:
@@ -194,8 +198,9 @@ class BoundsSearch:
         """A private mean of the rows about `center`, and its expected squared error from noise."""
         # Far from the data a bound a little too small would shorten every row and miss them all.
         bound = 1.1 * bound
-        mechanism = budget.noise(self.mean_share, Euclidean(self.d), 2.0 * bound / self.n)
-        move = mechanism.release(center, rows.clipped_sum(center, bound) / self.n, rng)
+        sensitivity = mean_sensitivity(ball_sensitivity(bound), self.n)
+        mechanism = budget.noise(self.mean_share, sensitivity, self.d)
+        move = mechanism.release(rows.clipped_sum(center, bound) / self.n, rng)
         error = self.d * mechanism.sigma**2
         keep = 1.0
         # James and Stein: shrinking towards the old centre never hurts on average (d > 2), and
@@ -232,8 +237,10 @@ class BoundsSearch:
         share = budget.total * (_RANK_SHARE if budget.pure else math.sqrt(_RANK_SHARE))
         enough = math.ceil(1.0 / (share * _COSINE_NOISE))
         total, pairs = rows.paired_cosines(center, min(enough, rows.n // 2))
-        mechanism = budget.noise(_RANK_SHARE, Euclidean(1), 1.0 / pairs)
-        noisy = float(mechanism.release(np.zeros(1), np.array([total / pairs]), rng)[0])
+        if pairs == 0:  # a stream of tables of one row each; the share stays with the rest
+            return 1.0 / float(np.clip(_COSINE, 1.0 / self.d, 1.0))
+        mechanism = budget.noise(_RANK_SHARE, mean_sensitivity(interval_sensitivity(1.0), pairs), 1)
+        noisy = float(mechanism.release(np.array([total / pairs]), rng)[0])
         # Where the noise is large the public guess takes over.
         weight = _COSINE_SPREAD**2 / (_COSINE_SPREAD**2 + mechanism.sigma**2)
         cosine = weight * noisy + (1.0 - weight) * _COSINE

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option, check_positive, check_scale
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.geometry import Euclidean
+from skriemdp.core.work import Work
 from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget
 from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
 from skriemdp.pca.releases import (
@@ -26,6 +27,7 @@ from skriemdp.pca.releases import (
 )
 from skriemdp.pca.rows import Rows, open_rows, rows_digest
 from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.sensitivity import interval_sensitivity
 
 __all__ = ["PrivatePrincipalEigenvector"]
 
@@ -233,7 +235,7 @@ class PrivatePrincipalEigenvector(
     def inverse_transform(self, X):
         """Rows of the original features from coordinates ``(n, n_components)``."""
         check_is_fitted(self)
-        X = np.asarray(X, dtype=float)
+        X = read_array(X, "X", dtype=np.float64, ensure_2d=False)
         k = len(self.components_)
         if X.ndim != 2 or X.shape[1] != k:
             raise ValueError(f"X must have shape (n, {k}), got {X.shape}.")
@@ -271,7 +273,7 @@ class PrivatePrincipalEigenvector(
         return Data((rows,), {"n": rows.n, "d": rows.d, "sparse": rows.is_sparse})
 
     def _checked(self, table, first):
-        return validate_data(
+        return read_records(
             self,
             table,
             reset=first,
@@ -286,11 +288,9 @@ class PrivatePrincipalEigenvector(
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
         self._check_parameters(n, d)
         if self.delta >= 1.0 / n:
-            warnings.warn(
+            warn_user(
                 f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
-                "would be allowed; use a smaller delta.",
-                UserWarning,
-                stacklevel=4,
+                "would be allowed; use a smaller delta."
             )
         pure = self.delta == 0 or self.mechanism == "exponential"
         if pure:
@@ -308,7 +308,15 @@ class PrivatePrincipalEigenvector(
             event=budget(total).event,
             settings=_Settings(bounds, self._release_of(name), lambda: budget(total)),
             public=public | {"row_norm": self.row_norm, "public_seed": self.public_seed},
+            work=self._work(name, n, d),
         )
+
+    def _work(self, name, n, d):
+        k, steps = int(self.n_components), 1 if self.n_steps is None else self.n_steps
+        if name in ("power", "gradient"):
+            return Work(8.0 * (2 * n + 6 * d * k + 4 * k * k), steps, f"n_components={k}")
+        cause = f"the {d} x {d} matrix of mechanism={name!r}; 'power' forms none"
+        return Work(8.0 * (2 * n + 4 * d * d), steps, cause)
 
     def _check_parameters(self, n, d):
         check_option(MECHANISMS, mechanism=self.mechanism)
@@ -378,7 +386,7 @@ class PrivatePrincipalEigenvector(
             print(f"[{type(self).__name__}] mechanism {plan.public['mechanism']!r}")
         counting = None
         if settings.bounds.row_norm is not None:
-            counting = budget.noise(_COUNT_SHARE, Euclidean(1), 1.0)
+            counting = budget.noise(_COUNT_SHARE, interval_sensitivity(1.0), 1)
         self._sparse_fit = data.facts["sparse"]
         center, row_norm = settings.bounds.release(rows, budget, streams)
         if counting is not None:
@@ -404,18 +412,14 @@ class PrivatePrincipalEigenvector(
         outside = sum(
             np.count_nonzero(~(squares <= row_norm**2)) for squares in rows.squared_norms(center)
         )
-        noisy = mechanism.release(
-            np.zeros(1), np.array([float(outside)]), streams("clipped fraction")
-        )
+        noisy = mechanism.release(np.array([float(outside)]), streams("clipped fraction"))
         fraction = float(noisy[0]) / rows.n
         self.clipped_fraction_ = float(np.clip(fraction, 0.0, 1.0))
         if fraction - 2.0 * mechanism.sigma / rows.n > 0.2:
-            warnings.warn(
+            warn_user(
                 f"about {self.clipped_fraction_:.0%} of the rows are longer than row_norm="
                 f"{row_norm:g} (a private estimate) and were scaled to it; row_norm='auto' finds "
-                "a bound privately.",
-                UserWarning,
-                stacklevel=5,
+                "a bound privately."
             )
 
     def _warn_of_noise(self):
@@ -425,18 +429,16 @@ class PrivatePrincipalEigenvector(
         # Pure noise has its largest eigenvalue at about 2 sqrt(d) times the scale of an entry.
         edge = 2.0 * math.sqrt(len(self.spectrum_)) * self.spectrum_noise_scale_
         if self.spectrum_[0] - np.mean(self.spectrum_) < 1.1 * edge:
-            warnings.warn(
+            warn_user(
                 "the largest released eigenvalue is within the reach of the noise: the first "
-                "component is close to a random direction; use more records or a larger epsilon.",
-                UserWarning,
-                stacklevel=5,
+                "component is close to a random direction; use more records or a larger epsilon."
             )
 
     # -- helpers of the fitted estimator --------------------------------------------------------
 
     def _table(self, X):
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=_DTYPES, accept_sparse="csr")
+        return read_records(self, X, reset=False, dtype=_DTYPES, accept_sparse="csr")
 
     def _scales(self):
         # A component whose released variance is zero keeps its scale.

@@ -10,6 +10,7 @@ import numpy as np
 from skriemdp.descent.problem import Problem
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
 from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.pca.rows import Rows
 
 __all__ = ["FRAME_SPACES", "OrthonormalFrames", "SubspaceProblem", "frame_space"]
@@ -58,13 +59,12 @@ class SubspaceProblem(Problem):
     Notes
     -----
     With ``a = W' z`` and r the part of z outside the subspace, the Riemannian gradient is
-    ``-2 r a'`` (the same on all three manifolds), of norm ``2 |r| |a| <= |z|^2 <= row_norm^2``.
-    Two of them differ by at most ``2 row_norm^2``, attained on the sphere by
-    ``z, z' = row_norm (w +- u) / sqrt(2)``.  The ambient gradient ``-2 z z' W`` has norm at most
-    ``2 row_norm^2``; for one column the vectors ``z z' w`` fill a ball of diameter ``row_norm^2``,
-    so two gradients differ by ``2 row_norm^2`` at most, and by ``2 sqrt(2) row_norm^2`` in general
-    (``|z z' - y y'|_F <= sqrt(2) row_norm^2``).  The published constant ``2 max |z|^2`` is twice
-    the norm bound.
+    ``-2 r a'`` (the same on all three manifolds), of norm ``2 |r| |a| <= |z|^2 <= row_norm^2``,
+    attained on the sphere by ``z = row_norm (w +- u) / sqrt(2)``.  It is summed as the ambient
+    matrix ``-2 r a'``; isotropic noise on that, projected, is isotropic in the tangent space.  The
+    ambient gradients ``-2 z z' W`` of k columns lie within ``2 row_norm^2 rho`` of ``-(2 row_norm^2
+    / m) W``, with ``m = max(k, 2)`` and ``rho = 1/2`` for one column, ``sqrt(1 - 1/k)`` for more
+    (docs/theory/pca.md).  The published constant ``2 max |z|^2`` is twice the norm bound.
     """
 
     geometry: Geometry
@@ -80,24 +80,36 @@ class SubspaceProblem(Problem):
     def _ambient(self) -> bool:
         return isinstance(self.geometry, Euclidean)
 
-    def gradient_norm_bound(self, point) -> float:
-        return (2.0 if self._ambient else 1.0) * self.row_norm**2
+    @property
+    def gradient_dim(self) -> int:
+        return math.prod(self.geometry.shape)
 
-    def gradient_diameter(self, point) -> float:
-        several = self._ambient and math.prod(self.geometry.shape) > self.rows.d
-        return (2.0 * math.sqrt(2.0) if several else 2.0) * self.row_norm**2
+    def gradient_ball(self, point) -> Ball:
+        square = self.row_norm**2
+        if not self._ambient:
+            return Ball(square)
+        columns = self.gradient_dim // self.rows.d
+        share = 0.5 if columns == 1 else math.sqrt(1.0 - 1.0 / columns)
+        return Ball(2.0 * square * share, -2.0 * square / max(columns, 2) * point.ravel())
+
+    def leave_gradients(self, point, vector):
+        tangent = self.geometry.projection(point, vector.reshape(self.geometry.shape))
+        return np.asarray(self.geometry.coordinates_from_tangent(point, tangent))
 
     def gradients(self, point, indices=None):
-        chosen = self.rows.select(indices, self.center, self.row_norm)
-        frame = point.reshape(self.rows.d, -1)
-        ambient = -2.0 * np.einsum("ni,nk->nik", chosen, chosen @ frame)
-        ambient = ambient.reshape(len(chosen), *self.geometry.shape)
-        return self.geometry.euclidean_to_riemannian_gradient(point, ambient)
+        rows = self.gradient_coordinates(point, indices)
+        return rows.reshape(len(rows), *self.geometry.shape)
 
-    def clipped_sum(self, point, clip_norm=math.inf, indices=None):
-        if indices is not None or clip_norm < self.gradient_norm_bound(point):
-            return super().clipped_sum(point, clip_norm, indices)
+    def gradient_coordinates(self, point, indices=None):
+        z = self.rows.select(indices, self.center, self.row_norm)
         frame = point.reshape(self.rows.d, -1)
-        product = self.rows.clipped_product(self.center, self.row_norm, frame)
-        ambient = (-2.0 * product).reshape(self.geometry.shape)
-        return self.geometry.euclidean_to_riemannian_gradient(point, ambient)
+        inside = z @ frame
+        left = z if self._ambient else z - inside @ frame.T
+        return -2.0 * np.einsum("ni,nk->nik", left, inside).reshape(len(z), -1)
+
+    def gradient_sum(self, point, bound, indices=None):
+        if self._ambient or indices is not None or bound.radius < self.row_norm**2:
+            return super().gradient_sum(point, bound, indices)
+        frame = point.reshape(self.rows.d, -1)
+        product = self.rows.residual_product(self.center, self.row_norm, frame)
+        return -2.0 * product.ravel()

@@ -9,11 +9,18 @@ import numpy as np
 
 from skriemdp._random import public_generator
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.geometry import Euclidean
+from skriemdp.descent.queries import GradientQuery
 from skriemdp.mechanisms.bingham import ExponentialDirection
-from skriemdp.mechanisms.covariance import SymmetricGaussian, second_moment_sensitivity
+from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.sums import sum_sigma
 from skriemdp.pca.bounds import product_quantile
 from skriemdp.pca.problem import SubspaceProblem, frame_space
+from skriemdp.privacy.sensitivity import (
+    frame_product_sensitivity,
+    interval_sensitivity,
+    mean_sensitivity,
+    second_moment_sensitivity,
+)
 
 __all__ = [
     "CovarianceRelease",
@@ -172,7 +179,8 @@ class GradientRelease:
         )
         start = _public_frame(rows.d, self.n_components, self.public_seed)
         point = solver.solve(problem, start.reshape(geometry.shape), streams("descent"))
-        scale = solver.noise_multipliers[-1] * problem.gradient_diameter(point) / rows.n / 2.0
+        query = GradientQuery(problem, point.reshape(geometry.shape))
+        scale = sum_sigma(query, solver.noise_multipliers[-1]) / rows.n / 2.0
         frame = point.reshape(rows.d, -1)
         return _with_variances(frame, scale, rows, center, row_norm, budget, streams)
 
@@ -205,7 +213,7 @@ class ExponentialRelease:
 
 
 def _noisy_matrix(rows, center, row_norm, mu, streams):
-    sensitivity = second_moment_sensitivity(row_norm, rows.n)
+    sensitivity = mean_sensitivity(second_moment_sensitivity(row_norm), rows.n)
     mechanism = SymmetricGaussian(rows.d, sensitivity, 1.0 / mu)
     moment = rows.clipped_gram(center, row_norm) / rows.n
     return mechanism.release(moment, streams("second moment")), mechanism.sigma
@@ -225,17 +233,15 @@ def _from_matrix(matrix, sigma, k) -> Subspace:
 
 
 def _at_share(budget, share):
-    return lambda geometry, sensitivity: budget.noise(share, geometry, sensitivity)
+    return lambda sensitivity, dim: budget.noise(share, sensitivity, dim)
 
 
 def _noisy_product(rows, center, row_norm, frame, bound, noise, rng):
     """Mean of ``z z' W``, terms clipped to Frobenius norm `bound`, plus noise; and its scale."""
-    # For one column the terms fill a ball of diameter row_norm^2; in general they differ by at most
-    # |z z' - y y'|_F <= sqrt(2) row_norm^2.
-    diameter = row_norm**2 * (1.0 if frame.shape[1] == 1 else math.sqrt(2.0))
-    mechanism = noise(Euclidean(*frame.shape), min(2.0 * bound, diameter) / rows.n)
+    total = frame_product_sensitivity(row_norm, frame.shape[1], bound)
+    mechanism = noise(mean_sensitivity(total, rows.n), frame.size)
     mean = rows.clipped_product(center, row_norm, frame, bound) / rows.n
-    return mechanism.release(frame, mean, rng), mechanism.sigma
+    return mechanism.release(mean.ravel(), rng).reshape(frame.shape), mechanism.sigma
 
 
 def _with_variances(frame, scale, rows, center, row_norm, budget, streams) -> Subspace:
@@ -246,16 +252,17 @@ def _with_variances(frame, scale, rows, center, row_norm, budget, streams) -> Su
     upper = np.triu_indices(k)
     weights = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
     inside = budget.left * _INSIDE_SHARE / (_INSIDE_SHARE + _TOTAL_SHARE)
-    sensitivity = row_norm**2 * (1.0 if k == 1 else math.sqrt(2.0)) / rows.n
-    mechanism = budget.noise(inside, Euclidean(len(weights)), sensitivity)
+    square = interval_sensitivity(row_norm**2)
+    moment = square if k == 1 else second_moment_sensitivity(row_norm)
+    mechanism = budget.noise(inside, mean_sensitivity(moment, rows.n), len(weights))
     vector = gram[upper] * weights / rows.n
-    noisy = mechanism.release(np.zeros(len(weights)), vector, streams("inside variance"))
+    noisy = mechanism.release(vector, streams("inside variance"))
     small = np.zeros((k, k))
     small[upper] = noisy / weights
     small = small + np.triu(small, 1).T
     # |z|^2 lies in [0, row_norm^2].
-    mechanism = budget.rest_noise(Euclidean(1), row_norm**2 / rows.n)
-    total = mechanism.release(np.zeros(1), np.array([total / rows.n]), streams("total variance"))
+    mechanism = budget.rest_noise(mean_sensitivity(square, rows.n), 1)
+    total = mechanism.release(np.array([total / rows.n]), streams("total variance"))
     values, vectors = np.linalg.eigh(small)
     frame = _signed(frame @ vectors[:, ::-1])
     return Subspace(frame.T, values[::-1], float(total[0]), scale)

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite
 
+from skriemdp._quiet import quietly
 from skriemdp._random import data_digest
 
 __all__ = ["Rows", "clip_weights", "open_rows", "rows_digest"]
@@ -191,6 +192,24 @@ class Rows:
             total += tile.back(projections * weights[:, None])
         return total
 
+    def residual_product(self, center, radius, frame):
+        """Sum of ``r_i (W' z_i)'``, r_i the part of z_i outside the columns of W, shape ``(d, k)``.
+
+        Every z_i is scaled to norm <= `radius`, and every term to Frobenius norm <= ``radius^2/2``,
+        the largest that a term can have.
+        """
+        total = np.zeros(frame.shape)
+        for tile, _, weights in self._weighted(center, radius):
+            inside = tile.product(frame) * weights[:, None]
+            outside = tile.dense(weights) - inside @ frame.T
+            with np.errstate(all="ignore"):
+                lengths = np.sqrt(_row_squares(outside)) * np.sqrt(_row_squares(inside))
+            bound = 0.5 * radius * radius
+            usable = np.isfinite(lengths)
+            scale = np.where(usable, bound / np.maximum(np.where(usable, lengths, bound), bound), 0)
+            total += outside.T @ (inside * scale[:, None])
+        return total
+
     def product_norms(self, center, radius, frame):
         """Squared norms ``|z_i|^2 |W' z_i|^2`` of the terms of :meth:`clipped_product`, by tile."""
         for tile, squares, weights in self._weighted(center, radius):
@@ -275,6 +294,8 @@ class _DenseTile:
             self._rows[changed] = _times(self._rows[changed], weights[changed, None])
         return self._rows
 
+    dense = scaled
+
     def weighted_sum(self, weights):
         with np.errstate(all="ignore"):
             total = weights @ self._piece - weights.sum() * self._center
@@ -343,6 +364,10 @@ class _SparseTile:
         lengths = np.diff(scaled.indptr)
         scaled.data = _times(scaled.data, np.repeat(weights, lengths))
         return scaled
+
+    def dense(self, weights):
+        """The centred and weighted rows, spelled out."""
+        return _times(self._rows.toarray() - self._center, weights[:, None])
 
     def weighted_sum(self, weights):
         plain = np.asarray(self._scaled(weights).sum(axis=0), dtype=float).ravel()
@@ -417,7 +442,7 @@ def open_rows(X, check) -> Rows:
         rows = Rows(table, *table.shape)
         # The norms, needed later, are finite where the entries are: one pass instead of two.
         if sparse.issparse(table) or not rows.has_finite_norms:
-            assert_all_finite(table.data if sparse.issparse(table) else table, input_name="X")
+            _refuse_nan(table)
         return rows
     if iter(X) is X:
         raise TypeError(
@@ -427,11 +452,16 @@ def open_rows(X, check) -> Rows:
     n, d = 0, None
     for table in X:
         table = check(table, d is None)
-        assert_all_finite(table.data if sparse.issparse(table) else table, input_name="X")
+        _refuse_nan(table)
         n, d = n + table.shape[0], table.shape[1]
     if d is None:
         raise ValueError("X is an empty iterable; it must give at least one table of records.")
     return Rows(X, n, d)
+
+
+def _refuse_nan(table):
+    entries = table.data if sparse.issparse(table) else table
+    quietly(lambda entries: assert_all_finite(entries, input_name="X"), entries)
 
 
 def _is_stream(X):

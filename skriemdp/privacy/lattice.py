@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
 from skriemdp._validation import check_count, check_positive
 
-__all__ = ["lattice_scale", "lattice_step"]
+__all__ = ["largest_shift", "lattice_scale", "lattice_step"]
 
 
 def lattice_step(scale: int) -> float:
@@ -68,3 +69,28 @@ def lattice_scale(shift: int, noise_multiplier: float) -> int:
     # lattice_step(s) <= w where s^2 w^2 (1 - w^2 / 4) >= 1, the inequality of the proof.
     least = 1 / (square * (1 - square / 4))
     return max(2, math.isqrt(math.ceil(least) - 1) + 1)
+
+
+@functools.lru_cache(maxsize=1024)
+def largest_shift(scale: int, noise_multiplier: float) -> int:
+    """Longest shift that noise of this integer scale makes ``1 / noise_multiplier``-GDP.
+
+    The other side of :func:`lattice_scale`: the largest D with ``lattice_scale(D, noise_multiplier)
+    <= scale``.  Computed in rational numbers and rounded down.
+
+    Examples
+    --------
+    >>> from skriemdp.privacy.lattice import largest_shift
+    >>> largest_shift(4001, 4.0)
+    1000
+    """
+    check_count(minimum=2, scale=scale)
+    check_positive(noise_multiplier=noise_multiplier)
+    shift = math.floor(Fraction(scale) / Fraction(noise_multiplier))
+    while shift >= 1 and lattice_scale(shift, noise_multiplier) > scale:
+        shift -= 1
+    if shift < 1:
+        raise ValueError(
+            f"noise_multiplier={noise_multiplier:.4g} is too large for integers of scale {scale}."
+        )
+    return shift

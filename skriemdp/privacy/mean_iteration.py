@@ -10,9 +10,9 @@ import functools
 import math
 import sys
 
-from skriemdp.privacy.sensitivity import frechet_mean_sensitivity
+from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_tolerance
 
-__all__ = ["MeanIteration", "plan_mean_iteration"]
+__all__ = ["MeanIteration", "plan_mean_iteration", "rounding_is_small"]
 
 _MAX_STEPS = 500
 # What rounding may move the computed mean by, as a share of what one record may.
@@ -49,7 +49,11 @@ def _cotangent(x: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def plan_mean_iteration(
-    radius: float, n: int, curvature_bounds: tuple[float, float], accuracy: float
+    radius: float,
+    n: int,
+    curvature_bounds: tuple[float, float],
+    accuracy: float,
+    rounding: float = 1.0,
 ) -> MeanIteration | None:
     """Schedule whose last iterate is within `accuracy` of the mean, with a proved sensitivity.
 
@@ -63,13 +67,16 @@ def plan_mean_iteration(
         Lower and upper bound of the sectional curvature; the lower one must be finite.
     accuracy : float
         Wanted bound of the distance between the last iterate and the mean.
+    rounding : float, default=1.0
+        ``geometry.rounding(center, radius)``.
 
     Returns
     -------
     MeanIteration or None
         None where no public contraction rate is known: no lower curvature bound, or a positively
         curved ball so large that the risk need not be convex on it.  None too where a float cannot
-        hold the iterates of so large a ball accurately enough for so many records.
+        hold the iterates of this ball accurately enough for so many records
+        (:func:`rounding_is_small`).
     """
     low, high = curvature_bounds
     if not math.isfinite(low) or not math.isfinite(high):
@@ -77,25 +84,47 @@ def plan_mean_iteration(
     if low == 0.0 and high == 0.0:
         # Flat: one step is the mean, exactly.
         return MeanIteration((1.0,), 0.0, 2.0 * radius / n)
+    if not rounding_is_small(radius, n, max(rounding, _growth(radius, low, low == high))):
+        return None
+    # Two computed iterates are each that far from what the proof is about.
+    tolerance = _ROUNDING_SHARE * 2.0 * radius / n
     if high <= 0.0:
-        if _rounding(math.sqrt(-low) * radius, low == high) > _ROUNDING_SHARE * 2.0 * radius / n:
-            return None
-        return _nonpositive(radius, n, math.sqrt(-low), accuracy)
-    return _positive(radius, n, math.sqrt(max(-low, 0.0)), math.sqrt(high), accuracy)
+        return _nonpositive(radius, n, math.sqrt(-low), accuracy, tolerance)
+    root_low, root_high = math.sqrt(max(-low, 0.0)), math.sqrt(high)
+    return _positive(radius, n, root_low, root_high, accuracy, tolerance)
 
 
-def _rounding(x: float, constant: bool) -> float:
-    """What rounding does to an iterate at distance x from the centre, in units of low = -1.
+def rounding_is_small(radius: float, n: int, rounding: float) -> bool:
+    """Whether rounding moves a computed mean by a thousandth of what a record may, at most.
 
-    Coordinates grow like ``e^x`` in spaces of constant curvature; the condition of SPD matrices
-    like ``e^(2 x)``.  Measured, in several dimensions: at most a third of this (tests/
-    test_hardening.py holds it).  Rounding acts like a hash of all records: an iterate that it moves
-    by more than a record may would not have the sensitivity that the proof gives it.
+    Rounding acts like a hash of all records: a mean that it moves by more than a record may would
+    not have the sensitivity that the proof gives it.  A rule that was measured, not proved
+    (docs/theory/mean-iteration.md; tests/test_hardening.py holds it).
+
+    Parameters
+    ----------
+    radius : float
+    n : int
+    rounding : float
+        ``geometry.rounding(center, radius)``: distance, in machine epsilons, by which rounding may
+        move a point of the ball.
     """
-    return 4.0 * sys.float_info.epsilon * math.exp(min(x if constant else 2.0 * x, 700.0))
+    return 4.0 * sys.float_info.epsilon * rounding <= _ROUNDING_SHARE * 2.0 * radius / n
 
 
-def _nonpositive(radius, n, root_k, accuracy):
+def _growth(radius: float, low: float, constant: bool) -> float:
+    """What a ball about the base point asks of coordinates, where only curvature is known.
+
+    They grow like ``e^x`` in spaces of constant curvature and like ``e^(2 x)`` in others, x the
+    distance in units of ``1 / sqrt(-low)``.
+    """
+    if low >= 0.0:
+        return 1.0
+    x = math.sqrt(-low) * radius
+    return math.exp(min(x if constant else 2.0 * x, 700.0)) / math.sqrt(-low)
+
+
+def _nonpositive(radius, n, root_k, accuracy, tolerance):
     # |grad F(x_j)| <= gradient, d(x_j, c) <= wander, and d(x_j, x'_j) <= spread for neighbours.
     gradient, wander, spread = radius, 0.0, 0.0
     smallest = 2.0 * radius / n
@@ -116,11 +145,12 @@ def _nonpositive(radius, n, root_k, accuracy):
         # F is 1-strongly convex: each iterate is within `gradient` of its own data set's mean.
         spread = min(spread, smallest + 2.0 * gradient)
         if gradient <= accuracy and spread <= 1.01 * smallest:
-            return MeanIteration(tuple(steps), gradient, spread * (1.0 + 1e-12))
+            sensitivity = with_tolerance(spread * (1.0 + 1e-12), tolerance)
+            return MeanIteration(tuple(steps), gradient, sensitivity)
     return None
 
 
-def _positive(radius, n, root_low, root_high, accuracy):
+def _positive(radius, n, root_low, root_high, accuracy, tolerance):
     exact = frechet_mean_sensitivity(radius, n, root_high**2)
     gradient, wander = radius, 0.0
     steps: list[float] = []
@@ -143,5 +173,6 @@ def _positive(radius, n, root_low, root_high, accuracy):
         gradient *= rate
         distance = gradient / convex
         if distance <= accuracy and 2.0 * distance <= 0.01 * exact:
-            return MeanIteration(tuple(steps), distance, (exact + 2.0 * distance) * (1 + 1e-12))
+            sensitivity = with_tolerance(exact, distance + tolerance) * (1.0 + 1e-12)
+            return MeanIteration(tuple(steps), distance, sensitivity)
     return None

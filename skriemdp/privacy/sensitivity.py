@@ -6,6 +6,7 @@ public number of records.  Results are rounded up.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 
@@ -14,23 +15,199 @@ import numpy as np
 from skriemdp._validation import check_count, check_nonnegative, check_positive
 
 __all__ = [
+    "Sensitivity",
+    "ball_sensitivity",
+    "check_sensitivity",
     "bures_gradient_diameter",
     "class_means_sensitivity",
+    "computed_sum_sensitivity",
     "covariance_sensitivity",
     "frechet_mean_sensitivity",
     "gradient_diameter",
     "gradient_root_sensitivity",
     "gradient_sensitivity",
     "gram_and_cross_sensitivity",
+    "frame_product_sensitivity",
+    "interval_sensitivity",
+    "iterated_mean_sensitivity",
     "log_lipschitz",
+    "mean_sensitivity",
     "principal_gradient_diameter",
     "tangent_mean_sensitivity",
     "weighted_mean_sensitivity",
+    "second_moment_sensitivity",
     "with_tolerance",
 ]
 
 # Covers the rounding of a handful of float64 operations.
 _UP = 1.0 + 4e-15
+_UNIT_ROUNDOFF = 2.0**-53
+
+
+@dataclasses.dataclass(frozen=True)
+class Sensitivity:
+    """How far a statistic moves, in Euclidean norm, when one record is replaced; with its proof.
+
+    Made by the functions of this module only, so that every number which scales noise has a
+    theorem; mechanisms refuse anything else.
+
+    Attributes
+    ----------
+    value : float
+        Rounded up.
+    theorem : str
+        Name of the function that made it, whose docstring cites the proof.
+    """
+
+    value: float
+    theorem: str
+
+    def __post_init__(self):
+        check_positive(sensitivity=self.value)
+
+
+def check_sensitivity(sensitivity) -> None:
+    """TypeError for a bare number: what scales noise must come with its theorem."""
+    if not isinstance(sensitivity, Sensitivity):
+        raise TypeError(
+            f"sensitivity must be a Sensitivity, got {type(sensitivity).__name__}; make it with a "
+            "function of skriemdp.privacy.sensitivity, such as ball_sensitivity(radius)."
+        )
+
+
+def ball_sensitivity(radius: float) -> Sensitivity:
+    """Of a sum of one vector per record, each within `radius` of one public vector: ``2 radius``.
+
+    Attained by opposite points of the ball.  sensitivity.md, section 0.
+    """
+    check_positive(radius=radius)
+    return Sensitivity(2.0 * radius * _UP, "ball_sensitivity")
+
+
+def computed_sum_sensitivity(
+    exact: Sensitivity, largest: float, n: int, dim: int, longest_tile: int | None = None
+) -> Sensitivity:
+    """Sensitivity of a sum as floating point computes it, tile by tile.
+
+    Parameters
+    ----------
+    exact : Sensitivity
+        Of the sum in real numbers.
+    largest : float
+        Bound of the norm of every summand.
+    n : int
+        Largest number of summands.
+    dim : int
+        Number of coordinates.
+    longest_tile : int, optional
+        Most summands that are added in one go before their sum joins the total; n by default.
+
+    Returns
+    -------
+    Sensitivity
+        ``(exact + 2 gamma n largest) (1 + eta)^2``, ``gamma = (tile + tiles + 2) u``, ``eta = (2
+        dim + 16) u``, ``u = 2^-53``: this is the one place where sums are rounded up.
+
+    Notes
+    -----
+    A sum of b numbers is off by at most ``b u`` times the sum of their moduli in any order of
+    addition, fused or not.  sensitivity.md, section 0.
+    """
+    check_count(n=n, dim=dim)
+    tile = min(n, longest_tile or n)
+    gamma = (tile + math.ceil(n / tile) + 2) * _UNIT_ROUNDOFF
+    eta = (2 * dim + 16) * _UNIT_ROUNDOFF
+    value = (exact.value + 2.0 * gamma * n * largest) * (1.0 + eta) ** 2
+    return Sensitivity(value * _UP, exact.theorem)
+
+
+def iterated_mean_sensitivity(iterate: float, stretch: float) -> Sensitivity:
+    """Of the normal coordinates of an iterated Fréchet mean at the centre of its ball.
+
+    The iterate moves by at most `iterate` (docs/theory/mean-iteration.md), and ``log_c`` stretches
+    distances on the ball by at most `stretch`.
+    """
+    check_positive(iterate=iterate, stretch=stretch)
+    return Sensitivity(iterate * stretch * _UP, "iterated_mean_sensitivity")
+
+
+def interval_sensitivity(width: float) -> Sensitivity:
+    """Of a sum of one number per record, each in a public interval of this `width`.
+
+    With ``width = 1`` it is that of a count.
+    """
+    check_positive(width=width)
+    return Sensitivity(width * _UP, "interval_sensitivity")
+
+
+def second_moment_sensitivity(norm: float) -> Sensitivity:
+    """Of ``sum z z'`` in the Frobenius norm, ``|z| <= norm``: ``sqrt(2) norm^2``; attained.
+
+    Also of its part off the diagonal, and of ``sum W' z z' W`` for orthonormal columns W of two or
+    more.  Matrices ``z z'`` have nonnegative inner products.  sensitivity.md, section 5.
+    """
+    check_positive(norm=norm)
+    return Sensitivity(math.sqrt(2.0) * norm**2 * _UP, "second_moment_sensitivity")
+
+
+def frame_product_sensitivity(norm: float, columns: int, bound: float = math.inf) -> Sensitivity:
+    """Of ``sum z z' W``, terms of Frobenius norm <= `bound`, W with orthonormal `columns`.
+
+    ``min(2 bound, D)`` with ``D = norm^2`` for one column, where the terms fill a ball of that
+    diameter, and ``sqrt(2) norm^2`` for more.  sensitivity.md, section 5.
+    """
+    check_positive(norm=norm)
+    check_positive(allow_inf=True, bound=bound)
+    check_count(columns=columns)
+    diameter = norm**2 * (1.0 if columns == 1 else math.sqrt(2.0))
+    return Sensitivity(min(2.0 * bound, diameter) * _UP, "frame_product_sensitivity")
+
+
+def joint_moment_sensitivity(feature_norm: float, target_norm: float, weight: float) -> Sensitivity:
+    """Of ``(sum x x', weight * sum x y')`` in the Frobenius norm of both blocks together.
+
+    For ``|x| <= feature_norm`` and ``|y| <= target_norm``, with ``c = weight * target_norm /
+    feature_norm``: ``feature_norm^2 (2 + c^2) / sqrt(2)`` for ``c^2 <= 2``, else ``2 feature_norm^2
+    c`` (docs/theory/moments.md).
+
+    Examples
+    --------
+    >>> round(joint_moment_sensitivity(1.0, 1.0, 1.0).value, 6)       # 3 / sqrt(2)
+    2.12132
+    """
+    c = weight * target_norm / feature_norm
+    unit = (2.0 + c * c) / math.sqrt(2.0) if c * c <= 2.0 else 2.0 * c
+    return Sensitivity(feature_norm**2 * unit * _UP, "joint_moment_sensitivity")
+
+
+def sums_and_counts_sensitivity(weight: float) -> Sensitivity:
+    """Of the sums and counts of all groups together, in units of the counts: ``2 weight``.
+
+    For records that add ``(v_g, q_g)`` to the groups with ``|v_g| <= bound q_g`` and ``sum q_g^2 <=
+    weight^2``, sums in units of `bound`.  sensitivity.md, section 9; attained.
+    """
+    check_positive(weight=weight)
+    return Sensitivity(2.0 * weight * _UP, "sums_and_counts_sensitivity")
+
+
+def histogram_sensitivity() -> Sensitivity:
+    """Of the numbers of records per cell: a record leaves one cell for another, ``sqrt(2)``."""
+    return Sensitivity(math.sqrt(2.0) * _UP, "histogram_sensitivity")
+
+
+def leading_eigenvalues_sensitivity(tolerance: float) -> Sensitivity:
+    """Of the sum of leading eigenvalues of ``sum (z z' - diag(z z'))``, ``|z| <= 1``.
+
+    The sum is the largest ``tr(U' M U)`` over orthonormal columns U; a row adds a number in [-1, 1]
+    to each of them, so it moves by at most 2.  `tolerance` bounds the error of the iteration.
+    """
+    return Sensitivity(with_tolerance(2.0, tolerance), "leading_eigenvalues_sensitivity")
+
+
+def mean_sensitivity(total: Sensitivity, n: float) -> Sensitivity:
+    """Sensitivity of a sum divided by a public number."""
+    check_positive(n=n)
+    return Sensitivity(total.value / n * _UP, total.theorem)
 
 
 def _scaled(kappa: float, distance: float) -> float:
@@ -116,7 +293,7 @@ def gradient_sensitivity(n: int, clip_norm: float = math.inf, diameter: float = 
     return width / n * _UP
 
 
-def gradient_root_sensitivity(n: int, norm_bounds) -> float:
+def gradient_root_sensitivity(n: int, norm_bounds) -> Sensitivity:
     """Frobenius sensitivity of ``(sum_t g_t g_t')^{1/2}``, g_t the mean gradient of step t.
 
     Parameters
@@ -127,7 +304,7 @@ def gradient_root_sensitivity(n: int, norm_bounds) -> float:
 
     Returns
     -------
-    float
+    Sensitivity
         ``sqrt(2) (2 / n) sqrt(sum_t L_t^2)``: ``2 sqrt(2) L sqrt(t) / n`` for constant bounds.
 
     Notes
@@ -138,7 +315,8 @@ def gradient_root_sensitivity(n: int, norm_bounds) -> float:
     check_count(n=n)
     for bound in norm_bounds:
         check_positive(norm_bound=bound)
-    return 2.0 * math.sqrt(2.0) * math.hypot(*norm_bounds) / n * _UP
+    value = 2.0 * math.sqrt(2.0) * math.hypot(*norm_bounds) / n * _UP
+    return Sensitivity(value, "gradient_root_sensitivity")
 
 
 def bures_gradient_diameter(trace_bound: float) -> float:

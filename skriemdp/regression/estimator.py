@@ -7,12 +7,23 @@ import math
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import read_records, read_weights
 from skriemdp._random import check_random_state
-from skriemdp._validation import check_count, check_option, check_positive, check_scale
+from skriemdp._validation import (
+    check_count,
+    check_factor,
+    check_option,
+    check_scale,
+)
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.core.manifold_input import public_point, warn_large_delta
+from skriemdp.core.manifold_input import (
+    check_descent_radius,
+    public_point,
+    warn_large_delta,
+)
+from skriemdp.core.work import Work, check_limit
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.ledger.accountant import BudgetExceededError
@@ -43,6 +54,8 @@ UNITS = ("record", "label")
 COORDINATES = ("tangent", "lorentz", "poincare")
 # Scaled features are clipped to this many scales.
 _FEATURE_LIMIT = 10.0
+# Curvature radii from the origin to the farthest label.
+_FARTHEST = 20.0
 # Above it the kernel matrix of the per-query method needs more than a gigabyte.
 _LARGEST_KERNEL = 12_000
 
@@ -78,7 +91,8 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         Public scale of the features, which are divided by it and clipped at ten of it.
     radius : float, default=6.0
         Public bound of the labels' distance from the origin; labels outside are projected.  Neither
-        privacy nor noise of "parametric" depends on it.
+        privacy nor noise of "parametric" depends on it.  At most 10 curvature radii for a private
+        `base_point`.
     base_point : "private" or array-like of one label, default="private"
         Point b of the tangent space.  "private" spends 10 % of ``mu**2`` on a robust mean.
     n_frequencies : int, optional
@@ -234,7 +248,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             the fitted model; nothing is released.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = read_records(self, X, reset=False, dtype=np.float64)
         return self._layout(self._tangent_predictions(X))
 
     def score(self, X, y, sample_weight=None):
@@ -251,7 +265,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             1 is perfect, 0 as good as the non-private Fréchet mean of y.  Not private.
         """
         check_is_fitted(self)
-        X, y = validate_data(
+        X, y = read_records(
             self, X, y, reset=False, multi_output=True, y_numeric=True, dtype=np.float64
         )
         labels = self._tangent_labels(y, self.geometry_)
@@ -260,7 +274,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             self.geometry_.base_point, self._tangent_predictions(X)
         )
         squares = np.asarray(self.geometry_.dist(predicted, points)) ** 2
-        weights = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, float)
+        weights = read_weights(sample_weight, len(X))
         total = frechet_variation(self.geometry_, points, weights)
         error = float(weights @ squares)
         if total == 0.0:
@@ -290,7 +304,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     def _validate(self, X, y=None):
         check_option(COORDINATES, coordinates=self.coordinates)
-        X, y = validate_data(
+        X, y = read_records(
             self,
             X,
             y,
@@ -314,22 +328,31 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         check_random_state(self.public_seed)
         for name in ("length_scale", "clip_norm", "step_size", "ridge"):
             if getattr(self, name) is not None:
-                check_positive(**{name: getattr(self, name)})
+                check_factor(**{name: getattr(self, name)})
         warn_large_delta(self.delta, n)
         unit = math.sqrt(-geometry.curvature)
         check_scale(**{"radius * sqrt(-curvature)": float(self.radius) * unit})
+        if float(self.radius) * unit > _FARTHEST:
+            raise ValueError(
+                f"radius={self.radius!r} is above {_FARTHEST / unit:.4g}, {_FARTHEST:g} curvature "
+                "radii, beyond which points of hyperbolic space overflow floating point; pass a "
+                "smaller radius, or rescale the labels."
+            )
         if self.clip_norm is not None:
             check_scale(**{"clip_norm * sqrt(-curvature)": float(self.clip_norm) * unit})
         mu = gaussian_mu(self.epsilon, self.delta)
         base, public_base = None, None
         if isinstance(self.base_point, str):
             check_option(("private",), base_point=self.base_point)
+            check_descent_radius(
+                geometry, float(self.radius), "pass a smaller one, or a public base_point"
+            )
             base = BasePoint(geometry.dim, float(self.radius) * unit, n, math.sqrt(BASE_SHARE) * mu)
             mu = math.sqrt(mu**2 - base.event.mu**2) * (1.0 - 1e-14)
         else:
             public_base = self._public_base(geometry)
         model, copies = self._model(n, mu, geometry, unit)
-        features = self._feature_map(n, facts["d"])
+        features, work = self._feature_map(n, facts["d"], geometry.dim)
         return Plan(
             event=composed(base, model, copies),
             settings=_Settings(base, public_base, model, features),
@@ -344,6 +367,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             }
             | ({"X": "every feature"} if self.privacy_unit == "label" else {}),
             unit=self.privacy_unit,
+            work=work,
         )
 
     def _model(self, n, mu, geometry, unit):
@@ -364,16 +388,26 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
                 f"n={n} records are too many for kernel ridge weights (at most {_LARGEST_KERNEL}); "
                 "use method='parametric', or fit on a subsample."
             )
+        check_limit("most_steps", n_queries=self.n_queries)
+        least = 4.0 * np.finfo(float).eps * n * n
+        if not records and self.ridge is not None and self.ridge < least:
+            raise ValueError(
+                f"ridge={self.ridge!r} is below {least:.2g}, where rounding of n={n} kernel rows "
+                "could leave no solution; pass a larger ridge."
+            )
         mu_query = mu / math.sqrt(self.n_queries)
         n_steps = query_rule(n, mu_query) if self.n_steps is None else self.n_steps
         ball = GeodesicBall(Hyperboloid(geometry.dim), None, float(self.radius) * unit)
         return WeightedMean(ball, mu_query, n_steps, clip, records), self.n_queries
 
-    def _feature_map(self, n, d):
+    def _feature_map(self, n, d, dim):
+        """The random features, and the work of a fit, refused before they are drawn."""
         scale = np.asarray(self.feature_scale, dtype=float)
-        if scale.shape not in ((), (d,)) or not (np.isfinite(scale).all() and (scale > 0).all()):
+        sane = (scale >= 1e-100) & (scale <= 1e100)
+        if scale.shape not in ((), (d,)) or not sane.all():
             raise ValueError(
-                f"feature_scale must be a positive number or {d} of them, one per feature."
+                f"feature_scale must be a number in [1e-100, 1e100] or {d} of them, one per "
+                "feature."
             )
         n_frequencies = (
             frequency_rule(n, self.method == "parametric")
@@ -382,7 +416,18 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         )
         check_count(n_frequencies=n_frequencies)
         length = length_rule(d) if self.length_scale is None else self.length_scale
-        return FeatureMap(d, n_frequencies, length, scale, _FEATURE_LIMIT, self.public_seed)
+        columns = 2 * n_frequencies
+        entries = n * (columns + 4 * dim) + d * n_frequencies + 5 * columns * dim
+        if self.method == "sufficient-statistics":
+            entries += 4 * columns * columns
+        if self.method == "per-query" and self.privacy_unit == "label":
+            entries += 3 * n * n
+        steps = (1 if self.n_steps is None else self.n_steps) * (
+            self.n_queries if self.method == "per-query" else 1
+        )
+        work = Work(8.0 * entries, steps, f"n_frequencies={n_frequencies}").check()
+        features = FeatureMap(d, n_frequencies, length, scale, _FEATURE_LIMIT, self.public_seed)
+        return features, work
 
     def _public_base(self, geometry):
         """The public base point on the hyperboloid of curvature -1."""
@@ -459,10 +504,9 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             raise ValueError(f"y has {y.shape[1]} columns, but {expected} are expected.")
         if space is None:
             return y
-        outside = int(np.count_nonzero(~np.asarray(space.belongs(y))))
-        if outside:
+        if not np.asarray(space.belongs(y)).all():
             raise ValueError(
-                f"{outside} of {len(y)} rows of y are not points of {space}; check coordinates="
+                f"some rows of y are not points of {space}; check coordinates="
                 f"{self.coordinates!r} and curvature, or pass coordinates='tangent'."
             )
         return np.asarray(space.log_coordinates(space.base_point, y))

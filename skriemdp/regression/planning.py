@@ -51,9 +51,10 @@ class BasePoint:
 
     Notes
     -----
-    *Guarantee*: mu-GDP, that of :class:`skriemdp.descent.gradient_descent.RiemannianGradientDescent`.
-    The steps add up to the radius, so every point of the ball can be reached.  Where the noise is of
-    the size of what was found, the result is moved towards the origin (post-processing): a base
+    *Guarantee*: mu-GDP, that of
+    :class:`skriemdp.descent.gradient_descent.RiemannianGradientDescent`.  The steps add up to the
+    radius, so every point of the ball can be reached.  Where the noise is of the size of what was
+    found, the result is moved towards the origin (post-processing): a base
     point of pure noise is worse than a public one.
     """
 

@@ -9,9 +9,14 @@ import numpy as np
 
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.covariance import JointMoments
+from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
+from skriemdp.privacy.sensitivity import (
+    ball_sensitivity,
+    computed_sum_sensitivity,
+    mean_sensitivity,
+)
 
 __all__ = [
     "FeatureMap",
@@ -181,7 +186,14 @@ class WrappedModel:
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise on each entry of the mean gradient."""
-        return 2.0 * self.clip_norm * _UP / self.n * self.noise_multiplier
+        return self._noise.sigma
+
+    @property
+    def _noise(self):
+        total = computed_sum_sensitivity(
+            ball_sensitivity(self.clip_norm), self.clip_norm, self.n, 1, _TILE
+        )
+        return GaussianNoise(mean_sensitivity(total, self.n), self.noise_multiplier)
 
     def mean_gradient(self, weights, features, directions, lengths):
         """Clipped mean gradient ``(n_features, dim)``; tile by tile, two products each."""
@@ -211,10 +223,10 @@ class WrappedModel:
         directions = np.ascontiguousarray((labels / np.maximum(lengths, 1e-150)[:, None]).T)
         weights = np.zeros((features.shape[1], labels.shape[1]))
         velocity, average = np.zeros_like(weights), np.zeros_like(weights)
-        first, bound = self.n_steps // 2, 2.0 * self.clip_norm * _UP / self.n
+        first, mechanism = self.n_steps // 2, self._noise
         for step in range(self.n_steps):
             gradient = self.mean_gradient(weights, features, directions, lengths)
-            gradient = noise.draw(gradient, self.sigma, "gaussian", rng, sensitivity=bound)
+            gradient = mechanism.release(gradient, rng)
             velocity = self.momentum * velocity - self.step_size * gradient
             weights = weights + velocity
             if step >= first:
@@ -266,7 +278,11 @@ class MomentModel:
         """Standard deviation of the noise on each entry of ``sum phi v'``."""
         if self.features_private:
             return self.moments.product_sigma
-        return 2.0 * self.clip_norm * _UP / self.mu
+        return self._label_noise.sigma
+
+    @property
+    def _label_noise(self):
+        return GaussianNoise(ball_sensitivity(self.clip_norm * _UP), 1.0 / self.mu)
 
     def release(self, features, labels, rng, progress=None):
         """Private weights ``(n_features, dim)``; arguments as in :meth:`WrappedModel.release`."""
@@ -275,8 +291,7 @@ class MomentModel:
         if self.features_private:
             moment, product = self.moments.release(moment, product, rng)
         else:
-            bound = 2.0 * self.clip_norm * _UP
-            product = noise.draw(product, self.sigma, "gaussian", rng, sensitivity=bound)
+            product = self._label_noise.release(product, rng)
         ridge = self.ridge
         if ridge is None:
             ridge = 0.5 * self.sigma / self.clip_norm * math.sqrt(2.0 * len(moment))

@@ -248,9 +248,9 @@ def calibrated_riemannian_event(
     >>> calibrated_riemannian_event("gaussian", "hyperbolic", 5, -1.0, 1.0, mu=1.0)
     Traceback (most recent call last):
         ...
-    skriemdp.riemannian_laws.profiles.InfeasibleTarget: mu=1.0 cannot be reached: on this space mu stays \
-above 1.84539 however wide the noise; reduce the sensitivity below 0.535, add noise in a tangent \
-space instead, or raise mu.
+    skriemdp.riemannian_laws.profiles.InfeasibleTarget: mu=1.0 cannot be reached: on this space mu \
+stays above 1.84539 however wide the noise; reduce the sensitivity below 0.535, add noise in a \
+tangent space instead, or raise mu.
     """
     if mu is None:
         if epsilon is None or delta is None:

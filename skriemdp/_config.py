@@ -1,0 +1,110 @@
+"""Settings of the whole library: what a fit may ask of the machine, and how it computes."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import math
+import numbers
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["config_context", "get_config", "set_config"]
+
+_LIMITS = {
+    "most_bytes": 2**33,
+    "most_steps": 10**6,
+    "most_rounds": 10**5,
+    "most_runs": 10**5,
+    "most_classes": 10**4,
+    "most_candidates": 10**4,
+}
+_OPTIONS = {"arithmetic": ("auto", "float", "lattice")}
+
+_process: dict[str, Any] = {**_LIMITS, "arithmetic": "auto"}
+_context: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
+    "settings of skriemdp", default=None
+)
+
+
+def get_config() -> dict[str, Any]:
+    """The settings in force here, as a new dict; see :func:`config_context` for their meaning.
+
+    Examples
+    --------
+    >>> from skriemdp import get_config
+    >>> get_config()["most_steps"]
+    1000000
+    """
+    return _process | (_context.get() or {})
+
+
+def set_config(**settings) -> None:
+    """Change settings for this process, in all threads; see :func:`config_context`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an unknown name or an impossible value; nothing is changed.
+    """
+    _process.update(_checked(settings))
+
+
+@contextlib.contextmanager
+def config_context(**settings) -> Iterator[None]:
+    """Change settings within a ``with`` block.
+
+    Parameters
+    ----------
+    most_bytes : int, default=2**33
+        Memory that a fit may plan to use besides X.
+    most_steps : int, default=10**6
+        Steps of an iterative fit, and the queries that it answers.
+    most_rounds : int, default=10**5
+        Rounds of a federated run.
+    most_runs : int, default=10**5
+        Expected number of runs of a `PrivateGridSearchCV`.
+    most_classes : int, default=10**4
+        Labels of a classifier.
+    most_candidates : int, default=10**4
+        Candidates of a `PrivateGridSearchCV`.
+    arithmetic : {"auto", "float", "lattice"}, default="auto"
+        How estimators add noise whose own `arithmetic` leaves it open.
+
+    Notes
+    -----
+    A fit that would pass a limit raises ValueError before anything is charged.  The limits look
+    at public numbers only: sizes and parameters.
+
+    The block holds for this thread and for coroutines started in it.  Other threads, joblib's
+    among them, see what :func:`set_config` set.
+
+    Examples
+    --------
+    >>> from skriemdp import config_context, get_config
+    >>> with config_context(most_steps=10):
+    ...     get_config()["most_steps"]
+    10
+    """
+    token = _context.set((_context.get() or {}) | _checked(settings))
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+def _checked(settings: dict[str, Any]) -> dict[str, Any]:
+    for name, value in settings.items():
+        if name in _LIMITS:
+            if not isinstance(value, numbers.Real) or isinstance(value, bool):
+                raise TypeError(f"{name} must be a number >= 1, got {type(value).__name__}.")
+            if math.isnan(value) or value < 1:
+                raise ValueError(f"{name} must be a number >= 1 (inf for no limit).")
+        elif name in _OPTIONS:
+            if not isinstance(value, str) or value not in _OPTIONS[name]:
+                listed = ", ".join(map(repr, _OPTIONS[name]))
+                raise ValueError(f"{name} must be one of {listed}.")
+        else:
+            listed = ", ".join(_process)
+            raise TypeError(f"{name!r} is no setting of skriemdp; there are {listed}.")
+    return settings

@@ -1,0 +1,401 @@
+"""Errors that show no record: what foreign code says about records is never passed on.
+
+The words of NumPy, SciPy or scikit-learn may quote an entry of X.  They are replaced by what the
+same code says about a stand-in of the same shape that holds zeros, or by a fixed sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dis
+import functools
+import inspect
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_array, validate_data
+
+__all__ = [
+    "Charged",
+    "QuietQueries",
+    "about_public_input",
+    "checked_format",
+    "quietly",
+    "read_array",
+    "read_records",
+    "read_weights",
+]
+
+_RAISE = dis.opmap["RAISE_VARARGS"]
+_NO_NUMBER = (
+    "holds text or other values where numbers are expected: every argument must be a number, or a "
+    "string that spells a number; encode the rest."
+)
+
+
+# -- which errors may pass ------------------------------------------------------------------------
+
+
+def _origin(error):
+    """The innermost frame of an error and its place there."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    return step
+
+
+def _may_pass(error) -> bool:
+    """Whether the words are the library's own, or tell of no record for another reason.
+
+    Errors of C functions have no frame of their own, so it counts that a ``raise`` statement of
+    this package made the error, and not merely that it came from a line of this package.
+    """
+    if getattr(error, "_skriemdp_public", False) or isinstance(error, NotFittedError):
+        return True
+    step = _origin(error)
+    if step is None:
+        return False
+    module = step.tb_frame.f_globals.get("__name__", "")
+    if isinstance(error, ImportError) and module.startswith("importlib"):
+        return True
+    ours = module == "skriemdp" or module.startswith("skriemdp.")
+    return ours and step.tb_frame.f_code.co_code[step.tb_lasti] == _RAISE
+
+
+@contextlib.contextmanager
+def about_public_input():
+    """Within it nothing sees a record, so that the errors of a user's function may pass."""
+    try:
+        yield
+    except Exception as error:
+        with contextlib.suppress(AttributeError):
+            error._skriemdp_public = True
+        raise
+
+
+def _alone(error):
+    """`error` without the errors before it, which may quote records."""
+    error.__cause__ = error.__context__ = None
+    return error
+
+
+def _same_type(error, text: str) -> Exception:
+    """An error with this text, of the same built-in type as `error` or of the nearest one."""
+    for kind in type(error).__mro__:
+        if kind.__module__ in ("builtins", "numpy.linalg"):
+            with contextlib.suppress(Exception):
+                return kind(text)
+    return RuntimeError(text)
+
+
+# -- stand-ins ------------------------------------------------------------------------------------
+
+
+def _zero(kind: str):
+    if kind in "biuf":
+        return np.zeros(())
+    if kind == "c":
+        return np.zeros((), complex)
+    if kind in "mM":
+        return np.zeros((), f"{kind}8[s]")
+    return np.zeros((), object)
+
+
+def stand_in(value):
+    """Zeros in the class, shape, format and with the column names of `value`; ~no memory.
+
+    Of the dtype only the kind is kept: widths of strings and categories come from entries.
+    """
+    if value is None or isinstance(value, (bool, int, float)) or isinstance(value, str):
+        return value if value is None or isinstance(value, str) else 0.0
+    if sparse.issparse(value):
+        return type(value)(value.shape, dtype=np.float64)
+    if type(value).__module__.split(".")[0] == "dask":
+        return value  # only shapes of dask arrays are checked, never values
+    if hasattr(value, "iloc"):
+        whole = hasattr(value, "columns")
+        kinds = [getattr(d, "kind", "O") for d in (value.dtypes if whole else [value.dtype])]
+        kind = "f" if all(k in "biuf" for k in kinds) else "O"
+        zeros = np.broadcast_to(_zero(kind), value.shape)
+        names: dict[str, Any] = {"columns": value.columns} if whole else {"name": value.name}
+        return type(value)(zeros, **names)
+    array = np.asarray(value)
+    return np.broadcast_to(_zero(array.dtype.kind), array.shape)
+
+
+def _lines(text: str) -> str:
+    """`text` without the zeros of the stand-in that it prints."""
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith(("[", "array=")))
+    return "\n".join(lines).strip()
+
+
+def _said_of_zeros(error, call, values) -> str | None:
+    """What `call` says of stand-ins, if it fails there at the same place as `error` did."""
+    try:
+        zeros = [stand_in(value) for value in values]
+    except Exception:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            call(*zeros)
+    except Exception as other:
+        here, there = _origin(other), _origin(error)
+        if here is None or there is None or type(other) is not type(error):
+            return None
+        places = {(step.tb_frame.f_code, step.tb_lineno) for step in (here, there)}
+        text = _lines(str(other))
+        return text if len(places) == 1 and "dtype(" not in text else None
+    return None
+
+
+# -- fixed sentences ------------------------------------------------------------------------------
+
+
+def _finding(value) -> str | None:
+    """What kind of value is wrong in one argument, by its dtype kind alone; None if nothing is."""
+    if value is None or type(value).__module__.split(".")[0] == "dask":
+        return None
+    if sparse.issparse(value):
+        value = getattr(value, "data", None)
+    try:
+        array = np.asarray(value)
+    except Exception:
+        return "is no table: its rows differ in length or hold values of different kinds."
+    if array.dtype.kind in "OUSTV":
+        try:
+            array = array.astype(np.float64)
+        except Exception:
+            return _NO_NUMBER
+    if array.dtype.kind in "mM":
+        return "holds dates or time spans where numbers are expected; encode them."
+    if array.dtype.kind in "fc" and not np.isfinite(array).all():
+        return (
+            "contains NaN or infinity; leave such rows out, or replace such entries by public "
+            "values."
+        )
+    return None
+
+
+def _sentence(error, values, names, labels: bool) -> str:
+    for name, value in zip(names, values, strict=False):
+        with contextlib.suppress(Exception), np.errstate(all="ignore"):
+            finding = _finding(value)
+            if labels and name == "y" and finding == _NO_NUMBER:
+                continue  # labels may be text
+            if finding is not None:
+                return f"{name} {finding}"
+    which = " or ".join(dict.fromkeys(names[: len(values)])) or "the input"
+    return (
+        f"{which} could not be read ({type(error).__name__}): some entries are of a kind that is "
+        "not expected here. What exactly was found is not shown, because it may quote a record."
+    )
+
+
+# -- checks that show nothing ---------------------------------------------------------------------
+
+
+def quietly(call, *values, names=("X", "y"), labels: bool = False):
+    """``call(*values)``, whose errors show no entry of `values`.
+
+    Parameters
+    ----------
+    call : callable
+        A check without lasting effects: it is repeated on stand-ins after an error.
+    *values
+        Records, or None.
+    names : sequence of str
+        What to call them.
+    labels : bool, default=False
+        Whether y may be text.
+    """
+    failure: Any = None
+    try:
+        return call(*values)
+    except Exception as error:
+        failure = error
+    # Outside the handler, so that no error has another one as its context.
+    if _may_pass(failure):
+        raise _alone(failure)
+    text = _said_of_zeros(failure, call, values)
+    if text is None:
+        text = _sentence(failure, values, names, labels)
+    raise _same_type(failure, text)
+
+
+def read_records(estimator, X, y="no_validation", *, labels: bool = False, **checks):
+    """scikit-learn's `validate_data` without quotations; a sparse matrix is checked whole.
+
+    A sparse X comes back in canonical form: entries stored twice are added.
+    """
+    if sparse.issparse(X):
+        X = quietly(checked_format, X)
+    if isinstance(y, str) and y == "no_validation":
+        result = quietly(lambda X: validate_data(estimator, X, **checks), X)
+        return quietly(_canonical, result)
+    X, y = quietly(lambda X, y: validate_data(estimator, X, y, **checks), X, y, labels=labels)
+    return quietly(_canonical, X), y
+
+
+def read_array(value, name: str, *, labels: bool = False, **checks):
+    """scikit-learn's `check_array` without quotations."""
+    return quietly(
+        lambda value: check_array(value, input_name=name, **checks),
+        value,
+        names=(name,),
+        labels=labels,
+    )
+
+
+def read_weights(sample_weight, n: int):
+    """Weights of the `n` rows of a score: finite, none negative, one positive; ones for None."""
+    if sample_weight is None:
+        return np.ones(n)
+    weights = read_array(sample_weight, "sample_weight", dtype=np.float64, ensure_2d=False)
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got {weights.shape}.")
+    total = weights.sum()
+    if not (weights >= 0).all() or not 0 < total < np.inf:
+        raise ValueError("sample_weight must be non-negative, with a positive finite sum.")
+    return weights
+
+
+def checked_format(X, name: str = "X"):
+    """A shallow copy of a sparse matrix whose indices fit its shape; others crash C code."""
+    X = copy.copy(X)
+    broken = ValueError(
+        f"{name} is a broken sparse matrix: its index arrays do not fit its shape or each other; "
+        "build it anew from rows, columns and values."
+    )
+    try:
+        if hasattr(X, "check_format"):
+            for part in ("indptr", "indices", "data"):
+                if getattr(X, part) is None or np.ndim(getattr(X, part)) == 0:
+                    raise broken
+            X.check_format(full_check=True)
+        elif X.format == "coo":
+            for places, size in zip((X.row, X.col), X.shape, strict=True):
+                if len(places) != len(X.data) or (
+                    len(places) and not 0 <= places.min() <= places.max() < size
+                ):
+                    raise broken
+    except Exception:
+        fits = False
+    else:
+        fits = True
+    if not fits:
+        raise broken
+    return X
+
+
+def _canonical(X):
+    """`X` with sorted indices and no entry stored twice, if it is a sparse matrix by rows."""
+    if not sparse.issparse(X) or X.format not in ("csr", "csc"):
+        return X
+    X = checked_format(X)
+    # Flags that X carries may be stale; these arrays have none yet.
+    X = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
+
+
+class Charged:
+    """Context of a release that was paid for; its errors show no record and name the entry.
+
+    ``with charged: release()``, then ``charged.settle()``, which raises what went wrong: outside
+    the handler, so that no error has another one as its context.
+    """
+
+    def __init__(self, entry, seen_by_callback: bool = False):
+        what = "this fit" if entry is None else f"entry {entry}"
+        released = "nothing but what the callback saw" if seen_by_callback else "nothing"
+        self._note = f"{what} was charged before this error; {released} was released"
+        self._failure: Any = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        if error is None:
+            return False
+        if not isinstance(error, Exception):  # an interrupt hides nothing
+            error.add_note(self._note)
+            return False
+        self._failure = error
+        return True
+
+    def settle(self) -> None:
+        """Raise the error of the release, if there was one."""
+        failure, self._failure = self._failure, None
+        if failure is None:
+            return
+        if _may_pass(failure) or _is_users_own(type(failure)):
+            failure = _alone(failure)
+        else:
+            failure = _same_type(
+                failure,
+                f"the release failed ({type(failure).__name__}). What exactly happened is not "
+                "shown, because it may quote a record; repeat the call on made-up records to see.",
+            )
+        failure.add_note(self._note)
+        raise failure
+
+
+def _is_users_own(kind) -> bool:
+    """Whether this type of error was defined by a user, who then raises it deliberately."""
+    known = ("builtins", "numpy", "scipy", "sklearn", "pandas", "joblib", "skriemdp")
+    return kind.__module__.split(".")[0] not in known
+
+
+class QuietQueries:
+    """Base of estimators whose public methods show no record in an error or a warning of NumPy.
+
+    Subclasses need nothing: `predict`, `transform`, `score` and all other public methods but those
+    that start with fit, get or set are wrapped when a class is made, with their signatures.
+    """
+
+    def __init_subclass__(cls, **arguments):
+        super().__init_subclass__(**arguments)
+        for name, member in list(vars(cls).items()):
+            if name.startswith(("_", "fit", "get", "set")):
+                continue
+            if inspect.isfunction(member):
+                setattr(cls, name, _quiet_query(member))
+            elif isinstance(member, type(_CONDITIONAL)) and inspect.isfunction(member.fn):
+                member.fn = _quiet_query(member.fn)
+        owner = next((base for base in cls.__mro__ if "score" in vars(base)), None)
+        if owner is not None and not issubclass(owner, QuietQueries):  # one of scikit-learn's
+            cls.score = _quiet_query(vars(owner)["score"])  # type: ignore[attr-defined]
+
+
+# What `available_if` makes of a method, to know it by.
+_CONDITIONAL = available_if(lambda owner: True)(lambda owner: None)
+
+
+def _quiet_query(method):
+    if hasattr(method, "_quiet"):
+        return method
+
+    @functools.wraps(method)
+    def query(self, *args, **kwargs):
+        failure: Any = None
+        try:
+            with np.errstate(all="ignore"):
+                return method(self, *args, **kwargs)
+        except Exception as error:
+            failure = error
+        step = failure.__traceback__
+        # Without a frame below this one the arguments did not fit the signature.
+        if _may_pass(failure) or step is None or step.tb_next is None:
+            raise _alone(failure)
+        names = list(inspect.signature(method).parameters)[1:]
+        text = _sentence(failure, args, names, labels=True)
+        raise _same_type(failure, text)
+
+    query._quiet = True
+    return query

@@ -1,0 +1,121 @@
+"""Public sets that hold each record's vector, and the projections that keep it there."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Protocol
+
+import numpy as np
+
+from skriemdp.privacy.sensitivity import Sensitivity, ball_sensitivity
+
+__all__ = ["Ball", "Bound", "shortened"]
+
+# Squares of numbers in this range, and their sums, are ordinary floats.
+_LEAST, _MOST = 1e-140, 1e140
+
+
+class Bound(Protocol):
+    """A public set that holds what every record adds to a sum."""
+
+    @property
+    def diameter(self) -> Sensitivity:
+        """How far the sum moves when one record is replaced."""
+        ...
+
+    @property
+    def radius(self) -> float:
+        """Bound of the norm of every summand."""
+        ...
+
+    def enforce(self, rows: np.ndarray) -> np.ndarray:
+        """What each row adds: a vector of the set, whatever the row is."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Ball:
+    """Vectors within `radius` of a public `center`; what is summed is their offset from it.
+
+    Parameters
+    ----------
+    radius : float
+    center : ndarray of shape (dim,), optional
+        Zero by default.
+    norm : float, default=inf
+        Rows are first shortened to this norm, for what is known of shortened rows.
+
+    Notes
+    -----
+    A row that is not finite, or whose squared norm is not, counts as the centre: one record must
+    not be able to spoil a sum.
+    """
+
+    radius: float
+    center: np.ndarray | None = None
+    norm: float = math.inf
+
+    def __post_init__(self):
+        if not _LEAST <= self.radius <= _MOST and self.radius != math.inf:
+            raise ValueError(
+                f"radius={self.radius!r} is out of the range [{_LEAST:g}, {_MOST:g}] in which "
+                "squares of floats neither vanish nor overflow; rescale the records."
+            )
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the ball bounds anything: without a finite radius there is no release."""
+        return math.isfinite(self.radius)
+
+    @property
+    def diameter(self) -> Sensitivity:
+        """``2 radius``."""
+        return ball_sensitivity(self.radius)
+
+    def clipped(self, norm: float) -> Ball:
+        """A ball that holds every vector of this one after it was shortened to `norm`.
+
+        Shortening is 1-Lipschitz and moves no vector out of the ball of radius `norm` about zero;
+        the smaller of the two balls that are known is taken.
+        """
+        if norm <= self.radius:
+            return Ball(norm)
+        if self.center is None:
+            return self
+        if norm == math.inf:
+            return self
+        length = float(np.linalg.norm(self.center))
+        return Ball(self.radius, self.center * (norm / max(length, norm)), norm)
+
+    def enforce(self, rows: np.ndarray) -> np.ndarray:
+        """Offsets from the centre, no longer than the radius.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (b, dim)
+            In orthonormal coordinates; row i depends on record i and public numbers only.
+
+        Returns
+        -------
+        ndarray of shape (b, dim)
+        """
+        with np.errstate(all="ignore"):
+            if self.norm != math.inf:
+                rows = shortened(rows, self.norm)
+            offsets = rows if self.center is None else rows - self.center
+            return shortened(offsets, self.radius)
+
+
+def shortened(rows: np.ndarray, norm: float) -> np.ndarray:
+    """Rows scaled to Euclidean norm <= `norm`; zero where a row has no finite square."""
+    with np.errstate(all="ignore"):
+        squares = np.einsum("ij,ij->i", rows, rows)
+        if not squares.size or squares.max() <= norm * norm:
+            return rows
+        lengths = np.sqrt(squares)
+        if norm == math.inf:
+            return np.where(np.isfinite(lengths)[:, None], rows, 0.0)
+        scaled = rows * (norm / np.maximum(lengths, norm))[:, None]
+        usable = np.isfinite(lengths)
+        return scaled if usable.all() else np.where(usable[:, None], scaled, 0.0)

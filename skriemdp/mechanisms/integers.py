@@ -1,0 +1,204 @@
+"""Vectors of records on a lattice of integers, whose sums floating point cannot spoil.
+
+The noise has one law for every release of the library, discrete Gaussian of scale `NOISE_SCALE`;
+only the spacing of the lattice varies.  docs/theory/lattice.md has the proofs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from skriemdp._validation import check_count, check_positive
+from skriemdp.mechanisms.bounds import Ball, shortened
+from skriemdp.mechanisms.noise import NOISE_SCALE
+from skriemdp.privacy.lattice import largest_shift
+
+__all__ = ["ExactTotal", "IntegerBall", "IntegerPairs", "check_multiplier"]
+
+# Rounding moves a record by at most sqrt(dim) / 2 units; its share of the bound stays below this.
+_ROUNDING_SHARE = 0.01
+_UNIT_ROUNDOFF = 2.0**-53
+_LONGEST = 2**62
+_EXACT_FLOATS = 2**53
+
+
+def check_multiplier(noise_multiplier: float) -> None:
+    """ValueError where a record would need more bits than its floats have, or would have none."""
+    if not 2.0**-10 < noise_multiplier < 2.0**32:
+        raise ValueError(
+            f"noise_multiplier={noise_multiplier:.4g} is out of range for exact integers; use "
+            "skriemdp.config_context(arithmetic='float')."
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class IntegerBall:
+    """The integer vectors that records of a `Ball` become.
+
+    Parameters
+    ----------
+    bound : Ball
+    dim : int
+    noise_multiplier : float
+        Noise over the replace-one sensitivity ``2 radius``.
+
+    Raises
+    ------
+    ValueError
+        When the noise is so large, or the dimension so high, that the lattice would be too coarse.
+
+    Notes
+    -----
+    With D the largest shift that noise of scale `NOISE_SCALE` makes ``1 / noise_multiplier``-GDP,
+    every record's integer vector has length at most ``R = floor(D / 2)``.  Shortened in floating
+    point it has at most ``radius (1 + eta)``, ``eta = (2 dim + 16) 2^-53``; dividing by the spacing
+    ``g = radius (1 + eta) / (R - sqrt(dim) / 2 - 1)`` and rounding every coordinate leave at most
+    ``R - 1`` and the rounding of the quotient, which is below one.
+    """
+
+    bound: Ball
+    dim: int
+    noise_multiplier: float
+
+    def __post_init__(self):
+        check_count(dim=self.dim)
+        check_positive(radius=self.bound.radius)
+        check_multiplier(self.noise_multiplier)
+        if 0.5 * math.sqrt(self.dim) > _ROUNDING_SHARE * self.units:
+            raise ValueError(
+                f"noise_multiplier={self.noise_multiplier:.4g} in dimension {self.dim} leaves "
+                "fewer integers per record than rounding needs; use a larger epsilon or "
+                "skriemdp.config_context(arithmetic='float')."
+            )
+
+    @functools.cached_property
+    def units(self) -> int:
+        """R, the bound of the length of a record's integer vector."""
+        return largest_shift(NOISE_SCALE, self.noise_multiplier) // 2
+
+    @functools.cached_property
+    def spacing(self) -> float:
+        """g, the distance of neighbouring lattice points; public."""
+        eta = (2 * self.dim + 16) * _UNIT_ROUNDOFF
+        return self.bound.radius * (1.0 + eta) / (self.units - 0.5 * math.sqrt(self.dim) - 1.0)
+
+    def integers(self, rows: np.ndarray) -> np.ndarray:
+        """The integer vector of each row, as float64 of shape (b, dim), no longer than `units`."""
+        return np.rint(self.bound.enforce(rows) / self.spacing)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class IntegerPairs:
+    """The integer vectors of ``(v / bound, q)``, one group per record, for sums with counts.
+
+    Parameters
+    ----------
+    bound : float
+        ``|v| <= bound``; longer vectors are shortened.
+    dim, n_groups : int
+    noise_multiplier : float
+        Noise over the sensitivity ``2``, in records, of all sums and counts together.
+
+    Notes
+    -----
+    Two such vectors are at most ``2 (1 + eta)`` apart, whatever their groups, and rounding moves
+    their difference by at most ``sqrt(k)``, k the number of all coordinates.  The spacing ``g = 2
+    (1 + eta) / (D - sqrt(k) - 2)`` keeps the integer vectors within D of each other.
+    """
+
+    bound: float
+    dim: int
+    n_groups: int
+    noise_multiplier: float
+
+    def __post_init__(self):
+        check_count(dim=self.dim, n_groups=self.n_groups)
+        check_positive(bound=self.bound)
+        check_multiplier(self.noise_multiplier)
+        if math.sqrt(self._size) > _ROUNDING_SHARE * self.units:
+            raise ValueError(
+                f"noise_multiplier={self.noise_multiplier:.4g} with {self._size} sums and counts "
+                "leaves fewer integers per record than rounding needs; use a larger epsilon or "
+                "skriemdp.config_context(arithmetic='float')."
+            )
+
+    @property
+    def _size(self) -> int:
+        return self.n_groups * (self.dim + 1)
+
+    @functools.cached_property
+    def units(self) -> int:
+        """D, the bound of the distance of two records' integer vectors."""
+        return largest_shift(NOISE_SCALE, self.noise_multiplier)
+
+    @functools.cached_property
+    def spacing(self) -> float:
+        """g, in records; public."""
+        eta = (2 * self.dim + 18) * _UNIT_ROUNDOFF
+        return 2.0 * (1.0 + eta) / (self.units - math.sqrt(self._size) - 2.0)
+
+    def integers(self, rows: np.ndarray) -> np.ndarray:
+        """The integers of each row's block, float64 of shape (b, dim + 1); the count is last."""
+        scaled = shortened(rows / self.bound, 1.0) / self.spacing
+        ones = np.full((len(rows), 1), 1.0 / self.spacing)
+        return np.rint(np.concatenate([scaled, ones], axis=1))
+
+    def total(self, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Exact sums of the blocks by group, Python integers of shape (n_groups, dim + 1)."""
+        total = np.zeros((self.n_groups, self.dim + 1), dtype=object)
+        step = min(_LONGEST // self.units, 2**16)
+        for begin in range(0, len(rows), step):
+            piece = slice(begin, begin + step)
+            part = np.zeros((self.n_groups, self.dim + 1), dtype=np.int64)
+            np.add.at(part, groups[piece], self.integers(rows[piece]).astype(np.int64))
+            total = total + part
+        return total
+
+
+class ExactTotal:
+    """A sum of integer vectors, exact in any order of addition.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    largest : int
+        Bound of the modulus of every entry that a record adds.
+    """
+
+    def __init__(self, shape, largest: int):
+        self._largest = int(largest)
+        self._small = np.zeros(shape, dtype=np.int64)
+        self._big: np.ndarray | None = None
+        self._count = 0
+
+    def add_rows(self, rows: np.ndarray) -> None:
+        """Add integer rows (float64) of shape ``(b, *shape)``."""
+        step = _EXACT_FLOATS // self._largest
+        if step >= len(rows):
+            self.add(rows.sum(axis=0), len(rows))
+        elif step >= 64:
+            for begin in range(0, len(rows), step):
+                piece = rows[begin : begin + step]
+                self.add(piece.sum(axis=0), len(piece))
+        else:
+            step = max(_LONGEST // self._largest, 1)
+            for begin in range(0, len(rows), step):
+                piece = rows[begin : begin + step].astype(np.int64)
+                self.add(piece.sum(axis=0), len(piece))
+
+    def add(self, partial: np.ndarray, count: int) -> None:
+        """Add the exact sum of `count` records, float64 or int64."""
+        if (self._count + count) * self._largest > _LONGEST:
+            self._big, self._count = self.value(), 0
+            self._small = np.zeros_like(self._small)
+        self._small += partial.astype(np.int64)
+        self._count += count
+
+    def value(self) -> np.ndarray:
+        """The total in Python integers."""
+        small = self._small.astype(object)
+        return small if self._big is None else self._big + small
