@@ -69,7 +69,9 @@ def config_context(**settings) -> Iterator[None]:
     most_candidates : int, default=10**4
         Candidates of a `PrivateGridSearchCV`.
     arithmetic : {"auto", "float", "lattice"}, default="auto"
-        How estimators add noise whose own `arithmetic` leaves it open.
+        How Gaussian sums are added: in floating point; in exact integers, with discrete Gaussian
+        noise, or not at all; or ("auto") in exact integers wherever the estimator can and loses no
+        accuracy by it.  `privacy_spent_` says which it was (docs/theory/lattice.md).
 
     Notes
     -----

@@ -53,6 +53,9 @@ class Plan:
         As in :class:`skriemdp.core.spent.PrivacySpent`.
     work : Work
         Memory besides the records, and steps; refused above the limits of the configuration.
+    exact : bool
+        Whether every sum and every draw of noise is of integers, so that the guarantee is about
+        the program as it runs and not about real numbers (docs/theory/lattice.md).
     """
 
     event: Any
@@ -61,6 +64,7 @@ class Plan:
     unit: str = "record"
     guarantee: str = "exact"
     work: Work = Work()
+    exact: bool = False
 
 
 def take_tags(tags, estimator):
@@ -144,7 +148,8 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             unit=plan.unit,
             guarantee="none (seeded)" if streams.seeded else plan.guarantee,
             seeded=streams.seeded,
-            public=plan.public,
+            public=plan.public
+            | {"arithmetic": "exact integers" if plan.exact else "floating point"},
         )
         return self
 

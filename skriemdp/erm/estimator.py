@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_count, check_option, check_scale
 from skriemdp._warnings import warn_user
+from skriemdp.core.arithmetic import adds_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import check_membership, descent_domain
 from skriemdp.core.work import Work
@@ -312,7 +313,8 @@ class PrivateRiemannianERM(PrivateEstimator):
             _check_membership(geometry, X)
         problem = CostProblem(gradient, X, y)
         problem.dry_run(geometry.base_point)
-        return Data((X, y), {"geometry": geometry, "n": len(X)})
+        separate = problem.row_check.identical
+        return Data((X, y), {"geometry": geometry, "n": len(X), "separate": separate})
 
     def _validate_dask(self, X, y):
         # The records stay where they are: shapes are checked, values are not.  A record that is not
@@ -326,7 +328,7 @@ class PrivateRiemannianERM(PrivateEstimator):
         self.n_features_in_ = X.shape[1] if X.ndim > 1 else 1
         self._check_functions(problem.n, (X, y))
         problem.empty.dry_run(problem.geometry.base_point)
-        return Data((X, y), {"geometry": problem.geometry, "n": problem.n})
+        return Data((X, y), {"geometry": problem.geometry, "n": problem.n, "separate": False})
 
     def _check_functions(self, n, arrays):
         for name in ("cost", "gradient", "euclidean_gradient"):
@@ -355,6 +357,16 @@ class PrivateRiemannianERM(PrivateEstimator):
         walk = Walk(self.n_steps, self.step_size, self.output, self.retraction, domain)
         rehearse(geometry, start, walk, transport=self.solver == "variance-reduced")
         solver, event, noise_scale = self._calibrated(walk, n)
+        whole = isinstance(solver, RiemannianGradientDescent)
+        exact = adds_integers(
+            whole and facts["separate"],
+            geometry.dim,
+            solver.noise_multipliers if whole else (),
+            "full batches in memory, and gradients that are the same, to the last bit, in any "
+            "company of records",
+        )
+        if exact:
+            solver = dataclasses.replace(solver, exact=True)
         public = {
             "n": n,
             "manifold": str(geometry),
@@ -368,7 +380,7 @@ class PrivateRiemannianERM(PrivateEstimator):
         if domain is not None:
             public |= {"center": domain.center, "radius": domain.radius}
         work = Work(48.0 * math.prod(geometry.shape), walk.n_steps)
-        return Plan(event, _Settings(solver, start, noise_scale), public, work=work)
+        return Plan(event, _Settings(solver, start, noise_scale), public, work=work, exact=exact)
 
     def _domain_and_start(self, geometry, start=None):
         start = self.start if start is None else start

@@ -7,11 +7,17 @@ import math
 
 import numpy as np
 
+from skriemdp._config import get_config
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.sampling import FullBatch
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.mean.releases import bias_bounds, default_clip, plan_tangent_mean
+from skriemdp.mean.releases import (
+    bias_bounds,
+    default_clip,
+    exact_tangents,
+    plan_tangent_mean,
+)
 from skriemdp.mean.search import private_radius, radius_level
 from skriemdp.mechanisms.sums import sum_sigma
 from skriemdp.privacy.events import GaussianEvent
@@ -45,9 +51,6 @@ class AdaptiveMean:
     n : int
     mu : float
         Gaussian differential privacy parameter of the whole release.
-    exact : bool, default=False
-        Whether every sum and count is exact, with discrete noise; all means are then means of
-        logarithms.
 
     Notes
     -----
@@ -58,7 +61,12 @@ class AdaptiveMean:
     ball: GeodesicBall
     n: int
     mu: float
-    exact: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether every stage adds exact integers: where all means are means of logarithms."""
+        only_logarithms = self.ball.geometry.is_flat or get_config()["arithmetic"] == "lattice"
+        return only_logarithms and self._plan(self.ball, _REFINED).exact
 
     @property
     def event(self) -> GaussianEvent:
@@ -96,7 +104,8 @@ class AdaptiveMean:
     def _descend(self, problem, rough, center, rng):
         """Gradient steps from the rough mean, as many as a public rule finds useful."""
         geometry, ball = self.ball.geometry, self.ball
-        batch = FullBatch(self.exact)
+        exact = exact_tangents(geometry, [1.0 / (self.mu * math.sqrt(_REFINED))])
+        batch = FullBatch(exact)
         mu = self.mu * math.sqrt(_REFINED)
         contraction, bias = bias_bounds(ball)
         noise = 2.0 * ball.radius / self.n / mu * math.sqrt(geometry.dim)
@@ -105,14 +114,14 @@ class AdaptiveMean:
         for share in shares:
             noise_multiplier = 1.0 / (mu * math.sqrt(share))
             query = GradientQuery(problem, center, default_clip(ball))
-            scale = sum_sigma(query, noise_multiplier, self.exact) / self.n
+            scale = sum_sigma(query, noise_multiplier, exact) / self.n
             weight = _weight(rough, scale) if len(shares) == 1 else 1.0
             move = -weight * np.asarray(batch.release(query, noise_multiplier, rng))
             center = ball.project(np.asarray(geometry.exp_coordinates(center, move)))
         return center, scale * math.sqrt(weight)
 
     def _plan(self, ball, share):
-        return plan_tangent_mean(ball, self.n, self.mu * math.sqrt(share), exact=self.exact)
+        return plan_tangent_mean(ball, self.n, self.mu * math.sqrt(share))
 
 
 def _weight(rough, scale: float) -> float:

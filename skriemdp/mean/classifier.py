@@ -8,6 +8,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_records
+from skriemdp.core.arithmetic import adds_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -27,17 +28,20 @@ from skriemdp.privacy.calibration import gaussian_mu
 __all__ = ["PrivateMinimumDistanceToMean"]
 
 
-def _class_means(ball, points, labels, n_classes, mechanism, rng):
+def _class_means(ball, points, labels, n_classes, mechanism, rng, exact):
     """Private class means ``(n_classes, *shape)`` and sizes, from points projected on the ball.
 
     One release of the class-wise sums of ``log_c x_i``, vectors of length <= r, with their numbers.
     """
     geometry, center, radius = ball.geometry, ball.center, ball.radius
     coordinates = np.asarray(ball.coordinates(points))
-    sums = np.zeros((n_classes, geometry.dim))
-    np.add.at(sums, labels, coordinates)
-    counts = np.bincount(labels, minlength=n_classes).astype(float)
-    sums, counts = mechanism.release(sums, counts, rng)
+    if exact:
+        sums, counts = mechanism.release_rows(coordinates, labels, n_classes, rng)
+    else:
+        sums = np.zeros((n_classes, geometry.dim))
+        np.add.at(sums, labels, coordinates)
+        counts = np.bincount(labels, minlength=n_classes).astype(float)
+        sums, counts = mechanism.release(sums, counts, rng)
     means = sums / np.maximum(counts, 1.0)[:, None]
     norms = np.linalg.norm(means, axis=1, keepdims=True)
     means *= np.minimum(1.0, radius / np.maximum(norms, 1e-300))
@@ -169,8 +173,15 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         warn_large_delta(self.delta, facts["n"])
         ball = public_ball(facts["geometry"], self.center, self.radius)
         mechanism = SumsAndCounts(ball.radius, 1.0 / gaussian_mu(self.epsilon, self.delta))
+        exact = adds_integers(
+            ball.geometry.separate_rows,
+            len(facts["classes"]) * (ball.geometry.dim + 1),
+            [mechanism.noise_multiplier],
+            f"logarithms that are computed one by one, unlike those of {ball.geometry}",
+        )
         return Plan(
             event=mechanism.event,
+            exact=exact,
             settings=(ball, mechanism, facts["classes"]),
             public={
                 "n": facts["n"],
@@ -189,6 +200,6 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         (points, labels), (ball, mechanism, classes) = data.arrays, plan.settings
         self.geometry_, self.classes_ = ball.geometry, classes
         self.means_, self.class_counts_ = _class_means(
-            ball, points, labels, len(classes), mechanism, streams("class means")
+            ball, points, labels, len(classes), mechanism, streams("class means"), plan.exact
         )
         self.noise_scale_ = mechanism.sum_sigma * len(classes) / len(points)

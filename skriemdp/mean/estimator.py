@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 
@@ -9,6 +10,7 @@ import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._config import get_config
 from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option, check_positive
 from skriemdp._warnings import warn_user
@@ -44,6 +46,7 @@ from skriemdp.mean.releases import (
     bending,
     default_clip,
     default_descent,
+    exact_tangents,
     plan_tangent_mean,
 )
 from skriemdp.mean.search import BallSearch
@@ -102,6 +105,17 @@ def frechet_mean(X, manifold="euclidean", *, center=None, tol=1e-10, max_iter=20
     raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
 
 
+def _is_exact(mechanism, geometry, budget, search, mean) -> bool:
+    """Whether everything that a fit releases is of integers, from public numbers."""
+    if budget.mu is None or not (search is None or search.exact):
+        return False  # the noise is not Gaussian, or a searched centre is computed in floats
+    if mechanism == "gradient" or search is None:
+        return mean is not None and mean.exact
+    # In a searched ball the mean may be iterated, unless that changes nothing.
+    only_logarithms = geometry.is_flat or get_config()["arithmetic"] == "lattice"
+    return only_logarithms and exact_tangents(geometry, [1.0 / budget.mu])
+
+
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     """Differentially private Fréchet mean of points on a Riemannian manifold.
 
@@ -150,10 +164,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         Whether "gradient" moves by the retraction instead of the exponential map.
     start : array-like of shape ``point_shape``, optional
         Public start of "gradient"; the centre by default.
-    arithmetic : {"float", "lattice"}, default="float"
-        "lattice" sums the records in exact integers and adds discrete Gaussian noise, so that the
-        guarantee does not rest on floating-point arithmetic (docs/theory/lattice.md).  For
-        "tangent" (then the mean of the logarithms at the centre), "adaptive" and "gradient".
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the whole fit.
     accountant : PrivacyAccountant, optional
@@ -230,7 +240,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         output="last",
         retraction=False,
         start=None,
-        arithmetic="float",
         epsilon=1.0,
         delta=1e-5,
         accountant=None,
@@ -250,7 +259,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.output = output
         self.retraction = retraction
         self.start = start
-        self.arithmetic = arithmetic
         self.epsilon = epsilon
         self.delta = delta
         self.accountant = accountant
@@ -327,8 +335,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(NOISES, noise=self.noise)
         check_option((None, "js"), shrink=self.shrink)
-        check_option(("float", "lattice"), arithmetic=self.arithmetic)
-        lattice = self.arithmetic == "lattice"
+        lattice = get_config()["arithmetic"] == "lattice"
         warn_large_delta(self.delta, n)
         free_center = isinstance(self.center, str) and self.center == "private"
         free_radius = isinstance(self.radius, str) and self.radius == "auto"
@@ -370,16 +377,17 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if radius is not None:
             public["radius"] = radius
         release = functools.partial(self._mean_release, n=n, budget=budget)
-        event = budget.event
+        event, mean = budget.event, None
         if ball is not None:
             mean = release(ball)  # a bad parameter must raise before the charge
             event = compose([budget.count.event, mean.event]) if event is None else event
         elif mechanism == "gradient":
-            release(GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit)))
+            mean = release(GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit)))
         steps = 1 if self.n_steps is None else self.n_steps
         # Projected records and their coordinates.
         work = Work(16.0 * n * math.prod(geometry.shape), steps)
-        return Plan(event, (ball, search, budget, release), public, work=work)
+        exact = _is_exact(mechanism, geometry, budget, search, mean)
+        return Plan(event, (ball, search, budget, release), public, work=work, exact=exact)
 
     def _search(self, geometry, n, budget, free_center, free_radius):
         if not free_radius:
@@ -389,16 +397,14 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if not free_center:
             center = start if self.center is None else public_point(geometry, center=self.center)
         radius = None if free_radius else float(self.radius)
-        lattice = self.arithmetic == "lattice"
-        return BallSearch(geometry, n, budget.search_mu, center, radius, start, lattice)
+        return BallSearch(geometry, n, budget.search_mu, center, radius, start)
 
     def _mean_release(self, ball, n, budget):
-        lattice = self.arithmetic == "lattice"
         mechanism = descent_or_tangent(budget.mechanism, ball)
         if mechanism == "adaptive":
-            return AdaptiveMean(ball, n, budget.mu, lattice)
+            return AdaptiveMean(ball, n, budget.mu)
         if mechanism == "tangent":
-            return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "js", lattice)
+            return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "js")
         if mechanism in OUTPUT_MECHANISMS:
             return plan_output_mean(ball, n, mechanism, *budget.target)
         if self.n_steps is not None:
@@ -413,8 +419,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             output=self.output,
             retraction=self.retraction,
             domain=ball,
-            exact=lattice,
         )
+        exact = exact_tangents(ball.geometry, solver.noise_multipliers)
+        solver = dataclasses.replace(solver, exact=exact)
         start = ball.center
         if self.start is not None:
             start = ball.project(public_point(ball.geometry, start=self.start))
@@ -442,12 +449,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         n = len(points)
         if ball is None:
             ball = search.release(points, streams)
-        if self.arithmetic == "lattice":
+        mechanism = release(ball)
+        if mechanism.exact:
             problem, outside = FrechetProblem.from_separate_records(ball, points)
         else:
             problem, outside = FrechetProblem.from_records(ball, points)
         noisy = budget.count.release(outside, streams("clipped fraction")) / n
-        mechanism = release(ball)
         arguments = {}
         self.mechanism_ = descent_or_tangent(budget.mechanism, ball)
         if self.verbose and self.mechanism_ == "gradient":
@@ -468,11 +475,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _problem(self, X, y=None):
         """The Fréchet problem of rows projected on the public ball; for federated runs."""
-        if self.arithmetic != "float":
-            raise ValueError(
-                f"arithmetic={self.arithmetic!r} is for fits of this estimator; federated runs sum "
-                "in floating point. Pass arithmetic='float'."
-            )
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
         ball = public_ball(geometry, self.center, self.radius)
         return FrechetProblem.from_records(ball, as_points(geometry, X))[0]

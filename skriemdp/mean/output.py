@@ -37,6 +37,8 @@ class OutputMean:
     schedule: MeanIteration
     mechanism: RiemannianGaussianMechanism | RiemannianLaplaceMechanism
 
+    exact = False
+
     @property
     def event(self):
         return self.mechanism.event
@@ -59,6 +61,8 @@ class KNormMean:
     ball: GeodesicBall
     schedule: MeanIteration
     mechanism: KNormGradientMechanism
+
+    exact = False
 
     @property
     def event(self):

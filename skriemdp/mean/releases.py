@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 
+from skriemdp._config import get_config
+from skriemdp.core.arithmetic import adds_integers
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import FrechetProblem, longest_block
 from skriemdp.descent.queries import GradientQuery, LogarithmQuery
 from skriemdp.descent.sampling import exact_mean
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.integers import IntegerBall
 from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration
@@ -133,14 +133,12 @@ def plan_tangent_mean(
     mu: float | None = None,
     law: RadialEvent | None = None,
     shrink: bool = False,
-    exact: bool = False,
 ) -> TangentMean:
     """Calibrate the one-shot release to mu-GDP or to a radial law, from public numbers.
 
-    With `exact` the mean of the logarithms is released, in exact integers.
-
     The mean is iterated until its worst-case error is half the noise (the error on real data is far
-    smaller).  The mean of the logarithms at the centre is released instead where no public
+    smaller).  The mean of the logarithms at the centre is released instead, in exact integers where
+    that can be done, under ``config_context(arithmetic="lattice")``, and where no public
     contraction rate is known (no curvature bound, or a large ball on a positively curved manifold),
     where the centre or the size of the ball leaves a float too few digits, and where positive
     curvature would cost more noise than the bias it removes.
@@ -149,7 +147,7 @@ def plan_tangent_mean(
     spread = geometry.dim**0.5 / mu if law is None else law.mean_square_over_sensitivity**0.5
     smallest = 2.0 * radius / n
     schedule = None
-    if not exact and not _bias_is_small(ball, smallest * spread):
+    if get_config()["arithmetic"] != "lattice" and not _bias_is_small(ball, smallest * spread):
         schedule = plan_mean_iteration(
             radius,
             n,
@@ -170,16 +168,21 @@ def plan_tangent_mean(
             stretch = log_lipschitz(geometry.curvature_bounds[1], radius)
         sensitivity = iterated_mean_sensitivity(schedule.sensitivity, stretch)
     mechanism: GaussianNoise | RadialNoise
-    if exact:
-        if mu is None:
-            raise TypeError("noise on integers is Gaussian and needs mu.")
-        IntegerBall(Ball(radius), geometry.dim, 1.0 / mu)  # what it refuses is refused here
+    exact = False
+    if law is None and schedule is None:
+        exact = exact_tangents(geometry, [1.0 / mu])
     if law is not None:
         mechanism = RadialNoise(sensitivity, law)
     else:
         assert mu is not None  # one of the two is given
         mechanism = GaussianNoise(sensitivity, 1.0 / mu)
     return TangentMean(ball, n, schedule, mechanism, shrink, exact)
+
+
+def exact_tangents(geometry, noise_multipliers) -> bool:
+    """Whether sums of logarithms with Gaussian noise are added in exact integers."""
+    reason = f"logarithms that are computed for each record on its own, unlike those of {geometry}"
+    return adds_integers(geometry.separate_rows, geometry.dim, noise_multipliers, reason)
 
 
 def _bias_is_small(ball: GeodesicBall, noise: float) -> bool:
@@ -225,6 +228,11 @@ class DescentMean:
     @property
     def event(self):
         return self.solver.event
+
+    @property
+    def exact(self) -> bool:
+        """Whether gradients are added in exact integers."""
+        return self.solver.exact
 
     def noise_scale(self, problem) -> float:
         """Per-coordinate noise of the last step's move when that step starts at the centre."""

@@ -10,6 +10,7 @@ import numpy as np
 from skriemdp.descent.queries import LogarithmQuery
 from skriemdp.geometry.ball import GeodesicBall, center_reach
 from skriemdp.geometry.base import Geometry
+from skriemdp.mean.releases import exact_tangents
 from skriemdp.mechanisms.quantile import PrivateQuantile
 from skriemdp.mechanisms.sums import noisy_sum
 from skriemdp.privacy.events import GaussianEvent
@@ -67,8 +68,6 @@ class BallSearch:
         Public radius; None searches for one.
     start : ndarray
         Public point from which a centre is searched.
-    exact : bool, default=False
-        Add the logarithms in exact integers, with discrete Gaussian noise, as the counts are.
 
     Notes
     -----
@@ -85,7 +84,14 @@ class BallSearch:
     center: np.ndarray | None
     radius: float | None
     start: np.ndarray
-    exact: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether the logarithms are added in exact integers, as the counts are."""
+        if self.center is not None:
+            return True
+        multiplier = 1.0 / (self.mu * math.sqrt(_MEAN_SHARE))
+        return exact_tangents(self.geometry, [multiplier])
 
     @property
     def event(self) -> GaussianEvent:

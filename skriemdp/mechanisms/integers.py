@@ -17,7 +17,7 @@ from skriemdp.mechanisms.bounds import Ball, shortened
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 
-__all__ = ["ExactTotal", "IntegerBall", "IntegerPairs", "check_multiplier"]
+__all__ = ["ExactTotal", "IntegerBall", "IntegerPairs", "check_integers"]
 
 # Rounding moves a record by at most sqrt(dim) / 2 units; its share of the bound stays below this.
 _ROUNDING_SHARE = 0.01
@@ -33,6 +33,23 @@ def check_multiplier(noise_multiplier: float) -> None:
             f"noise_multiplier={noise_multiplier:.4g} is out of range for exact integers; use "
             "skriemdp.config_context(arithmetic='float')."
         )
+
+
+def check_integers(dim: int, noise_multiplier: float) -> int:
+    """Bound of the length of a record's integer vector; ValueError where it is too short.
+
+    Rounding the coordinates must not cost more than a hundredth of it.
+    """
+    check_count(dim=dim)
+    check_multiplier(noise_multiplier)
+    units = largest_shift(NOISE_SCALE, noise_multiplier) // 2
+    if 0.5 * math.sqrt(dim) > _ROUNDING_SHARE * units:
+        raise ValueError(
+            f"noise_multiplier={noise_multiplier:.4g} in dimension {dim} leaves fewer integers "
+            "per record than rounding needs; use a larger epsilon or "
+            "skriemdp.config_context(arithmetic='float')."
+        )
+    return units
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,20 +82,13 @@ class IntegerBall:
     noise_multiplier: float
 
     def __post_init__(self):
-        check_count(dim=self.dim)
         check_positive(radius=self.bound.radius)
-        check_multiplier(self.noise_multiplier)
-        if 0.5 * math.sqrt(self.dim) > _ROUNDING_SHARE * self.units:
-            raise ValueError(
-                f"noise_multiplier={self.noise_multiplier:.4g} in dimension {self.dim} leaves "
-                "fewer integers per record than rounding needs; use a larger epsilon or "
-                "skriemdp.config_context(arithmetic='float')."
-            )
+        check_integers(self.dim, self.noise_multiplier)
 
     @functools.cached_property
     def units(self) -> int:
         """R, the bound of the length of a record's integer vector."""
-        return largest_shift(NOISE_SCALE, self.noise_multiplier) // 2
+        return check_integers(self.dim, self.noise_multiplier)
 
     @functools.cached_property
     def spacing(self) -> float:
