@@ -72,12 +72,14 @@ def draw(
     """
     size = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
     if isinstance(exact, tuple):
-        blocks = zip(exact, scale, law, sensitivity, strict=True)
-        return tuple(
-            draw(block, s, kind, rng, size, sensitivity=bound) for block, s, kind, bound in blocks
-        )
+        blocks = zip(exact, scale, law, strict=True)
+        return tuple(_noisy(block, s, kind, rng, size) for block, s, kind in blocks)
     if sampler is not None:
         return sampler(exact, rng, size)
+    return _noisy(exact, scale, law, rng, size, grid, exponent, averaged)
+
+
+def _noisy(exact, scale, law, rng, size, grid=None, exponent=None, averaged=None):
     shape = (*size, *np.shape(exact))
     if law == "discrete-gaussian":
         # Python integers, so that nothing can overflow.
