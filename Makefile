@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-oldest test-newest test-matrix lint docs bench reproduce peers clean
+.PHONY: demo test test-torch test-oldest test-newest test-matrix lint docs bench reproduce peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,19 @@ demo: $(VENV)/.plots  ## a private mean of real covariance matrices: table and f
 test: $(VENV)/.test  ## the whole test suite, two workers
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
+# Not part of `make test`: the build that pip chooses may bring gigabytes of CUDA along.  TORCH names
+# another one, in pip's words.
+TORCH ?= torch==2.13.0
+TORCH_TESTS = tests/test_geometry_laws.py tests/test_mechanisms.py tests/test_solvers.py tests/test_erm.py tests/test_separate_rows.py
+
+.venv-torch/.torch:
+	$(MAKE) VENV=.venv-torch .venv-torch/.test
+	.venv-torch/bin/python -m pip install --quiet $(TORCH)
+	touch $@
+
+test-torch: .venv-torch/.torch  ## the tests that are skipped where torch is not installed (CPU)
+	.venv-torch/bin/python -m pytest -n 2 --dist worksteal -rs -k "torch or memory_maps" $(TORCH_TESTS)
+
 # One environment per file of versions; `make test` takes what is newest on the day.
 test-oldest test-newest: test-%:  ## the quick tests with the versions of constraints/%.txt
 	PIP_CONSTRAINT=$(CURDIR)/constraints/$*.txt $(MAKE) VENV=.venv-$* .venv-$*/.test
@@ -68,4 +81,4 @@ peers:  ## ours beside other libraries, in an environment that holds them all
 	.venv-peers/bin/python benchmarks/peers.py
 
 clean:
-	rm -rf .venv .venv-oldest .venv-newest build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output
+	rm -rf .venv .venv-oldest .venv-newest .venv-torch build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output

@@ -34,17 +34,23 @@ from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, Hyperboloid
 from skriemdp.mechanisms.bingham import ExponentialDirection
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
-from skriemdp.mechanisms.covariance import (
-    JointMoments,
-    SymmetricGaussian,
-    second_moment_sensitivity,
-)
-from skriemdp.mechanisms.lattice import LatticeCount, LatticeSum
+from skriemdp.mechanisms.covariance import JointMoments, SymmetricGaussian
+from skriemdp.mechanisms.pure_covariance import PureSymmetric
+from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
-from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
+from skriemdp.mechanisms.sums import noisy_sum
+from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
+from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.radial import calibrated_radial_law
+from skriemdp.privacy.sensitivity import (
+    ball_sensitivity,
+    mean_sensitivity,
+    second_moment_sensitivity,
+    trace_part_sensitivity,
+)
 from skriemdp.riemannian_laws.output import (
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
@@ -52,53 +58,45 @@ from skriemdp.riemannian_laws.output import (
 )
 
 EPSILON, DELTA, LARGE_DELTA = 1.0, 1e-5, 1e-2
+PURE_EPSILON = 4.0  # of pure noise in many dimensions, where more shows than at 1
 NU = 1.0 / gaussian_mu(EPSILON, DELTA)
 PLANE = Hyperboloid(2)
+ENDS = np.array([[-0.1, 0.0], [0.1, 0.0]])
 
 
 # -- mechanisms: (release, data, neighbour, statistic, event, delta) -------------------------------
 
 
-def along(geometry, length):
-    """Tangent vectors of this length at the base point, one each way."""
-    line = np.zeros((2, geometry.dim))
-    line[:, 0] = -length, length
-    return geometry.tangent_from_coordinates(geometry.base_point, line)
-
-
-def tangent_gaussian(rng):
-    mechanism = TangentGaussian(PLANE, 0.2, NU)
-    point = PLANE.base_point
+def vector_gaussian(rng):
+    mechanism = GaussianNoise(ball_sensitivity(0.1), NU)
 
     def release(value, trials):
-        noisy = mechanism.release(point, value, rng, trials)
-        return PLANE.coordinates_from_tangent(point, noisy)
+        return mechanism.release(value, rng, trials)
 
-    return release, *along(PLANE, 0.1), lambda out: out[:, 0], mechanism.event, DELTA
+    return release, *ENDS, lambda out: out[:, 0], mechanism.event, DELTA
 
 
-def tangent_radial(exponent, delta):
+def vector_radial(exponent, delta):
     def make(rng):
         law = calibrated_radial_law(2, exponent, EPSILON, delta)
-        mechanism, point = TangentRadial(PLANE, 0.2, law), PLANE.base_point
+        mechanism = RadialNoise(ball_sensitivity(0.1), law)
 
         def release(value, trials):
-            noisy = mechanism.release(point, value, rng, trials)
-            return PLANE.coordinates_from_tangent(point, noisy)
+            return mechanism.release(value, rng, trials)
 
         def loss(out):
-            ends = np.array([[-0.1, 0.0], [0.1, 0.0]])
-            here, there = np.linalg.norm(out[None] - ends[:, None], axis=-1) ** exponent
+            here, there = np.linalg.norm(out[None] - ENDS[:, None], axis=-1) ** exponent
             return here - there
 
-        return release, *along(PLANE, 0.1), loss, law, delta
+        return release, *ENDS, loss, law, delta
 
     return make
 
 
 def second_moment(hollow):
     def make(rng):
-        mechanism = SymmetricGaussian(2, second_moment_sensitivity(1.0, 10), NU, hollow)
+        sensitivity = mean_sensitivity(second_moment_sensitivity(1.0), 10)
+        mechanism = SymmetricGaussian(2, sensitivity, NU, hollow)
         rows = np.array([[1.0, 1.0], [1.0, -1.0]]) / math.sqrt(2.0)
 
         def release(row, trials):
@@ -107,6 +105,48 @@ def second_moment(hollow):
         return release, *rows, lambda out: -out[:, 1], mechanism.event, DELTA
 
     return make
+
+
+def pure_second_moment(d):
+    """One row on the first axis or on the second, the others zero."""
+
+    def make(rng):
+        mechanism = PureSymmetric(d, trace_part_sensitivity(1.0, 1), PURE_EPSILON)
+        axes = np.eye(d)[:2]
+
+        def release(axis, trials):
+            return mechanism.release(np.outer(axis, axis), rng, trials)
+
+        def loss(out):
+            values = [np.linalg.eigvalsh(out.reshape(-1, d, d) - np.outer(a, a)) for a in axes]
+            here, there = (np.maximum(_positive(v), _positive(-v)) for v in values)
+            return here - there
+
+        return release, *axes, loss, mechanism.event, 0.0
+
+    return make
+
+
+def _positive(values):
+    return np.maximum(values, 0.0).sum(axis=-1)
+
+
+def pure_sums_and_counts(rng):
+    mechanism = PureSumsAndCounts(dim=1, bound=3.0, epsilon=PURE_EPSILON)
+
+    def release(label, trials):
+        sums, counts = np.zeros((2, 1)), np.zeros(2)
+        sums[label], counts[label] = (3.0, -3.0)[label], 1.0
+        sums, counts = mechanism.release(sums, counts, rng, trials)
+        return np.concatenate([sums[..., 0] / mechanism.bound, counts], axis=1)
+
+    def loss(out):
+        ends = np.array([[1.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 1.0]])
+        rest = np.abs(out - ends[:, None])
+        here, there = np.maximum(rest[..., :2], rest[..., 2:]).sum(axis=-1)
+        return here - there
+
+    return release, 0, 1, loss, mechanism.event, 0.0
 
 
 def joint_moments(rng):
@@ -147,14 +187,36 @@ def count(make):
     return audit
 
 
-def lattice_sum(rng):
-    mechanism = LatticeSum(2, 1.0, NU)
+class RowQuery(Query):
+    """Rows in the unit ball."""
 
+    bound = Ball(1.0)
+
+    def __init__(self, rows):
+        self.rows, (self.n, self.dim), self.longest_block = rows, rows.shape, len(rows)
+
+    def blocks(self, indices=None):
+        yield self.rows if indices is None else self.rows[indices]
+
+
+def exact_sum(rng):
     def release(row, trials):
-        return mechanism.release([row[None]], rng, trials)
+        query = RowQuery(row[None])
+        return np.stack([noisy_sum(query, NU, rng, exact=True) for _ in range(trials)])
 
     data, neighbour = np.array([-3.0, 0.0]), np.array([3.0, 0.0])  # cut to length one
-    return release, data, neighbour, lambda out: out[:, 0], mechanism.event, DELTA
+    return release, data, neighbour, lambda out: out[:, 0], GaussianEvent(NU), DELTA
+
+
+def exact_sums_and_counts(rng):
+    mechanism = SumsAndCounts(bound=3.0, noise_multiplier=NU)
+
+    def release(label, trials):
+        row, group = np.array([[(3.0, -3.0)[label]]]), np.array([label])
+        draws = [mechanism.release_rows(row, group, 2, rng) for _ in range(trials)]
+        return np.stack([np.concatenate([sums[:, 0] / 3.0, counts]) for sums, counts in draws])
+
+    return release, 0, 1, lambda out: out @ [-1.0, -1.0, -1.0, 1.0], mechanism.event, DELTA
 
 
 def quantile(rng):
@@ -194,7 +256,7 @@ def exponential_direction(rng):
 def riemannian(mechanism_class, delta, exponent):
     def make(rng):
         mechanism = mechanism_class.calibrated(PLANE, 0.4, epsilon=EPSILON, delta=delta)
-        ends = PLANE.exp(PLANE.base_point, along(PLANE, 0.2))
+        ends = PLANE.exp_coordinates(PLANE.base_point, 2.0 * ENDS)
 
         def release(point, trials):
             return mechanism.release(point, rng, trials)
@@ -226,31 +288,13 @@ def k_norm(rng):
     return release, data, neighbour, lambda out: out[:, 0], mechanism.event, 0.0
 
 
-class LineQuery(Query):
-    """Numbers in [-1, 1] on the real line."""
-
-    geometry, point = Euclidean(1), np.zeros(1)
-
-    def __init__(self, values):
-        self.values, self.n = values, len(values)
-
-    def total(self, indices=None):
-        return np.array([(self.values if indices is None else self.values[indices]).sum()])
-
-    def diameter(self):
-        return 2.0
-
-    def enclosing_ball(self):
-        return None, 1.0
-
-
 def sampled_step(sampler, others):
     def make(rng):
         n = 8
         noise = calibrate(lambda nu: sampler.event(n, nu), EPSILON, LARGE_DELTA, (0.1, 100.0))
 
         def release(values, trials):
-            query = LineQuery(values)
+            query = RowQuery(values[:, None])
             return np.array([sampler.release(query, noise, rng)[0] for _ in range(trials)])
 
         data = np.full(n, others)
@@ -263,17 +307,21 @@ def sampled_step(sampler, others):
 
 
 MECHANISMS = {
-    "TangentGaussian": tangent_gaussian,
-    "TangentRadial, exponent 1": tangent_radial(1.0, 0.0),
-    "TangentRadial, exponent 1.4": tangent_radial(1.4, LARGE_DELTA),
+    "GaussianNoise": vector_gaussian,
+    "RadialNoise, exponent 1": vector_radial(1.0, 0.0),
+    "RadialNoise, exponent 1.4": vector_radial(1.4, LARGE_DELTA),
     "SymmetricGaussian": second_moment(False),
     "SymmetricGaussian, hollow": second_moment(True),
+    "PureSymmetric, d = 2": pure_second_moment(2),
+    "PureSymmetric, d = 5": pure_second_moment(5),
+    "PureSymmetric, d = 21": pure_second_moment(21),
     "JointMoments": joint_moments,
     "SumsAndCounts": sums_and_counts,
+    "PureSumsAndCounts": pure_sums_and_counts,
     "GaussianCount": count(lambda: GaussianCount(NU)),
     "LaplaceCount": count(lambda: LaplaceCount(EPSILON)),
-    "LatticeSum": lattice_sum,
-    "LatticeCount": count(lambda: LatticeCount(NU)),
+    "noisy_sum, exact": exact_sum,
+    "SumsAndCounts, exact": exact_sums_and_counts,
     "PrivateQuantile": quantile,
     "ExponentialQuantile": exponential_quantile,
     "ExponentialDirection": exponential_direction,
@@ -284,7 +332,13 @@ MECHANISMS = {
     "FixedSizeSampler, one step": sampled_step(FixedSizeSampler(4), -1.0),
 }
 # Python draws these one after another.
-SLOW = ("PrivateQuantile", "PoissonSampler, one step", "FixedSizeSampler, one step")
+SLOW = (
+    "noisy_sum, exact",
+    "SumsAndCounts, exact",
+    "PrivateQuantile",
+    "PoissonSampler, one step",
+    "FixedSizeSampler, one step",
+)
 
 
 # -- estimators: (estimator, delta of the comparison or None) --------------------------------------
@@ -323,7 +377,16 @@ OTHERS = {
         Mean("hyperboloid", mechanism="k-norm", epsilon=4.0, delta=0),
         None,
     ),
-    "PrivatePrincipalEigenvector, exponential": (PCA(epsilon=4.0, delta=0, **BOUNDS), None),
+    "PrivatePrincipalEigenvector, pure": (PCA(epsilon=4.0, delta=0, **BOUNDS), None),
+    "PrivatePrincipalEigenvector, pure, private bounds": (PCA(epsilon=4.0, delta=0), None),
+    "PrivatePrincipalEigenvector, exponential": (
+        PCA(mechanism="exponential", epsilon=4.0, delta=0, **BOUNDS),
+        None,
+    ),
+    "PrivateMinimumDistanceToMean, pure": (
+        PrivateMinimumDistanceToMean(epsilon=4.0, delta=0),
+        None,
+    ),
     "PrivatePrincipalEigenvector, private bounds": (PCA(**LONG), None),
     "PrivatePrincipalEigenvector, refine": (PCA(mechanism="refine", **BOUNDS, **LONG), None),
     "PrivatePrincipalEigenvector, power, 2 steps": (

@@ -28,6 +28,7 @@ from skriemdp.completion.local_factors import local_coordinates  # noqa: E402
 from skriemdp.completion.problem import CompletionProblem  # noqa: E402
 from skriemdp.descent.gradient_descent import descend  # noqa: E402
 from skriemdp.descent.trajectory import Walk  # noqa: E402
+from skriemdp.mechanisms.bounds import Ball  # noqa: E402
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 FAMILIES = {
@@ -217,7 +218,7 @@ def speed(args):
         matrix.data = (matrix.data - 3.0) / 2.0
         problem = CompletionProblem(matrix, rank, 0.05)
         point = problem.geometry.random_point(np.random.default_rng(0))
-        step = _best(lambda p=problem, w=point: p.clipped_sum(w, 1.0))
+        step = _best(lambda p=problem, w=point: p.gradient_sum(w, Ball(1.0)))
         ours = _best(lambda p=problem, w=point: p.factors(w))
         loop = _best(lambda m=matrix, w=point: _gathered_least_squares(m, w, 0.05), 2)
         print(

@@ -13,8 +13,10 @@ import numpy as np
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
-from skriemdp.mechanisms.lattice import LatticeSum
+from skriemdp.mechanisms.integers import IntegerBall
+from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ZCDPEvent
 from skriemdp.privacy.lattice import lattice_step
@@ -28,7 +30,7 @@ def accounting():
     )
     for epsilon, delta in ((0.1, 1e-3), (0.1, 1e-6), (1.0, 1e-5), (1.0, 1e-8), (8.0, 1e-5)):
         mu = gaussian_mu(epsilon, delta)
-        mechanism = LatticeSum(55, 1.0, 1.0 / mu)
+        sigma = NOISE_SCALE * IntegerBall(Ball(1.0), 55, 1.0 / mu).spacing
         low, high = 1e-9 * mu * mu, mu * mu
         for _ in range(60):
             rho = math.sqrt(low * high)
@@ -36,8 +38,7 @@ def accounting():
         print(
             f"| ({epsilon:g}, {delta:g}) | {mu:.4f} | {ZCDPEvent(mu * mu / 2).epsilon(delta):.4f} "
             f"| {mu / math.sqrt(2.0 * low):.3f} "
-            f"| {lattice_step(mechanism.scale) * mechanism.scale - 1:.0e} "
-            f"| {mechanism.sigma * mu / 2.0 - 1:.0e} |"
+            f"| {lattice_step(NOISE_SCALE) * NOISE_SCALE - 1:.0e} | {sigma * mu / 2.0 - 1:.0e} |"
         )
 
 

@@ -2,6 +2,8 @@
 
     python benchmarks/ledger.py              milliseconds per charge at 10 and 10,000 entries
     python benchmarks/ledger.py --filters    share of a ceiling that each filter admits
+    python benchmarks/ledger.py --journals   the same charges with a write-ahead log, for comparison
+    python benchmarks/ledger.py --long       a ledger of a million entries: time and memory to read
 
 A charge is one synced transaction, so the disk's own sync is measured beside it, in turns.
 """
@@ -9,12 +11,16 @@ A charge is one synced transaction, so the disk's own sync is measured beside it
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 
+from skriemdp.ledger import chain, connections, files, storage
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.filters import make_filter, number
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
@@ -74,26 +80,139 @@ def charges(folder):
     print(f"\n\none disk sync: {floor * 1e3:.2f} ms")
 
 
-def admitted():
-    print("| ceiling epsilon | delta | order | admitted epsilon / ceiling |")
+def with_a_log(path, connect=connections._connect):
+    """The ledger's own connection, but its charges wait in a write-ahead log."""
+    db = connect(path)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+def journals(folder):
+    """The kept journal and the log take turns; nothing else differs."""
+    accountants, times = {}, {"one sync": [], "journal (ours)": [], "write-ahead log": []}
+    for kind in list(times)[1:]:
+        accountants[kind] = PrivacyAccountant(1e6, 1e-5, os.path.join(folder, kind[:4]))
+    look, normal = files.look, connections._inode
+    log = accountants["write-ahead log"].path
+    connections._links[log].close()
+    connections._inode = lambda path: (
+        (look(path).st_dev, look(path).st_ino) if path == log else normal(path)
+    )
+    connect = connections._connect
+    connections._connect = lambda path: with_a_log(path, connect) if path == log else connect(path)
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        for turn in range(10 * ROUNDS):
+            start = time.perf_counter()
+            os.pwrite(file.fileno(), os.urandom(4096), 0)
+            os.fdatasync(file.fileno())
+            times["one sync"].append(time.perf_counter() - start)
+            for kind, accountant in accountants.items():
+                times[kind].append(spend_time(accountant, [GaussianEvent(1e3 + turn)]))
+    print("| | ms, median | 90 % | best |")
     print("|---|---|---|---|")
+    for kind, seconds in times.items():
+        low = statistics.quantiles(seconds, n=10)
+        numbers = (statistics.median(seconds), low[-1], min(seconds))
+        print(f"| {kind} | " + " | ".join(f"{1e3 * number:.2f}" for number in numbers) + " |")
+
+
+def grown(folder, entries):
+    """A ledger with so many charges of 50 kinds, written in one transaction."""
+    budget = PrivacyAccountant(1e9, 1e-5, os.path.join(folder, "long.ledger"))
+    rule, ledger = budget._filter, budget._ledger
+    events = [GaussianEvent(1e3 + kind) for kind in range(50)]
+    texts = [json.dumps(event.to_dict(), sort_keys=True) for event in events]
+    costs = [rule.cost(event) for event in events]
+    params = json.dumps({"delta": 1e-5, "epsilon": 1.0, "unit": "record"})
+    with connections.writing(ledger.path, ledger.key) as session:
+        for turn in range(entries):
+            storage.write_charge(
+                session.db, chain.dataset(session.db, "default"), "", 0, (), costs[turn % 50],
+                time=storage.now(), label="PrivateFrechetMean", params=params,
+                event=texts[turn % 50], unit="record", arithmetic="float",
+            )  # fmt: skip
+    return ledger.path
+
+
+READ = """
+import resource, sys, time
+from skriemdp.ledger import connections
+from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.privacy.events import GaussianEvent
+
+def timed(what, call):
+    start = time.perf_counter()
+    call()
+    print(f"| {what} | {time.perf_counter() - start:.3f} |", flush=True)
+
+def reopened():
+    connections._links[budget.path].close()
+    budget.remaining()
+
+def memory():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+PrivacyAccountant(epsilon=1.0).spend(GaussianEvent(9.0))
+print("| seconds | |\\n|---|---|")
+start = time.perf_counter()
+budget = PrivacyAccountant(path=sys.argv[1])
+print(f"| first open of a process | {time.perf_counter() - start:.3f} |")
+timed("reopen", reopened)
+timed("charge", lambda: budget.spend(GaussianEvent(1e3)))
+timed("summary", budget.summary)
+before = memory()
+timed("whole history", lambda: sum(1 for spend in budget.history))
+print(f"| MiB more for it | {memory() - before:.0f} |")
+timed("verify", budget.verify)
+print(f"| MiB at most, all told | {memory():.0f} |")
+"""
+
+
+def long_ledger(folder, entries):
+    path = grown(folder, entries)
+    size = os.path.getsize(path) / 2**20
+    connections._links[path].close()
+    print(f"{entries} entries, {size:.0f} MiB\n", flush=True)
+    subprocess.run([sys.executable, "-c", READ, path], check=True)
+
+
+def admitted():
+    """Epsilon of the largest Gaussian total over the ceiling's, by each rule."""
+    print("| ceiling epsilon | delta | auto | auto, Renyi side | renyi, order | renyi |")
+    print("|---|---|---|---|---|---|")
     for epsilon in (0.1, 0.5, 1.0, 3.0, 10.0):
         for delta in (1e-5, 1e-6):
-            rule = make_filter("renyi", epsilon, delta)
-            mu = math.sqrt(2 * number(rule.limits[0]) / rule.order)
-            share = gaussian_epsilon(mu, delta) / epsilon
+
+            def share(square, epsilon=epsilon, delta=delta):
+                return gaussian_epsilon(math.sqrt(square), delta) / epsilon
+
+            auto = make_filter("auto", epsilon, delta)
+            renyi = make_filter("renyi", epsilon, delta)
             exact = make_filter("gdp", epsilon, delta)
             assert math.sqrt(number(exact.limits[0])) >= gaussian_mu(epsilon, delta) * (1 - 1e-12)
-            print(f"| {epsilon:g} | {delta:g} | {rule.order:.2f} | {share:.3f} |")
+            print(
+                f"| {epsilon:g} | {delta:g} | {share(number(auto.limits[0])):.3f} | "
+                f"{share(2 * number(auto.limits[1]) / auto.order):.3f} | {renyi.order:.2f} | "
+                f"{share(2 * number(renyi.limits[0]) / renyi.order):.3f} |"
+            )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--filters", action="store_true")
     parser.add_argument("--folder", help="where ledgers are made (default: the temporary folder)")
+    parser.add_argument("--journals", action="store_true")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--entries", type=int, default=10**6, help="entries of --long")
     options = parser.parse_args()
     if options.filters:
         admitted()
     else:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            charges(folder)
+            if options.journals:
+                journals(folder)
+            elif options.long:
+                long_ledger(folder, options.entries)
+            else:
+                charges(folder)

@@ -17,8 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
+from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
 from skriemdp.mechanisms.bingham import ExponentialDirection
-from skriemdp.mechanisms.covariance import SymmetricGaussian, second_moment_sensitivity
+from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.pca.bounds import BoundsSearch, GaussianBudget
 from skriemdp.pca.releases import (
     CovarianceRelease,
@@ -28,6 +30,11 @@ from skriemdp.pca.releases import (
 )
 from skriemdp.pca.rows import Rows
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
+from skriemdp.privacy.sensitivity import (
+    interval_sensitivity,
+    mean_sensitivity,
+    second_moment_sensitivity,
+)
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 DELTAS = (1e-3, 1e-5)
@@ -123,7 +130,8 @@ def unit(v):
 
 
 def noisy_moment(moment, R, n, mu, rng, k=1):
-    mechanism = SymmetricGaussian(len(moment), second_moment_sensitivity(R, n), 1.0 / mu)
+    sensitivity = mean_sensitivity(second_moment_sensitivity(R), n)
+    mechanism = SymmetricGaussian(len(moment), sensitivity, 1.0 / mu)
     return leading(mechanism.release(moment, rng), k)
 
 
@@ -138,7 +146,7 @@ def ours(task, mu, rng, center=True, release=None):
 
 def textbook_gauss(task, mu, rng):
     """Analyze Gauss as written: equal noise in the upper triangle, largest norm taken as known."""
-    s = second_moment_sensitivity(task.largest, task.n) / mu
+    s = second_moment_sensitivity(task.largest).value / task.n / mu
     upper = np.triu(rng.normal(size=(task.d, task.d)) * s)
     return leading(task.moment + upper + np.triu(upper, 1).T)
 
@@ -365,6 +373,65 @@ def dimension(options):
         print(f"| d = {d}, n = {n}, ({epsilon}, {delta:g}) | {cells(row)} | {auto} |", flush=True)
 
 
+PURE = {
+    "pure": {"delta": 0},
+    "pure, exponential": {"delta": 0, "mechanism": "exponential"},
+    "delta = 1e-5": {"delta": 1e-5},
+}
+
+
+def pure(options):
+    """delta = 0: noise in the right norm, the exponential mechanism, and Gaussian noise."""
+
+    def fits(X, draws, **settings):
+        model = PrivatePrincipalEigenvector(accountant=PrivacyAccountant(), **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return [model.fit(X).components_[0] for _ in range(draws)]
+
+    header("share of the gain over a random direction that is lost, epsilon = 1", PURE)
+    for d, n in (
+        (3, 1000),
+        (10, 1000),
+        (10, 3000),
+        (20, 3000),
+        (20, 10_000),
+        (50, 10_000),
+        (100, 1000),
+    ):
+        X = np.random.default_rng(0).standard_normal((n, d)) / np.sqrt(np.arange(1, d + 1))
+        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+        A = X.T @ X / n
+        top, mean = np.linalg.eigvalsh(A)[-1], np.trace(A) / d
+        row = []
+        for settings in PURE.values():
+            found = fits(X, 10 * options.draws, row_norm=1.0, center="assume", **settings)
+            row.append(np.mean([top - w @ A @ w for w in found]) / (top - mean))
+        print(f"| spectrum 1/k, norm 1, d = {d}, n = {n} | {cells(row)} |", flush=True)
+    print()
+    header("relative excess risk, nothing public", PURE)
+    for name, load in data_sets(options.data).items():
+        X = load()
+        if X is None:
+            continue
+        task = prepared(X)
+        for epsilon in (0.3, 1.0, 3.0):
+            row = []
+            for settings in PURE.values():
+                found = fits(X, options.draws, epsilon=epsilon, **settings)
+                row.append(np.mean([task.risk(w) for w in found]))
+            print(f"| {name}, epsilon = {epsilon} | {cells(row)} |", flush=True)
+    print()
+    sizes = (2, 5, 10, 20, 21, 100, 1000)
+    header("ms for one draw of the noise, d =", sizes)
+    rng, row = np.random.default_rng(0), []
+    for d in sizes:
+        mechanism, zero = PureSymmetric(d, interval_sensitivity(1.0), 1.0), np.zeros((d, d))
+        mechanism.release(zero, rng)  # makes the tables
+        row.append(best_time(lambda m=mechanism, z=zero: m.release(z, rng), 20))
+    print(f"| |{cells(row)} |")
+
+
 def best_time(function, repeats):
     times = []
     for _ in range(repeats):
@@ -377,8 +444,6 @@ def best_time(function, repeats):
 def speed(options):
     """Processor time of one fit beside scikit-learn's PCA, one thread, interleaved."""
     from sklearn.decomposition import PCA
-
-    from skriemdp import PrivatePrincipalEigenvector
 
     header(
         "ms per fit (ratio to PCA)", ("PCA(1)", "ours", "ours, centring assumed", "row_norm given")
@@ -411,7 +476,7 @@ def published(options):
         print(f"| {name}, DP-RGD and DP-PGD | {cells(row)} |")
 
 
-TABLES = (utility, centring, samples, components, dimension, speed, published)
+TABLES = (utility, centring, samples, components, dimension, pure, speed, published)
 
 
 def main():

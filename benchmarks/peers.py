@@ -311,7 +311,7 @@ def components(full, repeats):
             if module("pymanopt")
             else None,
             private("skriemdp", APPROXIMATE, delta=DELTA),
-            private("skriemdp, pure", PURE, delta=0.0) if d <= 10 else None,
+            private("skriemdp, pure", PURE, delta=0.0),
             private("DP-RGD (in skriemdp)", APPROXIMATE, delta=DELTA, mechanism="gradient"),
             (
                 "diffprivlib PCA",

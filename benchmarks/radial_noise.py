@@ -1,6 +1,6 @@
 """Radial against Gaussian noise at equal (epsilon, delta): mean squares, accuracy, time.
 
-Run:  OMP_NUM_THREADS=1 python benchmarks/radial_noise.py [--composition]
+Run:  OMP_NUM_THREADS=1 python benchmarks/radial_noise.py [--composition | --stages]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from skriemdp.privacy.radial import (
     EXPONENTS,
     RadialEvent,
     best_radial_law,
+    best_radial_law_after,
     calibrated_radial_law,
 )
 from skriemdp.privacy.radial_profile import radial_delta
@@ -44,6 +45,23 @@ def mean_squares():
             pure.append(f"{laplace.mean_square_over_sensitivity / base:.3g}")
         print(f"| ({epsilon:g}, {delta:g}) | best radial | " + " | ".join(best) + " |")
         print(f"| ({epsilon:g}, 0) | pure, exponent 1 | " + " | ".join(pure) + " |")
+
+
+def stages(shares=(0.02, 0.05, 0.1, 0.2)):
+    print(
+        "E|v|^2 of the radial law after stages of these shares of mu^2, over one Gaussian release"
+    )
+    print("| (epsilon, delta), d | s = 0 | " + " | ".join(f"{s:g}" for s in shares) + " |")
+    print("|---|---|" + "---|" * len(shares))
+    for (epsilon, delta), dims in (((1.0, 1e-5), (2, 3, 6, 15, 55)), ((0.1, 1e-3), (3, 15))):
+        total = gaussian_mu(epsilon, delta)
+        for dim in dims:
+            laws = [best_radial_law(dim, epsilon, delta)]
+            for share in shares:
+                laws.append(best_radial_law_after(dim, total * share**0.5, epsilon, delta))
+            base = gaussian_mean_square(dim, epsilon, delta)
+            cells = " | ".join(f"{law.mean_square_over_sensitivity / base:.3g}" for law in laws)
+            print(f"| ({epsilon:g}, {delta:g}), {dim} | {cells} |")
 
 
 def monte_carlo(draws=2_000_000):
@@ -116,7 +134,11 @@ def composition():
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--composition", action="store_true")
+    parser.add_argument("--stages", action="store_true")
     arguments = parser.parse_args()
+    if arguments.stages:
+        stages()
+        raise SystemExit
     mean_squares()
     monte_carlo()
     accuracy()

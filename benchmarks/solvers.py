@@ -26,6 +26,7 @@ from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler  # noqa: 
 from skriemdp.descent.stochastic import RiemannianSGD  # noqa: E402
 from skriemdp.descent.trajectory import Walk  # noqa: E402
 from skriemdp.geometry import SPD, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel  # noqa: E402
+from skriemdp.mechanisms.bounds import Ball  # noqa: E402
 
 
 def race(*functions, repetitions=15, least=0.02, clock=time.process_time):
@@ -81,7 +82,8 @@ PROBLEMS = {
 def bare_mean(problem, point, indices=None):
     """Mean Riemannian gradient, nothing clipped, in the same blocks."""
     if isinstance(problem, FrechetProblem):
-        return problem.clipped_sum(point, np.inf, indices) / problem.n
+        total = problem.gradient_sum(point, Ball(np.inf), indices)
+        return problem.geometry.tangent_from_coordinates(point, total / problem.n)
     total = np.zeros(problem.geometry.shape)
     for piece in problem.pieces(indices):
         total += problem.gradients(point, piece).sum(axis=0)
@@ -169,7 +171,10 @@ def automatic_at(n, dim):
         for backend in ("torch", "jax"):
             problems.append(CostProblem(make_gradient(geometry, cost, backend), X, labels))
         seconds = race(
-            *(lambda problem=problem: problem.clipped_sum(point, 1.0) for problem in problems),
+            *(
+                lambda problem=problem: problem.gradient_sum(point, Ball(1.0))
+                for problem in problems
+            ),
         )
         ratios = "  ".join(
             f"{backend} {s / seconds[0]:.2f}"
@@ -189,7 +194,7 @@ def block_size(n=20_000, dim=20):
             per_sample._BLOCK_BYTES[backend] = 2**exponent
             problem = CostProblem(make_gradient(geometry, torch_pca, backend), X)
             (seconds,) = race(
-                lambda problem=problem: problem.clipped_sum(point, 1.0), repetitions=7
+                lambda problem=problem: problem.gradient_sum(point, Ball(1.0)), repetitions=7
             )
             cells.append(f"{1e6 * seconds / n:6.3f}")
         per_sample._BLOCK_BYTES.update(original)
@@ -262,7 +267,7 @@ def dask_table(steps=3, blocks=8):
             stored = da.concatenate(parts).persist()
             distributed.wait(stored)
             problem = DaskProblem(functools.partial(FrechetProblem, ball), stored)
-            problem.clipped_sum(ball.center)  # workers import the package
+            problem.gradient_sum(ball.center, Ball(1.0))  # workers import the package
             before = sum(client.run(time.process_time).values())
             start, cpu = time.perf_counter(), time.process_time()
             together = solver.solve(problem, ball.center, np.random.default_rng(0))

@@ -85,6 +85,8 @@ def _alone(error):
 
 def _same_type(error, text: str) -> Exception:
     """An error with this text, of the same built-in type as `error` or of the nearest one."""
+    if isinstance(error, OverflowError):  # of an int, too large for a float
+        return ValueError(text)
     for kind in type(error).__mro__:
         if kind.__module__ in ("builtins", "numpy.linalg"):
             with contextlib.suppress(Exception):
@@ -110,8 +112,8 @@ def stand_in(value):
 
     Of the dtype only the kind is kept: widths of strings and categories come from entries.
     """
-    if value is None or isinstance(value, (bool, int, float)) or isinstance(value, str):
-        return value if value is None or isinstance(value, str) else 0.0
+    if value is None:
+        return None
     if sparse.issparse(value):
         return type(value)(value.shape, dtype=np.float64)
     if type(value).__module__.split(".")[0] == "dask":
@@ -213,6 +215,11 @@ def quietly(call, *values, names=("X", "y"), labels: bool = False):
         Whether y may be text.
     """
     failure: Any = None
+    # Whatever call does with a broken sparse matrix in C could end the process.
+    values = tuple(
+        checked_format(value, name) if sparse.issparse(value) else value
+        for value, name in zip(values, [*names, *["X"] * len(values)], strict=False)
+    )
     try:
         return call(*values)
     except Exception as error:
@@ -231,8 +238,6 @@ def read_records(estimator, X, y="no_validation", *, labels: bool = False, **che
 
     A sparse X comes back in canonical form: entries stored twice are added.
     """
-    if sparse.issparse(X):
-        X = quietly(checked_format, X)
     if isinstance(y, str) and y == "no_validation":
         result = quietly(lambda X: validate_data(estimator, X, **checks), X)
         return quietly(_canonical, result)
@@ -265,7 +270,7 @@ def read_weights(sample_weight, n: int):
 
 def checked_format(X, name: str = "X"):
     """A shallow copy of a sparse matrix whose indices fit its shape; others crash C code."""
-    X = copy.copy(X)
+    X = X.tocoo() if X.format == "dok" else copy.copy(X)
     broken = ValueError(
         f"{name} is a broken sparse matrix: its index arrays do not fit its shape or each other; "
         "build it anew from rows, columns and values."
@@ -277,7 +282,7 @@ def checked_format(X, name: str = "X"):
                     raise broken
             X.check_format(full_check=True)
         elif X.format == "coo":
-            for places, size in zip((X.row, X.col), X.shape, strict=True):
+            for places, size in zip(X.coords, X.shape, strict=True):
                 if len(places) != len(X.data) or (
                     len(places) and not 0 <= places.min() <= places.max() < size
                 ):
@@ -385,6 +390,7 @@ def _quiet_query(method):
     def query(self, *args, **kwargs):
         failure: Any = None
         try:
+            args = tuple(checked_format(a) if sparse.issparse(a) else a for a in args)
             with np.errstate(all="ignore"):
                 return method(self, *args, **kwargs)
         except Exception as error:

@@ -13,6 +13,7 @@ from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy, check_scale
+from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.manifold_input import descent_domain
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -57,6 +58,10 @@ class PerSampleProblem:
 
     Notes
     -----
+    A gradient whose row i depends on other records than record i is refused, as in
+    :class:`skriemdp.PrivateRiemannianERM`; what was computed from the data beforehand, such as
+    their mean, cannot be seen in a function and must not be used there.
+
     Points of products and of manifolds that store several arrays reach `cost` as one flat vector,
     in the layout of :func:`skriemdp.geometry.as_geometry`; results come back in pymanopt's format.
 
@@ -154,6 +159,7 @@ class _PrivateOptimizer(Optimizer):
         verbosity=1,
     ):
         check_privacy(epsilon, delta)
+        check_arithmetic(False, "a pymanopt optimizer")
         if delta == 0:
             raise ValueError("Gaussian noise cannot give delta=0; pass delta > 0, such as 1e-5.")
         check_scale(clip_norm=clip_norm)
@@ -204,7 +210,8 @@ class _PrivateOptimizer(Optimizer):
         accountant.spend(
             event,
             label=type(self).__name__,
-            params={"epsilon": self._epsilon, "delta": self._delta, "unit": "record"},
+            params={"unit": "record"},
+            at=(self._epsilon, self._delta),
         )
         streams = NoiseStreams(self._random_state, self._context(event, problem))
         progress = None

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._quiet import Charged, QuietQueries, quietly
+from skriemdp._quiet import Charged, QuietQueries, quietly, read_array
 from skriemdp._random import (
     NoiseStreams,
     check_public_seed,
@@ -21,11 +21,12 @@ from skriemdp._random import (
     data_digest,
     public_generator,
 )
-from skriemdp._validation import check_fraction, check_option, check_positive, check_scale
+from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
+from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.estimator import PrivateEstimator, take_tags, validated
 from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters
-from skriemdp.core.spent import PrivacySpent
+from skriemdp.core.spent import SEEDED, PrivacySpent
 from skriemdp.core.work import check_limit
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
@@ -42,13 +43,26 @@ __all__ = ["PrivateGridSearchCV"]
 
 # Radial noise halves the error of scores; that much more may the search cost for it.
 _MORE = 1.02
+# How squared errors read the truth: as the estimators read their tables.
+_NUMBERS = {
+    "dtype": np.float64,
+    "ensure_2d": False,
+    "allow_nd": True,
+    "ensure_all_finite": False,
+    "ensure_min_samples": 0,
+    "ensure_min_features": 0,
+}
 
 
 class _Prepaid:
-    """Accountant of one fit inside a search: admits once what was planned, writes nothing."""
+    """Accountant of one fit inside a search: admits once what was planned, writes nothing.
 
-    def __init__(self, event):
+    Plans are made on the terms of `accountant`, which was charged for the search.
+    """
+
+    def __init__(self, event, accountant):
         self._left = [event]
+        self.composes = accountant.composes
 
     def __sklearn_clone__(self):
         return self
@@ -61,6 +75,9 @@ class _Prepaid:
 
 class _Unlimited:
     """Accountant of a fit on made-up records, which cost nothing."""
+
+    def composes(self, epsilon, delta):
+        return True
 
     def __sklearn_clone__(self):
         return self
@@ -215,6 +232,16 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_public_seed(self.public_seed)
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
+        check_arithmetic(False, "a private search")
+        check_option(("negative-binomial", "poisson"), law=self.law)
+        if self.law == "negative-binomial" and self.shape != 0:
+            # Next to 0 the number of runs would be drawn by a rejection that hardly ever ends.
+            size = -self.shape if -1 < self.shape < 0 else self.shape
+            if not 1e-3 <= size <= 1e3:
+                raise ValueError(
+                    "shape must be 0, or in (-1, -0.001] or [0.001, 1000], got "
+                    f"{shown(self.shape)}."
+                )
         grid = ParameterGrid(self.param_grid)
         check_limit("most_candidates", **{"len(param_grid)": len(grid)})
         candidates = list(grid)
@@ -222,34 +249,47 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_positive(mean_runs=runs)
         check_limit("most_runs", mean_runs=runs)
         train, test = self._split(X, y)
-        fits = self._fit_events(candidates, (X, y), train)
         if callable(self.loss):
             for part in ((X, y), train, test):
                 check_per_sample(self.loss, len(part[0]), part, "loss")
             self._try_loss(candidates[0], X, y)
-        event, scoring = self._event(fits)
+        test = self._with_truth(*test)
         accountant = self.accountant
         if accountant is None:
             token = getattr(_private_step(self.estimator), "_ledger_token", None)
             accountant = current_accountant(token)
+        fits = self._fit_events(candidates, (X, y), train, accountant)
+        event, scoring = self._event(fits, accountant.composes(0.0, self.delta))
+        seeded = self.random_state is not None
+        epsilon = float(event.epsilon(self.delta))
         spend = accountant.spend(
             event,
             label=type(self).__name__,
-            params={"estimator": type(_private_step(self.estimator)).__name__},
+            params={
+                "estimator": type(_private_step(self.estimator)).__name__,
+                "epsilon": epsilon,
+                "delta": float(self.delta),
+                "unit": "record",
+                "guarantee": SEEDED if seeded else "exact",
+                "seeded": seeded,
+            },
         )
         context = b"" if self.random_state is None else data_digest(*map(_array, (X, y)))
         streams = NoiseStreams(self.random_state, b"search" + context)
         runs = list(zip(candidates, fits, strict=True))
         with (charged := Charged(getattr(spend, "entry", None))):
-            best = self._run(event, scoring, runs, train, test, streams)
+            best = self._run(event, scoring, runs, train, test, streams, accountant)
         charged.settle()
         self.privacy_spent_ = PrivacySpent(
-            epsilon=float(event.epsilon(self.delta)),
+            epsilon=epsilon,
             delta=float(self.delta),
             event=event,
-            guarantee="none (seeded)" if streams.seeded else "exact",
-            seeded=streams.seeded,
-            public={"n": len(train[0]) + len(test[0]), "n_validation": len(test[0])},
+            guarantee=SEEDED if seeded else "exact",
+            seeded=seeded,
+            public={
+                "n": _length(train[0]) + _length(test[0]),
+                "n_validation": _length(test[0]),
+            },
         )
         self._report(candidates, best)
         return self
@@ -269,7 +309,28 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             (parts[1], None if y is None else parts[3]),
         )
 
-    def _fit_events(self, candidates, whole, train):
+    def _with_truth(self, X, y):
+        """The validation records, with numbers where "squared_error" will compare; or an error.
+
+        What cannot be compared must be found out before the charge.
+        """
+        model, loss = self.estimator, self.loss
+        if callable(loss):
+            return X, y
+        supervised = y is not None and (is_classifier(model) or is_regressor(model))
+        if not hasattr(_private_step(model), "predict"):
+            raise TypeError(f"loss={loss!r} needs an estimator with predict; pass a function.")
+        if not supervised and hasattr(X, "tocsr"):
+            raise TypeError(
+                f"loss={loss!r} compares predictions with the rows of X, which must be dense; pass "
+                "X.toarray(), or a function as loss."
+            )
+        if loss == "zero_one" or (loss == "auto" and is_classifier(model)):
+            return X, y
+        read_array(y if supervised else X, "y" if supervised else "X", **_NUMBERS)
+        return X, y
+
+    def _fit_events(self, candidates, whole, train, accountant):
         """What a fit of each candidate will cost."""
         events = []
         for parameters in candidates:
@@ -290,7 +351,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             # Validation records raise now or never.
             validated(step, *quietly(_before_of(model), *whole, labels=True))
             data = validated(step, *quietly(_before_of(model), *train, labels=True))
-            plan = step._plan(data.facts)
+            plan = step._plan(data.facts, step._terms(accountant))
             plan.work.check()
             event = plan.event
             if event.extra_delta:
@@ -301,12 +362,12 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             events.append(event)
         return events
 
-    def _event(self, fits):
+    def _event(self, fits, gaussian):
         """The whole search, and what a score costs: a record is in a fit, or in a score.
 
         Gaussian fits pay for scores of their own mu.  Next to other laws the noise of a score is
         calibrated to the fits' epsilon at the search's delta: radial, which is smaller, unless
-        Gaussian noise makes the whole search cheaper.
+        Gaussian noise makes the whole search cheaper, or (`gaussian`) the ledger adds releases up.
         """
         runs = 2.0 * len(fits) if self.mean_runs is None else self.mean_runs
         distinct = tuple(dict.fromkeys(fits))
@@ -321,7 +382,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             SelectionEvent(ParallelEvent((*distinct, score)), runs, self.law, self.shape)
             for score in (radial, gaussian)
         )
-        if by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta):
+        cheap = by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta)
+        if cheap and not gaussian:
             return by_radial, radial
         return by_gaussian, gaussian
 
@@ -352,10 +414,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
 
     # -- after the charge -----------------------------------------------------------------------
 
-    def _run(self, event, scoring, candidates, train, test, streams):
+    def _run(self, event, scoring, candidates, train, test, streams, accountant):
         rng = streams("search")
         total = interval_sensitivity(self.loss_bound)
-        noise = _score_noise(scoring, mean_sensitivity(total, len(test[0])))
+        noise = _score_noise(scoring, mean_sensitivity(total, _length(test[0])))
         best = None
         for _ in range(event.draw_count(rng)):
             index = int(rng.integers(len(candidates)))
@@ -364,7 +426,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             step = _private_step(model)
             owner = step.accountant
             verbose = step.verbose
-            step.set_params(accountant=_Prepaid(fit), verbose=0)
+            step.set_params(accountant=_Prepaid(fit, accountant), verbose=0)
             if streams.seeded:
                 step.set_params(random_state=int(rng.integers(2**62)))
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -387,14 +449,14 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             losses = loss(model, X, y)
         else:
             supervised = y is not None and (is_classifier(model) or is_regressor(model))
-            predicted, truth = np.asarray(model.predict(X)), np.asarray(y if supervised else X)
-            truth = truth.reshape(predicted.shape)
+            predicted, truth = np.asarray(model.predict(X)), y if supervised else X
             if loss == "zero_one":
-                losses = predicted != truth
+                losses = predicted != np.asarray(truth).reshape(predicted.shape)
             else:
+                truth = read_array(truth, "truth", **_NUMBERS).reshape(predicted.shape)
                 losses = np.square(predicted - truth).reshape(len(truth), -1).sum(axis=1)
         losses = np.asarray(losses, dtype=float)
-        if losses.shape != (len(X),):
+        if losses.shape != (_length(X),):
             raise ValueError(f"loss must return one number per record, got shape {losses.shape}.")
         return np.nan_to_num(losses, nan=self.loss_bound)
 
@@ -482,6 +544,10 @@ def _before(estimator, X, y):
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         X = estimator[:-1].fit_transform(X, y)
     return X, y
+
+
+def _length(X) -> int:
+    return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
 def _before_of(estimator):

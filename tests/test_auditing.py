@@ -25,12 +25,12 @@ from skriemdp.auditing import (
     audit_scores,
     worst_case_neighbours,
 )
-from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.queries import LogarithmQuery
 from skriemdp.descent.sampling import PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import GeodesicBall
 from skriemdp.mechanisms.counts import SumsAndCounts
-from skriemdp.mechanisms.tangent import TangentGaussian
+from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 
 # Each bound may be wrong with probability 1e-8: far below one false alarm in a million runs.
@@ -119,6 +119,8 @@ ESTIMATORS = [
     PrivatePrincipalEigenvector(2),
     PrivatePrincipalEigenvector(row_norm=2.0, mechanism="gradient", n_steps=2),
     PrivatePrincipalEigenvector(delta=0),
+    PrivatePrincipalEigenvector(mechanism="exponential"),
+    PrivateMinimumDistanceToMean(delta=0),
     PrivateHyperbolicRegressor(n_frequencies=4),
     PrivateHyperbolicRegressor(n_frequencies=4, coordinates="lorentz"),
     PrivateHyperbolicRegressor(n_frequencies=4, coordinates="poincare", curvature=-0.5),
@@ -189,19 +191,19 @@ def test_audits_charge_no_ledger_and_show_progress(capsys):
 
 
 def halved_noise(monkeypatch):
-    sigma = TangentGaussian.sigma.fget
-    monkeypatch.setattr(TangentGaussian, "sigma", property(lambda self: sigma(self) / 2))
+    sigma = GaussianNoise.sigma.fget
+    monkeypatch.setattr(GaussianNoise, "sigma", property(lambda self: sigma(self) / 2))
 
 
 def doubled_sensitivity(monkeypatch):
     """Each record counts twice in the sum that is released."""
-    total = FrechetProblem.clipped_sum
-    monkeypatch.setattr(FrechetProblem, "clipped_sum", lambda *args: 2 * total(*args))
+    total = LogarithmQuery.total
+    monkeypatch.setattr(LogarithmQuery, "total", lambda *args: 2 * total(*args))
 
 
 def forgotten_projection(monkeypatch):
     def project(self, points):
-        return points, 0, self.geometry.log(self.center, points).sum(axis=0)
+        return points, 0, self.geometry.log_coordinates(self.center, points).sum(axis=0)
 
     monkeypatch.setattr(GeodesicBall, "project_with_log_sum", project)
 

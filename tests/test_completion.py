@@ -26,8 +26,12 @@ from skriemdp.completion.releases import CompletionPlan, release_model
 from skriemdp.completion.signal import SignalTest
 from skriemdp.datasets import from_frame, load_movielens, observed_matrix
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.queries import GradientQuery
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import SumsAndCounts
 from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.vector import GaussianNoise
+from skriemdp.privacy.sensitivity import ball_sensitivity, mean_sensitivity
 
 
 def random_ratings(rng, n=60, d=12, observed=0.4, low=-1.0, high=1.0):
@@ -79,6 +83,12 @@ def cost_by_loop(matrix, point, ridge):
     return total
 
 
+def gradient_sum(problem, point, clip=math.inf, indices=None):
+    """Sum of gradients, shortened to norm `clip` before they are made tangent."""
+    total = problem.gradient_sum(point, Ball(clip), indices)
+    return problem.geometry.projection(point, total.reshape(point.shape))
+
+
 @pytest.mark.parametrize("rank", [1, 2, 4])
 def test_gradient_is_the_derivative_of_the_cost(rng, rank):
     problem = CompletionProblem(random_ratings(rng), rank, 0.3)
@@ -89,14 +99,14 @@ def test_gradient_is_the_derivative_of_the_cost(rng, rank):
     slope = (
         cost_by_loop(problem.matrix, ends[0], 0.3) - cost_by_loop(problem.matrix, ends[1], 0.3)
     ) / (2 * step)
-    gradient = problem.clipped_sum(point)
+    gradient = gradient_sum(problem, point)
     assert np.sum(gradient * direction) == pytest.approx(slope, rel=1e-6)
     assert point.T @ gradient == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("clip", [math.inf, 0.1, 1e-4])
 @pytest.mark.parametrize("indices", [None, np.array([0, 3, 4, 40])])
-def test_clipped_sum_is_the_sum_of_clipped_gradients(rng, monkeypatch, clip, indices):
+def test_gradient_sum_is_the_sum_of_bounded_gradients(rng, monkeypatch, clip, indices):
     problem = CompletionProblem(random_ratings(rng), 3, 0.2)
     cut = completion_problem.row_blocks
     monkeypatch.setattr(completion_problem, "row_blocks", lambda m, entries=0: cut(m, 17))
@@ -105,9 +115,17 @@ def test_clipped_sum_is_the_sum_of_clipped_gradients(rng, monkeypatch, clip, ind
     gradients = problem.gradients(point, indices)
     norms = problem.norms(point) if indices is None else problem.norms(point)[indices]
     assert (np.linalg.norm(gradients, axis=(1, 2)) <= norms * (1 + 1e-9)).all()
-    scale = np.minimum(1.0, clip / np.maximum(norms, 1e-300))
-    expected = (scale[:, None, None] * gradients).sum(axis=0)
-    assert problem.clipped_sum(point, clip, indices) == pytest.approx(expected, abs=1e-12)
+    rows = problem.gradient_coordinates(point, indices)
+    lengths = np.linalg.norm(rows, axis=1)
+    assert (lengths <= norms * (1 + 1e-9)).all()
+    scale = np.minimum(1.0, clip / np.maximum(lengths, 1e-300))
+    query = GradientQuery(problem, point, clip)
+    assert query.bound.radius == min(clip, problem.gradient_ball(point).radius)
+    expected = (scale[:, None] * rows).sum(axis=0)
+    assert query.total(indices) == pytest.approx(expected, abs=1e-12)
+    tangent = (scale[:, None, None] * gradients).sum(axis=0)
+    coordinates = problem.geometry.coordinates_from_tangent(point, tangent)
+    assert query.leave(expected) == pytest.approx(coordinates, abs=1e-12)
 
 
 def test_ridge_bounds_gradients_without_clipping(rng):
@@ -115,13 +133,13 @@ def test_ridge_bounds_gradients_without_clipping(rng):
     problem = CompletionProblem(completion_problem.normalized_rows(matrix), 3, 0.05, row_norm=1.0)
     for _ in range(5):
         point = problem.geometry.random_point(rng)
-        assert problem.norms(point).max() <= problem.gradient_norm_bound(point) * (1 + 1e-9)
+        assert problem.norms(point).max() <= problem.gradient_ball(point).radius * (1 + 1e-9)
     # One rating of one item along a line whose weight there is the ridge's root: equality.
     single = sparse.csr_array(([1.0], [0], [0, 1]), shape=(1, 2))
     problem = CompletionProblem(single, 1, 0.25, row_norm=1.0)
     point = np.array([[0.5], [math.sqrt(0.75)]])
     assert problem.norms(point)[0] == pytest.approx(0.5)
-    assert problem.gradient_norm_bound(point) == pytest.approx(1.0)
+    assert problem.gradient_ball(point).radius == pytest.approx(1.0)
 
 
 def test_local_coordinates_are_ridge_regressions(rng):
@@ -166,7 +184,11 @@ def test_sensitivities_hold_for_whole_rows(rng):
         vote = RidgeVote(1e-12, bound=1.5)  # no noise to speak of
         sums, counts = items.totals(ratings, 0.1)
         return {
-            "gradient": (CompletionProblem(ratings, 3, 0.2).clipped_sum(point, clip), 2 * clip),
+            "gradient": (gradient_sum(CompletionProblem(ratings, 3, 0.2), point, clip), 2 * clip),
+            "ambient": (
+                CompletionProblem(ratings, 3, 0.2).gradient_sum(point, Ball(clip)),
+                2 * clip,
+            ),
             "items": (np.concatenate([sums / DEVIATION_BOUND, counts]), 2 * tau),
             "moment": (hollow_moment(ratings), math.sqrt(2)),
             "signal": (signal.value(ratings, start), signal.sigma),
@@ -539,19 +561,15 @@ def test_audit_of_a_descent_step_when_a_user_rates_everything(rng, halve):
     alternate = np.where(np.arange(d) % 2, 1.0, -1.0)
     sides = [with_row(matrix, 5, row) for row in (alternate, np.where(np.arange(d) < 6, 1.0, -1.0))]
     clip = 0.05
-    totals = [CompletionProblem(m, 2, 0.1).clipped_sum(point, clip) / 50 for m in sides]
+    totals = [CompletionProblem(m, 2, 0.1).gradient_sum(point, Ball(clip)) / 50 for m in sides]
     solver = RiemannianGradientDescent(mu, 1, 1.0, clip_norm=clip)
     (multiplier,) = solver.noise_multipliers
-    from skriemdp.mechanisms.tangent import TangentGaussian
-
     noise = multiplier / 2 if halve else multiplier
-    mechanism = TangentGaussian(problem.geometry, 2 * clip / 50, noise)
+    mechanism = GaussianNoise(mean_sensitivity(ball_sensitivity(clip), 50), noise)
     direction = totals[1] - totals[0]
     attained = np.linalg.norm(direction) / (2 * clip / 50)
     scores = [
-        np.sum(
-            mechanism.release(point, t, NoiseStreams(9)(k), size=trials) * direction, axis=(1, 2)
-        )
+        mechanism.release(t, NoiseStreams(9)(k), size=trials) @ direction
         for k, t in enumerate(totals)
     ]
     audit = audit_scores(*scores, confidence=1 - 1e-6)

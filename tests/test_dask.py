@@ -17,6 +17,7 @@ from skriemdp.descent.per_sample import CostProblem, EuclideanGradient, HalfSqua
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Sphere, Stiefel
+from skriemdp.mechanisms.bounds import Ball
 
 da = pytest.importorskip("dask.array")
 BALL = GeodesicBall(SPD(2), None, 1.0)
@@ -65,14 +66,17 @@ def test_chunks_sum_to_the_whole(indices):
     point, anchor = X[3], X[4]
     assert chunked.n == 150
     assert chunked.geometry == SPD(2)
-    for name in ("gradient_norm_bound", "gradient_diameter"):
-        assert getattr(chunked, name)(point) == getattr(whole, name)(point)
-    np.testing.assert_array_equal(chunked.public_gradient(point), whole.public_gradient(point))
+    bound, expected = (problem.gradient_ball(point) for problem in (chunked, whole))
+    assert bound.radius == expected.radius
+    np.testing.assert_array_equal(bound.center, expected.center)
+    assert chunked.longest_piece == whole.longest_piece
     for method, arguments in (
-        ("clipped_sum", (point, math.inf)),
-        ("clipped_sum", (point, 0.2)),
-        ("clipped_difference_sum", (point, anchor, 0.1)),
+        ("gradient_sum", (point, Ball(math.inf))),
+        ("gradient_sum", (point, bound)),
+        ("gradient_sum", (point, Ball(0.2))),
+        ("difference_sum", (point, anchor, Ball(0.1))),
         ("gradients", (point,)),
+        ("gradient_coordinates", (point,)),
     ):
         expected = getattr(whole, method)(*arguments, indices)
         found = getattr(chunked, method)(*arguments, indices)
@@ -124,9 +128,9 @@ def test_no_generator_reaches_a_task():
     seen = []
 
     class Spy(CostProblem):
-        def clipped_sum(self, point, clip_norm=math.inf, indices=None):
-            seen.append((point, clip_norm, indices))
-            return super().clipped_sum(point, clip_norm, indices)
+        def gradient_sum(self, point, bound, indices=None):
+            seen.append((point, bound, indices))
+            return super().gradient_sum(point, bound, indices)
 
     gradient = HalfSquaredDistance(Euclidean(2))
     problem = DaskProblem(functools.partial(Spy, gradient), da.ones((40, 2), chunks=(10, 2)))

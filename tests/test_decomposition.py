@@ -16,15 +16,17 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
 from skriemdp.auditing import audit_epsilon
+from skriemdp.core.estimator import Terms
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
 from skriemdp.mechanisms.bingham import ExponentialDirection, sample_bingham
-from skriemdp.mechanisms.covariance import SymmetricGaussian, second_moment_sensitivity
+from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget, clip_level
 from skriemdp.pca.problem import SubspaceProblem
 from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease
 from skriemdp.pca.rows import Rows
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.privacy.sensitivity import mean_sensitivity, second_moment_sensitivity
 
 CONFIDENCE = 1 - 1e-8
 ADDITIVE = ["covariance", "refine", "power", "gradient"]
@@ -171,9 +173,10 @@ def test_one_huge_row_moves_no_sum_beyond_its_bound(storage, center, size):
 
     slack = 1 + 1e-9
     assert change("clipped_sum") <= 2 * R * slack
-    assert change("clipped_gram") <= second_moment_sensitivity(R, 1) * slack
+    assert change("clipped_gram") <= second_moment_sensitivity(R).value * slack
     assert change("clipped_product", one) <= R**2 * slack
     assert change("clipped_product", frame, 0.4) <= 0.8 * slack
+    assert change("residual_product", frame) <= R**2 * slack
     for rows in (X, Y):
         gram, total = rows.clipped_projected_gram(c, R, frame)
         assert np.isfinite(gram).all() and total <= rows.n * R**2 * slack
@@ -212,21 +215,44 @@ def test_gradients_stay_within_their_bounds(geometry):
     rows = dense(rng.normal(size=(4000, 5)) * 10 ** rng.uniform(-2, 2, size=(4000, 1)))
     problem = SubspaceProblem(geometry, rows, np.zeros(5), 1.3)
     gradients = problem.gradients(point)
-    norms = np.asarray(geometry.norm(point, gradients))
-    assert norms.max() <= problem.gradient_norm_bound(point) * (1 + 1e-9)
-    assert norms.max() > 0.8 * problem.gradient_norm_bound(point)
     flat = gradients.reshape(len(gradients), -1)
+    bound = problem.gradient_ball(point)
+    offsets = flat if bound.center is None else flat - bound.center
+    norms = np.linalg.norm(offsets, axis=1)
+    assert norms.max() <= bound.radius * (1 + 1e-9)
+    assert norms.max() > 0.8 * bound.radius
     apart = np.linalg.norm(flat[:2000] - flat[2000:], axis=1).max()
-    assert apart <= problem.gradient_diameter(point) * (1 + 1e-9)
-    np.testing.assert_allclose(problem.clipped_sum(point), gradients.sum(axis=0), atol=1e-8)
+    assert apart <= bound.diameter.value * (1 + 1e-9)
+    np.testing.assert_allclose(
+        problem.gradient_sum(point, bound), offsets.sum(axis=0), atol=1e-8 * bound.radius
+    )
+    # What is released is tangent, and its noise isotropic there.
+    tangent = geometry.tangent_from_coordinates(
+        point, problem.leave_gradients(point, flat.sum(axis=0))
+    )
+    np.testing.assert_allclose(tangent, gradients.sum(axis=0), atol=1e-8)
 
 
-def test_gradient_diameter_is_attained_on_the_sphere():
+@pytest.mark.parametrize("columns", [1, 2, 3, 5])
+def test_the_ball_of_ambient_gradients_is_attained(columns):
+    """``|z z' W - a R^2 W|`` over rows of every length, against its closed form."""
+    d, R = 6, 1.3
+    frame = np.linalg.qr(np.random.default_rng(columns).normal(size=(d, columns)))[0]
+    geometry = Euclidean(d, columns)
+    inside = R * frame[:, 0]
+    rows = np.array([t * inside for t in np.linspace(0.0, 1.0, 11)])
+    problem = SubspaceProblem(geometry, dense(rows), np.zeros(d), R)
+    bound = problem.gradient_ball(frame)
+    found = problem.gradient_coordinates(frame) - bound.center
+    assert np.linalg.norm(found, axis=1).max() == pytest.approx(bound.radius)
+
+
+def test_gradient_ball_is_attained_on_the_sphere():
     w, u = np.eye(3)[:2]
     rows = dense(np.array([w + u, w - u]) / math.sqrt(2) * 1.3)
     problem = SubspaceProblem(Sphere(2), rows, np.zeros(3), 1.3)
     a, b = problem.gradients(w)
-    assert np.linalg.norm(a - b) == pytest.approx(problem.gradient_diameter(w))
+    assert np.linalg.norm(a - b) == pytest.approx(problem.gradient_ball(w).diameter.value)
 
 
 @pytest.mark.parametrize("center", [0.0, 0.3, 1e6])
@@ -282,19 +308,20 @@ def test_the_callers_table_is_never_written_to():
 @pytest.mark.parametrize("center", ["private", "assume"])
 @pytest.mark.parametrize("row_norm", ["auto", 3.0])
 @pytest.mark.parametrize("shift", [0.0, 1e4])
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", [*MECHANISMS, "pure covariance"])
 def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanism):
     """The mechanisms that draw noise in a fit compose to no more than its event."""
     drawn = []
-    from skriemdp.mechanisms import bingham, covariance, quantile, tangent
+    from skriemdp.mechanisms import bingham, covariance, pure_covariance, quantile, vector
 
     for module, name in [
         (bingham, "ExponentialDirection"),
         (covariance, "SymmetricGaussian"),
+        (pure_covariance, "PureSymmetric"),
         (quantile, "PrivateQuantile"),
         (quantile, "ExponentialQuantile"),
-        (tangent, "TangentGaussian"),
-        (tangent, "TangentRadial"),
+        (vector, "GaussianNoise"),
+        (vector, "RadialNoise"),
     ]:
         cls = getattr(module, name)
         for method in {"release", "release_counts", "search"} & set(vars(cls)):
@@ -308,14 +335,17 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
     model = PrivatePrincipalEigenvector(
         2, mechanism=mechanism, center=center, row_norm=row_norm, random_state=0
     )
+    if mechanism == "pure covariance":
+        model.set_params(mechanism="auto", delta=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(table(n=800, shift=shift))
     event = model.privacy_spent_.event
-    if mechanism == "exponential":
+    if mechanism in ("exponential", "pure covariance"):
         assert event == PureEvent(1.0)
         spent = math.fsum(e.epsilon(0.0) for e in drawn)
-        assert spent == pytest.approx(1.0, rel=1e-9) and len(drawn) >= 4
+        assert spent == pytest.approx(1.0, rel=1e-9)
+        assert len(drawn) >= (4 if mechanism == "exponential" else 2)
     else:
         spent = math.fsum(e.mu**2 for e in drawn)
         assert spent == pytest.approx(event.mu**2, rel=1e-9)
@@ -335,15 +365,18 @@ def test_a_budget_cannot_be_overdrawn():
 @pytest.mark.filterwarnings("ignore:delta")
 def test_plans_know_public_numbers_only():
     model = PrivatePrincipalEigenvector()
+    terms = Terms(1.0, 1e-5)
     facts = {"n": 1000, "d": 20, "sparse": False}
-    plan = model._plan(facts)
-    assert plan == model._plan(facts) or plan.event == model._plan(facts).event
+    plan = model._plan(facts, terms)
+    assert plan.event == model._plan(facts, terms).event
     chosen = {
-        (d, n): model._plan({"n": n, "d": d, "sparse": False}).public["mechanism"]
+        (d, n): model._plan({"n": n, "d": d, "sparse": False}, terms).public["mechanism"]
         for d, n in [(20, 1000), (200, 1000), (200, 100_000), (5000, 100_000)]
     }
     assert list(chosen.values()) == ["covariance", "covariance", "refine", "power"]
-    assert PrivatePrincipalEigenvector(delta=0)._plan(facts).public["mechanism"] == "exponential"
+    for d in (20, 200, 5000):
+        plan = PrivatePrincipalEigenvector(delta=0)._plan(facts | {"d": d}, Terms(1.0, 0.0))
+        assert plan.public["mechanism"] == "covariance" and plan.event == PureEvent(1.0)
 
 
 def test_privacy_statement():
@@ -482,7 +515,8 @@ def test_audit_of_the_noisy_matrix(factor, caught):
     """False alarms below 1e-6; noise of half the size is exposed."""
     X, Y = worst_pair()
     mu = 2.0
-    mechanism = SymmetricGaussian(3, second_moment_sensitivity(1.0, len(X)), factor / mu)
+    sensitivity = mean_sensitivity(second_moment_sensitivity(1.0), len(X))
+    mechanism = SymmetricGaussian(3, sensitivity, factor / mu)
     rng = np.random.default_rng(0)
 
     def release(data, trials):
@@ -742,7 +776,7 @@ def test_clipped_fraction_is_private_and_warns_of_a_bad_bound():
         ({"row_norm": "max"}, "row_norm"),
         ({"mechanism": "svd"}, "mechanism"),
         ({"center": "mean"}, "center"),
-        ({"delta": 0, "mechanism": "covariance"}, "delta=0"),
+        ({"delta": 0, "mechanism": "refine"}, "delta=0"),
         ({"mechanism": "gradient", "n_components": 2, "manifold": "sphere"}, "sphere"),
         ({"mechanism": "gradient", "n_components": 6}, "n_components"),
         ({"n_steps": 0, "mechanism": "power"}, "n_steps"),

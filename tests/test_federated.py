@@ -19,6 +19,8 @@ from skriemdp import (
 )
 from skriemdp.datasets import make_cloud, make_tree
 from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.queries import GradientQuery
+from skriemdp.descent.sampling import exact_mean
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.federated import (
     Agent,
@@ -43,7 +45,6 @@ from skriemdp.federated.training import local_event
 from skriemdp.federated.trusted import run_trusted
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
-from skriemdp.mechanisms.tangent import TangentGaussian
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent
 
@@ -52,6 +53,12 @@ X = make_cloud(SPACE, 400, offset=0.4, spread=0.3, rng=np.random.default_rng(0))
 GROUPS = np.arange(400) % 8
 MEAN = PrivateFrechetMean("spd", epsilon=2.0)
 FULL = LocalSettings("rsgd", 1, 1, 1.0, 1.0, math.inf)
+
+
+def mean_gradient(problem, point):
+    """Without noise, as a tangent vector."""
+    mean = exact_mean(GradientQuery(problem, point))
+    return problem.geometry.tangent_from_coordinates(point, mean)
 
 
 # -- participation and its price ------------------------------------------------------------------
@@ -221,7 +228,7 @@ def test_federated_equals_central(monkeypatch):
     moves = [
         SPACE.log(center, agents[c].handle(LocalTask("fit", 0, c, center)).point) for c in range(8)
     ]
-    exact = FrechetProblem(ball, X).clipped_sum(center) / -400
+    exact = -mean_gradient(FrechetProblem(ball, X), center)
     noise = np.mean(moves, axis=0) - exact
     np.testing.assert_allclose(point, SPACE.exp(center, exact + noise), atol=1e-12)
     # Noise of eight clients with 50 records each, averaged: sensitivity 2/50, over sqrt(8).
@@ -793,7 +800,7 @@ def test_uploads_carry_the_charged_noise():
     problem = FrechetProblem.from_records(ball, X[:50])[0]
     agents = [Agent("a", problem, FULL, multiplier, ball, random_state=seed) for seed in range(300)]
     assert local_event(FULL, multiplier) == GaussianEvent(multiplier)
-    exact = -problem.clipped_sum(start) / 50
+    exact = -mean_gradient(problem, start)
     moves = [SPACE.log(start, a.handle(LocalTask("fit", 0, "a", start)).point) for a in agents]
     noise = SPACE.coordinates_from_tangent(start, np.stack(moves) - exact)
     # Records of one ball move the mean of 50 logarithms by 2/50 at most.
@@ -806,10 +813,9 @@ def test_the_trusted_aggregator_adds_the_charged_noise():
     ball = GeodesicBall(SPACE, None, 1.0)
     problems = {c: FrechetProblem.from_records(ball, X[c::4])[0] for c in range(4)}
     loop = ServerLoop(SPACE, ((0, 1),), dict.fromkeys(range(4), 100))
-    mechanism = TangentGaussian(SPACE, 2.0 * clip / cohort, nu)
     rng = np.random.default_rng(0)
-    ends = [run_trusted(loop, problems, FULL, mechanism, clip, start, rng) for _ in range(300)]
-    moves = [-problems[c].clipped_sum(start) / 100 for c in (0, 1)]
+    ends = [run_trusted(loop, problems, FULL, nu, clip, start, rng) for _ in range(300)]
+    moves = [-mean_gradient(problems[c], start) for c in (0, 1)]
     short = [m * min(1.0, clip / float(SPACE.norm(start, m))) for m in moves]
     noise = SPACE.coordinates_from_tangent(
         start, SPACE.log(start, np.stack(ends)) - np.mean(short, axis=0)

@@ -20,16 +20,20 @@ from skriemdp.geometry import (
 )
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
-from skriemdp.mechanisms.covariance import (
-    JointMoments,
-    SymmetricGaussian,
-    joint_moment_sensitivity,
-    second_moment_sensitivity,
-)
+from skriemdp.mechanisms.covariance import JointMoments, SymmetricGaussian
+from skriemdp.mechanisms.pure_covariance import PureSymmetric
+from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile, _prior, log_grid
-from skriemdp.mechanisms.tangent import TangentGaussian, TangentRadial
+from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.radial import RadialEvent, best_radial_law, calibrated_radial_law
+from skriemdp.privacy.sensitivity import (
+    ball_sensitivity,
+    interval_sensitivity,
+    joint_moment_sensitivity,
+    mean_sensitivity,
+    second_moment_sensitivity,
+)
 from skriemdp.riemannian_laws.output import (
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
@@ -54,11 +58,6 @@ def away(geometry, seed=3):
     return geometry.exp_coordinates(geometry.base_point, coordinates)
 
 
-def a_tangent(geometry, point, seed=4):
-    coordinates = np.random.default_rng(seed).uniform(-1.0, 1.0, size=geometry.dim)
-    return geometry.tangent_from_coordinates(point, coordinates)
-
-
 def check_isotropic(noise, sigma):
     """Mean zero, covariance sigma^2 I, within 6 standard errors (fixed seeds; else 1e-7 a case)."""
     draws = len(noise)
@@ -69,79 +68,76 @@ def check_isotropic(noise, sigma):
     assert (np.abs(error) < 6.0 * products.std(axis=0) / math.sqrt(draws)).all()
 
 
-# -- tangent noise -------------------------------------------------------------------------------
+# -- noise on vectors ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
 @pytest.mark.parametrize("exponent", [None, 1.0, 1.4])
-def test_tangent_noise_is_isotropic_in_the_metric(geometry, exponent, rng):
+def test_noise_in_coordinates_is_isotropic_in_the_metric(geometry, exponent, rng):
+    sensitivity = ball_sensitivity(0.05)
     if exponent is None:
-        mechanism = TangentGaussian(geometry, sensitivity=0.1, noise_multiplier=3.0)
+        mechanism = GaussianNoise(sensitivity, noise_multiplier=3.0)
         assert mechanism.sigma == pytest.approx(0.3)
         assert mechanism.event.mu == pytest.approx(1.0 / 3.0)
     else:
-        mechanism = TangentRadial(geometry, 0.1, RadialEvent(geometry.dim, exponent, 3.0))
+        mechanism = RadialNoise(sensitivity, RadialEvent(geometry.dim, exponent, 3.0))
         assert mechanism.scale == pytest.approx(0.3)
     point = away(geometry)
-    value = a_tangent(geometry, point)
-    noisy = mechanism.release(point, value, rng, size=DRAWS)
-    assert noisy.shape == (DRAWS, *geometry.shape)
-    np.testing.assert_allclose(geometry.projection(point, noisy), noisy, atol=1e-10)
-    coordinates = geometry.coordinates_from_tangent(point, noisy - value)
-    check_isotropic(coordinates, mechanism.sigma)
-    squares = np.sum(coordinates**2, axis=1)
-    np.testing.assert_allclose(
-        np.asarray(geometry.norm(point, noisy - value)) ** 2, squares, rtol=1e-8
-    )
+    value = np.random.default_rng(4).uniform(-1.0, 1.0, size=geometry.dim)
+    noisy = mechanism.release(value, rng, size=DRAWS)
+    assert noisy.shape == (DRAWS, geometry.dim)
+    check_isotropic(noisy - value, mechanism.sigma)
+    tangent = geometry.tangent_from_coordinates(point, noisy - value)
+    np.testing.assert_allclose(geometry.projection(point, tangent), tangent, atol=1e-10)
+    squares = np.sum((noisy - value) ** 2, axis=1)
+    np.testing.assert_allclose(np.asarray(geometry.norm(point, tangent)) ** 2, squares, rtol=1e-8)
 
 
 @pytest.mark.parametrize("exponent", [1.0, 1.4, 2.0])
-@pytest.mark.parametrize("geometry", [Sphere(1), Sphere(2), AffineInvariantSPD(2)], ids=str)
-def test_radial_noise_has_its_law(geometry, exponent, rng):
-    mechanism = TangentRadial(geometry, 0.5, RadialEvent(geometry.dim, exponent, 2.0))
-    point = away(geometry)
-    zero = np.zeros(geometry.shape)
-    noisy = mechanism.release(point, zero, rng, size=DRAWS)
-    coordinates = geometry.coordinates_from_tangent(point, noisy)
-    power = np.linalg.norm(coordinates, axis=1) ** exponent  # b = 1
-    assert kstest(power, "gamma", args=(geometry.dim / exponent,)).pvalue > 1e-6
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_radial_noise_has_its_law(dim, exponent, rng):
+    mechanism = RadialNoise(ball_sensitivity(0.25), RadialEvent(dim, exponent, 2.0))
+    noisy = mechanism.release(np.zeros(dim), rng, size=DRAWS)
+    power = np.linalg.norm(noisy, axis=1) ** exponent  # b = 1
+    assert kstest(power, "gamma", args=(dim / exponent,)).pvalue > 1e-6
     if exponent == 2.0:
-        assert kstest(coordinates[:, 0] / mechanism.sigma, "norm").pvalue > 1e-6
+        assert kstest(noisy[:, 0] / mechanism.sigma, "norm").pvalue > 1e-6
 
 
 def test_every_vector_of_a_batch_gets_noise_of_its_own(rng):
-    geometry = Sphere(2)
-    point = away(geometry)
-    for mechanism in (
-        TangentGaussian(geometry, 1.0, 1.0),
-        TangentRadial(geometry, 1.0, RadialEvent(2, 1.0, 1.0)),
-    ):
-        noisy = mechanism.release(point, np.zeros((5, 3)), rng)
+    one = ball_sensitivity(0.5)
+    for mechanism in (GaussianNoise(one, 1.0), RadialNoise(one, RadialEvent(3, 1.0, 1.0))):
+        noisy = mechanism.release(np.zeros((5, 3)), rng)
         assert noisy.shape == (5, 3)
         assert len(np.unique(noisy[:, 0])) == 5
-        assert mechanism.release(point, np.zeros((5, 3)), rng, size=(2, 4)).shape == (2, 4, 5, 3)
-        points = np.stack([away(geometry, seed) for seed in range(5)])
-        many = mechanism.release(points, np.zeros((5, 3)), rng)
-        np.testing.assert_allclose(np.sum(many * points, axis=-1), 0.0, atol=1e-12)
+        assert mechanism.release(np.zeros((5, 3)), rng, size=(2, 4)).shape == (2, 4, 5, 3)
 
 
-def test_tangent_noise_follows_the_array(rng):
+def test_noise_follows_the_array(rng):
     torch = pytest.importorskip("torch")
-    mechanism = TangentGaussian(Sphere(2), 0.1, 1.0)
-    point = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
-    noisy = mechanism.release(point, torch.zeros(3, dtype=torch.float64), rng)
+    mechanism = GaussianNoise(ball_sensitivity(0.1), 1.0)
+    noisy = mechanism.release(torch.zeros(3, dtype=torch.float64), rng)
     assert isinstance(noisy, torch.Tensor)
-    assert float(noisy[2]) == 0.0 != float(noisy[0])
+    assert noisy.dtype == torch.float64
+    assert (noisy != 0.0).all()
 
 
-def test_a_law_of_another_dimension_is_refused():
-    with pytest.raises(ValueError, match="dimension 2"):
-        TangentRadial(Sphere(2), 1.0, RadialEvent(3, 1.0, 1.0))
+def test_a_law_of_another_dimension_is_refused(rng):
+    mechanism = RadialNoise(ball_sensitivity(1.0), RadialEvent(3, 1.0, 1.0))
+    with pytest.raises(ValueError, match="2 coordinates"):
+        mechanism.release(np.zeros(2), rng)
 
 
-def test_integers_are_refused(rng):
-    with pytest.raises(TypeError, match="real floating"):
-        TangentGaussian(Euclidean(2), 1.0, 1.0).release(np.zeros(2), np.zeros(2, dtype=int), rng)
+@pytest.mark.parametrize("number", [0.2, np.float64(0.2), 1, None, "0.2"])
+def test_bare_numbers_are_no_sensitivities(number):
+    for make in (
+        lambda: GaussianNoise(number, 3.0),
+        lambda: RadialNoise(number, RadialEvent(2, 1.0, 1.0)),
+        lambda: SymmetricGaussian(2, number, 3.0),
+    ):
+        with pytest.raises(TypeError, match="sensitivity must be a Sensitivity.*ball_sensitivity"):
+            make()
+    assert GaussianNoise(ball_sensitivity(0.1), 3.0).sigma == pytest.approx(0.6)  # the cure
 
 
 # -- sensitivities -------------------------------------------------------------------------------
@@ -168,14 +164,15 @@ def test_second_moments_and_hollow_ones_move_by_their_sensitivity(dim, rng):
     z, y = in_ball(rng, 50_000, dim), in_ball(rng, 50_000, dim)
     change = outer(z, z) - outer(y, y)
     hollow = change * (1.0 - np.eye(dim))
-    bound = second_moment_sensitivity(1.0, 1)
+    bound = second_moment_sensitivity(1.0).value
     assert np.linalg.norm(change, axis=(-2, -1)).max() <= bound
     assert np.linalg.norm(hollow, axis=(-2, -1)).max() <= bound
     z, y = np.zeros(dim), np.zeros(dim)
     z[:2], y[:2] = math.sqrt(0.5), (math.sqrt(0.5), -math.sqrt(0.5))
     worst = (outer(z, z) - outer(y, y)) * (1.0 - np.eye(dim))
     assert np.linalg.norm(worst) == pytest.approx(bound, rel=1e-12)
-    assert second_moment_sensitivity(3.0, 10) == pytest.approx(0.9 * bound)
+    third = mean_sensitivity(second_moment_sensitivity(3.0), 10)
+    assert third.value == pytest.approx(0.9 * bound)
 
 
 def joint_change(x, y, u, v, weight):
@@ -187,7 +184,7 @@ def joint_change(x, y, u, v, weight):
 @pytest.mark.parametrize("weight", [0.1, 0.5, 1.0, 2.0, 6.0])
 @pytest.mark.parametrize(("feature_norm", "target_norm"), [(1.0, 1.0), (2.0, 0.5), (0.3, 4.0)])
 def test_joint_moments_move_by_their_sensitivity(feature_norm, target_norm, weight, rng):
-    bound = joint_moment_sensitivity(feature_norm, target_norm, weight)
+    bound = joint_moment_sensitivity(feature_norm, target_norm, weight).value
     x, y = (feature_norm * in_ball(rng, 50_000, 3) for _ in range(2))
     u, v = (target_norm * in_ball(rng, 50_000, 2) for _ in range(2))
     assert joint_change(x, y, u, v, weight).max() <= bound * (1 + 1e-12)
@@ -236,7 +233,7 @@ def symmetric_coordinates(matrices):
 
 @pytest.mark.parametrize("hollow", [False, True])
 def test_symmetric_noise_is_isotropic_in_frobenius_norm(hollow, rng):
-    mechanism = SymmetricGaussian(3, sensitivity=0.2, noise_multiplier=2.0, hollow=hollow)
+    mechanism = SymmetricGaussian(3, interval_sensitivity(0.2), noise_multiplier=2.0, hollow=hollow)
     matrix = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]])
     noisy = mechanism.release(matrix, rng, size=DRAWS)
     np.testing.assert_array_equal(noisy, np.swapaxes(noisy, -1, -2))
@@ -256,7 +253,7 @@ def test_joint_noise_is_isotropic_in_the_weighted_norm(rng):
         [symmetric_coordinates(noisy - moment), 3.0 * (products - product).reshape(DRAWS, -1)],
         axis=1,
     )
-    check_isotropic(both, mechanism.sensitivity * 1.5)
+    check_isotropic(both, mechanism.sensitivity.value * 1.5)
 
 
 # -- counts and quantiles ------------------------------------------------------------------------
@@ -343,17 +340,12 @@ MU = gaussian_mu(8.0, 1e-5)
 TRIALS = 2000
 
 
-def tangent_gaussian(nu, rng):
-    geometry, r = AffineInvariantSPD(2), 0.5
-    point = away(geometry)
-    mechanism = TangentGaussian(geometry, 2.0 * r / 10, nu)
+def vector_gaussian(nu, rng):
+    direction, r = np.array([2.0, 1.0, -2.0]) / 3.0, 0.5
+    mechanism = GaussianNoise(mean_sensitivity(ball_sensitivity(r), 10), nu)
 
     def release(sign, trials):
-        value = a_tangent(geometry, point)
-        value = sign * r / 10 * value / geometry.norm(point, value)
-        return geometry.coordinates_from_tangent(
-            point, mechanism.release(point, value, rng, trials)
-        )
+        return mechanism.release(sign * r / 10 * direction, rng, trials)
 
     return release, 1.0, -1.0
 
@@ -361,7 +353,8 @@ def tangent_gaussian(nu, rng):
 def symmetric(hollow):
     def make(nu, rng):
         n, d = 5, 4
-        mechanism = SymmetricGaussian(d, second_moment_sensitivity(2.0, n), nu, hollow)
+        sensitivity = mean_sensitivity(second_moment_sensitivity(2.0), n)
+        mechanism = SymmetricGaussian(d, sensitivity, nu, hollow)
         first, second = np.zeros((2, d))
         first[:2] = math.sqrt(2.0)
         second[:2] = math.sqrt(2.0), -math.sqrt(2.0)
@@ -414,7 +407,7 @@ def quantile(nu, rng):
 
 
 GAUSSIAN = {
-    "tangent": tangent_gaussian,
+    "vector": vector_gaussian,
     "second moment": symmetric(False),
     "hollow": symmetric(True),
     "joint moments": joint,
@@ -444,17 +437,12 @@ def laplace_count(law, rng):
     )
 
 
-def tangent_radial(law, rng):
-    geometry = Hyperboloid(2)
-    point = away(geometry)
-    mechanism = TangentRadial(geometry, 1.0, law)
+def vector_radial(law, rng):
+    mechanism = RadialNoise(ball_sensitivity(0.5), law)
     direction = np.array([0.6, 0.8])
 
     def release(shift, trials):
-        value = geometry.tangent_from_coordinates(point, shift * direction)
-        return geometry.coordinates_from_tangent(
-            point, mechanism.release(point, value, rng, trials)
-        )
+        return mechanism.release(shift * direction, rng, trials)
 
     def loss(out):
         here, there = (np.linalg.norm(out - shift * direction, axis=1) for shift in (0.0, 1.0))
@@ -464,10 +452,10 @@ def tangent_radial(law, rng):
 
 
 @pytest.mark.parametrize(
-    ("make", "exponent"), [(tangent_radial, 1.0), (tangent_radial, 1.4), (laplace_count, 1.0)]
+    ("make", "exponent"), [(vector_radial, 1.0), (vector_radial, 1.4), (laplace_count, 1.0)]
 )
 def test_audit_of_radial_and_laplace_noise(make, exponent, rng):
-    dim, delta = (2, 1e-3) if make is tangent_radial else (1, 0.0)
+    dim, delta = (2, 1e-3) if make is vector_radial else (1, 0.0)
     law = calibrated_radial_law(dim, exponent, 1.5, delta)
 
     def bound(law):
@@ -488,11 +476,12 @@ def test_audit_of_radial_and_laplace_noise(make, exponent, rng):
 
 def test_mechanism_and_event_come_from_one_object():
     law = best_radial_law(3, 1.0, 1e-5)
-    assert TangentRadial(Euclidean(3), 1.0, law).event is law
+    assert RadialNoise(ball_sensitivity(1.0), law).event is law
+    assert GaussianNoise(ball_sensitivity(1.0), 4.0).event.mu == 0.25
     assert GaussianCount(2.0).event.mu == 0.5
     assert LaplaceCount(0.25).event.epsilon_0 == 0.25
     assert JointMoments(1.0, 1.0, 4.0).event.mu == 0.25
-    assert SymmetricGaussian(2, 1.0, 4.0).event.mu == 0.25
+    assert SymmetricGaussian(2, interval_sensitivity(1.0), 4.0).event.mu == 0.25
     assert SumsAndCounts(1.0, 4.0).event.mu == 0.25
     assert ExponentialQuantile((1.0, 2.0), 0.5, 0.7).event.epsilon_0 == 0.7
 
@@ -503,9 +492,11 @@ MECHANISMS = [
     GaussianCount(2.0),
     LaplaceCount(0.5),
     SumsAndCounts(1.0, 2.0, 1.5),
-    SymmetricGaussian(2, 0.2, 3.0),
+    SymmetricGaussian(2, interval_sensitivity(0.2), 3.0),
+    PureSymmetric(2, interval_sensitivity(0.2), 3.0),
+    PureSumsAndCounts(2, 0.2, 3.0),
     JointMoments(1.0, 2.0, 3.0, 1.5),
-    TangentGaussian(Euclidean(2), 0.2, 3.0),
+    GaussianNoise(ball_sensitivity(0.2), 3.0),
     ExponentialDirection(1.0, 2.0),
     PrivateQuantile((1.0, 2.0), 0.5, 1.0),
     ExponentialQuantile((1.0, 2.0), 0.5, 1.0),

@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skriemdp.auditing import audit_epsilon, audit_scores
+from skriemdp.core.estimator import Terms
 from skriemdp.datasets import embed_taxonomy, load_closure, make_tree
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
@@ -440,7 +441,7 @@ def audited_model(method, unit, scale, trials=1500):
     outputs = []
     for data in ((X, y), (X, other_y)):
         arrays = estimator._validate(*data)
-        plan = estimator._plan(arrays.facts)
+        plan = estimator._plan(arrays.facts, Terms(8.0, 1e-5))
         for _ in range(trials):
             estimator._release(arrays, plan, lambda *label: Weaker(rng, scale))
             if method == "per-query":

@@ -14,6 +14,8 @@ from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSample
 from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
 from skriemdp.descent.trajectory import Walk
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Sphere
+from skriemdp.mechanisms.bounds import Ball, shortened
+from skriemdp.mechanisms.sums import sum_sigma
 from skriemdp.privacy.calibration import gaussian_delta
 
 LINE = Euclidean(1)
@@ -24,22 +26,15 @@ TAIL = 2.5e-7
 class LineQuery(Query):
     """Fixed numbers, as a query on the real line."""
 
-    geometry, point = LINE, np.zeros(1)
+    geometry, point, dim = LINE, np.zeros(1), 1
 
-    def __init__(self, values, radius=math.inf, diameter=math.inf, center=None):
+    def __init__(self, values, radius=math.inf, center=None):
         self.values = np.asarray(values, dtype=float)
-        self.n = len(self.values)
-        self._ball = None if center is None else np.array([center]), radius
-        self._diameter = diameter
+        self.n = self.longest_block = len(self.values)
+        self.bound = Ball(radius, None if center is None else np.array([center]))
 
-    def total(self, indices=None):
-        return np.array([(self.values if indices is None else self.values[indices]).sum()])
-
-    def diameter(self):
-        return self._diameter
-
-    def enclosing_ball(self):
-        return self._ball
+    def blocks(self, indices=None):
+        yield (self.values if indices is None else self.values[indices])[:, None]
 
 
 def exact(sampler, query, rng):
@@ -91,7 +86,7 @@ def test_batches_are_sorted_and_without_repetition(sampler, rng):
 @pytest.mark.parametrize("sampler", [FullBatch(), PoissonSampler(4), FixedSizeSampler(4)], ids=repr)
 def test_releases_estimate_the_mean(sampler, rng):
     values = rng.uniform(size=12)
-    query = LineQuery(values, radius=1.0, diameter=1.0)
+    query = LineQuery(values, radius=1.0)
     answers = [exact(sampler, query, rng) for _ in range(4000)]
     spread = math.sqrt(sampler.variance_share(12) / 4000)
     assert abs(np.mean(answers) - values.mean()) <= 5.1 * spread + 1e-9
@@ -120,7 +115,7 @@ def test_no_record_moves_a_release_by_more_than_the_noise_unit(sampler):
         sides = []
         for value in (-1.0, 1.0):
             values[3] = value
-            query = LineQuery(values, radius=1.0, diameter=2.0)
+            query = LineQuery(values, radius=1.0)
             sides.append(exact(sampler, query, np.random.default_rng(seed)))
         shifts.append(abs(sides[1] - sides[0]))
     unit = noise_unit(sampler)
@@ -130,22 +125,41 @@ def test_no_record_moves_a_release_by_more_than_the_noise_unit(sampler):
 def noise_unit(sampler):
     """Standard deviation of a release of zeros with noise multiplier one."""
     rng = np.random.default_rng(7)
-    query = LineQuery(np.zeros(8), radius=1.0, diameter=2.0)
+    query = LineQuery(np.zeros(8), radius=1.0)
     wide = [float(sampler.release(query, 1.0, rng)[0]) for _ in range(3000)]
     expected = 2.0 / sampler.expected_size(8)
     assert np.std(wide) == pytest.approx(expected, rel=0.08)  # six standard deviations
     return expected
 
 
-# -- the two bounds of a problem ------------------------------------------------------------------
+@pytest.mark.parametrize("exact_sum", [False, True])
+def test_full_batches_have_their_noise_in_both_arithmetics(exact_sum):
+    rng = np.random.default_rng(7)
+    query, sampler = LineQuery(np.zeros(8), radius=1.0), FullBatch(exact=exact_sum)
+    draws = [float(sampler.release(query, 3.0, rng)[0]) for _ in range(3000)]
+    assert np.std(draws) == pytest.approx(3.0 * 2.0 / 8, rel=0.08)  # six standard deviations
+    assert sum_sigma(query, 3.0, exact_sum) == pytest.approx(6.0, rel=1e-6)
 
 
-def test_poisson_refuses_a_bound_on_differences_only(rng):
-    query = LineQuery([100.0, 101.0, 100.5], diameter=1.0)
-    assert math.isfinite(exact(FullBatch(), query, rng))
-    assert math.isfinite(exact(FixedSizeSampler(2), query, rng))
-    with pytest.raises(TypeError, match="absence"):
-        PoissonSampler(1.0).release(query, 1.0, rng)
+# -- the public ball of a problem -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [FullBatch(), FullBatch(exact=True), PoissonSampler(1.0), FixedSizeSampler(2)],
+    ids=repr,
+)
+def test_nothing_is_released_without_a_bound(sampler, rng):
+    query = LineQuery([100.0, 101.0, 100.5])
+    with pytest.raises(ValueError, match="pass a finite clip_norm"):
+        sampler.release(query, 1.0, rng)
+
+
+def test_a_bound_on_differences_only_cannot_be_said():
+    # Records far from zero but close to each other: absent ones count as the public centre.
+    query = LineQuery([100.0, 101.0, 100.5], radius=1.0)
+    rows = np.concatenate([query.bound.enforce(block) for block in query.blocks()])
+    assert np.abs(rows).max() <= 1.0
 
 
 def far_pair_epsilon(q, count, separation, delta):
@@ -190,11 +204,13 @@ def test_problem_bounds_reach_the_query():
     ball = GeodesicBall(SPD(2), None, 1.0)
     problem = FrechetProblem(ball, np.broadcast_to(np.eye(2), (5, 2, 2)))
     point = np.diag([3.0, 1.0])
-    center, radius = GradientQuery(problem, point).enclosing_ball()
-    assert (radius, GradientQuery(problem, point).diameter()) == (1.0, 2.0)
-    np.testing.assert_allclose(center, problem.public_gradient(point))
-    clipped = GradientQuery(problem, point, 0.25)
-    assert clipped.enclosing_ball() == (None, 0.25) and clipped.diameter() == 0.5
+    bound = GradientQuery(problem, point).bound
+    assert bound.radius == 1.0
+    assert bound.diameter.value == pytest.approx(2.0, rel=1e-14)
+    np.testing.assert_allclose(bound.center, -SPD(2).log_coordinates(point, ball.center))
+    clipped = GradientQuery(problem, point, 0.25).bound
+    assert (clipped.center, clipped.radius) == (None, 0.25)
+    assert clipped.diameter.value == pytest.approx(0.5, rel=1e-14)
 
 
 @pytest.mark.parametrize("clip_norm", [0.3, 0.8, 1.5, math.inf])
@@ -208,11 +224,13 @@ def test_query_bounds_hold(geometry, clip_norm, rng):
     here = geometry.exp_coordinates(ball.center, np.full(geometry.dim, 0.5))
     query = GradientQuery(problem, here, clip_norm)
     each = np.stack([query.total(np.array([i])) for i in range(300)])
-    center, radius = query.enclosing_ball()
-    norms = geometry.norm(here, each - (0.0 if center is None else center))
-    assert norms.max() <= radius * (1 + 1e-9)
-    pairs = geometry.norm(here, each[:150] - each[150:])
-    assert pairs.max() <= query.diameter() * (1 + 1e-9)
+    assert np.linalg.norm(each, axis=1).max() <= query.bound.radius * (1 + 1e-9)
+    pairs = np.linalg.norm(each[:150] - each[150:], axis=1)
+    assert pairs.max() <= query.bound.diameter.value * (1 + 1e-9)
+    # The ball holds every clipped gradient before it is enforced: enforcing it moves none.
+    rows = shortened(np.concatenate(list(query.blocks())), clip_norm)
+    center = 0.0 if query.bound.center is None else query.bound.center
+    np.testing.assert_allclose(each, rows - center, atol=1e-9)
 
 
 # -- events ---------------------------------------------------------------------------------------
@@ -314,7 +332,7 @@ def one_step_audit(sampler, n, multiplier, noise, trials=20_000):
     def query_of(value):
         values = np.zeros(n) if isinstance(sampler, PoissonSampler) else np.full(n, -1.0)
         values[0] = value
-        return LineQuery(values, radius=1.0, diameter=2.0)
+        return LineQuery(values, radius=1.0)
 
     def score(outputs):
         return outputs  # the likelihood ratio increases with the output

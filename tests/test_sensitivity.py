@@ -377,6 +377,7 @@ NUMBERS = {
     sensitivity.weighted_mean_sensitivity: {"radius": 0.5, "reach": 0.5, "n": 10},
     sensitivity.gram_and_cross_sensitivity: {"cross_scale": 0.5, "radius": 1.0},
     sensitivity.class_means_sensitivity: {"radius": 0.5},
+    sensitivity.trace_part_sensitivity: {"row_norm": 2.0, "n": 10},
 }
 
 
@@ -395,6 +396,8 @@ def test_sensitivities_in_closed_form_are_rounded_up():
         assert 2 * radius < sensitivity.class_means_sensitivity(radius) < 2 * radius * (1 + 1e-9)
         assert 2 * radius / 7 <= sensitivity.tangent_mean_sensitivity(radius, 7)
         assert math.sqrt(2) * radius**2 / 7 <= sensitivity.covariance_sensitivity(radius, 7)
+        assert radius**2 / 7 <= sensitivity.trace_part_sensitivity(radius, 7)
+    assert 2.0 < sensitivity.grouped_sum_sensitivity() < 2.0 * (1 + 1e-9)
 
 
 def test_weighted_mean_sensitivity_in_numbers():

@@ -32,6 +32,7 @@ MIXING = {
     "cumulative sums": lambda p, X, y: np.cumsum(p - X, axis=0),
     "sorting": lambda p, X, y: np.sort(p - X, axis=0),
     "the neighbour's row": lambda p, X, y: p - np.roll(X, 1, axis=0),
+    "the place in the batch": lambda p, X, y: (p - X) * (1 + np.arange(len(X)))[:, None],
     "labels centred": lambda p, X, y: (p - X) * (y - y.mean())[:, None],
 }
 SEPARATE = {

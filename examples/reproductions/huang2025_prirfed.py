@@ -27,6 +27,7 @@ from skriemdp import frechet_mean
 from skriemdp.datasets import digits_covariances, embed_taxonomy, load_closure, make_tree
 from skriemdp.descent.per_sample import CostProblem, make_gradient
 from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.sampling import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Walk
@@ -233,8 +234,8 @@ def plain(case, noise):
 def published_plain(case):
     """DP-RSGD with the published noise ``K log(1/delta) tau^2 / (N_i epsilon)^2``."""
     sigma = math.sqrt(case.local_steps * math.log(1 / DELTA)) * case.clip / (case.n * EPSILON)
-    diameter = min(2.0 * case.clip, case.problems[0].gradient_diameter(case.start))
-    return plain(case, sigma * case.n / diameter)
+    bound = GradientQuery(case.problems[0], case.start, case.clip).bound
+    return plain(case, sigma * case.n / bound.diameter.value)
 
 
 def published_reduced(case, sigma=None):

@@ -181,10 +181,22 @@ def _class_means(estimator: PrivateMinimumDistanceToMean, n=100):
     X, Z = _swapped(points, ends[1])
     y, z = _swapped(np.resize(classes[:2], n), classes[1])
 
+    others = np.array([np.count_nonzero(y[1:] == label) for label in classes[:2]])
+
     def score(model):
         counts = model.class_counts_[:2]
-        sums = geometry.log_coordinates(center, model.means_[:2])[:, 0] * counts / radius
-        return float(counts[1] - counts[0] - sums.sum())
+        sums = geometry.log_coordinates(center, model.means_[:2]) * counts[:, None] / radius
+        if estimator.delta > 0:
+            return float(counts[1] - counts[0] - sums[:, 0].sum())
+        # Log-likelihood ratio of the pure noise: the record is in one class, or in the other.
+        counts = counts - others
+        noise = []
+        for index, end in ((0, 1.0), (1, -1.0)):
+            rest = sums.copy()
+            rest[index, 0] -= end
+            sizes = np.abs(counts - np.eye(2)[index])
+            noise.append(np.maximum(np.linalg.norm(rest, axis=1), sizes).sum())
+        return float(noise[0] - noise[1])
 
     return Neighbours((X, y), (Z, z), score)
 
@@ -224,13 +236,27 @@ def _components(estimator: PrivatePrincipalEigenvector, n=100):
 
 
 def _first_or_second(n, d, length):
-    """One record that is not zero, on the first axis or the second; a direction shows which."""
+    """One record that is not zero, on the first axis or the second; for pure privacy."""
     X, Z = _swapped(length * np.eye(n, d) * np.eye(n, 1), length * np.eye(d)[1])
 
     def score(model):
-        return float(model.components_[0, 1] ** 2 - model.components_[0, 0] ** 2)
+        frame = model.components_
+        if model.mechanism_ != "covariance":
+            return float(frame[0, 1] ** 2 - frame[0, 0] ** 2)
+        # One direction is left: this is the noisy matrix.  Its log-likelihood ratio, up to d = 20.
+        last = model.spectrum_[-1]
+        matrix = (frame.T * (model.spectrum_[:-1] - last)) @ frame + last * np.eye(d)
+        step = model.row_norm_**2 / n
+        sides = [matrix - step * np.diag(np.eye(d)[axis]) for axis in (0, 1)]
+        first, second = (_largest_trace_part(side) for side in sides)
+        return (first - second) / step
 
     return Neighbours((X,), (Z,), score)
+
+
+def _largest_trace_part(matrix):
+    values = np.linalg.eigvalsh(matrix)
+    return float(max(values[values > 0].sum(), -values[values < 0].sum()))
 
 
 # -- supervised models ----------------------------------------------------------------------------

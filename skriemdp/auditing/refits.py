@@ -67,6 +67,9 @@ class _NoLedger:
     def __sklearn_clone__(self):
         return self
 
+    def composes(self, epsilon, delta):
+        return False
+
     def spend(self, event, **details):
         return None
 

@@ -370,7 +370,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             raise ValueError("X contains infinite ratings; use NaN for unobserved ones.")
         return Data((matrix,), {"n": matrix.shape[0], "d": matrix.shape[1]})
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         n, d = facts["n"], facts["d"]
         check_option(METHODS, method=self.method)
         check_option(TESTS, signal_test=self.signal_test)
@@ -429,6 +429,9 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             entries += 4.0 * d * d
             cause = f"the {d} x {d} matrix of method='covariance'; 'gradient' forms none"
         return Work(8.0 * entries, 1 if self.n_steps is None else self.n_steps, cause)
+
+    def _gaussian_choice(self):
+        return "method='auto'"
 
     def _public_rank(self, d):
         if isinstance(self.rank, str):

@@ -7,7 +7,16 @@ from collections.abc import Iterable
 from skriemdp._config import get_config
 from skriemdp.mechanisms.integers import check_integers
 
-__all__ = ["adds_integers"]
+__all__ = ["adds_integers", "check_arithmetic"]
+
+
+def check_arithmetic(exact: bool, what: str) -> None:
+    """Refuse `what`, which adds noise to floats, where exact integers were asked for."""
+    if not exact and get_config()["arithmetic"] == "lattice":
+        raise ValueError(
+            f"arithmetic='lattice' asks for exact integers, and {what} adds noise in floating "
+            "point; use skriemdp.config_context(arithmetic='auto')."
+        )
 
 
 def adds_integers(

@@ -13,12 +13,14 @@ from sklearn.utils import get_tags
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
+from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.parameters import check_parameters
-from skriemdp.core.spent import PrivacySpent
+from skriemdp.core.spent import SEEDED, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.ledger.accountant import active_accountant_token, current_accountant
+from skriemdp.ledger.statements import noise_of
 
-__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "take_tags"]
+__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "Terms", "take_tags"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +37,24 @@ class Data:
 
     arrays: tuple
     facts: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """What a fit is planned for: its budget, and whether the ledger adds it to other fits.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Of this fit.
+    composes : bool, default=False
+        Whether "auto" choices should consider Gaussian releases only: they are what the ledger
+        charges least.  By the ledger's stored rule, never by what it has spent.
+    """
+
+    epsilon: float
+    delta: float
+    composes: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +132,8 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     A subclass has the parameters ``epsilon, delta, accountant, random_state, verbose`` and writes
 
     * ``_validate(X, y) -> Data``: shapes, dtypes, NaN, membership; no statistic of the records;
-    * ``_plan(facts) -> Plan``: parameters checked, noise calibrated, from public facts only;
+    * ``_plan(facts, terms) -> Plan``: parameters checked, noise calibrated, from public facts and
+      the :class:`Terms` only;
     * ``_release(data, plan, streams)``: computes noisy answers and sets the learned attributes;
       ``streams("label")`` gives the noise generator of each release.
 
@@ -133,10 +154,12 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             check_random_state(self.random_state)
             check_parameters(self)
             data = validated(self, X, y)
-            plan = self._plan(data.facts)
+            accountant = self._accountant()
+            plan = self._plan(data.facts, self._terms(accountant))
             plan.work.check()
+            check_arithmetic(plan.exact, f"{type(self).__name__} with these parameters")
             streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
-            entry = getattr(self._charge(plan), "entry", None)
+            entry = getattr(self._charge(accountant, plan), "entry", None)
             watched = getattr(self, "callback", None) is not None
             with (charged := Charged(entry, watched)):
                 self._release(data, plan, streams)
@@ -146,26 +169,44 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             delta=float(self.delta),
             event=plan.event,
             unit=plan.unit,
-            guarantee="none (seeded)" if streams.seeded else plan.guarantee,
+            guarantee=SEEDED if streams.seeded else plan.guarantee,
             seeded=streams.seeded,
             public=plan.public
             | {"arithmetic": "exact integers" if plan.exact else "floating point"},
         )
         return self
 
-    def _charge(self, plan: Plan):
+    def _accountant(self):
+        if self.accountant is not None:
+            return self.accountant
+        return current_accountant(getattr(self, "_ledger_token", None))
+
+    def _terms(self, accountant) -> Terms:
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        return Terms(epsilon, delta, accountant.composes(epsilon, delta))
+
+    def _gaussian_choice(self) -> str:
+        """Parameters that make a fit like this one Gaussian; a refused fit is told of them."""
+        return ""
+
+    def _charge(self, accountant, plan: Plan):
         if not plan.event.delta(self.epsilon) <= self.delta:
             raise RuntimeError(
                 f"{type(self).__name__} planned an event that is not "
                 f"({self.epsilon}, {self.delta})-private; nothing was released."
             )
-        accountant = self.accountant
-        if accountant is None:
-            accountant = current_accountant(getattr(self, "_ledger_token", None))
+        seeded = self.random_state is not None
         return accountant.spend(
             plan.event,
             label=type(self).__name__,
-            params={"epsilon": float(self.epsilon), "delta": float(self.delta), "unit": plan.unit},
+            params={
+                "unit": plan.unit,
+                "guarantee": SEEDED if seeded else plan.guarantee,
+                "seeded": seeded,
+                "noise": noise_of(plan.event.to_dict()),
+            },
+            at=(float(self.epsilon), float(self.delta)),
+            gaussian=self._gaussian_choice(),
         )
 
     def _noise_context(self, data: Data, plan: Plan) -> bytes:

@@ -21,6 +21,7 @@ __all__ = [
     "check_walk_domain",
     "descent_domain",
     "point_shape",
+    "public_array",
     "public_ball",
     "public_point",
     "warn_large_delta",
@@ -83,10 +84,18 @@ def check_membership(geometry, points):
     )
 
 
+def public_array(name, value):
+    """A public parameter as an array of floats; ValueError if it is no such thing."""
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must hold numbers that fit into floats.") from None
+
+
 def public_point(geometry, **values):
     """A public point given by the user, checked; the keyword names the parameter."""
     ((name, value),) = values.items()
-    value = np.asarray(value, dtype=float)
+    value = public_array(name, value)
     if value.size == math.prod(geometry.shape):
         value = value.reshape(geometry.shape)
     if value.shape != geometry.shape or not np.isfinite(value).all():

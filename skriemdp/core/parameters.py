@@ -28,7 +28,7 @@ def check_parameters(estimator) -> None:
         for name in names:
             value = parameters.get(name)
             if isinstance(value, numbers.Number):  # others may be sequences, functions or "auto"
-                check(**{name: value})
+                check(**{name: value})  # type: ignore[arg-type]
     for name in _COUNTS:
         value = parameters.get(name)
         if value is not None:

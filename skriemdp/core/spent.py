@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from typing import Any
 
-__all__ = ["PrivacySpent"]
+__all__ = ["SEEDED", "PrivacySpent"]
+
+# The guarantee of a release whose noise can be reproduced.
+SEEDED = "none (seeded)"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class PrivacySpent:
     """The privacy statement of one fit; unpacks as ``epsilon, delta = estimator.privacy_spent_``.
 
@@ -45,6 +49,25 @@ class PrivacySpent:
         yield self.epsilon
         yield self.delta
 
+    def __repr__(self):
+        count = len(self.public)
+        facts = f"{count} public fact{'' if count == 1 else 's'}"
+        return (
+            f"PrivacySpent(epsilon={self.epsilon:g}, delta={self.delta:g}, per {self.unit}, "
+            f"{self.guarantee}, {facts})"
+        )
+
+    def _repr_html_(self):
+        rows = [
+            ("epsilon, delta", f"{self.epsilon:g}, {self.delta:g}"),
+            ("per", f"{self.unit} ({self.neighboring})"),
+            ("guarantee", self.guarantee),
+        ]
+        facts = [(name, _shown(value)) for name, value in self.public.items()]
+        folded = f"<details><summary>{len(facts)}</summary>{_table(facts)}</details>"
+        table = _table(rows, [("public facts", folded)])
+        return f"<div class='skriemdp-spent'>{table}</div>"
+
     @property
     def mu(self) -> float | None:
         """Gaussian differential privacy parameter; None unless the release is exactly Gaussian."""
@@ -56,6 +79,27 @@ class PrivacySpent:
         fields["event"] = self.event.to_dict()
         fields["public"] = {name: _plain(value) for name, value in self.public.items()}
         return fields | {"mu": self.mu}
+
+
+def _shown(value) -> str:
+    """A public fact in a few words; arrays as shapes."""
+    shape = getattr(value, "shape", ())
+    if shape:
+        return f"array of shape {tuple(shape)}"
+    if isinstance(value, (list, tuple, dict)) and len(value) > 4:
+        return f"{type(value).__name__} of {len(value)}"
+    return str(value)
+
+
+def _table(rows, markup=()) -> str:
+    """Names and values as an HTML table; the values of `markup` are HTML already."""
+    cells = [(html.escape(str(name)), html.escape(str(value))) for name, value in rows]
+    lines = "".join(
+        f"<tr><th scope='row' style='text-align:left'>{name}</th>"
+        f"<td style='text-align:left'>{value}</td></tr>"
+        for name, value in [*cells, *markup]
+    )
+    return f"<table>{lines}</table>"
 
 
 def _plain(value):

@@ -162,9 +162,13 @@ def _subset(n, size, rng):
     return np.sort(rng.choice(n, size=size, replace=False, shuffle=False))
 
 
-def exact_mean(query, total=None):
-    """The mean of a query over all records without noise: not private."""
-    return _with_center(query, (query.total() if total is None else total) / query.n)
+def exact_mean(query, total=None, count=None):
+    """The mean of a query without noise, over all records: not private.
+
+    With `total` over those whose sum of offsets that is, `count` of them (all by default).
+    """
+    total = query.total() if total is None else total
+    return _with_center(query, total / (query.n if count is None else count))
 
 
 def full_batch_mean(query, total, noise_multiplier: float, rng):

@@ -255,10 +255,8 @@ class PublishedRSVRG:
             mean = exact_mean(GradientQuery(problem, anchor, self.anchor_clip))
             for _ in range(self.epoch_length):
                 point, chosen = path.point, rng.integers(n, size=1)
-                here, there = (
-                    GradientQuery(problem, x, self.inner_clip).total(chosen)
-                    for x in (point, anchor)
-                )
+                queries = [GradientQuery(problem, x, self.inner_clip) for x in (point, anchor)]
+                here, there = (exact_mean(query, query.total(chosen), 1) for query in queries)
                 value = here - _transported(geometry, anchor, point, there - mean)
                 path.advance(value + self.sigma * rng.standard_normal(value.shape))
         return path.result

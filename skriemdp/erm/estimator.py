@@ -139,10 +139,14 @@ class PrivateRiemannianERM(PrivateEstimator):
     Notes
     -----
     *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record (x_i, y_i), n
-    public.  `cost` must not carry the data with it; a closure over an array with n rows is refused,
-    because a cost that already saw all records cannot be clipped per record.  Everything a user
-    function does with a record besides returning a gradient (printing, raising) is outside the
-    guarantee.  A record whose gradient is not finite counts as zero.  Theorems:
+    public.  Row i of a gradient must depend on record i only; that is tried on made-up records, and
+    a gradient that mixes them is refused, because it cannot be clipped per record.  So is a
+    function that carries the data along in a closure, a global, a list, a dict or an attribute.
+    What was
+    *computed* from the data beforehand cannot be seen: ``center = X.mean(axis=0)``, used inside,
+    voids the guarantee; whatever a function uses besides its arguments must be public.
+    Everything a user function does with a record besides returning a gradient (printing, raising)
+    is outside the guarantee.  A record whose gradient is not finite counts as zero.  Theorems:
     docs/theory/optimisation.md.
 
     X may be a memory map or a dask array; then only blocks are in memory at a time and the noise is
@@ -336,7 +340,7 @@ class PrivateRiemannianERM(PrivateEstimator):
             if function is not None:
                 check_per_sample(function, n, arrays, name)
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         geometry, n = facts["geometry"], facts["n"]
         check_scale(clip_norm=self.clip_norm)
         check_option(SOLVERS, solver=self.solver)
@@ -381,6 +385,9 @@ class PrivateRiemannianERM(PrivateEstimator):
             public |= {"center": domain.center, "radius": domain.radius}
         work = Work(48.0 * math.prod(geometry.shape), walk.n_steps)
         return Plan(event, _Settings(solver, start, noise_scale), public, work=work, exact=exact)
+
+    def _gaussian_choice(self):
+        return "solver='descent', batch_size=None"
 
     def _domain_and_start(self, geometry, start=None):
         start = self.start if start is None else start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -23,6 +24,7 @@ from skriemdp.federated.messages import (
 )
 from skriemdp.federated.training import LocalSettings, local_solver, train
 from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
+from skriemdp.ledger.files import private_file
 
 __all__ = ["Agent", "AnswerBook"]
 
@@ -36,20 +38,31 @@ class AnswerBook:
     Parameters
     ----------
     path : str
-        SQLite file, created with its first entry.
+        SQLite file on a local disk, made with its first entry, readable by its owner only.
     """
 
     def __init__(self, path):
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
 
-    def _connect(self):
-        connection = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS answers (client TEXT, fit TEXT, round INTEGER, point TEXT,"
-            " answer TEXT, PRIMARY KEY (client, fit, round))"
-        )
-        return connection
+    @contextlib.contextmanager
+    def _opened(self):
+        path = private_file(self.path, "answer book")
+        try:
+            connection = sqlite3.connect(path, timeout=30.0, isolation_level=None)
+            try:
+                connection.execute("PRAGMA synchronous=EXTRA")
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS answers (client TEXT, fit TEXT, round INTEGER,"
+                    " point TEXT, answer TEXT, PRIMARY KEY (client, fit, round))"
+                )
+                yield connection
+            finally:
+                connection.close()
+        except (sqlite3.Error, ValueError) as error:
+            raise BudgetError(
+                f"the answer book {path!r} cannot be used ({error}); restore it. Nothing was "
+                "released."
+            ) from error
 
     def begin(self, task: LocalTask):
         """The stored answer, or None after reserving this release.
@@ -61,8 +74,7 @@ class AnswerBook:
             be out, so it is not drawn again.
         """
         digest, release = _digest(task.point), _release(task)
-        connection = self._connect()
-        try:
+        with self._opened() as connection:
             connection.execute("BEGIN IMMEDIATE")
             row = connection.execute(
                 "SELECT point, answer FROM answers WHERE client = ? AND fit = ? AND round = ?",
@@ -73,26 +85,21 @@ class AnswerBook:
                     "INSERT INTO answers VALUES (?, ?, ?, ?, NULL)", (*release, digest)
                 )
             connection.execute("COMMIT")
-        finally:
-            connection.close()
-        if row is None:
-            return None
-        if row[0] != digest:
-            raise BudgetError("this release was already made from another point.")
-        if row[1] is None:
-            raise BudgetError("this release was begun and never finished; it is not repeated.")
-        return np.array(json.loads(row[1]))
+            if row is None:
+                return None
+            if row[0] != digest:
+                raise BudgetError("this release was already made from another point.")
+            if row[1] is None:
+                raise BudgetError("this release was begun and never finished; it is not repeated.")
+            return np.array(json.loads(row[1]))
 
     def finish(self, task: LocalTask, answer) -> None:
         """Store the answer before it leaves."""
-        connection = self._connect()
-        try:
+        with self._opened() as connection:
             connection.execute(
                 "UPDATE answers SET answer = ? WHERE client = ? AND fit = ? AND round = ?",
                 (json.dumps(np.asarray(answer).tolist()), *_release(task)),
             )
-        finally:
-            connection.close()
 
 
 def _release(task) -> tuple:

@@ -300,6 +300,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             event,
             label=type(self).__name__,
             params={"estimator": type(self.estimator).__name__, "unit": self.unit},
+            at=(float(self.estimator.epsilon), float(self.estimator.delta)),
         )
         entry = getattr(spend, "entry", None)
         with (charged := Charged(entry)):

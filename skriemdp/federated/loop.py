@@ -19,6 +19,8 @@ from skriemdp.federated.messages import (
     check_release_name,
     checked_updates,
 )
+from skriemdp.ledger.accountant import BudgetError
+from skriemdp.ledger.files import look, private_file, refuse_network, sync_folder
 
 __all__ = ["AGGREGATIONS", "Checkpoint", "ServerLoop", "tangent_mean"]
 
@@ -47,10 +49,11 @@ class Checkpoint:
     Parameters
     ----------
     path : str
+        JSON file on a local disk, readable by its owner only.
     """
 
     def __init__(self, path):
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
 
     @contextlib.contextmanager
     def held(self):
@@ -61,7 +64,8 @@ class Checkpoint:
         RuntimeError
             If one is: both would release for one charge.
         """
-        connection = sqlite3.connect(f"{self.path}.lock", timeout=0.0, isolation_level=None)
+        lock = private_file(f"{self.path}.lock", "lock of the checkpoint")
+        connection = sqlite3.connect(lock, timeout=0.0, isolation_level=None)
         try:
             try:
                 connection.execute("BEGIN EXCLUSIVE")
@@ -73,25 +77,36 @@ class Checkpoint:
 
     def load(self, fit_id) -> dict | None:
         """The stored state of this run, None if there is none."""
-        if not os.path.exists(self.path):
+        if not os.path.lexists(self.path):
             return None
-        with open(self.path) as file:
-            state = json.load(file)
-        if state["fit_id"] != fit_id:
-            return None
-        for name in ("point", "chosen"):
-            state[name] = np.array(state[name], dtype=float)
+        try:
+            look(self.path, "checkpoint")
+            with open(self.path, encoding="utf-8") as file:
+                state = json.load(file)
+            if state["fit_id"] != fit_id:
+                return None
+            for name in ("point", "chosen"):
+                state[name] = np.array(state[name], dtype=float)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BudgetError(
+                f"the checkpoint {self.path!r} cannot be read ({type(error).__name__}): without it "
+                "rounds that were paid for would be asked again. Restore it, or pass another path "
+                "(a new run, charged anew)."
+            ) from error
         return state
 
     def save(self, state: dict) -> None:
-        """Replace the stored state, atomically."""
+        """Replace the stored state, atomically and durably."""
+        path = os.path.realpath(self.path)
+        refuse_network(path)
         plain = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in state.items()}
-        temporary = f"{self.path}.new"
-        with open(temporary, "w") as file:
+        temporary = private_file(f"{path}.new", "checkpoint")
+        with open(temporary, "w", encoding="utf-8") as file:
             json.dump(plain, file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, self.path)
+        os.replace(temporary, path)
+        sync_folder(os.path.dirname(path))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ from skriemdp._validation import (
     check_privacy,
     check_scale,
 )
+from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.estimator import PrivateEstimator
 from skriemdp.core.manifold_input import check_walk_domain, public_point
 from skriemdp.core.parameters import check_parameters
@@ -41,6 +42,7 @@ def check_settings(run) -> None:
             f"{type(run.estimator).__name__}."
         )
     check_privacy(run.estimator.epsilon, run.estimator.delta)
+    check_arithmetic(False, "a federated run")
     check_option(("rsgd", "rsvrg"), local=run.local)
     check_option(("given", "theory"), schedule=run.schedule)
     check_option(ENGINES, engine=run.engine)

@@ -10,6 +10,7 @@ from skriemdp.ledger.accountant import (
     active_accountant_token,
     current_accountant,
 )
+from skriemdp.ledger.format_1 import upgrade
 
 __all__ = [
     "BudgetError",
@@ -20,4 +21,5 @@ __all__ = [
     "Spend",
     "active_accountant_token",
     "current_accountant",
+    "upgrade",
 ]

@@ -6,22 +6,31 @@ import dataclasses
 import html
 import json
 import math
+import numbers
 import os
 import secrets
+import sys
 import threading
-from collections import Counter
-from functools import lru_cache
+from collections import Counter, deque
+from fractions import Fraction
+from functools import lru_cache, partial
 
-from skriemdp._validation import check_count
-from skriemdp.ledger.filters import Filter, make_filter
+from skriemdp._validation import check_count, check_fraction, check_nonnegative, check_positive
+from skriemdp.ledger import active, connections
+from skriemdp.ledger.chain import Head
+from skriemdp.ledger.filters import KINDS, Filter, divide, make_filter
+from skriemdp.ledger.history import History
+from skriemdp.ledger.refusals import Ask, refusal, remaining
 from skriemdp.ledger.statements import (
     BudgetExceededError,
     LedgerTotal,
     Remaining,
     Spend,
+    charge_line,
+    percent,
     round_up,
 )
-from skriemdp.ledger.storage import BudgetError, Ledger, Standing
+from skriemdp.ledger.storage import BudgetError, Ledger, Standing, add
 from skriemdp.privacy.events import Event, SelfComposedEvent, compose, event_from_dict
 
 __all__ = [
@@ -36,6 +45,32 @@ __all__ = [
 ]
 
 DEFAULT_DATASET = "default"
+CHARGES_SHOWN = 20  # of a summary; the history has them all
+_SHARES = (
+    "of the condition closest to its limit; Gaussian charges add by mu squared, so half the "
+    "epsilon takes about a quarter"
+)
+_TOGETHER = (
+    "this ceiling holds for this part alone; what holds for all parts together is the ceiling of "
+    "the divided budget, and ceilings of Gaussian parts must not be added"
+)
+
+
+class Mark:
+    """How far the sender of a pickle has seen its ledger; the receiver accepts nothing older.
+
+    joblib tells whether a cached result may be reused by pickling the estimator with protocol 3;
+    a mark would differ after every charge, so it travels with the newer protocols only.
+    """
+
+    __slots__ = ("head",)
+
+    def __init__(self, head: Head | None = None):
+        self.head = head
+
+    def __reduce_ex__(self, protocol):
+        known = self.head is not None and protocol > 3
+        return Mark, ((Head(*self.head),) if known else ())
 
 
 class PrivacyAccountant:
@@ -56,10 +91,15 @@ class PrivacyAccountant:
         Ledger file.  Made when nothing is there, else opened; its ceiling, delta and filter were
         fixed when it was made: leave the other parameters out, or repeat them exactly.  None: a
         private temporary file that is removed when this process exits.
-    filter : {"renyi", "gdp"}, default="renyi"
-        The rule that enforces the ceiling under adaptive use.  ``"gdp"`` is exact for Gaussian
-        releases and refuses events without a Gaussian bound; ``"renyi"`` takes every event and is
-        a few per cent stricter (docs/theory/filters.md).
+    filter : {"auto", "sum", "renyi", "gdp"}, default="auto"
+        The rule that enforces the ceiling under adaptive use (docs/theory/filters.md).  ``"auto"``
+        takes every event and lets Gaussian fits reach 94 to 97 % of the ceiling; ``"sum"`` adds
+        epsilons and deltas; ``"gdp"`` wastes nothing on Gaussian releases and refuses events
+        without a Gaussian bound; ``"renyi"`` is stricter than "auto" for Gaussian releases and
+        wider for a few others.
+    witness : str or path-like, default=None
+        A second file, best on another disk, made with the ledger: each charge is noted there too,
+        so that an old copy of the ledger is noticed.
 
     Raises
     ------
@@ -95,18 +135,22 @@ class PrivacyAccountant:
     3
     """
 
-    def __init__(self, epsilon=math.inf, delta=1e-5, path=None, filter="renyi"):
+    def __init__(self, epsilon=math.inf, delta=1e-5, path=None, filter="auto", witness=None):
         rule = make_filter(filter, epsilon, delta)
         self._dataset, self._partition, self._stored = DEFAULT_DATASET, "", None
         if path is None:
+            if witness is not None:
+                raise ValueError("a witness needs a ledger that lasts; give path= as well.")
             self._ledger = Ledger.temporary()
         elif Ledger.exists(path):
             self._ledger = Ledger(path)
-            given = (float(epsilon), float(delta), filter) != (math.inf, 1e-5, "renyi")
+            if witness is not None:
+                self._ledger.check_witness(witness)
+            given = (float(epsilon), float(delta), filter) != (math.inf, 1e-5, "auto")
             self._stored = self._open(rule if given else None)
             return
         else:
-            self._ledger = Ledger.create(path)
+            self._ledger = Ledger.create(path, witness)
         self._stored = self._open(rule)
 
     def _open(self, rule: Filter | None) -> Filter:
@@ -153,7 +197,7 @@ class PrivacyAccountant:
 
     @property
     def filter(self) -> str:
-        """Kind of the stored filter, ``"renyi"`` or ``"gdp"``."""
+        """Kind of the stored filter; ``"gdp-part"`` for a Gaussian part of a division."""
         return self._filter.kind
 
     @property
@@ -180,8 +224,9 @@ class PrivacyAccountant:
         asked = (epsilon, delta, filter) != (None, None, None)
         other = self._handle(self._ledger, name, "")
         if asked or name not in self._ledger.dataset_names():
+            own = self.filter if self.filter in KINDS else "gdp"
             rule = make_filter(
-                self.filter if filter is None else filter,
+                own if filter is None else filter,
                 self.epsilon if epsilon is None else epsilon,
                 self.delta if delta is None else delta,
             )
@@ -204,9 +249,122 @@ class PrivacyAccountant:
             )
         return self._handle(self._ledger, self._dataset, name, self._stored)
 
+    # -- dividing --
+
+    def split(self, parts, gaussian: bool = False) -> list[PrivacyAccountant]:
+        """Divide an unused budget into parts with ceilings of their own.
+
+        Parameters
+        ----------
+        parts : int or sequence of float
+            A number of equal parts, or their weights: ``split(3)``, ``split([2, 1, 1])``.
+        gaussian : bool, default=False
+            Parts that admit Gaussian releases alone, and more of them: they share ``mu**2``, and
+            each may use all of delta.
+
+        Returns
+        -------
+        list of PrivacyAccountant
+            The same ones for the same call, so that a script can be run again.
+
+        Raises
+        ------
+        BudgetError
+            If the data set has charges already, or was divided in another way.
+
+        Notes
+        -----
+        *Guarantee*.  All releases charged to all parts together, in any order and each chosen after
+        seeing the others, are jointly private at the divided budget's (epsilon, delta).  Plain
+        parts have ``weight * epsilon`` and ``weight * delta``, rounded down, and the same filter;
+        a fit with ``**part.whole()`` is admitted whatever its noise.  Interactive mechanisms with
+        fixed parameters compose side by side like releases (Lyu 2022; Vadhan and Zhang 2023).
+        The pair of a Gaussian part is true of that part alone: such pairs must not be added, and
+        need not be, because ``mu**2`` of all parts stays under the divided budget's.
+
+        The divided budget is closed: charge a part.  Parts can be divided again.
+
+        Examples
+        --------
+        >>> from skriemdp.ledger.accountant import PrivacyAccountant
+        >>> a, b = PrivacyAccountant(epsilon=1.0, delta=1e-6).split([3, 1])
+        >>> a.epsilon, b.epsilon, b.delta
+        (0.75, 0.25, 2.5e-07)
+        """
+        weights = _weights(parts)
+        rule = self._filter
+        if self._partition:
+            raise ValueError(
+                "a partition cannot be split; split the data set, and partition each of its parts."
+            )
+        if rule.limits is None:
+            raise ValueError("there is no ceiling to divide; make an accountant with an epsilon.")
+        if gaussian and rule.delta == 0.0:
+            raise ValueError("Gaussian parts need delta > 0; leave gaussian=False.")
+        if rule.kind == "gdp-part" and not gaussian:
+            raise ValueError(
+                "the pairs of Gaussian parts do not add up, so this part can only be divided into "
+                "Gaussian ones; pass gaussian=True."
+            )
+        rules = divide(rule, weights, bool(gaussian))
+        k, known = len(weights), {place.name: place for place in self._ledger.datasets()}
+        names = [f"{self._dataset}: part {number} of {k}" for number in range(1, k + 1)]
+        for name in names:
+            if name in known and known[name].parent != self._dataset:
+                raise BudgetError(
+                    f"the ledger {self.path!r} has a data set {name!r}, which is what a part would "
+                    "be called; divide a data set of another name."
+                )
+        names = self._ledger.divide(
+            self._dataset,
+            {"weights": [str(weight) for weight in weights], "gaussian": bool(gaussian)},
+            [(name, own.to_dict(), own.zero) for name, own in zip(names, rules, strict=True)],
+        )
+        return [self._handle(self._ledger, name, "") for name in names]
+
+    @property
+    def parts(self) -> list[PrivacyAccountant]:
+        """The parts that :meth:`split` made, in order; empty for an undivided budget."""
+        places = self._ledger.datasets()
+        return [
+            self._handle(self._ledger, place.name, "")
+            for place in places
+            if place.parent == self._dataset
+        ]
+
+    def _undivided(self) -> list[str]:
+        """Names of the data sets that hold the charges: itself, or its parts' parts."""
+        parts = self.parts
+        return [name for part in parts for name in part._undivided()] or [self._dataset]
+
+    def whole(self) -> dict:
+        """``{"epsilon": ..., "delta": ..., "accountant": self}``: one fit that takes all of it.
+
+        For ``PrivateFrechetMean("sphere", **part.whole())``.
+        """
+        if self._filter.limits is None:
+            raise ValueError("there is no ceiling to take; make an accountant with an epsilon.")
+        return {"epsilon": self.epsilon, "delta": self.delta, "accountant": self}
+
+    def composes(self, epsilon: float, delta: float) -> bool:
+        """Whether a fit at (epsilon, delta) with free choice of noise should be Gaussian here.
+
+        True where the stored rule adds the fit to others and charges Gaussian noise least; the
+        estimators' ``"auto"`` choices follow it.  What is spent does not matter.
+        """
+        return self._filter.composes(float(epsilon), float(delta))
+
     # -- spending --
 
-    def spend(self, event: Event, *, label: str = "release", params: dict | None = None) -> Spend:
+    def spend(
+        self,
+        event: Event,
+        *,
+        label: str = "release",
+        params: dict | None = None,
+        at: tuple[float, float] | None = None,
+        gaussian: str = "",
+    ) -> Spend:
         """Charge `event`, durably, before anything is released.
 
         Parameters
@@ -217,6 +375,11 @@ class PrivacyAccountant:
             Who charges; shown in summaries.
         params : dict, optional
             Public parameters to note (plain data; nothing computed from records).
+        at : tuple of float, optional
+            The (epsilon, delta) that the release was calibrated to; the event must be private at
+            it.  Noted, and under ``filter="sum"`` what is charged at most.
+        gaussian : str, default=""
+            Parameters with which the caller's release would be Gaussian, for a refusal to name.
 
         Returns
         -------
@@ -230,67 +393,67 @@ class PrivacyAccountant:
         BudgetError
             The ledger cannot be written; nothing may be released.
         """
-        rule, cost = self._prepare(event)
+        at = _pair(event, at)
+        rule, costs = self._prepare(event, at)
         params = {} if params is None else dict(params)
-        entry, time, standing = self._ledger.charge(
-            self._dataset,
-            self._partition,
-            cost,
-            lambda standing: rule.admits(standing, cost, event),
-            event=json.dumps(event.to_dict(), sort_keys=True, allow_nan=False),
-            label=str(label),
-            params=json.dumps(params, sort_keys=True, allow_nan=False),
-        )
+        if at is not None:
+            params = {"epsilon": at[0], "delta": at[1]} | params
+        unit = str(params.get("unit", "record"))
+        for cost in costs:
+            entry, time, standing = self._ledger.charge(
+                self._dataset,
+                self._partition,
+                cost,
+                partial(rule.admits, cost=cost, event=event),
+                event=json.dumps(event.to_dict(), sort_keys=True, allow_nan=False),
+                label=str(label),
+                params=json.dumps(params, sort_keys=True, allow_nan=False),
+                unit=unit,
+            )
+            if entry is not None:
+                break
         if entry is None:
-            raise self._refusal(event, 1, standing)
+            raise self._refusal(Ask(event, at, 1, unit, gaussian), standing)
         return Spend(
             entry, time, self._dataset, self._partition, str(label), params, event.to_dict()
         )
 
-    def check(self, event: Event) -> None:
+    def check(self, event: Event, *, at: tuple[float, float] | None = None) -> None:
         """Raise what :meth:`spend` would raise for `event`; nothing is written."""
-        self.reserve(1, event)
+        self.reserve(1, event, at=at)
 
-    def reserve(self, n_fits: int, event: Event) -> None:
+    def reserve(self, n_fits: int, event: Event, *, at: tuple[float, float] | None = None) -> None:
         """Raise BudgetExceededError unless `n_fits` spends of `event` would be admitted now.
 
         A check in advance, for a grid times folds; nothing is written and nothing is held back for
         the caller.
         """
         check_count(n_fits=n_fits)
-        rule, cost = self._prepare(event)
-        standing = self._ledger.standing(self._dataset, self._partition)
-        if rule.count(standing, cost, event) < n_fits:
-            raise self._refusal(event, n_fits, standing)
+        at = _pair(event, at)
+        rule, costs = self._prepare(event, at)
+        standing = self._standing()
+        if rule.count(standing, costs, event) < n_fits:
+            raise self._refusal(Ask(event, at, n_fits), standing)
 
-    def _prepare(self, event):
-        if not isinstance(event, Event):
-            raise TypeError(
-                f"an accountant is charged with an Event, got {type(event).__name__}; see "
-                "skriemdp.privacy.events."
+    def _standing(self) -> Standing:
+        if self._ledger.row(self._dataset).division:
+            raise BudgetError(
+                f"{self._where()} is divided into {len(self.parts)} parts; charge one of them "
+                "(its `parts`)."
             )
-        rule = self._filter
-        cost = rule.cost(event)
-        # Slow profiles are computed (and memoised) here, not inside the write transaction.
-        if not rule.admits_total(cost):
-            rule.fills(event)
-        return rule, cost
+        return self._ledger.standing(self._dataset, self._partition)
 
-    def _refusal(self, event, n_fits: int, standing: Standing) -> BudgetExceededError:
+    def _prepare(self, event, at=None):
         rule = self._filter
-        remaining = self._remaining(standing)
-        asked = f"{n_fits} spends of " if n_fits > 1 else ""
-        admitted = rule.count(standing, rule.cost(event), event)
-        hint = ""
-        if rule.kind == "renyi" and event.mu is not None:
-            hint = ' For Gaussian releases alone, filter="gdp" wastes nothing.'
-        return BudgetExceededError(
-            f"{self._where()} has the ceiling epsilon={rule.epsilon:g}, delta={rule.delta:g} and "
-            f"the filter {rule.describe()}. Remaining: {remaining}. Asked: {asked}"
-            f"{_describe(event, rule)}; {admitted} of them would be admitted. Nothing was spent or "
-            f"released.{hint}",
-            remaining,
-        )
+        costs = rule.costs(event, at)
+        # Slow profiles are computed (and memoised) here, not inside the write transaction.
+        if not rule.admits_total(costs[0]):
+            rule.fills(event)
+        return rule, costs
+
+    def _refusal(self, ask: Ask, standing: Standing) -> BudgetExceededError:
+        divisible = not self._partition and standing.untouched
+        return refusal(self._where(), self._filter, standing, ask, divisible)
 
     def _where(self) -> str:
         part = f", partition {self._partition!r}," if self._partition else ""
@@ -303,57 +466,81 @@ class PrivacyAccountant:
         """Tight total of the entries, if this list had been fixed in advance.
 
         Of the whole data set: common charges plus the worst partition's.  Of a partition: common
-        charges plus its own.
+        charges plus its own.  Of a divided budget: of all charges to its parts.
         """
         common: Counter[str] = Counter()
         parts: dict[str, Counter[str]] = {}
         entries = 0
-        for part, _, event, count in self._ledger.tallies(self._dataset):
-            if self._partition and part not in ("", self._partition):
-                continue
-            entries += count
-            (parts.setdefault(part, Counter()) if part else common)[event] += count
+        names = self._undivided()
+        for name in names:
+            for part, _, event, count in self._ledger.tallies(name):
+                if self._partition and part not in ("", self._partition):
+                    continue
+                entries += count
+                # Partitions of different parts of a budget may hold the same records.
+                apart = part and len(names) == 1
+                (parts.setdefault(part, Counter()) if apart else common)[event] += count
         lists = {frozenset((common + own).items()) for own in parts.values()}
         lists = lists or {frozenset(common.items())}
         epsilon = max(_total_epsilon(charges, self.delta) for charges in lists)
         return LedgerTotal(epsilon, self.delta if entries else 0.0, entries)
 
-    def remaining(self, event: Event | None = None) -> Remaining | int | float:
+    def remaining(
+        self, each: Event | int = 1, *, at: tuple[float, float] | None = None
+    ) -> Remaining | int | float:
         """What the filter would still admit.
 
         Parameters
         ----------
-        event : Event, optional
-            Count how many more spends of this event would be admitted (inf without a ceiling).
+        each : Event or int, default=1
+            A number of equal fits: what each of them may ask.  An event: how many more spends of
+            it would be admitted (inf without a ceiling).
+        at : tuple of float, optional
+            The (epsilon, delta) of the event, as in :meth:`spend`.
 
         Returns
         -------
-        Remaining, or int or float when `event` is given
+        Remaining, or int or float when `each` is an event
         """
-        if event is None:
-            return self._remaining(self._ledger.standing(self._dataset, self._partition))
-        rule, cost = self._prepare(event)
-        standing = self._ledger.standing(self._dataset, self._partition)
-        return rule.count(standing, cost, event)
-
-    def _remaining(self, standing: Standing) -> Remaining:
-        room = self._filter.room(standing)
-        return Remaining(
-            self._filter.describe(),
-            room.pop("epsilon"),
-            room.pop("mu"),
-            room.pop("pure"),
-            room,
-        )
+        if isinstance(each, Event):
+            rule, costs = self._prepare(each, _pair(each, at))
+            return rule.count(self._standing(), costs, each)
+        check_count(each=each)
+        return remaining(self._filter, self._standing(), int(each))
 
     @property
-    def history(self) -> list[Spend]:
-        """All entries of the data set (of a partition: common ones and its own), oldest first."""
-        part = self._partition or None
-        return [
-            Spend(entry, time, self._dataset, own, label, json.loads(params), json.loads(event))
-            for entry, time, own, label, params, event in self._ledger.entries(self._dataset, part)
-        ]
+    def history(self) -> History:
+        """The charges of the data set (of a partition: common ones and its own), oldest first.
+
+        A sequence that reads the file as it is asked, so that long ones need little memory.
+        """
+        return History(self._ledger, self._dataset, self._partition or None)
+
+    @property
+    def head(self) -> str:
+        """Number and digest of the ledger's last entry.
+
+        Note it elsewhere: :meth:`verify` tells whether a file still holds what it held then.
+        """
+        head = self._ledger.head()
+        assert head is not None  # a data set was opened, which is an entry
+        return f"{head.entry} {head.digest}"
+
+    def verify(self, head: str | None = None) -> None:
+        """Add up the whole file again: every entry, total, count and digest.
+
+        Parameters
+        ----------
+        head : str, optional
+            What :attr:`head` (or the summary, or a line of the witness file) said at some time;
+            the file must still hold that entry.
+
+        Raises
+        ------
+        BudgetError
+            Something does not fit; the message says what.
+        """
+        self._ledger.verify(head)
 
     def to_frame(self):
         """:attr:`history` as a pandas DataFrame, one row per entry (needs pandas)."""
@@ -375,6 +562,7 @@ class PrivacyAccountant:
             else f"epsilon={rule.epsilon:g}, delta={rule.delta:g}, filter {rule.describe()}"
         )
         place = self._dataset + (f", partition {self._partition}" if self._partition else "")
+        parts = self.parts
         lines = [
             ("Data set", f"{place} ({self.path})"),
             ("Ceiling", ceiling),
@@ -383,13 +571,16 @@ class PrivacyAccountant:
                 f"epsilon={round_up(spent.epsilon)} at delta={rule.delta:g} over {spent.n_entries} "
                 f"releases, if this list had been fixed in advance",
             ),
-            ("Remaining", f"{self.remaining()}"),
+            ("Head", f"entry {self.head}"),
         ]
-        for part, label, event, count in self._ledger.tallies(self._dataset):
-            if not self._partition or part in ("", self._partition):
-                where = f" on partition {part}" if part else ""
-                kind = json.loads(event)
-                lines.append(("Charge", f"{count} x {label}{where}: {_short(kind)}"))
+        if rule.kind == "gdp-part":
+            lines.append(("Together", _TOGETHER))
+        if parts:
+            lines.append(("Divided", f"into {len(parts)} parts; charge one of them"))
+            lines += [("Part", part._part_line()) for part in parts]
+        else:
+            lines.append(("Remaining", f"{self.remaining()}"))
+            lines += self._charge_lines()
         lines.append(
             (
                 "Valid",
@@ -402,6 +593,47 @@ class PrivacyAccountant:
 
     def __str__(self):
         return self.summary()
+
+    def _part_line(self) -> str:
+        rule, parts = self._filter, self.parts
+        state = f"divided into {len(parts)}" if parts else f"{percent(self.remaining().used)} used"
+        return f"{self._dataset}: epsilon={rule.epsilon:g}, delta={rule.delta:g}, {state}"
+
+    def _charge_lines(self) -> list[tuple[str, str]]:
+        """One line for each of the last charges, and one that counts those before."""
+        limited = self._filter.limits is not None
+        rows, used = self._recent(CHARGES_SHOWN)
+        lines = []
+        earlier = self._ledger.count(self._dataset, self._partition or None) - len(rows)
+        if earlier:
+            lines.append(("Charges", f"{earlier} earlier ones: see history or to_frame()"))
+        if rows and limited:
+            lines.append(("Shares", _SHARES))
+        for row, before, after in zip(rows, used[:-1], used[1:], strict=True):
+            share = after - before if limited else None
+            lines.append(("Charge", charge_line(row, share, self.delta)))
+        return lines
+
+    def _recent(self, most: int) -> tuple[list, list[float]]:
+        """The last charges, and the share of the budget used before and after each."""
+        rule, row = self._filter, self._ledger.row(self._dataset)
+        own, seen = rule.zero, deque(maxlen=most + 1)
+        seen.append((None, 0.0))
+        # A partition's total needs its own entries from the first on; a data set's last ones
+        # carry all that is needed, so a long ledger is read from its end.
+        part, reach = self._partition or None, 4 * most
+        while True:
+            start = 0 if part else max(row.last - reach, 0)
+            rows = list(self._ledger.entries(self._dataset, part, after=start))
+            if start == 0 or len(rows) > most:
+                break
+            reach *= 8
+        for found in rows if part else rows[-most - 1 :]:
+            after = json.loads(found.after)
+            own = tuple(after[5]) if part and found.part else own
+            total = add(tuple(after[2]), own if part else tuple(after[3]))
+            seen.append((found, min(rule.used(total), 1.0)))
+        return [found for found, _ in seen][1:], [used for _, used in seen]
 
     def __repr__(self):
         part = f", partition={self._partition!r}" if self._partition else ""
@@ -433,10 +665,17 @@ class PrivacyAccountant:
 
     def __getstate__(self):
         path, key, dataset, partition = self._address()
-        return {"path": path, "key": key, "dataset": dataset, "partition": partition}
+        return {
+            "path": path,
+            "key": key,
+            "dataset": dataset,
+            "partition": partition,
+            "mark": Mark(connections.mark(key)),
+        }
 
     def __setstate__(self, state):
         self._ledger = Ledger(state["path"], state["key"])
+        connections.remember(state["key"], state["mark"].head)
         self._dataset, self._partition = state["dataset"], state["partition"]
         self._stored = None
 
@@ -449,24 +688,14 @@ class PrivacyAccountant:
     # -- the active accountant --
 
     def __enter__(self):
-        with _stack_lock:
-            _stack.append((os.getpid(), threading.get_ident(), self))
+        active.enter(self, sys._getframe(1))
         return self
 
     def __exit__(self, *exception):
-        here = os.getpid(), threading.get_ident()
-        with _stack_lock:
-            for same_thread in (True, False):
-                for place in range(len(_stack) - 1, -1, -1):
-                    pid, thread, handle = _stack[place]
-                    if handle is self and (not same_thread or (pid, thread) == here):
-                        del _stack[place]
-                        return
+        active.leave(self, sys._getframe(1))
 
 
-# A module global, not a ContextVar: joblib's threads do not inherit context variables.
-_stack: list[tuple[int, int, PrivacyAccountant]] = []
-_stack_lock = threading.RLock()
+_default_lock = threading.RLock()
 _default: PrivacyAccountant | None = None
 _nonce = secrets.token_hex(8)  # with the pid, tells this process from all others
 
@@ -474,9 +703,10 @@ _nonce = secrets.token_hex(8)  # with the pid, tells this process from all other
 def current_accountant(token: dict | None = None) -> PrivacyAccountant:
     """The accountant that a fit without ``accountant=`` charges.
 
-    In this order: the innermost ``with`` block of this thread; of other threads of this process;
-    the ledger named by `token`, which came from another process with the estimator; a block
-    inherited by fork; the process's default, a temporary ledger without a ceiling.
+    In this order: the innermost ``with`` block around the fit, in its chain of calls; the block
+    of its task or context; that of this process; the ledger named by `token`, which came from
+    another process with the estimator; a block inherited by fork; the process's default, a
+    temporary ledger without a ceiling.
 
     Parameters
     ----------
@@ -487,53 +717,44 @@ def current_accountant(token: dict | None = None) -> PrivacyAccountant:
     Raises
     ------
     BudgetError
-        When several other threads have different blocks open and this one has none: a charge to
-        the wrong ledger would void a guarantee.
+        When several blocks are open and it cannot be seen which one is meant: a charge to the
+        wrong ledger would void a guarantee.
     """
-    pid, thread = os.getpid(), threading.get_ident()
-    with _stack_lock:
-        entries = list(_stack)
-    mine = [entry for entry in entries if entry[0] == pid]
-    for _, owner, handle in reversed(mine):
-        if owner == thread:
-            return handle
-    innermost = {owner: handle for _, owner, handle in mine}
-    if len(set(innermost.values())) > 1:
-        raise BudgetError(
-            "several threads have different accountants active and this thread has none of its "
-            "own; pass accountant= to the estimator, or enter the `with` block in this thread. "
-            "Nothing was released."
-        )
-    if mine:
-        return mine[-1][2]
-    if token is not None and token["process"] != [pid, _nonce]:
+    handle = active.find()
+    if handle is not None:
+        return handle
+    if token is not None and token["process"] != [os.getpid(), _nonce]:
         return _resolve(token)
-    if entries:
-        return entries[-1][2]
-    return _default_accountant()
+    handle = active.find(inherited=True)
+    return _default_accountant() if handle is None else handle
 
 
 def active_accountant_token(token: dict | None = None) -> dict:
     """The address of :func:`current_accountant` as plain data, to travel in an estimator's pickle.
+
+    Where it cannot be seen which accountant is meant, the refusal travels: whoever pickles may be
+    a thread in the service of a pool, and the caller would not hear it.
 
     Parameters
     ----------
     token : dict, optional
         The token that the estimator itself arrived with, if it did.
     """
-    handle = current_accountant(token)
-    return {
-        **handle.__getstate__(),
-        "process": [os.getpid(), _nonce],
-        "default": handle is _default,
-    }
+    process = [os.getpid(), _nonce]
+    try:
+        handle = current_accountant(token)
+    except BudgetError as error:
+        return {"refused": str(error), "process": process}
+    return {**handle.__getstate__(), "process": process, "default": handle is _default}
 
 
 def _resolve(token: dict) -> PrivacyAccountant:
+    if "refused" in token:
+        raise BudgetError(token["refused"])
     # The default ledger of a process that has ended had no ceiling to protect.
     if token["default"] and not Ledger.exists(token["path"]):
         return _default_accountant()
-    state = {name: token[name] for name in ("path", "key", "dataset", "partition")}
+    state = {name: token[name] for name in ("path", "key", "dataset", "partition", "mark")}
     handle = PrivacyAccountant.__new__(PrivacyAccountant)
     handle.__setstate__(state)
     return handle
@@ -541,15 +762,15 @@ def _resolve(token: dict) -> PrivacyAccountant:
 
 def _default_accountant() -> PrivacyAccountant:
     global _default
-    with _stack_lock:
+    with _default_lock:
         if _default is None:
             _default = PrivacyAccountant()
         return _default
 
 
 def _after_fork_in_child() -> None:
-    global _stack_lock
-    _stack_lock = threading.RLock()
+    global _default_lock
+    _default_lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -577,17 +798,44 @@ def _check_name(what: str, name: str) -> None:
         raise ValueError(f"the name of a {what} must not be empty.")
 
 
-def _describe(event: Event, rule: Filter) -> str:
-    text = _short(event.to_dict())
-    if event.mu is not None:
-        return f"{text} (mu={event.mu:.6g})"
-    return text
+def _pair(event: Event, at) -> tuple[float, float] | None:
+    """The pair that an event was calibrated to, checked against it."""
+    if not isinstance(event, Event):
+        raise TypeError(
+            f"an accountant is charged with an Event, got {type(event).__name__}; see "
+            "skriemdp.privacy.events."
+        )
+    if at is None:
+        return None
+    try:
+        epsilon, delta = at
+    except (TypeError, ValueError):
+        raise TypeError(f"at must be a pair (epsilon, delta), got {at!r}.") from None
+    check_nonnegative(**{"epsilon in at": epsilon})
+    check_fraction(open_left=False, **{"delta in at": delta})
+    epsilon, delta = float(epsilon), float(delta)
+    if not event.delta(epsilon) <= delta:
+        raise ValueError(
+            f"the event is not ({epsilon:g}, {delta:g})-private, as at= says; its delta at that "
+            f"epsilon is {event.delta(epsilon):.6g}. Give a pair that it satisfies, or none."
+        )
+    return epsilon, delta
 
 
-def _short(event: dict) -> str:
-    inside = ", ".join(
-        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in event.items()
-        if name != "kind" and isinstance(value, (int, float, str))
-    )
-    return f"{event.get('kind', 'event')}({inside})"
+def _weights(parts) -> list[Fraction]:
+    """Exact shares that add up to one, from a number of parts or from their weights."""
+    if isinstance(parts, numbers.Integral) and not isinstance(parts, bool):
+        check_count(minimum=2, parts=parts)
+        return [Fraction(1, int(parts))] * int(parts)
+    try:
+        given = list(parts)
+    except TypeError:
+        raise TypeError(
+            f"parts must be a number of parts or their weights, got {parts!r}."
+        ) from None
+    if len(given) < 2:
+        raise ValueError(f"parts must name at least two parts, got {given!r}.")
+    for weight in given:
+        check_positive(**{"a weight in parts": weight})
+    weights = [Fraction(repr(float(weight))) for weight in given]
+    return [weight / sum(weights) for weight in weights]

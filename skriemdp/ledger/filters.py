@@ -15,6 +15,8 @@ import decimal
 import math
 import numbers
 import sys
+from collections.abc import Sequence
+from fractions import Fraction
 from functools import lru_cache
 
 from scipy.optimize import minimize_scalar
@@ -24,12 +26,21 @@ from skriemdp._validation import check_fraction, check_option, check_positive
 from skriemdp.ledger.storage import Amounts, Standing, add
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 
-__all__ = ["Filter", "make_filter", "refuse_strange_sizes", "renyi_budget", "renyi_order"]
+__all__ = [
+    "AXES",
+    "KINDS",
+    "Filter",
+    "divide",
+    "make_filter",
+    "number",
+    "refuse_strange_sizes",
+    "renyi_budget",
+    "renyi_order",
+    "units",
+]
 
 DIGITS = 24
 _EXACT = decimal.Context(prec=2000)
-# Part of delta that a Renyi filter keeps for the deltas of approximate events.
-APPROXIMATE_SHARE = 0.1
 # A sum may pass a computed limit by this relative amount, a hundred roundings: k fits, each
 # calibrated to a k-th of the budget, may use all of it.  mu* and the Renyi budget are rounded down
 # by more (tests hold it), so the ceiling itself is never passed.
@@ -86,20 +97,50 @@ def renyi_order(epsilon: float, delta: float) -> float:
     return 1 + math.exp(found.x)
 
 
+# What each rule adds up, in the order in which a ledger stores it.
+AXES = {
+    "auto": ("mu_squared", "rho", "delta", "pure"),
+    "sum": ("epsilon", "delta"),
+    "renyi": ("rho", "delta", "pure"),
+    "gdp": ("mu_squared", "pure"),
+    "gdp-part": ("mu_squared",),
+}
+# The rules that a user may choose; a "gdp-part" is made by a division.
+KINDS = ("auto", "sum", "renyi", "gdp")
+
+
+def _joined(kind: str, each: Sequence, every=max, some=min):
+    """One number for a rule from one number for each of its axes.
+
+    ``every`` joins conditions that must all hold and ``some`` those of which one is enough: with
+    the shares that are used (max, min) the rule holds where the result is at most 1; with the
+    spends that still fit (min, max) the result counts them.
+    """
+    if kind == "sum":
+        return every(*each)
+    if kind == "gdp-part":
+        return each[0]
+    if kind == "gdp":
+        return some(*each)
+    rho, delta, pure = each[-3:]
+    outside_gaussian = every(delta, some(rho, pure))
+    return outside_gaussian if kind == "renyi" else some(each[0], outside_gaussian)
+
+
 @dataclasses.dataclass(frozen=True)
 class Filter:
     """The stored stopping rule of one data set in one ledger.
 
     Parameters
     ----------
-    kind : {"renyi", "gdp"}
+    kind : {"auto", "sum", "renyi", "gdp", "gdp-part"}
     epsilon, delta : float
         The ceiling; ``epsilon=inf`` admits everything.
     order : float or None
-        Order of the Renyi divergences (``"renyi"`` with a finite ceiling and delta > 0).
+        Order of the Renyi divergences (``"auto"`` and ``"renyi"`` with a finite ceiling and
+        delta > 0).
     limits : tuple of int, or None
-        Largest admitted total, entry by entry: (rho, delta, pure epsilon) for ``"renyi"``,
-        (mu squared, pure epsilon) for ``"gdp"``.  None: no ceiling.
+        Largest admitted total of each quantity in ``AXES[kind]``.  None: no ceiling.
 
     Notes
     -----
@@ -107,12 +148,17 @@ class Filter:
     with replace-one adjacency, is jointly (epsilon, delta)-differentially private.  A total is
     admitted when
 
-    * ``"renyi"``: sum of deltas <= limits[1] and (sum of rho(order) <= limits[0] or sum of pure
-      epsilons <= epsilon);
+    * ``"auto"``: sum of mu^2 <= mu*(epsilon, delta / 2)^2, or sum of deltas <= delta / 10 and
+      (sum of rho(order) <= the Renyi budget of 0.4 delta or sum of pure epsilons <= epsilon);
+    * ``"sum"``: sum of epsilons <= epsilon and sum of deltas <= delta;
+    * ``"renyi"``: sum of deltas <= delta / 10 and (sum of rho(order) <= the Renyi budget of
+      0.9 delta or sum of pure epsilons <= epsilon);
     * ``"gdp"``: sum of mu^2 <= mu*(epsilon, delta)^2 or sum of pure epsilons <= epsilon;
+    * ``"gdp-part"``: sum of mu^2 <= the part's share of a divided ledger's mu*^2;
 
-    or when nothing was charged to these records before and the one spend is (epsilon, delta)-
-    private by its own profile (it then uses the ledger up).  Proofs: docs/theory/filters.md.
+    or, under ``"auto"``, ``"renyi"`` and ``"gdp"``, when nothing was charged to these records
+    before and the one spend is (epsilon, delta)-private by its own profile (it then uses the
+    ledger up).  Proofs: docs/theory/filters.md.
     """
 
     kind: str
@@ -126,21 +172,53 @@ class Filter:
         """The cost of nothing."""
         return () if self.limits is None else (0,) * len(self.limits)
 
-    def cost(self, event) -> Amounts:
-        """What `event` adds to the totals; ValueError where this filter cannot account for it."""
+    def costs(self, event, at: tuple[float, float] | None = None) -> tuple[Amounts, ...]:
+        """What `event` may add to the totals, the cheapest first: each of them is true of it.
+
+        More than one under ``"sum"`` only, where the release pays the first that fits.  `at` is the
+        pair (epsilon, delta) that the event was calibrated to, if there is one.  ValueError where
+        this filter cannot account for the event.
+        """
         refuse_strange_sizes(event)
-        return _cost(self, event)
+        return _costs(self, event, at if self.kind == "sum" else None)
+
+    def cost(self, event, at: tuple[float, float] | None = None) -> Amounts:
+        """The first of :meth:`costs`."""
+        return self.costs(event, at)[0]
+
+    def composes(self, epsilon: float, delta: float) -> bool:
+        """Whether a fit at (epsilon, delta) that is free to choose its noise should be Gaussian.
+
+        True where this rule charges Gaussian releases least and the fit may be one of several.
+        It depends on the stored rule alone, never on what is spent, so the noise of a fit does not
+        move with the ledger's history.
+        """
+        if self.limits is None or self.kind == "sum" or delta == 0.0:
+            return False
+        if self.kind == "gdp-part":
+            return True
+        return not (epsilon >= self.epsilon and delta >= self.delta)
 
     def admits_total(self, total: Amounts) -> bool:
         """Whether the running filter admits a total."""
         if self.limits is None:
             return True
-        under = [
-            used is not None and used <= top for used, top in zip(total, self.limits, strict=True)
+        over = [used is None or used > top for used, top in zip(total, self.limits, strict=True)]
+        return not _joined(self.kind, over)
+
+    def used(self, total: Amounts) -> float:
+        """Share of the ceiling that a total uses, by the condition that is closest to its limit.
+
+        Above 1 for a total that the running filter does not admit, such as that of one release
+        that took the whole ledger.
+        """
+        if self.limits is None:
+            return 0.0
+        shares = [
+            0.0 if used == 0 else math.inf if used is None or top <= 0 else used / top
+            for used, top in zip(total, self.limits, strict=True)
         ]
-        if self.kind == "renyi":
-            return under[1] and (under[0] or under[2])
-        return under[0] or under[1]
+        return _joined(self.kind, shares)
 
     def admits(self, standing: Standing, cost: Amounts, event) -> bool:
         """Whether `event` may be charged on top of `standing`."""
@@ -149,65 +227,88 @@ class Filter:
         return standing.untouched and self.fills(event)
 
     def fills(self, event) -> bool:
-        """Whether `event` alone is (epsilon, delta)-private, and may thus be the only spend."""
-        return _fills(self, event)
+        """Whether `event` alone is (epsilon, delta)-private, and may thus be the only spend.
 
-    def count(self, standing: Standing, cost: Amounts, event) -> int | float:
-        """How many more spends of `event` would be admitted; inf without a ceiling."""
+        Never true under ``"sum"``, whose costs show it already, nor of a ``"gdp-part"``: pairs of
+        the parts, each of them true, do not add up to the divided ledger's pair.
+        """
+        return self.kind in ("auto", "renyi", "gdp") and _fills(self, event)
+
+    def count(self, standing: Standing, costs: tuple[Amounts, ...], event) -> int | float:
+        """How many more spends of `event`, all at one of its costs, would be admitted; inf: all."""
+        return max(self._times(standing, cost, event) for cost in costs)
+
+    def _times(self, standing: Standing, cost: Amounts, event) -> int | float:
         if self.limits is None:
             return math.inf
         room = [
             -1
             if used is None or each is None
-            else (math.inf if each == 0 else (top - used) // each)
+            else (math.inf if each == 0 and used <= top else (top - used) // max(each, 1))
             for used, each, top in zip(standing.total, cost, self.limits, strict=True)
         ]
-        if self.kind == "renyi":
-            times = min(room[1], max(room[0], room[2]))
-        else:
-            times = max(room)
-        times = max(times, 0)
+        times = max(_joined(self.kind, room, every=min, some=max), 0)
         return 1 if times == 0 and standing.untouched and self.fills(event) else times
 
-    def room(self, standing: Standing) -> dict[str, float]:
-        """What is left: ``mu`` and ``epsilon`` (Gaussian fit), ``pure``, and by kind more.
+    def room(self, standing: Standing, times: int = 1) -> dict[str, float]:
+        """What is left for each of `times` equal spends: ``mu``, ``epsilon``, ``delta``, ``pure``.
 
-        Rounded down.  ``pure`` is an epsilon that is surely admitted: D_alpha <= epsilon holds for
-        pure events, and so does mu-GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)).
+        Rounded down.  ``epsilon`` is that of a Gaussian fit at ``delta``.  ``pure`` is an epsilon
+        that is surely admitted: D_alpha <= epsilon holds for pure events, and so does mu-GDP with
+        mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)).  Only a single spend may fill untouched records.
         """
         if self.limits is None:
-            return {"mu": math.inf, "epsilon": math.inf, "pure": math.inf}
-        left = [
-            0.0 if used is None else max(number(top - used), 0.0)
-            for used, top in zip(standing.total, self.limits, strict=True)
-        ]
-        if self.kind == "gdp":
-            square, pure = left
-            mu = math.sqrt(square) * (1 - 1e-11)
-            room = {"mu_squared": square}
-            pure = max(pure, (norm.logcdf(mu / 2) - norm.logsf(mu / 2)) * (1 - 1e-11))
+            return {"mu": math.inf, "epsilon": math.inf, "delta": self.delta, "pure": math.inf}
+        left = {
+            name: max(top - used, 0) // times if used is not None and used <= top else 0
+            for name, used, top in zip(AXES[self.kind], standing.total, self.limits, strict=True)
+        }
+        if self.kind == "sum":
+            epsilon, delta = number(left["epsilon"]), number(left["delta"])
+            mu = gaussian_mu(epsilon, delta) if epsilon > 0.0 and delta > 0.0 else 0.0
+            return {"mu": mu, "epsilon": epsilon, "delta": delta, "pure": epsilon}
+        if "delta" in left:
+            place = AXES[self.kind].index("delta")
+            extra, top = standing.total[place], self.limits[place]
+            if extra is None or extra > top:
+                left["rho"] = left["pure"] = 0
+        square = number(left.get("mu_squared", 0))
+        rho = number(left.get("rho", 0))
+        mu = math.sqrt(square) * (1 - 1e-11)
+        if "pure" in left or square > 0.0:
+            by_gauss = (norm.logcdf(mu / 2) - norm.logsf(mu / 2)) * (1 - 1e-11)
+            pure = max(number(left.get("pure", 0)), rho * (1 - 1e-11), by_gauss)
         else:
-            extra = standing.total[1]
-            rho, _, pure = left if extra is not None and extra <= self.limits[1] else (0.0,) * 3
-            mu = math.sqrt(2 * rho / self.order) * (1 - 1e-11) if self.order else 0.0
-            room = {"rho": rho, "delta": left[1]}
-            pure = max(pure, rho * (1 - 1e-11))
-        if standing.untouched:
+            pure = 0.0
+        if self.order:
+            mu = max(mu, math.sqrt(2 * rho / self.order) * (1 - 1e-11))
+        if times == 1 and standing.untouched and self.kind != "gdp-part":
             epsilon, pure = self.epsilon, self.epsilon
             mu = gaussian_mu(self.epsilon, self.delta) if self.delta > 0 else 0.0
+        elif mu > 0:
+            epsilon = gaussian_epsilon(mu, self.delta) * (1 - 1e-9)
         else:
-            epsilon = gaussian_epsilon(mu, self.delta) * (1 - 1e-9) if mu > 0 else 0.0
-        return {"mu": mu, "epsilon": epsilon, "pure": pure, **room}
+            epsilon = 0.0
+        return {"mu": mu, "epsilon": epsilon, "delta": self.delta, "pure": pure}
 
     def describe(self) -> str:
-        """One line for people: the rule and its order."""
+        """One line for people: the rule and its limits."""
         if self.limits is None:
             return f"{self.kind} (no ceiling)"
-        if self.kind == "gdp":
-            return f"gdp (sum of mu^2 <= {number(self.limits[0]):.6g})"
-        if self.order is None:
+        limit = dict(zip(AXES[self.kind], self.limits, strict=True))
+        if self.kind == "sum":
+            return "sum (epsilons and deltas add up)"
+        if self.delta == 0:
             return f"pure (sum of epsilons <= {self.epsilon:g})"
-        return f"renyi (order {self.order:.4g}, sum of rho <= {number(self.limits[0]):.6g})"
+        parts = []
+        if "mu_squared" in limit:
+            parts.append(f"sum of mu^2 <= {number(limit['mu_squared']):.6g}")
+        if "rho" in limit:
+            rho = number(max(limit["rho"], 0))
+            parts.append(f"sum of rho <= {rho:.6g} at order {self.order:.4g}")
+        if "pure" in limit:
+            parts.append(f"sum of pure epsilons <= {self.epsilon:g}")
+        return f"{self.kind} ({', or '.join(parts)})"
 
     def to_dict(self) -> dict:
         """What the ledger stores; infinity as a string, limits as decimal strings."""
@@ -234,24 +335,84 @@ class Filter:
 
 def make_filter(kind: str, epsilon: float, delta: float) -> Filter:
     """Filter of a new data set: its order and limits are computed once, here, and then stored."""
-    check_option(("renyi", "gdp"), filter=kind)
+    check_option(KINDS, filter=kind)
     check_positive(allow_inf=True, epsilon=epsilon)
     check_fraction(open_left=False, delta=delta)
     epsilon, delta = float(epsilon), float(delta)
     if math.isinf(epsilon):
         return Filter(kind, epsilon, delta, None, None)
-    if kind == "gdp":
-        if delta == 0:
-            raise ValueError('filter="gdp" needs delta > 0; for pure privacy use filter="renyi".')
-        square = _limit(_square(gaussian_mu(epsilon, delta)), SLACK)
-        return Filter(kind, epsilon, delta, None, (square, _limit(epsilon)))
-    if delta == 0:
-        return Filter(kind, epsilon, delta, None, (-1, 0, _limit(epsilon)))
-    approximate = APPROXIMATE_SHARE * delta
-    order = renyi_order(epsilon, delta - approximate)
-    rho = renyi_budget(order, epsilon, delta - approximate)
-    limits = (_limit(rho, SLACK) if rho > 0 else -1, _limit(approximate), _limit(epsilon))
-    return Filter(kind, epsilon, delta, order, limits)
+    if kind == "sum":
+        return Filter(kind, epsilon, delta, None, (_limit(epsilon), _limit(delta)))
+    if kind == "gdp" and delta == 0:
+        raise ValueError(
+            'filter="gdp" needs delta > 0; for pure privacy leave filter="auto", its default.'
+        )
+    order, limit = None, {"mu_squared": -1, "rho": -1, "delta": 0, "pure": _limit(epsilon)}
+    if delta > 0:
+        gaussian, renyi, approximate = _SHARES[kind]
+        if gaussian:
+            limit["mu_squared"] = _limit(_square(gaussian_mu(epsilon, gaussian * delta)), SLACK)
+        if renyi:
+            order = renyi_order(epsilon, renyi * delta)
+            rho = renyi_budget(order, epsilon, renyi * delta)
+            limit["rho"] = _limit(rho, SLACK) if rho > 0 else -1
+            limit["delta"] = _limit(approximate * delta)
+    return Filter(kind, epsilon, delta, order, tuple(limit[name] for name in AXES[kind]))
+
+
+# Parts of delta that pay for the Gaussian side, the Renyi side and approximate events.
+_SHARES = {"auto": (0.5, 0.4, 0.1), "renyi": (0.0, 0.9, 0.1), "gdp": (1.0, 0.0, 0.0)}
+
+
+# -- dividing ------------------------------------------------------------------------------------
+
+
+def divide(rule: Filter, weights: Sequence[Fraction], gaussian: bool) -> list[Filter]:
+    """Filters of the parts of a ledger; `weights` are positive and add up to at most 1.
+
+    Plain parts share epsilon and delta, in decimals and rounded down, and keep the rule's kind.
+    Gaussian parts share mu^2: everything charged to all of them stays under mu*(epsilon, delta)^2,
+    so the divided ledger's (epsilon, delta) holds for them together; the pair of a part is true of
+    that part alone.
+    """
+    if not gaussian:
+        return [
+            make_filter(rule.kind, _floor(rule.epsilon, weight), _floor(rule.delta, weight))
+            for weight in weights
+        ]
+    if rule.kind == "gdp-part":
+        whole = decimal.Decimal(rule.limits[0]).scaleb(-DIGITS, _EXACT)
+    else:
+        whole = _square(gaussian_mu(rule.epsilon, rule.delta))
+    return [_gaussian_part(whole, weight, rule.delta) for weight in weights]
+
+
+def _gaussian_part(whole: decimal.Decimal, weight: Fraction, delta: float) -> Filter:
+    top = int(Fraction(whole) * weight * 10**DIGITS)
+    epsilon = gaussian_epsilon(math.sqrt(number(top)), delta) if top else 0.0
+    step = 1e-13
+    while epsilon > 0.0:
+        limit = _limit(_square(gaussian_mu(epsilon, delta)), SLACK)
+        if limit <= top:  # else rounding made the pair a little too large for its share
+            return Filter("gdp-part", epsilon, delta, None, (limit,))
+        epsilon *= 1.0 - step
+        step *= 2.0
+    raise ValueError(
+        f"a share of {float(weight):.3g} of this ledger is below what its delta={delta:g} gives "
+        "away for nothing; divide it into fewer or larger parts."
+    )
+
+
+def _floor(value: float, weight: Fraction) -> float:
+    """Largest float whose decimal digits are at most `weight` of those of `value`."""
+    exact = Fraction(_written(value)) * weight
+    share = float(exact)
+    while Fraction(_written(share)) > exact:
+        share = math.nextafter(share, 0.0)
+    return share
+
+
+# -- costs ---------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
@@ -260,33 +421,80 @@ def _fills(rule: Filter, event) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _cost(rule: Filter, event) -> Amounts:
+def _costs(rule: Filter, event, at: tuple[float, float] | None) -> tuple[Amounts, ...]:
     extra = event.extra_delta
     _check_size("extra_delta", extra)
-    if rule.kind == "gdp":
-        bound = event.gdp_bound
-        if bound is None or not math.isfinite(bound):
-            raise ValueError(
-                f"filter='gdp' adds up mu^2, and {type(event).__name__} has no finite mu; use an "
-                "accountant with filter='renyi' for it."
-            )
+    bound = event.gdp_bound if "mu_squared" in AXES[rule.kind] else None
+    if bound is not None and not math.isfinite(bound):
+        bound = None
+    if bound is None and rule.kind in ("gdp", "gdp-part"):
+        other = (
+            "an accountant with filter='auto'"
+            if rule.kind == "gdp"
+            else "a division without gaussian=True"
+        )
+        raise ValueError(
+            f"this ledger adds up mu^2, and {type(event).__name__} has no finite mu; use {other} "
+            "for it."
+        )
+    if bound is not None:
         _check_size("gdp_bound", bound)
     if rule.limits is None:
-        size = event.renyi(2.0)
+        size = event.rough_size
         if size != math.inf:  # some events have no Renyi bound, which is no fault of their size
-            _check_size("the Renyi divergence", size)
-        return ()
+            _check_size("the size", size)
+        return ((),)
     pure = _pure_epsilon(event)
-    pure_units = None if pure is None else units(pure)
-    if rule.kind == "gdp":
-        return units(_square(bound)), pure_units
-    if rule.order is None:
-        return None, units(extra), pure_units
-    rho = event.renyi(rule.order)
-    if rho == math.inf:
-        return None, units(extra), pure_units
-    _check_size("the Renyi divergence", rho)
-    return units(rho), units(extra), pure_units
+    if rule.kind == "sum":
+        return _pairs(rule, event, at, pure)
+    rho = math.inf if rule.order is None else event.renyi(rule.order)
+    if rho != math.inf:
+        _check_size("the Renyi divergence", rho)
+    costs = {
+        "mu_squared": None if bound is None else units(_square(bound)),
+        "rho": None if rho == math.inf else units(rho),
+        "delta": units(extra),
+        "pure": None if pure is None else units(pure),
+    }
+    return (tuple(costs[name] for name in AXES[rule.kind]),)
+
+
+def _pairs(rule: Filter, event, at, pure: float | None) -> tuple[Amounts, ...]:
+    """Pairs (epsilon, delta) of the event, under plain addition; None where none ever fits.
+
+    One is `at`, or of a pure event without it the pure epsilon and no delta.  Another is that of a
+    share w of the ceiling, the smallest found for which the event is (w epsilon, w delta)-private.
+    The second comes first where it saves 1 %.
+    """
+    if at is None and pure is not None and event.extra_delta == 0.0:
+        at = pure, 0.0
+    start, pairs = 1.0, []
+    if at is not None:
+        shares = [at[0] / rule.epsilon]
+        if at[1] > 0.0:
+            shares.append(at[1] / rule.delta if rule.delta > 0.0 else math.inf)
+        start, pairs = max(shares), [(units(at[0]), units(at[1]))]
+    share = _smallest_share(rule, event, min(start, 1.0)) if rule.delta > 0.0 else math.inf
+    if share < start or (at is None and share <= start):
+        # The next floats, so that the decimals charged are not below the binary numbers tested.
+        smaller = (math.nextafter(share * x, math.inf) for x in (rule.epsilon, rule.delta))
+        pairs.insert(0 if share < 0.99 * start else len(pairs), tuple(map(units, smaller)))
+    return tuple(pairs) or ((None, None),)
+
+
+def _smallest_share(rule: Filter, event, high: float) -> float:
+    """Smallest w found with event.delta(w epsilon) <= w delta; inf if not even `high` holds."""
+
+    def holds(share):
+        return event.delta(share * rule.epsilon) <= share * rule.delta
+
+    if not holds(high):
+        return math.inf
+    low = 0.0
+    while high - low > 1e-9 * high:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def _pure_epsilon(event) -> float | None:

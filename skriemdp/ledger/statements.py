@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 
-from skriemdp.ledger.storage import BudgetError
+from skriemdp.ledger.errors import BudgetError
+from skriemdp.privacy.events import event_from_dict
 
-__all__ = ["BudgetExceededError", "LedgerTotal", "Remaining", "Spend", "round_down", "round_up"]
+__all__ = [
+    "BudgetExceededError",
+    "LedgerTotal",
+    "Remaining",
+    "Spend",
+    "charge_line",
+    "noise_of",
+    "percent",
+    "plain_number",
+    "round_down",
+    "round_up",
+    "short_event",
+]
 
 
 class BudgetExceededError(BudgetError):
@@ -89,29 +103,37 @@ class Remaining:
     ----------
     filter : str
         The stored rule these numbers speak of.
-    epsilon : float
-        Largest epsilon that one more Gaussian fit at the ledger's delta may ask.
+    epsilon, delta : float
+        Largest epsilon that one more Gaussian fit (under ``"sum"``: any fit) at this delta may ask;
+        with `times` above 1, that each of so many may ask.
     mu : float
         The same as a Gaussian mu.
     pure_epsilon : float
-        An epsilon that one more pure (delta = 0) fit may surely ask; the filter may admit more.
-    room : dict
-        What is left in the filter's own units.
+        An epsilon that one more pure (delta = 0) fit, or each of `times`, may surely ask; the
+        filter may admit more.
+    times : int
+        For how many equal fits the numbers hold.
+    used : float
+        Share of the budget that is used, in [0, 1], by the condition that is closest to its limit.
     """
 
     filter: str
     epsilon: float
+    delta: float
     mu: float
     pure_epsilon: float
-    room: dict = dataclasses.field(default_factory=dict)
+    times: int = 1
+    used: float = 0.0
 
     def __str__(self):
         if math.isinf(self.epsilon):
             return f"no ceiling [{self.filter}]"
-        room = ", ".join(f"{name} {value:.6g}" for name, value in self.room.items())
+        fit, each = ("a", "") if self.times == 1 else (f"{self.times}", " each")
+        fits = "fit" if self.times == 1 else "fits"
+        kind = "" if self.filter.startswith("sum") else "Gaussian "
         return (
-            f"a Gaussian fit of epsilon <= {round_down(self.epsilon)} or a pure fit of epsilon <= "
-            f"{round_down(self.pure_epsilon)} [{self.filter}; left: {room}]"
+            f"{fit} {kind}{fits} of epsilon <= {round_down(self.epsilon)} at delta={self.delta:g}"
+            f"{each}, or {fit} pure {fits} of epsilon <= {round_down(self.pure_epsilon)}{each}"
         )
 
 
@@ -124,3 +146,72 @@ def round_down(value: float) -> str:
     """Four digits, never above the value."""
     # The factor keeps an untouched 0.3 from printing as 0.2999.
     return f"{math.floor(value * 1e4 * (1 + 1e-12)) / 1e4:.4f}"
+
+
+def plain_number(value: float, up: bool = False) -> str:
+    """Four significant digits, never above the value (`up`: never below)."""
+    if value <= 0.0 or not math.isfinite(value):
+        return f"{max(value, 0.0):g}"
+    step = 10.0 ** (math.floor(math.log10(value)) - 3)
+    whole = math.ceil(value / step * (1 - 1e-12)) if up else math.floor(value / step * (1 + 1e-12))
+    return f"{whole * step:.4g}"
+
+
+def percent(share: float) -> str:
+    """A share of a budget, to a tenth of a per cent."""
+    return f"{100.0 * share:.1f} %"
+
+
+def charge_line(row, share: float | None, delta: float) -> str:
+    """One charge for people: number, time, who, its guarantee, its share of the budget, its noise.
+
+    Parameters
+    ----------
+    row : skriemdp.ledger.chain.Entry
+    share : float or None
+        None without a ceiling.
+    delta : float
+        The ledger's; where no pair was noted, the charge's epsilon is stated at it.
+    """
+    params, event = json.loads(row.params), json.loads(row.event)
+    where = f" on partition {row.part}" if row.part else ""
+    if "epsilon" in params and "delta" in params:
+        guarantee = f"epsilon={params['epsilon']:g}, delta={params['delta']:g}"
+    else:
+        guarantee = _guarantee(event, delta)
+    pieces = [f"{row.id}", row.time[:19].replace("T", " "), f"{row.label}{where}"]
+    pieces.append(f"{guarantee} per {row.unit}")
+    if share is not None:
+        pieces.append(percent(share))
+    seeded = ", seeded" if params.get("seeded") else ""
+    return "  ".join([*pieces, f"({noise_of(event)}{seeded})"])
+
+
+def _guarantee(event: dict, delta: float) -> str:
+    try:
+        known = event_from_dict(event)
+    except (ValueError, TypeError):  # written by another version
+        return "epsilon unknown"
+    pure = known.renyi(math.inf)
+    if pure < math.inf and known.extra_delta == 0.0:
+        return f"epsilon={pure:g}, delta=0"
+    epsilon = known.epsilon(delta) if delta > 0.0 else math.inf
+    return f"epsilon={round_up(epsilon)}, delta={delta:g}"
+
+
+def noise_of(event: dict) -> str:
+    """The kinds of noise in an event, in plain words."""
+    kinds = [noise_of(part) for part in event.get("events", []) if isinstance(part, dict)]
+    if isinstance(event.get("event"), dict):
+        kinds.append(noise_of(event["event"]))
+    return " + ".join(dict.fromkeys(kinds)) or str(event.get("kind", "unknown"))
+
+
+def short_event(event: dict) -> str:
+    """An event in one line: its kind and its numbers."""
+    inside = ", ".join(
+        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in event.items()
+        if name != "kind" and isinstance(value, (int, float, str))
+    )
+    return f"{event.get('kind', 'event')}({inside})"

@@ -12,9 +12,9 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._quiet import quietly, read_records, read_weights
+from skriemdp._quiet import quietly, read_array, read_records, read_weights
 from skriemdp._validation import (
     check_count,
     check_fraction,
@@ -392,7 +392,7 @@ default="auto"
             )
         return low, high
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         n, p, classes = facts["n"], facts["p"], facts["classes"]
         self._check_parameters(n)
         warn_large_delta(self.delta, n)
@@ -418,6 +418,10 @@ default="auto"
         self._check_preconditioner(name, width, moving, public)
         warm = self.public_y is not None and self.start != "zero"
         n_steps, step_size, first_step_size = default_steps(name, n, width, mu, loss, warm)
+        if self.batch_size is not None:
+            # The steps of sampled runs come from public sizes alone, so that a smaller epsilon
+            # never buys more of them and never costs a ledger more.
+            n_steps, _, _ = default_steps(name, n, width, 1.0, loss, warm)
         n_steps = n_steps if self.n_steps is None else int(self.n_steps)
         if self.step_size is not None:
             step_size, first_step_size = float(self.step_size), None
@@ -485,6 +489,9 @@ default="auto"
             public["public_X"] = "given"
         return public
 
+    def _gaussian_choice(self):
+        return "batch_size=None"
+
     def _check_parameters(self, n):
         check_fraction(delta=self.delta, moment_share=self.moment_share)
         check_option(PRECONDITIONERS, preconditioner=self.preconditioner)
@@ -521,7 +528,7 @@ default="auto"
             if self.public_y is not None:
                 raise ValueError("public_y was given without public_X.")
             return None
-        X = check_array(self.public_X, accept_sparse="csr", dtype=np.float64)
+        X = read_array(self.public_X, "public_X", accept_sparse="csr", dtype=np.float64)
         if X.shape[1] != p:
             raise ValueError(f"public_X has {X.shape[1]} columns, X has {p}.")
         targets = None

@@ -23,6 +23,7 @@ from skriemdp.core.parameters import label_list
 from skriemdp.core.work import Work
 from skriemdp.geometry import as_geometry
 from skriemdp.mechanisms.counts import SumsAndCounts
+from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
 
 __all__ = ["PrivateMinimumDistanceToMean"]
@@ -76,9 +77,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     Notes
     -----
     *Guarantee*: (epsilon, delta)-DP under replacement of one record, label included; n and the
-    class list are public; exactly Gaussian.  One joint release has sensitivity 2r for all classes
-    together (docs/theory/sensitivity.md), so more classes cost no more budget.  `predict`,
-    `predict_proba` and `score` depend on the rows they are given.
+    class list are public; exactly Gaussian, or pure for ``delta=0``.  One joint release has
+    sensitivity 2r for all classes together (docs/theory/sensitivity.md), so more classes cost no
+    more budget.  `predict`, `predict_proba` and `score` depend on the rows they are given.
 
     References
     ----------
@@ -169,16 +170,21 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         facts = {"geometry": geometry, "n": len(points), "classes": classes}
         return Data((points, np.searchsorted(classes, y)), facts)
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         warn_large_delta(self.delta, facts["n"])
         ball = public_ball(facts["geometry"], self.center, self.radius)
-        mechanism = SumsAndCounts(ball.radius, 1.0 / gaussian_mu(self.epsilon, self.delta))
-        exact = adds_integers(
-            ball.geometry.separate_rows,
-            len(facts["classes"]) * (ball.geometry.dim + 1),
-            [mechanism.noise_multiplier],
-            f"logarithms that are computed one by one, unlike those of {ball.geometry}",
-        )
+        mechanism: SumsAndCounts | PureSumsAndCounts
+        exact = False
+        if self.delta == 0:
+            mechanism = PureSumsAndCounts(ball.geometry.dim, ball.radius, float(self.epsilon))
+        else:
+            mechanism = SumsAndCounts(ball.radius, 1.0 / gaussian_mu(self.epsilon, self.delta))
+            exact = adds_integers(
+                ball.geometry.separate_rows,
+                len(facts["classes"]) * (ball.geometry.dim + 1),
+                [mechanism.noise_multiplier],
+                f"logarithms that are computed one by one, unlike those of {ball.geometry}",
+            )
         return Plan(
             event=mechanism.event,
             exact=exact,

@@ -330,12 +330,14 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         check_membership(geometry, points)
         return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         geometry, n = facts["geometry"], facts["n"]
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(NOISES, noise=self.noise)
         check_option((None, "js"), shrink=self.shrink)
         lattice = get_config()["arithmetic"] == "lattice"
+        # Among fits that are added up, Gaussian ones cost least.
+        gaussian = terms.composes and self.noise == "auto"
         warn_large_delta(self.delta, n)
         free_center = isinstance(self.center, str) and self.center == "private"
         free_radius = isinstance(self.radius, str) and self.radius == "auto"
@@ -351,6 +353,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 searched,
                 lattice,
                 bending=0.0 if ball is None else bending(ball),
+                gaussian=gaussian,
             )
         if ball is not None and descent_or_tangent(mechanism, ball) != mechanism:
             if self.mechanism != "auto":
@@ -361,6 +364,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 )
             mechanism = "tangent"
         noise = lattice_noise(geometry, mechanism, self.noise) if lattice else self.noise
+        if gaussian and mechanism not in OUTPUT_MECHANISMS:
+            noise = "gaussian"
         budget = split_budget(
             geometry, mechanism, noise, self.epsilon, self.delta, free_center, free_radius
         )
@@ -388,6 +393,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         work = Work(16.0 * n * math.prod(geometry.shape), steps)
         exact = _is_exact(mechanism, geometry, budget, search, mean)
         return Plan(event, (ball, search, budget, release), public, work=work, exact=exact)
+
+    def _gaussian_choice(self):
+        own_law = self.mechanism in OUTPUT_MECHANISMS
+        return "mechanism='tangent', noise='gaussian'" if own_law else "noise='gaussian'"
 
     def _search(self, geometry, n, budget, free_center, free_radius):
         if not free_radius:

@@ -34,10 +34,13 @@ GAUSSIAN = ("adaptive", "gradient")
 _COUNT, _RADIUS, _CENTER = 0.01, 0.06, 0.30
 # Share of (epsilon, delta) for that fraction when the mean's noise is not Gaussian.
 _COUNT_BASIC = 0.03
+_MEAN_BASIC = 1.0 - _COUNT_BASIC
 # Radial noise must pay for leaving Gaussian composition with this much less mean square error.
 _RADIAL_GAIN = 0.9
 # Above, e^epsilon leaves the floating-point range in the accounting of radial noise.
 _RADIAL_EPSILON = 300.0
+# Above, it saves less than 2 % (for delta down to 1e-12) and its law takes long to calibrate.
+_RADIAL_DIM = 1000
 # One radial shot is kept on curved-up manifolds while n mu is below this times sqrt(d) / bending:
 # from there on the bias of the mean of logarithms shows (docs/user_guide/mean.md).
 _RADIAL_QUIET = 60.0
@@ -82,10 +85,12 @@ def choose_mechanism(
     searched: bool,
     lattice: bool = False,
     bending: float = 0.0,
+    gaussian: bool = False,
 ) -> str:
     """The public rule of "auto" (docs/user_guide/mean.md, "Which mechanism").
 
     `bending` is the curvature times the squared radius of the public ball, if there is one.
+    `gaussian` leaves Gaussian noise alone to choose from.
     On a lattice "tangent" releases the mean of the logarithms, whose bias "gradient" removes where
     there is curvature; and there is no radial noise.
     """
@@ -100,7 +105,7 @@ def choose_mechanism(
         # The released ball is as small as the data: nothing is left to adapt to.
         return "tangent" if geometry.is_hadamard else "gradient"
     biased = not geometry.is_hadamard and n_mu * bending > _RADIAL_QUIET * math.sqrt(geometry.dim)
-    if not biased and _radial_factor(geometry.dim, epsilon, delta) < 0.5:
+    if not (gaussian or biased) and _radial_factor(geometry.dim, epsilon, delta) < 0.5:
         # Where radial noise halves the error, the safe choice is one shot.
         return "tangent"
     if geometry.is_hadamard:
@@ -131,11 +136,15 @@ def lattice_noise(geometry: Geometry, mechanism: str, noise: str) -> str:
 
 
 def _radial_factor(dim, epsilon, delta) -> float:
-    """Mean square of the best radial noise over that of Gaussian noise."""
-    if epsilon > _RADIAL_EPSILON:
+    """Mean square of the best radial noise over that of Gaussian noise, for the mean's share.
+
+    The law is the one that a radial mean would use, so it is searched once.
+    """
+    if epsilon > _RADIAL_EPSILON or dim > _RADIAL_DIM:
         return math.inf
-    law = best_radial_law(dim, epsilon, delta)
-    return law.mean_square_over_sensitivity * gaussian_mu(epsilon, delta) ** 2 / dim
+    target = _MEAN_BASIC * epsilon, _MEAN_BASIC * delta
+    law = best_radial_law(dim, *target)
+    return law.mean_square_over_sensitivity * gaussian_mu(*target) ** 2 / dim
 
 
 def split_budget(
@@ -182,16 +191,20 @@ def split_budget(
 
 
 def _radial_budget(dim, noise, epsilon, delta, mechanism):
-    rest = 1.0 - _COUNT_BASIC
     if delta > 0.0 and epsilon > _RADIAL_EPSILON:
         raise ValueError(
             f"noise={noise!r} with epsilon={epsilon:g} above {_RADIAL_EPSILON:g} is out of range; "
             "pass noise='gaussian', or delta=0."
         )
+    if delta > 0.0 and noise == "radial" and dim > _RADIAL_DIM:
+        raise ValueError(
+            f"noise='radial' saves next to nothing in {dim} dimensions and is offered up to "
+            f"{_RADIAL_DIM}; pass noise='gaussian'."
+        )
     if noise == "laplace" or delta == 0.0:
-        law = calibrated_radial_law(dim, 1.0, rest * epsilon, rest * delta)
+        law = calibrated_radial_law(dim, 1.0, _MEAN_BASIC * epsilon, _MEAN_BASIC * delta)
     else:
-        law = best_radial_law(dim, rest * epsilon, rest * delta)
+        law = best_radial_law(dim, _MEAN_BASIC * epsilon, _MEAN_BASIC * delta)
     if delta == 0.0:
         if noise == "radial":
             raise ValueError("delta=0 needs noise='laplace' (or 'auto'), the pure radial law.")
@@ -213,11 +226,12 @@ def _output_budget(mechanism, noise, epsilon, delta, searched):
         raise ValueError(
             "delta=0 asks for pure differential privacy; mechanism='gaussian' needs delta > 0."
         )
-    rest = 1.0 - _COUNT_BASIC
     if mechanism == "k-norm" or delta == 0.0:
         # Basic composition of pure guarantees, rounded down to stay within epsilon.
         count = LaplaceCount(_COUNT_BASIC * epsilon * (1.0 - 1e-12))
         event = PureEvent(float(epsilon))
-        return MeanBudget(mechanism, count, None, None, None, event, (rest * epsilon, 0.0))
+        return MeanBudget(mechanism, count, None, None, None, event, (_MEAN_BASIC * epsilon, 0.0))
     count = GaussianCount(1.0 / gaussian_mu(_COUNT_BASIC * epsilon, _COUNT_BASIC * delta))
-    return MeanBudget(mechanism, count, None, None, None, None, (rest * epsilon, rest * delta))
+    return MeanBudget(
+        mechanism, count, None, None, None, None, (_MEAN_BASIC * epsilon, _MEAN_BASIC * delta)
+    )

@@ -111,7 +111,8 @@ def shortened(rows: np.ndarray, norm: float) -> np.ndarray:
     """Rows scaled to Euclidean norm <= `norm`; zero where a row has no finite square."""
     with np.errstate(all="ignore"):
         squares = np.einsum("ij,ij->i", rows, rows)
-        if not squares.size or squares.max() <= norm * norm:
+        largest = squares.max(initial=0.0)
+        if largest <= norm * norm and largest < math.inf:
             return rows
         lengths = np.sqrt(squares)
         if norm == math.inf:

@@ -18,6 +18,7 @@ from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.work import Work
 from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget
 from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
+from skriemdp.pca.pure_releases import PureCovarianceRelease
 from skriemdp.pca.releases import (
     CovarianceRelease,
     ExponentialRelease,
@@ -25,7 +26,7 @@ from skriemdp.pca.releases import (
     PowerRelease,
     RefineRelease,
 )
-from skriemdp.pca.rows import Rows, open_rows, rows_digest
+from skriemdp.pca.rows import Rows, is_stream, open_rows, rows_digest
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.sensitivity import interval_sensitivity
 
@@ -33,8 +34,9 @@ __all__ = ["PrivatePrincipalEigenvector"]
 
 MECHANISMS = ("auto", "covariance", "gradient", "power", "refine", "exponential")
 
-# Share of the budget that pays for the released fraction of clipped rows.
-_COUNT_SHARE = 0.01
+# Share of the budget that pays for the released fraction of clipped rows; a share of epsilon costs
+# twice as much variance as one of mu**2.
+_COUNT_SHARE, _PURE_COUNT_SHARE = 0.01, 0.005
 # Largest d whose d x d matrix "auto" forms (72 MB each); above it iterates with products.
 _LARGEST_MATRIX = 3000
 
@@ -73,7 +75,7 @@ class PrivatePrincipalEigenvector(
         budget, then one clipped noisy product with it; better for flat spectra in high dimension.
         "power": block power iteration with clipped noisy products; never forms a d x d matrix.
         "gradient": DP-RGD on `manifold`.  "exponential": a Bingham law, pure differential privacy.
-        "auto": "exponential" for ``delta=0``, "power" for d > 3000, "refine" for d >= 150 where n
+        "auto": "covariance" for ``delta=0``, "power" for d > 3000, "refine" for d >= 150 where n
         and the budget are large enough (``n mu >= 12 d``), else "covariance".
     center : {"private", "assume"}, default="private"
         Whether to subtract a private mean, for 4 % to 18 % of ``mu**2`` (more where n is small or
@@ -90,7 +92,8 @@ class PrivatePrincipalEigenvector(
     public_seed : int, default=0
         Seed of the public random start of "gradient" and "power".
     epsilon, delta : float, default=1.0, 1e-5
-        Privacy of the whole fit.  ``delta=0`` asks for pure differential privacy.
+        Privacy of the whole fit.  ``delta=0`` asks for pure differential privacy, which
+        "covariance" and "exponential" can give.
     accountant : PrivacyAccountant, optional
         Ledger that the fit is charged to; the active one by default.
     random_state : int, optional
@@ -135,9 +138,9 @@ class PrivatePrincipalEigenvector(
     Notes
     -----
     *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, n public;
-    exactly ``privacy_spent_.mu``-GDP, or pure for "exponential".  Norms, mean, components and
-    variances are all charged; `transform`, `predict` and `score` of a row depend on that row and
-    are not private (docs/theory/pca.md).
+    exactly ``privacy_spent_.mu``-GDP, or pure for ``delta=0`` and "exponential".  Norms, mean,
+    components and variances are all charged; `transform`, `predict` and `score` of a row depend on
+    that row and are not private (docs/theory/pca.md).
 
     Variances are those of clipped rows, too small where clipping cuts tails; the directions
     hardly suffer.  Where the largest released eigenvalue is within the reach of the noise, a
@@ -225,6 +228,15 @@ class PrivatePrincipalEigenvector(
         """
         return self._fit(X, y)
 
+    def fit_transform(self, X, y=None):
+        """Fit, then transform the same rows, which must be one table."""
+        if is_stream(X):
+            raise TypeError(
+                "X gives its rows in several tables, and their coordinates are several tables too; "
+                "call fit(X), then transform(table) for each."
+            )
+        return self.fit(X, y).transform(X)
+
     def transform(self, X):
         """Coordinates of the centred rows along the components, ``(n, n_components)``."""
         X = self._table(X)
@@ -282,7 +294,7 @@ class PrivatePrincipalEigenvector(
             ensure_all_finite=False,  # open_rows looks at the entries
         )
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         n, d = facts["n"], facts["d"]
         if n < 2:
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
@@ -295,8 +307,9 @@ class PrivatePrincipalEigenvector(
         pure = self.delta == 0 or self.mechanism == "exponential"
         if pure:
             budget = PureBudget
-            # Noise of a pure release grows with d where Gaussian noise grows with sqrt(d).
-            total, strength = float(self.epsilon), self.epsilon / math.sqrt(d)
+            # The largest eigenvalue of pure noise is 3.1 d / (n epsilon), in units of the squared
+            # norm, where Gaussian noise has 2 sqrt(d) / (n mu).
+            total, strength = float(self.epsilon), self.epsilon / (1.6 * math.sqrt(d))
         else:
             budget = GaussianBudget
             total = strength = gaussian_mu(self.epsilon, self.delta)
@@ -318,6 +331,9 @@ class PrivatePrincipalEigenvector(
         cause = f"the {d} x {d} matrix of mechanism={name!r}; 'power' forms none"
         return Work(8.0 * (2 * n + 4 * d * d), steps, cause)
 
+    def _gaussian_choice(self):
+        return "mechanism='auto'"
+
     def _check_parameters(self, n, d):
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(("private", "assume"), center=self.center)
@@ -335,10 +351,10 @@ class PrivatePrincipalEigenvector(
             raise ValueError(
                 f"n_components={self.n_components} exceeds the number of features, {d}."
             )
-        if self.delta == 0 and self.mechanism not in ("auto", "exponential"):
+        if self.delta == 0 and self.mechanism not in ("auto", "covariance", "exponential"):
             raise ValueError(
                 f"delta=0 asks for pure differential privacy, which mechanism={self.mechanism!r} "
-                "cannot give; use mechanism='exponential', or delta > 0, for instance 1e-5."
+                "cannot give; use mechanism='covariance', or delta > 0, for instance 1e-5."
             )
         if self.mechanism == "gradient":
             if self.n_components == d:
@@ -350,10 +366,10 @@ class PrivatePrincipalEigenvector(
 
     def _choose(self, n, d, mu):
         """The mechanism, from public quantities only."""
-        if self.delta == 0:
-            return "exponential"
         if self.mechanism != "auto":
             return self.mechanism
+        if self.delta == 0:
+            return "covariance"
         if d > _LARGEST_MATRIX:
             return "power"
         return "refine" if d >= 150 and n * mu >= 12 * d else "covariance"
@@ -367,7 +383,7 @@ class PrivatePrincipalEigenvector(
                 k, self.manifold, self.n_steps or 20, float(self.step_size), self.public_seed
             )
         plain = {
-            "covariance": CovarianceRelease,
+            "covariance": PureCovarianceRelease if self.delta == 0 else CovarianceRelease,
             "refine": RefineRelease,
             "exponential": ExponentialRelease,
         }
@@ -386,7 +402,8 @@ class PrivatePrincipalEigenvector(
             print(f"[{type(self).__name__}] mechanism {plan.public['mechanism']!r}")
         counting = None
         if settings.bounds.row_norm is not None:
-            counting = budget.noise(_COUNT_SHARE, interval_sensitivity(1.0), 1)
+            share = _PURE_COUNT_SHARE if budget.pure else _COUNT_SHARE
+            counting = budget.noise(share, interval_sensitivity(1.0), 1)
         self._sparse_fit = data.facts["sparse"]
         center, row_norm = settings.bounds.release(rows, budget, streams)
         if counting is not None:
@@ -426,8 +443,10 @@ class PrivatePrincipalEigenvector(
         """Released numbers only: is the first component more than noise?"""
         if self.spectrum_ is None or len(self.spectrum_) < 2:
             return
-        # Pure noise has its largest eigenvalue at about 2 sqrt(d) times the scale of an entry.
-        edge = 2.0 * math.sqrt(len(self.spectrum_)) * self.spectrum_noise_scale_
+        # Noise alone has its largest eigenvalue at about 2 sqrt(d) times the scale of an entry,
+        # and at 2.4 sqrt(d) times that with pure privacy.
+        reach = 2.0 if self.delta > 0 else 2.4
+        edge = reach * math.sqrt(len(self.spectrum_)) * self.spectrum_noise_scale_
         if self.spectrum_[0] - np.mean(self.spectrum_) < 1.1 * edge:
             warn_user(
                 "the largest released eigenvalue is within the reach of the noise: the first "

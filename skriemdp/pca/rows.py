@@ -11,7 +11,7 @@ from sklearn.utils import assert_all_finite
 from skriemdp._quiet import quietly
 from skriemdp._random import data_digest
 
-__all__ = ["Rows", "clip_weights", "open_rows", "rows_digest"]
+__all__ = ["Rows", "clip_weights", "is_stream", "open_rows", "rows_digest"]
 
 # Large enough for BLAS to run at full speed, small enough that a centred copy stays in the cache
 # (benchmarks/pca.py --only speed).
@@ -437,7 +437,7 @@ def open_rows(X, check) -> Rows:
     TypeError
         For an iterator, which could be read only once.
     """
-    if not _is_stream(X):
+    if not is_stream(X):
         table = check(X, True)
         rows = Rows(table, *table.shape)
         # The norms, needed later, are finite where the entries are: one pass instead of two.
@@ -464,7 +464,7 @@ def _refuse_nan(table):
     quietly(lambda entries: assert_all_finite(entries, input_name="X"), entries)
 
 
-def _is_stream(X):
+def is_stream(X):
     """Whether X gives tables, rather than being one: its items would have two dimensions."""
     if hasattr(X, "shape") or hasattr(X, "__array__") or hasattr(X, "__dataframe__"):
         return False

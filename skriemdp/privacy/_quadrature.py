@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
-__all__ = ["QuadratureError", "integrate"]
+__all__ = ["QuadratureError", "Window", "integrate"]
 
 _DEPTH = 42.0  # integrand below exp(-42) of its peak is left out: 6e-19
 _OFFSETS = np.concatenate([[0.0], np.geomspace(1e-7, 40.0, 36)])
@@ -12,13 +14,25 @@ _FIRST_NODES = 48
 _MOST_NODES = 49152
 _CHANGE = 2e-8
 _MOST_SEARCHES = 6
+# Of many integrals in a row only one in so many looks for its window; the others try neighbours'.
+_STRIDE = 12
+_PROBES = 12
+_WIDEN = 0.04  # of its width is added at both ends of a window that comes from elsewhere
 
 
 class QuadratureError(ArithmeticError):
     """An integral did not reach its accuracy; nothing is returned instead of a wrong number."""
 
 
-def integrate(evaluate, rows, span):
+@dataclasses.dataclass
+class Window:
+    """Where integrands were found to matter: a first guess for the next call on similar ones."""
+
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+
+def integrate(evaluate, rows, span, window=None):
     """Integrals over the real line of functions that decay (super)exponentially on both sides.
 
     The integrands are analytic after the substitutions of their callers, so the trapezoidal rule on
@@ -37,6 +51,10 @@ def integrate(evaluate, rows, span):
         Number of integrals.
     span : tuple of float
         Where to look for the peaks in t.
+    window : Window, optional
+        Read if it is of as many rows, then overwritten.  Successive rows are also taken to be
+        similar.  A guessed window is never trusted: at both of its ends the integrand must have
+        decayed as far as a search would ask for, else the row is searched.
 
     Returns
     -------
@@ -46,17 +64,15 @@ def integrate(evaluate, rows, span):
         The integrals are ``exp(log_factor) * sums``.
     """
     everyone = np.arange(rows)
-    peak, top, window = _window(evaluate, everyone, span)
+    top, low, high = _windows(evaluate, rows, span, window)
     alive = np.isfinite(top)
     top = np.where(alive, top, 0.0)
-    low, high = window
 
     count = _FIRST_NODES
-    h = (high - low) / count
-    t = low[:, None] + h[:, None] * np.arange(count + 1)
+    t = _nodes(low, high, count)
     total, factor = _sums(evaluate, everyone, t, top)
+    result = (high - low) / count * total
     index = np.flatnonzero(alive & (high > low))
-    result = h * total
     while index.size:
         if count > _MOST_NODES:
             raise QuadratureError("an integral of a privacy profile did not converge.")
@@ -73,8 +89,59 @@ def integrate(evaluate, rows, span):
     return np.where(alive, factor, -np.inf), result
 
 
-def _window(evaluate, index, span):
-    """Peaks, their log heights, and the ends of the intervals that matter."""
+def _nodes(low, high, count):
+    h = (high - low) / count
+    return low[:, None] + h[:, None] * np.arange(count + 1)
+
+
+def _windows(evaluate, rows, span, window):
+    """Log heights near the peaks, and the ends of the intervals that matter, of all rows."""
+    everyone = np.arange(rows)
+    top, low, high = np.full(rows, -np.inf), np.zeros(rows), np.zeros(rows)
+    searched = np.zeros(rows, dtype=bool)
+
+    def search(index):
+        if index.size:
+            top[index], low[index], high[index] = _search(evaluate, index, span)
+            searched[index] = True
+
+    guess = window is not None and window.low is not None and window.low.size == rows
+    if guess:
+        low[:], high[:] = window.low, window.high
+    elif rows > 2 * _STRIDE:
+        anchors = np.append(everyone[:-1:_STRIDE], rows - 1)
+        search(anchors)
+        left = np.minimum(everyone // _STRIDE, anchors.size - 2)
+        left, right = anchors[left], anchors[left + 1]
+        low[:], high[:] = np.minimum(low[left], low[right]), np.maximum(high[left], high[right])
+    else:
+        search(everyone)
+    index = np.flatnonzero(~searched)
+    if index.size:
+        top[index], good = _check(evaluate, index, low, high, span)
+        search(index[~good])
+    if window is not None:
+        window.low, window.high = low.copy(), high.copy()
+    return top, low, high
+
+
+def _check(evaluate, index, low, high, span):
+    """Log heights in guessed windows, which are widened, and whether their ends are deep enough."""
+    wider = _WIDEN * (high[index] - low[index])
+    low[index] = np.maximum(low[index] - wider, span[0])
+    high[index] = np.minimum(high[index] + wider, span[1])
+    values = _scale(evaluate, index, _nodes(low[index], high[index], _PROBES))
+    top = values.max(axis=1)
+    bottom = np.where(np.isfinite(top), top, np.inf) - _DEPTH
+    good = (values[:, 0] < bottom) | (low[index] <= span[0])
+    good &= (values[:, -1] < bottom) | (high[index] >= span[1])
+    # A peak that falls between these few nodes is better searched for.
+    good &= (values > bottom[:, None]).sum(axis=1) >= 3
+    return top, good & np.isfinite(top)
+
+
+def _search(evaluate, index, span):
+    """Log heights of the peaks, and the ends of the intervals that matter."""
     grid = np.linspace(span[0], span[1], 48)
     peak, top = _best(evaluate, index, np.broadcast_to(grid, (index.size, grid.size)))
     width = np.full(index.size, grid[1] - grid[0])
@@ -89,13 +156,13 @@ def _window(evaluate, index, span):
         if not better.any():
             break
         # A narrow peak was missed: go on from the best point, at the spacing of the grid there.
-        best = t[index, values.argmax(axis=1)]
+        best = t[np.arange(index.size), values.argmax(axis=1)]
         width = np.where(better, np.maximum(np.abs(best - peak), 1e-6), width)
         peak = np.where(better, np.clip(best, *span), peak)
     deep = values < np.where(np.isfinite(top), top, 0.0)[:, None] - _DEPTH
     low = _edge(peak, -_OFFSETS, deep[:, : _OFFSETS.size][:, ::-1], span)
     high = _edge(peak, _OFFSETS, deep[:, _OFFSETS.size :], span)
-    return peak, top, (low, high)
+    return top, low, high
 
 
 def _scale(evaluate, index, t):
@@ -105,7 +172,8 @@ def _scale(evaluate, index, t):
 def _best(evaluate, index, t):
     value = _scale(evaluate, index, t)
     column = np.argmax(value, axis=1)
-    return t[index, column], value[index, column]
+    row = np.arange(index.size)
+    return t[row, column], value[row, column]
 
 
 def _edge(peak, offsets, deep, span):

@@ -16,7 +16,7 @@ from skriemdp._validation import check_fraction, check_nonnegative
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
 from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
 
-__all__ = ["Event", "plain", "settle"]
+__all__ = ["Event", "plain", "profile_epsilon", "settle"]
 
 # Rounding of the Fourier transforms in a composition, put on top of every delta that comes from one
 # (measured below a tenth of it, tests/test_events.py).
@@ -131,6 +131,24 @@ class Event(abc.ABC):
             return 0.0
         return math.inf if delta == 0.0 else gaussian_epsilon(self.mu, delta)
 
+    def delta_with_gaussian(self, mu: float, epsilon: float) -> float | None:
+        """Delta of the event and a mu-GDP release together, rounded up.
+
+        None where only loss distributions know.
+        """
+        return None
+
+    def epsilon_with_gaussian(self, mu: float, delta: float) -> float | None:
+        """The inverse of :meth:`delta_with_gaussian`, rounded up; None where that is None."""
+        if self.delta_with_gaussian(mu, 0.0) is None:
+            return None
+        return profile_epsilon(lambda epsilon: self.delta_with_gaussian(mu, epsilon), delta)
+
+    @property
+    def rough_size(self) -> float:
+        """A number of the order of the Renyi divergence of order 2, to refuse absurd sizes by."""
+        return self.renyi(2.0)
+
     @property
     def renyi_only(self) -> bool:
         """Whether nothing is known beyond Renyi divergences, so that they are the best profile."""
@@ -195,12 +213,12 @@ def _delta(event: Event, epsilon: float) -> float:
     return float(min(best, 1.0))
 
 
-def loss_epsilon(loss, delta: float) -> float:
-    """Smallest epsilon >= 0 with profile at most `delta`, rounded up."""
+def profile_epsilon(profile, delta: float) -> float:
+    """Smallest epsilon >= 0 with ``profile(epsilon)`` at most `delta`, rounded up."""
 
     @functools.cache
     def excess(epsilon):
-        return math.log(max(loss.get_delta_for_epsilon(epsilon), 1e-300)) - math.log(delta)
+        return math.log(max(profile(epsilon), 1e-300)) - math.log(delta)
 
     if excess(0.0) <= 0.0:
         return 0.0
@@ -211,10 +229,15 @@ def loss_epsilon(loss, delta: float) -> float:
             return math.inf
     epsilon = brentq(excess, low, high, xtol=1e-10 * high, rtol=1e-12)
     step = 1e-10 * high
-    while excess(epsilon) > 0.0:
+    while profile(epsilon) > delta:  # the difference of logarithms may be rounded to zero
         epsilon += step
         step *= 2.0
     return epsilon
+
+
+def loss_epsilon(loss, delta: float) -> float:
+    """The same of a loss distribution."""
+    return profile_epsilon(loss.get_delta_for_epsilon, delta)
 
 
 @functools.lru_cache(maxsize=16)

@@ -105,6 +105,31 @@ class ComposedEvent(Event):
         return max(sum(event.steps for event in self.events), 1)
 
     @property
+    def rough_size(self) -> float:
+        """Sum over the parts."""
+        return math.fsum(event.rough_size for event in self.events)
+
+    def _gaussian_and_other(self):
+        """Mu of the one part and the other part, for a Gaussian and another event; else None."""
+        if len(self.events) == 2:
+            for gaussian, other in (self.events, self.events[::-1]):
+                if gaussian.mu and other.mu is None:
+                    return gaussian.mu, other
+        return None
+
+    def _exact_delta(self, epsilon):
+        pair = self._gaussian_and_other()
+        if pair is None:
+            return super()._exact_delta(epsilon)
+        return pair[1].delta_with_gaussian(pair[0], epsilon)
+
+    def _exact_epsilon(self, delta):
+        pair = self._gaussian_and_other()
+        if pair is None:
+            return super()._exact_epsilon(delta)
+        return pair[1].epsilon_with_gaussian(pair[0], delta) if delta > 0.0 else None
+
+    @property
     def renyi_only(self) -> bool:
         """Whether every part is known by Renyi divergences alone, or Gaussian."""
         return self.renyi_inside and all(e.renyi_only or e.mu is not None for e in self.events)
@@ -186,6 +211,11 @@ class SelfComposedEvent(Event):
     def steps(self) -> int:
         """`count` times those of the event."""
         return self.count * self.event.steps
+
+    @property
+    def rough_size(self) -> float:
+        """`count` times that of the event."""
+        return self.count * self.event.rough_size
 
     @property
     def renyi_only(self) -> bool:

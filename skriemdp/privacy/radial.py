@@ -13,19 +13,33 @@ import math
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import gammaln, logsumexp, ndtri_exp
+from scipy.special import logsumexp, ndtri_exp
 
 from skriemdp._validation import check_count, check_positive, check_privacy
+from skriemdp.privacy import _disk_cache
+from skriemdp.privacy._quadrature import Window
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.event import Event
+from skriemdp.privacy.gaussian_chords import CELLS, MOST_MU, choose_cells, chord_delta
 from skriemdp.privacy.loss_distributions import gaussian_loss, loss_from_profile
 from skriemdp.privacy.radial_profile import log_renyi_tail, radial_delta
+from skriemdp.privacy.radial_search import log_deltas, mean_square, search_shifts
 
-__all__ = ["EXPONENTS", "RadialEvent", "best_radial_law", "calibrated_radial_law"]
+__all__ = [
+    "EXPONENTS",
+    "RadialEvent",
+    "best_radial_law",
+    "best_radial_law_after",
+    "calibrated_radial_law",
+]
 
 EXPONENTS = (1.0, 1.2, 1.4, 1.6, 2.0)
 
-_GRID = 2000  # values of epsilon that represent a profile
+_GRID = 2000  # values of epsilon that represent a profile in a loss distribution
+_ROUGH = 1e-4  # relative error of the scales that decide which exponents are worth an exact search
+_RENYI_GRID = 200  # for Renyi divergences where they are short and smooth integrals
+# Shares of delta that a calibration from the disk may leave unused: alone, and with chords.
+_SLACK, _CHORD_SLACK = 1e-5, 1e-2
 _NEGLIGIBLE = 1e-15  # mass beyond the grid of a loss distribution; goes to infinity
 _FAR = 1e-120  # mass beyond the grid of Renyi divergences; high orders weigh far losses
 
@@ -77,7 +91,7 @@ class RadialEvent(Event):
     @property
     def mean_square_over_sensitivity(self) -> float:
         """E|v|^2 of the noise over the squared sensitivity."""
-        return self.scale_over_sensitivity**2 * _mean_square(self.dim, self.exponent)
+        return self.scale_over_sensitivity**2 * float(mean_square(self.dim, self.exponent))
 
     @property
     def mu(self) -> float | None:
@@ -118,42 +132,66 @@ class RadialEvent(Event):
             step *= 2.0
         return found if self.exponent > 1.0 else min(found, self.shift)
 
+    def delta_with_gaussian(self, mu: float, epsilon: float) -> float | None:
+        """See :meth:`Event.delta_with_gaussian`; exact but for chords, at most 0.2 % above."""
+        if mu > MOST_MU:
+            return None
+
+        def profile(epsilons):
+            return radial_delta(self.dim, self.exponent, self.shift, epsilons)
+
+        return chord_delta(profile, mu, epsilon, _kink(self.exponent, self.shift))
+
+    @property
+    def rough_size(self) -> float:
+        """The squared shift."""
+        return self.shift**2
+
     def _log_delta(self, epsilon):
         return math.log(max(self._exact_delta(epsilon), 5e-324))
 
     def privacy_loss_distribution(self, interval: float = 1e-4):
         if self.exponent == 2.0:
             return gaussian_loss(math.sqrt(2.0) * self.shift, interval)
-        epsilons, deltas = _profile(self, _NEGLIGIBLE)
+        epsilons, deltas = _profile(self, _NEGLIGIBLE, _GRID)
         count = math.ceil(epsilons[-1] / interval) + 1
         # Chords in e^epsilon: the profile is convex there, so this never falls below it.
         fine = np.expm1(interval * np.arange(count))
         return loss_from_profile(np.interp(fine, np.expm1(epsilons), deltas), interval)
 
 
-def _mean_square(dim, p):
-    return math.exp(gammaln((dim + 2.0) / p) - gammaln(dim / p))
-
-
 @functools.lru_cache(maxsize=64)
-def _profile(event: RadialEvent, negligible: float):
+def _profile(event: RadialEvent, negligible: float, points: int):
     """Grid of epsilons up to where delta is negligible, and upper bounds of delta there."""
     end = event.shift
     if event.exponent > 1.0:
-        while event._exact_delta(end) > negligible:
-            end *= 1.25
+        while True:
+            ends = end * 1.25 ** np.arange(12)
+            small = radial_delta(event.dim, event.exponent, event.shift, ends) <= negligible
+            end = float(ends[np.argmax(small)] if small.any() else 1.25 * ends[-1])
+            if small.any():
+                break
     # Denser towards both ends, where the profile turns most.
-    epsilons = 0.5 * end * (1.0 - np.cos(np.linspace(0.0, math.pi, _GRID + 1)))
+    epsilons = 0.5 * end * (1.0 - np.cos(np.linspace(0.0, math.pi, points + 1)))
     deltas = radial_delta(event.dim, event.exponent, event.shift, epsilons)
     if event.exponent == 1.0:
         deltas[-1] = 0.0
     return epsilons, np.minimum.accumulate(deltas)
 
 
+def _renyi_profile(event):
+    """With exponent 1 in few dimensions a tenth of the points adds at most 3e-5 of a divergence.
+
+    Elsewhere it would add up to 5e-3, so these keep all points.
+    """
+    short = event.exponent == 1.0 and event.dim <= 3
+    return _profile(event, _FAR, _RENYI_GRID if short else _GRID)
+
+
 @functools.lru_cache(maxsize=4096)
 def _renyi(event, alpha):
     """From the masses that represent the chords of the profile, plus a bound of its tail."""
-    epsilons, deltas = _profile(event, _FAR)
+    epsilons, deltas = _renyi_profile(event)
     drop, gap = -np.diff(deltas), np.diff(epsilons)
     masses = drop / -np.expm1(-gap)
     masses[:-1] -= drop[1:] / np.expm1(gap[1:])
@@ -176,7 +214,7 @@ def _renyi(event, alpha):
 
 
 def _log_tail(event, alpha):
-    end = float(_profile(event, _FAR)[0][-1])
+    end = float(_renyi_profile(event)[0][-1])
     return log_renyi_tail(event.dim, event.exponent, event.shift, alpha, end)
 
 
@@ -212,26 +250,8 @@ def calibrated_radial_law(dim: int, exponent: float, epsilon: float, delta: floa
     if exponent == 2.0:
         return RadialEvent(dim, 2.0, math.sqrt(2.0) / gaussian_mu(epsilon, delta) * (1.0 + 1e-15))
 
-    log_target = math.log(delta)
-
-    def excess(log_scale):
-        return log_target - RadialEvent(dim, exponent, math.exp(log_scale))._log_delta(epsilon)
-
-    # Gaussian noise of the same mean square is within a small factor of the answer.
-    middle = 0.5 * math.log(dim / _mean_square(dim, exponent)) - math.log(
-        gaussian_mu(epsilon, delta)
-    )
-    low, high = middle - 0.5, middle + 0.5
-    while excess(low) > 0.0:
-        low -= 0.5
-    while excess(high) < 0.0:
-        high += 0.5
-    log_scale = brentq(excess, low, high, xtol=1e-12)
-    step = 1e-13
-    while excess(log_scale) < 0.0:
-        log_scale += step
-        step *= 2.0
-    return RadialEvent(dim, exponent, math.exp(log_scale))
+    (law,) = _search(dim, (exponent,), epsilon, delta)
+    return law
 
 
 @functools.lru_cache(maxsize=4096)
@@ -257,6 +277,171 @@ def best_radial_law(dim: int, epsilon: float, delta: float) -> RadialEvent:
     >>> best_radial_law(2, 1.0, 0.0).scale_over_sensitivity
     1.0
     """
-    exponents = EXPONENTS if delta > 0.0 else (1.0,)
-    laws = [calibrated_radial_law(dim, p, epsilon, delta) for p in exponents]
-    return min(laws, key=lambda law: law.mean_square_over_sensitivity)
+    check_privacy(epsilon, delta)
+    if delta == 0.0:
+        return calibrated_radial_law(dim, 1.0, epsilon, delta)
+
+    def compute():
+        laws = _search(dim, EXPONENTS[:-1], epsilon, delta)
+        laws.append(calibrated_radial_law(dim, 2.0, epsilon, delta))
+        return min(laws, key=lambda law: law.mean_square_over_sensitivity)
+
+    return _remembered(dim, 0.0, epsilon, delta, compute)
+
+
+@functools.lru_cache(maxsize=4096)
+def best_radial_law_after(dim: int, mu: float, epsilon: float, delta: float) -> RadialEvent:
+    """The widest-tailed use of what a mu-GDP release leaves: the law with the smallest mean square.
+
+    Together with the Gaussian release it is (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    dim : int
+    mu : float
+        Of everything that is released before, Gaussian and fixed in advance.
+    epsilon, delta : float
+        For both together; ``delta > 0``.
+
+    Returns
+    -------
+    RadialEvent
+        Of the exponent that is best without the other release or one of the next two.
+
+    Notes
+    -----
+    *Guarantee*: ``compose([GaussianEvent(1 / mu), law]).delta(epsilon) <= delta``
+    (docs/theory/radial-noise.md, "With Gaussian releases").
+
+    Examples
+    --------
+    >>> from skriemdp.privacy.events import GaussianEvent, compose
+    >>> from skriemdp.privacy.radial import best_radial_law, best_radial_law_after
+    >>> law = best_radial_law_after(3, 0.05, 1.0, 1e-5)
+    >>> compose([GaussianEvent(20.0), law]).delta(1.0) <= 1e-5
+    True
+    >>> alone = best_radial_law(3, 1.0, 1e-5)
+    >>> round(law.mean_square_over_sensitivity / alone.mean_square_over_sensitivity, 2)
+    1.22
+    """
+    check_positive(mu=mu)
+    check_privacy(epsilon, delta)
+    total = gaussian_mu(epsilon, delta) if delta > 0.0 else 0.0
+    if not mu < 0.999 * total:
+        raise ValueError(
+            f"mu={mu!r} leaves nothing of epsilon={epsilon!r}, delta={delta!r}, which is worth "
+            f"mu={total:.6g} to Gaussian noise; pass a smaller mu."
+        )
+    return _remembered(
+        dim, mu, epsilon, delta, lambda: _search_after(dim, mu, total, epsilon, delta)
+    )
+
+
+def _search_after(dim, mu, total, epsilon, delta):
+    alone = best_radial_law(dim, epsilon, delta)
+    first = EXPONENTS.index(alone.exponent)
+    rest = total * math.sqrt((1.0 - mu / total) * (1.0 + mu / total))
+    gaussian = RadialEvent(dim, 2.0, math.sqrt(2.0) / rest * (1.0 + 1e-13))
+    p = np.array([q for q in EXPONENTS[first : first + 3] if q < 2.0])
+    if not p.size:
+        return gaussian
+    guess = np.full(p.size, alone.shift * rest / total)
+    guess *= np.sqrt(mean_square(dim, p) / mean_square(dim, alone.exponent))
+
+    def search(index, guess, count, tolerance):
+        """With cells chosen at the guess; every choice gives upper bounds."""
+        profiles = [_profile_at(dim, p[k]) for k in index]
+        cells = [
+            choose_cells(profile(shift), mu, epsilon, _kink(p[k], shift), count)
+            for k, profile, shift in zip(index, profiles, guess, strict=True)
+        ]
+
+        def log_delta(which, shifts):
+            values = [
+                chord_delta(profiles[k](shift), mu, epsilon, cells=cells[k])
+                for k, shift in zip(which, shifts, strict=True)
+            ]
+            return np.log(np.maximum(values, 5e-324))
+
+        none = np.zeros(len(index))
+        return search_shifts(log_delta, math.log(delta), guess, none, tolerance)[0]
+
+    shifts = search(np.arange(p.size), guess, 40, 3e-4)
+    squares = mean_square(dim, p) / shifts**2
+    close = np.flatnonzero(squares <= squares.min() * 1.01)
+    shifts = search(close, shifts[close], CELLS, 1e-7)
+    laws = [
+        _private(RadialEvent(dim, float(q), 1.0 / shift), epsilon, delta, mu)
+        for q, shift in zip(p[close], shifts.tolist(), strict=True)
+    ]
+    return min([*laws, gaussian], key=lambda law: law.mean_square_over_sensitivity)
+
+
+def _profile_at(dim, p):
+    window = Window()
+    return lambda shift: lambda epsilons: radial_delta(dim, p, shift, epsilons, window)
+
+
+def _kink(exponent, shift):
+    return shift if exponent == 1.0 else None
+
+
+def _remembered(dim, mu, epsilon, delta, compute) -> RadialEvent:
+    """The law from the disk if it is there and right, else computed and kept.
+
+    Right means private and not wider than needed, by its own profile; which exponent is best is
+    believed.
+    """
+    key = ["best radial law", int(dim), *(float(x).hex() for x in (mu, epsilon, delta, *EXPONENTS))]
+    stored = _disk_cache.read(key)
+    try:
+        if stored["exponent"] in EXPONENTS[:-1]:
+            law = RadialEvent(int(dim), float(stored["exponent"]), float(stored["scale"]))
+            reached = _reached(law, epsilon, mu)
+            if delta * (1.0 - (_SLACK if mu == 0.0 else _CHORD_SLACK)) <= reached <= delta:
+                return law
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        pass
+    law = compute()
+    if law.exponent < 2.0:
+        value = {"exponent": law.exponent, "scale": law.scale_over_sensitivity}
+        _disk_cache.write(key, value)
+    return law
+
+
+def _reached(law, epsilon, mu):
+    return law.delta_with_gaussian(mu, epsilon) if mu > 0.0 else law._exact_delta(epsilon)
+
+
+def _search(dim: int, exponents, epsilon: float, delta: float) -> list[RadialEvent]:
+    """Calibrated laws of those exponents that may have the smallest mean square.
+
+    All are searched roughly, and the smallest ones are then found exactly.
+    """
+    target = math.log(delta)
+    p = np.asarray(exponents, dtype=float)
+    # Gaussian noise of the same mean square is within a small factor of the answer.
+    guess = gaussian_mu(epsilon, delta) * np.sqrt(mean_square(dim, p) / dim)
+    lowest = np.where(p == 1.0, epsilon, 0.0)
+    log_delta = log_deltas(dim, p, epsilon)
+    shifts, _ = search_shifts(log_delta, target, np.maximum(guess, 1.001 * lowest), lowest, _ROUGH)
+    squares = mean_square(dim, p) / shifts**2
+    close = np.flatnonzero(squares <= squares.min() * (1.0 + 20.0 * _ROUGH))
+    shifts, _ = search_shifts(
+        lambda k, shift: log_delta(close[k], shift), target, shifts[close], lowest[close], 1e-13
+    )
+    return [
+        _private(RadialEvent(dim, exponents[k], 1.0 / shift), epsilon, delta)
+        for k, shift in zip(close, shifts.tolist(), strict=True)
+    ]
+
+
+def _private(law: RadialEvent, epsilon: float, delta: float, mu: float = 0.0) -> RadialEvent:
+    """`law`, moved to the private side of the target if it lies on the other."""
+    step = 1e-13 if mu == 0.0 else 1e-8
+    while _reached(law, epsilon, mu) > delta:
+        law = dataclasses.replace(
+            law, scale_over_sensitivity=law.scale_over_sensitivity * (1.0 + step)
+        )
+        step *= 2.0
+    return law

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from scipy.special import betainc, betaln, gammainc, gammaincc, gammaln
 
-from skriemdp.privacy._quadrature import integrate
+from skriemdp.privacy._quadrature import Window, integrate
 
 __all__ = ["radial_delta", "log_renyi_tail"]
 
@@ -31,7 +31,10 @@ def _cap(u, n):
         if n == 0:
             share = np.where(u > 0.0, np.where(u < 1.0, 0.5, 1.0), 0.0)
             return share, np.log(share)
-        share = betainc(half, half, u)
+        if n == 1:
+            share = (2.0 / math.pi) * np.arcsin(np.sqrt(u))
+        else:
+            share = u if n == 2 else betainc(half, half, u)
         log_share = np.log(share)
         small = (share < _SMALL_CAP) & (u > 0.0)
         if small.any():
@@ -47,48 +50,58 @@ def _cap(u, n):
 
 def _gap(r, epsilon, p):
     """R - r, where the loss at radius r is epsilon at the distance R: R^p = r^p + epsilon."""
-    if p == 1.0:
+    if np.all(p == 1.0):
         return np.broadcast_to(epsilon, np.shape(r)).astype(float)
-    with np.errstate(over="ignore", divide="ignore"):
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         ratio = epsilon / r**p
         small = r * np.expm1(np.log1p(ratio) / p)
-        return np.where(np.isfinite(ratio), small, epsilon ** (1.0 / p) - r)
+        curved = np.where(np.isfinite(ratio), small, epsilon ** (1.0 / p) - r)
+    return np.where(p == 1.0, epsilon, curved)
 
 
 def _first_radius(epsilon, p, shift):
-    """Where spheres around the first centre begin to be cut by the set of large loss."""
-    near = epsilon < shift**p
-    if p == 1.0:
+    """Where spheres around the first centre begin to be cut by the set of large loss.
+
+    Newton's method from a side where it is monotone: ``2 r + gap - shift`` is convex and increases,
+    ``shift - gap`` is concave and increases.
+    """
+    near, pure = epsilon < shift**p, p == 1.0
+    if pure.all():
         return np.where(near, 0.5 * (shift - epsilon), np.inf)
-
-    def excess(r):
+    # r + gap lies between r and r + shift, so epsilon <= p shift (r + shift)^(p - 1) at the root.
+    with np.errstate(divide="ignore", over="ignore"):
+        log_far = np.log(np.maximum(epsilon, 1e-300) / (p * shift)) / np.maximum(p - 1.0, 1e-300)
+    far = np.maximum(np.exp(np.minimum(log_far, 600.0)) - shift, 0.0)
+    tiny = 1e-19 * shift
+    r = np.where(near, 0.5 * shift, np.maximum(far, tiny))
+    for _ in range(60):
         gap = _gap(r, epsilon, p)
-        return np.where(near, 2.0 * r + gap - shift, shift - gap)
-
-    # Both branches increase with r; bisection in the logarithm ends below one rounding error.
-    low = np.full(epsilon.shape, math.log(shift) - 45.0)
-    high = np.full(epsilon.shape, math.log(shift) + 1.0)
-    while np.any(excess(np.exp(high)) < 0.0):
-        high = np.where(excess(np.exp(high)) < 0.0, high + 3.0, high)
-    for _ in range(64):
-        middle = 0.5 * (low + high)
-        above = excess(np.exp(middle)) > 0.0
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return np.exp(0.5 * (low + high))
+        # (r / R)^(p - 1) - 1, also where it is small
+        slope = np.expm1(-(p - 1.0) * np.log1p(gap / r))
+        excess = np.where(near, 2.0 * r + gap - shift, gap - shift)
+        new = np.maximum(r - excess / np.where(near, 2.0 + slope, np.minimum(slope, -1e-300)), tiny)
+        # Rounding turns the steps round at the root.
+        moved = np.where(near, r - new, new - r) > 1e-15 * r
+        r = np.where(pure, 1.0, new)
+        if not (moved & ~pure).any():
+            break
+    return np.where(pure, np.where(near, 0.5 * (shift - epsilon), np.inf), r)
 
 
-def radial_delta(dim: int, p: float, shift: float, epsilons):
+def radial_delta(dim: int, p, shift, epsilons, window: Window | None = None):
     """Upper bounds of the smallest deltas of the law exp(-|v|^p) and its shift by `shift`.
 
     Parameters
     ----------
     dim : int
-    p : float
+    p : float or array-like of shape (k,)
         In [1, 2].
-    shift : float
+    shift : float or array-like of shape (k,)
         Length of the shift over the scale b of the law; positive.
     epsilons : array-like of shape (k,)
         Nonnegative.
+    window : Window, optional
+        Of the last call with similar numbers, to be faster; it does not change the accuracy.
 
     Returns
     -------
@@ -96,9 +109,10 @@ def radial_delta(dim: int, p: float, shift: float, epsilons):
         At most 1e-10 above the exact values in relative terms unless delta < 1e-250 or the shift is
         below 1e-3 (rounding: at most 4e-13 above in absolute terms).
     """
-    epsilons = np.asarray(epsilons, dtype=float)
+    epsilons, p, shift = np.broadcast_arrays(
+        np.asarray(epsilons, dtype=float), np.asarray(p, float), np.asarray(shift, float)
+    )
     n, shape = dim - 1, dim / p
-    log_normaliser = gammaln(shape) - math.log(p)
     near = epsilons < shift**p
     start = _first_radius(epsilons, p, shift)
     full = np.where(near, gammainc(shape, np.where(near, start, 0.0) ** p), 0.0)
@@ -108,40 +122,46 @@ def radial_delta(dim: int, p: float, shift: float, epsilons):
     rows = np.flatnonzero(np.isfinite(start) & ~lost)
     delta = np.where(lost, tail, full)
     if rows.size:
-        r0, eps = start[rows, None], epsilons[rows, None]
+        r0, eps, a, q = (x[rows, None] for x in (start, epsilons, shift, p))
+        log_normaliser = gammaln(dim / q) - np.log(q)
         # Beyond r0 the tail of the law is a power of e within this distance.
-        scale = np.minimum(1.0 + r0, (1.0 + r0) ** (2.0 - p)) if dim < 4 else 1.0 + r0
+        scale = np.minimum(1.0 + r0, (1.0 + r0) ** (2.0 - q)) if dim < 4 else 1.0 + r0
 
         def evaluate(index, t):
+            k, b = q[index], a[index]
             x = np.exp(t - np.exp(-t))
             r = r0[index] + scale[index] * x
-            gap = _gap(r, eps[index], p)
+            gap = _gap(r, eps[index], k)
             R = r + gap
-            beyond = shift - gap
+            beyond = b - gap
             with np.errstate(invalid="ignore", divide="ignore"):
-                first, log_first = _cap((2.0 * r + shift + gap) * beyond / (4.0 * r * shift), n)
-                second, log_second = _cap((2.0 * r + gap - shift) * beyond / (4.0 * R * shift), n)
+                first, log_first = _cap((2.0 * r + b + gap) * beyond / (4.0 * r * b), n)
+                second, log_second = _cap((2.0 * r + gap - b) * beyond / (4.0 * R * b), n)
                 ratio = r / R
-                here, there = ratio**n * first, ratio ** (p - 1.0) * second
-                # Caps that underflow (large d) are compared by their logarithms instead.
-                log_here = n * np.log(ratio) + log_first
-                log_there = (p - 1.0) * np.log(ratio) + log_second
+                here, there = ratio**n * first, ratio ** (k - 1.0) * second
                 larger = np.maximum(here, there)
+                top = np.log(larger)
                 small = larger < _SMALL_CAP
-                top = np.where(small, np.maximum(log_here, log_there), np.log(larger))
-                here = np.where(small, np.exp(log_here - top), here / larger)
-                there = np.where(small, np.exp(log_there - top), there / larger)
+                if small.any():
+                    # Caps that underflow (large d) are compared by their logarithms instead.
+                    log_here = n * np.log(ratio) + log_first
+                    log_there = (k - 1.0) * np.log(ratio) + log_second
+                    top = np.where(small, np.maximum(log_here, log_there), top)
+                    here = np.where(small, np.exp(log_here - top), here / larger)
+                    there = np.where(small, np.exp(log_there - top), there / larger)
+                else:
+                    here, there = here / larger, there / larger
                 log_scale = (
                     n * np.log(R)
-                    - r**p
-                    - log_normaliser
+                    - r**k
+                    - log_normaliser[index]
                     + np.log(scale[index] * x)
                     + np.log1p(np.exp(-t))
                     + top
                 )
             return log_scale, np.stack([here - there, here + there])
 
-        factor, sums = integrate(evaluate, rows.size, _SPAN)
+        factor, sums = integrate(evaluate, rows.size, _SPAN, window)
         # The sum of both shares bounds what rounding of the nodes does to their difference.
         delta[rows] += np.exp(factor) * (sums[0] + _NODE_ERROR * sums[1])
     delta = np.maximum(delta * (1.0 + _MARGIN), np.where(np.isfinite(start), _TINY, 0.0))

@@ -30,10 +30,12 @@ __all__ = [
     "frame_product_sensitivity",
     "interval_sensitivity",
     "iterated_mean_sensitivity",
+    "grouped_sum_sensitivity",
     "log_lipschitz",
     "mean_sensitivity",
     "principal_gradient_diameter",
     "tangent_mean_sensitivity",
+    "trace_part_sensitivity",
     "weighted_mean_sensitivity",
     "second_moment_sensitivity",
     "with_tolerance",
@@ -105,8 +107,9 @@ def computed_sum_sensitivity(
     Returns
     -------
     Sensitivity
-        ``(exact + 2 gamma n largest) (1 + eta)^2``, ``gamma = (tile + tiles + 2) u``, ``eta = (2
-        dim + 16) u``, ``u = 2^-53``: this is the one place where sums are rounded up.
+        ``(exact + 4 gamma n largest) (1 + eta)^2``, ``gamma = (tile + tiles + 2) u``, ``eta = (2
+        dim + 16) u``, ``u = 2^-53``: this is the one place where sums are rounded up.  Half of it
+        covers a record that is absent from a batch.
 
     Notes
     -----
@@ -117,7 +120,7 @@ def computed_sum_sensitivity(
     tile = min(n, longest_tile or n)
     gamma = (tile + math.ceil(n / tile) + 2) * _UNIT_ROUNDOFF
     eta = (2 * dim + 16) * _UNIT_ROUNDOFF
-    value = (exact.value + 2.0 * gamma * n * largest) * (1.0 + eta) ** 2
+    value = (exact.value + 4.0 * gamma * n * largest) * (1.0 + eta) ** 2
     return Sensitivity(value * _UP, exact.theorem)
 
 
@@ -361,6 +364,18 @@ def covariance_sensitivity(row_norm: float, n: int) -> float:
     return math.sqrt(2.0) * row_norm**2 / n * _UP
 
 
+def trace_part_sensitivity(row_norm: float, n: int) -> Sensitivity:
+    """Sensitivity of ``(1/n) sum z z'`` in the norm ``max(tr N+, tr N-)``, ``norm(z) <= row_norm``.
+
+    N+ and N- are the positive and negative parts of a symmetric matrix.  Returns ``row_norm**2 /
+    n``, also a bound of the trace of what one record adds; the trace norm changes by twice as much.
+    Attained by orthogonal rows, and by one row that is zero.  sensitivity.md, section 4.
+    """
+    check_positive(row_norm=row_norm)
+    check_count(n=n)
+    return Sensitivity(row_norm**2 / n * _UP, "trace_part_sensitivity")
+
+
 def tangent_mean_sensitivity(radius: float, n: int) -> float:
     """Sensitivity of ``(1/n) sum log_c x_i`` at the public centre c: ``2 radius / n``.
 
@@ -524,3 +539,12 @@ def class_means_sensitivity(radius: float) -> float:
     """
     check_positive(radius=radius)
     return 2.0 * radius * _UP
+
+
+def grouped_sum_sensitivity() -> Sensitivity:
+    """Sensitivity of group sums and counts in ``sum_g max(|s_g| / bound, |c_g|)``: 2.
+
+    Every record adds a vector of length at most `bound` to the sum of its group, and one to its
+    count; replacing it, group included.  sensitivity.md, section 9; attained.
+    """
+    return Sensitivity(2.0 * _UP, "grouped_sum_sensitivity")

@@ -20,6 +20,7 @@ from skriemdp._validation import (
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import (
     check_descent_radius,
+    public_array,
     public_point,
     warn_large_delta,
 )
@@ -320,7 +321,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         facts = {"geometry": geometry, "n": len(X), "d": X.shape[1], "flat": y.ndim == 1}
         return Data((X, labels), facts)
 
-    def _plan(self, facts):
+    def _plan(self, facts, terms):
         n, geometry = facts["n"], facts["geometry"]
         check_option(METHODS, method=self.method)
         check_option(UNITS, privacy_unit=self.privacy_unit)
@@ -402,7 +403,10 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     def _feature_map(self, n, d, dim):
         """The random features, and the work of a fit, refused before they are drawn."""
-        scale = np.asarray(self.feature_scale, dtype=float)
+        try:
+            scale = np.asarray(self.feature_scale, dtype=float)
+        except (TypeError, ValueError, OverflowError):
+            scale = np.zeros(())
         sane = (scale >= 1e-100) & (scale <= 1e100)
         if scale.shape not in ((), (d,)) or not sane.all():
             raise ValueError(
@@ -437,7 +441,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             ball = Poincare(geometry.dim, geometry.curvature)
             point = public_point(ball, base_point=self.base_point)[None]
         else:
-            point = np.asarray(self.base_point, dtype=float).reshape(1, -1)
+            point = public_array("base_point", self.base_point).reshape(1, -1)
             if point.shape[1] != geometry.dim or not np.isfinite(point).all():
                 raise ValueError(f"base_point must hold {geometry.dim} finite numbers.")
         unit = math.sqrt(-geometry.curvature)

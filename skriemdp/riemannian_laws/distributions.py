@@ -95,7 +95,7 @@ class _RadialLaw(abc.ABC):
             raise TypeError(
                 f"there is no exact sampler for {type(self).__name__} on {self.geometry}: spheres, "
                 "hyperbolic, flat and affine-invariant SPD spaces have one.  Elsewhere add noise "
-                "in a tangent space (skriemdp.mechanisms.tangent)."
+                "in a tangent space (skriemdp.mechanisms.vector)."
             )
         if isinstance(self.geometry, AffineInvariantSPD) and self.geometry.size > 10:
             raise ValueError(

@@ -33,7 +33,7 @@ def _space(geometry):
     raise ValueError(
         f"the privacy of Riemannian Gaussian noise on {geometry}, whose curvature is not constant, "
         "is known only through loose bounds.  Use Gaussian noise in a tangent space "
-        "(skriemdp.mechanisms.tangent.TangentGaussian): it is exactly sensitivity / sigma-GDP on "
+        "(skriemdp.mechanisms.vector.GaussianNoise): it is exactly sensitivity / sigma-GDP on "
         "every manifold."
     )
 

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from skriemdp.privacy._quadrature import integrate
+from skriemdp.privacy._quadrature import Window, integrate
 from skriemdp.riemannian_laws.profile_integrand import RadialPair, log_share
 
 __all__ = [
@@ -39,7 +39,7 @@ def _infinite_map(t):
     return np.exp(log_x), log_x + np.log1p(np.exp(-t))
 
 
-def _log_mass(log_density, lengths):
+def _log_mass(log_density, lengths, window=None):
     """Log integrals of ``exp(log_density(index, v))`` over ``0 < v < lengths[index]``."""
     lengths = np.asarray(lengths, dtype=float)
 
@@ -50,7 +50,7 @@ def _log_mass(log_density, lengths):
             log_scale = log_density(index, length * share) + np.log(length) + derivative
         return log_scale, np.ones((1, *t.shape))
 
-    factor, sums = integrate(evaluate, lengths.size, _FINITE_SPAN)
+    factor, sums = integrate(evaluate, lengths.size, _FINITE_SPAN, window)
     return _log(sums[0]) + factor
 
 
@@ -73,7 +73,7 @@ def _log_normaliser(pair: RadialPair) -> float:
     return float(factor[0] + np.log(sums[0, 0]))
 
 
-def _main(pair, boundary, rows, terms):
+def _main(pair, boundary, rows, terms, window=None):
     """Integrals over the distances r at which the sphere around the first centre is cut.
 
     ``terms(log_first, log_second, shares)`` turns the four shares into a log scale and terms.
@@ -97,7 +97,7 @@ def _main(pair, boundary, rows, terms):
 
     span = _FINITE_SPAN if pair.kind > 0 else _INFINITE_SPAN
     with np.errstate(invalid="ignore", over="ignore", divide="ignore", under="ignore"):
-        return integrate(evaluate, rows, span)
+        return integrate(evaluate, rows, span, window)
 
 
 def _difference_terms(pair):
@@ -167,9 +167,15 @@ def _second_cap(pair, boundary, epsilon):
     return epsilon + _cap_mass(pair, boundary.second_rest)
 
 
-def _shells(pair, boundary):
-    """Log of the mass of the spheres around the first centre that the boundary does not reach."""
-    return _log_mass(lambda _, v: pair.log_weight(v), boundary.start)
+def _shells(pair, boundary, rows, window=None):
+    """Log of the mass of the spheres around the first centre that the boundary does not reach.
+
+    -inf but for `rows`, an array of bool.
+    """
+    result = np.full(rows.shape, -np.inf)
+    if rows.any():
+        result[rows] = _log_mass(lambda _, v: pair.log_weight(v), boundary.start[rows], window)
+    return result
 
 
 def _as_arrays(pair, epsilon, gap):
@@ -221,7 +227,7 @@ def log_complement(pair: RadialPair, epsilon):
         total = np.logaddexp(total, _second_cap(pair, boundary, epsilon[live]))
         if pair.kind > 0:
             total = np.logaddexp(total, _first_cap(pair, boundary))
-        shells = np.where(boundary.inside, -np.inf, _shells(pair, boundary))
+        shells = _shells(pair, boundary, ~boundary.inside)
         result[live] = np.logaddexp(total, shells) - _log_normaliser(pair)
     return np.minimum(result, 0.0)
 
@@ -241,20 +247,22 @@ def log_delta(pair: RadialPair, epsilon):
     return np.minimum(result, 0.0)
 
 
-def log_delta_direct(pair: RadialPair, epsilon):
+def log_delta_direct(pair: RadialPair, epsilon, windows: tuple[Window, Window] = (None, None)):
     """As :func:`log_delta` without the nested form; also by how much the two halves cancel.
 
-    The relative error is about machine epsilon times the second result.
+    The relative error is about machine epsilon times the second result.  `windows` of the last call
+    with similar numbers make it faster.
     """
+    window, shell_window = windows
     epsilon, gap = _as_arrays(pair, epsilon, None)
     result, cancellation = np.full(epsilon.size, -np.inf), np.ones(epsilon.size)
     live = np.flatnonzero(gap > 0.0)
     if not live.size:
         return result, cancellation
     boundary = pair.boundary(epsilon[live], gap[live])
-    factor, sums = _main(pair, boundary, live.size, _difference_terms(pair))
+    factor, sums = _main(pair, boundary, live.size, _difference_terms(pair), window)
     cap = _second_cap(pair, boundary, epsilon[live])
-    shells = np.where(boundary.inside, _shells(pair, boundary), -np.inf)
+    shells = _shells(pair, boundary, boundary.inside, shell_window)
     top = np.maximum(np.maximum(factor, shells), cap)
     main, shell, cap = np.exp(factor - top), np.exp(shells - top), np.exp(cap - top)
     value = (shell - cap) + main * sums[2]

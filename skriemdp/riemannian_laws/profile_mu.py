@@ -134,6 +134,7 @@ def tail_line(pair):
     return m, 0.5 * m + pair.order * pair.scale, log_constant
 
 
+@functools.lru_cache(maxsize=1024)
 def _tail_start(pair, mu):
     """An epsilon from which on ``delta(epsilon) <= delta_mu(epsilon)`` is proved; None if none.
 
@@ -153,12 +154,14 @@ def _tail_start(pair, mu):
         return None
     _, shift, log_constant = tail_line(pair)
     epsilon = max(0.5 * mu * mu, (shift / m - 0.5) / (m**-2 - mu**-2))
-    for _ in range(400):
-        y = epsilon / m - shift
-        bound = log_constant + float(_gaussian_logs(m, m * (y + 0.5 * m))[0])
-        if y >= 0.0 and bound + _MARGIN <= float(_gaussian_logs(mu, epsilon)[0]):
-            return epsilon
-        epsilon *= 1.05
+    for _ in range(10):
+        epsilons = epsilon * 1.05 ** np.arange(40)
+        y = epsilons / m - shift
+        bound = log_constant + _gaussian_logs(m, m * (y + 0.5 * m))[0]
+        holds = (y >= 0.0) & (bound + _MARGIN <= _gaussian_logs(mu, epsilons)[0])
+        if holds.any():
+            return float(epsilons[np.argmax(holds)])
+        epsilon = 1.05 * float(epsilons[-1])
     return None
 
 

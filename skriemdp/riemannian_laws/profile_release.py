@@ -122,12 +122,12 @@ class RadialRelease:
         value[near] = log_delta(self.pair, epsilon[near])
         return self._rounded(epsilon, value, log_margin(self.pair, epsilon, value))
 
-    def _quick_log_delta_upper(self, epsilon):
+    def _quick_log_delta_upper(self, epsilon, windows=(None, None)):
         """The same with a margin that grows with cancellation (at most 4e-9): for whole grids."""
         epsilon = np.asarray(epsilon, dtype=float)
         value, cancellation = self._tail_bound(epsilon), np.ones(epsilon.shape)
         near = ~(value < _FAR_LOG_DELTA)
-        value[near], cancellation[near] = log_delta_direct(self.pair, epsilon[near])
+        value[near], cancellation[near] = log_delta_direct(self.pair, epsilon[near], windows)
         hard = near & (epsilon < self.pair.epsilon_max) & ~(cancellation < 1e6)
         value[hard] = log_delta(self.pair, epsilon[hard])
         cancellation[hard] = 1.0

@@ -9,6 +9,9 @@ import math
 import numpy as np
 from scipy.special import log_ndtr, ndtr
 
+from skriemdp.privacy._quadrature import Window
+from skriemdp.privacy.calibration import gaussian_delta
+from skriemdp.privacy.gaussian_chords import MOST_MU, choose_cells, chord_delta
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import certified_mu, mu_at_zero
 from skriemdp.riemannian_laws.profile_release import (
@@ -21,6 +24,15 @@ __all__ = ["MatrixRelease"]
 
 _ROOT_CURVATURE = math.sqrt(0.5)
 _POINTS = 200
+# A profile is reported at this much more than the sensitivity, all of it in the plane, where it is
+# shown to lie above every direction; cells that would need less than that are at least so wide.
+_STRETCH = 1.003
+_NARROWEST = 2e-4
+_CHORDS = 48
+# Up to this excess of mu^2 in the plane one Gaussian bound for all directions is tried first.
+_NEARLY_FLAT = 0.05
+# Steps along the geodesic, for the bound of mu in all directions.
+_STEPS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,10 +42,10 @@ class MatrixRelease:
     The isometry with R x H^2(-1/2) (log-determinant and shape) splits a move of length Delta into
     parts ``Delta sqrt(q)`` along the line and ``Delta sqrt(1 - q)`` in the plane, and the law into
     independent Gaussians.  Which q is worst is not known in closed form (computed: q = 0), but both
-    parts reveal more the longer they are.  So on each of the cells ``[q_i, q_(i+1)]`` of [0, 1] the
-    pair with parts ``Delta sqrt(q_(i+1))`` and ``Delta sqrt(1 - q_i)`` bounds all its pairs, and
-    the worst cell bounds them all: a proved bound, loose by the first cell's width in Delta^2 where
-    q = 0 is worst.
+    parts reveal more the longer they are.  So on each cell ``[a, b]`` of [0, 1] the pair with parts
+    ``Delta sqrt(b)`` and ``Delta sqrt(1 - a)`` bounds all its pairs, and the worst cell bounds them
+    all: a proved bound.  A single delta is the one at q = 0 and 1.003 Delta, if cells that are
+    narrow enough all lie below it, else that of the worst cell.
 
     Parameters
     ----------
@@ -52,6 +64,11 @@ class MatrixRelease:
         return self._plane(0.0)
 
     @property
+    def stretched_pair(self) -> RadialPair:
+        """The pair whose profile is reported."""
+        return dataclasses.replace(self, sensitivity=_STRETCH * self.sensitivity).worst_pair
+
+    @property
     def epsilon_max(self) -> float:
         return math.inf
 
@@ -65,15 +82,18 @@ class MatrixRelease:
         distance = self.sensitivity * math.sqrt(1.0 - q) * _ROOT_CURVATURE
         return RadialPair("gaussian", -1, 2, distance, self.scale * _ROOT_CURVATURE)
 
-    def _cells(self, fine=True):
-        """Edges of the cells in q."""
+    @property
+    def _excess(self) -> float:
+        """By how much the plane's mu^2 exceeds a line's, at the full distance."""
         m = self.sensitivity / self.scale
-        excess = max((mu_at_zero(self._plane(0.0)) / m) ** 2 - 1.0, 0.0)
+        return max((mu_at_zero(self._plane(0.0)) / m) ** 2 - 1.0, 0.0)
+
+    def _cells(self):
+        """Edges of the cells in q for whole profiles."""
+        excess = self._excess
         # Narrow at q = 0; elsewhere as wide as the plane's excess over a line makes harmless.
         first = 1.0 / 1024 if excess > 0.5 else 1.0 / 256 if excess > 0.05 else 1.0 / 128
         growth = (0.3 if excess > 0.1 else 0.6) * excess
-        if not fine:
-            first = max(first, 1.0 / 32)
         edges = [0.0]
         while edges[-1] < 1.0:
             edges.append(min(1.0, edges[-1] * (1.0 + growth) + first))
@@ -94,13 +114,25 @@ class MatrixRelease:
         with np.errstate(divide="ignore"):
             return np.minimum(np.log(worst), 0.0)
 
-    def delta(self, epsilon: float) -> float:
-        return float(np.exp(self.log_delta_upper([epsilon])[0]))
+    def delta(self, epsilon: float, mu: float = 0.0) -> float:
+        """Delta of the release and, if mu > 0, a mu-GDP one together."""
+        if math.hypot(mu, self.sensitivity / self.scale) > MOST_MU:
+            return float(np.exp(self.log_delta_upper([epsilon])[0])) if mu == 0.0 else 1.0
+        return _matrix_delta(self, float(epsilon), float(mu))
 
-    def epsilon(self, delta: float) -> float:
-        return epsilon_for_delta(
-            lambda e: float(self.log_delta_upper([e])[0]), delta, self.epsilon_max
-        )
+    def epsilon(self, delta: float, mu: float = 0.0) -> float:
+        """The inverse of :meth:`delta`: where the reported profile reaches it, then checked."""
+        stretched = _with_line(_profile(self.stretched_pair), mu)
+
+        def log_delta(epsilon):
+            return math.log(max(stretched(epsilon), 1e-300))
+
+        epsilon = epsilon_for_delta(log_delta, delta, self.epsilon_max)
+        step = 1e-6
+        while 0.0 < delta < self.delta(epsilon, mu) and epsilon < self.epsilon_max:
+            epsilon += step * max(epsilon, 1.0)
+            step *= 4.0
+        return epsilon
 
     def losses(self, interval: float):
         return symmetric_losses(self.log_delta_upper, self._reach, interval, 400)
@@ -114,6 +146,44 @@ class MatrixRelease:
         if order == math.inf or bound is None:
             return math.inf
         return 0.5 * order * bound * bound * (1.0 + 1e-12)
+
+
+def _profile(pair: RadialPair):
+    """Upper deltas of one radial release; successive calls use each other's windows."""
+    release, windows = RadialRelease(pair), (Window(), Window())
+    return lambda epsilon: np.exp(release._quick_log_delta_upper(epsilon, windows))
+
+
+def _with_line(profile, mu):
+    """Delta, as a function of epsilon, of a release with this profile and a mu-GDP one."""
+    if mu > 0.0:
+        return lambda epsilon: chord_delta(profile, mu, epsilon)
+    return lambda epsilon: float(profile(np.array([epsilon]))[0])
+
+
+@functools.lru_cache(maxsize=256)
+def _matrix_delta(release: MatrixRelease, epsilon: float, mu: float) -> float:
+    reported = _with_line(_profile(release.stretched_pair), mu)(epsilon)
+    bound = release.gdp_bound if release._excess < _NEARLY_FLAT else None
+    if bound is not None and gaussian_delta(math.hypot(bound, mu), epsilon) <= reported:
+        return reported
+    # From q = 0 on: the widest cells whose pairs stay below what is reported.
+    m, excess = release.sensitivity / release.scale, release._excess
+    slack = 2.0 * (_STRETCH - 1.0) * (1.0 + excess)
+    q, width = 0.0, slack
+    while q < 1.0:
+        profile = _profile(release._plane(q))
+        while True:
+            end = min(1.0, q + width)
+            line = math.hypot(mu, m * math.sqrt(end))
+            cells = choose_cells(profile, line, epsilon, count=_CHORDS)
+            value = chord_delta(profile, line, epsilon, cells=cells)
+            if value <= reported or end - q <= _NARROWEST:
+                break
+            width = max(0.6 * (end - q), _NARROWEST)
+        reported = max(reported, value)
+        q, width = end, max(width, 0.9 * (slack + excess * end))
+    return reported
 
 
 @functools.lru_cache(maxsize=64)
@@ -138,11 +208,17 @@ def _cell_losses(release: MatrixRelease):
 
 @functools.lru_cache(maxsize=256)
 def _matrix_mu(release: MatrixRelease):
-    edges = release._cells(fine=False)
-    worst = 0.0
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
-        plane = certified_mu(release._plane(low))
-        if plane is None:
-            return None
-        worst = max(worst, math.hypot(plane, release.sensitivity * math.sqrt(high) / release.scale))
-    return worst * (1.0 + 1e-14)
+    """A mu for all directions from one certificate, by group privacy.
+
+    If the plane's pair at distance ``Delta / k`` is nu-GDP, then the one at ``j Delta / k`` is
+    (j nu)-GDP, for a chain of j such pairs joins its ends.  A move with share q along the line has
+    ``j = ceil(k sqrt(1 - q))``, so ``q <= 1 - ((j - 1) / k)^2``.
+    """
+    k = _STEPS
+    step = certified_mu(dataclasses.replace(release, sensitivity=release.sensitivity / k)._plane(0))
+    if step is None:
+        return None
+    j = np.arange(k + 1)
+    along = np.append(1.0, 1.0 - ((j[1:] - 1) / k) ** 2)
+    square = (release.sensitivity / release.scale) ** 2 * along + (j * step) ** 2
+    return math.sqrt(float(square.max())) * (1.0 + 1e-14)

@@ -6,11 +6,14 @@ import dataclasses
 import functools
 import math
 
+import numpy as np
 from scipy.optimize import brentq
 
 from skriemdp._validation import check_count, check_option, check_positive, check_privacy
+from skriemdp.privacy._quadrature import Window
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
+from skriemdp.privacy.gaussian_chords import MOST_MU, chord_delta
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import delta_floor, mu_estimate, mu_floor
 from skriemdp.riemannian_laws.profile_release import RadialRelease
@@ -145,6 +148,33 @@ class RiemannianEvent(Event):
     def _exact_epsilon(self, delta):
         return self.release.epsilon(delta)
 
+    def delta_with_gaussian(self, mu: float, epsilon: float) -> float | None:
+        """See :meth:`Event.delta_with_gaussian`."""
+        if mu > MOST_MU:
+            return None
+        release = self.release
+        if isinstance(release, MatrixRelease):
+            return release.delta(epsilon, mu)
+        pure = release.epsilon_max
+        return chord_delta(
+            lambda e: np.exp(release._quick_log_delta_upper(e)),
+            mu,
+            epsilon,
+            pure if math.isfinite(pure) else None,
+        )
+
+    def epsilon_with_gaussian(self, mu: float, delta: float) -> float | None:
+        """See :meth:`Event.epsilon_with_gaussian`."""
+        release = self.release
+        if isinstance(release, MatrixRelease) and mu <= MOST_MU:
+            return release.epsilon(delta, mu)
+        return super().epsilon_with_gaussian(mu, delta)
+
+    @property
+    def rough_size(self) -> float:
+        """``(sensitivity / scale)**2``."""
+        return (self.sensitivity / self.scale) ** 2
+
     @property
     def _is_flat(self):
         return self.space == "euclidean" or (self.space == "hyperbolic" and self.dim == 1)
@@ -157,7 +187,7 @@ def _check_space(event):
             raise ValueError(
                 'space="spd" means Gaussian noise on 2x2 matrices: law="gaussian", dim=3, '
                 f"curvature=-0.5, got law={event.law!r}, dim={event.dim}, curvature={curvature!r}. "
-                "For larger matrices use Gaussian noise in a tangent space (TangentGaussian), "
+                "For larger matrices use Gaussian noise in a tangent space (GaussianNoise), "
                 "whose mu is exact; Laplace noise of scale b is PureEvent(sensitivity / b)."
             )
         return
@@ -284,20 +314,26 @@ def _calibrated(law, space, dim, curvature, sensitivity, epsilon, delta, mu):
 
     _refuse(law, space, dim, curvature, sensitivity, "delta", delta, floor)
     target = math.log(delta)
+    windows = Window(), Window()
 
     def excess(log_scale):
-        release = RadialRelease(event(math.exp(log_scale)).release.worst_pair)
-        return max(float(release._quick_log_delta_upper([epsilon])[0]), -1e6) - target
+        release = event(math.exp(log_scale)).release
+        if isinstance(release, MatrixRelease):
+            release = RadialRelease(release.stretched_pair)
+        value = release._quick_log_delta_upper([epsilon], windows)
+        return max(float(value[0]), -1e6) - target
 
     guess = sensitivity / gaussian_mu(epsilon, delta)
     scale = math.exp(_root(excess, math.log(guess), math.log(widest)))
+    if space == "spd":
+        scale *= 1.0 + 1e-9  # a second try would be dear
     found = event(scale)
     step = 1e-12
-    while (excess_delta := found.release.log_delta_upper([epsilon])[0] - target) > 0.0:
+    while (excess_delta := math.log(max(found.release.delta(epsilon), 1e-300)) - target) > 0.0:
         if scale >= widest:
             raise _infeasible("delta", delta, delta, sensitivity)
-        # To the private side.  On 2x2 matrices the bound over all directions is a little larger;
-        # the slope of log delta in the log scale is at least about two.
+        # To the private side.  On 2x2 matrices the bound over all directions may be a little
+        # larger; the slope of log delta in the log scale is at least about two.
         scale = min(scale * math.exp(max(0.1 * excess_delta, step)), widest)
         step *= 8.0
         found = event(scale)

@@ -1,0 +1,443 @@
+"""The process's connections to ledger files: opened checked, closed around a fork, explained.
+
+One connection per process and file, used under a lock.  SQLite keeps the POSIX locks of a file
+per process: a connection (or even its bookkeeping) that crosses fork() believes in locks that the
+child does not hold.  So all connections are closed before a fork and reopened on demand on both
+sides.  For the same reason nothing here opens the ledger with open(): closing that descriptor
+would drop the locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sqlite3
+import tempfile
+import threading
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import NamedTuple
+
+from skriemdp.ledger import chain, files, witness
+from skriemdp.ledger.errors import BudgetError
+
+__all__ = ["BudgetError"]
+
+APPLICATION_ID = 0x736B7264  # "skrd"; tells our files from other SQLite files
+BUSY_SECONDS = 60.0
+OPEN_LEDGERS = 16
+# So many of the last entries are added up again when a process first opens a ledger.
+FIRST_LOOK = 10_000
+
+
+class _Link:
+    def __init__(self):
+        self.lock = threading.RLock()
+        self.db: sqlite3.Connection | None = None
+        self.inode: tuple | None = None
+
+    def close(self) -> None:
+        if self.db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self.db.close()
+            self.db = None
+
+
+_links: dict[str, _Link] = {}
+_links_lock = threading.RLock()
+# By the ledger's key: the newest entry that this process has seen, and where the file was.
+_marks: dict[str, chain.Head] = {}
+_places: dict[str, str] = {}
+_looked_through: set[str] = set()
+
+
+class Session(NamedTuple):
+    """A checked transaction on a ledger."""
+
+    db: sqlite3.Connection
+    header: tuple
+
+    @property
+    def key(self) -> str:
+        """The random name of the ledger."""
+        return self.header[0]
+
+
+def mark(key: str) -> chain.Head | None:
+    """The newest entry that this process has seen of a ledger."""
+    return _marks.get(key)
+
+
+def remember(key: str, head: chain.Head | None) -> None:
+    """From now on, a file with this key that lacks this entry is refused."""
+    if head is not None and (key not in _marks or _marks[key].entry < head.entry):
+        _marks[key] = head
+
+
+@contextlib.contextmanager
+def reading(path: str, key: str | None):
+    """Several reads of one state of the ledger, checked to be no older than what was seen."""
+    with _lent(path) as db:
+        db.execute("BEGIN")
+        try:
+            yield _checked(db, path, key)
+        finally:
+            if db.in_transaction:
+                db.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def writing(path: str, key: str | None):
+    """One durable transaction; leaving it without an exception means it is on disk."""
+    with _lent(path) as db:
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            session = _checked(db, path, key)
+            chain.check_schema(db)
+            chain.check_head(db, session.header)
+            _check_witness(session, path)
+            yield session
+            written = chain.last(db)
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
+            raise
+        before = mark(session.key)
+        remember(session.key, written)
+        if session.header[2] and written is not None and written != before:
+            witness.note(session.header[2], written)
+
+
+def _checked(db: sqlite3.Connection, path: str, key: str | None) -> Session:
+    session = Session(db, chain.header(db))
+    if key is not None and key != session.key:
+        raise BudgetError(
+            f"{path!r} is not the ledger that this accountant was made for: the file was replaced. "
+            "Restore the original; its charges are part of the guarantee."
+        )
+    elsewhere = _places.setdefault(session.key, path)
+    if elsewhere != path and os.path.lexists(elsewhere):
+        raise BudgetError(
+            f"{path!r} is a copy of the ledger {elsewhere!r}, which this process uses already: a "
+            "budget kept in two files would be spent twice. Remove one of them."
+        )
+    _places[session.key] = path
+    seen = mark(session.key)
+    if seen is not None:
+        _check_held(session, path, seen)
+    remember(session.key, chain.last(db))
+    return session
+
+
+def _check_held(session: Session, path: str, seen: chain.Head) -> None:
+    """The file still holds an entry that it held once."""
+    row = session.db.execute("SELECT digest FROM entries WHERE id = ?", (seen.entry,)).fetchone()
+    if row is not None and row[0] == seen.digest:
+        return
+    newest = chain.last(session.db)
+    if newest is None or newest.entry < seen.entry:
+        found = f"went back from entry {seen.entry} to {0 if newest is None else newest.entry}"
+    else:
+        found = f"has another entry {seen.entry} than before"
+    raise BudgetError(
+        f"the ledger {path!r} {found}: this is an old backup, or a part of the file was lost. "
+        "Restore the newest copy; what was charged since is part of the guarantee. Nothing was "
+        "released."
+    )
+
+
+def _check_witness(session: Session, path: str) -> None:
+    if not session.header[2]:
+        return
+    seen = witness.newest(session.header[2], session.key)
+    if seen is not None:
+        _check_held(session, path, seen)
+
+
+@contextlib.contextmanager
+def _lent(path: str):
+    """Lend the process's connection to the file at `path`."""
+    with _links_lock:
+        link = _links.pop(path, None) or _Link()
+        _links[path] = link  # last used, last in line
+        _close_idle(link)
+    with link.lock, explained(path):
+        inode = _inode(path)
+        if link.db is not None and link.inode != inode:
+            link.close()
+        if link.db is None:
+            link.db = _connect(path)
+            _leave_at_exit()
+            link.inode = inode
+        try:
+            # What is read comes from the file: SQLite would trust its memory of a file that was
+            # put back in place, if that was changed as often.
+            link.db.execute("PRAGMA shrink_memory")
+            yield link.db
+        except (sqlite3.Error, chain.Broken):
+            link.close()
+            raise
+
+
+def verify(path: str, key: str | None, noted: chain.Head | None) -> None:
+    """Add up all entries again, in short transactions; the file must hold the entry `noted`."""
+    with _lent(path) as db:
+        if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise BudgetError(_CORRUPT.format(path=path))
+    again, done = None, False
+    while not done:
+        with reading(path, key) as session:
+            if again is None:
+                chain.check_schema(session.db)
+                _check_witness(session, path)
+                if noted is not None:
+                    _check_held(session, path, noted)
+                again = chain.Replay(session.header)
+            done = again.advance(session.db)
+
+
+def _close_idle(used: _Link) -> None:
+    """Keep file descriptors for few ledgers; a program may make thousands."""
+    opened = [link for link in _links.values() if link.db is not None and link is not used]
+    for link in opened[: max(len(opened) - OPEN_LEDGERS + 1, 0)]:
+        if link.lock.acquire(blocking=False):
+            link.close()
+            link.lock.release()
+
+
+def _inode(path: str) -> tuple:
+    """Device and number of the file, which must be there, under one name, without a `-wal`."""
+    try:
+        status = files.look(path)
+    except FileNotFoundError:
+        raise BudgetError(
+            f"the ledger {path!r} does not exist (any more), and a missing ledger is never "
+            "replaced by a fresh one. A ledger without a path ends with the process that made it; "
+            "give PrivacyAccountant a path to keep it."
+        ) from None
+    except OSError as error:
+        raise BudgetError(f"the ledger {path!r} cannot be reached: {error.strerror}.") from error
+    if status.st_size == 0:
+        raise BudgetError(
+            f"{path!r} is empty, so it is not a ledger (or no longer one). Restore it, or move it "
+            "away to begin a new budget."
+        )
+    if os.path.lexists(path + "-wal"):
+        raise BudgetError(
+            f"{path + '-wal'!r} lies beside the ledger: another program, or an older version of "
+            "this one, changed how the file is written. Close it; for a ledger of format 1 call "
+            "skriemdp.ledger.upgrade. Nothing was released."
+        )
+    return status.st_dev, status.st_ino
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    files.refuse_network(path)
+    db = open_file(path)
+    try:
+        application = db.execute("PRAGMA application_id").fetchone()[0]
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if application != APPLICATION_ID:
+            raise BudgetError(f"{path!r} is an SQLite file, but not a privacy ledger.")
+        if version == 1:
+            raise BudgetError(
+                f"the ledger {path!r} has format 1; close all programs that use it and call "
+                "skriemdp.ledger.upgrade with its path. Nothing was released."
+            )
+        if version != chain.FORMAT:
+            raise BudgetError(
+                f"the ledger {path!r} has format {version}, this version of skriemdp reads "
+                f"{chain.FORMAT}; use the version that wrote it."
+            )
+        if db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+            raise BudgetError(f"{path!r} was changed by another program; restore the ledger.")
+        # The journal stays and is overwritten; each commit is synced, and so is its end mark.
+        db.execute("PRAGMA journal_mode = PERSIST")
+        db.execute("PRAGMA synchronous = EXTRA")
+        db.execute("PRAGMA fullfsync = ON")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA trusted_schema = OFF")
+        _look_through(db, path)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _look_through(db: sqlite3.Connection, path: str) -> None:
+    first = path not in _looked_through
+    if first and db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+        raise BudgetError(_CORRUPT.format(path=path))
+    db.execute("BEGIN")
+    try:
+        chain.check_schema(db)
+        head = chain.header(db)
+        chain.check_head(db, head)
+        for place in chain.datasets(db):
+            chain.check_dataset(db, head, place)
+            chain.check_partition_count(db, place)
+        if first:
+            again = chain.Replay(head, max(chain.newest(db) - FIRST_LOOK + 1, 1))
+            while not again.advance(db):
+                pass
+    finally:
+        if db.in_transaction:
+            db.execute("COMMIT")
+    _looked_through.add(path)
+
+
+def open_file(path: str) -> sqlite3.Connection:
+    """An existing SQLite file, for reading and writing, with nothing set or checked."""
+    return sqlite3.connect(
+        f"{Path(path).as_uri()}?mode=rw",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def initialise(path: str, key: str, created: str, witness: str) -> None:
+    """Write the tables of a new ledger into an empty file."""
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("PRAGMA synchronous = EXTRA")
+        db.execute("PRAGMA fullfsync = ON")
+        db.executescript(
+            f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; "
+            f"PRAGMA user_version = {chain.FORMAT}; {chain.SCHEMA}"
+        )
+        db.execute("INSERT INTO ledger VALUES (?, ?, ?)", (key, created, witness))
+        db.execute("COMMIT")
+    finally:
+        db.close()
+
+
+_CORRUPT = (
+    "the ledger {path!r} is damaged or is not a ledger. Restore it from a backup; starting afresh "
+    "would forget what was spent."
+)
+_EXPLANATIONS = {
+    sqlite3.SQLITE_BUSY: "the ledger {path!r} stayed locked for "
+    f"{BUSY_SECONDS:.0f} s by another process; find the process that holds it.",
+    sqlite3.SQLITE_FULL: "the disk of the ledger {path!r} is full; free some space.",
+    sqlite3.SQLITE_READONLY: "the ledger {path!r} is read-only here; make the file and its folder "
+    "writable.",
+    sqlite3.SQLITE_CANTOPEN: "the ledger {path!r} cannot be opened for writing; check the "
+    "permissions of the file and its folder.",
+    sqlite3.SQLITE_CORRUPT: _CORRUPT,
+    sqlite3.SQLITE_NOTADB: _CORRUPT,
+    sqlite3.SQLITE_IOERR: "writing the ledger {path!r} failed (input/output error or file size "
+    "limit); check its disk.",
+}
+# A charge was interrupted, and undoing it needs to write.
+_UNFINISHED = (
+    "the ledger {path!r} holds an unfinished charge and is read-only here; open it once where the "
+    "file and its folder are writable."
+)
+
+
+@contextlib.contextmanager
+def explained(path: str):
+    """Turn what went wrong into what happened and what to do; nothing is ever released after."""
+    try:
+        yield
+    except BudgetError:
+        raise
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None) or 0
+        message = _EXPLANATIONS.get(code & 0xFF, "the ledger {path!r} cannot be used.")
+        if code == sqlite3.SQLITE_READONLY_ROLLBACK:
+            message = _UNFINISHED
+        raise BudgetError(
+            f"{message.format(path=path)} Nothing was released. (SQLite: {error})"
+        ) from error
+    except chain.Broken as error:
+        raise BudgetError(
+            f"the ledger {path!r} does not add up: {error}. It was changed, or a part of it was "
+            "lost. Restore the newest good copy. Nothing was released."
+        ) from error
+    except Exception as error:
+        raise BudgetError(
+            f"the ledger {path!r} cannot be read ({type(error).__name__}: {error}). Restore the "
+            "newest good copy. Nothing was released."
+        ) from error
+
+
+# -- life of the process -------------------------------------------------------------------------
+
+_folder: tuple[int, str] | None = None
+_leaver: int | None = None
+
+
+def private_folder() -> str:
+    """A folder of this process alone (mode 0700), removed when it ends."""
+    global _folder
+    with _links_lock:
+        if _folder is None or _folder[0] != os.getpid() or not os.path.isdir(_folder[1]):
+            _folder = os.getpid(), tempfile.mkdtemp(prefix="skriemdp-")
+            _leave_at_exit()
+            _leave_at_termination()
+        return _folder[1]
+
+
+def _leave_at_exit() -> None:
+    # Not atexit: it runs before child processes are joined, and never in children of
+    # multiprocessing.  A finalizer of negative priority runs in both, after the joining.
+    global _leaver
+    if _leaver != os.getpid():
+        _leaver = os.getpid()
+        Finalize(None, _leave, exitpriority=-100)
+
+
+def _leave_at_termination() -> None:
+    # Exit handlers do not run at SIGTERM. Where the program has a handler of its own it stays.
+    with contextlib.suppress(ValueError):  # only the main thread may set one
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _terminated)
+
+
+def _terminated(number, frame) -> None:
+    if _folder is not None and _folder[0] == os.getpid():
+        shutil.rmtree(_folder[1], ignore_errors=True)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _leave() -> None:
+    with _links_lock:
+        for link in _links.values():
+            link.close()
+        if _folder is not None and _folder[0] == os.getpid():
+            shutil.rmtree(_folder[1], ignore_errors=True)
+
+
+def _before_fork() -> None:
+    _links_lock.acquire()
+    for link in _links.values():
+        link.lock.acquire()
+        link.close()
+
+
+def _after_fork_in_parent() -> None:
+    for link in _links.values():
+        link.lock.release()
+    _links_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    global _links_lock
+    _links.clear()
+    _links_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )

@@ -1,0 +1,215 @@
+"""What one record can do to a sum, as floating point computes it: never more than its ball says."""
+
+import math
+
+import numpy as np
+import pytest
+
+from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.queries import DifferenceQuery, GradientQuery, LogarithmQuery
+from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid
+from skriemdp.mechanisms.bounds import Ball, shortened
+from skriemdp.mechanisms.integers import IntegerBall
+from skriemdp.mechanisms.sums import sum_sigma
+from skriemdp.privacy.sensitivity import (
+    Sensitivity,
+    ball_sensitivity,
+    computed_sum_sensitivity,
+    mean_sensitivity,
+)
+
+SLACK = 1.0 + 1e-9
+SIZES = [0.0, 5e-324, 1e-300, 1e-160, 1e-20, 1.0, 1e20, 1e150, 1e160, 1e300, math.inf, math.nan]
+
+
+def hostile_rows(dim):
+    """Every size in one coordinate, in all of them, and mixed with every other."""
+    rng = np.random.default_rng(dim)
+    rows = []
+    for size in SIZES[1:]:
+        alone = np.zeros(dim)
+        alone[0] = -size
+        rows += [alone, np.full(dim, -size), np.full(dim, size)]
+        rows += [rng.choice(SIZES, size=dim) * rng.choice([-1.0, 1.0], size=dim) for _ in range(40)]
+        rows += [size * direction for direction in rng.normal(size=(20, dim))]
+    return np.stack(rows)
+
+
+def length(row):
+    return math.hypot(*row)
+
+
+@pytest.mark.parametrize("radius", [1e-100, 1e-9, 1.0, 1e6, 1e100])
+@pytest.mark.parametrize("offset", [None, 0.0, 1.0, 1e8, 1e154, 1e300])
+@pytest.mark.parametrize("norm", [math.inf, 1e-3, 1e5])
+def test_hostile_rows_stay_in_the_ball(radius, offset, norm):
+    dim = 4
+    center = None if offset is None else np.full(dim, offset * radius / 2.0)
+    ball = Ball(radius, center, norm)
+    rows = hostile_rows(dim)
+    if center is not None:
+        near = np.random.default_rng(0).normal(size=(50, dim)) * radius
+        rows = np.concatenate([rows, center + near])
+    with np.errstate(all="raise"):
+        offsets = ball.enforce(rows)
+    assert np.isfinite(offsets).all()
+    assert max(map(length, offsets)) <= radius * (1 + (2 * dim + 16) * 2.0**-53)
+    # A row's offset depends on that row alone.
+    with np.errstate(all="raise"):
+        alone = np.concatenate([ball.enforce(row[None]) for row in rows[::7]])
+    np.testing.assert_allclose(alone, offsets[::7], rtol=1e-15)
+
+
+def test_rows_inside_are_left_alone():
+    rows = np.random.default_rng(0).uniform(-0.5, 0.5, size=(100, 3))
+    np.testing.assert_array_equal(Ball(1.0).enforce(rows), rows)
+    center = np.array([3.0, 0.0, 0.0])
+    np.testing.assert_array_equal(Ball(1.0, center).enforce(rows + center), rows + center - center)
+
+
+def test_rows_without_a_finite_square_count_as_zero():
+    good = np.array([0.3, 0.4, 0.0])
+    for bad in ([1.7e308, 1.7e308, 0.0], [np.inf, 0.0, 0.0], [0.0, np.nan, 1.0]):
+        for norm in (1.0, math.inf):
+            np.testing.assert_array_equal(
+                shortened(np.array([bad, good]), norm), np.array([np.zeros(3), good])
+            )
+
+
+@pytest.mark.parametrize("radius", [0.0, -1.0, math.nan, 1e-200, 1e200])
+def test_radii_whose_squares_are_no_floats_are_refused(radius):
+    with pytest.raises(ValueError, match="radius"):
+        Ball(radius)
+
+
+@pytest.mark.parametrize("clip", [0.1, 1.0, 4.0, math.inf])
+@pytest.mark.parametrize("distance", [None, 0.3, 3.0, 20.0])
+def test_a_clipped_ball_holds_what_the_ball_held(clip, distance):
+    rng = np.random.default_rng(0)
+    center = None if distance is None else np.array([distance, 0.0, 0.0])
+    ball = Ball(1.0, center)
+    rows = rng.normal(size=(2000, 3))
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
+    rows = shortened(rows if center is None else rows + center, clip)
+    clipped = ball.clipped(clip)
+    assert clipped.radius <= min(1.0, clip)
+    offsets = rows if clipped.center is None else rows - clipped.center
+    assert np.linalg.norm(offsets, axis=1).max() <= clipped.radius * SLACK
+
+
+def test_sensitivities_come_with_a_theorem():
+    exact = ball_sensitivity(0.5)
+    assert exact == Sensitivity(exact.value, "ball_sensitivity")
+    computed = computed_sum_sensitivity(exact, 0.5, n=10_000, dim=5, longest_tile=100)
+    assert exact.value < computed.value < exact.value * (1 + 1e-8)
+    assert computed.theorem == mean_sensitivity(computed, 7).theorem == "ball_sensitivity"
+    many = computed_sum_sensitivity(exact, 0.5, n=10**9, dim=5)
+    assert many.value > exact.value * 1.1  # a single tile of 10^9 summands would lose digits
+    for bad in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="sensitivity"):
+            Sensitivity(bad, "none")
+
+
+# -- sums of logarithms where floats lose their digits ---------------------------------------------
+
+
+def check_sum(make, points, replacements, index=3):
+    """Replace one record, and leave it out: the two halves of what the noise must cover."""
+    query = make(points)
+    assert query.bound.is_bounded
+    radius, everybody = query.bound.radius, np.arange(len(points))
+    others = np.delete(everybody, index)
+    absent = query.total(others)
+    # The sum of all at the centre may be known from the projection, with its own rounding.
+    full, batches = [query.total()], [query.total(everybody)]
+    for replacement in replacements:
+        changed = points.copy()
+        changed[index] = replacement
+        query = make(changed)
+        full.append(query.total())
+        batches.append(query.total(everybody))
+        np.testing.assert_array_equal(query.total(others), absent)
+    assert np.isfinite(full + batches).all() and np.isfinite(absent).all()
+    worst = max(length(batch - absent) for batch in batches)
+    assert worst <= radius * SLACK
+    for totals in (full, batches):
+        apart = max(length(total - other) for total in totals for other in totals)
+        assert apart <= 2.0 * radius * SLACK
+    assert sum_sigma(query, 1.0) >= 2.0 * radius
+    rows = np.concatenate(list(query.blocks()))
+    lattice = IntegerBall(query.bound, query.dim, 1.0)
+    assert max(sum(int(k) ** 2 for k in row) for row in lattice.integers(rows)) <= lattice.units**2
+    return worst / radius
+
+
+def check_geometry(geometry, points, replacements, here, radius):
+    """Gradients at a released point, and logarithms there; the share of the bound that is used."""
+    ball = GeodesicBall(geometry, None, radius)
+    shares = []
+    for clip in (math.inf, 0.1 * radius):
+        shares.append(
+            check_sum(
+                lambda x, clip=clip: GradientQuery(FrechetProblem(ball, x), here, clip),
+                points,
+                replacements,
+            )
+        )
+
+    def projected(x):
+        return GradientQuery(FrechetProblem.from_records(ball, x)[0], ball.center)
+
+    shares.append(check_sum(projected, points, replacements))
+    shares.append(
+        check_sum(lambda x: LogarithmQuery(geometry, here, 0.5 * radius, x), points, replacements)
+    )
+    anchor = geometry.base_point
+    shares.append(
+        check_sum(
+            lambda x: DifferenceQuery(FrechetProblem(ball, x), here, anchor, 0.1 * radius),
+            points,
+            replacements,
+        )
+    )
+    return shares
+
+
+@pytest.mark.parametrize("distance", [10.0, 33.0, 40.0, 100.0, 300.0])
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_one_record_far_out_on_the_hyperboloid(distance, place):
+    geometry, rng = Hyperboloid(2), np.random.default_rng(0)
+    base = geometry.base_point
+    directions = rng.normal(size=(30, 2))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    points = geometry.exp_coordinates(base, distance * directions)
+    here = geometry.exp_coordinates(base, place * distance * np.array([1.0, 0.0]))
+    extremes = distance * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+    replacements = [
+        *geometry.exp_coordinates(base, extremes),
+        base,
+        geometry.exp_coordinates(base, 2.0 * distance * directions[0]),
+        *(bad * np.ones(3) for bad in (math.nan, math.inf, 1e300)),
+    ]
+    with np.errstate(all="ignore"):
+        shares = check_geometry(geometry, points, replacements, here, distance)
+    assert max(shares) > 0.9
+
+
+@pytest.mark.parametrize("condition", [1e4, 1e8, 1e12, 1e14])
+@pytest.mark.parametrize("size", [2, 3])
+def test_one_ill_conditioned_record_on_matrices(size, condition):
+    geometry, rng = SPD(size), np.random.default_rng(0)
+
+    def matrix(condition):
+        turn = np.linalg.qr(rng.normal(size=(size, size)))[0]
+        eigenvalues = np.geomspace(condition**-0.5, condition**0.5, size)
+        found = turn * eigenvalues @ turn.T
+        return 0.5 * (found + found.T)
+
+    points = np.stack([matrix(condition) for _ in range(30)])
+    replacements = [matrix(condition) for _ in range(6)]
+    replacements += [np.eye(size), -np.eye(size), np.full((size, size), math.nan)]
+    radius = 0.5 * math.log(condition) * math.sqrt(size)
+    for here in (np.eye(size), matrix(condition)):
+        with np.errstate(all="ignore"):
+            shares = check_geometry(geometry, points, replacements, here, radius)
+        assert max(shares) > 0.5

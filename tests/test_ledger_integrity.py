@@ -1,0 +1,731 @@
+"""A ledger that was rewound, edited or lost in part is refused; it is never a fresh budget."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import textwrap
+import tracemalloc
+
+import joblib
+import numpy as np
+import pytest
+
+from skriemdp.federated.agent import AnswerBook
+from skriemdp.federated.loop import Checkpoint
+from skriemdp.federated.messages import LocalTask
+from skriemdp.ledger import chain, connections, files, upgrade
+from skriemdp.ledger.accountant import (
+    BudgetError,
+    BudgetExceededError,
+    PrivacyAccountant,
+    active_accountant_token,
+)
+from skriemdp.privacy.events import GaussianEvent, PureEvent
+
+SMALL = PureEvent(0.001)
+LARGE = PureEvent(0.5)
+
+
+def forget():
+    """Make this process see every ledger for the first time, as a new one would."""
+    for link in connections._links.values():
+        link.close()
+    connections._marks.clear()
+    connections._places.clear()
+    connections._looked_through.clear()
+
+
+def child(script, *arguments, check=True):
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def charged(path, **options):
+    """A ledger with common charges, partitions and a second data set."""
+    budget = PrivacyAccountant(epsilon=4.0, path=path, **options)
+    for size in (0.5, 0.25, 0.5):
+        budget.spend(PureEvent(size), label="Mean", params={"epsilon": size})
+    budget.partition("north").spend(PureEvent(0.75))
+    budget.partition("south").spend(PureEvent(0.5))
+    budget.dataset("other").spend(LARGE)
+    return budget
+
+
+@pytest.fixture
+def budget(tmp_path):
+    return charged(tmp_path / "clinic.ledger")
+
+
+def copy(path, target):
+    """What a backup program takes: the file and its journal."""
+    for suffix in ("", "-journal"):
+        if os.path.exists(f"{path}{suffix}"):
+            shutil.copy2(f"{path}{suffix}", f"{target}{suffix}")
+
+
+def edit(path, *statements):
+    with sqlite3.connect(path, isolation_level=None) as db:
+        for statement in statements:
+            db.execute(statement)
+    db.close()
+
+
+# -- edits --
+
+EDITS = {
+    "totals set to zero": "UPDATE datasets SET common = '[0,0,0]' WHERE id = 1",
+    "peak set to zero": "UPDATE datasets SET peak = '[0,0,0]' WHERE id = 1",
+    "counter set back": "UPDATE datasets SET entries = 0, common_entries = 0 WHERE id = 1",
+    "limits raised": """UPDATE datasets SET filter = replace(filter, '"limits": ["', '"limits":
+        ["9')""",
+    "ceiling raised": "UPDATE datasets SET filter = replace(filter, '4.0', '40.0')",
+    "unit changed": "UPDATE datasets SET unit = 'label' WHERE id = 1",
+    "last entry deleted": "DELETE FROM entries WHERE id = (SELECT MAX(id) FROM entries)",
+    "first charge deleted": "DELETE FROM entries WHERE id = 2",
+    "creation deleted": "DELETE FROM entries WHERE id = 1",
+    "charge weakened": "UPDATE entries SET cost = '[1,1,1]' WHERE id = 3",
+    "charge replaced": "UPDATE entries SET event = 2 WHERE id = 2",
+    "event weakened": "UPDATE events SET json = replace(json, '0.5', '0.05')",
+    "note changed": "UPDATE entries SET params = '{}' WHERE id = 2",
+    "totals noted changed": "UPDATE entries SET after = replace(after, '5', '4') WHERE id = 4",
+    "digest changed": "UPDATE entries SET digest = digest || '0' WHERE id = 3",
+    "partition set to zero": "UPDATE partitions SET amounts = '[0,0,0]' WHERE name = 'north'",
+    "partition deleted": "DELETE FROM partitions WHERE name = 'north'",
+    "partition renamed": "UPDATE partitions SET name = 'nord' WHERE name = 'north'",
+    "counts changed": "UPDATE tallies SET count = 0 WHERE dataset = 1",
+    "count moved": """UPDATE tallies SET count = CASE event WHEN 1 THEN 1 ELSE 2 END
+        WHERE part = '' AND dataset = 1""",
+    "counts deleted": "DELETE FROM tallies",
+    "data set deleted": "DELETE FROM datasets WHERE id = 2",
+    "division invented": "UPDATE datasets SET division = '{}' WHERE id = 2",
+    "trigger": """CREATE TRIGGER undo AFTER INSERT ON entries
+        BEGIN UPDATE datasets SET peak = '[0,0,0]'; END""",
+    "view": "CREATE VIEW looks AS SELECT * FROM entries",
+    "index": "CREATE INDEX quick ON entries (dataset)",
+    "column": "ALTER TABLE datasets ADD COLUMN spare TEXT",
+    "table dropped": "DROP TABLE tallies",
+    "key changed": "UPDATE ledger SET key = 'a' || key",
+    "not a number": "UPDATE datasets SET common = '[\"x\",0,0]' WHERE id = 1",
+    "not JSON": "UPDATE datasets SET common = 'nothing' WHERE id = 1",
+    "a NULL total": "UPDATE partitions SET amounts = '[null,null,null]' WHERE name = 'north'",
+    "a filter that is none": "UPDATE datasets SET filter = '{}'",
+    "write-ahead log": "PRAGMA journal_mode = WAL",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", EDITS)
+@pytest.mark.parametrize("process", ["same", "new"])
+def test_every_edit_is_noticed_and_restores_nothing(budget, what, process):
+    pickled = pickle.dumps(budget)
+    edit(budget.path, EDITS[what])
+    if process == "new":
+        forget()
+    noticed = 0
+    for use in (
+        lambda: PrivacyAccountant(path=budget.path).verify(),
+        lambda: pickle.loads(pickled).verify(),
+        budget.verify,
+    ):
+        with pytest.raises(BudgetError) as caught:
+            use()
+        noticed += not isinstance(caught.value, BudgetExceededError)
+    assert noticed == 3
+    with pytest.raises(BudgetError):  # what was left before is the most that can be had
+        for _ in range(10):
+            budget.partition("north").spend(LARGE)
+    if process == "new":  # the first look adds the last entries up: no call to verify is needed
+        for use in (
+            lambda: PrivacyAccountant(path=budget.path).spend(SMALL),
+            lambda: pickle.loads(pickled).spend(SMALL),
+            lambda: budget.spend(SMALL),
+            lambda: budget.history[0],
+            lambda: budget.spent,
+        ):
+            with pytest.raises(BudgetError):
+                use()
+
+
+def test_a_sound_ledger_is_not_refused(budget):
+    for _ in range(2):
+        budget.verify()
+        budget.verify(budget.head)
+        PrivacyAccountant(path=budget.path).spend(SMALL)
+        forget()
+    assert len(budget.history) == 7
+
+
+def test_verify_knows_an_earlier_head_and_no_other(budget):
+    head = budget.head
+    budget.spend(SMALL)
+    assert head != budget.head and budget.head in budget.summary()
+    budget.verify(head)
+    budget.verify("entry " + budget.head)
+    for other in (head.replace(head[-1], "x"), budget.head.replace(" ", "0 ")):
+        with pytest.raises(BudgetError, match="entry"):
+            budget.verify(other)
+    for nonsense in ("", "12", "twelve " + 64 * "0"):
+        with pytest.raises(ValueError, match="head"):
+            budget.verify(nonsense)
+
+
+def test_a_long_ledger_is_verified_in_pieces(tmp_path, monkeypatch):
+    budget = PrivacyAccountant(path=tmp_path / "long.ledger")
+    for size in range(30):
+        budget.partition(str(size % 3)).spend(PureEvent(0.1 + size))
+    pieces = []
+    advance = chain.Replay.advance
+
+    def short(self, db):
+        pieces.append(self.next)
+        return advance(self, db, 7)
+
+    monkeypatch.setattr(chain.Replay, "advance", short)
+    budget.verify()
+    assert pieces == [1, 8, 15, 22, 29]
+    edit(budget.path, "UPDATE entries SET label = 'y' WHERE id = 17")
+    with pytest.raises(BudgetError, match="entry 17"):
+        budget.verify()
+
+
+# -- backups --
+
+
+def test_an_old_backup_under_a_live_handle_is_noticed(budget, tmp_path):
+    copy(budget.path, tmp_path / "backup")
+    newest = budget.spend(LARGE).entry
+    pickled, token = pickle.dumps(budget), None
+    with budget:
+        token = active_accountant_token()
+    copy(tmp_path / "backup", budget.path)
+    for use in (
+        lambda: budget.spend(SMALL),
+        lambda: budget.history[0],
+        lambda: pickle.loads(pickled).spend(SMALL),
+        lambda: PrivacyAccountant(path=budget.path),
+    ):
+        with pytest.raises(BudgetError, match=f"went back from entry {newest} to {newest - 1}"):
+            use()
+    assert token["mark"].head.entry == newest
+
+
+@pytest.mark.parametrize("what", ["handle", "token"])
+def test_an_old_backup_is_noticed_by_a_new_process_with_a_pickle(budget, tmp_path, what):
+    copy(budget.path, tmp_path / "backup")
+    budget.spend(LARGE)
+    with budget:
+        sent = budget if what == "handle" else active_accountant_token()
+        (tmp_path / "pickle").write_bytes(pickle.dumps(sent))
+    copy(tmp_path / "backup", budget.path)
+    script = """
+        import pickle, sys
+        from skriemdp.ledger.accountant import BudgetError, current_accountant
+        from skriemdp.privacy.events import PureEvent
+        sent = pickle.loads(open(sys.argv[1], "rb").read())
+        try:
+            budget = current_accountant(sent) if isinstance(sent, dict) else sent
+            budget.spend(PureEvent(0.001))
+        except BudgetError as error:
+            print(error)
+    """
+    assert "went back" in child(script, tmp_path / "pickle").stdout
+    forget()
+    PrivacyAccountant(path=budget.path).spend(SMALL)  # without a memory it cannot be known
+
+
+def test_another_history_of_the_same_length_is_noticed(budget, tmp_path):
+    copy(budget.path, tmp_path / "backup")
+    budget.spend(LARGE)
+    copy(budget.path, tmp_path / "first")
+    copy(tmp_path / "backup", budget.path)
+    forget()
+    PrivacyAccountant(path=budget.path).spend(SMALL)
+    copy(tmp_path / "first", budget.path)
+    with pytest.raises(BudgetError, match="has another entry"):
+        PrivacyAccountant(path=budget.path).spend(SMALL)
+
+
+def test_one_ledger_at_two_paths_is_refused(budget, tmp_path):
+    second = tmp_path / "second.ledger"
+    copy(budget.path, second)
+    with pytest.raises(BudgetError, match="is a copy of the ledger"):
+        PrivacyAccountant(path=second)
+    for suffix in ("", "-journal"):
+        os.unlink(budget.path + suffix)
+    PrivacyAccountant(path=second).spend(SMALL)  # it was moved
+
+
+@pytest.mark.skipif(not hasattr(os, "link"), reason="needs hard links")
+def test_hard_links_are_refused(budget, tmp_path):
+    os.link(budget.path, tmp_path / "second.ledger")
+    for use in (
+        lambda: budget.spend(SMALL),
+        lambda: PrivacyAccountant(path=budget.path),
+        lambda: PrivacyAccountant(path=tmp_path / "second.ledger"),
+    ):
+        with pytest.raises(BudgetError, match="second name"):
+            use()
+    os.unlink(tmp_path / "second.ledger")
+    budget.spend(SMALL)
+
+
+def test_a_pickle_is_the_same_to_caches_after_a_charge(budget):
+    with budget:
+        before = joblib.hash(budget), joblib.hash(active_accountant_token())
+        budget.spend(SMALL)
+        after = joblib.hash(budget), joblib.hash(active_accountant_token())
+    assert before == after
+
+
+# -- the witness --
+
+
+@pytest.fixture
+def witnessed(tmp_path):
+    (tmp_path / "disk").mkdir()
+    return charged(tmp_path / "clinic.ledger", witness=tmp_path / "disk" / "clinic.witness")
+
+
+def lines(witnessed):
+    with open(os.path.join(os.path.dirname(witnessed.path), "disk", "clinic.witness")) as file:
+        return [line for line in file.read().splitlines() if line]
+
+
+def test_an_old_backup_is_noticed_by_the_witness(witnessed, tmp_path):
+    assert lines(witnessed)[-1] == witnessed.head and len(lines(witnessed)) == 9
+    if os.name == "posix":
+        mode = os.stat(tmp_path / "disk" / "clinic.witness").st_mode
+        assert stat.S_IMODE(mode) == 0o600
+    copy(witnessed.path, tmp_path / "backup")
+    witnessed.spend(LARGE)
+    copy(tmp_path / "backup", witnessed.path)
+    forget()
+    again = PrivacyAccountant(path=witnessed.path)
+    for use in (again.verify, lambda: again.spend(SMALL)):
+        with pytest.raises(BudgetError, match="went back"):
+            use()
+
+
+def test_a_file_ahead_of_its_witness_is_fine(witnessed, tmp_path):
+    path = tmp_path / "disk" / "clinic.witness"
+    text = path.read_bytes()
+    keep = text.splitlines(keepends=True)
+    for damaged in (
+        b"".join(keep[:-2]),  # a crash before the line was written
+        b"".join(keep[:-1]) + keep[-1][:20],  # half a line
+        b"".join([keep[0], *reversed(keep[1:])]),  # several processes, out of order
+    ):
+        path.write_bytes(damaged)
+        forget()
+        witnessed.verify()
+        witnessed.spend(SMALL)
+        assert lines(witnessed)[-1] == witnessed.head
+        path.write_bytes(path.read_bytes())
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "foreign", "other"])
+def test_a_lost_witness_is_an_error(witnessed, tmp_path, damage):
+    path = tmp_path / "disk" / "clinic.witness"
+    text = path.read_text()
+    if damage == "missing":
+        path.unlink()
+    else:
+        key = text.split()[1]
+        path.write_text(
+            {"empty": "", "foreign": text.replace(key, key[::-1]), "other": "x"}[damage]
+        )
+    before = len(witnessed.history)
+    with pytest.raises(BudgetError, match="witness"):
+        witnessed.spend(SMALL)
+    assert len(witnessed.history) == before
+
+
+def test_a_witness_is_fixed_with_the_ledger(witnessed, budget, tmp_path):
+    same = tmp_path / "disk" / "clinic.witness"
+    for path, given in ((witnessed.path, tmp_path / "x"),):
+        with pytest.raises(BudgetError, match="was made with"):
+            PrivacyAccountant(path=path, witness=given)
+    assert PrivacyAccountant(path=witnessed.path, witness=same) == witnessed
+    with pytest.raises(BudgetError, match="must be a new file"):
+        PrivacyAccountant(path=tmp_path / "new.ledger", witness=same)
+    assert not (tmp_path / "new.ledger").exists()
+    with pytest.raises(ValueError, match="path="):
+        PrivacyAccountant(witness=same)
+
+
+def spend_some(budget):
+    return [budget.spend(SMALL).entry for _ in range(20)]
+
+
+def test_processes_share_a_witness(witnessed):
+    found = joblib.Parallel(4)(joblib.delayed(spend_some)(witnessed) for _ in range(4))
+    numbers = [int(line.split()[0]) for line in lines(witnessed)[1:]]
+    assert {entry for part in found for entry in part} <= set(numbers)
+    witnessed.verify()
+
+
+# -- side files --
+
+
+def test_a_stray_log_is_refused(budget):
+    with open(budget.path + "-wal", "wb"):
+        pass
+    with pytest.raises(BudgetError, match="-wal"):
+        budget.spend(SMALL)
+    os.unlink(budget.path + "-wal")
+    budget.spend(SMALL)
+
+
+KILLED = """
+    import os, signal, sys, threading, time
+    from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
+    from skriemdp.privacy.events import PureEvent
+    budget = PrivacyAccountant(path=sys.argv[1])
+    budget.spend(PureEvent(0.001), label="x" * 3000)
+    for turn in range(10000):
+        if turn == int(sys.argv[3]):
+            delay = float(sys.argv[2])
+            threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        os.write(1, b"%d\\n" % budget.spend(PureEvent(0.001), label="x" * 3000).entry)
+"""
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+@pytest.mark.parametrize("length", ["quick", pytest.param("slow", marks=pytest.mark.slow)])
+def test_kills_and_side_files_lose_no_charge(tmp_path, length, rng):
+    """Kill during spends; keep, cut, empty or delete what lies beside the file."""
+    rounds = 4 if length == "quick" else 60
+    before = 20 if length == "quick" else 170
+    refused = reported = 0
+    for turn in range(rounds):
+        path = tmp_path / f"{turn}.ledger"
+        charged(path)
+        forget()
+        done = child(KILLED, path, rng.uniform(0.0, 0.02), before, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        entries = [int(line) for line in done.stdout.splitlines()]
+        journal = f"{path}-journal"
+        match turn % 4:
+            case 1 if os.path.exists(journal):
+                os.truncate(journal, os.path.getsize(journal) // 2)
+            case 2 if os.path.exists(journal):
+                os.truncate(journal, 0)
+            case 3 if os.path.exists(journal):
+                os.unlink(journal)
+        reported += len(entries)
+        try:
+            budget = PrivacyAccountant(path=path)
+            budget.verify()
+        except BudgetError:
+            refused += 1  # the journal was needed
+            continue
+        assert set(entries) <= {spend.entry for spend in budget.history}
+    print(f"{reported} charges reported, {rounds} kills, {refused} files refused, 0 charges lost")
+    assert reported >= before * rounds and refused <= rounds // 2
+
+
+def test_an_unfinished_charge_is_explained_where_nothing_can_be_written():
+    error = sqlite3.OperationalError("attempt to write a readonly database")
+    error.sqlite_errorcode = sqlite3.SQLITE_READONLY_ROLLBACK
+    with (
+        pytest.raises(BudgetError, match="open it once where"),
+        connections.explained("a.ledger"),
+    ):
+        raise error
+
+
+# -- other files --
+
+
+def task(point=1.0):
+    return LocalTask("run", 0, "clinic", np.array([point]))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
+def test_answer_books_and_checkpoints_are_private(tmp_path, monkeypatch):
+    old = os.umask(0)
+    try:
+        book, checkpoint = AnswerBook(tmp_path / "book"), Checkpoint(tmp_path / "point")
+        book.begin(task())
+        state = {"fit_id": "run", "point": np.ones(2), "chosen": np.ones(2)}
+        with checkpoint.held():
+            checkpoint.save(state)
+    finally:
+        os.umask(old)
+    names = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert names == {"book": 0o600, "point": 0o600, "point.lock": 0o600}
+    assert checkpoint.load("run")["point"].tolist() == [1.0, 1.0]
+    os.link(tmp_path / "book", tmp_path / "second")
+    os.link(tmp_path / "point", tmp_path / "third")
+    for use in (lambda: book.begin(task()), lambda: checkpoint.load("run")):
+        with pytest.raises(BudgetError, match="second name"):
+            use()
+    os.unlink(tmp_path / "second")
+    monkeypatch.setattr(files, "file_system", lambda path: "nfs4")
+    for use in (lambda: book.begin(task()), lambda: checkpoint.save(state)):
+        with pytest.raises(BudgetError, match="network file system"):
+            use()
+
+
+def test_damaged_answer_books_and_checkpoints_are_errors(tmp_path):
+    (tmp_path / "book").write_text("nothing" * 100)
+    with pytest.raises(BudgetError, match="answer book"):
+        AnswerBook(tmp_path / "book").begin(task())
+    book = AnswerBook(tmp_path / "second")
+    book.begin(task())
+    book.finish(task(), [1.0])
+    assert book.begin(task()) == [1.0]
+    edit(tmp_path / "second", "UPDATE answers SET answer = '[1.0'")
+    with pytest.raises(BudgetError, match="answer book"):
+        book.begin(task())
+    for text in ("", "{}", '{"fit_id": "run"}', '{"fit_id": "run", "point": "x", "chosen": 1}'):
+        (tmp_path / "point").write_text(text)
+        with pytest.raises(BudgetError, match="checkpoint"):
+            Checkpoint(tmp_path / "point").load("run")
+
+
+@pytest.mark.parametrize("name", [b"clinic.ledger", b"\xff\xfe.ledger", "läuft % #?.ledger"])
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="any bytes are a name on Linux")
+def test_any_name_of_a_file_will_do(tmp_path, name):
+    path = os.path.join(os.fsencode(tmp_path) if isinstance(name, bytes) else tmp_path, name)
+    PrivacyAccountant(epsilon=1.0, path=path).spend(SMALL)
+    assert len(pickle.loads(pickle.dumps(PrivacyAccountant(path=path))).history) == 1
+
+
+def test_a_name_that_no_file_can_have_is_explained(tmp_path):
+    for path in (tmp_path / "a\0b", tmp_path / ("x" * 5000)):
+        with pytest.raises(BudgetError):
+            PrivacyAccountant(path=path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
+def test_a_terminated_process_removes_its_temporary_ledger():
+    script = """
+        import os, signal, sys
+        from skriemdp.ledger.accountant import PrivacyAccountant
+        if sys.argv[1] == "own":
+            signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(3))
+        budget = PrivacyAccountant()
+        print(budget.path, flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+    """
+    for handler, code in (("none", -signal.SIGTERM), ("own", 3)):
+        done = child(script, handler, check=False)
+        assert done.returncode == code, done.stderr
+        assert not os.path.exists(os.path.dirname(done.stdout.strip()))
+
+
+# -- long lists --
+
+
+def test_history_is_read_as_it_is_asked(monkeypatch, tmp_path):
+    from skriemdp.ledger import storage
+
+    budget = PrivacyAccountant(path=tmp_path / "long.ledger")
+    expected = []
+    for index in range(23):
+        handle = budget.partition("a") if index % 4 == 0 else budget
+        expected.append(handle.spend(PureEvent(0.1 + index)))
+    budget.dataset("other").spend(SMALL)
+    monkeypatch.setattr(storage, "PAGE", 5)
+    history = budget.history
+    assert len(history) == 23 and list(history) == expected and history == expected
+    assert history[0] == expected[0] and history[-1] == expected[-1]
+    assert history[3:9:2] == expected[3:9:2] and history[::-1] == expected[::-1]
+    assert expected[7] in history and history != expected[1:]
+    for place in (23, -24):
+        with pytest.raises(IndexError):
+            history[place]
+    later = budget.spend(SMALL)
+    assert len(history) == 24 and history[-1] == later
+    part = budget.partition("b").history
+    assert list(part) == [spend for spend in [*expected, later] if not spend.partition]
+    assert len(part) == len(list(part)) and len(budget.partition("a").history) == 24
+
+
+def test_a_long_history_needs_little_memory(monkeypatch, tmp_path):
+    from skriemdp.ledger import storage
+
+    budget = PrivacyAccountant(path=tmp_path / "long.ledger")
+    for _ in range(400):
+        budget.spend(SMALL, label="x" * 5000)
+    monkeypatch.setattr(storage, "PAGE", 10)
+    tracemalloc.start()
+    assert sum(len(spend.label) for spend in budget.history) == 400 * 5000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 500_000  # all labels together are 2 MB
+
+
+# -- format 1 --
+
+FORMAT_1 = """
+PRAGMA application_id = 0x736B7264; PRAGMA user_version = 1;
+CREATE TABLE ledger (key TEXT NOT NULL, created TEXT NOT NULL);
+CREATE TABLE datasets (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, filter TEXT NOT NULL,
+    entries INTEGER NOT NULL, common_entries INTEGER NOT NULL,
+    common TEXT NOT NULL, peak TEXT NOT NULL);
+CREATE TABLE parts (
+    dataset INTEGER NOT NULL REFERENCES datasets, name TEXT NOT NULL,
+    entries INTEGER NOT NULL, amounts TEXT NOT NULL,
+    PRIMARY KEY (dataset, name)) WITHOUT ROWID;
+CREATE TABLE events (id INTEGER PRIMARY KEY, json TEXT NOT NULL UNIQUE);
+CREATE TABLE entries (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, dataset INTEGER NOT NULL REFERENCES datasets,
+    part TEXT NOT NULL, label TEXT NOT NULL, params TEXT NOT NULL,
+    event INTEGER NOT NULL REFERENCES events, time TEXT NOT NULL);
+"""
+
+
+def format_1(new, path):
+    """The same charges as `new`, in the file that an earlier version would have written."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.executescript(FORMAT_1)
+    db.execute("PRAGMA journal_mode = WAL")
+    with sqlite3.connect(new) as source:
+        for table, columns in (
+            ("ledger", "key, created"),
+            ("datasets", "id, name, filter, entries, common_entries, common, peak"),
+            ("partitions", "dataset, name, entries, amounts"),
+            ("events", "id, json"),
+            ("entries", "id, dataset, part, label, params, event, time"),
+        ):
+            where = " WHERE event IS NOT NULL" if table == "entries" else ""
+            rows = source.execute(f"SELECT {columns} FROM {table}{where}").fetchall()
+            old = "parts" if table == "partitions" else table
+            marks = ", ".join("?" * len(rows[0]))
+            db.executemany(f"INSERT INTO {old} ({columns}) VALUES ({marks})", rows)
+    source.close()
+    return db
+
+
+@pytest.fixture
+def old(budget, tmp_path):
+    budget.spend(GaussianEvent(7.0))  # no pure bound: None in the totals
+    path = tmp_path / "old.ledger"
+    format_1(budget.path, path).close()
+    return path
+
+
+def test_a_ledger_of_format_1_names_the_cure(old, budget):
+    with pytest.raises(BudgetError, match=r"format 1.*skriemdp\.ledger\.upgrade"):
+        PrivacyAccountant(path=old).spend(SMALL)
+
+
+def test_an_upgrade_keeps_rules_totals_charges_and_the_key(old, budget):
+    pickled = pickle.dumps(budget, protocol=3)  # an earlier version's pickle knows no chain
+    expected, shown = budget.remaining(), budget.spent
+    charges = [(spend.label, spend.partition, spend.event, spend.time) for spend in budget.history]
+    rows = budget._ledger.datasets()
+    for suffix in ("", "-journal"):
+        os.unlink(budget.path + suffix)
+    forget()  # an earlier version wrote the file, so nobody has seen its chain
+    upgrade(old)
+    upgrade(old)  # a second time does nothing
+    again = PrivacyAccountant(path=old)
+    assert (again.remaining(), again.spent) == (expected, shown)
+    found = [(spend.label, spend.partition, spend.event, spend.time) for spend in again.history]
+    assert found == charges
+    stored = [(row.name, row.common, row.peak, json.loads(row.filter)) for row in rows]
+    assert stored == [
+        (row.name, row.common, row.peak, json.loads(row.filter)) for row in again._ledger.datasets()
+    ]
+    again.verify()
+    os.rename(old, budget.path)
+    os.rename(f"{old}-journal", f"{budget.path}-journal")
+    forget()
+    state = pickle.loads(pickled)  # the key is the same, so the handle is good
+    state.spend(SMALL)
+    assert state == PrivacyAccountant(path=budget.path)
+
+
+def test_an_upgrade_merges_the_log_and_needs_the_file_for_itself(budget, tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "BUSY_SECONDS", 0.1)
+    path = tmp_path / "open.ledger"
+    other = format_1(budget.path, path)
+    assert os.path.getsize(f"{path}-wal") > 0
+    with pytest.raises(BudgetError, match="locked"):
+        upgrade(path)
+    child = tmp_path / "crashed.ledger"  # its log was never merged
+    for suffix in ("", "-wal"):
+        shutil.copy2(f"{path}{suffix}", f"{child}{suffix}")
+    other.close()
+    for suffix in ("", "-journal"):
+        os.unlink(budget.path + suffix)
+    forget()
+    upgrade(child)
+    assert len(PrivacyAccountant(path=child).history) == 5
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE datasets SET common = '[0,0,0]'",
+        "DELETE FROM entries WHERE id = 3",
+        "UPDATE parts SET amounts = '[9,9,9]'",
+        "UPDATE events SET json = '{}' WHERE id = 1",
+        "DELETE FROM entries",
+    ],
+)
+def test_an_upgrade_of_a_file_that_does_not_add_up_changes_nothing(old, budget, damage):
+    edit(old, damage)
+    edit(old, "PRAGMA wal_checkpoint(TRUNCATE)")
+    with pytest.raises(BudgetError):
+        upgrade(old)
+    with sqlite3.connect(old) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+    db.close()
+    assert tables == {"ledger", "datasets", "parts", "events", "entries", "sqlite_sequence"}
+
+
+def test_other_formats_are_left_alone(tmp_path, budget):
+    edit(budget.path, "PRAGMA user_version = 3")
+    with pytest.raises(BudgetError, match="format 3"):
+        upgrade(budget.path)
+    edit(tmp_path / "other", "CREATE TABLE x (y)")
+    with pytest.raises(BudgetError, match="not a privacy ledger"):
+        upgrade(tmp_path / "other")
+
+
+# -- divisions --
+
+
+def test_a_divided_data_set_takes_no_charge_and_keeps_its_division(budget):
+    other = PrivacyAccountant(epsilon=2.0, path=budget.path + ".2")
+    ledger, rule = other._ledger, other._filter
+    parts = [(f"default/{number}", rule.to_dict(), rule.zero) for number in (1, 2)]
+    names = ledger.divide("default", {"shares": [1, 1]}, parts)
+    assert names == ["default/1", "default/2"]
+    assert ledger.divide("default", {"shares": [1, 1]}, parts) == names
+    with pytest.raises(BudgetError, match="divided in another way"):
+        ledger.divide("default", {"shares": [2, 1]}, parts)
+    for handle in (other, other.partition("a"), pickle.loads(pickle.dumps(other))):
+        with pytest.raises(BudgetError, match="divided into parts"):
+            handle.spend(SMALL)
+    part = other.dataset("default/1")
+    part.spend(SMALL)
+    assert ledger.row("default/1").parent == "default"
+    other.verify()
+    edit(other.path, "UPDATE datasets SET division = '' WHERE id = 1")
+    with pytest.raises(BudgetError, match="does not add up"):
+        other.spend(SMALL)
+    with pytest.raises(BudgetError, match="already"):
+        budget._ledger.divide("default", {}, parts)

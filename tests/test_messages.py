@@ -1,0 +1,484 @@
+"""Errors that show no record, limits before the charge, and the settings that move them."""
+
+import inspect
+import re
+import threading
+import tracemalloc
+import types
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.covariance import shrunk_covariance
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+
+import skriemdp
+from skriemdp import (
+    PrivateFrechetMean,
+    PrivateGridSearchCV,
+    PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
+    config_context,
+    get_config,
+    set_config,
+)
+from skriemdp._quiet import quietly, read_records, stand_in
+from skriemdp.federated import FederatedEstimator
+from skriemdp.geometry import PymanoptGeometry
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 4)) * 0.2
+Y = (X[:, 0] > 0).astype(int)
+
+
+def data(estimator):
+    if isinstance(estimator, PrivateHyperbolicRegressor):
+        return X, X[:, :2]
+    if getattr(estimator, "loss", None) in ("squared_error", "huber"):
+        return X, X[:, 0]
+    return X, Y
+
+
+@pytest.fixture
+def counting():
+    """An accountant that numbers its entries from 12 on."""
+
+    class Counting:
+        entries: list = []
+
+        def __sklearn_clone__(self):
+            return self
+
+        def spend(self, event, **details):
+            self.entries.append(event)
+            return types.SimpleNamespace(entry=11 + len(self.entries))
+
+    accountant = Counting()
+    accountant.entries = []
+    return accountant
+
+
+# -- errors show no record -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.array([["secret", "b"]]),
+        np.array([[1 + 2j]]),
+        np.array(["2024-01-01"], dtype="M8[D]"),
+        np.array([[1, "secret"]], dtype=object),
+        pd.DataFrame({"age": [41.5, 3.0], "name": ["secret", "b"]}),
+        pd.Series([41.5], name="age"),
+        sparse.csr_matrix([[41.5, 0.0]]),
+        sparse.coo_array([[41.5, 0.0]]),
+        [[41.5, 2.0]],
+        "secret",
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_stand_in_has_the_shape_and_nothing_else(value):
+    zeros = stand_in(value)
+    assert np.shape(zeros) == np.shape(value)
+    assert "41.5" not in repr(zeros) and "secret" not in repr(zeros)
+    if hasattr(value, "columns"):
+        assert list(zeros.columns) == ["age", "name"]
+    if sparse.issparse(value):
+        assert type(zeros) is type(value) and zeros.nnz == 0
+
+
+def test_what_is_said_of_the_shape_survives():
+    with pytest.raises(ValueError, match=r"Expected 2D array, got 1D array") as caught:
+        PrivateFrechetMean().fit(np.full(7, 41.5))
+    assert "Reshape your data" in str(caught.value) and "array=" not in str(caught.value)
+    model = PrivateFrechetMean().fit(X)
+    with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 4"):
+        model.transform(X[:, :2])
+
+
+@pytest.mark.parametrize(
+    "entry, words",
+    [
+        ("carla@example.org", "holds text"),
+        ({"carla": 41.5}, "holds text"),
+        (np.nan, "contains NaN or infinity"),
+        (np.inf, "contains NaN or infinity"),
+    ],
+    ids=str,
+)
+def test_an_odd_entry_is_not_quoted(entry, words, counting):
+    odd = X.astype(object)
+    odd[3, 0] = entry
+    with pytest.raises((ValueError, TypeError), match=words) as caught:
+        PrivateFrechetMean(accountant=counting).fit(odd)
+    assert caught.value.__context__ is None and caught.value.__cause__ is None
+    assert "carla" not in str(caught.value) and not counting.entries
+
+
+def test_an_error_of_a_c_function_called_here_is_foreign():
+    # float() has no frame of its own: the innermost frame is one of this package.
+    with pytest.raises(ValueError) as caught:
+        quietly(lambda value: float(value), "secret", names=("y",))
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    "matrices, words",
+    [
+        (np.array([[2.0, 1.0], [0.5, 2.0]]), "not symmetric"),
+        (np.array([[1.0, 1.0], [1.0, 1.0]]), "not positive definite"),
+        (np.ones(3), r"points of 'spd' have shape"),
+    ],
+    ids=["skew", "singular", "size"],
+)
+def test_bad_covariances_get_three_sentences_and_no_counts(matrices, words):
+    good = np.tile(np.eye(2), (20, 1, 1))
+    bad = np.tile(matrices, (20,) + (1,) * matrices.ndim)
+    if matrices.ndim == 2:
+        bad[:15] = good[:15]
+    with pytest.raises(ValueError, match=words) as caught:
+        PrivateFrechetMean("spd").fit(bad)
+    assert not re.search(r"\b(5|15|20)\b", str(caught.value))
+
+
+def test_the_cure_for_singular_covariances_works():
+    singular = np.tile(np.ones((2, 2)), (20, 1, 1))
+    cured = np.array([shrunk_covariance(matrix) for matrix in singular])
+    assert PrivateFrechetMean("spd", radius=5.0).fit(cured).mean_.shape == (2, 2)
+
+
+def test_public_methods_keep_their_signatures():
+    assert list(inspect.signature(PrivateNoisyAdaGrad.score).parameters) == [
+        "self",
+        "X",
+        "y",
+        "sample_weight",
+    ]
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        PrivateFrechetMean().fit(X).predict()
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [PrivateFrechetMean(), PrivatePrincipalEigenvector(), PrivateNoisyAdaGrad()],
+    ids=str,
+)
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_numpy_does_not_warn_of_huge_queries(estimator):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = clone(estimator).fit(X, Y)
+    method = model.transform if hasattr(model, "transform") else model.predict
+    assert len(method(np.full((2, 4), 1e308))) == 2
+    model.score(np.full((2, 4), 1e308), [0, 1])
+
+
+# -- after the charge ------------------------------------------------------------------------------
+
+
+def test_an_error_after_the_charge_names_the_entry(counting, monkeypatch):
+    def broken(self, data, plan, streams):
+        raise ValueError(f"bad {data.arrays[0][0, 0]}")
+
+    monkeypatch.setattr(PrivateFrechetMean, "_release", broken)
+    with pytest.raises(ValueError) as caught:
+        PrivateFrechetMean(accountant=counting).fit(X)
+    assert caught.value.__notes__ == [
+        "entry 12 was charged before this error; nothing was released"
+    ]
+    assert str(X[0, 0]) not in str(caught.value) and len(counting.entries) == 1
+
+
+def test_an_interrupt_passes_with_a_note(counting):
+    def stop(step, point):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        PrivateRiemannianERM(callback=stop, accountant=counting, n_steps=3).fit(X)
+    assert "entry 12" in caught.value.__notes__[0] and "callback" in caught.value.__notes__[0]
+
+
+def test_a_users_own_exception_passes_with_a_note(counting):
+    class Enough(Exception):
+        pass
+
+    def stop(step, point):
+        raise Enough("at once")
+
+    with pytest.raises(Enough, match="at once") as caught:
+        PrivateRiemannianERM(callback=stop, accountant=counting, n_steps=3).fit(X)
+    assert "entry 12" in caught.value.__notes__[0]
+
+
+def test_a_stream_of_tables_of_one_row_is_fitted(counting):
+    stream = [X[i : i + 1] for i in range(len(X))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = PrivatePrincipalEigenvector(accountant=counting).fit(stream)
+    assert model.components_.shape == (1, 4) and len(counting.entries) == 1
+
+
+def test_an_infinite_ridge_means_no_factors():
+    ratings = sparse.csr_array(np.clip(RNG.integers(1, 6, (50, 6)), 1, 5).astype(float))
+    model = PrivateMatrixCompletion(rank=0).fit(ratings)
+    assert model.ridge_ == np.inf and model.rank_ == 0
+    assert np.isfinite(model.transform(ratings)).all()
+
+
+# -- limits before the charge ----------------------------------------------------------------------
+
+LARGE = 10**400
+WIDE = RNG.normal(size=(6, 60_000)) * 1e-3
+
+
+def broken(part, value):
+    matrix = sparse.csr_matrix(X)
+    getattr(matrix, part)[3] = value
+    return matrix
+
+
+REFUSED = [
+    (PrivateFrechetMean(mechanism="gradient", n_steps=10**9), None, "n_steps"),
+    (PrivatePrincipalEigenvector(mechanism="power", n_steps=10**9), None, "n_steps"),
+    (PrivateMatrixCompletion(n_steps=10**9), None, "n_steps"),
+    (PrivateNoisyAdaGrad(n_steps=LARGE), None, "n_steps"),
+    (PrivateRiemannianERM(n_steps=10**5000), None, "n_steps"),
+    (PrivateHyperbolicRegressor(n_frequencies=10**8), None, "n_frequencies"),
+    (PrivateHyperbolicRegressor("per-query", n_queries=10**9), None, "n_queries"),
+    (PrivateHyperbolicRegressor(length_scale=5e-324), None, "length_scale"),
+    (PrivateHyperbolicRegressor(radius=20.5), None, "20 curvature radii"),
+    (PrivateHyperbolicRegressor(feature_scale=LARGE), None, "feature_scale"),
+    (PrivateHyperbolicRegressor(curvature=-LARGE), None, "curvature"),
+    (
+        PrivateHyperbolicRegressor("per-query", privacy_unit="label", ridge=1e-20),
+        None,
+        "ridge",
+    ),
+    (PrivateMinimumDistanceToMean(classes=range(10**7)), None, "classes"),
+    (PrivateNoisyAdaGrad(classes=range(10**7)), None, "classes"),
+    (PrivateNoisyAdaGrad(alpha=1e308), None, "alpha"),
+    (PrivateNoisyAdaGrad("huber", target_range=(-1e308, 1e308)), None, "target_range"),
+    (PrivateMatrixCompletion(bounds=(-1e308, 1e308)), None, "bounds"),
+    (PrivateMatrixCompletion(ridge=LARGE), None, "ridge"),
+    (PrivateMatrixCompletion(public_seed="seed"), None, "public_seed"),
+    (PrivatePrincipalEigenvector(public_seed=1.5), None, "public_seed"),
+    (PrivateFrechetMean(random_state=10**5000), None, "random_state"),
+    (PrivateFrechetMean(epsilon=LARGE), None, "epsilon"),
+    (PrivateFrechetMean(noise="radial"), WIDE, "noise='gaussian'"),
+    (PrivateFrechetMean(delta=LARGE), None, "delta"),
+    (PrivatePrincipalEigenvector(mechanism="covariance"), WIDE, "60000"),
+    (PrivatePrincipalEigenvector(delta=0.0), WIDE, "60000"),
+    (PrivateMatrixCompletion(rank=50_000), WIDE, "rank=50000"),
+    (PrivateMatrixCompletion(rank=2, method="covariance"), WIDE, "60000"),
+    (PrivateNoisyAdaGrad(public_X=WIDE), WIDE, "public_X"),
+    *(
+        (estimator, broken(part, value), "broken sparse")
+        for estimator in (
+            PrivatePrincipalEigenvector(),
+            PrivateMatrixCompletion(),
+            PrivateNoisyAdaGrad(),
+        )
+        for part, value in (("indices", 10**6), ("indices", -3), ("indptr", 10**6))
+    ),
+    (
+        PrivateGridSearchCV(PrivateFrechetMean(), {"epsilon": np.linspace(1, 2, 10**4 + 1)}),
+        None,
+        "candidates",
+    ),
+    (PrivateGridSearchCV(PrivateFrechetMean(), {}, mean_runs=1e9), None, "mean_runs"),
+    (PrivateGridSearchCV(PrivateFrechetMean(), {}, mean_runs=2, shape=1e-200), None, "shape"),
+    (FederatedEstimator(PrivateFrechetMean(), n_rounds=10**6), None, "n_rounds"),
+    (FederatedEstimator(PrivateFrechetMean(), local_steps=10**9), None, "local_steps"),
+    (FederatedEstimator(PrivateFrechetMean(), checkpoint=5, fit_id="a"), None, "checkpoint"),
+]
+
+
+@pytest.mark.parametrize("case", range(len(REFUSED)))
+def test_what_cannot_be_done_is_refused_before_the_charge(case, counting):
+    estimator, table, words = REFUSED[case]
+    estimator = clone(estimator).set_params(accountant=counting)
+    records, targets = data(estimator)
+    if table is not None:
+        records, targets = table, targets[: table.shape[0]]
+    groups = {"groups": np.arange(60) % 2} if isinstance(estimator, FederatedEstimator) else {}
+    tracemalloc.start()
+    try:
+        with pytest.raises((ValueError, TypeError), match=words):
+            estimator.fit(records, targets, **groups)
+        assert tracemalloc.get_traced_memory()[1] < 2**30
+    finally:
+        tracemalloc.stop()
+    assert not counting.entries
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr"])
+def test_a_broken_sparse_matrix_is_refused_by_queries_too(form):
+    model = PrivateNoisyAdaGrad().fit(X, Y)
+    matrix = sparse.csr_array(X).asformat(form)
+    (matrix.col if form == "coo" else matrix.indices)[0] = 10**7
+    for query in (model.predict, model.decision_function, lambda rows: model.score(rows, Y)):
+        with pytest.raises(ValueError, match="broken sparse"):
+            query(matrix)
+
+
+def test_entries_stored_twice_are_added_before_they_are_bounded():
+    twice = sparse.csr_array((np.full(120, 0.1), np.repeat(0, 120), np.arange(0, 121, 2)))
+    twice.has_canonical_format = True  # a flag that lies
+    table = read_records(PrivatePrincipalEigenvector(), twice, accept_sparse="csr")
+    assert table.nnz == 60 and (table.data == 0.2).all() and twice.nnz == 120
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def test_limits_are_settings():
+    assert get_config()["arithmetic"] == "auto"
+    with config_context(most_steps=3, arithmetic="lattice"):
+        assert get_config()["most_steps"] == 3 and get_config()["arithmetic"] == "lattice"
+        with config_context(most_steps=4):
+            assert get_config()["arithmetic"] == "lattice"
+        with pytest.raises(ValueError, match="n_steps=5 is above the limit of 3 steps"):
+            PrivateNoisyAdaGrad(n_steps=5).fit(X, Y)
+    assert PrivateNoisyAdaGrad(n_steps=5).fit(X, Y).n_iter_ == 5
+
+
+def test_set_config_holds_in_every_thread_and_a_context_in_its_own():
+    seen = []
+
+    def look():
+        seen.append((get_config()["most_rounds"], get_config()["most_runs"]))
+
+    set_config(most_rounds=7)
+    try:
+        with config_context(most_runs=8):
+            thread = threading.Thread(target=look)
+            thread.start()
+            thread.join()
+            look()
+    finally:
+        set_config(most_rounds=10**5)
+    assert seen == [(7, 10**5), (7, 8)]
+
+
+@pytest.mark.parametrize(
+    "setting, error",
+    [
+        ({"most_steps": 0}, ValueError),
+        ({"most_steps": "many"}, TypeError),
+        ({"most_steps": True}, TypeError),
+        ({"most_bytes": float("nan")}, ValueError),
+        ({"arithmetic": "exact"}, ValueError),
+        ({"arithmetic": None}, ValueError),
+        ({"most_step": 3}, TypeError),
+    ],
+    ids=str,
+)
+def test_bad_settings_change_nothing(setting, error):
+    before = get_config()
+    with pytest.raises(error, match=next(iter(setting))):
+        set_config(most_runs=5, **setting)
+    with pytest.raises(error), config_context(**setting):
+        pass
+    assert get_config() == before
+
+
+# -- weights and routing ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        PrivateNoisyAdaGrad(),
+        PrivateNoisyAdaGrad("squared_error"),
+        PrivateMinimumDistanceToMean(),
+        PrivateHyperbolicRegressor(),
+        PrivateGridSearchCV(PrivateMinimumDistanceToMean(), {"radius": [1.0]}),
+    ],
+    ids=str,
+)
+def test_a_weight_of_two_is_a_row_that_occurs_twice(estimator):
+    rows, targets = data(getattr(estimator, "estimator", estimator))
+    model = clone(estimator).fit(rows, targets)
+    weight = 1.0 + (np.arange(60) < 20)
+    twice = np.repeat(np.arange(60), weight.astype(int))
+    expected = model.score(rows[twice], targets[twice])
+    assert model.score(rows, targets, sample_weight=weight) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("weight", [np.full(60, -1.0), np.ones(59), np.full(60, np.nan)], ids=str)
+def test_bad_weights_are_named(weight):
+    model = PrivateNoisyAdaGrad().fit(X, Y)
+    with pytest.raises(ValueError, match="sample_weight"):
+        model.score(X, Y, sample_weight=weight)
+
+
+def test_weights_are_routed_through_pipelines_and_searches():
+    weight = 1.0 + (np.arange(60) < 20)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = PrivateNoisyAdaGrad(n_steps=5).set_score_request(sample_weight=True)
+        pipeline = make_pipeline(Normalizer(), model).fit(X, Y)
+        expected = np.average(pipeline.predict(X) == Y, weights=weight)
+        assert pipeline.score(X, Y, sample_weight=weight) == pytest.approx(expected)
+        search = GridSearchCV(
+            make_pipeline(Normalizer(), model),
+            {"privatenoisyadagrad__alpha": [0.0, 0.1]},
+            cv=KFold(3),
+            error_score="raise",
+        )
+        search.fit(X, Y, sample_weight=weight)
+        expected = np.average(search.predict(X) == Y, weights=weight)
+        assert search.score(X, Y, sample_weight=weight) == pytest.approx(expected)
+        private = PrivateGridSearchCV(
+            PrivateMinimumDistanceToMean(), {"radius": [1.0]}
+        ).set_score_request(sample_weight=True)
+        scores = cross_validate(private, X, Y, cv=KFold(3), params={"sample_weight": weight})
+        assert np.isfinite(scores["test_score"]).all()
+
+
+# -- pymanopt --------------------------------------------------------------------------------------
+
+
+def test_points_of_foreign_manifolds_leave_numpys_generator_alone():
+    manifolds = pytest.importorskip("pymanopt.manifolds")
+    np.random.seed(5)
+    expected = np.random.random(20_000)
+    drawn, ready, done = [], threading.Event(), threading.Event()
+
+    def draw():
+        ready.set()
+        while not done.is_set() or len(drawn) < 100:
+            drawn.append(np.random.random())
+
+    np.random.seed(5)
+    thread = threading.Thread(target=draw)
+    thread.start()
+    ready.wait()
+    first = [PymanoptGeometry(manifolds.Oblique(3, 2)).base_point for _ in range(3)]
+    done.set()
+    thread.join()
+    count = min(len(drawn), len(expected))
+    np.testing.assert_array_equal(drawn[:count], expected[:count])
+    np.testing.assert_array_equal(first[0], first[1])
+    assert manifolds.oblique.np is np
+
+
+def test_wide_foreign_manifolds_are_refused():
+    manifolds = pytest.importorskip("pymanopt.manifolds")
+    with pytest.raises(ValueError, match="above the limit"):
+        PymanoptGeometry(manifolds.Oblique(30_000, 2))
+
+
+def test_all_settings_are_exported():
+    assert {"config_context", "get_config", "set_config"} <= set(skriemdp.__all__)
