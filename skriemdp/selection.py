@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import warnings
 
 import numpy as np
@@ -234,6 +235,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
         check_arithmetic(False, "a private search")
         check_option(("negative-binomial", "poisson"), law=self.law)
+        if not isinstance(self.shape, numbers.Real) or isinstance(self.shape, bool):
+            raise TypeError(f"shape must be a real number, got {shown(self.shape)}.")
         if self.law == "negative-binomial" and self.shape != 0:
             # Next to 0 the number of runs would be drawn by a rejection that hardly ever ends.
             size = -self.shape if -1 < self.shape < 0 else self.shape
@@ -362,12 +365,12 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             events.append(event)
         return events
 
-    def _event(self, fits, gaussian):
+    def _event(self, fits, composes):
         """The whole search, and what a score costs: a record is in a fit, or in a score.
 
         Gaussian fits pay for scores of their own mu.  Next to other laws the noise of a score is
         calibrated to the fits' epsilon at the search's delta: radial, which is smaller, unless
-        Gaussian noise makes the whole search cheaper, or (`gaussian`) the ledger adds releases up.
+        Gaussian noise makes the whole search cheaper, or the ledger `composes` releases.
         """
         runs = 2.0 * len(fits) if self.mean_runs is None else self.mean_runs
         distinct = tuple(dict.fromkeys(fits))
@@ -383,7 +386,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             for score in (radial, gaussian)
         )
         cheap = by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta)
-        if cheap and not gaussian:
+        if cheap and not composes:
             return by_radial, radial
         return by_gaussian, gaussian
 

@@ -370,6 +370,7 @@ def test_a_component_of_noise_is_told():
         model.fit(X)
 
 
+@pytest.mark.filterwarnings("ignore:the largest released eigenvalue")
 @pytest.mark.parametrize("mechanism", ["gradient", "power", "refine"])
 def test_what_needs_gaussian_noise_refuses_pure_privacy(mechanism, recording_accountant):
     model = PrivatePrincipalEigenvector(

@@ -70,7 +70,7 @@ def test_scores_fall_back_on_gaussian_noise_where_radial_noise_costs_more():
 
 def test_a_fit_that_costs_something_else_is_refused():
     """As if an estimator's plan depended on more than public facts."""
-    prepaid = _Prepaid(GaussianEvent(5.0))
+    prepaid = _Prepaid(GaussianEvent(5.0), PrivacyAccountant())
     with pytest.raises(RuntimeError, match="costs more"):
         prepaid.spend(GaussianEvent(4.9))
     prepaid.spend(GaussianEvent(5.0))

@@ -8,6 +8,7 @@ import math
 import numbers
 import types
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -81,8 +82,8 @@ def _carried(function) -> Iterator:
     seen: set[int] = set()
     module = getattr(inspect.unwrap(function), "__module__", None) if callable(function) else None
     # Kept alive while their ids are in `seen`.
-    waiting = [(function, 0, ())]
-    kept = []
+    waiting: list[tuple[Any, int, tuple[str, ...]]] = [(function, 0, ())]
+    kept: list[Any] = []
     while waiting and len(kept) < _VALUES:
         value, depth, names = waiting.pop()
         if id(value) in seen or value is None or isinstance(value, (str, bytes, numbers.Number)):

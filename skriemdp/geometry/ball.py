@@ -37,8 +37,9 @@ def center_reach(geometry: Geometry) -> float:
 
 def within_center_reach(geometry: Geometry, point) -> bool:
     """Whether `point`, and each part of it on a product, lies within :func:`center_reach`."""
-    if hasattr(geometry, "factors"):
-        parts = zip(geometry.factors, geometry.split(point), strict=True)
+    factors = getattr(geometry, "factors", ())
+    if factors:
+        parts = zip(factors, geometry.split(point), strict=True)  # type: ignore[attr-defined]
         return all(within_center_reach(factor, part) for factor, part in parts)
     return float(geometry.dist(geometry.base_point, point)) <= center_reach(geometry)
 

@@ -156,7 +156,15 @@ class PrivacyAccountant:
     def _open(self, rule: Filter | None) -> Filter:
         settings = None if rule is None else rule.to_dict()
         zero = () if rule is None else rule.zero
-        stored = Filter.from_dict(self._ledger.open_dataset(self._dataset, settings, zero))
+        found = self._ledger.open_dataset(self._dataset, settings, zero)
+        try:
+            stored = Filter.from_dict(found)
+        except (KeyError, TypeError, ValueError):
+            raise BudgetError(
+                f"data set {self._dataset!r} of the ledger {self.path!r} has a rule that this "
+                "version cannot read; the file was changed, or a newer version made it. Restore "
+                "the file, or use that version."
+            ) from None
         if rule is not None and (stored.epsilon, stored.delta, stored.kind) != (
             rule.epsilon,
             rule.delta,

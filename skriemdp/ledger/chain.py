@@ -420,9 +420,9 @@ def charges(
     db: sqlite3.Connection, place: Dataset, part: str | None, after: int, most: int, skip: int = 0
 ) -> list[Entry]:
     """Up to `most` charges of a data set (of a partition and the common ones) after a number."""
-    clause, values = "", (place.id, CHARGED, after)
+    clause, values = "", [place.id, CHARGED, after]
     if part is not None:
-        clause, values = "AND e.part IN ('', ?) ", (*values, part)
+        clause, values = "AND e.part IN ('', ?) ", [*values, part]
     found = db.execute(
         f"{_ENTRY}WHERE e.dataset = ? AND e.kind = ? AND e.id > ? {clause}ORDER BY e.id "
         "LIMIT ? OFFSET ?",

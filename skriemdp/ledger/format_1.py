@@ -110,6 +110,7 @@ def _copy(db) -> None:
         if entry == last[number, part]:
             cost = _completed(cost, total, missing[number, part])
         place = chain.dataset(db, names[number])
+        assert place is not None
         unit = json.loads(params).get("unit", "record")
         storage.write_charge(
             db, place, part, count, total, cost, time=time, label=label, params=params,
@@ -123,7 +124,7 @@ def _copy(db) -> None:
 
 def _completed(cost: tuple, before: tuple, stored: tuple) -> tuple:
     """The last cost of a list, raised so that the new total is never below the stored one."""
-    completed = []
+    completed: list[int | None] = []
     for each, so_far, total in zip(cost, before, stored, strict=True):
         if each is None or so_far is None or total is None:
             completed.append(None)

@@ -112,7 +112,8 @@ def choose_cells(
     count : int
         About how many cells.
     """
-    return _cut(mu, *_first_cells(profile, mu, epsilon, kink), count)
+    first, shares = _first_cells(profile, mu, epsilon, kink)
+    return _cut(mu, first, shares, count)
 
 
 def chord_delta(

@@ -393,7 +393,7 @@ def _remembered(dim, mu, epsilon, delta, compute) -> RadialEvent:
     believed.
     """
     key = ["best radial law", int(dim), *(float(x).hex() for x in (mu, epsilon, delta, *EXPONENTS))]
-    stored = _disk_cache.read(key)
+    stored = _disk_cache.read(key) or {}
     try:
         if stored["exponent"] in EXPONENTS[:-1]:
             law = RadialEvent(int(dim), float(stored["exponent"]), float(stored["scale"]))

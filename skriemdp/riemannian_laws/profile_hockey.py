@@ -247,7 +247,9 @@ def log_delta(pair: RadialPair, epsilon):
     return np.minimum(result, 0.0)
 
 
-def log_delta_direct(pair: RadialPair, epsilon, windows: tuple[Window, Window] = (None, None)):
+def log_delta_direct(
+    pair: RadialPair, epsilon, windows: tuple[Window | None, Window | None] = (None, None)
+):
     """As :func:`log_delta` without the nested form; also by how much the two halves cancel.
 
     The relative error is about machine epsilon times the second result.  `windows` of the last call
