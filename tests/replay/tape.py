@@ -90,6 +90,9 @@ class Purse:
     def __sklearn_clone__(self):
         return self
 
+    def composes(self, epsilon, delta):
+        return False
+
     def spend(self, event, **details):
         self._tape.charges.append((len(self._tape.draws), event))
 

@@ -4,12 +4,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from skriemdp.mechanisms.vector import GaussianNoise
 
 from replay import faults
 from replay.tape import Pair, Refuted
 from skriemdp.descent.sampling import PoissonSampler
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import ball_sensitivity
 
