@@ -90,6 +90,9 @@ class Purse:
     def __sklearn_clone__(self):
         return self
 
+    def composes(self, epsilon, delta):
+        return False
+
     def spend(self, event, **details):
         self._tape.charges.append((len(self._tape.draws), event))
 
@@ -133,6 +136,7 @@ class Tape:
         self.draws: list[Draw] = []
         self.charges: list[tuple] = []
         self.without = False
+        self._refuted: Refuted | None = None
         self._rng = np.random.default_rng(20)
         self._start(recording=True)
 
@@ -187,14 +191,19 @@ class Tape:
             for patch in patches:
                 stack.enter_context(patch)
             warnings.simplefilter("ignore")
-            yield
+            try:
+                yield
+            finally:
+                # The package rewords what is raised while it reads records.
+                if self._refuted is not None:
+                    raise self._refuted
 
     # -- what takes the place of chance -----------------------------------------------------------
 
     def batch(self, sampler, n):
         """A batch with the changed record in it, or without it every third time."""
         if self._batch is not None:
-            raise Refuted("a batch was drawn and never used, or used without a release.")
+            self._refute("a batch was drawn and never used, or used without a release.")
         rng, changed = np.random.default_rng(self._batches), self.changed % n
         holds = self._batches % 3 != 2
         self._batches += 1
@@ -261,6 +270,10 @@ class Tape:
             self.draws.append(entry)
         return _copied(entry.answer)
 
+    def _refute(self, message):
+        self._refuted = Refuted(message)
+        raise self._refuted
+
     def _without_noise(self, exact, law):
         if law == "exponential":
             return np.argmax(exact, axis=-1)
@@ -275,11 +288,11 @@ class Tape:
 
     def _replayed(self, entry):
         if self._place >= len(self.draws):
-            raise Refuted(f"one release more on the other data: {entry.site}")
+            self._refute(f"one release more on the other data: {entry.site}")
         first = self.draws[self._place]
         self._place += 1
         if first.public != entry.public:
-            raise Refuted(
+            self._refute(
                 f"a branch, scale or bound depends on the records:\n{first.public}\n{entry.public}"
             )
         limit = 1.0
@@ -290,7 +303,7 @@ class Tape:
         first.moved = self._moved(first, entry)
         exact = set(first.law) == {"discrete-gaussian"}
         if not first.moved <= limit * (1.0 if exact else 1.0 + TOLERANCE) + (not exact) * 1e-9:
-            raise Refuted(
+            self._refute(
                 f"{first.site}: moved by {first.moved:.6g} of the claimed bound, at most {limit:g}"
             )
         return _copied(first.answer)
