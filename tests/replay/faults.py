@@ -322,7 +322,7 @@ LINES = (
     ),
     Line("mean.output:plan_output_mean", "2 * radius,", "radius,", "mean k-norm"),
     Line("mean.planning:split_budget", "1.0 - _COUNT - search", "1.0 - search", "mean gradient"),
-    Line("mean.planning:_radial_budget", "rest = 1.0 -", "rest = 1.0 + 0 *", "mean laplace"),
+    Line("mean.planning:_radial_budget", "_MEAN_BASIC * epsilon", "epsilon", "mean laplace"),
     Line(
         "completion.releases:CompletionPlan.main_share",
         "1.0 - sum(self.small.values())",
@@ -346,7 +346,7 @@ LINES = (
         "queries",
     ),
     Line("linear_model.adagrad:NoisyAdaGrad.event", _ROOTS, "GaussianEvent(1e9)", "adagrad"),
-    Line("selection:PrivateGridSearchCV._run", "len(test[0])", "len(train[0])", "search"),
+    Line("selection:PrivateGridSearchCV._run", "_length(test[0])", "_length(train[0])", "search"),
     Line(
         "selection:PrivateGridSearchCV._run",
         "0.0, self.loss_bound)",

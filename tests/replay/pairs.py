@@ -209,6 +209,10 @@ def class_means():
         other[0] = 1
         fit = fitted(PrivateMinimumDistanceToMean, geometry, **settings)
         pair(f"class means, other label {name}", fit, (one, y), (two, other), attains=0.95)
+    one, two = opposite(plane, 1.0)
+    fit = fitted(PrivateMinimumDistanceToMean, plane, classes=range(3), delta=0.0)
+    other = np.where(np.arange(N) == 0, 1, y)
+    pair("class means pure", fit, (one, y), (two, other), attains=0.95)
     one, two = opposite(plane, 1.0, beyond=1e9)
     fit = fitted(PrivateMinimumDistanceToMean, plane, classes=range(3))
     pair("class means noisy", fit, (one, y), (two, y), attains=0.95, quiet=False)
@@ -225,6 +229,7 @@ def components():
     orthogonal = changed(zeros, [3.0, 0, 0], [0, 1.0, 0])  # one of them longer than the bound
     known = {"row_norm": 1.0, "center": "assume"}
     pca = functools.partial(fitted, PrivatePrincipalEigenvector)
+    pair("pca covariance pure", pca(mechanism="covariance", delta=0.0, **known), *orthogonal)
     pair("pca covariance", pca(mechanism="covariance", **known), *orthogonal, attains=0.95)
     pair(
         "pca covariance sparse",

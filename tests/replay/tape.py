@@ -75,7 +75,7 @@ class Draw:
     @property
     def public(self):
         """What must not depend on the records."""
-        shapes = tuple(np.shape(block) for block in self.exact if not callable(block))
+        shapes = tuple(np.shape(block) for block in self.exact if hasattr(block, "shape"))
         kind = None if self.batch is None else self.batch[:3]
         more = (self.exponent, self.averaged)
         return (self.law, self.scale, self.bound, self.site, self.size, kind, shapes, *more)
@@ -279,7 +279,7 @@ class Tape:
             return np.argmax(exact, axis=-1)
         if law == "bingham":
             return np.linalg.eigh(exact)[1][:, -1:].T
-        return _copied(exact)
+        return _copied(exact.blocks if law == "pure sums" else exact)
 
     def label(self, rng):
         """The name of the stream that `rng` is; of the first one of several."""
@@ -325,7 +325,14 @@ class Tape:
             return float(np.max(np.abs(a(probes) - b(probes)))) / bound
         if law.startswith("riemannian"):
             return float(self.geometry.dist(a, b)) / bound
+        if law == "pure sums":  # of vectors of length at most one
+            sums, counts = (x - y for x, y in zip(a.blocks, b.blocks, strict=True))
+            lengths = np.linalg.norm(sums, axis=-1)
+            return float(np.maximum(lengths, np.abs(counts)).sum()) / bound
         change = np.asarray(a, float) - np.asarray(b, float)
+        if law == "pure symmetric":
+            values = np.linalg.eigvalsh(change)
+            return float(max(values.clip(0).sum(), -values.clip(None, 0).sum())) / bound
         if law == "exponential":
             return float(np.max(np.abs(change))) / bound
         if law == "bingham":
