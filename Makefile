@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-torch test-oldest test-newest test-matrix lint docs bench reproduce peers clean
+.PHONY: demo test coverage test-torch test-oldest test-newest test-matrix lint docs bench reproduce peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
