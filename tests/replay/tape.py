@@ -75,7 +75,7 @@ class Draw:
     @property
     def public(self):
         """What must not depend on the records."""
-        shapes = tuple(np.shape(block) for block in self.exact if not callable(block))
+        shapes = tuple(np.shape(block) for block in self.exact if hasattr(block, "shape"))
         kind = None if self.batch is None else self.batch[:3]
         more = (self.exponent, self.averaged)
         return (self.law, self.scale, self.bound, self.site, self.size, kind, shapes, *more)
@@ -89,6 +89,9 @@ class Purse:
 
     def __sklearn_clone__(self):
         return self
+
+    def composes(self, epsilon, delta):
+        return False
 
     def spend(self, event, **details):
         self._tape.charges.append((len(self._tape.draws), event))
@@ -133,6 +136,7 @@ class Tape:
         self.draws: list[Draw] = []
         self.charges: list[tuple] = []
         self.without = False
+        self._refuted: Refuted | None = None
         self._rng = np.random.default_rng(20)
         self._start(recording=True)
 
@@ -187,14 +191,19 @@ class Tape:
             for patch in patches:
                 stack.enter_context(patch)
             warnings.simplefilter("ignore")
-            yield
+            try:
+                yield
+            finally:
+                # The package rewords what is raised while it reads records.
+                if self._refuted is not None:
+                    raise self._refuted
 
     # -- what takes the place of chance -----------------------------------------------------------
 
     def batch(self, sampler, n):
         """A batch with the changed record in it, or without it every third time."""
         if self._batch is not None:
-            raise Refuted("a batch was drawn and never used, or used without a release.")
+            self._refute("a batch was drawn and never used, or used without a release.")
         rng, changed = np.random.default_rng(self._batches), self.changed % n
         holds = self._batches % 3 != 2
         self._batches += 1
@@ -261,12 +270,16 @@ class Tape:
             self.draws.append(entry)
         return _copied(entry.answer)
 
+    def _refute(self, message):
+        self._refuted = Refuted(message)
+        raise self._refuted
+
     def _without_noise(self, exact, law):
         if law == "exponential":
             return np.argmax(exact, axis=-1)
         if law == "bingham":
             return np.linalg.eigh(exact)[1][:, -1:].T
-        return _copied(exact)
+        return _copied(exact.blocks if law == "pure sums" else exact)
 
     def label(self, rng):
         """The name of the stream that `rng` is; of the first one of several."""
@@ -275,11 +288,11 @@ class Tape:
 
     def _replayed(self, entry):
         if self._place >= len(self.draws):
-            raise Refuted(f"one release more on the other data: {entry.site}")
+            self._refute(f"one release more on the other data: {entry.site}")
         first = self.draws[self._place]
         self._place += 1
         if first.public != entry.public:
-            raise Refuted(
+            self._refute(
                 f"a branch, scale or bound depends on the records:\n{first.public}\n{entry.public}"
             )
         limit = 1.0
@@ -290,7 +303,7 @@ class Tape:
         first.moved = self._moved(first, entry)
         exact = set(first.law) == {"discrete-gaussian"}
         if not first.moved <= limit * (1.0 if exact else 1.0 + TOLERANCE) + (not exact) * 1e-9:
-            raise Refuted(
+            self._refute(
                 f"{first.site}: moved by {first.moved:.6g} of the claimed bound, at most {limit:g}"
             )
         return _copied(first.answer)
@@ -312,7 +325,14 @@ class Tape:
             return float(np.max(np.abs(a(probes) - b(probes)))) / bound
         if law.startswith("riemannian"):
             return float(self.geometry.dist(a, b)) / bound
+        if law == "pure sums":  # of vectors of length at most one
+            sums, counts = (x - y for x, y in zip(a.blocks, b.blocks, strict=True))
+            lengths = np.linalg.norm(sums, axis=-1)
+            return float(np.maximum(lengths, np.abs(counts)).sum()) / bound
         change = np.asarray(a, float) - np.asarray(b, float)
+        if law == "pure symmetric":
+            values = np.linalg.eigvalsh(change)
+            return float(max(values.clip(0).sum(), -values.clip(None, 0).sum())) / bound
         if law == "exponential":
             return float(np.max(np.abs(change))) / bound
         if law == "bingham":
