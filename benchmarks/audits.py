@@ -255,7 +255,9 @@ def exponential_direction(rng):
 
 def riemannian(mechanism_class, delta, exponent):
     def make(rng):
-        mechanism = mechanism_class.calibrated(PLANE, 0.4, epsilon=EPSILON, delta=delta)
+        mechanism = mechanism_class.calibrated(
+            PLANE, ball_sensitivity(0.2), epsilon=EPSILON, delta=delta
+        )
         ends = PLANE.exp_coordinates(PLANE.base_point, 2.0 * ENDS)
 
         def release(point, trials):
@@ -274,7 +276,7 @@ def k_norm(rng):
     # Two records at the ends of a ball of radius 1 against both at one end: the sum of logarithms
     # changes by 2 everywhere on the line through them.
     line = Euclidean(1)
-    mechanism = KNormGradientMechanism.calibrated(line, 2.0, epsilon=EPSILON)
+    mechanism = KNormGradientMechanism.calibrated(line, ball_sensitivity(1.0), epsilon=EPSILON)
 
     def release(records, trials):
         center = records.mean(axis=0)

@@ -14,6 +14,7 @@ from scipy import integrate, stats
 from skriemdp.auditing import audit_scores
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Poincare, Sphere
 from skriemdp.geometry.circle import Circle
+from skriemdp.privacy.sensitivity import iterated_mean_sensitivity
 from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace, space_form
 from skriemdp.riemannian_laws.distributions_matrix import volume_growth
 from skriemdp.riemannian_laws.output import (
@@ -25,6 +26,12 @@ from skriemdp.riemannian_laws.output import (
 from skriemdp.riemannian_laws.profiles import InfeasibleTarget
 
 LEAST = 1e-6
+
+
+def moves(distance):
+    """Sensitivity of a point that moves by this distance at most."""
+    return iterated_mean_sensitivity(distance, stretch=1.0)
+
 
 LAWS = [
     RiemannianGaussian(Sphere(1), 2.0),
@@ -280,11 +287,11 @@ def test_spaces_without_a_sampler_are_refused():
     with pytest.raises(ValueError, match="up to 10 x 10"):
         RiemannianGaussian(SPD(11), 0.1)
     with pytest.raises(ValueError, match="tangent space"):
-        RiemannianGaussianMechanism(SPD(3), 0.1, 0.5)
+        RiemannianGaussianMechanism(SPD(3), moves(0.1), 0.5)
     with pytest.raises(ValueError, match="Hadamard"):
-        KNormGradientMechanism(Sphere(2), 0.1, 0.5)
+        KNormGradientMechanism(Sphere(2), moves(0.1), 0.5)
     with pytest.raises(InfeasibleTarget):
-        RiemannianGaussianMechanism.calibrated(Hyperboloid(5), 1.0, mu=1.0)
+        RiemannianGaussianMechanism.calibrated(Hyperboloid(5), moves(1.0), mu=1.0)
 
 
 # ---- mechanisms ------------------------------------------------------------------------------
@@ -323,34 +330,44 @@ def audited_epsilon(mechanism, sensitivity, delta, factor=1.0, trials=60_000):
 def test_audit(geometry, law):
     """The claim survives (false alarms 1e-6); with half the noise it does not."""
     if law == "gaussian":
-        mechanism = RiemannianGaussianMechanism.calibrated(geometry, 0.4, epsilon=2.0, delta=1e-2)
+        mechanism = RiemannianGaussianMechanism.calibrated(
+            geometry, moves(0.4), epsilon=2.0, delta=1e-2
+        )
         delta = 1e-2
     else:
-        mechanism = RiemannianLaplaceMechanism.calibrated(geometry, 0.4, epsilon=1.5)
+        mechanism = RiemannianLaplaceMechanism.calibrated(geometry, moves(0.4), epsilon=1.5)
         delta = 0.0
     claim = mechanism.event.epsilon(delta)
-    assert claim <= 2.0
+    assert mechanism.event.delta(2.0) <= delta
     assert audited_epsilon(mechanism, 0.4, delta) <= claim
     assert audited_epsilon(mechanism, 0.4, delta, factor=0.5) > claim
 
 
 def test_mechanisms_cost_their_event():
-    mechanism = RiemannianGaussianMechanism.calibrated(Sphere(2), 0.1, epsilon=1.0, delta=1e-5)
+    mechanism = RiemannianGaussianMechanism.calibrated(
+        Sphere(2), moves(0.1), epsilon=1.0, delta=1e-5
+    )
     assert mechanism.event.scale == mechanism.sigma
     assert mechanism.event.delta(1.0) <= 1e-5
     draw = mechanism.release(Sphere(2).base_point, np.random.default_rng(0), size=7)
     assert draw.shape == (7, 3)
     again = mechanism.release(Sphere(2).base_point, np.random.default_rng(0), size=7)
     assert (draw == again).all()
-    circle = RiemannianGaussianMechanism(Circle(24.0), 1.0, 2.0)
-    sphere = RiemannianGaussianMechanism(Sphere(1, radius=24.0 / (2 * math.pi)), 1.0, 2.0)
+    circle = RiemannianGaussianMechanism(Circle(24.0), moves(1.0), 2.0)
+    sphere = RiemannianGaussianMechanism(Sphere(1, radius=24.0 / (2 * math.pi)), moves(1.0), 2.0)
     assert_allclose(circle.event.delta(0.2), sphere.event.delta(0.2))
-    assert RiemannianLaplaceMechanism(SPD(3), 0.1, 0.2).event.epsilon(0.0) == pytest.approx(0.5)
-    norm_gradient = KNormGradientMechanism(SPD(3), sensitivity=2.0, scale=8.0)
+    assert RiemannianLaplaceMechanism(SPD(3), moves(0.1), 0.2).event.epsilon(0.0) == pytest.approx(
+        0.5
+    )
+    norm_gradient = KNormGradientMechanism(SPD(3), moves(2.0), scale=8.0)
     assert norm_gradient.event.epsilon(0.0) == pytest.approx(0.5)  # 2 sensitivity / scale
-    assert KNormGradientMechanism.calibrated(SPD(3), 2.0, epsilon=0.5).scale == pytest.approx(8.0)
+    assert KNormGradientMechanism.calibrated(
+        SPD(3), moves(2.0), epsilon=0.5
+    ).scale == pytest.approx(8.0)
+    with pytest.raises(TypeError, match="must be a Sensitivity"):
+        KNormGradientMechanism(SPD(3), 2.0, 8.0)
     with pytest.raises(ValueError, match="epsilon must exceed 0.4"):
-        RiemannianLaplaceMechanism.calibrated(Hyperboloid(5), 0.1, epsilon=0.3)
+        RiemannianLaplaceMechanism.calibrated(Hyperboloid(5), moves(0.1), epsilon=0.3)
 
 
 def gradient_norm(geometry, data):
@@ -389,7 +406,7 @@ def test_k_norm_gradient_is_laplace_for_one_record():
     space = SPD(2)
     data = generic_point(space)[None]
     rng = np.random.default_rng(3)
-    points = KNormGradientMechanism(space, 2.0, 0.4).release(
+    points = KNormGradientMechanism(space, moves(2.0), 0.4).release(
         gradient_norm(space, data), 1, space.base_point, rng, 6_000
     )
     other = RiemannianLaplace(space, 0.4).sample_coordinates(6_000, rng)

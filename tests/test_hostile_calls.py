@@ -39,6 +39,9 @@ class Recorder:
     def __sklearn_clone__(self):
         return self
 
+    def composes(self, epsilon, delta):
+        return False
+
     def spend(self, event, **details):
         self.spends += 1
         return types.SimpleNamespace(entry=self.spends)
@@ -61,7 +64,6 @@ ESTIMATORS = [
     PrivateFrechetMean("spd", mechanism="tangent"),
     PrivateFrechetMean("hyperboloid", mechanism="adaptive"),
     PrivateFrechetMean("grassmann", radius=0.3),
-    PrivateFrechetMean(arithmetic="lattice"),
     PrivateMinimumDistanceToMean(),
     PrivateMinimumDistanceToMean(classes=[0, 1]),
     PrivatePrincipalEigenvector(),

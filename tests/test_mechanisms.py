@@ -500,9 +500,9 @@ MECHANISMS = [
     ExponentialDirection(1.0, 2.0),
     PrivateQuantile((1.0, 2.0), 0.5, 1.0),
     ExponentialQuantile((1.0, 2.0), 0.5, 1.0),
-    RiemannianGaussianMechanism(Sphere(2), 0.2, 0.5),
-    RiemannianLaplaceMechanism(Hyperboloid(2), 0.1, 0.2),
-    KNormGradientMechanism(Hyperboloid(2), 0.1, 0.2),
+    RiemannianGaussianMechanism(Sphere(2), ball_sensitivity(0.1), 0.5),
+    RiemannianLaplaceMechanism(Hyperboloid(2), ball_sensitivity(0.05), 0.2),
+    KNormGradientMechanism(Hyperboloid(2), ball_sensitivity(0.05), 0.2),
 ]
 
 
@@ -523,7 +523,9 @@ def test_every_number_of_a_mechanism_is_checked(mechanism):
 def test_laplace_noise_on_matrices_is_calibrated_to_pure_epsilon_only():
     for target in ({"epsilon": 1.0, "delta": 1e-5}, {"mu": 1.0}):
         with pytest.raises(ValueError, match="pass epsilon alone"):
-            RiemannianLaplaceMechanism.calibrated(AffineInvariantSPD(3), 0.1, **target)
+            RiemannianLaplaceMechanism.calibrated(
+                AffineInvariantSPD(3), ball_sensitivity(0.05), **target
+            )
 
 
 def test_the_preference_for_small_quantiles_is_six_nats_at_any_size():

@@ -59,6 +59,9 @@ def counting():
         def __sklearn_clone__(self):
             return self
 
+        def composes(self, epsilon, delta):
+            return False
+
         def spend(self, event, **details):
             self.entries.append(event)
             return types.SimpleNamespace(entry=11 + len(self.entries))

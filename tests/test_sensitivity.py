@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from skriemdp.geometry import SPD, Hyperboloid, Sphere
+from skriemdp.descent.problem import FrechetProblem
+from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.privacy import sensitivity
 
 ROUNDS, SAMPLES, KEPT = 30, 3000, 40
@@ -67,12 +69,20 @@ def log_difference(geometry, radius, reach):
 # -- gradients --
 
 
+def gradient_diameter(geometry, radius, reach):
+    """What a step at distance `reach` from the centre of the records' ball calibrates noise to."""
+    ball = GeodesicBall(geometry, geometry.base_point, radius)
+    problem = FrechetProblem(ball, geometry.base_point[None])
+    point = geometry.exp_coordinates(geometry.base_point, reach * np.eye(geometry.dim)[0])
+    return problem.gradient_ball(point).diameter.value
+
+
 @pytest.mark.parametrize(
     "geometry", [Hyperboloid(2), Hyperboloid(3), SPD(2)], ids=["H2", "H3", "SPD2"]
 )
 def test_gradients_on_hadamard_manifolds(geometry):
     radius = 1.5
-    bound = sensitivity.gradient_diameter(radius, 2.0, geometry.curvature_bounds[1])
+    bound = gradient_diameter(geometry, radius, 2.0)
     assert bound == pytest.approx(2 * radius)
     found = search(log_difference(geometry, radius, 2.0), 3 * geometry.dim)
     assert 0.98 * bound < found <= bound * (1 + 1e-7)
@@ -81,15 +91,15 @@ def test_gradients_on_hadamard_manifolds(geometry):
 @pytest.mark.parametrize(("radius", "reach", "tight"), [(0.01, 1.5, True), (0.5, 0.8, False)])
 def test_gradients_on_spheres(radius, reach, tight):
     geometry = Sphere(2)
-    bound = sensitivity.gradient_diameter(radius, reach, 1.0)
+    bound = gradient_diameter(geometry, radius, reach)
     found = search(log_difference(geometry, radius, reach), 6)
     assert (0.98 if tight else 0.75) * bound < found <= bound * (1 + 1e-7)
 
 
 def test_gradients_on_a_sphere_of_another_radius_scale():
     # Sphere of radius 2: curvature 1/4, all lengths doubled.
-    ours = sensitivity.gradient_diameter(0.2, 1.0, 0.25)
-    assert ours == pytest.approx(2 * sensitivity.gradient_diameter(0.1, 0.5, 1.0))
+    ours = gradient_diameter(Sphere(2, radius=2.0), 0.2, 1.0)
+    assert ours == pytest.approx(2 * gradient_diameter(Sphere(2), 0.1, 0.5))
     mean = sensitivity.frechet_mean_sensitivity(1.0, 10, 0.25)
     assert mean == pytest.approx(2 * sensitivity.frechet_mean_sensitivity(0.5, 10, 1.0))
 
@@ -116,7 +126,7 @@ def test_gradients_in_the_bures_metric():
         first, second = (geometry.log(w, z) for z in records)
         return geometry.norm(w, first - second)
 
-    bound = sensitivity.bures_gradient_diameter(trace_bound)
+    bound = sensitivity.ball_sensitivity(math.sqrt(trace_bound)).value
     found = search(objective, 9, rounds=45)
     assert 0.98 * bound < found <= bound * (1 + 1e-6)
 
@@ -133,7 +143,7 @@ def test_gradients_of_the_principal_direction():
             gradients.append(-2 * along * (row - along * w))
         return np.linalg.norm(gradients[0] - gradients[1], axis=-1)
 
-    bound = sensitivity.principal_gradient_diameter(row_norm)
+    bound = sensitivity.ball_sensitivity(row_norm**2).value
     assert 0.98 * bound < search(objective, 9) <= bound * (1 + 1e-12)
 
 
@@ -150,7 +160,7 @@ def test_gradients_of_principal_subspaces():
             gradients.append(-2 * rest[:, :, None] * inner[:, None, :])
         return np.sqrt(((gradients[0] - gradients[1]) ** 2).sum((-1, -2)))
 
-    bound = sensitivity.principal_gradient_diameter(row_norm)
+    bound = sensitivity.ball_sensitivity(row_norm**2).value
     assert 0.98 * bound < search(objective, d * k + 2 * d) <= bound * (1 + 1e-12)
 
 
@@ -159,10 +169,9 @@ def test_clipping_only_shortens_differences():
     first, second = rng.normal(size=(2, 20_000, 3)) * 2
     clipped = np.linalg.norm(in_ball(first, 1.0) - in_ball(second, 1.0), axis=-1)
     assert (clipped <= np.linalg.norm(first - second, axis=-1) * (1 + 1e-12)).all()
-    assert sensitivity.gradient_sensitivity(10, clip_norm=1.0, diameter=5.0) == pytest.approx(0.2)
-    assert sensitivity.gradient_sensitivity(10, clip_norm=9.0, diameter=5.0) == pytest.approx(0.5)
-    with pytest.raises(ValueError, match="must be finite"):
-        sensitivity.gradient_sensitivity(10)
+    ball = Ball(2.5, np.array([3.0, 0.0]))
+    assert ball.clipped(1.0).diameter.value == pytest.approx(2.0)
+    assert ball.clipped(9.0).diameter.value == pytest.approx(5.0)
 
 
 # -- means --
@@ -258,7 +267,7 @@ def test_tangent_means(geometry):
         difference = geometry.log(base, points[0]) - geometry.log(base, points[1])
         return geometry.norm(base, difference) / n
 
-    bound = sensitivity.tangent_mean_sensitivity(radius, n)
+    bound = sensitivity.mean_sensitivity(sensitivity.ball_sensitivity(radius), n).value
     assert 0.98 * bound < search(objective, 4) <= bound * (1 + 1e-9)
 
 
@@ -270,7 +279,7 @@ def test_covariances():
         outer = z[:, :, None] * z[:, None, :] - other[:, :, None] * other[:, None, :]
         return np.sqrt((outer**2).sum((-1, -2))) / n
 
-    bound = sensitivity.covariance_sensitivity(row_norm, n)
+    bound = sensitivity.mean_sensitivity(sensitivity.second_moment_sensitivity(row_norm), n).value
     assert 0.98 * bound < search(objective, 6) <= bound * (1 + 1e-12)
 
 
@@ -281,23 +290,38 @@ def test_tolerance_counts_twice():
 # -- weighted and joint queries --
 
 
-@pytest.mark.parametrize(
-    ("reach", "count_scale"), [(0.0, 0.0), (0.4, 0.0), (1.7, 0.0), (0.0, 1.0), (0.0, 3.0)]
-)
-def test_weighted_means(reach, count_scale):
-    radius, n = 0.8, 1
+@pytest.mark.parametrize("private", [False, True])
+def test_weighted_sums(private):
+    """Private weights come with their sum; of public ones, two records share the largest."""
+    radius, largest = 0.8, 1.0 if private else 1.7
 
     def objective(parameters):
-        weights, u, v, far = split(parameters, 2, 3, 3, 3)
+        weights, u, v = split(parameters, 2, 3, 3)
+        u, v = in_ball(u, radius), in_ball(v, radius)
+        if not private:
+            weight = largest * np.tanh(5.0 * weights[:, :1])
+            return np.sqrt(((weight * (u - v)) ** 2).sum(-1))
         weights = 1.0 / (1.0 + np.exp(-5.0 * weights))
-        far = in_ball(far, reach) if reach else 0.0 * far
-        first = weights[:, :1] * (in_ball(u, radius) + far)
-        second = weights[:, 1:] * (in_ball(v, radius) + far)
-        density = count_scale * (weights[:, 0] - weights[:, 1])
-        return np.sqrt(((first - second) ** 2).sum(-1) + density**2)
+        change = weights[:, :1] * u - weights[:, 1:] * v
+        density = math.sqrt(3.0) * radius * (weights[:, 0] - weights[:, 1])
+        return np.sqrt((change**2).sum(-1) + density**2)
 
-    bound = sensitivity.weighted_mean_sensitivity(radius, reach, n, count_scale)
-    assert 0.98 * bound < search(objective, 11) <= bound * (1 + 1e-12)
+    bound = sensitivity.weighted_sum_sensitivity(radius, largest).value
+    assert 0.98 * bound < search(objective, 8) <= bound * (1 + 1e-12)
+
+
+def test_scores_of_directions():
+    norm = 1.3
+
+    def objective(parameters):
+        z, y, u, v = split(parameters, 3, 3, 3, 3)
+        z, y = in_ball(z, norm), in_ball(y, norm)
+        u, v = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (u, v))
+        at_u, at_v = ((y * x).sum(-1) ** 2 - (z * x).sum(-1) ** 2 for x in (u, v))
+        return at_u - at_v
+
+    bound = sensitivity.direction_score_sensitivity(norm).value
+    assert 0.98 * bound < search(objective, 12) <= bound * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("cross_scale", [0.1, 1.0, 1.5, 4.0])
@@ -316,7 +340,7 @@ def test_gram_and_cross(cross_scale):
         cross = cross_scale * (outer(phi, v) - outer(psi, u))
         return np.sqrt((gram**2).sum((-1, -2)) + (cross**2).sum((-1, -2)))
 
-    bound = sensitivity.gram_and_cross_sensitivity(cross_scale, radius)
+    bound = sensitivity.joint_moment_sensitivity(1.0, radius, cross_scale).value
     assert 0.98 * bound < search(objective, 10) <= bound * (1 + 1e-12)
 
 
@@ -332,7 +356,7 @@ def test_class_means():
             total[np.arange(len(v)), label] += sign * row
         return np.sqrt((total**2).sum((-1, -2)))
 
-    bound = sensitivity.class_means_sensitivity(radius)
+    bound = radius * sensitivity.sums_and_counts_sensitivity(1.0).value
     assert 0.98 * bound < search(objective, 4 + 2 * classes) <= bound * (1 + 1e-12)
 
 
@@ -349,9 +373,8 @@ def test_class_means():
         lambda: sensitivity.frechet_mean_sensitivity(1.0, 10, math.nan),
         lambda: sensitivity.frechet_mean_sensitivity(0.0, 10, -1.0),
         lambda: sensitivity.frechet_mean_sensitivity(1.0, 0, -1.0),
-        lambda: sensitivity.gradient_diameter(math.inf, 0.0, 0.0),
-        lambda: sensitivity.weighted_mean_sensitivity(1.0, 0.5, 3, count_scale=1.0),
-        lambda: sensitivity.bures_gradient_diameter(-1.0),
+        lambda: sensitivity.ball_sensitivity(math.inf),
+        lambda: sensitivity.weighted_sum_sensitivity(1.0, 0.0),
     ],
 )
 def test_bad_numbers_are_refused(bad):
@@ -367,17 +390,17 @@ def test_unbounded_lower_curvature_is_fine():
 # -- parameters ------------------------------------------------------------------------------------
 
 NUMBERS = {
-    sensitivity.gradient_diameter: {"radius": 0.5, "reach": 0.5, "kappa": 1.0},
-    sensitivity.gradient_sensitivity: {"n": 10, "clip_norm": 1.0, "diameter": 1.5},
-    sensitivity.bures_gradient_diameter: {"trace_bound": 2.0},
-    sensitivity.principal_gradient_diameter: {"row_norm": 2.0},
-    sensitivity.covariance_sensitivity: {"row_norm": 2.0, "n": 10},
-    sensitivity.tangent_mean_sensitivity: {"radius": 0.5, "n": 10},
+    sensitivity.ball_sensitivity: {"radius": 0.5},
+    sensitivity.direction_score_sensitivity: {"norm": 0.5},
+    sensitivity.frame_product_sensitivity: {"norm": 0.5, "columns": 2, "bound": 1.0},
     sensitivity.frechet_mean_sensitivity: {"radius": 0.5, "n": 10, "kappa": 1.0},
-    sensitivity.weighted_mean_sensitivity: {"radius": 0.5, "reach": 0.5, "n": 10},
-    sensitivity.gram_and_cross_sensitivity: {"cross_scale": 0.5, "radius": 1.0},
-    sensitivity.class_means_sensitivity: {"radius": 0.5},
+    sensitivity.interval_sensitivity: {"width": 2.0},
+    sensitivity.iterated_mean_sensitivity: {"iterate": 0.5, "stretch": 1.5},
+    sensitivity.joint_moment_sensitivity: {"feature_norm": 1.0, "target_norm": 2.0, "weight": 0.5},
+    sensitivity.second_moment_sensitivity: {"norm": 2.0},
+    sensitivity.sums_and_counts_sensitivity: {"weight": 2.0},
     sensitivity.trace_part_sensitivity: {"row_norm": 2.0, "n": 10},
+    sensitivity.weighted_sum_sensitivity: {"norm": 0.5, "largest": 2.0},
 }
 
 
@@ -385,7 +408,8 @@ NUMBERS = {
     ("function", "name"), [(f, name) for f in NUMBERS for name in NUMBERS[f] if name != "kappa"]
 )
 def test_bad_parameters_are_refused_by_name(function, name):
-    assert 0 < function(**NUMBERS[function]) < math.inf
+    result = function(**NUMBERS[function])
+    assert 0 < getattr(result, "value", result) < math.inf
     for bad in (-1, math.nan, "1"):
         with pytest.raises((ValueError, TypeError), match=name):
             function(**NUMBERS[function] | {name: bad})
@@ -393,14 +417,13 @@ def test_bad_parameters_are_refused_by_name(function, name):
 
 def test_sensitivities_in_closed_form_are_rounded_up():
     for radius in (0.1, 0.3, 0.7, 1e-7, 1.1):
-        assert 2 * radius < sensitivity.class_means_sensitivity(radius) < 2 * radius * (1 + 1e-9)
-        assert 2 * radius / 7 <= sensitivity.tangent_mean_sensitivity(radius, 7)
-        assert math.sqrt(2) * radius**2 / 7 <= sensitivity.covariance_sensitivity(radius, 7)
-        assert radius**2 / 7 <= sensitivity.trace_part_sensitivity(radius, 7)
-    assert 2.0 < sensitivity.grouped_sum_sensitivity() < 2.0 * (1 + 1e-9)
-
-
-def test_weighted_mean_sensitivity_in_numbers():
-    assert sensitivity.weighted_mean_sensitivity(0.5, 0.8, 10) == pytest.approx(0.13, rel=1e-9)
-    assert sensitivity.weighted_mean_sensitivity(0.5, 0.2, 10) == pytest.approx(0.1, rel=1e-9)
-    assert sensitivity.tangent_mean_sensitivity(0.5, 10) == pytest.approx(0.1, rel=1e-9)
+        ball = sensitivity.ball_sensitivity(radius)
+        assert 2 * radius < ball.value < 2 * radius * (1 + 1e-9)
+        assert 2 * radius / 7 <= sensitivity.mean_sensitivity(ball, 7).value
+        moment = sensitivity.second_moment_sensitivity(radius).value
+        assert math.sqrt(2) * radius**2 <= moment
+        assert radius**2 / 7 <= sensitivity.trace_part_sensitivity(radius, 7).value
+        assert 2 * radius**2 <= sensitivity.direction_score_sensitivity(radius).value
+        weighted = sensitivity.weighted_sum_sensitivity(radius, 0.3).value
+        assert 0.6 * radius <= weighted < 0.6 * radius * (1 + 1e-9)
+    assert 2.0 < sensitivity.grouped_sum_sensitivity().value < 2.0 * (1 + 1e-9)

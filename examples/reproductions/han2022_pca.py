@@ -20,7 +20,7 @@ from reproduction_tools import data_file, heading, parse, save_figure, table
 
 from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.privacy.sensitivity import covariance_sensitivity
+from skriemdp.privacy.sensitivity import second_moment_sensitivity
 
 DELTA = 1e-3
 EPSILONS = (0.01, 0.05, 0.1, 0.3, 0.7, 1.0, 3.0)
@@ -106,7 +106,7 @@ def gmip_scales(task, epsilon):
     of equal size in all directions has ``1 / sqrt(2)`` of its diagonal size above the diagonal.
     """
     published = 2.0 * task.R**2 * math.sqrt(2.0 * math.log(1.25 / DELTA)) / epsilon
-    least = task.n * covariance_sensitivity(task.R, task.n) / gaussian_mu(epsilon, DELTA)
+    least = second_moment_sensitivity(task.R).value / gaussian_mu(epsilon, DELTA)
     return (published, published), (least, least / math.sqrt(2.0))
 
 

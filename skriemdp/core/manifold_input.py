@@ -45,12 +45,13 @@ def point_shape(X, manifold):
 def as_points(geometry, X):
     """`X` as points of `geometry`: flat rows reshaped, SPD matrices made symmetric.
 
-    Every record is then one point, whichever entries a computation reads; checks come after.
+    Every record is then one point, whichever entries a computation reads; the other checks come
+    after, but what is not symmetric beyond rounding is refused here, before it is made so.
     """
-    if X.shape[1:] == geometry.shape:
-        return geometry.canonical(X)
-    if X.ndim == 2 and X.shape[1] == math.prod(geometry.shape):
-        return geometry.canonical(X.reshape(len(X), *geometry.shape))
+    if X.shape[1:] == geometry.shape or (X.ndim == 2 and X.shape[1] == math.prod(geometry.shape)):
+        points = X.reshape(len(X), *geometry.shape)
+        _refuse_asymmetric(geometry, points)
+        return geometry.canonical(points)
     hint = ""
     if isinstance(geometry, SPDGeometry):
         hint = " Every row must be one matrix of that size, or its entries in a flat row."
@@ -60,19 +61,26 @@ def as_points(geometry, X):
     )
 
 
+def _refuse_asymmetric(geometry, points):
+    if not isinstance(geometry, SPDGeometry):
+        return
+    with np.errstate(all="ignore"):
+        gaps = np.abs(points - np.swapaxes(points, -1, -2)).max(axis=(-2, -1))
+        wrong = gaps > 1e-6 * np.abs(points).max(axis=(-2, -1))
+    if wrong.any():
+        raise ValueError(
+            f"some rows of X are not points of {geometry}: they are not symmetric (tolerance "
+            "1e-6 of the largest entry). Check the layout; (A + A.T) / 2 mends rounding."
+        )
+
+
 def check_membership(geometry, points):
     """Raise unless every row is a point; says that some are not, never how many, which or what."""
     belongs = np.asarray(map_tiles(geometry.belongs, points))
     if belongs.all():
         return
     if isinstance(geometry, SPDGeometry):
-        wrong = points[~belongs]
-        gaps = np.abs(wrong - np.swapaxes(wrong, -1, -2)).max(axis=(-2, -1))
-        if (gaps > 1e-6 * np.abs(wrong).max(axis=(-2, -1))).any():
-            raise ValueError(
-                f"some rows of X are not points of {geometry}: they are not symmetric (tolerance "
-                "1e-6 of the largest entry). Check the layout; (A + A.T) / 2 mends rounding."
-            )
+        _refuse_asymmetric(geometry, points[~belongs])
         raise ValueError(
             f"some rows of X are not points of {geometry}: they are symmetric but not positive "
             "definite, as sample covariances of few or dependent measurements are. Shrink each "

@@ -604,7 +604,11 @@ class PrivacyAccountant:
 
     def _part_line(self) -> str:
         rule, parts = self._filter, self.parts
-        state = f"divided into {len(parts)}" if parts else f"{percent(self.remaining().used)} used"
+        state = (
+            f"divided into {len(parts)}"
+            if parts
+            else f"{percent(remaining(rule, self._standing()).used)} used"
+        )
         return f"{self._dataset}: epsilon={rule.epsilon:g}, delta={rule.delta:g}, {state}"
 
     def _charge_lines(self) -> list[tuple[str, str]]:
@@ -625,7 +629,8 @@ class PrivacyAccountant:
     def _recent(self, most: int) -> tuple[list, list[float]]:
         """The last charges, and the share of the budget used before and after each."""
         rule, row = self._filter, self._ledger.row(self._dataset)
-        own, seen = rule.zero, deque(maxlen=most + 1)
+        own = rule.zero
+        seen: deque = deque(maxlen=most + 1)
         seen.append((None, 0.0))
         # A partition's total needs its own entries from the first on; a data set's last ones
         # carry all that is needed, so a long ledger is read from its end.

@@ -14,6 +14,7 @@ from skriemdp.privacy.mean_iteration import (
     plan_mean_iteration,
     rounding_is_small,
 )
+from skriemdp.privacy.sensitivity import ball_sensitivity, iterated_mean_sensitivity
 from skriemdp.riemannian_laws.output import (
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
@@ -108,12 +109,15 @@ def plan_output_mean(ball: GeodesicBall, n: int, name: str, epsilon: float, delt
             "mechanism='tangent'."
         )
     if name == "k-norm":
-        mechanism = KNormGradientMechanism.calibrated(geometry, 2 * radius, epsilon=epsilon)
+        mechanism = KNormGradientMechanism.calibrated(
+            geometry, ball_sensitivity(radius), epsilon=epsilon
+        )
         mechanism.check_law(n)
         return KNormMean(ball, schedule, mechanism)
     kind = RiemannianGaussianMechanism if name == "gaussian" else RiemannianLaplaceMechanism
     if name == "laplace" and geometry.point_ndim == 2:
         delta = 0.0  # on matrices Laplace noise is known by its pure epsilon only
-    mechanism = kind.calibrated(geometry, schedule.sensitivity, epsilon=epsilon, delta=delta)
+    sensitivity = iterated_mean_sensitivity(schedule.sensitivity, stretch=1.0)
+    mechanism = kind.calibrated(geometry, sensitivity, epsilon=epsilon, delta=delta)
     mechanism.law.check_representable()
     return OutputMean(ball, schedule, mechanism)

@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import PureEvent
+from skriemdp.privacy.sensitivity import Sensitivity, direction_score_sensitivity
 
 __all__ = ["ExponentialDirection", "sample_bingham"]
 
@@ -96,13 +97,18 @@ class ExponentialDirection:
         check_positive(epsilon=self.epsilon, bound=self.bound)
 
     @property
+    def sensitivity(self) -> Sensitivity:
+        """Range of the change of all directions' scores."""
+        return direction_score_sensitivity(self.bound)
+
+    @property
     def event(self) -> PureEvent:
         """What one release costs."""
         return PureEvent(self.epsilon)
 
     def release(self, gram, rng, size: int = 1):
         """`size` independent directions, shape ``(size, d)``; each costs one `event`."""
-        exponent, bound = self.epsilon / (2.0 * self.bound**2) * gram, self.epsilon
+        exponent, bound = self.epsilon / self.sensitivity.value * gram, self.epsilon
         return noise.draw(
             exponent, 1.0, "bingham", rng, size, sensitivity=bound, sampler=_bingham_draws
         )

@@ -14,6 +14,7 @@ from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
+    interval_sensitivity,
     sums_and_counts_sensitivity,
 )
 
@@ -79,9 +80,19 @@ class LaplaceCount:
         check_positive(epsilon=self.epsilon)
 
     @property
+    def sensitivity(self) -> Sensitivity:
+        """Of a count."""
+        return interval_sensitivity(1.0)
+
+    @property
+    def scale(self) -> float:
+        """Of the Laplace law, in records."""
+        return self.sensitivity.value / self.epsilon
+
+    @property
     def sigma(self) -> float:
         """Standard deviation of the noise, in records."""
-        return math.sqrt(2.0) / self.epsilon
+        return math.sqrt(2.0) * self.scale
 
     @property
     def event(self) -> PureEvent:
@@ -90,8 +101,8 @@ class LaplaceCount:
 
     def release(self, count, rng, size=()):
         """`count` plus noise, a float; with `size`, that many independent releases."""
-        scale = 1.0 / self.epsilon
-        noisy = noise.draw(count, scale, "laplace", rng, size, sensitivity=1.0, grid=self.sigma)
+        bound, grid = self.sensitivity.value, self.sigma
+        noisy = noise.draw(count, self.scale, "laplace", rng, size, sensitivity=bound, grid=grid)
         return float(noisy) if size == () else noisy
 
 

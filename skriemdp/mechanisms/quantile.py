@@ -12,6 +12,7 @@ from skriemdp._validation import check_fraction, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.privacy.sensitivity import Sensitivity, interval_sensitivity
 
 __all__ = ["ExponentialQuantile", "PrivateQuantile", "log_grid"]
 
@@ -195,6 +196,11 @@ class ExponentialQuantile:
         _check_grid(self.grid)
 
     @property
+    def sensitivity(self) -> Sensitivity:
+        """Of every grid value's utility."""
+        return interval_sensitivity(1.0)
+
+    @property
     def event(self) -> PureEvent:
         """What one release costs."""
         return PureEvent(self.epsilon)
@@ -212,7 +218,8 @@ class ExponentialQuantile:
         # right answer has the wanted rank among them, also where many values share one place.
         before = np.concatenate([[0.0], counts[:-1]])
         utility = -np.maximum(np.maximum(before - target, target - counts), 0.0)
-        scores, bound = 0.5 * self.epsilon * utility + _prior(len(self.grid)), 0.5 * self.epsilon
+        weight, bound = 0.5 * self.epsilon / self.sensitivity.value, 0.5 * self.epsilon
+        scores = weight * utility + _prior(len(self.grid))
         chosen = noise.draw(scores, 1.0, "exponential", rng, shape, sensitivity=bound)
         found = np.asarray(self.grid, dtype=float)[chosen]
         return found if shape else float(found)

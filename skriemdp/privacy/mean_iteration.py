@@ -83,7 +83,7 @@ def plan_mean_iteration(
         return None
     if low == 0.0 and high == 0.0:
         # Flat: one step is the mean, exactly.
-        return MeanIteration((1.0,), 0.0, 2.0 * radius / n)
+        return MeanIteration((1.0,), 0.0, frechet_mean_sensitivity(radius, n, 0.0))
     if not rounding_is_small(radius, n, max(rounding, _growth(radius, low, low == high))):
         return None
     # Two computed iterates are each that far from what the proof is about.

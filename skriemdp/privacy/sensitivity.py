@@ -15,29 +15,26 @@ import numpy as np
 from skriemdp._validation import check_count, check_nonnegative, check_positive
 
 __all__ = [
-    "Sensitivity",
+    "direction_score_sensitivity",
+    "weighted_sum_sensitivity",
     "ball_sensitivity",
     "check_sensitivity",
-    "bures_gradient_diameter",
-    "class_means_sensitivity",
     "computed_sum_sensitivity",
-    "covariance_sensitivity",
-    "frechet_mean_sensitivity",
-    "gradient_diameter",
-    "gradient_root_sensitivity",
-    "gradient_sensitivity",
-    "gram_and_cross_sensitivity",
     "frame_product_sensitivity",
+    "frechet_mean_sensitivity",
+    "gradient_root_sensitivity",
+    "grouped_sum_sensitivity",
+    "histogram_sensitivity",
     "interval_sensitivity",
     "iterated_mean_sensitivity",
-    "grouped_sum_sensitivity",
+    "joint_moment_sensitivity",
+    "leading_eigenvalues_sensitivity",
     "log_lipschitz",
     "mean_sensitivity",
-    "principal_gradient_diameter",
-    "tangent_mean_sensitivity",
-    "trace_part_sensitivity",
-    "weighted_mean_sensitivity",
     "second_moment_sensitivity",
+    "Sensitivity",
+    "sums_and_counts_sensitivity",
+    "trace_part_sensitivity",
     "with_tolerance",
 ]
 
@@ -128,7 +125,8 @@ def iterated_mean_sensitivity(iterate: float, stretch: float) -> Sensitivity:
     """Of the normal coordinates of an iterated Fréchet mean at the centre of its ball.
 
     The iterate moves by at most `iterate` (docs/theory/mean-iteration.md), and ``log_c`` stretches
-    distances on the ball by at most `stretch`.
+    distances on the ball by at most `stretch`.  With ``stretch = 1`` it is that of the iterate
+    itself, in geodesic distance.
     """
     check_positive(iterate=iterate, stretch=stretch)
     return Sensitivity(iterate * stretch * _UP, "iterated_mean_sensitivity")
@@ -137,7 +135,7 @@ def iterated_mean_sensitivity(iterate: float, stretch: float) -> Sensitivity:
 def interval_sensitivity(width: float) -> Sensitivity:
     """Of a sum of one number per record, each in a public interval of this `width`.
 
-    With ``width = 1`` it is that of a count.
+    With ``width = 1`` it is that of a count, and of the distance of a public rank to two counts.
     """
     check_positive(width=width)
     return Sensitivity(width * _UP, "interval_sensitivity")
@@ -178,6 +176,7 @@ def joint_moment_sensitivity(feature_norm: float, target_norm: float, weight: fl
     >>> round(joint_moment_sensitivity(1.0, 1.0, 1.0).value, 6)       # 3 / sqrt(2)
     2.12132
     """
+    check_positive(feature_norm=feature_norm, target_norm=target_norm, weight=weight)
     c = weight * target_norm / feature_norm
     unit = (2.0 + c * c) / math.sqrt(2.0) if c * c <= 2.0 else 2.0 * c
     return Sensitivity(feature_norm**2 * unit * _UP, "joint_moment_sensitivity")
@@ -196,6 +195,27 @@ def sums_and_counts_sensitivity(weight: float) -> Sensitivity:
 def histogram_sensitivity() -> Sensitivity:
     """Of the numbers of records per cell: a record leaves one cell for another, ``sqrt(2)``."""
     return Sensitivity(math.sqrt(2.0) * _UP, "histogram_sensitivity")
+
+
+def direction_score_sensitivity(norm: float) -> Sensitivity:
+    """Range of what one record adds to the scores ``u' S u``, ``S = sum z z'``, ``|z| <= norm``.
+
+    Replacing z by y adds ``(y'u)^2 - (z'u)^2``, a function of unit vectors u with values in
+    ``[-norm^2, norm^2]``: two of them differ by ``2 norm^2`` at most.  Attained by orthogonal rows.
+    """
+    check_positive(norm=norm)
+    return Sensitivity(2.0 * norm**2 * _UP, "direction_score_sensitivity")
+
+
+def weighted_sum_sensitivity(norm: float, largest: float = 1.0) -> Sensitivity:
+    """Of sums of vectors ``|u_i| <= norm`` with weights: ``2 norm largest``; attained.
+
+    Of ``sum a_i u_i`` with public weights ``|a_i| <= largest``, one vector replaced; and of
+    ``(sqrt(3) norm sum k_i, sum k_i u_i)`` together, with ``largest = 1`` and weights k_i in [0, 1]
+    that depend on record i, one record replaced.  sensitivity.md, section 7.
+    """
+    check_positive(norm=norm, largest=largest)
+    return Sensitivity(2.0 * norm * largest * _UP, "weighted_sum_sensitivity")
 
 
 def leading_eigenvalues_sensitivity(tolerance: float) -> Sensitivity:
@@ -256,46 +276,6 @@ def log_lipschitz(kappa: float, distance: float) -> float:
     return 1.0 if x < 1e-9 else x / math.sin(x) * _UP
 
 
-def gradient_diameter(radius: float, reach: float, kappa: float) -> float:
-    """Largest distance between ``log_w z`` and ``log_w z'`` for z, z' in a ball.
-
-    Parameters
-    ----------
-    radius : float
-        Radius of the public ball that holds the records.
-    reach : float
-        Distance of w from the centre of the ball; irrelevant when ``kappa <= 0``.
-    kappa : float
-        Upper curvature bound.  With ``kappa <= 0`` the manifold must be Hadamard.
-
-    Returns
-    -------
-    float
-        ``2 radius`` for ``kappa <= 0`` whatever w is, else ``2 radius s(radius + reach)``.
-
-    Notes
-    -----
-    Divide by n for the mean gradient of half the squared distance.  sensitivity.md, sections 1
-    (attained at the centre) and 2 (tight on spheres as the radius goes to 0).
-    """
-    check_positive(radius=radius)
-    check_nonnegative(reach=reach)
-    return 2.0 * radius * log_lipschitz(kappa, radius + reach if kappa > 0.0 else 0.0)
-
-
-def gradient_sensitivity(n: int, clip_norm: float = math.inf, diameter: float = math.inf) -> float:
-    """Sensitivity of a mean of n clipped gradients: ``min(2 clip_norm, diameter) / n``.
-
-    Clipping is the projection on a ball of the tangent space, so it lengthens no difference.
-    """
-    check_count(n=n)
-    check_positive(allow_inf=True, clip_norm=clip_norm, diameter=diameter)
-    width = min(2.0 * clip_norm, diameter)
-    if width == math.inf:
-        raise ValueError("clip_norm or diameter must be finite: the sensitivity is unbounded.")
-    return width / n * _UP
-
-
 def gradient_root_sensitivity(n: int, norm_bounds) -> Sensitivity:
     """Frobenius sensitivity of ``(sum_t g_t g_t')^{1/2}``, g_t the mean gradient of step t.
 
@@ -322,48 +302,6 @@ def gradient_root_sensitivity(n: int, norm_bounds) -> Sensitivity:
     return Sensitivity(value, "gradient_root_sensitivity")
 
 
-def bures_gradient_diameter(trace_bound: float) -> float:
-    """Largest distance between ``log_w z`` and ``log_w z'`` in the Bures-Wasserstein metric.
-
-    Parameters
-    ----------
-    trace_bound : float
-        Every record has trace at most this (public; enforced by scaling records down).
-
-    Returns
-    -------
-    float
-        ``2 sqrt(trace_bound)``, at every w; approached near w of rank one.
-
-    Notes
-    -----
-    sensitivity.md, section 3.  The manifold is nonnegatively curved: log expands distances, and
-    ``2 radius`` is not a bound.
-    """
-    check_positive(trace_bound=trace_bound)
-    return 2.0 * math.sqrt(trace_bound) * _UP
-
-
-def principal_gradient_diameter(row_norm: float) -> float:
-    """Largest difference of two gradients of ``-(w'z)**2`` on the sphere, ``norm(z) <= row_norm``.
-
-    Returns ``2 row_norm**2``; attained.  Also for ``-tr(W' z z' W)`` on the Grassmann manifold.
-    sensitivity.md, section 4.
-    """
-    check_positive(row_norm=row_norm)
-    return 2.0 * row_norm**2 * _UP
-
-
-def covariance_sensitivity(row_norm: float, n: int) -> float:
-    """Frobenius sensitivity of ``(1/n) sum z z'`` with ``norm(z) <= row_norm``.
-
-    Returns ``sqrt(2) row_norm**2 / n``; attained by orthogonal rows.  sensitivity.md, section 4.
-    """
-    check_positive(row_norm=row_norm)
-    check_count(n=n)
-    return math.sqrt(2.0) * row_norm**2 / n * _UP
-
-
 def trace_part_sensitivity(row_norm: float, n: int) -> Sensitivity:
     """Sensitivity of ``(1/n) sum z z'`` in the norm ``max(tr N+, tr N-)``, ``norm(z) <= row_norm``.
 
@@ -374,16 +312,6 @@ def trace_part_sensitivity(row_norm: float, n: int) -> Sensitivity:
     check_positive(row_norm=row_norm)
     check_count(n=n)
     return Sensitivity(row_norm**2 / n * _UP, "trace_part_sensitivity")
-
-
-def tangent_mean_sensitivity(radius: float, n: int) -> float:
-    """Sensitivity of ``(1/n) sum log_c x_i`` at the public centre c: ``2 radius / n``.
-
-    Any curvature, any radius below the injectivity radius; attained.  sensitivity.md, section 5.
-    """
-    check_positive(radius=radius)
-    check_count(n=n)
-    return 2.0 * radius / n * _UP
 
 
 @functools.lru_cache(maxsize=4096)
@@ -472,73 +400,6 @@ def with_tolerance(sensitivity: float, tolerance: float) -> float:
     """
     check_nonnegative(sensitivity=sensitivity, tolerance=tolerance)
     return (sensitivity + 2.0 * tolerance) * _UP
-
-
-def weighted_mean_sensitivity(radius: float, reach: float, n: int, count_scale: float = 0.0):
-    """Sensitivity of ``(count_scale * sum k_i, sum k_i v_i) / n`` with weights k_i in [0, 1].
-
-    Parameters
-    ----------
-    radius, reach : float
-        The vectors lie within `radius` of a point at distance `reach` from the origin of the
-        tangent space (Hadamard: records in a ball about c, seen from w, ``reach = d(w, c)``).
-    n : int
-    count_scale : float, default=0.0
-        Factor of the released density; needs ``reach == 0`` unless it is 0.
-
-    Returns
-    -------
-    float
-        ``max(2 radius, radius + reach) / n`` without the density, and with it ``max(2 radius,
-        sqrt(count_scale**2 + radius**2)) / n``: free up to ``count_scale = sqrt(3) radius``.
-
-    Notes
-    -----
-    Each weight depends on its own record only.  sensitivity.md, section 7; attained.
-    """
-    check_positive(radius=radius)
-    check_nonnegative(reach=reach, count_scale=count_scale)
-    check_count(n=n)
-    if count_scale > 0.0:
-        if reach > 0.0:
-            raise ValueError("count_scale needs a query at the centre of the ball: reach == 0.")
-        return max(2.0 * radius, math.hypot(count_scale, radius)) / n * _UP
-    return max(2.0 * radius, radius + reach) / n * _UP
-
-
-def gram_and_cross_sensitivity(cross_scale: float, radius: float) -> float:
-    """Sensitivity of ``(sum phi phi', cross_scale * sum phi v')`` released together.
-
-    Parameters
-    ----------
-    cross_scale : float
-        Public factor c of the second part.
-    radius : float
-        ``norm(v) <= radius``; the features have ``norm(phi) = 1`` (random Fourier features).
-
-    Returns
-    -------
-    float
-        In the joint Frobenius norm, of sums: ``(2 + (c radius)**2) / sqrt(2)`` for ``c radius <=
-        sqrt(2)``, else ``2 c radius``; attained.
-
-    Notes
-    -----
-    sensitivity.md, section 8.
-    """
-    check_positive(cross_scale=cross_scale, radius=radius)
-    x = cross_scale * radius
-    return ((2.0 + x * x) / math.sqrt(2.0) if x * x <= 2.0 else 2.0 * x) * _UP
-
-
-def class_means_sensitivity(radius: float) -> float:
-    """Sensitivity of all classes' sums and counts together, label included: ``2 radius``.
-
-    Of the concatenation over classes k of (sum of ``log_c x_i`` over ``y_i = k``, ``radius`` times
-    their number).  The counts are free; attained.  sensitivity.md, section 9.
-    """
-    check_positive(radius=radius)
-    return 2.0 * radius * _UP
 
 
 def grouped_sum_sensitivity() -> Sensitivity:

@@ -13,6 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
+from skriemdp.privacy.sensitivity import Sensitivity, weighted_sum_sensitivity
 
 __all__ = [
     "KernelRidgeWeights",
@@ -21,8 +22,6 @@ __all__ = [
     "WeightedMean",
     "gaussian_kernel",
 ]
-
-_UP = 1.0 + 1e-12
 
 
 def gaussian_kernel(X, Y, length_scale):
@@ -103,10 +102,9 @@ class WeightedMean:
         """Noise of one step over its sensitivity."""
         return math.sqrt(self.n_steps) / self.mu
 
-    @property
-    def sigma(self) -> float:
-        """Noise on a gradient per unit of the largest weight."""
-        return 2.0 * self.clip_norm * _UP * self.noise_multiplier
+    def sensitivity(self, largest: float) -> Sensitivity:
+        """Of one gradient, and of the density with it, for weights up to `largest`."""
+        return weighted_sum_sensitivity(self.clip_norm, largest)
 
     def release(self, start, labels, weights, largest, rng):
         """A private point near the weighted mean of `labels`.
@@ -122,7 +120,8 @@ class WeightedMean:
         rng : numpy.random.Generator
         """
         geometry, point = self.ball.geometry, start
-        sigma, moved = largest * self.sigma, largest * 2.0 * self.clip_norm * _UP
+        moved = self.sensitivity(largest).value
+        sigma = moved * self.noise_multiplier
         density, floor = float(np.sum(weights)), sigma / self.clip_norm
         size = float(np.sum(np.abs(weights)))
         if self.density_private:

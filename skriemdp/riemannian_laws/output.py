@@ -12,6 +12,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd_affine import AffineInvariantSPD
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import Event, PureEvent
+from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
 from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace, space_form
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
 
@@ -46,7 +47,7 @@ class RiemannianGaussianMechanism:
     ----------
     geometry : Geometry
         Sphere, circle, flat or hyperbolic space, or 2x2 SPD matrices (affine-invariant).
-    sensitivity : float
+    sensitivity : Sensitivity
         Bound of the geodesic distance between the points of neighbouring data sets
         (:mod:`skriemdp.privacy.sensitivity`).
     sigma : float
@@ -68,7 +69,9 @@ class RiemannianGaussianMechanism:
     >>> import numpy as np
     >>> from skriemdp.geometry import Sphere
     >>> from skriemdp.riemannian_laws.output import RiemannianGaussianMechanism
-    >>> mechanism = RiemannianGaussianMechanism.calibrated(Sphere(2), 0.1, epsilon=1.0, delta=1e-5)
+    >>> from skriemdp.privacy.sensitivity import iterated_mean_sensitivity
+    >>> move = iterated_mean_sensitivity(0.1, stretch=1.0)
+    >>> mechanism = RiemannianGaussianMechanism.calibrated(Sphere(2), move, epsilon=1.0, delta=1e-5)
     >>> round(mechanism.sigma, 4)
     0.3643
     >>> mechanism.release(Sphere(2).base_point, np.random.default_rng(0)).shape
@@ -76,11 +79,12 @@ class RiemannianGaussianMechanism:
     """
 
     geometry: Geometry
-    sensitivity: float
+    sensitivity: Sensitivity
     sigma: float
 
     def __post_init__(self):
-        check_positive(sensitivity=self.sensitivity, sigma=self.sigma)
+        check_sensitivity(self.sensitivity)
+        check_positive(sigma=self.sigma)
         _ = self.event, self.law
 
     @classmethod
@@ -89,10 +93,11 @@ class RiemannianGaussianMechanism:
 
         Raises :class:`skriemdp.riemannian_laws.profiles.InfeasibleTarget` where no sigma does.
         """
+        check_sensitivity(sensitivity)
         event = calibrated_riemannian_event(
-            "gaussian", *_space(geometry), sensitivity, epsilon=epsilon, delta=delta, mu=mu
+            "gaussian", *_space(geometry), sensitivity.value, epsilon=epsilon, delta=delta, mu=mu
         )
-        return cls(geometry, float(sensitivity), event.scale)
+        return cls(geometry, sensitivity, event.scale)
 
     @property
     def event(self) -> RiemannianEvent:
@@ -103,7 +108,7 @@ class RiemannianGaussianMechanism:
             space=space,
             dim=dim,
             curvature=curvature,
-            sensitivity=float(self.sensitivity),
+            sensitivity=self.sensitivity.value,
             scale=float(self.sigma),
         )
 
@@ -136,7 +141,7 @@ class RiemannianLaplaceMechanism:
     ----------
     geometry : Geometry
         As :class:`RiemannianGaussianMechanism`, and SPD matrices up to 10 x 10.
-    sensitivity : float
+    sensitivity : Sensitivity
         Bound of the geodesic distance between the points of neighbouring data sets.
     scale : float
         In geodesic distance; the law must exist
@@ -157,17 +162,20 @@ class RiemannianLaplaceMechanism:
     --------
     >>> from skriemdp.geometry import Hyperboloid
     >>> from skriemdp.riemannian_laws.output import RiemannianLaplaceMechanism
-    >>> mechanism = RiemannianLaplaceMechanism.calibrated(Hyperboloid(2), 0.1, epsilon=1.0)
+    >>> from skriemdp.privacy.sensitivity import iterated_mean_sensitivity
+    >>> move = iterated_mean_sensitivity(0.1, stretch=1.0)
+    >>> mechanism = RiemannianLaplaceMechanism.calibrated(Hyperboloid(2), move, epsilon=1.0)
     >>> round(mechanism.scale, 12), round(mechanism.event.epsilon(0.0), 12)
     (0.1, 1.0)
     """
 
     geometry: Geometry
-    sensitivity: float
+    sensitivity: Sensitivity
     scale: float
 
     def __post_init__(self):
-        check_positive(sensitivity=self.sensitivity, scale=self.scale)
+        check_sensitivity(self.sensitivity)
+        check_positive(scale=self.scale)
         _ = self.law, self.event
 
     @classmethod
@@ -179,37 +187,37 @@ class RiemannianLaplaceMechanism:
         InfeasibleTarget, ValueError
             Where the law that the target needs does not exist.
         """
+        check_sensitivity(sensitivity)
         if space_form(geometry) is None:  # SPD: pure epsilon is what is known
-            check_positive(sensitivity=sensitivity)
             if mu is not None or delta != 0.0:
                 raise ValueError(
                     f"on {geometry} Laplace noise is calibrated to pure epsilon: pass epsilon "
                     "alone."
                 )
             check_positive(epsilon=epsilon)
-            return cls(geometry, float(sensitivity), sensitivity / epsilon * (1.0 + 1e-15))
+            return cls(geometry, sensitivity, sensitivity.value / epsilon * (1.0 + 1e-15))
         event = calibrated_riemannian_event(
             "laplace",
             *_space(geometry),
-            sensitivity,
+            sensitivity.value,
             epsilon=epsilon,
             delta=None if mu is not None else delta,
             mu=mu,
         )
-        return cls(geometry, float(sensitivity), event.scale)
+        return cls(geometry, sensitivity, event.scale)
 
     @property
     def event(self) -> Event:
         """What one release costs."""
         if space_form(self.geometry) is None:
-            return PureEvent(self.sensitivity / self.scale * (1.0 + 1e-15))
+            return PureEvent(self.sensitivity.value / self.scale * (1.0 + 1e-15))
         space, dim, curvature = _space(self.geometry)
         return RiemannianEvent(
             law="laplace",
             space=space,
             dim=dim,
             curvature=curvature,
-            sensitivity=float(self.sensitivity),
+            sensitivity=self.sensitivity.value,
             scale=float(self.scale),
         )
 
@@ -235,7 +243,7 @@ class KNormGradientMechanism:
     geometry : Geometry
         A Hadamard manifold whose Riemannian Laplace law can be drawn: flat, hyperbolic, or
         affine-invariant SPD matrices up to 10 x 10.
-    sensitivity : float
+    sensitivity : Sensitivity
         Bound of ``|G(x) - G'(x)|_x`` over all points x and neighbouring data sets: ``2 r`` for a
         Fréchet mean of data in a ball of radius r.
     scale : float
@@ -254,23 +262,25 @@ class KNormGradientMechanism:
     """
 
     geometry: Geometry
-    sensitivity: float
+    sensitivity: Sensitivity
     scale: float
 
     def __post_init__(self):
-        check_positive(sensitivity=self.sensitivity, scale=self.scale)
+        check_sensitivity(self.sensitivity)
+        check_positive(scale=self.scale)
         _check_hadamard(self.geometry)
 
     @classmethod
     def calibrated(cls, geometry, sensitivity, *, epsilon):
         """The mechanism that is pure epsilon-DP."""
-        check_positive(sensitivity=sensitivity, epsilon=epsilon)
-        return cls(geometry, float(sensitivity), 2.0 * sensitivity / epsilon * (1.0 + 1e-15))
+        check_sensitivity(sensitivity)
+        check_positive(epsilon=epsilon)
+        return cls(geometry, sensitivity, 2.0 * sensitivity.value / epsilon * (1.0 + 1e-15))
 
     @property
     def event(self) -> PureEvent:
         """What one release costs."""
-        return PureEvent(2.0 * self.sensitivity / self.scale * (1.0 + 1e-15))
+        return PureEvent(2.0 * self.sensitivity.value / self.scale * (1.0 + 1e-15))
 
     def check_law(self, n_records) -> None:
         """Raise ValueError unless there is a law to draw from for this many records."""
@@ -290,7 +300,7 @@ class KNormGradientMechanism:
             "k-norm",
             rng,
             size,
-            sensitivity=self.sensitivity,
+            sensitivity=self.sensitivity.value,
             sampler=sampler,
         )
 
@@ -299,7 +309,7 @@ def _draw(mechanism, scale, name, point, rng, size):
     def sampler(point, rng, size):
         return mechanism.law.sample(point, size, rng)
 
-    bound = mechanism.sensitivity
+    bound = mechanism.sensitivity.value
     return noise.draw(point, scale, name, rng, size, sensitivity=bound, sampler=sampler)
 
 

@@ -18,8 +18,7 @@ from unittest import mock
 import skriemdp
 from replay.pairs import PAIRS
 from replay.tape import Fault, Purse, Refuted
-from skriemdp.mechanisms import covariance
-from skriemdp.privacy import sensitivity
+from skriemdp.privacy import mean_iteration, sensitivity
 from skriemdp.privacy.events import ComposedEvent, GaussianEvent
 
 PACKAGE = Path(skriemdp.__file__).parent
@@ -39,11 +38,12 @@ def replayed(pair):
     """Tape of a pair without a fault, its seconds, and the theorems that its fit asked."""
     asked: set = set()
     started = time.process_time()
-    with contextlib.ExitStack() as stack:
-        for name, (function, users) in theorems().items():
-            for user in users:
-                noting = _noting((user.__name__, name), function, asked)
-                stack.enter_context(returning(name, [user], noting))
+    noting = [
+        (user, name, _noting((user.__name__, name), function, asked))
+        for name, (function, users) in theorems().items()
+        for user in users
+    ]
+    with patched(noting):
         tape = pair.run()
     return tape, time.process_time() - started, asked
 
@@ -131,8 +131,13 @@ def theorems() -> dict:
     for module in pkgutil.walk_packages(skriemdp.__path__, "skriemdp."):
         if module.name != "skriemdp.federated.flower":
             import_module(module.name)
-    functions = {name: getattr(sensitivity, name) for name in sensitivity.__all__}
-    functions |= {n: getattr(covariance, n) for n in covariance.__all__ if n.endswith("sitivity")}
+    functions = {
+        name: value
+        for name, value in vars(sensitivity).items()
+        if getattr(value, "__module__", "") == sensitivity.__name__
+        and not inspect.isclass(value)
+        and not name.startswith(("_", "check"))
+    }
     loaded = [m for n, m in sys.modules.items() if n.startswith("skriemdp.")]
     found = {}
     for name, function in functions.items():
@@ -147,11 +152,11 @@ def _calls(module, name):
 
 
 @contextlib.contextmanager
-def returning(name, users, function):
-    """Every caller gets `function` under this name."""
+def patched(changes):
+    """``(owner, name, value)``: names of the package that stand for other values meanwhile."""
     with contextlib.ExitStack() as stack:
-        for module in users:
-            stack.enter_context(mock.patch.object(module, name, function))
+        for owner, name, value in changes:
+            stack.enter_context(mock.patch.object(owner, name, value))
         _forget()
         try:
             yield
@@ -161,10 +166,9 @@ def returning(name, users, function):
 
 def _forget():
     """Empty the caches that would remember a theorem from before or during a fault."""
-    for module in [m for n, m in sys.modules.items() if n.startswith("skriemdp.privacy.mean")]:
-        for value in vars(module).values():
-            if hasattr(value, "cache_clear"):
-                value.cache_clear()
+    for value in vars(mean_iteration).values():
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
 
 
 def faults_in_theorems():
@@ -173,7 +177,7 @@ def faults_in_theorems():
         for user in users:
             asked = (user.__name__, name)
             pairs = quickest(pair for pair, facts in baseline().items() if asked in facts[2])
-            half = functools.partial(returning, name, [user], _half(function))
+            half = functools.partial(patched, [(user, name, _half(function))])
             place = f"{name} in {user.__name__}"
             yield Planted("theorem", place, refuting(pairs, None, half))
 
@@ -184,7 +188,13 @@ def unused_theorems() -> set:
 
 
 def _half(function):
-    return lambda *arguments, **settings: 0.5 * function(*arguments, **settings)
+    def half(*arguments, **settings):
+        whole = function(*arguments, **settings)
+        if isinstance(whole, sensitivity.Sensitivity):
+            return dataclasses.replace(whole, value=0.5 * whole.value)
+        return 0.5 * whole
+
+    return half
 
 
 # -- charges --------------------------------------------------------------------------------------
@@ -251,33 +261,41 @@ class Line:
     pairs: str = ""
 
 
-_RIDGE_VOTE = "completion.local_factors:RidgeVote"
 _ITEMS = "completion.item_effects"
-_PRODUCT, _VARIANCES = "pca.releases:_noisy_product", "pca.releases:_with_variances"
 _QUERIES = "regression.structured_prediction:WeightedMean"
-_COUNTS, _LATTICE = "mechanisms.counts", "mechanisms.lattice:LatticeSum"
+_PRODUCT = "privacy.sensitivity:frame_product_sensitivity"
+_LATTICE = "mechanisms.integers"
 _UNWEIGHTED = "np.minimum(1.0, self.tau / np.sqrt(np.maximum(counts, 1)))"
 _ROOTS = "GaussianEvent(self.moment_multiplier, count=self.n_steps)"
+_ROUNDS = "math.ceil(self.n_rounds"
 
 LINES = (
-    Line("pca.bounds:_Budget._take", "self.left -= share", "pass", "pca"),
-    Line("pca.bounds:BoundsSearch._mean", "2.0 * bound", "bound", "pca exponential private"),
-    Line("pca.bounds:BoundsSearch._effective_rank", "1.0 / pairs", "0.5 / pairs", "pca rank"),
-    Line("pca.rows:clip_weights", "return weights", "return np.ones_like(weights)", "pca"),
-    Line(_PRODUCT, "(1.0 if", "(0.5 if", "pca refine 1"),
-    Line(_PRODUCT, "else math.sqrt(2.0))", "else math.sqrt(0.5))", "pca refine 2"),
-    Line(_PRODUCT, "min(2.0 * bound", "min(bound", "pca refine"),
-    Line(_VARIANCES, "(1.0 if k == 1", "(0.5 if k == 1", "pca exponential"),
-    Line(_VARIANCES, "math.sqrt(2.0)) / rows.n", "math.sqrt(0.5)) / rows.n", "pca exponential"),
-    Line(_VARIANCES, "row_norm**2 / rows.n)", "0.5 * row_norm**2 / rows.n)", "pca exponential"),
-    Line("mean.search:BallSearch._mean_log", "2.0 * radius", "radius", "float center private"),
-    Line("mean.releases:plan_tangent_mean", "2.0 * radius / n", "radius / n", "mean tangent"),
-    Line("mean.output:plan_output_mean", "2 * radius,", "radius,", "mean k-norm"),
-    Line("mean.planning:split_budget", "1.0 - _COUNT - search", "1.0 - search", "mean gradient"),
-    Line("mean.planning:_radial_budget", "rest = 1.0 -", "rest = 1.0 + 0 *", "mean laplace"),
-    Line(f"{_COUNTS}:SumsAndCounts.count_sigma", "2.0 *", "1.0 *", "class means"),
-    Line(f"{_COUNTS}:GaussianCount.sigma", "self.", "0.5 * self.", "mean gradient"),
-    Line(f"{_COUNTS}:LaplaceCount.release", "1.0 / self", "0.5 / self", "mean laplace 0"),
+    Line("mechanisms.bounds:Ball.enforce", "shortened(offsets, self.radius)", "offsets", "erm "),
+    Line("mechanisms.sums:noisy_sum", "2 * lattice.units", "lattice.units", "mean lattice"),
+    Line("mechanisms.vector:GaussianNoise.sigma", "self.sens", "0.5 * self.sens", "pca cov"),
+    Line("mechanisms.vector:RadialNoise.scale", "self.sens", "0.5 * self.sens", "mean laplace"),
+    Line(f"{_LATTICE}:IntegerBall.spacing", "(self.units -", "(3 * self.units -", "mean lattice"),
+    Line(f"{_LATTICE}:IntegerBall.integers", "self.bound.enforce(rows)", "rows", "erm descent"),
+    Line(f"{_LATTICE}:IntegerPairs.spacing", "2.0 * (1.0", "1.0 * (1.0", "class means"),
+    Line(
+        f"{_LATTICE}:IntegerPairs.integers",
+        "shortened(rows / self.bound, 1.0)",
+        "2.0 * rows / self.bound",
+        "class means",
+    ),
+    Line(
+        f"{_LATTICE}:ExactTotal.add_rows",
+        "self.add(rows.sum(axis=0), len(rows))",
+        "self.add(3 * rows.sum(axis=0), len(rows))",
+        "mean lattice",
+    ),
+    Line(
+        "mechanisms.counts:GaussianCount.release",
+        "sensitivity=units",
+        "sensitivity=units // 2",
+        "mean counts",
+    ),
+    Line("mechanisms.counts:LaplaceCount.release", "1.0 / self", "0.5 / self", "mean laplace 0"),
     Line("mechanisms.quantile:PrivateQuantile.sigma", "math.sqrt(self.counts)", "1.0", "adaptive"),
     Line(
         "mechanisms.quantile:ExponentialQuantile.release_counts",
@@ -291,8 +309,20 @@ LINES = (
         "self.bound**2",
         "pca exponential 1",
     ),
-    Line(f"{_LATTICE}.integers", "np.maximum(norm, longest)", "longest", "mean lattice adaptive"),
-    Line(f"{_LATTICE}.release", "2 * self.units", "self.units", "mean lattice tangent"),
+    Line(_PRODUCT, "(1.0 if", "(0.5 if", "pca refine 1"),
+    Line(_PRODUCT, "else math.sqrt(2.0))", "else math.sqrt(0.5))", "pca refine 2"),
+    Line(_PRODUCT, "min(2.0 * bound", "min(bound", "pca refine"),
+    Line("pca.bounds:_Budget._take", "self.left -= share", "pass", "pca"),
+    Line("pca.rows:clip_weights", "return weights", "return np.ones_like(weights)", "pca"),
+    Line(
+        "pca.releases:_with_variances",
+        "second_moment_sensitivity(row_norm)",
+        "interval_sensitivity(0.7 * row_norm**2)",
+        "pca exponential 2",
+    ),
+    Line("mean.output:plan_output_mean", "2 * radius,", "radius,", "mean k-norm"),
+    Line("mean.planning:split_budget", "1.0 - _COUNT - search", "1.0 - search", "mean gradient"),
+    Line("mean.planning:_radial_budget", "_MEAN_BASIC * epsilon", "epsilon", "mean laplace"),
     Line(
         "completion.releases:CompletionPlan.main_share",
         "1.0 - sum(self.small.values())",
@@ -300,16 +330,23 @@ LINES = (
         "completion",
     ),
     Line(f"{_ITEMS}:ItemEffects.totals", _UNWEIGHTED, "np.ones(len(counts))", "completion"),
-    Line(f"{_ITEMS}:DyadicMedian.sigma", "math.sqrt(2.0)", "math.sqrt(0.5)", "completion"),
-    Line(f"{_RIDGE_VOTE}.release", "self.bound / np.max", "1.0 + 0.0 * np.max", "covariance"),
-    Line(f"{_RIDGE_VOTE}.sigma", "2.0 * self.bound", "self.bound", "completion covariance"),
-    Line("completion.signal:SignalTest.sigma", "2.0 *", "1.0 *", "completion signal"),
-    Line("regression.wrapped_model:WrappedModel.sigma", "2.0 *", "1.0 *", "parametric"),
+    Line(
+        "completion.local_factors:RidgeVote.release",
+        "Ball(self.bound).enforce(votes)",
+        "votes",
+        "covariance",
+    ),
     Line("regression.wrapped_model:_clip_columns", "gradients *= scale", "", "parametric"),
     Line(f"{_QUERIES}.noise_multiplier", "math.sqrt(self.n_steps)", "1.0", "queries"),
     Line(f"{_QUERIES}.sigma", "2.0 *", "1.0 *", "queries"),
+    Line(
+        f"{_QUERIES}.release",
+        "self.clip_norm / np.maximum(norms, self.clip_norm)",
+        "1.0",
+        "queries",
+    ),
     Line("linear_model.adagrad:NoisyAdaGrad.event", _ROOTS, "GaussianEvent(1e9)", "adagrad"),
-    Line("selection:PrivateGridSearchCV._run", "len(test[0])", "len(train[0])", "search"),
+    Line("selection:PrivateGridSearchCV._run", "_length(test[0])", "_length(train[0])", "search"),
     Line(
         "selection:PrivateGridSearchCV._run",
         "0.0, self.loss_bound)",
@@ -324,8 +361,8 @@ LINES = (
     ),
     Line(
         "federated.participation:Participation.most_rounds",
-        "math.ceil(self.n_rounds",
-        "math.floor(0.5 * self.n_rounds",
+        _ROUNDS,
+        _ROUNDS.replace("ceil(", "floor(0.5 * "),
         "federated",
     ),
 )
@@ -339,24 +376,23 @@ def line_changed(line):
     *owners, last = name.split(".")
     owner = functools.reduce(getattr, owners, module)
     original = vars(owner)[last]
-    source = textwrap.dedent(inspect.getsource(inspect.unwrap(getattr(original, "fget", original))))
+    function = getattr(original, "fget", original)
+    if isinstance(original, functools.cached_property):
+        function = original.func
+    source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
     if line.says not in source:
         raise LookupError(f"{name} no longer says {line.says!r}: plant the fault elsewhere.")
     space: dict = {}
     changed = source.replace(line.says, line.planted, 1)
     exec(compile(changed, f"<{name} with a fault>", "exec"), vars(module), space)
+    if isinstance(space[last], functools.cached_property):
+        space[last].__set_name__(owner, last)
     places = [owner]
     if owner is module:
         loaded = [m for n, m in sys.modules.items() if n.startswith("skriemdp.")]
         places = [m for m in loaded if vars(m).get(last) is original]
-    with contextlib.ExitStack() as stack:
-        for place in places:
-            stack.enter_context(mock.patch.object(place, last, space[last]))
-        _forget()
-        try:
-            yield
-        finally:
-            _forget()
+    with patched([(place, last, space[last]) for place in places]):
+        yield
 
 
 def faults_in_lines():
