@@ -124,7 +124,7 @@ def test_threads_share_no_noise():
 
 FITTED = [
     PrivateFrechetMean(),
-    PrivateFrechetMean(arithmetic="lattice"),
+    PrivateFrechetMean(mechanism="gradient"),
     PrivateMinimumDistanceToMean(),
     PrivateHyperbolicRegressor(),
     PrivateMatrixCompletion(),
