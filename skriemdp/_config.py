@@ -71,7 +71,8 @@ def config_context(**settings) -> Iterator[None]:
     arithmetic : {"auto", "float", "lattice"}, default="auto"
         How Gaussian sums are added: in floating point; in exact integers, with discrete Gaussian
         noise, or not at all; or ("auto") in exact integers wherever the estimator can, loses no
-        accuracy by it and takes at most 1.5 times as long.  `privacy_spent_` says which it was (docs/theory/lattice.md).
+        accuracy by it and takes at most 1.5 times as long.  `privacy_spent_` says which it was
+        (docs/theory/lattice.md).
 
     Notes
     -----

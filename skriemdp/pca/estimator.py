@@ -149,8 +149,9 @@ class PrivatePrincipalEigenvector(
     warning says that the first component is close to a random direction.
 
     Sparse matrices are never densified, but a few rows at a time with exact integers, which
-    ``config_context(arithmetic="lattice")`` asks for ("covariance" only).  Data larger than memory: pass a memory map, or an iterable
-    of tables that can be read several times; beyond one table, memory is that of the d x d matrix.
+    ``config_context(arithmetic="lattice")`` asks for ("covariance" only).  Data larger than memory:
+    pass a memory map, or an iterable of tables that can be read several times; beyond one table,
+    memory is that of the d x d matrix.
 
     References
     ----------
