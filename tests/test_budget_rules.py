@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import os
 import math
+import os
 from fractions import Fraction
 
 import mpmath
