@@ -140,7 +140,7 @@ class PrivateQuantile:
 
     def _search_once(self, count, wanted, rng):
         last, sigma = len(self.grid) - 1, self.sigma
-        if not isinstance(rng, NoiseGenerator):
+        if type(rng) is np.random.Generator:
             rng = NoiseGenerator(rng.bit_generator)  # one that draws ahead, for many small draws
         mechanism = GaussianCount(sigma)
         weight = _prior(last + 1)
