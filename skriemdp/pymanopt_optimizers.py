@@ -14,6 +14,7 @@ from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy, check_scale
 from skriemdp.core.arithmetic import check_arithmetic
+from skriemdp.core.charge import charge
 from skriemdp.core.manifold_input import descent_domain
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -207,9 +208,10 @@ class _PrivateOptimizer(Optimizer):
         rehearse(geometry, start, walk, self._needs_transport)
         solver, event = self._solver_and_event(walk, n)
         accountant = current_accountant() if self._accountant is None else self._accountant
-        accountant.spend(
+        charge(
+            accountant,
             event,
-            label=type(self).__name__,
+            self,
             params={"unit": "record"},
             at=(self._epsilon, self._delta),
         )

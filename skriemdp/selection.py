@@ -24,7 +24,8 @@ from skriemdp._random import (
 )
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import check_arithmetic
-from skriemdp.core.estimator import PrivateEstimator, take_tags, validated
+from skriemdp.core.charge import charge
+from skriemdp.core.estimator import PrivateEstimator, tags_of, validated
 from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import SEEDED, PrivacySpent
@@ -265,9 +266,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         event, scoring = self._event(fits, accountant.composes(0.0, self.delta))
         seeded = self.random_state is not None
         epsilon = float(event.epsilon(self.delta))
-        spend = accountant.spend(
+        spend = charge(
+            accountant,
             event,
-            label=type(self).__name__,
+            self,
             params={
                 "estimator": type(_private_step(self.estimator)).__name__,
                 "epsilon": epsilon,
@@ -520,7 +522,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         return self._winner().score(X, y, **weights)
 
     def __sklearn_tags__(self):
-        return take_tags(super().__sklearn_tags__(), self.estimator)
+        return tags_of(super().__sklearn_tags__(), self.estimator)
 
 
 def _private_step(estimator) -> PrivateEstimator:

@@ -22,7 +22,7 @@ ALLOWED = {
     "_warnings": set(),
     "geometry": LEAVES,
     "privacy": LEAVES,
-    "mechanisms": LEAVES | {"geometry", "privacy"},
+    "mechanisms": LEAVES | {"privacy"},
     "riemannian_laws": LEAVES | {"geometry", "privacy", "mechanisms"},
     "descent": LEAVES | {"geometry", "privacy", "mechanisms"},
     "ledger": LEAVES | {"privacy"},

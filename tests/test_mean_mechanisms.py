@@ -163,9 +163,9 @@ def test_auto_follows_public_numbers_only():
     assert choose_mechanism(SPD(10), 100, 0.1, 1e-3, False) == "tangent"
     # Radial noise has a quarter of the Gaussian error in three dimensions at this delta.
     assert choose_mechanism(SPD(2), 10**4, 1.0, 1e-5, False) == "tangent"
-    assert choose_mechanism(Sphere(2), 1000, 1.0, 1e-5, False, bending=0.1) == "tangent"
+    assert choose_mechanism(Sphere(2), 1000, 1.0, 1e-5, False, ball_curvature=0.1) == "tangent"
     # The mean of logarithms has a bias there that no noise hides any more.
-    assert choose_mechanism(Sphere(2), 1000, 1.0, 1e-5, False, bending=1.0) == "adaptive"
+    assert choose_mechanism(Sphere(2), 1000, 1.0, 1e-5, False, ball_curvature=1.0) == "adaptive"
     assert choose_mechanism(Sphere(2), 10, 0.1, 1e-3, False) == "gradient"
     assert choose_mechanism(Sphere(2), 1000, 0.1, 1e-3, False) == "adaptive"
     assert choose_mechanism(Hyperboloid(2), 1000, 1.0, 1e-5, True) == "tangent"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from huang2025_bounds import bounds, draw_bounds, drift, wishart
+from published_svrg import PublishedRSVRG, split_noise
 from reproduction_tools import cell, data_file, heading, parse, save_figure, table
 from sklearn.datasets import load_digits
 from sklearn.manifold import SpectralEmbedding
@@ -31,7 +32,7 @@ from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.sampling import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Walk
-from skriemdp.descent.variance_reduction import PublishedRSVRG, RiemannianSVRG, split_noise
+from skriemdp.descent.variance_reduction import RiemannianSVRG
 from skriemdp.federated import KernelQuery, LabelQuery, Participation, ridge_weights, theory
 from skriemdp.federated.participation import published_table_bound
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere

@@ -22,7 +22,7 @@ __all__ = [
     "centered_values",
     "overall_level",
     "row_sums",
-    "uncut_share",
+    "share_within_bound",
     "user_biases",
 ]
 
@@ -132,7 +132,7 @@ class ItemEffects:
     be spent here later without loss.
 
     Cutting shrinks effects: the mean of ``clip(y + b)`` moves with b at the rate of the share of
-    deviations that are not cut (the derivative at b = 0), which `uncut_share` releases and
+    deviations that are not cut (the derivative at b = 0), which `share_within_bound` releases and
     `effects` divides by.
     """
 
@@ -175,7 +175,7 @@ class ItemEffects:
         return prior * masses * sums / (prior * masses**2 + noise) / uncut
 
 
-def uncut_share(matrix, level: float, noise_multiplier: float, rng) -> float:
+def share_within_bound(matrix, level: float, noise_multiplier: float, rng) -> float:
     """Noisy share of deviations within `DEVIATION_BOUND`, averaged over users, in [0.4, 1].
 
     The noisy share is averaged with a public guess, by precision.

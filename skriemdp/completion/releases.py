@@ -15,7 +15,7 @@ from skriemdp.completion.item_effects import (
     ItemEffects,
     centered_values,
     overall_level,
-    uncut_share,
+    share_within_bound,
     user_biases,
 )
 from skriemdp.completion.local_factors import RidgeVote
@@ -222,7 +222,7 @@ def release_model(matrix, plan: CompletionPlan, streams, progress=None) -> Compl
         typical = median.release(np.diff(matrix.indptr), streams("typical count"))
     typical = min(max(float(typical), 1.0), float(plan.d))
     level = overall_level(matrix, 1.0 / plan.mu_of(small["level"]), streams("level"))
-    uncut = uncut_share(matrix, level, 1.0 / plan.mu_of(small["cut"]), streams("cut"))
+    uncut = share_within_bound(matrix, level, 1.0 / plan.mu_of(small["cut"]), streams("cut"))
     items = _Items(matrix, ItemEffects(typical), level, uncut, plan, streams)
     items.add(plan.item_share, "items")
 

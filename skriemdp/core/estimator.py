@@ -14,13 +14,14 @@ from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
 from skriemdp.core.arithmetic import check_arithmetic
+from skriemdp.core.charge import charge
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import SEEDED, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.ledger.accountant import active_accountant_token, current_accountant
 from skriemdp.ledger.statements import noise_of
 
-__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "Terms", "take_tags"]
+__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "Terms", "tags_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Plan:
     exact: bool = False
 
 
-def take_tags(tags, estimator):
+def tags_of(tags, estimator):
     """`tags` of a meta-estimator that does what `estimator` does."""
     inner = get_tags(estimator)
     tags.estimator_type = inner.estimator_type
@@ -138,7 +139,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
       ``streams("label")`` gives the noise generator of each release.
 
     and calls ``self._fit(X, y)`` in its public ``fit``.  The budget is charged between `_plan` and
-    `_release`, here and nowhere else, so no error can come after noise without a charge and no
+    `_release`, so no error can come after noise without a charge and no
     statistic of the records is computed before one.  Floating-point warnings are off meanwhile:
     numpy's "overflow encountered", or the error that ``np.seterr`` can make of it, would tell that
     some record is huge.
@@ -190,15 +191,11 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         return ""
 
     def _charge(self, accountant, plan: Plan):
-        if not plan.event.delta(self.epsilon) <= self.delta:
-            raise RuntimeError(
-                f"{type(self).__name__} planned an event that is not "
-                f"({self.epsilon}, {self.delta})-private; nothing was released."
-            )
         seeded = self.random_state is not None
-        return accountant.spend(
+        return charge(
+            accountant,
             plan.event,
-            label=type(self).__name__,
+            self,
             params={
                 "unit": plan.unit,
                 "guarantee": SEEDED if seeded else plan.guarantee,

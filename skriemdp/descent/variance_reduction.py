@@ -1,4 +1,4 @@
-"""DP-RSVRG: variance-reduced private Riemannian descent, in a sound form and as published."""
+"""DP-RSVRG: variance-reduced private Riemannian descent, in a sound form."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import dataclasses
 import math
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
-from skriemdp._validation import check_count, check_fraction, check_positive, check_scale
+from skriemdp._validation import check_count, check_positive, check_scale
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery
-from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler, exact_mean
+from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.descent.trajectory import Trajectory, Walk
 from skriemdp.privacy.calibration import calibrate
-from skriemdp.privacy.events import FixedSizeSampledGaussianEvent, GaussianEvent, compose
+from skriemdp.privacy.events import compose
 
-__all__ = ["PublishedRSVRG", "RiemannianSVRG", "calibrated_svrg", "split_noise"]
+__all__ = ["RiemannianSVRG", "calibrated_svrg"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +114,7 @@ class RiemannianSVRG:
             path.advance(gradient)
             for _ in range(self.epoch_length):
                 point = path.point
-                direction = _transported(geometry, anchor, point, gradient)
+                direction = transported(geometry, anchor, point, gradient)
                 clip = self._difference_clip(geometry, anchor, point)
                 if clip > 0:
                     difference = DifferenceQuery(problem, point, anchor, clip)
@@ -130,7 +129,7 @@ class RiemannianSVRG:
         return self.smoothness * float(geometry.dist(anchor, point))
 
 
-def _transported(geometry, anchor, point, coordinates):
+def transported(geometry, anchor, point, coordinates):
     """Coordinates at `point` of a released tangent vector at `anchor`, transported there."""
     tangent = geometry.tangent_from_coordinates(anchor, coordinates)
     moved = geometry.transport(anchor, point, tangent)
@@ -181,93 +180,3 @@ def calibrated_svrg(
         )
 
     return solver(calibrate(lambda s: solver(s).event(n), epsilon, delta, NOISE_BRACKET))
-
-
-# -- as published ---------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class PublishedRSVRG:
-    """DP-RSVRG exactly as published (Huang et al. 2025, Algorithm 3), with a correct accountant.
-
-    Each inner step draws one record l and releases ``clip1(grad f_l(x)) - T(clip1(grad f_l(x~)) -
-    g) + noise``, where g is the *un-noised* mean of ``clip0(grad f_i(x~))``.  The published noise,
-    of variance ``m K log(1/delta) tau^2 / (N epsilon)^2``, shrinks with N although one record can
-    move a step by ``4 clip1`` however large N is; it gives no (epsilon, delta) near the stated one.
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the noise of every tangent coordinate.
-    inner_clip, anchor_clip : float
-        ``tau_1`` and ``tau_0`` of the paper.
-    n_epochs, epoch_length : int
-        K and m of the paper.
-    walk : Walk
-        Of ``n_epochs * epoch_length`` steps.
-    split : float, default=0.5
-        Share of the variance that protects the inner record in the accounting; the rest protects
-        the anchor.  Fixed in advance; :func:`split_noise` finds a good one.
-
-    Notes
-    -----
-    *Guarantee*: that of ``event(n)``, replace-one adjacency, n public.  Write the noise as the sum
-    of two independent parts; the step is then a function of two releases: the inner difference of a
-    uniformly drawn record, sensitivity ``4 inner_clip``, and the anchor, sensitivity ``2
-    anchor_clip / n``.  Kept for comparison: :class:`RiemannianSVRG` needs far less noise.
-    """
-
-    sigma: float
-    inner_clip: float
-    anchor_clip: float
-    n_epochs: int
-    epoch_length: int
-    walk: Walk
-    split: float = 0.5
-
-    def __post_init__(self):
-        check_positive(sigma=self.sigma, inner_clip=self.inner_clip, anchor_clip=self.anchor_clip)
-        check_count(n_epochs=self.n_epochs, epoch_length=self.epoch_length)
-        check_fraction(split=self.split)
-        if self.walk.n_steps != self.n_epochs * self.epoch_length:
-            raise ValueError("walk.n_steps must be n_epochs * epoch_length.")
-
-    def event(self, n: int):
-        """What a run on n records costs."""
-        inner = self.sigma * math.sqrt(self.split) / (4.0 * self.inner_clip)
-        anchor = self.sigma * math.sqrt(1.0 - self.split) * n / (2.0 * self.anchor_clip)
-        count = self.walk.n_steps
-        return compose(
-            [
-                FixedSizeSampledGaussianEvent(
-                    population=n, batch_size=1, noise_multiplier=inner, count=count
-                ),
-                GaussianEvent(noise_multiplier=anchor, count=count),
-            ]
-        )
-
-    def solve(self, problem, start, rng, progress=None, callback=None):
-        """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`."""
-        geometry, n = problem.geometry, problem.n
-        path = Trajectory(geometry, start, self.walk, rng, progress, callback)
-        for _ in range(self.n_epochs):
-            anchor = path.point
-            mean = exact_mean(GradientQuery(problem, anchor, self.anchor_clip))
-            for _ in range(self.epoch_length):
-                point, chosen = path.point, rng.integers(n, size=1)
-                queries = [GradientQuery(problem, x, self.inner_clip) for x in (point, anchor)]
-                here, there = (exact_mean(query, query.total(chosen), 1) for query in queries)
-                value = here - _transported(geometry, anchor, point, there - mean)
-                path.advance(value + self.sigma * rng.standard_normal(value.shape))
-        return path.result
-
-
-def split_noise(solver: PublishedRSVRG, n: int, delta: float) -> PublishedRSVRG:
-    """The same solver with the split of its noise that accounts for it best."""
-
-    def epsilon(logit):
-        share = 1.0 / (1.0 + math.exp(-logit))
-        return dataclasses.replace(solver, split=share).event(n).epsilon(delta)
-
-    found = minimize_scalar(epsilon, bounds=(-3.0, 12.0), method="bounded", options={"xatol": 0.05})
-    return dataclasses.replace(solver, split=1.0 / (1.0 + math.exp(-found.x)))

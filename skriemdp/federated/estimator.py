@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, data_digest
-from skriemdp.core.estimator import CarriesLedger, take_tags, validated
+from skriemdp.core.charge import charge
+from skriemdp.core.estimator import CarriesLedger, tags_of, validated
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.federated.agent import Agent
@@ -296,9 +297,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                 )
             make_loop(state["drawn"], state["pick"]).opened(state["point"], fit_id, checkpoint)
             return fit_id, state["drawn"], state["pick"], None
-        spend = accountant.spend(
+        spend = charge(
+            accountant,
             event,
-            label=type(self).__name__,
+            self,
             params={"estimator": type(self.estimator).__name__, "unit": self.unit},
             at=(float(self.estimator.epsilon), float(self.estimator.delta)),
         )
@@ -376,7 +378,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         return {client: known[rounds[client]] for client in clients}
 
     def __sklearn_tags__(self):
-        tags = take_tags(super().__sklearn_tags__(), self.estimator)
+        tags = tags_of(super().__sklearn_tags__(), self.estimator)
         tags.input_tags.sparse = False
         return tags
 

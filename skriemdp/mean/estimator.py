@@ -43,7 +43,7 @@ from skriemdp.mean.planning import (
 )
 from skriemdp.mean.releases import (
     DescentMean,
-    bending,
+    ball_curvature,
     default_clip,
     default_descent,
     exact_tangents,
@@ -352,7 +352,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 self.delta,
                 searched,
                 lattice,
-                bending=0.0 if ball is None else bending(ball),
+                ball_curvature=0.0 if ball is None else ball_curvature(ball),
                 gaussian=gaussian,
             )
         if ball is not None and descent_or_tangent(mechanism, ball) != mechanism:

@@ -41,7 +41,8 @@ _RADIAL_GAIN = 0.9
 _RADIAL_EPSILON = 300.0
 # Above, it saves less than 2 % (for delta down to 1e-12) and its law takes long to calibrate.
 _RADIAL_DIM = 1000
-# One radial shot is kept on curved-up manifolds while n mu is below this times sqrt(d) / bending:
+# One radial shot is kept on curved-up manifolds while n mu is below this times sqrt(d) over
+# `ball_curvature`:
 # from there on the bias of the mean of logarithms shows (docs/user_guide/mean.md).
 _RADIAL_QUIET = 60.0
 
@@ -84,12 +85,12 @@ def choose_mechanism(
     delta,
     searched: bool,
     lattice: bool = False,
-    bending: float = 0.0,
+    ball_curvature: float = 0.0,
     gaussian: bool = False,
 ) -> str:
     """The public rule of "auto" (docs/user_guide/mean.md, "Which mechanism").
 
-    `bending` is the curvature times the squared radius of the public ball, if there is one.
+    `ball_curvature` is the curvature times the squared radius of the public ball, if there is one.
     `gaussian` leaves Gaussian noise alone to choose from.
     On a lattice "tangent" releases the mean of the logarithms, whose bias "gradient" removes where
     there is curvature; and there is no radial noise.
@@ -104,7 +105,9 @@ def choose_mechanism(
     if searched:
         # The released ball is as small as the data: nothing is left to adapt to.
         return "tangent" if geometry.is_hadamard else "gradient"
-    biased = not geometry.is_hadamard and n_mu * bending > _RADIAL_QUIET * math.sqrt(geometry.dim)
+    biased = not geometry.is_hadamard and n_mu * ball_curvature > _RADIAL_QUIET * math.sqrt(
+        geometry.dim
+    )
     if not (gaussian or biased) and _radial_factor(geometry.dim, epsilon, delta) < 0.5:
         # Where radial noise halves the error, the safe choice is one shot.
         return "tangent"

@@ -28,7 +28,7 @@ from skriemdp.privacy.sensitivity import (
 __all__ = [
     "DescentMean",
     "TangentMean",
-    "bending",
+    "ball_curvature",
     "bias_bounds",
     "default_clip",
     "default_descent",
@@ -169,13 +169,12 @@ def plan_tangent_mean(
         sensitivity = iterated_mean_sensitivity(schedule.sensitivity, stretch)
     mechanism: GaussianNoise | RadialNoise
     exact = False
-    if law is None and schedule is None:
-        exact = exact_tangents(geometry, [1.0 / mu])
     if law is not None:
         mechanism = RadialNoise(sensitivity, law)
     else:
         assert mu is not None  # one of the two is given
         mechanism = GaussianNoise(sensitivity, 1.0 / mu)
+        exact = schedule is None and exact_tangents(geometry, [1.0 / mu])
     return TangentMean(ball, n, schedule, mechanism, shrink, exact)
 
 
@@ -198,11 +197,11 @@ def bias_bounds(ball: GeodesicBall) -> tuple[float, float]:
     About ``kappa r^2 / 3`` (at most a half), and ``kappa r^3 / 5`` when the mean is far from the
     centre; public rules of thumb, which decide on budgets and promise nothing.
     """
-    bend = bending(ball)
+    bend = ball_curvature(ball)
     return min(bend / 3.0, 0.5), bend * ball.radius / 5.0
 
 
-def bending(ball: GeodesicBall) -> float:
+def ball_curvature(ball: GeodesicBall) -> float:
     """Curvature times squared radius: how far the ball is from a flat one; public."""
     return 0.0 if ball.geometry.is_flat else _curvature(ball) * ball.radius**2
 

@@ -12,8 +12,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.sensitivity import Sensitivity, weighted_sum_sensitivity
+from skriemdp.privacy.sensitivity import weighted_sum_sensitivity
 
 __all__ = [
     "KernelRidgeWeights",
@@ -102,9 +103,15 @@ class WeightedMean:
         """Noise of one step over its sensitivity."""
         return math.sqrt(self.n_steps) / self.mu
 
-    def sensitivity(self, largest: float) -> Sensitivity:
-        """Of one gradient, and of the density with it, for weights up to `largest`."""
-        return weighted_sum_sensitivity(self.clip_norm, largest)
+    def mechanism(self, largest: float) -> GaussianNoise:
+        """Noise on one gradient, for weights up to `largest`; the density comes with it."""
+        sensitivity = weighted_sum_sensitivity(self.clip_norm, largest)
+        return GaussianNoise(sensitivity, self.noise_multiplier)
+
+    @property
+    def sigma(self) -> float:
+        """Noise on a gradient per unit of the largest weight."""
+        return self.mechanism(1.0).sigma
 
     def release(self, start, labels, weights, largest, rng):
         """A private point near the weighted mean of `labels`.
@@ -120,8 +127,8 @@ class WeightedMean:
         rng : numpy.random.Generator
         """
         geometry, point = self.ball.geometry, start
-        moved = self.sensitivity(largest).value
-        sigma = moved * self.noise_multiplier
+        mechanism = self.mechanism(largest)
+        sigma, moved = mechanism.sigma, mechanism.sensitivity.value
         density, floor = float(np.sum(weights)), sigma / self.clip_norm
         size = float(np.sum(np.abs(weights)))
         if self.density_private:
@@ -137,7 +144,7 @@ class WeightedMean:
             norms = np.linalg.norm(coordinates, axis=1)
             scale = self.clip_norm / np.maximum(norms, self.clip_norm)
             total = (weights * scale) @ coordinates
-            total = noise.draw(total, sigma, "gaussian", rng, sensitivity=moved)
+            total = mechanism.release(total, rng)
             move = total / size / math.sqrt(step + 1.0)
             move *= min(1.0, self.ball.radius / max(float(np.linalg.norm(move)), 1e-300))
             point = self.ball.project(np.asarray(geometry.exp_coordinates(point, move))[None])[0]

@@ -182,11 +182,6 @@ def faults_in_theorems():
             yield Planted("theorem", place, refuting(pairs, None, half))
 
 
-def unused_theorems() -> set:
-    """Functions that no module of the package calls: halving them changes no release."""
-    return {name for name, (_, users) in theorems().items() if not users}
-
-
 def _half(function):
     def half(*arguments, **settings):
         whole = function(*arguments, **settings)
@@ -295,18 +290,18 @@ LINES = (
         "sensitivity=units // 2",
         "mean counts",
     ),
-    Line("mechanisms.counts:LaplaceCount.release", "1.0 / self", "0.5 / self", "mean laplace 0"),
+    Line("mechanisms.counts:LaplaceCount.scale", "self.sens", "0.5 * self.sens", "mean laplace 0"),
     Line("mechanisms.quantile:PrivateQuantile.sigma", "math.sqrt(self.counts)", "1.0", "adaptive"),
     Line(
         "mechanisms.quantile:ExponentialQuantile.release_counts",
-        "0.5 * self.epsilon * utility",
-        "self.epsilon * utility",
+        "0.5 * self.epsilon / self",
+        "self.epsilon / self",
         "pca exponential noisy",
     ),
     Line(
         "mechanisms.bingham:ExponentialDirection.release",
-        "2.0 * self.bound**2",
-        "self.bound**2",
+        "self.epsilon / self",
+        "2.0 * self.epsilon / self",
         "pca exponential 1",
     ),
     Line(_PRODUCT, "(1.0 if", "(0.5 if", "pca refine 1"),
@@ -320,7 +315,12 @@ LINES = (
         "interval_sensitivity(0.7 * row_norm**2)",
         "pca exponential 2",
     ),
-    Line("mean.output:plan_output_mean", "2 * radius,", "radius,", "mean k-norm"),
+    Line(
+        "mean.output:plan_output_mean",
+        "ball_sensitivity(radius)",
+        "ball_sensitivity(0.5 * radius)",
+        "mean k-norm",
+    ),
     Line("mean.planning:split_budget", "1.0 - _COUNT - search", "1.0 - search", "mean gradient"),
     Line("mean.planning:_radial_budget", "_MEAN_BASIC * epsilon", "epsilon", "mean laplace"),
     Line(
@@ -338,7 +338,7 @@ LINES = (
     ),
     Line("regression.wrapped_model:_clip_columns", "gradients *= scale", "", "parametric"),
     Line(f"{_QUERIES}.noise_multiplier", "math.sqrt(self.n_steps)", "1.0", "queries"),
-    Line(f"{_QUERIES}.sigma", "2.0 *", "1.0 *", "queries"),
+    Line(f"{_QUERIES}.mechanism", "(self.clip_norm", "(0.5 * self.clip_norm", "queries"),
     Line(
         f"{_QUERIES}.release",
         "self.clip_norm / np.maximum(norms, self.clip_norm)",

@@ -123,6 +123,9 @@ def means():
             PrivateFrechetMean, space, radius=1.0, mechanism="tangent", noise=law, delta=delta
         )
         pair(f"mean {law} {delta}", fit, *opposite(space, 1.0), attains=0.9)
+    # A record leaves the ball: the count of those outside moves as well.
+    data = opposite(space, 1.0, rest=0.2, beyond=3.0)
+    pair("mean laplace 0.0 outside", fit, *data, attains=0.5)
     for mechanism, delta in (("gaussian", 1e-5), ("laplace", 1e-5), ("laplace", 0.0)):
         fit = fitted(PrivateFrechetMean, space, radius=1.0, mechanism=mechanism, delta=delta)
         data = opposite(space, 1.0)

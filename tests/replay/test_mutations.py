@@ -13,18 +13,6 @@ from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import ball_sensitivity
 
-# Proved and tested, but no module of the package asks them for its noise.
-UNUSED = {
-    "bures_gradient_diameter",
-    "class_means_sensitivity",
-    "covariance_sensitivity",
-    "gradient_diameter",
-    "gradient_sensitivity",
-    "gram_and_cross_sensitivity",
-    "principal_gradient_diameter",
-    "tangent_mean_sensitivity",
-    "weighted_mean_sensitivity",
-}
 # No faults: what these return is a radius to which every record is cut, and noise fits that.
 ENFORCED = {"log_lipschitz in skriemdp.descent.problem"}
 
@@ -32,10 +20,6 @@ ENFORCED = {"log_lipschitz in skriemdp.descent.problem"}
 def test_every_draw_of_the_package_is_replayed():
     assert faults.calls_of_draw() == faults.calls_reached()
     assert len(faults.calls_of_draw()) > 10
-
-
-def test_theorems_that_nobody_calls():
-    assert faults.unused_theorems() == UNUSED
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,226 @@
+"""The sentences that a reader of an epsilon believes, held by the source of the package.
+
+Noise is drawn by mechanisms; what scales it comes from one file, with a proof; budgets are charged
+in one place.  docs/design.md says what follows from that.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "skriemdp"
+SOURCES = {
+    path.relative_to(PACKAGE).as_posix(): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+DRAWS = {
+    "beta", "binomial", "bytes", "chisquare", "choice", "dirichlet", "exponential", "gamma",
+    "geometric", "gumbel", "integers", "laplace", "logistic", "multinomial", "multivariate_normal",
+    "negative_binomial", "normal", "permutation", "permuted", "poisson", "random", "rayleigh",
+    "shuffle", "standard_cauchy", "standard_exponential", "standard_gamma", "standard_normal",
+    "standard_t", "triangular", "uniform", "vonmises", "wald", "weibull", "zipf",
+}  # fmt: skip
+
+# Where generators may be asked: mechanisms and laws draw noise, the others draw no noise at all.
+NOISY = ("mechanisms/", "riemannian_laws/", "datasets/", "_random.py")
+
+# Draws that are no noise, each with its reason.
+PLAIN_DRAWS = {
+    # Who is in a batch, and which iterate is the answer: part of the accounted event.
+    ("descent/sampling.py", "PoissonSampler.draw"),
+    ("descent/sampling.py", "_subset"),
+    ("descent/trajectory.py", "Trajectory.__init__"),
+    ("federated/participation.py", "Participation.draw"),
+    ("federated/estimator.py", "FederatedEstimator._charged"),
+    # How many candidates run, which of them, and the seeds of their fits: likewise.
+    ("privacy/events_mixed.py", "SelectionEvent.draw_count"),
+    ("selection.py", "PrivateGridSearchCV._run"),
+    # Made-up records and points, from a generator that the caller makes.
+    ("descent/separate_rows.py", "made_up_points"),
+    ("descent/separate_rows.py", "made_up_records"),
+    ("geometry/_orthonormal.py", "uniform"),
+    ("geometry/grassmann.py", "Grassmann.random_point"),
+    ("geometry/sphere.py", "Sphere.random_point"),
+    ("geometry/stiefel.py", "Stiefel.random_point"),
+}
+
+# What these products make is told to the user (`noise_scale_`) and scales no noise.
+TOLD = {
+    ("erm/estimator.py", "PrivateRiemannianERM._calibrated"),
+    ("linear_model/adagrad.py", "NoisyAdaGrad.noise"),
+}
+# One stands in the order of work, the other on a client's own machine.
+CHARGES = {"core/charge.py", "federated/agent.py"}
+
+
+def functions(tree):
+    """``(name, node)`` of every function, and of the module without them."""
+
+    def walk(node, owner):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.ClassDef):
+                name = f"{owner}.{child.name}" if owner else child.name
+                if isinstance(child, ast.FunctionDef):
+                    yield name, child
+                yield from walk(child, name)
+            else:
+                yield from walk(child, owner)
+
+    yield "", tree
+    yield from walk(tree, "")
+
+
+def own_nodes(function):
+    """Nodes of a function that are not inside another one."""
+    waiting = list(ast.iter_child_nodes(function))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef):
+            waiting += ast.iter_child_nodes(node)
+
+
+def is_public(generator, function):
+    """Whether an expression is a generator with a public seed, made in the same function."""
+    if isinstance(generator, ast.Name):
+        given = [
+            node.value
+            for node in own_nodes(function)
+            if isinstance(node, ast.Assign)
+            and [ast.unparse(t) for t in node.targets] == [generator.id]
+        ]
+        return len(given) == 1 and is_public(given[0], function)
+    if not isinstance(generator, ast.Call):
+        return False
+    name = ast.unparse(generator.func)
+    fixed = name == "np.random.default_rng" and all(
+        isinstance(a, ast.Constant) for a in generator.args
+    )
+    return name == "public_generator" or (fixed and bool(generator.args))
+
+
+def draws(sources):
+    """``(file, function)`` that ask a generator for numbers, outside of where noise is drawn."""
+    for name, text in sources.items():
+        if name.startswith(NOISY):
+            continue
+        for owner, function in functions(ast.parse(text)):
+            for node in own_nodes(function):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Attribute)
+                    and node.func.attr in DRAWS
+                    and not is_public(node.func.value, function)
+                ):
+                    yield name, owner
+
+
+def calls(sources, last):
+    """Files with a call of ``last(...)`` or ``x.last(...)``, once for each."""
+    for name, text in sources.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == last:
+                yield name
+
+
+def scaled_by_hand(sources):
+    """``(file, function)`` that multiply or divide by a noise multiplier."""
+    for name, text in sources.items():
+        for owner, function in functions(ast.parse(text)):
+            for node in own_nodes(function):
+                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
+                    factors = [ast.unparse(side) for side in (node.left, node.right)]
+                    if any("noise_multiplier" in factor.split("(")[0] for factor in factors):
+                        yield name, owner
+
+
+def unused_theorems(sources):
+    """Functions of the file of sensitivities that no other file of the package imports."""
+    tree = ast.parse(sources["privacy/sensitivity.py"])
+    made = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+    imported = {
+        alias.name
+        for name, text in sources.items()
+        if name != "privacy/sensitivity.py"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and node.module == "skriemdp.privacy.sensitivity"
+        for alias in node.names
+    }
+    return {name for name in made if not name.startswith("_")} - imported
+
+
+def planted(name, text):
+    """The package with lines more at the end of one of its files."""
+    return SOURCES | {name: SOURCES[name] + text}
+
+
+# -- the promises, and for each a line that breaks it ---------------------------------------------
+
+
+def test_only_mechanisms_draw_noise():
+    assert set(draws(SOURCES)) == PLAIN_DRAWS
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rng.standard_normal(3)",
+        "streams('x').laplace(size=3)",
+        "np.random.default_rng().gumbel()",
+        "np.random.default_rng(seed).normal()",
+        "self.rng.standard_gamma(2.0)",
+    ],
+)
+def test_a_draw_elsewhere_is_found(line):
+    text = f"\n\ndef planted(rng, seed, streams):\n    return {line}\n"
+    found = set(draws(planted("mean/releases.py", text))) - PLAIN_DRAWS
+    assert found == {("mean/releases.py", "planted")}
+
+
+def test_a_generator_that_was_public_once_is_found():
+    text = "\n\ndef planted(rng):\n    a = public_generator(0, 'a')\n    a = rng\n    a.random()\n"
+    assert set(draws(planted("erm/estimator.py", text))) - PLAIN_DRAWS
+    assert set(draws(planted("erm/estimator.py", text.replace("    a = rng\n", "")))) == PLAIN_DRAWS
+
+
+def test_sensitivities_are_made_in_one_file():
+    assert set(calls(SOURCES, "Sensitivity")) == {"privacy/sensitivity.py"}
+    found = set(calls(planted("pca/bounds.py", "\nS = Sensitivity(1.0, '')\n"), "Sensitivity"))
+    assert "pca/bounds.py" in found
+
+
+def test_every_sensitivity_is_used():
+    assert not unused_theorems(SOURCES)
+    text = "\n\ndef planted_sensitivity():\n    return 1.0\n"
+    assert unused_theorems(planted("privacy/sensitivity.py", text)) == {"planted_sensitivity"}
+
+
+def test_only_mechanisms_scale_noise():
+    found = set(scaled_by_hand(SOURCES)) - TOLD
+    assert {name.split("/")[0] for name, _ in found} <= {"mechanisms", "privacy"}
+    assert TOLD <= set(scaled_by_hand(SOURCES))
+    for line in ("2.0 * self.noise_multiplier * 3.0", "noise_multiplier / n"):
+        text = f"\n\ndef planted(self, noise_multiplier, n):\n    return {line}\n"
+        assert ("mean/output.py", "planted") in scaled_by_hand(planted("mean/output.py", text))
+
+
+def test_budgets_are_charged_in_two_places():
+    """Those that override ``spend`` on an accountant are ledgers, which charge themselves."""
+    assert set(calls(SOURCES, "spend")) == CHARGES
+    assert "erm/estimator.py" in calls(planted("erm/estimator.py", "\na.spend(1)\n"), "spend")
+
+
+def test_mechanisms_know_no_geometry():
+    def imports(sources):
+        return {
+            name
+            for name, text in sources.items()
+            if name.startswith("mechanisms/") and "skriemdp.geometry" in text
+        }
+
+    assert not imports(SOURCES)
+    text = "\nfrom skriemdp.geometry.base import Geometry\n"
+    assert imports(planted("mechanisms/vector.py", text)) == {"mechanisms/vector.py"}

@@ -1,0 +1,154 @@
+"""Numbers about the source of the package, for the table of docs/design.md.
+
+    python tools/architecture.py             # this checkout
+    python tools/architecture.py 93d9dbc     # a commit, beside it
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import io
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# Packages that may build mechanisms and events because it is what they are about.
+BUILDERS = ("mechanisms", "privacy", "ledger", "riemannian_laws")
+
+
+def checkout() -> dict[str, str]:
+    """Paths inside the package to their text, as they lie here."""
+    package = ROOT / "skriemdp"
+    paths = sorted(package.rglob("*.py"))
+    return {path.relative_to(package).as_posix(): path.read_text() for path in paths}
+
+
+def at_commit(commit: str) -> dict[str, str]:
+    """The same of a commit."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=True
+        ).stdout
+
+    names = git("ls-tree", "-r", "--name-only", commit, "skriemdp").split()
+    names = [name for name in names if name.endswith(".py")]
+    return {name.removeprefix("skriemdp/"): git("show", f"{commit}:{name}") for name in names}
+
+
+def classes_of(sources: dict[str, str]) -> set[str]:
+    """Mechanisms and events: classes of the builders that have an event, or are one."""
+    found = set()
+    for name, text in sources.items():
+        if name.split("/")[0] not in BUILDERS:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                members = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+                if node.name.endswith("Event") or {"event", "release"} <= members:
+                    found.add(node.name)
+    return found
+
+
+def building_modules(sources: dict[str, str]) -> list[str]:
+    """Modules elsewhere that make a mechanism or an event."""
+    wanted, found = classes_of(sources), []
+    for name, text in sources.items():
+        if name.split("/")[0] in BUILDERS:
+            continue
+        made = [n.func for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
+        if any(set(ast.unparse(f).split(".")[-2:]) & wanted for f in made):
+            found.append(name)
+    return found
+
+
+def annotated_share(sources: dict[str, str], packages: tuple[str, ...] = ()) -> float:
+    """Functions whose arguments and result all have a type, over all functions."""
+    done = total = 0
+    for name, text in sources.items():
+        if packages and name.split("/")[0] not in packages:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                given += [a for a in (node.args.vararg, node.args.kwarg) if a]
+                typed = all(a.annotation or a.arg in ("self", "cls") for a in given)
+                total += 1
+                done += typed and (node.returns is not None or node.name == "__init__")
+    return done / total
+
+
+def constructor_parameters(sources: dict[str, str]) -> int:
+    """Parameters of the public estimators' constructors, in all."""
+    count = 0
+    for text in sources.values():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and (
+                node.name.startswith("Private") or node.name == "FederatedEstimator"
+            ):
+                for method in node.body:
+                    if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                        names = {a.arg for a in [*method.args.args, *method.args.kwonlyargs]}
+                        if {"accountant", "random_state"} & names:
+                            count += len(names) - 1
+    return count
+
+
+def code_lines(text: str) -> int:
+    """Lines with code on them: no comment, no blank line, no docstring."""
+    prose = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            first = node.body[0]
+            prose |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    lines = set()
+    silent = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in (*silent, tokenize.ENDMARKER):
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    return len(lines - prose)
+
+
+def spend_calls(sources: dict[str, str]) -> int:
+    """Places that charge a budget."""
+    return sum(
+        isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".spend")
+        for text in sources.values()
+        for node in ast.walk(ast.parse(text))
+    )
+
+
+def largest_package(sources: dict[str, str]) -> str:
+    """The package with most files, and how many."""
+    sizes = collections.Counter(name.split("/")[0] for name in sources if "/" in name)
+    ((name, size),) = sizes.most_common(1)
+    return f"{size} ({name})"
+
+
+def numbers(sources: dict[str, str]) -> dict[str, str]:
+    """The rows of the table."""
+    return {
+        "modules outside of mechanisms, privacy, ledger and riemannian_laws that build a "
+        "mechanism or an event": str(len(building_modules(sources))),
+        "places that charge a budget": str(spend_calls(sources)),
+        "files of the largest package": largest_package(sources),
+        "functions with all types": f"{annotated_share(sources):.0%}",
+        "constructor parameters of the estimators": str(constructor_parameters(sources)),
+        "code lines without docstrings and comments": str(sum(map(code_lines, sources.values()))),
+        "files": str(len(sources)),
+    }
+
+
+def main() -> None:
+    columns = [numbers(at_commit(commit)) for commit in sys.argv[1:]] + [numbers(checkout())]
+    for row in columns[0]:
+        print("| " + " | ".join([row, *(column[row] for column in columns)]) + " |")
+    if "-v" in sys.argv:
+        print(*building_modules(checkout()), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
