@@ -234,6 +234,8 @@ def components():
     pca = functools.partial(fitted, PrivatePrincipalEigenvector)
     pair("pca covariance pure", pca(mechanism="covariance", delta=0.0, **known), *orthogonal)
     pair("pca covariance", pca(mechanism="covariance", **known), *orthogonal, attains=0.95)
+    fit = pca(mechanism="covariance", arithmetic="lattice", **known)
+    pair("pca covariance exact", fit, *orthogonal, attains=0.95)
     pair(
         "pca covariance sparse",
         pca(mechanism="covariance", **known),
@@ -581,8 +583,10 @@ def regression():
     for unit in ("record", "label"):
         here = {"privacy_unit": unit}
         labels = (X, ends[0]), (X, ends[1])
-        fit = regress("parametric", n_steps=4, **here, **origin)
+        fit = regress("parametric", n_steps=4, arithmetic="float", **here, **origin)
         pair(f"regression parametric {unit}", fit, *labels, attains=0.95)
+        fit = regress("parametric", n_steps=4, arithmetic="lattice", **here, **origin)
+        pair(f"regression exact {unit}", fit, *labels, attains=0.95)
         fit = regress("parametric", n_steps=4, **here)
         pair(f"regression private base {unit}", fit, *labels, attains=0.5)
         pair(f"regression private base {unit} noisy", fit, *labels, quiet=False)
@@ -592,14 +596,16 @@ def regression():
             fit = _answers(n_queries=1, n_steps=steps, privacy_unit=unit, **origin)
             pair(f"regression queries {unit} {steps}", fit, *labels, attains=0.95)
     both = (moved[0], ends[0]), (moved[1], ends[1])
-    pair("regression parametric, all", regress("parametric", n_steps=4, **origin), *both)
+    for arithmetic in ("float", "lattice"):
+        fit = regress("parametric", n_steps=4, arithmetic=arithmetic, **origin)
+        pair(f"regression parametric, all, {arithmetic}", fit, *both)
     # Features at right angles, labels at the bound: second moments and products move together.
     pair("regression moments, all", regress("sufficient-statistics", **origin), *both, attains=0.5)
     absent = (moved[0], ends[0]), (changed(X, [9e150, 9e150])[0], ends[1])
     pair("regression queries, absent", _answers(n_queries=1, n_steps=2, **origin), *absent)
     pair(
         "regression extremes",
-        regress("parametric", n_steps=3),
+        regress("parametric", n_steps=3, arithmetic="float"),
         both[0],
         (changed(X, [1e200, -1e200])[0], changed(y, [1e200, 1e-120])[0]),
         quiet=False,
