@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-torch test-oldest test-newest test-matrix lint docs bench reproduce peers clean
+.PHONY: demo test coverage test-torch test-oldest test-newest test-matrix lint docs bench reproduce peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,9 @@ demo: $(VENV)/.plots  ## a private mean of real covariance matrices: table and f
 	$(BIN)/python examples/demo_private_mean.py
 
 test: $(VENV)/.test  ## the whole test suite, two workers
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+coverage: $(VENV)/.test  ## the same under coverage, which takes half as long again
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term
 
 # Not part of `make test`: the build that pip chooses may bring gigabytes of CUDA along.  TORCH names

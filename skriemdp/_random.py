@@ -39,9 +39,9 @@ def check_random_state(random_state) -> None:
             "shared between fits would couple their noise. Pass None for private noise from the "
             "operating system, or an int for tests and studies."
         )
-    if random_state < 0:
+    if int(random_state) < 0:
         raise ValueError(f"random_state must be >= 0, got {shown(random_state)}.")
-    if random_state > _MOST_SEED:
+    if int(random_state) > _MOST_SEED:
         raise ValueError(f"random_state must be below 2**128, got {shown(random_state)}.")
 
 
@@ -52,7 +52,7 @@ def check_public_seed(public_seed) -> None:
             f"public_seed must be an int, got {type(public_seed).__name__}: public randomness has "
             "to be reproducible."
         )
-    if not 0 <= public_seed <= _MOST_SEED:
+    if not 0 <= int(public_seed) <= _MOST_SEED:
         raise ValueError(f"public_seed must lie in [0, 2**128), got {shown(public_seed)}.")
 
 

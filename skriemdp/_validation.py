@@ -96,9 +96,9 @@ def check_count(*, minimum: int = 1, **values) -> None:
     for name, value in values.items():
         if not isinstance(value, numbers.Integral) or isinstance(value, bool):
             raise TypeError(f"{name} must be an integer >= {minimum}, got {shown(value)}.")
-        if value < minimum:
+        if int(value) < minimum:
             raise ValueError(f"{name} must be an integer >= {minimum}, got {shown(value)}.")
-        if value > _MOST:
+        if int(value) > _MOST:
             raise ValueError(f"{name} must be at most 2**62, got {shown(value)}.")
 
 

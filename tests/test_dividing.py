@@ -355,9 +355,13 @@ def test_a_divided_ledger_shows_its_parts():
 
 def test_a_statement_prints_in_one_line():
     spent = mean(epsilon=0.5, delta=DELTA).fit(X).privacy_spent_
-    assert repr(spent) == str(spent) == (
-        "PrivacySpent(epsilon=0.5, delta=1e-06, per record, exact, "
-        f"{len(spent.public)} public facts)"
+    assert (
+        repr(spent)
+        == str(spent)
+        == (
+            "PrivacySpent(epsilon=0.5, delta=1e-06, per record, exact, "
+            f"{len(spent.public)} public facts)"
+        )
     )
     page = spent._repr_html_()
     assert "array of shape (3,)" in page and "<details>" in page

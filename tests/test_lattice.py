@@ -444,16 +444,26 @@ def test_iterated_logarithms_do_influence_each_other():
     assert rows_influence_each_other(geometry)
 
 
-@pytest.mark.parametrize("geometry", [SPD(3), Sphere(3), Hyperboloid(2), Euclidean(2, 2)], ids=str)
-def test_projection_in_place(geometry):
-    x = make_cloud(geometry, 400, radius=0.5, rng=np.random.default_rng(0))
-    ball = GeodesicBall(geometry, None, 0.3)
-    points, outside = ball.project_in_place(x)
-    np.testing.assert_allclose(points, ball.project(x), atol=1e-12)
-    assert 0 < outside == int((~ball.contains(x)).sum())
-    y = x.copy()
-    y[0] = geometry.base_point
-    np.testing.assert_array_equal(ball.project_in_place(y)[0][1:], points[1:])
+@pytest.mark.parametrize(
+    "geometry", [g for g in GEOMETRIES if g.separate_rows], ids=lambda g: str(g)
+)
+def test_rows_do_not_depend_on_their_place_or_number(geometry):
+    rng = np.random.default_rng(1)
+    radius = min(0.8, 0.4 * geometry.radius_limit)
+    base, n = geometry.base_point, 501
+    c = rng.normal(size=(n, geometry.dim))
+    c *= radius * rng.random((n, 1)) / np.linalg.norm(c, axis=1, keepdims=True)
+    x = np.asarray(geometry.exp_coordinates(base, c))
+    some = np.flatnonzero(rng.random(n) < 0.1)
+    for here in (base, x[0]):
+        for kernel, values in (
+            (geometry.log_coordinates, x),
+            (geometry.dist, x),
+            (geometry.exp_coordinates, c),
+        ):
+            whole = np.asarray(kernel(here, values))
+            for rows in (np.arange(1, n), rng.permutation(n), some, np.array([n - 1])):
+                np.testing.assert_array_equal(np.asarray(kernel(here, values[rows])), whole[rows])
 
 
 # -- the estimator -------------------------------------------------------------------------------
@@ -496,7 +506,7 @@ def test_means(geometry, way, recording_accountant):
 def test_each_step_of_a_descent_has_its_noise():
     """Noise of one step: variance of the released gradient, in units of its promise."""
     ball = GeodesicBall(Hyperboloid(2), None, 0.5)
-    problem, _ = FrechetProblem.from_separate_records(ball, cloud(ball.geometry, 200))
+    problem, _ = FrechetProblem.from_records(ball, cloud(ball.geometry, 200))
     point = ball.geometry.exp_coordinates(ball.center, np.array([0.3, 0.1]))
     query = GradientQuery(problem, point)
     rng = np.random.default_rng(0)

@@ -133,12 +133,6 @@ class FrechetProblem(Problem):
         points, outside, log_sum = ball.project_with_log_sum(records)
         return cls(ball, points, log_sum), outside
 
-    @classmethod
-    def from_separate_records(cls, ball, records):
-        """As :meth:`from_records`; no record influences another's computed projection."""
-        points, outside = ball.project_in_place(records)
-        return cls(ball, points), outside
-
     @property
     def geometry(self):
         return self.ball.geometry

@@ -194,28 +194,6 @@ class GeodesicBall:
         flat = xp.reshape(x, (-1, *self.geometry.shape))
         return xp.reshape(map_tiles(kernel, flat), x.shape)
 
-    def project_in_place(self, x):
-        """As :meth:`project`, with how many points lay outside; rows never depend on each other.
-
-        :meth:`project` gathers the points outside, so a record's place in that array, and with it
-        perhaps the last bit of its result, depends on other records.  Here every row stays where it
-        is, at the price of an exponential per point.
-        """
-        xp = array_namespace(x)
-        center = self._center_like(x)
-        target = self._target(xp, x)
-        points, count = [], 0
-        for block in tiles(x):
-            coordinates = self.geometry.log_coordinates(center, block)
-            norms = length(xp, coordinates)
-            shortened = coordinates * (target / xp.clip(norms, min=target))
-            moved = self.geometry.exp_coordinates(center, shortened)
-            outside = norms[..., 0] > self.radius
-            column = xp.reshape(outside, (-1, *(1,) * self.geometry.point_ndim))
-            points.append(xp.where(column, moved, block))
-            count += int(xp.count_nonzero(outside))
-        return xp.concat(points), count
-
     def project_with_log_sum(self, x):
         """Project `x` and sum the logarithms of the result at the centre, in one pass.
 

@@ -43,7 +43,8 @@ class Geometry(abc.ABC):
     """
 
     # Whether a row of log_coordinates, exp_coordinates and dist is, to the last bit, the same
-    # whatever the other rows are; tests/test_lattice.py holds those to it that say so.
+    # whatever the other rows are, how many there are, and where it stands among them;
+    # tests/test_lattice.py holds those to it that say so.
     separate_rows: ClassVar[bool] = False
 
     if TYPE_CHECKING:  # a subclass makes each a field or a property

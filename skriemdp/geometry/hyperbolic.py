@@ -18,7 +18,7 @@ def check_negative_curvature(curvature) -> None:
     """Raise unless `curvature` is a finite negative number."""
     if not isinstance(curvature, numbers.Real) or isinstance(curvature, bool):
         raise TypeError(f"curvature must be a negative real number, got {shown(curvature)}.")
-    if not -1e100 <= curvature <= -1e-100:
+    if not -1e100 <= curvature <= -1e-100:  # type: ignore[operator]
         raise ValueError(
             f"curvature must be a negative number in [-1e100, -1e-100], got {shown(curvature)}."
         )

@@ -380,7 +380,7 @@ def divide(rule: Filter, weights: Sequence[Fraction], gaussian: bool) -> list[Fi
             make_filter(rule.kind, _floor(rule.epsilon, weight), _floor(rule.delta, weight))
             for weight in weights
         ]
-    if rule.kind == "gdp-part":
+    if rule.kind == "gdp-part" and rule.limits is not None:
         whole = decimal.Decimal(rule.limits[0]).scaleb(-DIGITS, _EXACT)
     else:
         whole = _square(gaussian_mu(rule.epsilon, rule.delta))
@@ -468,7 +468,8 @@ def _pairs(rule: Filter, event, at, pure: float | None) -> tuple[Amounts, ...]:
     """
     if at is None and pure is not None and event.extra_delta == 0.0:
         at = pure, 0.0
-    start, pairs = 1.0, []
+    start = 1.0
+    pairs: list[Amounts] = []
     if at is not None:
         shares = [at[0] / rule.epsilon]
         if at[1] > 0.0:

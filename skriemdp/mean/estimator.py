@@ -459,10 +459,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if ball is None:
             ball = search.release(points, streams)
         mechanism = release(ball)
-        if mechanism.exact:
-            problem, outside = FrechetProblem.from_separate_records(ball, points)
-        else:
-            problem, outside = FrechetProblem.from_records(ball, points)
+        problem, outside = FrechetProblem.from_records(ball, points)
         noisy = budget.count.release(outside, streams("clipped fraction")) / n
         arguments = {}
         self.mechanism_ = descent_or_tangent(budget.mechanism, ball)

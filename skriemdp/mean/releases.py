@@ -169,13 +169,12 @@ def plan_tangent_mean(
         sensitivity = iterated_mean_sensitivity(schedule.sensitivity, stretch)
     mechanism: GaussianNoise | RadialNoise
     exact = False
-    if law is None and schedule is None:
-        exact = exact_tangents(geometry, [1.0 / mu])
     if law is not None:
         mechanism = RadialNoise(sensitivity, law)
     else:
         assert mu is not None  # one of the two is given
         mechanism = GaussianNoise(sensitivity, 1.0 / mu)
+        exact = schedule is None and exact_tangents(geometry, [1.0 / mu])
     return TangentMean(ball, n, schedule, mechanism, shrink, exact)
 
 

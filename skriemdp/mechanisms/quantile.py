@@ -8,6 +8,7 @@ import math
 import numpy as np
 from scipy.special import log_ndtr
 
+from skriemdp._random import NoiseGenerator
 from skriemdp._validation import check_fraction, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.counts import GaussianCount
@@ -139,6 +140,8 @@ class PrivateQuantile:
 
     def _search_once(self, count, wanted, rng):
         last, sigma = len(self.grid) - 1, self.sigma
+        if type(rng) is np.random.Generator:
+            rng = NoiseGenerator(rng.bit_generator)  # one that draws ahead, for many small draws
         mechanism = GaussianCount(sigma)
         weight = _prior(last + 1)
         # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
