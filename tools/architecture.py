@@ -1,7 +1,7 @@
 """Numbers about the source of the package, for the table of docs/design.md.
 
-    python tools/architecture.py             # this checkout
-    python tools/architecture.py 93d9dbc     # a commit, beside it
+python tools/architecture.py             # this checkout
+python tools/architecture.py 93d9dbc     # a commit, beside it
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ def constructor_parameters(sources: dict[str, str]) -> int:
 def code_lines(text: str) -> int:
     """Lines with code on them: no comment, no blank line, no docstring."""
     prose = set()
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+        if isinstance(node, documented) and ast.get_docstring(node):
             first = node.body[0]
             prose |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
     lines = set()
@@ -143,7 +144,8 @@ def numbers(sources: dict[str, str]) -> dict[str, str]:
 
 
 def main() -> None:
-    columns = [numbers(at_commit(commit)) for commit in sys.argv[1:]] + [numbers(checkout())]
+    commits = [word for word in sys.argv[1:] if word != "-v"]
+    columns = [numbers(at_commit(commit)) for commit in commits] + [numbers(checkout())]
     for row in columns[0]:
         print("| " + " | ".join([row, *(column[row] for column in columns)]) + " |")
     if "-v" in sys.argv:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import get_tags
+from sklearn.utils import Tags, get_tags
 
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
@@ -88,7 +88,7 @@ class Plan:
     exact: bool = False
 
 
-def tags_of(tags, estimator):
+def tags_of(tags: Tags, estimator: Any) -> Tags:
     """`tags` of a meta-estimator that does what `estimator` does."""
     inner = get_tags(estimator)
     tags.estimator_type = inner.estimator_type
@@ -100,7 +100,7 @@ def tags_of(tags, estimator):
     return tags
 
 
-def validated(estimator, X, y=None) -> Data:
+def validated(estimator: Any, X: Any, y: Any = None) -> Data:
     """``estimator._validate(X, y)``, whose errors show no record."""
     # What scikit-learn says was repeated on stand-ins within; the rest gets a fixed sentence.
     return quietly(estimator._validate, X, y, labels=True)
@@ -113,15 +113,15 @@ class CarriesLedger:
     caller's: the address of its ledger travels with the unfitted estimator and with its clones.
     """
 
-    def __getstate__(self):
-        state = dict(super().__getstate__())
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())  # type: ignore[call-overload]
         token = state.pop("_ledger_token", None)  # a fitted estimator keeps no address
         if getattr(self, "accountant", None) is None and "privacy_spent_" not in state:
             state["_ledger_token"] = active_accountant_token(token)
         return state
 
-    def __sklearn_clone__(self):
-        copy = super().__sklearn_clone__()
+    def __sklearn_clone__(self) -> Any:
+        copy = super().__sklearn_clone__()  # type: ignore[misc]
         if hasattr(self, "_ledger_token"):
             copy._ledger_token = self._ledger_token
         return copy
@@ -148,7 +148,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     # Whether the fitted model stores what `predict` is asked, for whoever gets the model to see.
     _remembers_queries = False
 
-    def _fit(self, X, y=None):
+    def _fit(self, X: Any, y: Any = None) -> Any:
         # Not a decorator: its frame would be the line that warnings point at.
         with np.errstate(all="ignore"):
             check_privacy(self.epsilon, self.delta)
@@ -177,12 +177,12 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         )
         return self
 
-    def _accountant(self):
+    def _accountant(self) -> Any:
         if self.accountant is not None:
             return self.accountant
         return current_accountant(getattr(self, "_ledger_token", None))
 
-    def _terms(self, accountant) -> Terms:
+    def _terms(self, accountant: Any) -> Terms:
         epsilon, delta = float(self.epsilon), float(self.delta)
         return Terms(epsilon, delta, accountant.composes(epsilon, delta))
 
@@ -190,7 +190,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         """Parameters that make a fit like this one Gaussian; a refused fit is told of them."""
         return ""
 
-    def _charge(self, accountant, plan: Plan):
+    def _charge(self, accountant: Any, plan: Plan) -> Any:
         seeded = self.random_state is not None
         return charge(
             accountant,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from skriemdp._validation import check_scale
 from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
+from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd_base import SPDGeometry
 
 __all__ = [
@@ -33,7 +35,7 @@ __all__ = [
 CHECKS = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
 
 
-def point_shape(X, manifold):
+def point_shape(X: Any, manifold: Any) -> tuple[int, ...]:
     """Shape of one point as the data show it; flat rows of square matrices count as matrices."""
     if X.ndim == 2 and isinstance(manifold, str) and manifold.startswith("spd"):
         size = math.isqrt(X.shape[1])
@@ -42,7 +44,7 @@ def point_shape(X, manifold):
     return X.shape[1:]
 
 
-def as_points(geometry, X):
+def as_points(geometry: Geometry, X: Any) -> Any:
     """`X` as points of `geometry`: flat rows reshaped, SPD matrices made symmetric.
 
     Every record is then one point, whichever entries a computation reads; the other checks come
@@ -61,7 +63,7 @@ def as_points(geometry, X):
     )
 
 
-def _refuse_asymmetric(geometry, points):
+def _refuse_asymmetric(geometry: Geometry, points: Any) -> None:
     if not isinstance(geometry, SPDGeometry):
         return
     with np.errstate(all="ignore"):
@@ -74,7 +76,7 @@ def _refuse_asymmetric(geometry, points):
         )
 
 
-def check_membership(geometry, points):
+def check_membership(geometry: Geometry, points: Any) -> None:
     """Raise unless every row is a point; says that some are not, never how many, which or what."""
     belongs = np.asarray(map_tiles(geometry.belongs, points))
     if belongs.all():
@@ -92,7 +94,7 @@ def check_membership(geometry, points):
     )
 
 
-def public_array(name, value):
+def public_array(name: str, value: Any) -> np.ndarray:
     """A public parameter as an array of floats; ValueError if it is no such thing."""
     try:
         return np.asarray(value, dtype=float)
@@ -100,7 +102,7 @@ def public_array(name, value):
         raise ValueError(f"{name} must hold numbers that fit into floats.") from None
 
 
-def public_point(geometry, **values):
+def public_point(geometry: Geometry, **values: Any) -> Any:
     """A public point given by the user, checked; the keyword names the parameter."""
     ((name, value),) = values.items()
     value = public_array(name, value)
@@ -115,7 +117,7 @@ def public_point(geometry, **values):
     return geometry.canonical(value)
 
 
-def check_reach(geometry, **values):
+def check_reach(geometry: Geometry, **values: Any) -> None:
     """Raise unless a public point lies where coordinates keep their digits."""
     ((name, point),) = values.items()
     if not within_center_reach(geometry, point):
@@ -127,7 +129,9 @@ def check_reach(geometry, **values):
         )
 
 
-def check_descent_radius(geometry, radius, cure="pass a smaller one"):
+def check_descent_radius(
+    geometry: Geometry, radius: float, cure: str = "pass a smaller one"
+) -> None:
     """Raise where a ball is too wide for sums away from its centre."""
     limit = descent_reach(geometry)
     if radius > limit:
@@ -137,7 +141,9 @@ def check_descent_radius(geometry, radius, cure="pass a smaller one"):
         )
 
 
-def descent_domain(geometry, center, radius, start):
+def descent_domain(
+    geometry: Geometry, center: Any, radius: float | None, start: Any
+) -> tuple[GeodesicBall | None, Any]:
     """Public ball in which a walk stays (None: everywhere), and where it starts.
 
     On negatively curved manifolds a walk needs one: far from the base point no float can hold what
@@ -176,7 +182,7 @@ def descent_domain(geometry, center, radius, start):
     return GeodesicBall(geometry, point, limit), point
 
 
-def check_walk_domain(geometry, domain):
+def check_walk_domain(geometry: Geometry, domain: GeodesicBall | None) -> None:
     """Raise where a walk could leave the range of floats, or its domain is of another space."""
     limit = descent_reach(geometry)
     if domain is None:
@@ -193,7 +199,7 @@ def check_walk_domain(geometry, domain):
     check_reach(geometry, **{"center of the domain": domain.center})
 
 
-def public_ball(geometry, center, radius):
+def public_ball(geometry: Geometry, center: Any, radius: float) -> GeodesicBall:
     """The public ball of the parameters `center` (None: base point) and `radius`."""
     check_scale(radius=radius)
     if isinstance(center, str):
@@ -203,7 +209,7 @@ def public_ball(geometry, center, radius):
     return GeodesicBall(geometry, point, float(radius))
 
 
-def warn_published_labels(classes):
+def warn_published_labels(classes: Any) -> None:
     """Warn, whatever the labels are, when the list of classes is read off them."""
     if classes is None:
         warn_user(
@@ -212,7 +218,7 @@ def warn_published_labels(classes):
         )
 
 
-def warn_large_delta(delta, n):
+def warn_large_delta(delta: float, n: int) -> None:
     """Warn, from public numbers, when delta would allow releasing a random record."""
     if delta >= 1.0 / n:
         warn_user(
@@ -221,7 +227,7 @@ def warn_large_delta(delta, n):
         )
 
 
-def warn_small_search(n, mu):
+def warn_small_search(n: int, mu: float) -> None:
     """Warn, from public numbers, when a search for a ball may return a useless one."""
     if n * mu < 40.0:
         warn_user(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
@@ -19,7 +20,7 @@ _FACTORS = ("length_scale", "ridge", "step_size", "smoothness", "typical_count",
 _COUNTS = ("n_steps", "n_queries", "epoch_length")
 
 
-def check_parameters(estimator) -> None:
+def check_parameters(estimator: Any) -> None:
     """Raise unless the counts, seeds, lengths and class list of an estimator are of a sane size."""
     parameters = estimator.get_params(deep=False)
     if "public_seed" in parameters:
@@ -37,7 +38,7 @@ def check_parameters(estimator) -> None:
     _check_class_list(parameters.get("classes"))
 
 
-def _check_class_list(classes) -> None:
+def _check_class_list(classes: Any) -> None:
     if classes is None:
         return
     try:
@@ -51,7 +52,7 @@ def _check_class_list(classes) -> None:
     check_limit("most_classes", **{"len(classes)": size})
 
 
-def label_list(classes, y):
+def label_list(classes: Any, y: Any) -> np.ndarray:
     """The distinct labels of the public list `classes`, or of `y` without one; sorted.
 
     The labels in y then count as public.  Raises ValueError for labels of no use.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 __all__ = ["SEEDED", "PrivacySpent"]
@@ -45,11 +46,11 @@ class PrivacySpent:
     public: dict = dataclasses.field(default_factory=dict)
     neighboring: str = "replace-one"
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[float]:
         yield self.epsilon
         yield self.delta
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         count = len(self.public)
         facts = f"{count} public fact{'' if count == 1 else 's'}"
         return (
@@ -57,7 +58,7 @@ class PrivacySpent:
             f"{self.guarantee}, {facts})"
         )
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         rows = [
             ("epsilon, delta", f"{self.epsilon:g}, {self.delta:g}"),
             ("per", f"{self.unit} ({self.neighboring})"),
@@ -81,7 +82,7 @@ class PrivacySpent:
         return fields | {"mu": self.mu}
 
 
-def _shown(value) -> str:
+def _shown(value: Any) -> str:
     """A public fact in a few words; arrays as shapes."""
     shape = getattr(value, "shape", ())
     if shape:
@@ -91,7 +92,7 @@ def _shown(value) -> str:
     return str(value)
 
 
-def _table(rows, markup=()) -> str:
+def _table(rows: Iterable[tuple], markup: Iterable[tuple] = ()) -> str:
     """Names and values as an HTML table; the values of `markup` are HTML already."""
     cells = [(html.escape(str(name)), html.escape(str(value))) for name, value in rows]
     lines = "".join(
@@ -102,7 +103,7 @@ def _table(rows, markup=()) -> str:
     return f"<table>{lines}</table>"
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, (list, tuple)):

@@ -18,7 +18,7 @@ _MEANING = {
 }
 
 
-def check_limit(limit: str, **values) -> None:
+def check_limit(limit: str, **values: float) -> None:
     """Raise ValueError if the number given by keyword is above the setting `limit`."""
     most = get_config()[limit]
     for name, value in values.items():

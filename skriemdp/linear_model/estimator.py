@@ -54,6 +54,8 @@ __all__ = ["PrivateNoisyAdaGrad"]
 
 PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "none")
 _FULL = ("noised", "paper", "public")
+# Where "huber" turns linear, over half the width of `target_range`.
+_HUBER_THRESHOLD = 0.5
 
 
 def _is_classifier(estimator) -> bool:
@@ -113,8 +115,6 @@ default="auto"
     alpha : float, default=0.0
         L2 penalty of `coef_`, in the units of X (regression: and of the target over half the width
         of its range).
-    huber_threshold : float, default=0.5
-        Where "huber" turns linear, over half the width of `target_range`.
     fit_intercept : bool, default=True
         Learn an intercept, as the coefficient of a constant feature.
     max_norm : float, optional
@@ -133,7 +133,7 @@ default="auto"
     clip_norm : float, sequence of float or callable, optional
         Bound of the norm of a record's gradient in units of scaled rows (norm at most 1): one
         number, one per step, or a function of the step t = 1, 2, ...; public.  By default the
-        loss's own bound (1 for two classes, sqrt(2) for more, `huber_threshold`), and 1 for
+        loss's own bound (1 for two classes, sqrt(2) for more, 1/2 for "huber"), and 1 for
         "squared_error", which has none.
     n_steps : int, optional
         Public rule by default.
@@ -215,7 +215,6 @@ default="auto"
         target_range=(-1.0, 1.0),
         classes=None,
         alpha=0.0,
-        huber_threshold=0.5,
         fit_intercept=True,
         max_norm=None,
         subspace=None,
@@ -240,7 +239,6 @@ default="auto"
         self.target_range = target_range
         self.classes = classes
         self.alpha = alpha
-        self.huber_threshold = huber_threshold
         self.fit_intercept = fit_intercept
         self.max_norm = max_norm
         self.subspace = subspace
@@ -398,7 +396,7 @@ default="auto"
         self._check_parameters(n)
         warn_large_delta(self.delta, n)
         n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
-        loss = GeneralizedLinearLoss(self.loss, n_outputs, float(self.huber_threshold))
+        loss = GeneralizedLinearLoss(self.loss, n_outputs, _HUBER_THRESHOLD)
         work = self._work(n, p, n_outputs)
         public = self._public_problem(p, classes, loss)
         mu = gaussian_mu(self.epsilon, self.delta)
@@ -509,7 +507,7 @@ default="auto"
         check_option(PRECONDITIONERS, preconditioner=self.preconditioner)
         check_option(OUTPUTS, output=self.output)
         check_option(("auto", "zero", "public"), start=self.start)
-        check_scale(feature_norm=self.feature_norm, huber_threshold=self.huber_threshold)
+        check_scale(feature_norm=self.feature_norm)
         check_nonnegative(alpha=self.alpha)
         for name in ("max_norm", "step_size", "batch_size"):
             if getattr(self, name) is not None:
