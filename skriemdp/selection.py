@@ -327,8 +327,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             raise TypeError(f"loss={loss!r} needs an estimator with predict; pass a function.")
         if not supervised and hasattr(X, "tocsr"):
             raise TypeError(
-                f"loss={loss!r} compares predictions with the rows of X, which must be dense; pass "
-                "X.toarray(), or a function as loss."
+                f"Sparse data X is not supported with loss={loss!r}, which compares predictions "
+                "with its rows; pass X.toarray(), or a function as loss."
             )
         if loss == "zero_one" or (loss == "auto" and is_classifier(model)):
             return X, y

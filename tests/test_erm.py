@@ -8,7 +8,7 @@ from pymanopt.manifolds import Oblique, SymmetricPositiveDefinite
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from skriemdp import PrivacyAccountant
+from skriemdp import PrivacyAccountant, config_context
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere, Stiefel
 from skriemdp.ledger.accountant import BudgetExceededError
@@ -68,10 +68,13 @@ def test_finds_the_principal_direction(settings):
 def test_backends_agree_with_the_formula(backend):
     pytest.importorskip(backend)
     X = ROWS[:200]
-    exact = pca(random_state=0, n_steps=3).fit(X)
     automatic = pca(
         euclidean_gradient=None, cost=pca_cost, backend=backend, random_state=0, n_steps=3
-    ).fit(X)
+    )
+    # Which backends' rows admit exact integers, and with them other draws, is not the point here.
+    with config_context(arithmetic="float"):
+        exact = pca(random_state=0, n_steps=3).fit(X)
+        automatic.fit(X)
     np.testing.assert_allclose(automatic.point_, exact.point_, atol=1e-12)
     assert automatic.score(X) == pytest.approx(np.mean((X @ automatic.point_) ** 2))
 

@@ -135,7 +135,7 @@ class SumsAndCounts:
     --------
     >>> import numpy as np
     >>> mechanism = SumsAndCounts(bound=0.5, noise_multiplier=4.0)
-    >>> mechanism.sum_sigma, mechanism.count_sigma, mechanism.event.mu
+    >>> round(mechanism.sum_sigma, 9), round(mechanism.count_sigma, 9), mechanism.event.mu
     (4.0, 8.0, 0.25)
     """
 
