@@ -8,6 +8,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import kstest
 
+from skriemdp._random import NoiseGenerator
 from skriemdp.auditing import audit_epsilon
 from skriemdp.geometry import (
     AffineInvariantSPD,
@@ -562,8 +563,9 @@ def test_one_noisy_count_moves_a_private_quantile_by_its_own_noise():
             asked.append(at)
             return 50
 
-        found = mechanism._search_once(count, 50.0, np.random.default_rng(seed))
-        noise = GaussianCount(1.0).release(50, np.random.default_rng(seed)) - 50.0
+        streams = [NoiseGenerator(np.random.default_rng(seed).bit_generator) for _ in "ab"]
+        found = mechanism._search_once(count, 50.0, streams[0])
+        noise = GaussianCount(1.0).release(50, streams[1]) - 50.0
         here_or_below = np.arange(size) <= asked[0]
         likelihood = np.where(here_or_below, ndtr(noise), ndtr(-noise))
         below = np.cumsum(np.exp(_prior(size)) * likelihood)
