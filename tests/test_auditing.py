@@ -25,12 +25,13 @@ from skriemdp.auditing import (
     audit_scores,
     worst_case_neighbours,
 )
-from skriemdp.descent.queries import LogarithmQuery
 from skriemdp.descent.sampling import PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import GeodesicBall
+from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import SumsAndCounts
-from skriemdp.mechanisms.vector import GaussianNoise
+from skriemdp.mechanisms.integers import ExactTotal
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 
 # Each bound may be wrong with probability 1e-8: far below one false alarm in a million runs.
@@ -191,14 +192,14 @@ def test_audits_charge_no_ledger_and_show_progress(capsys):
 
 
 def halved_noise(monkeypatch):
-    sigma = GaussianNoise.sigma.fget
-    monkeypatch.setattr(GaussianNoise, "sigma", property(lambda self: sigma(self) / 2))
+    integers = noise._integers
+    monkeypatch.setattr(noise, "_integers", lambda *args: integers(*args) // 2)
 
 
 def doubled_sensitivity(monkeypatch):
     """Each record counts twice in the sum that is released."""
-    total = LogarithmQuery.total
-    monkeypatch.setattr(LogarithmQuery, "total", lambda *args: 2 * total(*args))
+    value = ExactTotal.value
+    monkeypatch.setattr(ExactTotal, "value", lambda self: 2 * value(self))
 
 
 def forgotten_projection(monkeypatch):
@@ -206,16 +207,19 @@ def forgotten_projection(monkeypatch):
         return points, 0, self.geometry.log_coordinates(self.center, points).sum(axis=0)
 
     monkeypatch.setattr(GeodesicBall, "project_with_log_sum", project)
+    monkeypatch.setattr(Ball, "enforce", lambda self, rows: rows)
 
 
 def shared_draw(monkeypatch):
     """All groups get the same noise."""
 
-    def release(self, sums, counts, rng, size=()):
-        noise = rng.standard_normal()
-        return sums + self.sum_sigma * noise, counts + self.count_sigma * noise
+    def release(self, rows, groups, n_groups, rng):
+        draw = rng.standard_normal()
+        sums, counts = np.zeros((n_groups, rows.shape[1])), np.bincount(groups, minlength=n_groups)
+        np.add.at(sums, groups, rows)
+        return sums + self.sum_sigma * draw, counts + self.count_sigma * draw
 
-    monkeypatch.setattr(SumsAndCounts, "release", release)
+    monkeypatch.setattr(SumsAndCounts, "release_rows", release)
 
 
 def wrong_sampler(monkeypatch):
