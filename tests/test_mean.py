@@ -18,6 +18,7 @@ from skriemdp.datasets import digits_covariances, make_cloud
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
+from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 
@@ -316,8 +317,9 @@ def worst_neighbours(geometry, n, radius):
 def test_audit_end_to_end(mechanism, divisor, halved, monkeypatch):
     """600 fits per side; wrong alarm with probability below 1e-7 (Clopper-Pearson at 1 - 1e-8)."""
     if halved:
-        sigma = GaussianNoise.sigma.fget
+        sigma, integers = GaussianNoise.sigma.fget, noise._integers
         monkeypatch.setattr(GaussianNoise, "sigma", property(lambda self: sigma(self) / divisor))
+        monkeypatch.setattr(noise, "_integers", lambda *args: integers(*args) // divisor)
     geometry, n = SPD(2), 10
     X, Y = worst_neighbours(geometry, n, 1.0)
     estimator = PrivateFrechetMean(
