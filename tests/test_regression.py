@@ -1,6 +1,7 @@
 """Regression with hyperbolic responses: gradients, budgets, layouts, audits."""
 
 import pickle
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from skriemdp.datasets import embed_taxonomy, load_closure, make_tree
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
+from skriemdp.mechanisms import noise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression import PrivateHyperbolicRegressor
 from skriemdp.regression.planning import (
@@ -419,6 +421,10 @@ class Weaker:
     def standard_normal(self, size):
         return self._scale * self._rng.standard_normal(size)
 
+    @property
+    def integers(self):
+        return self._rng.integers
+
 
 def audited_model(method, unit, scale, trials=1500):
     """Lower bound of mu of the model that an estimator plans, run on near-worst neighbours."""
@@ -438,16 +444,20 @@ def audited_model(method, unit, scale, trials=1500):
         ridge=1e4 if method == "sufficient-statistics" else None,  # the output is linear then
         epsilon=8.0,
     )
-    outputs = []
+    outputs, integers = [], noise._integers
+    weaker = mock.patch.object(
+        noise, "_integers", lambda *args: (scale * integers(*args)).astype(np.int64)
+    )
     for data in ((X, y), (X, other_y)):
         arrays = estimator._validate(*data)
         plan = estimator._plan(arrays.facts, Terms(8.0, 1e-5))
         for _ in range(trials):
-            estimator._release(arrays, plan, lambda *label: Weaker(rng, scale))
-            if method == "per-query":
-                outputs.append(estimator.predict(X[:1]).ravel())
-            else:
-                outputs.append(estimator.coef_.ravel())
+            with weaker:
+                estimator._release(arrays, plan, lambda *label: Weaker(rng, scale))
+                if method == "per-query":
+                    outputs.append(estimator.predict(X[:1]).ravel())
+                else:
+                    outputs.append(estimator.coef_.ravel())
     outputs = np.reshape(outputs, (2, trials, -1))
 
     def release(side, trials):

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-HELPERS = {"run_all", "reproduction_tools", "huang2025_bounds"}
+HELPERS = {"run_all", "reproduction_tools", "huang2025_bounds", "published_svrg"}
 
 
 def names():
