@@ -117,6 +117,10 @@ def check_option(options, **values) -> None:
             raise ValueError(f"{name}={shown(value)} is not one of {listed}.")
 
 
+# Noise scales are in proportion to 1 / epsilon, and their squares must stay ordinary floats.
+_LEAST_EPSILON = 1e-30
+
+
 def check_privacy(epsilon, delta) -> None:
     """Raise unless (epsilon, delta) is a privacy target that a private release can have."""
     if _real("epsilon", epsilon, "a positive real number") == math.inf:
@@ -125,4 +129,9 @@ def check_privacy(epsilon, delta) -> None:
             "(for a mean: skriemdp.mean.estimator.frechet_mean)."
         )
     check_positive(epsilon=epsilon)
+    if float(epsilon) < _LEAST_EPSILON:
+        raise ValueError(
+            f"epsilon={shown(epsilon)} is below {_LEAST_EPSILON:g}: the noise would leave the "
+            "range of floats; use a larger epsilon."
+        )
     check_fraction(open_left=False, delta=delta)

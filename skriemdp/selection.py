@@ -252,6 +252,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         runs = 2.0 * len(candidates) if self.mean_runs is None else self.mean_runs
         check_positive(mean_runs=runs)
         check_limit("most_runs", mean_runs=runs)
+        _refuse_streams(_private_step(self.estimator), X)
         train, test = self._split(X, y)
         if callable(self.loss):
             for part in ((X, y), train, test):
@@ -523,6 +524,16 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         return tags_of(super().__sklearn_tags__(), self.estimator)
+
+
+def _refuse_streams(step, X) -> None:
+    """A list of tables is a stream of records; a search has to split records, not tables."""
+    listed = isinstance(X, (list, tuple)) and len(X) > 0 and len(np.shape(X[0])) == 2
+    if listed and not get_tags(step).input_tags.three_d_array and not hasattr(step, "cost"):
+        raise TypeError(
+            "X is a list of tables, which a search cannot split into records; pass one table, for "
+            "instance numpy.concatenate(X)."
+        )
 
 
 def _private_step(estimator) -> PrivateEstimator:

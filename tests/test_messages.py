@@ -20,6 +20,7 @@ from sklearn.preprocessing import Normalizer
 
 import skriemdp
 from skriemdp import (
+    PrivacyAccountant,
     PrivateFrechetMean,
     PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
@@ -485,3 +486,23 @@ def test_wide_foreign_manifolds_are_refused():
 
 def test_all_settings_are_exported():
     assert {"config_context", "get_config", "set_config"} <= set(skriemdp.__all__)
+
+
+@pytest.mark.parametrize(
+    ("model", "X", "words"),
+    [
+        (PrivatePrincipalEigenvector(epsilon=1e-200, delta=0.0), np.ones((20, 3)), "epsilon"),
+        (PrivateFrechetMean(center="private", radius=1e-320), np.ones((20, 3)), "radius"),
+        (
+            PrivateGridSearchCV(PrivatePrincipalEigenvector(), {"n_components": [1]}),
+            [np.ones((20, 3)), np.ones((20, 3))],
+            "list of tables",
+        ),
+    ],
+    ids=["tiny epsilon", "tiny radius", "search over a stream"],
+)
+def test_what_cannot_end_well_is_refused_before_the_charge(model, X, words):
+    budget = PrivacyAccountant(epsilon=10.0, delta=1e-3)
+    with pytest.raises((ValueError, TypeError), match=words):
+        model.set_params(accountant=budget).fit(X)
+    assert len(budget.history) == 0

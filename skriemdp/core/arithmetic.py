@@ -51,7 +51,7 @@ def adds_integers(
         With "lattice", where it cannot be done.
     """
 
-    def check():
+    def check() -> None:
         for noise_multiplier in noise_multipliers:
             check_integers(dim, noise_multiplier)
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._config import get_config
 from skriemdp._quiet import read_array, read_records
-from skriemdp._validation import check_count, check_option, check_positive
+from skriemdp._validation import check_count, check_option, check_positive, check_scale
 from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.core.manifold_input import (
@@ -400,7 +400,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _search(self, geometry, n, budget, free_center, free_radius):
         if not free_radius:
-            check_positive(radius=self.radius)
+            check_scale(radius=self.radius)
         start = geometry.base_point
         center = None
         if not free_center:

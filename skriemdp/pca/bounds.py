@@ -186,13 +186,18 @@ class BoundsSearch:
         check_integers(1, 1.0 / (mu * math.sqrt(_RANK_SHARE)))
 
     @property
+    def _n_mu(self) -> float:
+        # The square of the smallest epsilons would be zero; below this nothing is left to tell.
+        return max(self.n * self.strength, 1e-100)
+
+    @property
     def mean_share(self) -> float:
         """Share of a mean: its squared noise enters the matrix once per entry, beside R^2/(n mu).
 
         Entries then have variances in the proportion ``1/(1 - s)`` to ``(4/(s n mu))^2``, smallest
         together at ``s = (32/(n mu)^2)^(1/3)``; shrinkage (below) allows a little less.
         """
-        return float(np.clip((16.0 / (self.n * self.strength) ** 2) ** (1 / 3), 0.01, 0.1))
+        return float(np.clip((16.0 / self._n_mu**2) ** (1 / 3), 0.01, 0.1))
 
     def release(self, rows, budget, streams):
         """Centre of shape ``(d,)`` and clipping norm."""
@@ -201,7 +206,7 @@ class BoundsSearch:
             return center, self._norm(rows, center, _WIDE, budget, rng)
         # A clipped mean is a start only; where counts are noisy, a bound too small is the smaller
         # evil, and worth more of the budget.
-        n_mu = self.n * self.strength
+        n_mu = self._n_mu
         level = float(np.clip(1.0 - 45.0 / n_mu, 0.5, 0.9))
         share = float(np.clip(600.0 / n_mu**2, *_ORIGIN_SHARE))
         bound = _quantile(budget, share, _COARSE, level, rows.squared_norms(center), rows.n, rng)
@@ -251,13 +256,13 @@ class BoundsSearch:
     @property
     def _matrix_noise(self):
         """Noise of the second moment, in spectral norm over squared clipping norm (half of it)."""
-        return math.sqrt(self.d) / (self.n * self.strength)
+        return math.sqrt(self.d) / self._n_mu
 
     def _norm(self, rows, center, grid, budget, rng):
         if self.row_norm is not None:
             return self.row_norm
         rank = self._effective_rank(rows, center, budget, rng)
-        level = clip_level(self.d, self.n * self.strength, rank)
+        level = clip_level(self.d, self._n_mu, rank)
         norms = rows.squared_norms(center)
         return _quantile(budget, _NORM_SHARE, grid, level, norms, rows.n, rng)
 
