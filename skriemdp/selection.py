@@ -25,7 +25,7 @@ from skriemdp._random import (
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.charge import charge
-from skriemdp.core.estimator import PrivateEstimator, tags_of, validated
+from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of, validated
 from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import SEEDED, PrivacySpent
@@ -359,6 +359,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             data = validated(step, *quietly(_before_of(model), *train, labels=True))
             plan = step._plan(data.facts, step._terms(accountant))
             plan.work.check()
+            check_noise(plan.event)
             event = plan.event
             if event.extra_delta:
                 raise ValueError(

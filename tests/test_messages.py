@@ -492,6 +492,7 @@ def test_all_settings_are_exported():
     ("model", "X", "words"),
     [
         (PrivatePrincipalEigenvector(epsilon=1e-200, delta=0.0), np.ones((20, 3)), "epsilon"),
+        (PrivatePrincipalEigenvector(epsilon=1e-12, delta=1e-13), np.ones((20, 3)), "epsilon and"),
         (PrivateFrechetMean(center="private", radius=1e-320), np.ones((20, 3)), "radius"),
         (
             PrivateGridSearchCV(PrivatePrincipalEigenvector(), {"n_components": [1]}),
@@ -499,7 +500,7 @@ def test_all_settings_are_exported():
             "list of tables",
         ),
     ],
-    ids=["tiny epsilon", "tiny radius", "search over a stream"],
+    ids=["tiny epsilon", "tiny mu", "tiny radius", "search over a stream"],
 )
 def test_what_cannot_end_well_is_refused_before_the_charge(model, X, words):
     budget = PrivacyAccountant(epsilon=10.0, delta=1e-3)

@@ -127,6 +127,19 @@ class CarriesLedger:
         return copy
 
 
+# Below this mu a share of it would ask for more noise than integers of the usual scale have.
+_LEAST_MU = 1e-8
+
+
+def check_noise(event: Any) -> None:
+    """Refuse a Gaussian event whose noise no release can draw; before the charge."""
+    if event.mu is not None and event.mu < _LEAST_MU:
+        raise ValueError(
+            "epsilon and delta are so small that the noise could not be drawn, and would leave "
+            f"nothing of the data (mu={event.mu:.3g}); use a larger epsilon or delta."
+        )
+
+
 class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     """Base of all estimators: fixes the order in which a fit touches public and private things.
 
@@ -158,6 +171,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             accountant = self._accountant()
             plan = self._plan(data.facts, self._terms(accountant))
             plan.work.check()
+            check_noise(plan.event)
             check_arithmetic(plan.exact, f"{type(self).__name__} with these parameters")
             streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
             entry = getattr(self._charge(accountant, plan), "entry", None)
