@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test coverage test-torch test-oldest test-newest test-matrix lint docs bench reproduce peers clean
+.PHONY: demo test test-slow test-all coverage test-torch test-oldest test-newest test-matrix lint docs bench reproduce peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -37,7 +37,13 @@ $(VENV)/.bench: pyproject.toml | $(BIN)/python
 demo: $(VENV)/.plots  ## a private mean of real covariance matrices: table and figure
 	$(BIN)/python examples/demo_private_mean.py
 
-test: $(VENV)/.test  ## the whole test suite, two workers
+test: $(VENV)/.test  ## the quick tests, which hold every promise once; two workers
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-slow: $(VENV)/.test  ## whole fits audited, processes killed, the gallery: about as long again
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+
+test-all: $(VENV)/.test  ## both, as continuous integration runs them
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 coverage: $(VENV)/.test  ## the same under coverage, which takes half as long again

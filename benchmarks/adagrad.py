@@ -114,6 +114,7 @@ class Task:
     def fit(self, epsilon, repeat=0, **settings):
         model = PrivateNoisyAdaGrad(
             classes=[0, 1],
+            feature_norm=1.0,  # rows are scaled to it by public numbers
             fit_intercept=False,
             epsilon=epsilon,
             delta=DELTA,

@@ -36,7 +36,8 @@ from skriemdp.geometry import Euclidean, Hyperboloid
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
-from skriemdp.mechanisms.covariance import JointMoments, SymmetricGaussian
+from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.lifted_moments import LiftedMoments
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
@@ -149,17 +150,15 @@ def pure_sums_and_counts(rng):
     return release, 0, 1, loss, mechanism.event, 0.0
 
 
-def joint_moments(rng):
-    mechanism = JointMoments(1.0, 2.0, NU)
+def lifted_moments(rng):
+    mechanism = LiftedMoments((2, 1), (1.0, 2.0), 1, NU)
 
     def release(record, trials):
-        x, y = record
-        moment, product = mechanism.release(np.outer(x, x), np.outer(x, y), rng, trials)
-        moment = moment.reshape(trials, -1) / mechanism.moment_sigma
-        return np.concatenate([moment, product.reshape(trials, -1) / mechanism.product_sigma], 1)
+        total = mechanism.total(*record)
+        return mechanism.noise.release(total, rng, trials).reshape(trials, -1)
 
-    x, y = np.array([1.0, 0.0]), np.array([0.5, math.sqrt(0.75)])
-    return release, (x, np.array([2.0])), (y, np.array([-2.0])), None, mechanism.event, DELTA
+    x, y = np.array([[1.0, 0.0]]), np.array([[0.5, math.sqrt(0.75)]])
+    return release, (x, np.array([[2.0]])), (y, np.array([[-2.0]])), None, mechanism.event, DELTA
 
 
 def sums_and_counts(rng):
@@ -317,7 +316,7 @@ MECHANISMS = {
     "PureSymmetric, d = 2": pure_second_moment(2),
     "PureSymmetric, d = 5": pure_second_moment(5),
     "PureSymmetric, d = 21": pure_second_moment(21),
-    "JointMoments": joint_moments,
+    "LiftedMoments": lifted_moments,
     "SumsAndCounts": sums_and_counts,
     "PureSumsAndCounts": pure_sums_and_counts,
     "GaussianCount": count(lambda: GaussianCount(NU)),
@@ -349,10 +348,13 @@ Mean, PCA, Regressor = PrivateFrechetMean, PrivatePrincipalEigenvector, PrivateH
 GAUSSIAN = {"mechanism": "tangent", "noise": "gaussian"}
 BOUNDS = {"center": "assume", "row_norm": 1.0}
 ONE_SHOT = {
-    "PrivateFrechetMean, tangent": (Mean(**GAUSSIAN), None),
-    "PrivateFrechetMean, radial noise": (Mean(mechanism="tangent", noise="radial"), LARGE_DELTA),
-    "PrivateFrechetMean, Laplace noise": (Mean(delta=0, mechanism="tangent"), None),
-    "PrivateMinimumDistanceToMean": (PrivateMinimumDistanceToMean(), None),
+    "PrivateFrechetMean, tangent": (Mean(radius=1.0, **GAUSSIAN), None),
+    "PrivateFrechetMean, radial noise": (
+        Mean(mechanism="tangent", noise="radial", radius=1.0),
+        LARGE_DELTA,
+    ),
+    "PrivateFrechetMean, Laplace noise": (Mean(delta=0, mechanism="tangent", radius=1.0), None),
+    "PrivateMinimumDistanceToMean": (PrivateMinimumDistanceToMean(radius=1.0), None),
     "PrivatePrincipalEigenvector, covariance": (PCA(mechanism="covariance", **BOUNDS), None),
     "PrivateMatrixCompletion, effects": (PrivateMatrixCompletion(0), None),
 }
@@ -363,20 +365,29 @@ OTHERS = {
         Mean("sphere", radius=0.5, **GAUSSIAN, **LONG),
         None,
     ),
-    "PrivateFrechetMean, tangent, SPD": (Mean("spd", **GAUSSIAN, **LONG), None),
-    "PrivateFrechetMean, gradient, SPD": (Mean("spd", mechanism="gradient", **LONG), None),
-    "PrivateFrechetMean, adaptive, SPD": (Mean("spd", mechanism="adaptive", **LONG), None),
+    "PrivateFrechetMean, tangent, SPD": (Mean("spd", radius=1.0, **GAUSSIAN, **LONG), None),
+    "PrivateFrechetMean, gradient, SPD": (
+        Mean("spd", radius=1.0, mechanism="gradient", **LONG),
+        None,
+    ),
+    "PrivateFrechetMean, adaptive, SPD": (
+        Mean("spd", radius=1.0, noise="gaussian", **LONG),
+        None,
+    ),
+    "PrivateFrechetMean, adaptive, radial": (Mean("spd", radius=1.0, **LONG), LARGE_DELTA),
+    "PrivateFrechetMean, defaults, SPD": (Mean("spd", **LONG), LARGE_DELTA),
+    "PrivateFrechetMean, defaults, sphere": (Mean("sphere", **LONG), LARGE_DELTA),
     "PrivateFrechetMean, private ball": (Mean(center="private", radius="auto", **LONG), None),
     "PrivateFrechetMean, gaussian, hyperboloid": (
-        Mean("hyperboloid", mechanism="gaussian", **LONG),
+        Mean("hyperboloid", radius=1.0, mechanism="gaussian", **LONG),
         LARGE_DELTA,
     ),
     "PrivateFrechetMean, laplace, hyperboloid": (
-        Mean("hyperboloid", mechanism="laplace", epsilon=2.0, delta=0),
+        Mean("hyperboloid", mechanism="laplace", epsilon=2.0, delta=0, radius=1.0),
         None,
     ),
     "PrivateFrechetMean, k-norm, hyperboloid": (
-        Mean("hyperboloid", mechanism="k-norm", epsilon=4.0, delta=0),
+        Mean("hyperboloid", mechanism="k-norm", epsilon=4.0, delta=0, radius=1.0),
         None,
     ),
     "PrivatePrincipalEigenvector, pure": (PCA(epsilon=4.0, delta=0, **BOUNDS), None),
@@ -385,8 +396,12 @@ OTHERS = {
         PCA(mechanism="exponential", epsilon=4.0, delta=0, **BOUNDS),
         None,
     ),
+    "PrivateMinimumDistanceToMean, private ball": (
+        PrivateMinimumDistanceToMean("spd", **LONG),
+        None,
+    ),
     "PrivateMinimumDistanceToMean, pure": (
-        PrivateMinimumDistanceToMean(epsilon=4.0, delta=0),
+        PrivateMinimumDistanceToMean(epsilon=4.0, delta=0, radius=1.0),
         None,
     ),
     "PrivatePrincipalEigenvector, private bounds": (PCA(**LONG), None),
@@ -421,12 +436,15 @@ OTHERS = {
         None,
     ),
     "FederatedEstimator, clients, 1 round": (
-        FederatedEstimator(PrivateFrechetMean(**LONG), 1, 2, unit="client"),
+        FederatedEstimator(PrivateFrechetMean(radius=1.0, **LONG), 1, 2, unit="client"),
         LARGE_DELTA,
     ),
     "PrivateGridSearchCV, 3 runs": (
         PrivateGridSearchCV(
-            Mean(epsilon=4.0, **GAUSSIAN), {"radius": [1.0]}, mean_runs=3.0, delta=LARGE_DELTA
+            Mean(radius=1.0, epsilon=4.0, **GAUSSIAN),
+            {"radius": [1.0]},
+            mean_runs=3.0,
+            delta=LARGE_DELTA,
         ),
         LARGE_DELTA,
     ),

@@ -2,6 +2,7 @@
 
     python benchmarks/completion.py utility --data DIR [--quick]
     python benchmarks/completion.py settings --data DIR [--quick]
+    python benchmarks/completion.py nothing --data DIR
     python benchmarks/completion.py speed
     python benchmarks/completion.py scale [--users 100000]
     python benchmarks/completion.py movielens --data DIR
@@ -16,6 +17,7 @@ import os
 import pathlib
 import resource
 import time
+import warnings
 
 for _name in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
@@ -23,9 +25,10 @@ for _name in ("OMP", "OPENBLAS", "MKL"):
 import numpy as np  # noqa: E402
 from scipy import sparse  # noqa: E402
 
-from skriemdp import PrivateMatrixCompletion  # noqa: E402
+from skriemdp import PrivateMatrixCompletion, config_context  # noqa: E402
 from skriemdp.completion.local_factors import local_coordinates  # noqa: E402
 from skriemdp.completion.problem import CompletionProblem  # noqa: E402
+from skriemdp.completion.signal import SIGNAL_ITEMS, SignalTest  # noqa: E402
 from skriemdp.descent.gradient_descent import descend  # noqa: E402
 from skriemdp.descent.trajectory import Walk  # noqa: E402
 from skriemdp.mechanisms.bounds import Ball  # noqa: E402
@@ -155,6 +158,32 @@ def utility(args):
             )
 
 
+def nothing(args):
+    """Where items are noise: the default against users' own means about the middle of the range."""
+    cells = {"small": {"n": 1000, "d": 500}, "sparse": {"n": 1000, "d": 3000, "observed": 0.01}}
+    for name, shape in cells.items():
+        for epsilon in (0.03, 0.1, 0.3, 1.0):
+            gains, released = [], 0
+            for seed in range(max(args.repeats, 8)):
+                values, mask = _generators(args.data).ratings(seed=100 + seed, **shape)
+                test = np.random.default_rng(seed + 1).random(mask.shape) < 0.1
+                train, rest = _csr(values, mask & ~test), _csr(values, mask & test)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    model = PrivateMatrixCompletion(epsilon=epsilon, random_state=seed).fit(train)
+                released += "level only" not in model.subspace_reason_
+                ours = model.score(train, rest)
+                model.level_, model.item_effects_ = 3.0, np.zeros(train.shape[1])
+                model.components_, model.ridge_ = np.zeros((0, train.shape[1])), np.inf
+                gains.append(ours - model.score(train, rest))
+            error = np.std(gains) / np.sqrt(len(gains))
+            print(
+                f"{name:8s} eps={epsilon:<5g} gain over sharing nothing {np.mean(gains):+.4f}"
+                f"+-{error:.4f}, items released in {released} of {len(gains)} fits",
+                flush=True,
+            )
+
+
 def settings(args):
     """How the error moves with each public setting around its rule."""
     grid = (
@@ -163,8 +192,6 @@ def settings(args):
         else [("strong", 1.0), ("strong", 3.0), ("ml", 10.0), ("n30000", 3.0)]
     )
     variants = [{}] + [{"n_steps": t} for t in (10, 20, 40, 80)]
-    variants += [{"step_size": s} for s in (2.0, 4.0, 8.0, 16.0)]
-    variants += [{"subspace_share": s} for s in (0.3, 0.5, 0.7)]
     variants += [{"rank": r} for r in (2, 3, 8)]
     for name, epsilon in grid:
         train, test, bounds = family(name, args.data)
@@ -226,11 +253,29 @@ def speed(args):
             f"{1e3 * ours:.1f} ms ({step / ours:.2f} x), per-user loop {1e3 * loop:.0f} ms "
             f"({step / loop:.2f} x)"
         )
-    matrix = _random_ratings(6000, 3700, 890_000)
-    begin = time.process_time()
-    PrivateMatrixCompletion(5, epsilon=10.0, delta=1e-6, signal_test="none").fit(matrix)
+    for n, d, nnz in ((6000, 3700, 890_000), (30_000, 500, 600_000), (1000, 100, 20_000)):
+        matrix = _random_ratings(n, d, nnz)
+        for options in ({"rank": 0}, {}, {"rank": 5, "signal_test": "none"}):
+            seconds = {}
+            for arithmetic in ("float", "lattice"):
+                model = PrivateMatrixCompletion(epsilon=10.0, delta=1e-6, **options)
+                with config_context(arithmetic=arithmetic):
+                    seconds[arithmetic] = _best(lambda m=model, x=matrix: m.fit(x), 3)
+            floats, integers = seconds.values()
+            print(
+                f"whole fit {n} x {d}, {matrix.nnz} ratings, {options}: {floats:.3f} s, "
+                f"in integers {integers:.3f} s ({integers / floats:.2f} x)",
+                flush=True,
+            )
+    residuals = _random_ratings(6000, 3700, 1_050_000)
+    residuals.data -= 3.0
+    test, items = SignalTest(5, 6000, 1.0), np.arange(SIGNAL_ITEMS)
+    once = _best(lambda: test.value(residuals, items), 3)
+    x = np.random.default_rng(0).standard_normal(3700)
+    product = _best(lambda: residuals.T @ (residuals @ x))
     print(
-        f"whole fit 6000 x 3700, {matrix.nnz} ratings, rank 5: {time.process_time() - begin:.1f} s"
+        f"signal at {residuals.nnz} ratings: {1e3 * once:.0f} ms, as {once / product:.0f} products "
+        "of the moment and a vector"
     )
 
 
@@ -282,7 +327,7 @@ def movielens(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    commands = {f.__name__: f for f in (utility, settings, speed, scale, movielens)}
+    commands = {f.__name__: f for f in (utility, settings, nothing, speed, scale, movielens)}
     parser.add_argument("command", choices=commands)
     parser.add_argument("--data", help="folder of generators.py or of the MovieLens files")
     parser.add_argument("--family", action="append", choices=[*REFERENCE])

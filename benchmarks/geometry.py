@@ -1,8 +1,9 @@
-"""Time and memory of the geometry kernels, as ratios to a bare batched eigendecomposition.
+"""Time and memory of the geometry kernels, as ratios to what NumPy takes for a bare part of them.
 
-Run:  OMP_NUM_THREADS=1 python benchmarks/geometry.py [--full] [--device cuda]
+Run:  OMP_NUM_THREADS=1 python benchmarks/geometry.py [--full] [--device cuda] [--only sums]
 
-Every time is the best of several, in processor seconds of this process; competitors take turns.
+Every time is the median of several, in processor seconds of this process; competitors take turns.
+To compare two versions, run the script with the PYTHONPATH of each: the yardsticks are NumPy's.
 With ``--device`` the second table runs on torch arrays there (wall time, synchronised).
 """
 
@@ -14,24 +15,32 @@ import tracemalloc
 
 import numpy as np
 
+from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.sampling import FixedSizeSampler
+from skriemdp.descent.stochastic import RiemannianSGD
+from skriemdp.descent.trajectory import Walk
 from skriemdp.geometry import (
     AffineInvariantSPD,
     BuresWassersteinSPD,
     Euclidean,
+    GeodesicBall,
     Hyperboloid,
     LogEuclideanSPD,
     Sphere,
 )
 
 
-def best_of(repeats, functions):
-    best = [float("inf")] * len(functions)
-    for _ in range(repeats):
+def medians(repeats, functions):
+    """Seconds per call of each function, measured in turns so that load hits all alike."""
+    seconds = np.zeros((repeats, len(functions)))
+    for function in functions:
+        function()
+    for row in seconds:
         for index, function in enumerate(functions):
             start = time.process_time()
             function()
-            best[index] = min(best[index], time.process_time() - start)
-    return best
+            row[index] = time.process_time() - start
+    return np.median(seconds, axis=0)
 
 
 def cloud(geometry, n, rng):
@@ -65,7 +74,7 @@ def matrices(full):
         x, w = cloud(affine, n, rng), cloud(affine, 1, rng)[0]
         flat, bures = LogEuclideanSPD(size), BuresWassersteinSPD(size)
         repeats = 15 if n * size**3 <= 2_000_000 else 3
-        eigh, *times = best_of(
+        eigh, *times = medians(
             repeats,
             [
                 lambda x=x: np.linalg.eigh(x),
@@ -102,12 +111,67 @@ def vectors(full):
         cells = []
         for n in counts:
             x = cloud(geometry, n, np.random.default_rng(0))
-            (seconds,) = best_of(
+            (seconds,) = medians(
                 15 if n <= 10_000 else 5,
                 [lambda g=geometry, x=x: g.clipped_log_sum(g.base_point, x, 0.3)],
             )
             cells.append(f"{1e9 * seconds / x.size:.1f}")
         print(f"| `{geometry}` | " + " | ".join(cells) + " |", flush=True)
+
+
+def two_products(point, records):
+    """A clipped sum of differences: what a sum of logarithms takes if space were flat."""
+    total = 0.0
+    for begin in range(0, len(records), 4096):
+        difference = records[begin : begin + 4096] - point
+        squares = np.einsum("ij,ij->i", difference, difference)
+        total = total + (0.3 / np.sqrt(np.maximum(squares, 0.09))) @ difference
+    return total
+
+
+def sums(full):
+    print("\nSums of logarithms: time over differences, one weight each, and one weighted sum\n")
+    print("| geometry | n | coordinates of logarithms | clipped sum | gradient sum of a mean |")
+    print("|---|---|---|---|---|")
+    for geometry in (Sphere(2), Sphere(5), Sphere(20), Hyperboloid(2), Hyperboloid(5)):
+        for n in (100, 100_000):
+            rng = np.random.default_rng(0)
+            x, w = cloud(geometry, n, rng), cloud(geometry, 1, rng)[0]
+            problem = FrechetProblem(GeodesicBall(geometry, None, 1.0), x)
+            repeats = 301 if n < 1000 else 15
+            flat, *times = medians(
+                repeats,
+                [
+                    lambda x=x, w=w: two_products(w, x),
+                    lambda g=geometry, x=x, w=w: g.log_coordinates(w, x),
+                    lambda g=geometry, x=x, w=w: g.clipped_log_sum(w, x, 0.3),
+                    lambda p=problem, w=w: p.gradient_sum(w, p.gradient_ball(w)),
+                ],
+            )
+            cells = " | ".join(f"{t / flat:.2f}" for t in times)
+            print(f"| `{geometry}` | {n:,} | {cells} |", flush=True)
+
+
+def steps(full):
+    print("\nOne step of DP-RSGD on 100 SPD(2) records: time over `numpy.linalg.eigh` of them\n")
+    print("| step | gradient sum | coordinates of logarithms | exponential of the step |")
+    print("|---|---|---|---|")
+    geometry, rng = AffineInvariantSPD(2), np.random.default_rng(0)
+    x, w = cloud(geometry, 1000, rng), cloud(geometry, 1, rng)[0]
+    problem = FrechetProblem(GeodesicBall(geometry, None, 1.0), x)
+    batch, move = np.arange(100), 0.1 * rng.normal(size=3)
+    solver = RiemannianSGD(FixedSizeSampler(100), 1.0, Walk(1, 0.1), clip_norm=1.0)
+    eigh, *times = medians(
+        301,
+        [
+            lambda: np.linalg.eigh(x[:100]),
+            lambda: solver.solve(problem, w, rng),
+            lambda: problem.gradient_sum(w, problem.gradient_ball(w), batch),
+            lambda: geometry.log_coordinates(w, x[:100]),
+            lambda: geometry.exp_coordinates(w, move),
+        ],
+    )
+    print("| " + " | ".join(f"{t / eigh:.1f}" for t in times) + " |", flush=True)
 
 
 def torch_table(name):
@@ -148,13 +212,18 @@ def torch_table(name):
         )
 
 
+TABLES = {"matrices": matrices, "vectors": vectors, "sums": sums, "steps": steps}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="also n = 1e6 (about two minutes)")
     parser.add_argument("--device", help="a torch device for the torch table, such as cuda")
+    parser.add_argument("--only", choices=TABLES, help="one table")
     options = parser.parse_args()
-    matrices(options.full)
-    vectors(options.full)
+    for name, table in TABLES.items():
+        if options.only in (None, name):
+            table(options.full)
     if options.device:
         torch_table(options.device)
 

@@ -59,7 +59,7 @@ def non_private(X, y, held_out, length, radius):
     ball = GeodesicBall(SPACE, None, radius)
     base = frechet_mean(ball.project(y), SPACE)
     labels = SPACE.log_coordinates(base, ball.project(y))
-    model = WrappedModel(len(X), 1e9, 100, 4.0, 0.5, 0.8)
+    model = WrappedModel(len(X), (256, SPACE.dim), 1e9, 100, 4.0, 0.5, 0.8)
     weights = model.release(features(X), labels, np.random.default_rng(0))
     return ball.project(SPACE.exp_coordinates(base, features(held_out) @ weights))
 
@@ -178,7 +178,7 @@ def speed(sizes=(5000, 20000), n_frequencies=128, n_steps=100):
         rng = np.random.default_rng(0)
         features = FeatureMap(X.shape[1], n_frequencies, 1.0, 1.0, 10.0, 0)(X)
         labels = np.asarray(SPACE.log_coordinates(SPACE.base_point, y))
-        solver = WrappedModel(n, 1.0, n_steps, 1.0, 0.5, 0.8)
+        solver = WrappedModel(n, (2 * n_frequencies, 2), 1.0, n_steps, 1.0, 0.5, 0.8)
         weights, gradients = rng.normal(size=(2 * n_frequencies, 2)), rng.normal(size=(2, n))
         model = PrivateHyperbolicRegressor(
             coordinates="lorentz", n_steps=n_steps, n_frequencies=n_frequencies

@@ -16,10 +16,12 @@ from skriemdp import (
     PrivateHyperbolicRegressor,
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
     config_context,
     frechet_mean,
 )
 from skriemdp.datasets import make_cloud
+from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
@@ -59,8 +61,8 @@ def errors(fits, n):
         ("tangent, lattice", {"mechanism": "tangent"}),
         ("gradient, float", {"mechanism": "gradient"}),
         ("gradient, lattice", {"mechanism": "gradient"}),
-        ("adaptive, float", {"mechanism": "adaptive"}),
-        ("adaptive, lattice", {"mechanism": "adaptive"}),
+        ("auto, float", {"noise": "gaussian"}),
+        ("auto, lattice", {"noise": "gaussian"}),
         ("non-private", 0),
     )
     print(
@@ -119,8 +121,10 @@ def whole_fits(repeats, large):
     cases = []
     for n, d in ((1000, 5), (1000, 30), (10**4, 30), (10**4, 100)):
         X = rng.normal(size=(n, d)) * np.linspace(2.0, 0.5, d) + 3.0
-        model = PrivatePrincipalEigenvector(3, mechanism="covariance")
-        cases.append(("principal components", n, d * d, model, (X,)))
+        for mechanism in ("covariance", "refine", "power", "gradient"):
+            model = PrivatePrincipalEigenvector(3, mechanism=mechanism)
+            entries = d * d if mechanism in ("covariance", "refine") else 3 * d
+            cases.append((f"principal components, {mechanism}", n, entries, model, (X,)))
     for n, p in ((1000, 20), (1000, 100), (2000, 99), (10**4, 20), (10**4, 100), (6100, 300)):
         X, truth = rng.normal(size=(n, p)) / math.sqrt(p), rng.normal(size=p)
         y = (X @ truth + 0.3 * rng.normal(size=n) > 0).astype(int)
@@ -149,6 +153,55 @@ def whole_fits(repeats, large):
         )
 
 
+def sampled_fits(repeats, large):
+    """Random batches, variance reduction, clients: times in floats and in integers."""
+    print("\n| fit | n | exact time / float time | default |\n|---|---|---|---|")
+    batch = {"batch_size": 100}
+    reduced = batch | {"solver": "variance-reduced", "smoothness": 1.0}
+    solvers = {
+        "all records": {},
+        "Poisson batches of 100": batch,
+        "fixed batches of 100": batch | {"sampling": "fixed-size"},
+        "variance reduction": reduced,
+    }
+    federations = {
+        "6 clients": (6, {}),
+        "6 clients, batches": (6, {"batch_fraction": 0.2, "local_steps": 5}),
+        "6 clients, variance reduction": (6, {"batch_fraction": 0.2, "local": "rsvrg"}),
+        "small clients": (None, {}),
+        "whole clients": (60, {"unit": "client", "update_clip": 0.5}),
+    }
+    for n in (1000, 6000):
+        cases = []
+        if n > large:
+            continue
+        for geometry in (Sphere(2), SPD(3)):
+            X = make_cloud(geometry, n, radius=0.5, rng=np.random.default_rng(0))
+            for name, settings in solvers.items():
+                model = PrivateRiemannianERM(geometry, **settings)
+                cases.append((f"ERM, {geometry}, {name}", model, (X,)))
+            for name, (clients, settings) in federations.items():
+                clients = n // 10 if clients is None else clients
+                mean = PrivateFrechetMean(geometry, radius=0.5)
+                model = FederatedEstimator(mean, 5, clients // 2, **settings)
+                data = (X, None, np.arange(n) % clients)
+                cases.append((f"federated, {geometry}, {name}", model, data))
+        rng = np.random.default_rng(0)
+        for p in (5, 20):
+            X, truth = rng.normal(size=(n, p)) / math.sqrt(p), rng.normal(size=p)
+            y = (X @ truth > 0).astype(int)
+            model = PrivateNoisyAdaGrad(classes=[0, 1], batch_size=0.2 * n)
+            cases.append((f"linear model, p = {p}, batches of n / 5", model, (X, y)))
+        for name, model, data in cases:
+            default = fit_in("auto", model, *data).privacy_spent_.public["arithmetic"]
+            plain, exact = medians(
+                repeats,
+                lambda m=model, d=data: fit_in("float", m, *d),
+                lambda m=model, d=data: fit_in("lattice", m, *d),
+            )
+            print(f"| {name} | {n} | {exact / plain:.2f} | {default} |", flush=True)
+
+
 def times(repeats, sizes):
     """Whole fits, and draws."""
     print("\n| manifold | n | lattice fit / float fit: tangent | gradient |\n|---|---|---|---|")
@@ -158,11 +211,7 @@ def times(repeats, sizes):
             cells = []
             for mechanism in ("tangent", "gradient"):
                 fits = [
-                    PrivateFrechetMean(
-                        geometry,
-                        mechanism=mechanism,
-                        noise="gaussian",
-                    )
+                    PrivateFrechetMean(geometry, mechanism=mechanism, noise="gaussian", radius=1.0)
                     for _ in range(2)
                 ]
                 plain, exact = medians(
@@ -191,6 +240,7 @@ def main():
     accounting()
     errors(*((10, 1000) if quick else (60, 3000)))
     times(3 if quick else 7, (1000,) if quick else (1000, 10**4))
+    sampled_fits(3 if quick else 7, 2000 if quick else 10**5)
     whole_fits(3 if quick else 7, 2000 if quick else 10**5)
 
 

@@ -1,10 +1,12 @@
 """Error of every mechanism of the private mean at equal certified privacy: Markdown tables.
 
-Run:  python benchmarks/mean_mechanisms.py [--fits 60] [--part wishart|spaces|spread]
+Run:  python benchmarks/mean_mechanisms.py [--fits 60] [--part wishart|spaces|spread|auto]
 
 * wishart: SPD(2), Wishart matrices rejected to the unit ball, the papers' setting; E d^2;
 * spaces: E d^2 over the limit d (Delta/mu)^2 on other manifolds;
-* spread: data that fill a part of the ball (rms .3 and .1 of its radius), as ratios.
+* spread: data that fill a part of the ball (rms .3 and .1 of its radius), as ratios;
+* auto: the default mechanism in a public ball, and with nothing given, beside one shot: the same
+  ratios for data that fill the ball, and for clouds of rms .3, .1 and .03 of its radius.
 
 Each entry averages `--fits` fits over 6 data sets; differences below 15 % are noise at 60 fits.
 "Paper's DP-RGD" is T = n steps of 0.01 from a random public start, at honest noise.
@@ -24,11 +26,10 @@ from skriemdp.privacy.calibration import gaussian_mu
 BUDGETS = ((0.1, 1e-3), (1.0, 1e-5))
 DATA_SETS = 6
 OURS = {
-    "tangent, Gaussian": {"mechanism": "tangent", "noise": "gaussian"},
-    "tangent, radial": {"mechanism": "tangent", "noise": "radial"},
-    "tangent, radial, js": {"mechanism": "tangent", "noise": "radial", "shrink": "js"},
+    "tangent, Gaussian": {"mechanism": "tangent", "noise": "gaussian", "shrink": None},
+    "tangent, radial": {"mechanism": "tangent", "noise": "radial", "shrink": None},
+    "tangent, radial, shrunken": {"mechanism": "tangent", "noise": "radial"},
     "tangent, pure Laplace": {"mechanism": "tangent", "noise": "laplace", "delta": 0.0},
-    "adaptive": {"mechanism": "adaptive"},
     "gradient": {"mechanism": "gradient"},
     "auto": {},
 }
@@ -99,16 +100,50 @@ def part_wishart(fits):
         )
 
 
+SPACES = (
+    ("SPD(2)", SPD(2), 1.0),
+    ("SPD(5)", SPD(5), 1.0),
+    ("SPD(10)", SPD(10), 1.0),
+    ("H^2", Hyperboloid(2), 1.0),
+    ("H^10", Hyperboloid(10), 1.0),
+    ("S^2", Sphere(2), math.pi / 8),
+    ("S^20", Sphere(20), math.pi / 8),
+    ("BW(2)", SPD(2, metric="bures-wasserstein"), 0.3),
+)
+SHAPES = (("fill", None, 0.1), ("rms .3", 0.3, 0.5), ("rms .1", 0.1, 0.3), ("rms .03", 0.03, 0.3))
+
+
+def part_auto(fits, n):
+    """One data set for each fit; all methods see the same ones."""
+    for epsilon, delta in BUDGETS[::-1]:
+        print(f"n = {n}, (epsilon, delta) = {(epsilon, delta)}: E d^2 / limit")
+        print("in the public ball (one shot; with nothing given)\n")
+        print("| | " + " | ".join(name for name, _, _ in SHAPES) + " |\n|---|---|---|---|---|")
+        for name, geometry, radius in SPACES:
+            limit = geometry.dim * (2 * radius / n / gaussian_mu(epsilon, delta)) ** 2
+            ways = {"radius": radius}, {"radius": radius, "mechanism": "tangent"}, {}
+            cells = []
+            for _, spread, offset in SHAPES:
+                found = np.zeros((len(ways), fits))
+                for k in range(fits):
+                    rng = np.random.default_rng(90_000 + k)
+                    X = make_cloud(
+                        geometry, n, radius=radius, offset=offset, spread=spread, rng=rng
+                    )
+                    target = frechet_mean(X, geometry)
+                    for way, parameters in enumerate(ways):
+                        model = PrivateFrechetMean(
+                            geometry, epsilon=epsilon, delta=delta, **parameters
+                        ).fit(X)
+                        found[way, k] = float(geometry.dist(target, model.mean_)) ** 2 / limit
+                auto, one, searched = found.mean(axis=1)
+                cells.append(f"{auto:.2g} ({one:.2g}; {searched:.2g})")
+            print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+        print()
+
+
 def part_spaces(fits, spread=None, offset=0.1):
-    spaces = (
-        ("SPD(5)", SPD(5), 1.0),
-        ("SPD(10)", SPD(10), 1.0),
-        ("H^2", Hyperboloid(2), 1.0),
-        ("H^10", Hyperboloid(10), 1.0),
-        ("S^2", Sphere(2), math.pi / 8),
-        ("S^20", Sphere(20), math.pi / 8),
-        ("BW(2)", SPD(2, metric="bures-wasserstein"), 0.3),
-    )
+    spaces = SPACES[1:]
     for budget in BUDGETS:
         print(f"n = 1000, (epsilon, delta) = {budget}: E d^2 / limit\n")
         rows = []
@@ -128,13 +163,16 @@ def part_spaces(fits, spread=None, offset=0.1):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fits", type=int, default=60)
-    parser.add_argument("--part", choices=("wishart", "spaces", "spread"))
+    parser.add_argument("--part", choices=("wishart", "spaces", "spread", "auto"))
+    parser.add_argument("--n", type=int, default=1000, help="records, of --part auto")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.part in (None, "wishart"):
         part_wishart(options.fits)
     if options.part in (None, "spaces"):
         part_spaces(options.fits)
+    if options.part in (None, "auto"):
+        part_auto(options.fits, options.n)
     if options.part in (None, "spread"):
         for spread, offset in ((0.3, 0.5), (0.1, 0.3)):
             print(f"rms {spread} of the radius, cloud {offset} of it off the centre")

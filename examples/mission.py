@@ -63,7 +63,7 @@ tasks = {
     "direction": (PrivatePrincipalEigenvector(row_norm=4.0), rows, None),
     "regression": (PrivateHyperbolicRegressor(radius=2.0), inputs, outputs),
     "completion": (PrivateMatrixCompletion(rank=1), ratings, None),
-    "classifier": (PrivateNoisyAdaGrad(feature_norm=4.0, classes=[0, 1]), features, labels),
+    "classifier": (PrivateNoisyAdaGrad(classes=[0, 1]), features, labels),
 }
 
 
@@ -105,7 +105,7 @@ def three_statistics():
     estimators = (
         (PrivateFrechetMean("sphere", center=pole, radius=1.0, **first), directions, None),
         (PrivatePrincipalEigenvector(row_norm=4.0, **second), rows, None),
-        (PrivateNoisyAdaGrad(feature_norm=4.0, classes=[0, 1], **third), features, labels),
+        (PrivateNoisyAdaGrad(classes=[0, 1], **third), features, labels),
     )
     spent = [estimator.fit(X, y).privacy_spent_ for estimator, X, y in estimators]
     assert sum(epsilon for epsilon, _ in spent) <= 1.0

@@ -3,7 +3,11 @@
 Public names are loaded on first use, so ``import skriemdp`` itself imports nothing else.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from importlib import import_module as _import_module
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -31,11 +35,11 @@ _HOME = {
 __all__ = sorted([*_HOME, "__version__"])
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Callable[..., Any] | type:
     if name in _HOME:
         return getattr(_import_module(_HOME[name]), name)
     raise AttributeError(f"module 'skriemdp' has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return __all__

@@ -39,7 +39,7 @@ def get_config() -> dict[str, Any]:
     return _process | (_context.get() or {})
 
 
-def set_config(**settings) -> None:
+def set_config(**settings: Any) -> None:
     """Change settings for this process, in all threads; see :func:`config_context`.
 
     Raises
@@ -51,7 +51,7 @@ def set_config(**settings) -> None:
 
 
 @contextlib.contextmanager
-def config_context(**settings) -> Iterator[None]:
+def config_context(**settings: Any) -> Iterator[None]:
     """Change settings within a ``with`` block.
 
     Parameters

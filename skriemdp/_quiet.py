@@ -11,9 +11,12 @@ import copy
 import dis
 import functools
 import inspect
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
@@ -30,6 +33,9 @@ __all__ = [
     "read_weights",
 ]
 
+R = TypeVar("R")
+E = TypeVar("E", bound=BaseException)
+
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _NO_NUMBER = (
     "holds text or other values where numbers are expected: every argument must be a number, or a "
@@ -40,7 +46,7 @@ _NO_NUMBER = (
 # -- which errors may pass ------------------------------------------------------------------------
 
 
-def _origin(error):
+def _origin(error: BaseException) -> TracebackType | None:
     """The innermost frame of an error and its place there."""
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
@@ -48,7 +54,7 @@ def _origin(error):
     return step
 
 
-def _may_pass(error) -> bool:
+def _may_pass(error: BaseException) -> bool:
     """Whether the words are the library's own, or tell of no record for another reason.
 
     Errors of C functions have no frame of their own, so it counts that a ``raise`` statement of
@@ -67,23 +73,23 @@ def _may_pass(error) -> bool:
 
 
 @contextlib.contextmanager
-def about_public_input():
+def about_public_input() -> Iterator[None]:
     """Within it nothing sees a record, so that the errors of a user's function may pass."""
     try:
         yield
     except Exception as error:
         with contextlib.suppress(AttributeError):
-            error._skriemdp_public = True
+            error._skriemdp_public = True  # type: ignore[attr-defined]  # our own mark
         raise
 
 
-def _alone(error):
+def _alone(error: E) -> E:
     """`error` without the errors before it, which may quote records."""
     error.__cause__ = error.__context__ = None
     return error
 
 
-def _same_type(error, text: str) -> Exception:
+def _same_type(error: Exception, text: str) -> Exception:
     """An error with this text, of the same built-in type as `error` or of the nearest one."""
     if isinstance(error, OverflowError):  # of an int, too large for a float
         return ValueError(text)
@@ -97,7 +103,7 @@ def _same_type(error, text: str) -> Exception:
 # -- stand-ins ------------------------------------------------------------------------------------
 
 
-def _zero(kind: str):
+def _zero(kind: str) -> np.ndarray:
     if kind in "biuf":
         return np.zeros(())
     if kind == "c":
@@ -107,7 +113,7 @@ def _zero(kind: str):
     return np.zeros((), object)
 
 
-def stand_in(value):
+def stand_in(value: Any) -> Any:
     """Zeros in the class, shape, format and with the column names of `value`; ~no memory.
 
     Of the dtype only the kind is kept: widths of strings and categories come from entries.
@@ -135,7 +141,7 @@ def _lines(text: str) -> str:
     return "\n".join(lines).strip()
 
 
-def _said_of_zeros(error, call, values) -> str | None:
+def _said_of_zeros(error: Exception, call: Callable[..., Any], values: Sequence[Any]) -> str | None:
     """What `call` says of stand-ins, if it fails there at the same place as `error` did."""
     try:
         zeros = [stand_in(value) for value in values]
@@ -157,7 +163,7 @@ def _said_of_zeros(error, call, values) -> str | None:
 # -- fixed sentences ------------------------------------------------------------------------------
 
 
-def _finding(value) -> str | None:
+def _finding(value: Any) -> str | None:
     """What kind of value is wrong in one argument, by its dtype kind alone; None if nothing is."""
     if value is None or type(value).__module__.split(".")[0] == "dask":
         return None
@@ -182,7 +188,7 @@ def _finding(value) -> str | None:
     return None
 
 
-def _sentence(error, values, names, labels: bool) -> str:
+def _sentence(error: Exception, values: Sequence[Any], names: Sequence[str], labels: bool) -> str:
     for name, value in zip(names, values, strict=False):
         with contextlib.suppress(Exception), np.errstate(all="ignore"):
             finding = _finding(value)
@@ -200,7 +206,9 @@ def _sentence(error, values, names, labels: bool) -> str:
 # -- checks that show nothing ---------------------------------------------------------------------
 
 
-def quietly(call, *values, names=("X", "y"), labels: bool = False):
+def quietly(
+    call: Callable[..., R], *values: Any, names: Sequence[str] = ("X", "y"), labels: bool = False
+) -> R:
     """``call(*values)``, whose errors show no entry of `values`.
 
     Parameters
@@ -233,7 +241,9 @@ def quietly(call, *values, names=("X", "y"), labels: bool = False):
     raise _same_type(failure, text)
 
 
-def read_records(estimator, X, y="no_validation", *, labels: bool = False, **checks):
+def read_records(
+    estimator: Any, X: Any, y: Any = "no_validation", *, labels: bool = False, **checks: Any
+) -> Any:
     """scikit-learn's `validate_data` without quotations; a sparse matrix is checked whole.
 
     A sparse X comes back in canonical form: entries stored twice are added.
@@ -245,7 +255,7 @@ def read_records(estimator, X, y="no_validation", *, labels: bool = False, **che
     return quietly(_canonical, X), y
 
 
-def read_array(value, name: str, *, labels: bool = False, **checks):
+def read_array(value: Any, name: str, *, labels: bool = False, **checks: Any) -> Any:
     """scikit-learn's `check_array` without quotations."""
     return quietly(
         lambda value: check_array(value, input_name=name, **checks),
@@ -255,7 +265,7 @@ def read_array(value, name: str, *, labels: bool = False, **checks):
     )
 
 
-def read_weights(sample_weight, n: int):
+def read_weights(sample_weight: ArrayLike | None, n: int) -> np.ndarray:
     """Weights of the `n` rows of a score: finite, none negative, one positive; ones for None."""
     if sample_weight is None:
         return np.ones(n)
@@ -268,7 +278,7 @@ def read_weights(sample_weight, n: int):
     return weights
 
 
-def checked_format(X, name: str = "X"):
+def checked_format(X: Any, name: str = "X") -> Any:
     """A shallow copy of a sparse matrix whose indices fit its shape; others crash C code."""
     X = X.tocoo() if X.format == "dok" else copy.copy(X)
     broken = ValueError(
@@ -296,7 +306,7 @@ def checked_format(X, name: str = "X"):
     return X
 
 
-def _canonical(X):
+def _canonical(X: Any) -> Any:
     """`X` with sorted indices and no entry stored twice, if it is a sparse matrix by rows."""
     if not sparse.issparse(X) or X.format not in ("csr", "csc"):
         return X
@@ -316,16 +326,21 @@ class Charged:
     the handler, so that no error has another one as its context.
     """
 
-    def __init__(self, entry, seen_by_callback: bool = False):
+    def __init__(self, entry: object, seen_by_callback: bool = False):
         what = "this fit" if entry is None else f"entry {entry}"
         released = "nothing but what the callback saw" if seen_by_callback else "nothing"
         self._note = f"{what} was charged before this error; {released} was released"
         self._failure: Any = None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
         if error is None:
             return False
         if not isinstance(error, Exception):  # an interrupt hides nothing
@@ -351,7 +366,7 @@ class Charged:
         raise failure
 
 
-def _is_users_own(kind) -> bool:
+def _is_users_own(kind: type) -> bool:
     """Whether this type of error was defined by a user, who then raises it deliberately."""
     known = ("builtins", "numpy", "scipy", "sklearn", "pandas", "joblib", "skriemdp")
     return kind.__module__.split(".")[0] not in known
@@ -364,7 +379,7 @@ class QuietQueries:
     that start with fit, get or set are wrapped when a class is made, with their signatures.
     """
 
-    def __init_subclass__(cls, **arguments):
+    def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         for name, member in list(vars(cls).items()):
             if name.startswith(("_", "fit", "get", "set")):
@@ -382,12 +397,12 @@ class QuietQueries:
 _CONDITIONAL = available_if(lambda owner: True)(lambda owner: None)
 
 
-def _quiet_query(method):
+def _quiet_query(method: Callable[..., Any]) -> Callable[..., Any]:
     if hasattr(method, "_quiet"):
         return method
 
     @functools.wraps(method)
-    def query(self, *args, **kwargs):
+    def query(self: Any, *args: Any, **kwargs: Any) -> Any:
         failure: Any = None
         try:
             args = tuple(checked_format(a) if sparse.issparse(a) else a for a in args)
@@ -403,5 +418,5 @@ def _quiet_query(method):
         text = _sentence(failure, args, names, labels=True)
         raise _same_type(failure, text)
 
-    query._quiet = True
+    query._quiet = True  # type: ignore[attr-defined]  # our own mark
     return query

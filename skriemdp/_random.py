@@ -6,6 +6,8 @@ import hashlib
 import numbers
 import os
 import secrets
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -25,7 +27,7 @@ _MOST_SEED = 2**128 - 1
 _LARGEST_BLOCK = 2**16
 
 
-def check_random_state(random_state) -> None:
+def check_random_state(random_state: Any) -> None:
     """Raise unless `random_state` is None or a non-negative integer.
 
     Generators are refused: an object that several fits share repeats or couples their noise, and
@@ -45,7 +47,7 @@ def check_random_state(random_state) -> None:
         raise ValueError(f"random_state must be below 2**128, got {shown(random_state)}.")
 
 
-def check_public_seed(public_seed) -> None:
+def check_public_seed(public_seed: Any) -> None:
     """Raise unless `public_seed` is a non-negative integer: public randomness is reproducible."""
     if not isinstance(public_seed, numbers.Integral) or isinstance(public_seed, bool):
         raise TypeError(
@@ -56,7 +58,7 @@ def check_public_seed(public_seed) -> None:
         raise ValueError(f"public_seed must lie in [0, 2**128), got {shown(public_seed)}.")
 
 
-def public_generator(public_seed: int, *labels) -> np.random.Generator:
+def public_generator(public_seed: int, *labels: object) -> np.random.Generator:
     """Generator for public randomness (random features, start points, splits).
 
     Everyone may know its output; it never feeds noise.  `labels` separate independent uses.
@@ -66,7 +68,7 @@ def public_generator(public_seed: int, *labels) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(key.digest(), "little"))
 
 
-def data_digest(*arrays) -> bytes:
+def data_digest(*arrays: Any) -> bytes:
     """Digest of validated arrays; enters the stream keys of seeded fits only.
 
     Sparse matrices are digested by their parts, None by a mark.
@@ -94,13 +96,15 @@ class NoiseGenerator(np.random.Generator):
     from its own refuses to draw from it: two processes would give out the same noise.
     """
 
-    def __init__(self, bit_generator):
+    def __init__(self, bit_generator: np.random.BitGenerator):
         super().__init__(bit_generator)
         self._process = os.getpid()
         self._ahead = np.empty(0, dtype=np.int64)
         self._block = 16
 
-    def take_ahead(self, count: int, draw) -> np.ndarray:
+    def take_ahead(
+        self, count: int, draw: Callable[[np.random.Generator, int], np.ndarray]
+    ) -> np.ndarray:
         """The next `count` integers of a stock that ``draw(rng, size)`` fills, in growing blocks.
 
         All draws from one generator must be of one law; blocks double up to `_LARGEST_BLOCK`.
@@ -126,7 +130,7 @@ class NoiseGenerator(np.random.Generator):
                 "noise of its parent; start the fit in the process that runs it."
             )
 
-    def __reduce__(self):
+    def __reduce__(self) -> NoReturn:
         raise TypeError("noise generators are never pickled: a copy would repeat their noise.")
 
 
@@ -141,7 +145,7 @@ class NoiseStreams:
     A label may be used once.
     """
 
-    def __init__(self, random_state=None, context: bytes = b""):
+    def __init__(self, random_state: int | None = None, context: bytes = b""):
         check_random_state(random_state)
         self._seed = None if random_state is None else int(random_state)
         self._context = context
@@ -152,7 +156,7 @@ class NoiseStreams:
         """Whether the noise can be reproduced, and therefore protects nobody."""
         return self._seed is not None
 
-    def __call__(self, *label) -> np.random.Generator:
+    def __call__(self, *label: object) -> np.random.Generator:
         from randomgen import ChaCha
 
         if label in self._used:
@@ -165,5 +169,5 @@ class NoiseStreams:
             key = int.from_bytes(hashlib.blake2b(material, digest_size=32).digest(), "little")
         return NoiseGenerator(ChaCha(key=key, rounds=20))
 
-    def __getstate__(self):
+    def __getstate__(self) -> NoReturn:
         raise TypeError("noise streams are never pickled: a copy would repeat their noise.")

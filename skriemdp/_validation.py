@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Iterable
+from typing import Any
 
 # Counts above this fit into no array index.
 _MOST = 2**62
 
 
-def _is_real(value) -> bool:
+def _is_real(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def shown(value) -> str:
+def shown(value: object) -> str:
     """`value` as a message shows it: its repr, if that is short and can be written at all."""
     try:
         text = repr(value)
@@ -22,7 +24,7 @@ def shown(value) -> str:
     return text if len(text) <= 200 else text[:100] + "..."
 
 
-def _real(name: str, value, wanted: str) -> float:
+def _real(name: str, value: Any, wanted: str) -> float:
     """`value` as a float; TypeError if it is no number, ValueError if no float can hold it."""
     if not _is_real(value):
         raise TypeError(f"{name} must be {wanted}, got {shown(value)}.")
@@ -35,7 +37,7 @@ def _real(name: str, value, wanted: str) -> float:
     return number
 
 
-def check_positive(*, allow_inf: bool = False, **values) -> None:
+def check_positive(*, allow_inf: bool = False, **values: Any) -> None:
     """Raise unless each keyword argument is a positive real number (finite, unless `allow_inf`)."""
     for name, value in values.items():
         number = _real(name, value, "a positive real number")
@@ -43,7 +45,7 @@ def check_positive(*, allow_inf: bool = False, **values) -> None:
             raise ValueError(f"{name} must be a positive finite number, got {shown(value)}.")
 
 
-def check_scale(*, allow_inf: bool = False, **values) -> None:
+def check_scale(*, allow_inf: bool = False, **values: Any) -> None:
     """Raise unless each keyword argument is a positive real number whose square is safe.
 
     Bounds of norms are compared through squares, and products of them through fourth powers; where
@@ -58,7 +60,7 @@ def check_scale(*, allow_inf: bool = False, **values) -> None:
             )
 
 
-def check_factor(**values) -> None:
+def check_factor(**values: Any) -> None:
     """Raise unless each keyword argument is a positive real number whose square is a normal float.
 
     For lengths, penalties and step sizes, which multiply and divide but bound nothing.
@@ -72,7 +74,7 @@ def check_factor(**values) -> None:
             )
 
 
-def check_nonnegative(**values) -> None:
+def check_nonnegative(**values: Any) -> None:
     """Raise unless each keyword argument is a finite real number >= 0."""
     for name, value in values.items():
         number = _real(name, value, "a real number >= 0")
@@ -80,7 +82,7 @@ def check_nonnegative(**values) -> None:
             raise ValueError(f"{name} must be a finite number >= 0, got {shown(value)}.")
 
 
-def check_fraction(*, open_left: bool = True, open_right: bool = True, **values) -> None:
+def check_fraction(*, open_left: bool = True, open_right: bool = True, **values: Any) -> None:
     """Raise unless each keyword argument lies between 0 and 1 (ends excluded where `open_*`)."""
     for name, value in values.items():
         number = _real(name, value, "a real number in (0, 1)")
@@ -91,7 +93,7 @@ def check_fraction(*, open_left: bool = True, open_right: bool = True, **values)
             raise ValueError(f"{name} must lie in {left}0, 1{right}, got {shown(value)}.")
 
 
-def check_count(*, minimum: int = 1, **values) -> None:
+def check_count(*, minimum: int = 1, **values: Any) -> None:
     """Raise unless each keyword argument is an integer >= `minimum`."""
     for name, value in values.items():
         if not isinstance(value, numbers.Integral) or isinstance(value, bool):
@@ -102,14 +104,14 @@ def check_count(*, minimum: int = 1, **values) -> None:
             raise ValueError(f"{name} must be at most 2**62, got {shown(value)}.")
 
 
-def _equal(value, option) -> bool:
+def _equal(value: Any, option: Any) -> bool:
     try:
         return bool(value == option)
     except Exception:  # an array has no single answer
         return False
 
 
-def check_option(options, **values) -> None:
+def check_option(options: Iterable[Any], **values: Any) -> None:
     """Raise unless each keyword argument is one of `options`."""
     for name, value in values.items():
         if not any(value is option or _equal(value, option) for option in options):
@@ -119,9 +121,13 @@ def check_option(options, **values) -> None:
 
 # Noise scales are in proportion to 1 / epsilon, and their squares must stay ordinary floats.
 _LEAST_EPSILON = 1e-30
+# Above, a guarantee says nothing, and samplers and exponentials leave the range of floats.
+_MOST_EPSILON = 1e12
+# Below, searches for noise run into the end of the range of floats.
+_LEAST_DELTA = 1e-100
 
 
-def check_privacy(epsilon, delta) -> None:
+def check_privacy(epsilon: Any, delta: Any) -> None:
     """Raise unless (epsilon, delta) is a privacy target that a private release can have."""
     if _real("epsilon", epsilon, "a positive real number") == math.inf:
         raise ValueError(
@@ -134,4 +140,14 @@ def check_privacy(epsilon, delta) -> None:
             f"epsilon={shown(epsilon)} is below {_LEAST_EPSILON:g}: the noise would leave the "
             "range of floats; use a larger epsilon."
         )
+    if float(epsilon) > _MOST_EPSILON:
+        raise ValueError(
+            f"epsilon={shown(epsilon)} is above {_MOST_EPSILON:g} and protects nobody; use a "
+            "smaller epsilon, or a method that is not private."
+        )
     check_fraction(open_left=False, delta=delta)
+    if 0.0 < float(delta) < _LEAST_DELTA:
+        raise ValueError(
+            f"delta={shown(delta)} is below {_LEAST_DELTA:g}, where noise cannot be calibrated; "
+            "use a larger delta, or 0 where a method offers pure privacy."
+        )

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 __all__ = [
     "AdaGradDisplay",
@@ -17,7 +23,7 @@ __all__ = [
 ]
 
 
-def _axes(ax, **kwargs):
+def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(**kwargs)[1] if ax is None else ax
@@ -47,7 +53,9 @@ class ErrorCurveDisplay:
     no_data: float | None = None
     non_private: float | None = None
 
-    def plot(self, ax=None, *, label="private (median, 10-90 %)", color="C0"):
+    def plot(
+        self, ax: Axes | None = None, *, label: str = "private (median, 10-90 %)", color: str = "C0"
+    ) -> Self:
         """Draw median and spread over repeats; returns self."""
         ax = _axes(ax)
         low, middle, high = np.quantile(np.asarray(self.errors), [0.1, 0.5, 0.9], axis=1)
@@ -85,14 +93,14 @@ class NoiseBallDisplay:
     ax_, figure_ : matplotlib Axes and Figure
     """
 
-    geometry: object
+    geometry: Any
     mean: np.ndarray
     noise_scale: float
     center: np.ndarray | None = None
     radius: float | None = None
 
     @classmethod
-    def from_estimator(cls, estimator, ax=None):
+    def from_estimator(cls, estimator: Any, ax: Axes | None = None) -> NoiseBallDisplay:
         """From a fitted :class:`skriemdp.PrivateFrechetMean` on a two-dimensional manifold."""
         display = cls(
             estimator.geometry_,
@@ -103,7 +111,7 @@ class NoiseBallDisplay:
         )
         return display.plot(ax)
 
-    def plot(self, ax=None, *, levels=(0.5, 0.9)):
+    def plot(self, ax: Axes | None = None, *, levels: tuple[float, ...] = (0.5, 0.9)) -> Self:
         """Draw on the sphere (3-D) or in the Poincare disk; returns self."""
         from skriemdp.geometry import Hyperboloid, Poincare, Sphere
 
@@ -119,7 +127,7 @@ class NoiseBallDisplay:
             length = self.noise_scale * np.sqrt(-2.0 * np.log1p(-level))
             circle = self._flat(self._circle(self.mean, length))
             ax.plot(*circle.T, color="C0", alpha=1.2 - level, label=f"noise, {level:.0%}")
-        if self.center is not None:
+        if self.center is not None and self.radius is not None:
             circle = self._flat(self._circle(self.center, self.radius))
             ax.plot(*circle.T, color="0.6", ls="--", label="public ball")
         ax.plot(*self._flat(self.mean[None]).T, "o", color="C0", label="private mean")
@@ -127,12 +135,12 @@ class NoiseBallDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _circle(self, point, length):
+    def _circle(self, point: np.ndarray, length: float) -> np.ndarray:
         angle = np.linspace(0.0, 2.0 * np.pi, 200)
         coordinates = length * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
         return self.geometry.exp_coordinates(np.asarray(point), coordinates)
 
-    def _flat(self, points):
+    def _flat(self, points: np.ndarray) -> Any:
         """Drawing coordinates: ambient on the sphere, the unit disk on hyperbolic space."""
         from skriemdp.geometry import Hyperboloid
 
@@ -141,7 +149,7 @@ class NoiseBallDisplay:
             return points[..., 1:] / (radius + points[..., :1])
         return points
 
-    def _draw_space(self, ax, solid):
+    def _draw_space(self, ax: Any, solid: bool) -> None:
         if solid:
             u, v = np.mgrid[0 : 2 * np.pi : 40j, 0 : np.pi : 20j]
             r = self.geometry.radius
@@ -192,12 +200,12 @@ class AdaGradDisplay:
     no_data: dict | None = None
 
     @classmethod
-    def from_estimator(cls, model, axes=None, **studies):
+    def from_estimator(cls, model: Any, axes: Any = None, **studies: Any) -> AdaGradDisplay:
         """Draw for a fitted :class:`skriemdp.PrivateNoisyAdaGrad`; `studies` as the parameters."""
         floor = model.preconditioner_floor_
         return cls(model.preconditioner_spectrum_, noise_floor=floor, **studies).plot(axes)
 
-    def plot(self, axes=None):
+    def plot(self, axes: Any = None) -> Self:
         """Draw; `axes` is a sequence of one or two axes.  Returns self."""
         count = 1 if self.excess_risks is None else 2
         if axes is None:
@@ -211,7 +219,7 @@ class AdaGradDisplay:
         axes[0].set(yscale="log", xlabel="index", ylabel="preconditioner")
         axes[0].legend()
         if count == 2:
-            for number, (name, risks) in enumerate(self.excess_risks.items()):
+            for number, (name, risks) in enumerate((self.excess_risks or {}).items()):
                 low, middle, high = np.quantile(np.asarray(risks), [0.1, 0.5, 0.9], axis=1)
                 color = f"C{number}"
                 axes[1].fill_between(self.epsilons, low, high, alpha=0.2, color=color)
@@ -255,7 +263,7 @@ class PoincareDiskDisplay:
     names: tuple | None = None
 
     @staticmethod
-    def geodesics(starts, ends, steps=33):
+    def geodesics(starts: ArrayLike, ends: ArrayLike, steps: int = 33) -> Any:
         """Points of the geodesics in the disk, shape ``(m, steps, 2)``."""
         from skriemdp.geometry import Hyperboloid, Poincare
 
@@ -265,7 +273,7 @@ class PoincareDiskDisplay:
         logs = space.log_coordinates(starts, ends)[:, None]
         return disk.from_hyperboloid(space.exp_coordinates(starts[:, None], times * logs))
 
-    def plot(self, ax=None):
+    def plot(self, ax: Any = None) -> Self:
         """Draw everything; returns self."""
         from matplotlib.collections import LineCollection
 
@@ -329,7 +337,9 @@ class SpectrumDisplay:
     truth: np.ndarray | None = None
 
     @classmethod
-    def from_estimator(cls, estimator, ax=None, *, truth=None):
+    def from_estimator(
+        cls, estimator: Any, ax: Axes | None = None, *, truth: np.ndarray | None = None
+    ) -> SpectrumDisplay:
         """From a fitted :class:`skriemdp.PrivatePrincipalEigenvector` that released a matrix."""
         if estimator.spectrum_ is None:
             raise ValueError(
@@ -338,7 +348,7 @@ class SpectrumDisplay:
             )
         return cls(estimator.spectrum_, estimator.spectrum_noise_scale_, truth).plot(ax)
 
-    def plot(self, ax=None):
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw both spectra and the band of the noise; returns self."""
         ax = _axes(ax)
         spectrum = np.asarray(self.spectrum, dtype=float)
@@ -381,7 +391,9 @@ class CapturedVarianceDisplay:
     non_private: float | None = None
 
     @classmethod
-    def from_estimators(cls, estimators, X, ax=None, *, non_private=None):
+    def from_estimators(
+        cls, estimators: Any, X: Any, ax: Axes | None = None, *, non_private: Any = None
+    ) -> CapturedVarianceDisplay:
         """From fitted estimators, any number for each epsilon, and the rows X to score them on."""
         fits: dict[float, list] = {}
         for estimator in estimators:
@@ -395,7 +407,7 @@ class CapturedVarianceDisplay:
         )
         return cls(epsilons, shares, released, non_private).plot(ax)
 
-    def plot(self, ax=None):
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw medians and the spread over repeats; returns self."""
         ax = _axes(ax)
         for values, color, label in (
@@ -441,11 +453,11 @@ class CompletionDisplay:
     errors: dict | None = None
 
     @classmethod
-    def from_estimator(cls, model, **kwargs):
+    def from_estimator(cls, model: Any, **kwargs: Any) -> CompletionDisplay:
         """Display of a fitted :class:`skriemdp.PrivateMatrixCompletion`, drawn."""
         return cls(spectrum=model.spectrum_, noise=model.spectrum_noise_, **kwargs).plot()
 
-    def plot(self, axes=None):
+    def plot(self, axes: Any = None) -> Self:
         """Draw what was given, one panel each; returns self."""
         panels = [self._singular_values] * (self.spectrum is not None)
         panels += [self._curve] * (self.errors is not None)
@@ -461,7 +473,8 @@ class CompletionDisplay:
         self.figure_ = self.axes_[0].figure
         return self
 
-    def _singular_values(self, ax):
+    def _singular_values(self, ax: Axes) -> None:
+        assert self.spectrum is not None
         # Noise makes eigenvalues of both signs; a singular value of the data is the root of one.
         values = np.sqrt(np.maximum(np.sort(self.spectrum)[::-1], 0.0))
         ax.plot(np.arange(1, len(values) + 1), values, "o", ms=4, label="released")
@@ -470,8 +483,10 @@ class CompletionDisplay:
         ax.set(xlabel="component", ylabel="singular value")
         ax.legend()
 
-    def _curve(self, ax):
+    def _curve(self, ax: Axes) -> None:
+        assert self.errors is not None
+        epsilons: Any = self.epsilons
         for label, errors in self.errors.items():
-            ax.plot(self.epsilons, errors, "o-", label=label)
+            ax.plot(epsilons, errors, "o-", label=label)
         ax.set(xscale="log", xlabel="epsilon", ylabel="held-out RMSE")
         ax.legend()

@@ -6,14 +6,16 @@ import dataclasses
 import json
 import math
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy, check_scale
-from skriemdp.core.arithmetic import check_arithmetic
+from skriemdp.core.arithmetic import descends_in_integers
 from skriemdp.core.charge import charge
 from skriemdp.core.manifold_input import descent_domain
 from skriemdp.core.spent import PrivacySpent
@@ -21,12 +23,18 @@ from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.per_sample import CostProblem, check_per_sample, make_gradient
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
-from skriemdp.descent.stochastic import calibrated_sgd
+from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
 from skriemdp.descent.trajectory import Walk, rehearse
-from skriemdp.descent.variance_reduction import calibrated_svrg
+from skriemdp.descent.variance_reduction import EPOCH_LENGTH, RiemannianSVRG, calibrated_svrg
 from skriemdp.geometry import as_geometry
-from skriemdp.ledger.accountant import current_accountant
+from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
 from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.event import Event
+
+if TYPE_CHECKING:
+    from skriemdp.geometry.base import Geometry
+    from skriemdp.privacy.event import Event
+
 
 __all__ = [
     "PerSampleProblem",
@@ -35,6 +43,8 @@ __all__ = [
     "PrivateStochasticGradientDescent",
     "PrivateVarianceReducedGradientDescent",
 ]
+
+Solver = RiemannianGradientDescent | RiemannianSGD | RiemannianSVRG
 
 SAMPLINGS = {"poisson": PoissonSampler, "fixed-size": FixedSizeSampler}
 
@@ -82,7 +92,14 @@ class PerSampleProblem:
     """
 
     def __init__(
-        self, manifold, cost, data, *, backend="autograd", gradient=None, euclidean_gradient=None
+        self,
+        manifold: Any,
+        cost: Callable[..., Any],
+        data: ArrayLike,
+        *,
+        backend: str = "autograd",
+        gradient: Callable[..., Any] | None = None,
+        euclidean_gradient: Callable[..., Any] | None = None,
     ):
         X, y = data if isinstance(data, tuple) else (data, None)
         X = _records("data", X)
@@ -107,11 +124,11 @@ class PerSampleProblem:
         self.problem.dry_run(self.geometry.base_point)
 
 
-def _point_shape(manifold, X):
+def _point_shape(manifold: Any, X: Any) -> Any:
     return X.shape[1:] if isinstance(manifold, str) else None
 
 
-def _records(name, array):
+def _records(name: str, array: Any) -> Any:
     array = np.asarray(array)
     if array.dtype.kind not in "fiub" or array.ndim < 1 or len(array) < 2:
         raise ValueError(
@@ -144,23 +161,23 @@ class _PrivateOptimizer(Optimizer):
     """What the private optimizers share: check, calibrate, charge, run, report."""
 
     _needs_transport = False
+    _sampler: Any = None
 
     def __init__(
         self,
-        epsilon=1.0,
-        delta=1e-5,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
         *,
-        clip_norm=1.0,
-        step_size=0.1,
-        max_iterations=100,
-        output="last",
-        retraction=False,
-        accountant=None,
-        random_state=None,
-        verbosity=1,
+        clip_norm: float = 1.0,
+        step_size: float = 0.1,
+        max_iterations: int = 100,
+        output: str = "last",
+        retraction: bool = False,
+        accountant: PrivacyAccountant | None = None,
+        random_state: int | None = None,
+        verbosity: int = 1,
     ):
         check_privacy(epsilon, delta)
-        check_arithmetic(False, "a pymanopt optimizer")
         if delta == 0:
             raise ValueError("Gaussian noise cannot give delta=0; pass delta > 0, such as 1e-5.")
         check_scale(clip_norm=clip_norm)
@@ -171,10 +188,12 @@ class _PrivateOptimizer(Optimizer):
         self._walk = Walk(max_iterations, step_size, output, retraction)
         self._accountant, self._random_state = accountant, random_state
 
-    def _solver_and_event(self, walk, n):
+    def _solver(self, walk: Walk, n: int) -> Solver:
         raise NotImplementedError
 
-    def run(self, problem, *, initial_point=None) -> PrivateOptimizerResult:
+    def run(
+        self, problem: PerSampleProblem, *, initial_point: Any = None
+    ) -> PrivateOptimizerResult:
         """Minimise privately; the whole run is charged before a record is read.
 
         Parameters
@@ -206,7 +225,19 @@ class _PrivateOptimizer(Optimizer):
         domain, start = descent_domain(geometry, None, None, _start(geometry, initial_point))
         walk = dataclasses.replace(self._walk, domain=domain)
         rehearse(geometry, start, walk, self._needs_transport)
-        solver, event = self._solver_and_event(walk, n)
+        solver = self._solver(walk, n)
+        event, in_integers = _event(solver, n), solver.with_integers(geometry.dim)
+        cost = _event(in_integers, n)
+        exact = descends_in_integers(
+            in_integers,
+            cost,
+            geometry.dim,
+            (self._epsilon, self._delta),
+            problem.problem.row_check.identical,
+            n if self._sampler is None else self._sampler.batch_size,
+        )
+        if exact:
+            solver, event = in_integers, cost
         accountant = current_accountant() if self._accountant is None else self._accountant
         charge(
             accountant,
@@ -236,11 +267,16 @@ class _PrivateOptimizer(Optimizer):
                 event=event,
                 guarantee="none (seeded)" if streams.seeded else "exact",
                 seeded=streams.seeded,
-                public={"n": n, "manifold": str(geometry), "clip_norm": self._clip_norm},
+                public={
+                    "n": n,
+                    "manifold": str(geometry),
+                    "clip_norm": self._clip_norm,
+                    "arithmetic": "exact integers" if exact else "floating point",
+                },
             ),
         )
 
-    def _context(self, event, problem):
+    def _context(self, event: Event, problem: PerSampleProblem) -> bytes:
         if self._random_state is None:
             return b""
         head = [type(self).__name__, json.dumps(event.to_dict(), sort_keys=True)]
@@ -270,8 +306,8 @@ class PrivateGradientDescent(_PrivateOptimizer):
         1 or more shows a progress bar, 0 nothing; a cost is never shown.
     """
 
-    def _solver_and_event(self, walk, n):
-        solver = RiemannianGradientDescent(
+    def _solver(self, walk: Walk, n: int) -> Solver:
+        return RiemannianGradientDescent(
             mu=gaussian_mu(self._epsilon, self._delta),
             n_steps=walk.n_steps,
             step_size=walk.step_size,
@@ -280,7 +316,6 @@ class PrivateGradientDescent(_PrivateOptimizer):
             retraction=walk.retraction,
             domain=walk.domain,
         )
-        return solver, solver.event
 
 
 class PrivateStochasticGradientDescent(_PrivateOptimizer):
@@ -296,15 +331,22 @@ random_state, verbosity
     sampling : {"poisson", "fixed-size"}, default="poisson"
     """
 
-    def __init__(self, batch_size, epsilon=1.0, delta=1e-5, *, sampling="poisson", **settings):
+    def __init__(
+        self,
+        batch_size: int,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        *,
+        sampling: str = "poisson",
+        **settings: Any,
+    ):
         super().__init__(epsilon, delta, **settings)
         self._sampler = _sampler(sampling, batch_size)
 
-    def _solver_and_event(self, walk, n):
-        solver = calibrated_sgd(
+    def _solver(self, walk: Walk, n: int) -> Solver:
+        return calibrated_sgd(
             self._sampler, walk, n, self._epsilon, self._delta, clip_norm=self._clip_norm
         )
-        return solver, solver.event(n)
 
 
 class PrivateVarianceReducedGradientDescent(_PrivateOptimizer):
@@ -313,10 +355,9 @@ class PrivateVarianceReducedGradientDescent(_PrivateOptimizer):
     Parameters
     ----------
     batch_size : float
-    epoch_length : int, default=9
-        Steps per epoch besides the anchor's; ``max_iterations`` must be a multiple of one more.
-    difference_clip, smoothness : float, optional
-        Exactly one; see :class:`skriemdp.descent.variance_reduction.RiemannianSVRG`.
+    smoothness : float, optional
+        Differences are shortened to this times the distance to the anchor; to `clip_norm` without
+        it.
     epsilon, delta, clip_norm, step_size, max_iterations, output, retraction, accountant, \
 random_state, verbosity
         As in :class:`PrivateGradientDescent`.
@@ -327,48 +368,49 @@ random_state, verbosity
 
     def __init__(
         self,
-        batch_size,
-        epsilon=1.0,
-        delta=1e-5,
+        batch_size: int,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
         *,
-        epoch_length=9,
-        difference_clip=None,
-        smoothness=None,
-        sampling="poisson",
-        **settings,
+        smoothness: float | None = None,
+        sampling: str = "poisson",
+        **settings: Any,
     ):
         super().__init__(epsilon, delta, **settings)
-        if self._walk.n_steps % (1 + epoch_length):
+        if self._walk.n_steps % (1 + EPOCH_LENGTH):
             raise ValueError(
-                f"max_iterations={self._walk.n_steps} must be a multiple of 1 + epoch_length="
-                f"{1 + epoch_length}."
+                f"max_iterations={self._walk.n_steps} must be a multiple of {1 + EPOCH_LENGTH}: "
+                f"whole epochs of one anchor and {EPOCH_LENGTH} steps."
             )
         self._sampler = _sampler(sampling, batch_size)
-        self._epoch_length = epoch_length
-        self._clips = (difference_clip, smoothness)
+        self._smoothness = smoothness
 
-    def _solver_and_event(self, walk, n):
-        solver = calibrated_svrg(
+    def _solver(self, walk: Walk, n: int) -> Solver:
+        return calibrated_svrg(
             self._sampler,
-            walk.n_steps // (1 + self._epoch_length),
-            self._epoch_length,
+            walk.n_steps // (1 + EPOCH_LENGTH),
+            EPOCH_LENGTH,
             walk,
             n,
             self._epsilon,
             self._delta,
             self._clip_norm,
-            *self._clips,
+            difference_clip=self._clip_norm if self._smoothness is None else None,
+            smoothness=self._smoothness,
         )
-        return solver, solver.event(n)
 
 
-def _sampler(sampling, batch_size):
+def _event(solver: Solver, n: int) -> Event:
+    return solver.event if isinstance(solver, RiemannianGradientDescent) else solver.event(n)
+
+
+def _sampler(sampling: str, batch_size: int) -> Any:
     if sampling not in SAMPLINGS:
         raise ValueError(f"sampling={sampling!r} is not one of {', '.join(map(repr, SAMPLINGS))}.")
     return SAMPLINGS[sampling](batch_size)
 
 
-def _start(geometry, initial_point):
+def _start(geometry: Geometry, initial_point: Any) -> Any:
     if initial_point is None:
         return geometry.base_point
     if hasattr(geometry, "pack"):
@@ -381,7 +423,7 @@ def _start(geometry, initial_point):
     return point
 
 
-def _users_format(geometry, point):
+def _users_format(geometry: Geometry, point: Any) -> Any:
     if hasattr(geometry, "unpack"):
         return geometry.unpack(point)
     if hasattr(geometry, "split"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import html
+from collections.abc import Iterator
+from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
@@ -44,7 +46,7 @@ class Step:
     epsilon: float | None = None
     delta: float | None = None
 
-    def __str__(self):
+    def __str__(self) -> str:
         place = self.path or "(the model)"
         spent = f" (epsilon={self.epsilon:g}, delta={self.delta:g})" if self.epsilon else ""
         return f"{place}: {self.name}: {self.status}{spent}"
@@ -67,22 +69,22 @@ class PrivacyReport:
         """Steps that learned from the data without a guarantee."""
         return tuple(step for step in self.steps if step.status in (NOT_PRIVATE, SEEDED))
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         fitted = any(step.status in (PRIVATE, STATELESS) for step in self.steps)
         return fitted and not self.violations
 
-    def __str__(self):
+    def __str__(self) -> str:
         count = len(self.violations)
         verdict = "Every fitted step is private or learned nothing."
         if count:
             verdict = f"{count} of {len(self.steps)} steps void the guarantee of the whole."
         return "\n".join([verdict, *(f"  {step}" for step in self.steps)])
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def privacy_report(estimator) -> PrivacyReport:
+def privacy_report(estimator: Any) -> PrivacyReport:
     """Name every fitted step that learned from data without ``privacy_spent_``.
 
     Walks Pipeline, ColumnTransformer, FeatureUnion, searches and other meta-estimators.  One step
@@ -128,11 +130,11 @@ def privacy_report(estimator) -> PrivacyReport:
     return PrivacyReport(tuple(_walk(estimator, "")))
 
 
-def _is_estimator(value) -> bool:
+def _is_estimator(value: Any) -> bool:
     return hasattr(value, "fit") and hasattr(value, "get_params") and not isinstance(value, type)
 
 
-def _walk(estimator, path: str):
+def _walk(estimator: Any, path: str) -> Iterator[Step]:
     if hasattr(estimator, "privacy_spent_"):
         spent = estimator.privacy_spent_
         epsilon, delta = spent
@@ -147,7 +149,7 @@ def _walk(estimator, path: str):
             yield from _walk(child, f"{path}.{name}" if path else name)
 
 
-def _children(estimator):
+def _children(estimator: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(estimator, Pipeline):
         yield from estimator.steps
     elif isinstance(estimator, FeatureUnion):
@@ -163,7 +165,7 @@ def _children(estimator):
                 yield from ((f"{name}[{place}]", child) for place, child in enumerate(value))
 
 
-def _status(estimator) -> str:
+def _status(estimator: Any) -> str:
     learned = {
         name
         for name in vars(estimator)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, train_test_split
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -33,12 +36,18 @@ from skriemdp.core.work import check_limit
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
 from skriemdp.geometry import as_geometry
-from skriemdp.ledger.accountant import current_accountant
+from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.radial import RadialEvent, best_radial_law
-from skriemdp.privacy.sensitivity import interval_sensitivity, mean_sensitivity
+from skriemdp.privacy.sensitivity import Sensitivity, interval_sensitivity, mean_sensitivity
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from skriemdp.privacy.event import Event
+
 
 __all__ = ["PrivateGridSearchCV"]
 
@@ -46,7 +55,7 @@ __all__ = ["PrivateGridSearchCV"]
 # Radial noise halves the error of scores; that much more may the search cost for it.
 _MORE = 1.02
 # How squared errors read the truth: as the estimators read their tables.
-_NUMBERS = {
+_NUMBERS: dict[str, Any] = {
     "dtype": np.float64,
     "ensure_2d": False,
     "allow_nd": True,
@@ -62,14 +71,14 @@ class _Prepaid:
     Plans are made on the terms of `accountant`, which was charged for the search.
     """
 
-    def __init__(self, event, accountant):
+    def __init__(self, event: Event, accountant: PrivacyAccountant):
         self._left = [event]
         self.composes = accountant.composes
 
-    def __sklearn_clone__(self):
+    def __sklearn_clone__(self) -> Self:
         return self
 
-    def spend(self, event, **details):
+    def spend(self, event: Event, **details: Any) -> None:
         if event not in self._left:
             raise RuntimeError("a fit of the search costs more than what the search has charged.")
         self._left.remove(event)
@@ -78,17 +87,17 @@ class _Prepaid:
 class _Unlimited:
     """Accountant of a fit on made-up records, which cost nothing."""
 
-    def composes(self, epsilon, delta):
+    def composes(self, epsilon: float, delta: float) -> bool:
         return True
 
-    def __sklearn_clone__(self):
+    def __sklearn_clone__(self) -> Self:
         return self
 
-    def spend(self, event, **details):
+    def spend(self, event: Event, **details: Any) -> None:
         pass
 
 
-def _as_given(records, x_shape, y, step):
+def _as_given(records: Any, x_shape: tuple[int, ...], y: Any, step: Any) -> Any:
     """Made-up records in the layout of the given ones, labels from the public list of classes."""
     X, labels = records
     if labels is not None and getattr(step, "classes", None) is not None:
@@ -98,14 +107,15 @@ def _as_given(records, x_shape, y, step):
     return X.reshape(len(X), *x_shape), labels
 
 
-def _score_noise(event, sensitivity):
+def _score_noise(event: Event, sensitivity: Sensitivity) -> GaussianNoise | RadialNoise:
     if isinstance(event, RadialEvent):
         return RadialNoise(sensitivity, event)
+    assert event.mu is not None  # scores have no other noise
     return GaussianNoise(sensitivity, 1.0 / event.mu)
 
 
-def _delegates(name):
-    def check(search):
+def _delegates(name: str) -> Callable[..., Any]:
+    def check(search: PrivateGridSearchCV) -> bool:
         getattr(getattr(search, "best_estimator_", None) or search.estimator, name)
         return True
 
@@ -191,19 +201,19 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
 
     def __init__(
         self,
-        estimator,
-        param_grid,
+        estimator: Any,
+        param_grid: Any,
         *,
-        mean_runs=None,
-        law="negative-binomial",
-        shape=0.0,
-        loss="auto",
-        loss_bound=1.0,
-        validation_fraction=0.25,
-        delta=1e-5,
-        accountant=None,
-        random_state=None,
-        public_seed=0,
+        mean_runs: Any = None,
+        law: Any = "negative-binomial",
+        shape: Any = 0.0,
+        loss: Any = "auto",
+        loss_bound: Any = 1.0,
+        validation_fraction: Any = 0.25,
+        delta: Any = 1e-5,
+        accountant: PrivacyAccountant | None = None,
+        random_state: Any = None,
+        public_seed: Any = 0,
     ):
         self.estimator = estimator
         self.param_grid = param_grid
@@ -218,7 +228,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
         self.public_seed = public_seed
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Search, and release the best run.
 
         Raises
@@ -240,7 +250,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             raise TypeError(f"shape must be a real number, got {shown(self.shape)}.")
         if self.law == "negative-binomial" and self.shape != 0:
             # Next to 0 the number of runs would be drawn by a rejection that hardly ever ends.
-            size = -self.shape if -1 < self.shape < 0 else self.shape
+            shape: Any = self.shape
+            size = -shape if -1 < shape < 0 else shape
             if not 1e-3 <= size <= 1e3:
                 raise ValueError(
                     "shape must be 0, or in (-1, -0.001] or [0.001, 1000], got "
@@ -302,11 +313,16 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
 
     # -- before the charge: public numbers only -------------------------------------------------
 
-    def _split(self, X, y):
+    def _split(
+        self, X: Any, y: Any
+    ) -> tuple[
+        tuple[csr_array | np.ndarray, np.ndarray | None],
+        tuple[csr_array | np.ndarray, np.ndarray | None],
+    ]:
         seed = int(public_generator(self.public_seed, "validation split").integers(2**31))
         arrays = (X,) if y is None else (X, y)
 
-        def split(*arrays):
+        def split(*arrays: Any) -> list[csr_array | np.ndarray]:
             return train_test_split(*arrays, test_size=self.validation_fraction, random_state=seed)
 
         parts = quietly(split, *arrays, labels=True)
@@ -315,7 +331,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             (parts[1], None if y is None else parts[3]),
         )
 
-    def _with_truth(self, X, y):
+    def _with_truth(self, X: Any, y: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
         """The validation records, with numbers where "squared_error" will compare; or an error.
 
         What cannot be compared must be found out before the charge.
@@ -336,7 +352,13 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         read_array(y if supervised else X, "y" if supervised else "X", **_NUMBERS)
         return X, y
 
-    def _fit_events(self, candidates, whole, train, accountant):
+    def _fit_events(
+        self,
+        candidates: list[dict[str, float]],
+        whole: tuple[Any, Any],
+        train: tuple[list[list[float]] | np.ndarray, list[int] | np.ndarray | None],
+        accountant: PrivacyAccountant,
+    ) -> list[Event]:
         """What a fit of each candidate will cost."""
         events = []
         for parameters in candidates:
@@ -369,7 +391,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             events.append(event)
         return events
 
-    def _event(self, fits, composes):
+    def _event(self, fits: list[Event], composes: bool) -> tuple[SelectionEvent, Event]:
         """The whole search, and what a score costs: a record is in a fit, or in a score.
 
         Gaussian fits pay for scores of their own mu.  Next to other laws the noise of a score is
@@ -378,7 +400,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         """
         runs = 2.0 * len(fits) if self.mean_runs is None else self.mean_runs
         distinct = tuple(dict.fromkeys(fits))
-        if None not in (mus := [event.mu for event in distinct]):
+        mus = [event.mu for event in distinct if event.mu is not None]
+        if len(mus) == len(distinct):
             run = GaussianEvent(1.0 / max(mus))
             return SelectionEvent(run, runs, self.law, self.shape), run
         # Where delta alone covers a fit, any small epsilon will do.
@@ -394,7 +417,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             return by_radial, radial
         return by_gaussian, gaussian
 
-    def _try_loss(self, parameters, X, y):
+    def _try_loss(self, parameters: dict[str, Any], X: Any, y: Any) -> None:
         """Refuse a loss that mixes records: on made-up records, by a model of made-up records."""
         model = clone(self.estimator).set_params(**parameters)
         step = _private_step(model)
@@ -421,7 +444,16 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
 
     # -- after the charge -----------------------------------------------------------------------
 
-    def _run(self, event, scoring, candidates, train, test, streams, accountant):
+    def _run(
+        self,
+        event: SelectionEvent,
+        scoring: Event,
+        candidates: list[tuple[dict[str, float], Event]],
+        train: tuple[Any, Any],
+        test: tuple[Any, Any],
+        streams: NoiseStreams,
+        accountant: PrivacyAccountant,
+    ) -> tuple[float, int, PrivateEstimator] | None:
         rng = streams("search")
         total = interval_sensitivity(self.loss_bound)
         noise = _score_noise(scoring, mean_sensitivity(total, _length(test[0])))
@@ -448,7 +480,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 best = (score, index, model)
         return best
 
-    def _losses(self, model, X, y):
+    def _losses(self, model: PrivateEstimator, X: np.ndarray, y: np.ndarray | None) -> np.ndarray:
         loss = self.loss
         if loss == "auto":
             loss = "zero_one" if is_classifier(model) else "squared_error"
@@ -467,7 +499,9 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"loss must return one number per record, got shape {losses.shape}.")
         return np.nan_to_num(losses, nan=self.loss_bound)
 
-    def _report(self, candidates, best):
+    def _report(
+        self, candidates: list[dict[str, float]], best: tuple[float, int, PrivateEstimator] | None
+    ) -> None:
         scores = np.full(len(candidates), np.nan)
         self.best_estimator_ = self.best_params_ = self.best_index_ = self.best_score_ = None
         if best is not None:
@@ -480,42 +514,44 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
 
     # -- the winner's methods -------------------------------------------------------------------
 
-    def _winner(self):
+    def _winner(self) -> PrivateEstimator:
         check_is_fitted(self)
         if self.best_estimator_ is None:
             raise ValueError("the search drew no run (law='poisson'); there is no model.")
         return self.best_estimator_
 
     @property
-    def n_features_in_(self):
+    def n_features_in_(self) -> int:
         return self._winner().n_features_in_
 
     @property
-    def classes_(self):
+    def classes_(self) -> np.ndarray:
         return self._winner().classes_
 
     @available_if(_delegates("predict"))
-    def predict(self, X):
+    def predict(self, X: np.ndarray) -> np.ndarray:
         """``best_estimator_.predict(X)``."""
         return self._winner().predict(X)
 
     @available_if(_delegates("predict_proba"))
-    def predict_proba(self, X):
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
         """``best_estimator_.predict_proba(X)``."""
         return self._winner().predict_proba(X)
 
     @available_if(_delegates("transform"))
-    def transform(self, X):
+    def transform(self, X: Any) -> np.ndarray:
         """``best_estimator_.transform(X)``."""
         return self._winner().transform(X)
 
     @available_if(_delegates("transform"))
-    def fit_transform(self, X, y=None):
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Search, then transform the same rows with the winner."""
         return self.fit(X, y).transform(X)
 
     @available_if(_delegates("score"))
-    def score(self, X, y=None, sample_weight=None):
+    def score(
+        self, X: np.ndarray, y: np.ndarray | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """``best_estimator_.score(X, y)``; depends on the rows it is given, not private.
 
         `sample_weight` is passed on when it is given.
@@ -523,11 +559,11 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return self._winner().score(X, y, **weights)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         return tags_of(super().__sklearn_tags__(), self.estimator)
 
 
-def _refuse_streams(step, X) -> None:
+def _refuse_streams(step: PrivateEstimator, X: Any) -> None:
     """A list of tables is a stream of records; a search has to split records, not tables."""
     listed = isinstance(X, (list, tuple)) and len(X) > 0 and len(np.shape(X[0])) == 2
     if listed and not get_tags(step).input_tags.three_d_array and not hasattr(step, "cost"):
@@ -537,7 +573,7 @@ def _refuse_streams(step, X) -> None:
         )
 
 
-def _private_step(estimator) -> PrivateEstimator:
+def _private_step(estimator: PrivateEstimator) -> PrivateEstimator:
     """The private estimator at the end; the steps before it must not learn."""
     step = estimator
     if isinstance(estimator, Pipeline):
@@ -556,22 +592,24 @@ def _private_step(estimator) -> PrivateEstimator:
     return step
 
 
-def _before(estimator, X, y):
+def _before(
+    estimator: PrivateEstimator, X: np.ndarray, y: np.memmap | np.ndarray | None
+) -> tuple[Any, Any]:
     """What the last step of a pipeline of stateless steps is fitted on."""
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         X = estimator[:-1].fit_transform(X, y)
     return X, y
 
 
-def _length(X) -> int:
+def _length(X: np.ndarray) -> int:
     return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
-def _before_of(estimator):
+def _before_of(estimator: PrivateEstimator) -> Callable[..., Any]:
     return lambda X, y: _before(estimator, X, y)
 
 
-def _array(value):
+def _array(value: np.ndarray | None) -> np.ndarray | None:
     if value is None or hasattr(value, "tocsr"):
         return value
     value = np.asarray(value)

@@ -78,7 +78,9 @@ def test_pure_epsilon_bound_catches_a_discrete_leak():
     assert 1.5 < caught.epsilon <= np.log(9)
 
 
-@pytest.mark.parametrize("law, shift", [("normal", 0.27), ("laplace", 1.0)])
+@pytest.mark.parametrize(
+    "law, shift", [("normal", 0.27), pytest.param("laplace", 1.0, marks=pytest.mark.slow)]
+)
 def test_no_unlucky_threshold_wastes_an_audit(law, shift):
     """The worst of many audits is near half the truth: few far runs do not choose the threshold."""
     rng = np.random.default_rng(5)
@@ -112,16 +114,17 @@ def test_too_few_trials():
 # -- whole estimators ------------------------------------------------------------------------------
 
 ESTIMATORS = [
-    PrivateFrechetMean("spd"),
+    PrivateFrechetMean("spd", radius=1.0),
     PrivateFrechetMean("sphere", radius=0.5, center=[0.0, 1.0, 0.0]),
     PrivateFrechetMean("poincare", radius="auto", center="private"),
-    PrivateFrechetMean("hyperboloid", mechanism="laplace", delta=0),
+    PrivateFrechetMean("hyperboloid", mechanism="laplace", delta=0, radius=1.0),
     PrivateMinimumDistanceToMean("spd", classes=["a", "b", "c"]),
+    PrivateMinimumDistanceToMean("spd", radius=1.0, classes=["a", "b", "c"]),
     PrivatePrincipalEigenvector(2),
     PrivatePrincipalEigenvector(row_norm=2.0, mechanism="gradient", n_steps=2),
     PrivatePrincipalEigenvector(delta=0),
     PrivatePrincipalEigenvector(mechanism="exponential"),
-    PrivateMinimumDistanceToMean(delta=0),
+    PrivateMinimumDistanceToMean(radius=1.0, delta=0),
     PrivateHyperbolicRegressor(n_frequencies=4),
     PrivateHyperbolicRegressor(n_frequencies=4, coordinates="lorentz"),
     PrivateHyperbolicRegressor(n_frequencies=4, coordinates="poincare", curvature=-0.5),
@@ -130,9 +133,11 @@ ESTIMATORS = [
     PrivateNoisyAdaGrad(n_steps=2),
     PrivateNoisyAdaGrad("huber", n_steps=2),
     PrivateRiemannianERM("sphere", n_steps=2),
-    FederatedEstimator(PrivateFrechetMean(), 1, 2),
+    FederatedEstimator(PrivateFrechetMean(radius=1.0), 1, 2),
     FederatedEstimator(PrivateRiemannianERM("spd"), 1, 1, unit="client"),
-    PrivateGridSearchCV(PrivateFrechetMean(mechanism="gradient"), {"radius": [1.0, 2.0]}),
+    PrivateGridSearchCV(
+        PrivateFrechetMean(mechanism="gradient", radius=1.0), {"radius": [1.0, 2.0]}
+    ),
 ]
 
 
@@ -166,15 +171,15 @@ def test_every_estimator_has_a_worst_case():
 
 def test_seeded_fits_are_not_audited():
     for estimator in (
-        PrivateFrechetMean(random_state=0),
-        FederatedEstimator(PrivateFrechetMean(random_state=0)),
+        PrivateFrechetMean(random_state=0, radius=1.0),
+        FederatedEstimator(PrivateFrechetMean(random_state=0, radius=1.0)),
     ):
         with pytest.raises(ValueError, match="random_state must be None"):
             audit_estimator(estimator)
 
 
 def test_audits_charge_no_ledger_and_show_progress(capsys):
-    model = PrivateFrechetMean(mechanism="tangent", noise="gaussian", epsilon=8.0)
+    model = PrivateFrechetMean(mechanism="tangent", noise="gaussian", epsilon=8.0, radius=1.0)
     with PrivacyAccountant(epsilon=0.1) as accountant:
         audit = audit_estimator(model, trials=60, n_jobs=1, verbose=1)
     assert accountant.history == []
@@ -213,7 +218,7 @@ def forgotten_projection(monkeypatch):
 def shared_draw(monkeypatch):
     """All groups get the same noise."""
 
-    def release(self, rows, groups, n_groups, rng):
+    def release(self, rows, groups, n_groups, rng, weights=None):
         draw = rng.standard_normal()
         sums, counts = np.zeros((n_groups, rows.shape[1])), np.bincount(groups, minlength=n_groups)
         np.add.at(sums, groups, rows)
@@ -227,8 +232,8 @@ def wrong_sampler(monkeypatch):
     monkeypatch.setattr(PoissonSampler, "draw", lambda self, n, rng: np.arange(n))
 
 
-ONE_SHOT = PrivateFrechetMean(mechanism="tangent", noise="gaussian", epsilon=8.0)
-CLASSES = PrivateMinimumDistanceToMean(classes=[0, 1], epsilon=8.0)
+ONE_SHOT = PrivateFrechetMean(mechanism="tangent", noise="gaussian", epsilon=8.0, radius=1.0)
+CLASSES = PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1], epsilon=8.0)
 SAMPLED = PrivateRiemannianERM(n_steps=1, batch_size=10, step_size=1.0, epsilon=1.0, delta=1e-2)
 FAULTS = [
     (None, ONE_SHOT, 700),

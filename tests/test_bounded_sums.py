@@ -4,10 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery, LogarithmQuery
+from skriemdp.federated.together import PooledRecords
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid
+from skriemdp.location_scale.rows import Rows
 from skriemdp.mechanisms.bounds import Ball, shortened
 from skriemdp.mechanisms.integers import IntegerBall
 from skriemdp.mechanisms.sums import sum_sigma
@@ -213,3 +216,42 @@ def test_one_ill_conditioned_record_on_matrices(size, condition):
         with np.errstate(all="ignore"):
             shares = check_geometry(geometry, points, replacements, here, radius)
         assert max(shares) > 0.5
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("geometry", [SPD(2), SPD(3)], ids=str)
+def test_gradients_obey_their_diameter_where_logarithms_lose_digits(geometry, pooled):
+    # Two gradients differed by 1.17 (SPD(2)) and 1.04 (SPD(3)) times the bound; 1.38 when the
+    # gradients of many clients are summed at once.
+    rng, radius, worst = np.random.default_rng(2), 40.0, 0.0
+    ball = GeodesicBall(geometry, None, radius)
+    for reach in (0.3, 0.3, 0.6, 0.6, 1.0, 1.0):
+        u = rng.normal(size=(31, geometry.dim))
+        u *= radius / np.linalg.norm(u, axis=1, keepdims=True)
+        point = ball.project(geometry.exp_coordinates(ball.center, reach * u[:1]))[0]
+        points = ball.project(geometry.exp_coordinates(ball.center, 2.0 * u[1:]))
+        problem = FrechetProblem(ball, points)
+        if pooled:
+            pool = PooledRecords(problem, dict.fromkeys(range(30), 1))
+            sums = pool.gradient_sums(range(30), point, problem.gradient_ball(point))
+        else:
+            query = GradientQuery(problem, point)
+            sums = np.stack([query.total(np.array([i])) for i in range(30)])
+        spread = np.linalg.norm(sums[:, None] - sums, axis=-1).max()
+        worst = max(worst, spread / problem.gradient_ball(point).diameter.value)
+    assert 0.8 < worst < 1.0 + 1e-12
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("offset", [1e2, 1e5, 1e8])
+def test_a_far_centre_leaves_the_sensitivity_of_second_moments(make, offset):
+    # Sparse rows around 1e8 moved their second moment by 93 times its sensitivity.
+    rng = np.random.default_rng(0)
+    center = np.full(3, offset)
+    X = center + rng.normal(size=(4000, 3))
+    grams = []
+    for _ in range(4):
+        X[0] = center + 10.0 * rng.normal(size=3)
+        grams.append(Rows(make(X), *X.shape).clipped_gram(center, 1.0))
+    moved = max(np.linalg.norm(a - b) for a in grams for b in grams)
+    assert 0.0 < moved <= np.sqrt(2.0) * (1.0 + 1e-9)

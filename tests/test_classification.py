@@ -57,7 +57,9 @@ def test_audit_of_a_record_that_changes_its_class(halved, monkeypatch):
     y = np.r_[0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
     X[0], Z, z = 1.0, X.copy(), y.copy()
     Z[0], z[0] = -1.0, 1
-    model = PrivateMinimumDistanceToMean(classes=[0, 1], epsilon=8.0, delta=1e-3)
+    model = PrivateMinimumDistanceToMean(
+        center=[0.0], radius=1.0, classes=[0, 1], epsilon=8.0, delta=1e-3
+    )
 
     def scores(rows, labels):
         out = []

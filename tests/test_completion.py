@@ -9,27 +9,33 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skriemdp import PrivateMatrixCompletion
+from skriemdp import PrivateMatrixCompletion, config_context
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
 from skriemdp.completion import problem as completion_problem
 from skriemdp.completion import releases as completion_release
 from skriemdp.completion.item_effects import (
     DEVIATION_BOUND,
-    DyadicMedian,
     ItemEffects,
+    effect_strength,
+    overall_level,
     posterior_counts,
+    typical_count,
 )
 from skriemdp.completion.local_factors import RidgeVote, local_coordinates, log_evidence
-from skriemdp.completion.problem import CompletionProblem, hollow_moment
+from skriemdp.completion.problem import CompletionProblem, hollow_moment, row_squares
 from skriemdp.completion.releases import CompletionPlan, release_model
 from skriemdp.completion.signal import SignalTest
 from skriemdp.datasets import from_frame, load_movielens, observed_matrix
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.queries import GradientQuery
+from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import SumsAndCounts
 from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.memberships import IntegerMemberships, Memberships
+from skriemdp.mechanisms.quantile import PrivateQuantile
+from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.sensitivity import ball_sensitivity, mean_sensitivity
 
@@ -177,22 +183,23 @@ def test_sensitivities_hold_for_whole_rows(rng):
     matrix = random_ratings(rng, n=30, d=d)
     problem = CompletionProblem(matrix, 3, 0.2)
     point = problem.geometry.random_point(rng)
-    items, signal = ItemEffects(float(d)), SignalTest(3, 1.0)
-    start, clip, tau = rng.normal(size=d), 0.3, items.tau
+    items, signal = ItemEffects(float(d)), SignalTest(3, 30, 1.0)
+    columns, clip, tau = np.arange(d), 0.3, items.tau
 
     def statistics(ratings):
-        vote = RidgeVote(1e-12, bound=1.5)  # no noise to speak of
-        sums, counts = items.totals(ratings, 0.1)
+        vote = RidgeVote(1e-12)  # no noise to speak of
+        members = items.members(ratings, 0.1)
+        sums, counts = map(members.by_group, members.bounded(DEVIATION_BOUND, tau))
         return {
             "gradient": (gradient_sum(CompletionProblem(ratings, 3, 0.2), point, clip), 2 * clip),
             "ambient": (
                 CompletionProblem(ratings, 3, 0.2).gradient_sum(point, Ball(clip)),
                 2 * clip,
             ),
-            "items": (np.concatenate([sums / DEVIATION_BOUND, counts]), 2 * tau),
+            "items": (np.concatenate([sums, counts]), 2 * tau),
             "moment": (hollow_moment(ratings), math.sqrt(2)),
-            "signal": (signal.value(ratings, start), signal.sigma),
-            "vote": (30 * vote.release(ratings, point, [0.1, 1.0], rng), 3.0),
+            "signal": (signal.value(ratings, columns), signal.sigma),
+            "vote": (30 * vote.release(ratings, point, [0.1, 1.0], rng), 4.0),
         }
 
     largest = dict.fromkeys(statistics(matrix), 0.0)
@@ -210,12 +217,14 @@ def test_sensitivities_hold_for_whole_rows(rng):
     assert min(largest.values()) > 0.15, largest
 
 
-def test_typical_count_is_a_histogram_where_a_user_moves_one_entry(rng):
-    numbers = rng.integers(0, 300, size=4000)
-    true = np.median(numbers)
-    assert DyadicMedian(0, 14, 1e-9).release(numbers, rng) == pytest.approx(true, rel=0.2)
-    assert DyadicMedian(0, 14, 30.0).release(numbers, rng) == pytest.approx(true, rel=0.5)
-    assert DyadicMedian(0, 14, 2.0).sigma == pytest.approx(2.0 * math.sqrt(2))
+def test_typical_count_is_a_private_median(rng):
+    ratings = random_ratings(rng, n=4000, d=300, observed=0.1)
+    true = float(np.median(np.diff(ratings.indptr)))
+    for mu, within in ((1e6, 0.2), (0.1, 0.4)):
+        assert typical_count(ratings, mu, rng) == pytest.approx(true, rel=within)
+    # Without an answer to speak of it is the prior's median, 50.
+    assert 10 <= typical_count(ratings, 1e-4, NoiseStreams(0)("count")) <= 250
+    assert typical_count(random_ratings(rng, observed=0.0), 1.0, rng) == 1.0
 
 
 def test_posterior_counts_are_the_posterior_mean(rng):
@@ -241,8 +250,8 @@ def spent(monkeypatch):
     """Squared mu of every Gaussian release of a fit, by mechanism."""
     log = []
     for cls, name in (
-        (SumsAndCounts, "release"),
-        (DyadicMedian, "release"),
+        (SumsAndCounts, "release_members"),
+        (PrivateQuantile, "release"),
         (SignalTest, "release"),
         (RidgeVote, "release"),
         (SymmetricGaussian, "release"),
@@ -262,7 +271,7 @@ SETTINGS = [
     {},
     {"rank": 0},
     {"rank": 2, "signal_test": "none"},
-    {"rank": 2, "signal_test": "none", "typical_count": 5.0, "clip_norm": 0.1, "ridge": 1.0},
+    {"epsilon": 0.02},
     {"rank": 2, "signal_test": "public"},
     {"rank": 3, "method": "covariance"},
     {"rank": 3, "method": "covariance", "signal_test": "none"},
@@ -275,7 +284,8 @@ SETTINGS = [
 @pytest.mark.parametrize("strong", [False, True])
 def test_releases_add_up_to_the_event(rng, spent, settings, strong):
     values, mask = low_rank_ratings(rng, n=500, d=20, noise=0.1 if strong else 2.0)
-    model = PrivateMatrixCompletion(**settings).fit(np.where(mask, values, np.nan))
+    with config_context(arithmetic="float"):  # the replayed pairs do the same with integers
+        model = PrivateMatrixCompletion(**settings).fit(np.where(mask, values, np.nan))
     total = math.fsum(square for _, square in spent)
     charged = model.privacy_spent_.mu**2
     assert total <= charged * (1 + 1e-9)
@@ -297,9 +307,10 @@ def test_two_instalments_are_as_good_as_one(rng):
             items = completion_release._Items(matrix, ItemEffects(5.0), 0.0, 0.6, plan, streams)
             for k, share in enumerate(shares):
                 items.add(share, k)
-            draws[name].append(
-                np.concatenate([items.sums, items.counts]) - np.concatenate(items.exact)
-            )
+            exact = items.members.bounded(DEVIATION_BOUND, ItemEffects(5.0).tau)
+            sums, counts = map(items.members.by_group, exact)
+            found = np.concatenate([items.sums, items.counts])
+            draws[name].append(found - np.concatenate([DEVIATION_BOUND * sums, counts]))
     scales = {
         name: np.array(noise).reshape(400, 2, 12).std(axis=(0, 2)) for name, noise in draws.items()
     }
@@ -464,8 +475,7 @@ def test_pickles_hold_no_user(fitted):
         ({"rank": "best"}, "rank"),
         ({"method": "svd"}, "method"),
         ({"signal_test": True}, "signal_test"),
-        ({"subspace_share": 1.0}, "subspace_share"),
-        ({"typical_count": -3.0}, "typical_count"),
+        ({"n_steps": 0}, "n_steps"),
         ({"delta": 0.0}, "delta=0"),
     ],
     ids=str,
@@ -524,13 +534,14 @@ def _scores(matrix, other, mu, trials, halve, seed):
     mechanism = items.mechanism(mu)
     if halve:
         mechanism = dataclasses.replace(mechanism, noise_multiplier=mechanism.noise_multiplier / 2)
-    totals = [items.totals(m, 0.0) for m in (matrix, other)]
-    stack = [np.concatenate([s / DEVIATION_BOUND, c]) for s, c in totals]
+    members = [items.members(m, 0.0) for m in (matrix, other)]
+    totals = [[m.by_group(x) for x in m.bounded(DEVIATION_BOUND, items.tau)] for m in members]
+    stack = [np.concatenate(total) for total in totals]
     direction = (stack[1] - stack[0]) / np.linalg.norm(stack[1] - stack[0])
     rng = NoiseStreams(seed, b"audit")
     result = []
     for side, (sums, counts) in enumerate(totals):
-        noisy = mechanism.release(sums, counts, rng(side), size=trials)
+        noisy = mechanism.release(DEVIATION_BOUND * sums, counts, rng(side), size=trials)
         noisy = np.concatenate([noisy[0] / DEVIATION_BOUND, noisy[1]], axis=1)
         result.append(noisy @ direction)
     return result
@@ -582,19 +593,205 @@ def test_audit_of_a_descent_step_when_a_user_rates_everything(rng, halve):
 @pytest.mark.slow
 @pytest.mark.parametrize("halve", [False, True])
 def test_audit_of_a_whole_fit(rng, monkeypatch, halve):
-    """A whole row swapped, effects read from the model; false alarm <= 1e-6, half noise caught."""
+    """A whole row swapped, item totals read; false alarm <= 1e-6, half noise caught."""
     d, n, mu, trials = 6, 40, 2.0, 4000
     if halve:
         exact = SumsAndCounts.count_sigma.fget
         monkeypatch.setattr(SumsAndCounts, "count_sigma", property(lambda m: exact(m) / 2))
     matrix = random_ratings(rng, n=n, d=d, observed=0.5)
-    plan = CompletionPlan(mu=mu, n=n, d=d, rank=0, method="none", typical_count=2.0 * d)
+    plan = CompletionPlan(mu=mu, n=n, d=d, rank=0, method="none")
+    monkeypatch.setattr(completion_release, "typical_count", lambda *given: 2.0 * d)
+    kept, effects = [], ItemEffects.effects
+    monkeypatch.setattr(
+        ItemEffects,
+        "effects",
+        lambda self, sums, *rest: kept.append(sums) or effects(self, sums, *rest),
+    )
     sign, outputs = np.where(np.arange(d) % 2, -1.0, 1.0), []
     for side in (0, 1):
-        row = sign if side else -sign
-        ratings = with_row(matrix, 5, row)
-        runs = [release_model(ratings, plan, NoiseStreams(k, bytes([side]))) for k in range(trials)]
-        outputs.append([run.effects @ sign for run in runs])
+        ratings = with_row(matrix, 5, sign if side else -sign)
+        for k in range(trials):
+            release_model(ratings, plan, NoiseStreams(k, bytes([side])))
+        outputs.append([sums @ sign for sums in kept])
+        kept.clear()
     audit = audit_scores(*outputs, confidence=1 - 1e-6)
     assert (audit.mu > mu) == halve
     assert audit.mu > 0.5 * mu
+
+
+# ---- exact integers ------------------------------------------------------------------------------
+
+
+def draws_of(matrix, **settings):
+    """What a fit in integers asks: exact statistics of all draws, and the model."""
+    asked = []
+
+    def noted(exact, scale, law, rng, size=(), **facts):
+        assert law == "discrete-gaussian" and scale == noise.NOISE_SCALE
+        asked.append(np.array(exact, dtype=object).ravel())
+        # The same answers in both fits: seeded noise depends on the order of the rows.
+        shift = np.random.default_rng(len(asked)).integers(-(2**36), 2**36, np.shape(exact))
+        return exact + shift.astype(object)
+
+    with pytest.MonkeyPatch.context() as patch, config_context(arithmetic="lattice"):
+        patch.setattr(noise, "draw", noted)
+        model = PrivateMatrixCompletion(**settings).fit(matrix)
+    return asked, model
+
+
+EXACT: list[dict] = [
+    {"method": "none", "epsilon": 5.0},
+    {"rank": 3, "method": "gradient", "epsilon": 60.0, "n_steps": 4},
+    {"rank": 3, "method": "covariance", "signal_test": "none", "epsilon": 20.0},
+    {"epsilon": 0.001},
+]
+
+
+@pytest.mark.parametrize("settings", EXACT, ids=str)
+def test_integers_do_not_depend_on_the_order_of_the_rows(rng, settings):
+    values, mask = low_rank_ratings(rng, n=2000, d=25, noise=0.1)
+    values = values + rng.uniform(-0.3, 0.3, values.shape)  # ratings with all their bits
+    rows = observed_matrix(np.where(mask, values, np.nan))
+    first, model = draws_of(rows, **settings)
+    assert model.privacy_spent_.public["arithmetic"] == "exact integers"
+    for order in (np.arange(2000)[::-1], rng.permutation(2000)):
+        again, other = draws_of(rows[order], **settings)
+        assert len(first) == len(again)
+        assert all((a == b).all() for a, b in zip(first, again, strict=True))
+        assert np.array_equal(model.item_effects_, other.item_effects_)
+        assert np.array_equal(model.components_, other.components_)
+    assert model.subspace_method_ == settings.get("method", "none")
+
+
+def test_what_a_user_computes_does_not_depend_on_company(rng):
+    matrix, ridges = random_ratings(rng, n=1500, d=30), [0.1, 2.0]
+    frame = np.linalg.qr(rng.normal(size=(30, 3)))[0]
+    order = rng.permutation(1500)[:700]
+    whole, part = CompletionProblem(matrix, 3, 0.2), CompletionProblem(matrix[order], 3, 0.2)
+    assert np.array_equal(whole.norms(frame)[order], part.norms(frame))
+    votes = log_evidence(matrix, frame, ridges)
+    assert np.array_equal(votes[order], log_evidence(matrix[order], frame, ridges))
+    (left, right), (some, few) = *whole.gradient_factors(frame), *part.gradient_factors(frame)
+    assert np.array_equal(left[order].toarray(), some.toarray())
+    assert np.array_equal(right[order], few)
+
+
+def test_factors_are_those_of_the_bounded_gradients(rng):
+    problem = CompletionProblem(random_ratings(rng), 3, 0.2)
+    point = problem.geometry.random_point(rng)
+    query, factors = GradientQuery(problem, point, 0.05), list(problem.gradient_factors(point))
+    rows = [a.toarray()[:, :, None] * b[:, None, :] for a, b in factors]
+    rows = np.concatenate(rows).reshape(problem.n, -1)
+    assert rows == pytest.approx(problem.gradient_coordinates(point), abs=1e-12)
+    lengths = [np.sqrt(row_squares(a)) for a, _ in factors]
+    assert np.concatenate(lengths).max() <= 1.0 + 1e-12
+    # Noise of a millionth of the clip norm: what is released is the floating-point sum.
+    released = noisy_sum(query, 1e-3, NoiseStreams(0)("x"), exact=True)
+    sigma = sum_sigma(query, 1e-3, exact=True)
+    assert sigma == pytest.approx(1e-3 * 2 * 0.05, rel=1e-6)
+    assert np.abs(released - query.total()).max() < 6 * sigma
+
+
+def test_members_are_added_exactly_and_never_exceed_their_distance(rng):
+    lattice = IntegerMemberships(0.4, 2.0, 12, 3.0)
+    for _ in range(50):
+        totals = []
+        for row in (swap for _ in range(2) for swap in [rng.permutation(12)[: rng.integers(13)]]):
+            values = rng.choice([-1e300, -0.4, 0.1, 0.4, np.inf, np.nan], len(row))
+            totals.append(lattice.total(Memberships(values, row, np.array([0, len(row)]), 12)))
+        change = (totals[0] - totals[1]).ravel()
+        assert sum(int(x) ** 2 for x in change) <= lattice.units**2
+    # The worst pair of the theorem: everything high and low in turns, then the other way round.
+    sign = np.where(np.arange(12) % 2, 1.0, -1.0)
+    ends = [Memberships(s * sign, np.arange(12), np.array([0, 12]), 12) for s in (1.0, -1.0)]
+    change = (lattice.total(ends[0]) - lattice.total(ends[1])).ravel()
+    square = sum(int(x) ** 2 for x in change)
+    assert 0.999 * lattice.units**2 < square <= lattice.units**2
+    # Sums beyond 2^53 are those of Python's integers.
+    fine = IntegerMemberships(1.0, 1.0, 1, 2.0**-9)
+    values = rng.uniform(-1, 1, 5000)
+    expected = sum(int(x) for x in fine.integers(Memberships.of_one_group(values))[0])
+    assert fine.total(Memberships.of_one_group(values))[0, 0] == expected
+    assert abs(expected) > 2**53 or fine.units > 2**48
+
+
+def _sums_of_a_level(value, exact, trials=3000):
+    members = Memberships.of_one_group(np.array([value]))
+    mechanism, streams = SumsAndCounts(1.0, 4.0), NoiseStreams(3)
+    sums = [mechanism.release_members(members, streams(k), exact)[0][0] for k in range(trials)]
+    spacing = mechanism.member_integers(1).spacing
+    return np.array(sums), spacing, mechanism.sum_sigma
+
+
+def test_low_bits_of_an_exact_release_tell_nothing():
+    """Both values of a record reach the same floats: integers times one public spacing.
+
+    Integers beyond 2^43 are met with probability below 1e-12 in 6000 draws.
+    """
+    for value in (0.3, 1.0):
+        sums, spacing, sigma = _sums_of_a_level(value, True)
+        integers = sums / spacing
+        assert np.abs(integers).max() < 2**43
+        assert (np.rint(integers) * spacing == sums).all()
+        assert np.std(sums) == pytest.approx(sigma, rel=0.07)  # five standard errors
+        # Odd and even alike: a lattice of its own would be told by the last bit.
+        odd = np.mean(np.rint(integers) % 2)
+        assert abs(odd - 0.5) < 5 * 0.5 / math.sqrt(len(sums))
+
+
+# ---- edge cases ----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:Nothing but")
+@pytest.mark.parametrize("arithmetic", ["float", "lattice"])
+@pytest.mark.parametrize("epsilon", [0.01, 50.0])
+def test_odd_tables_are_fitted(rng, arithmetic, epsilon):
+    nothing = np.full((30, 6), np.nan)
+    one = nothing.copy()
+    one[:, 2] = 4.0
+    alone = nothing.copy()
+    alone[3] = 5.0
+    same = np.full((30, 6), 3.0)
+    stored = sparse.csr_array((np.zeros(5), (np.arange(5), np.arange(5))), shape=(30, 6))
+    narrow = rng.integers(1, 6, (30, 1)).astype(float)
+    huge = np.where(rng.random((30, 6)) < 0.5, 1e300, -1e300)
+    for X in (nothing, one, alone, same, stored, narrow, huge):
+        with config_context(arithmetic=arithmetic):
+            model = PrivateMatrixCompletion(epsilon=epsilon).fit(X)
+        assert np.isfinite(model.item_effects_).all() and np.isfinite(model.level_)
+        assert 1.0 <= model.level_ <= 5.0
+        assert np.isfinite(model.transform(X)).all()
+
+
+def test_where_items_are_noise_the_level_is_all(rng, recording_accountant):
+    values = np.clip(rng.normal(4.0, 1.0, size=(600, 300)), 1, 5)
+    X = np.where(rng.random(values.shape) < 0.05, values, np.nan)
+    assert effect_strength(600, 300, 0.05, 15.0) < completion_release.LEAST_STRENGTH
+    with pytest.warns(UserWarning, match="Nothing but the overall level"):
+        model = PrivateMatrixCompletion(
+            epsilon=0.2, accountant=recording_accountant, random_state=0
+        ).fit(X)
+    assert len(recording_accountant.spends) == 1
+    assert not model.item_effects_.any() and model.rank_ == 0
+    assert model.subspace_method_ == "none" and "level only" in model.subspace_reason_
+    assert abs(model.level_ - 4.0) < 0.5
+    assert np.isfinite(model.predict(X[:3])).all()
+    assert overall_level(observed_matrix(X) * 0.0, 1e6, NoiseStreams(0)("x")) == pytest.approx(
+        0.0, abs=0.1
+    )
+
+
+def test_effects_follow_the_counts_where_popular_means_good(rng):
+    n, d = 20_000, 60
+    masses = np.geomspace(5, 2000, d)
+    true = 0.1 * (np.log(masses) - np.log(masses).mean())
+    items = ItemEffects(20.0)
+    noise_of_sums = items.mechanism(1.0).sum_sigma
+    errors = []
+    for _ in range(40):
+        sums = masses * true + rng.normal(0, noise_of_sums, d)
+        counts = masses + rng.normal(0, items.mechanism(1.0).count_sigma, d)
+        found, _ = items.effects(sums, counts, 1.0, 1.0)
+        errors.append(np.mean((found[:20] - true[:20]) ** 2))
+    # Shrunk towards zero alone, effects of rare items are wrong by their whole size.
+    assert n > d and np.mean(errors) < 0.25 * np.mean(true[:20] ** 2)

@@ -54,7 +54,7 @@ def admitted(rule, plan, epsilons=EPSILONS, delta=DELTA / 3):
 
 def means():
     for d in range(1, 10):
-        yield f"flat-{d}", PrivateFrechetMean(), {"geometry": Euclidean(d), "n": 400}
+        yield f"flat-{d}", PrivateFrechetMean(radius=1.0), {"geometry": Euclidean(d), "n": 400}
     for geometry in (Sphere(2), SPD(3), Hyperboloid(3)):
         for n in (100, 100_000):
             yield f"{geometry}-{n}", PrivateFrechetMean(radius=0.5), {"geometry": geometry, "n": n}
@@ -64,12 +64,25 @@ def means():
 
 def others():
     for d in (2, 5, 9):
-        yield f"components-{d}", PrivatePrincipalEigenvector(), {"n": 500, "d": d, "sparse": False}
+        yield (
+            f"components-{d}",
+            PrivatePrincipalEigenvector(),
+            {"n": 500, "d": d, "sparse": False, "streamed": False},
+        )
         facts = {"geometry": Euclidean(d), "n": 500, "classes": np.arange(3)}
         yield f"classes-{d}", PrivateMinimumDistanceToMean(), facts
     for preconditioner in ("auto", "diagonal", "paper"):
         linear = PrivateNoisyAdaGrad(preconditioner=preconditioner)
-        yield f"linear-{preconditioner}", linear, {"n": 2000, "p": 5, "classes": np.arange(2)}
+        yield (
+            f"linear-{preconditioner}",
+            linear,
+            {
+                "n": 2000,
+                "p": 5,
+                "classes": np.arange(2),
+                "sparse": False,
+            },
+        )
     for method in ("parametric", "sufficient-statistics"):
         facts = {"geometry": Hyperboloid(2), "n": 200, "d": 4, "flat": False}
         yield method, PrivateHyperbolicRegressor(method), facts
@@ -88,8 +101,9 @@ CASES = [*means(), *others()]
 
 
 # Radial noise takes its time to calibrate; where the ledger composes there is none.
+RADIAL = ("flat", "Hyperboloid", "AffineInvariant")
 PLAIN = [
-    pytest.param(*case, marks=[pytest.mark.slow] if case[0][:4] == "flat" else [], id=case[0])
+    pytest.param(*case, marks=[pytest.mark.slow] if case[0].startswith(RADIAL) else [], id=case[0])
     for case in CASES
 ]
 
@@ -109,16 +123,40 @@ def test_what_auto_noise_is(dim):
     facts = {"geometry": Euclidean(dim), "n": 400, "flat": True}
 
     def noise(epsilon, delta, composes, **parameters):
-        model = PrivateFrechetMean(epsilon=epsilon, delta=delta, **parameters)
+        model = PrivateFrechetMean(radius=1.0, epsilon=epsilon, delta=delta, **parameters)
         return model._plan(facts, Terms(epsilon, delta, composes)).event
 
     assert noise(0.3, DELTA, True).mu is not None
     assert noise(0.3, DELTA, False).mu is None
     # What the user chose is not touched, and neither is pure privacy.
-    for parameters in ({"noise": "radial", "mechanism": "tangent"}, {"mechanism": "laplace"}):
+    tangent = {"noise": "radial", "mechanism": "tangent"}
+    for parameters in (tangent, {"noise": "radial"}, {"mechanism": "laplace"}):
         chosen = [noise(0.3, DELTA, composes, **parameters) for composes in (True, False)]
         assert chosen[0] == chosen[1] and chosen[0].mu is None
     assert noise(0.3, 0.0, False).renyi(math.inf) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("kind", ["renyi", "gdp", "sum"])
+def test_a_mean_that_looks_first_is_charged_under_every_rule(kind):
+    """Gaussian looks and a radial mean are one event, fixed before the first look."""
+    X = np.random.default_rng(0).normal(size=(2000, 2)) * 0.1
+    budget = PrivacyAccountant(2.0, DELTA, filter=kind)
+    model = PrivateFrechetMean(
+        epsilon=0.5, delta=DELTA / 4, noise="radial", accountant=budget, radius=1.0
+    )
+    model.fit(X)
+    assert model.mechanism_ == "adaptive"
+    event = model.privacy_spent_.event
+    looks, law = event.events
+    assert looks.mu > 0.0 and law.mu is None
+    assert event.delta(0.5) <= DELTA / 4
+    (entry,) = budget.history
+    assert entry.event == event.to_dict()
+    # The same fit again and again is refused before the ceiling is passed.
+    with pytest.raises(BudgetExceededError):
+        for _ in range(20):
+            model.fit(X)
+    assert 1 <= len(budget.history) < 20
 
 
 @pytest.mark.parametrize("kind", ["auto", "renyi", "gdp", "sum"])
@@ -127,12 +165,14 @@ def test_the_rule_decides_and_never_what_is_spent(kind):
     budget = PrivacyAccountant(1.0, DELTA, filter=kind)
     kinds = []
     for _ in range(2):
-        model = PrivateFrechetMean("euclidean", epsilon=0.2, delta=DELTA / 3, accountant=budget)
+        model = PrivateFrechetMean(
+            "euclidean", epsilon=0.2, delta=DELTA / 3, accountant=budget, radius=1.0
+        )
         kinds.append(model.fit(X).privacy_spent_.mu is not None)
     assert kinds == ([False, False] if kind == "sum" else [True, True])
     if kind != "gdp":  # which takes no radial noise
         whole = PrivacyAccountant(1.0, DELTA, filter=kind).whole()
-        assert PrivateFrechetMean("euclidean", **whole).fit(X).privacy_spent_.mu is None
+        assert PrivateFrechetMean("euclidean", radius=1.0, **whole).fit(X).privacy_spent_.mu is None
 
 
 def test_without_a_ceiling_or_delta_nothing_composes():
@@ -154,7 +194,7 @@ def test_sampled_fits_cost_less_for_less(kind):
     models = [
         (
             PrivateNoisyAdaGrad(batch_size=200, subspace=np.eye(4)[:, :3], fit_intercept=False),
-            {"n": 2000, "p": 4, "classes": np.arange(2)},
+            {"n": 2000, "p": 4, "classes": np.arange(2), "sparse": False},
         ),
         (PrivateMatrixCompletion(bounds=(1, 5), method="stochastic", rank=2), {"n": 500, "d": 30}),
     ]
@@ -171,7 +211,7 @@ def test_a_search_costs_less_for_less():
     for epsilon in (0.1, 0.2, 0.4):
         budget = PrivacyAccountant(20.0, DELTA)
         search = PrivateGridSearchCV(
-            PrivateFrechetMean("euclidean", delta=DELTA, epsilon=epsilon),
+            PrivateFrechetMean("euclidean", delta=DELTA, epsilon=epsilon, radius=1.0),
             {"radius": [0.3, 0.5]},
             loss_bound=1.0,
             delta=DELTA,
@@ -188,7 +228,7 @@ def test_a_refused_search_runs_nothing():
     X = np.random.default_rng(0).normal(size=(100, 2)) * 0.1
     budget = PrivacyAccountant(0.1, DELTA)
     search = PrivateGridSearchCV(
-        PrivateFrechetMean("euclidean", delta=DELTA),
+        PrivateFrechetMean("euclidean", delta=DELTA, radius=1.0),
         {"epsilon": [0.5, 1.0]},
         loss_bound=1.0,
         delta=DELTA,

@@ -140,3 +140,9 @@ def test_sphere_rescales_points_that_are_off_by_rounding(rng):
 def test_parameters_are_checked(make, match):
     with pytest.raises(ValueError, match=match):
         make()
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_points_that_overflow_are_no_points():
+    points = np.array([[1.7e308, 1.7e308, 0.0], [np.inf, 1e200, 0.0], [np.sqrt(2.0), 1.0, 0.0]])
+    assert Hyperboloid(2).belongs(points).tolist() == [False, False, True]

@@ -86,7 +86,7 @@ def test_chunks_sum_to_the_whole(indices):
 @pytest.mark.usefixtures("synchronous")
 @pytest.mark.parametrize(
     "settings",
-    [{}, dict(batch_size=60), dict(batch_size=60, solver="variance-reduced", difference_clip=0.5)],
+    [{}, dict(batch_size=60), dict(batch_size=60, solver="variance-reduced")],
     ids=str,
 )
 def test_estimator_accepts_dask_arrays(settings):

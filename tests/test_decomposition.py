@@ -18,12 +18,13 @@ from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
 from skriemdp.auditing import audit_epsilon
 from skriemdp.core.estimator import Terms
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
+from skriemdp.location_scale.rows import PairDifferences, Rows
 from skriemdp.mechanisms.bingham import ExponentialDirection, sample_bingham
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget, clip_level
+from skriemdp.pca.bounds import BoundsSearch, clip_level
 from skriemdp.pca.problem import SubspaceProblem
 from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease
-from skriemdp.pca.rows import Rows
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.sensitivity import mean_sensitivity, second_moment_sensitivity
@@ -302,6 +303,71 @@ def test_the_callers_table_is_never_written_to():
     np.testing.assert_array_equal(X, before)
 
 
+# -- differences of pairs -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [2, 3, 40, 41])
+@pytest.mark.parametrize("storage", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_pairs_are_disjoint_and_matched_without_the_data(n, storage):
+    X = np.random.default_rng(n).normal(size=(n, 3))
+    rows = dense(storage(X)).pairs(0)
+    assert rows.n == n // 2
+    # Replacing a record changes one difference, or none where it is left out.
+    changed = []
+    for i in range(n):
+        Y = X.copy()
+        Y[i] += 1.0
+        other = dense(storage(Y)).pairs(0)
+        moved = [
+            rows.select([j], np.zeros(3), 1e9) != other.select([j], np.zeros(3), 1e9)
+            for j in range(n // 2)
+        ]
+        changed.append([j for j, m in enumerate(moved) if m.any()])
+    assert sorted(j for of in changed for j in of) == sorted(list(range(n // 2)) * 2)
+    assert max(len(of) for of in changed) == 1 and [len(c) for c in changed].count(0) == n % 2
+    # Their second moment is the covariance, on average; scale included.
+    assert not (PairDifferences(X, 0)[:] == PairDifferences(X, 1)[:]).all() or n < 4
+
+
+def test_the_second_moment_of_pairs_estimates_the_covariance():
+    """Within six standard errors of a second moment; false alarm below 1e-8."""
+    X = table(n=20_000, shift=1e3)
+    rows = dense(X).pairs(0)
+    moment = rows.clipped_gram(np.zeros(6), 1e9) / rows.n
+    variance = np.var(X, axis=0)
+    error = 6.0 * np.sqrt(2.0 * np.outer(variance, variance) / rows.n)
+    assert (np.abs(moment - np.cov(X.T)) < error).all()
+
+
+def test_a_sorted_table_loses_nothing():
+    """Neighbours of a sorted table are alike: pairs by position would see within groups only."""
+    X = np.sort(table(n=4000, d=4)[:, :1], axis=0) * [5.0, 0.0, 0.0, 0.0] + table(
+        n=4000, d=4, seed=1
+    )
+    rows = dense(X).pairs(0)
+    moment = rows.clipped_gram(np.zeros(4), 1e9) / rows.n
+    assert moment[0, 0] == pytest.approx(np.var(X[:, 0]), rel=0.2)
+
+
+def test_pairs_serve_a_public_window():
+    def fitted(X, **settings):
+        model = PrivatePrincipalEigenvector(mechanism="covariance", random_state=0, **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return model.fit(X)
+
+    def uses_pairs(model):
+        return "rows" in model.privacy_spent_.public
+
+    X = table(n=100)  # n mu = 11.0 roots of d
+    assert uses_pairs(fitted(X)) and uses_pairs(fitted(sparse.csr_array(X)))
+    assert not uses_pairs(fitted(X, center="assume"))
+    assert not uses_pairs(fitted(X, row_norm=3.0))
+    assert not uses_pairs(fitted(X, delta=0))
+    assert not uses_pairs(fitted([X[:50], X[50:]]))
+    assert not uses_pairs(fitted(table(n=400))) and not uses_pairs(fitted(table(n=30)))
+
+
 # -- the budget -------------------------------------------------------------------------------
 
 
@@ -313,7 +379,7 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
     """The mechanisms that draw noise in a fit compose to no more than its event."""
     drawn = []
     from skriemdp.mechanisms import bingham, covariance, pure_covariance, quantile, vector
-    from skriemdp.pca.bounds import GaussianBudget, PureBudget
+    from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 
     for module, name in [
         (bingham, "ExponentialDirection"),
@@ -375,11 +441,13 @@ def test_a_budget_cannot_be_overdrawn():
 def test_plans_know_public_numbers_only():
     model = PrivatePrincipalEigenvector()
     terms = Terms(1.0, 1e-5)
-    facts = {"n": 1000, "d": 20, "sparse": False}
+    facts = {"n": 1000, "d": 20, "sparse": False, "streamed": False}
     plan = model._plan(facts, terms)
     assert plan.event == model._plan(facts, terms).event
     chosen = {
-        (d, n): model._plan({"n": n, "d": d, "sparse": False}, terms).public["mechanism"]
+        (d, n): model._plan({"n": n, "d": d, "sparse": False, "streamed": False}, terms).public[
+            "mechanism"
+        ]
         for d, n in [(20, 1000), (200, 1000), (200, 100_000), (5000, 100_000)]
     }
     assert list(chosen.values()) == ["covariance", "covariance", "refine", "power"]
@@ -537,7 +605,7 @@ def test_audit_of_the_noisy_matrix(factor, caught):
     assert audit.mu > 0.7 * mu
 
 
-def release_of_auto(mu, scale=1.0, mechanism=None):
+def release_of_auto(mu, scale=1.0, mechanism=None, **settings):
     """All that `mechanism="auto"` releases, as one vector: centre, norm and noisy matrix."""
     mechanism = mechanism or CovarianceRelease(3)
 
@@ -546,9 +614,10 @@ def release_of_auto(mu, scale=1.0, mechanism=None):
         for seed in range(trials):
             streams = Streams([trials, seed, int(data[-1, 0] > 0)])
             budget = GaussianBudget(scale * mu)
-            search = BoundsSearch(*data.shape, mu, True, None)
-            center, norm = search.release(dense(data), budget, streams)
-            found = mechanism.release(dense(data), center, norm, budget, streams)
+            search = BoundsSearch(*data.shape, mu, True, None, **settings)
+            bounds = search.release(dense(data), budget, streams)
+            center, norm = bounds.center, bounds.row_norm
+            found = mechanism.release(bounds.rows, center, norm, budget, streams)
             matrix = (found.components.T * found.variances) @ found.components
             out.append(np.r_[center, math.log(norm), (matrix / norm**2).ravel()])
         return np.asarray(out)
@@ -589,6 +658,39 @@ def test_audit_of_products(mechanism):
         release_of_auto(8.0, 1.0, mechanism),
         *worst_pair(),
         trials=400,
+        confidence=CONFIDENCE,
+        statistic=second_axis,
+    )
+    assert 0.3 < audit.mu <= 8.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scale", "caught"), [(1.0, False), (2.0, True)])
+def test_audit_of_pairs(scale, caught):
+    """The huge row is in one pair; twice the budget is exposed.  False alarms below 1e-6."""
+    mu = 2.5
+    audit = audit_epsilon(
+        release_of_auto(mu, scale, pair_seed=0),
+        *worst_pair(),
+        trials=1000,
+        confidence=CONFIDENCE,
+        statistic=second_axis,
+    )
+    assert (audit.mu > mu) == caught
+    assert audit.mu > 0.4 * scale * mu
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mechanism",
+    [RefineRelease(1, exact=True), PowerRelease(1, 2, 0, exact=True)],
+    ids=["refine", "power"],
+)
+def test_audit_of_exact_products(mechanism):
+    audit = audit_epsilon(
+        release_of_auto(8.0, 1.0, mechanism, exact=True),
+        *worst_pair(),
+        trials=300,
         confidence=CONFIDENCE,
         statistic=second_axis,
     )
@@ -637,7 +739,8 @@ def test_row_norms_never_leak(size):
         released = []
         for data in (X, far):
             search = BoundsSearch(*data.shape, mu, True, None)
-            released.append(search.release(dense(data), GaussianBudget(mu), Streams(seed)))
+            bounds = search.release(dense(data), GaussianBudget(mu), Streams(seed))
+            released.append((bounds.center, bounds.row_norm))
         (center, norm), (far_center, far_norm) = released
         assert np.isfinite(far_norm) and np.isfinite(far_center).all()
         same_norm += abs(math.log(norm / far_norm)) < 0.2
@@ -659,6 +762,7 @@ def test_warnings_and_attributes_never_depend_on_a_huge_row():
 # -- scikit-learn -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # the default configuration is checked in every run, in test_estimators.py
 @pytest.mark.parametrize(
     "parameters",
     [{"mechanism": "gradient"}, {"mechanism": "power", "center": "assume", "row_norm": 2.0}],

@@ -223,7 +223,14 @@ def test_two_by_two_matrices_are_a_line_times_a_plane(law):
     assert stats.kstest(plane, lambda u: np.interp(u, grid, cdf / cdf[-1])).pvalue > LEAST
 
 
-@pytest.mark.parametrize("size, scale", [(3, 0.5), (5, 0.1), (5, 0.25), (10, 0.05)])
+@pytest.mark.parametrize(
+    "size, scale",
+    [
+        (3, 0.5),
+        (5, 0.1),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((5, 0.25), (10, 0.05))),
+    ],
+)
 def test_matrix_laplace_mean_square(size, scale):
     import mpmath as mp
 

@@ -71,7 +71,7 @@ def test_any_release_fills_its_part(kind, shares):
         {"noise": "gaussian"},
         {"noise": "radial", "mechanism": "tangent"},
         {"noise": "laplace", "mechanism": "tangent"},
-        {"mechanism": "adaptive"},
+        {"noise": "radial"},
         {"mechanism": "gradient"},
         {"mechanism": "gaussian"},
         {"mechanism": "laplace"},

@@ -49,6 +49,25 @@ COMPLETE = (
     "docs/user_guide/classification.md",
     "docs/user_guide/selection.md",
 )
+# Pages whose first block runs by itself.
+FIRST = (
+    "docs/user_guide/erm.md",
+    "docs/user_guide/geometries.md",
+    "docs/user_guide/hyperbolic-regression.md",
+    "docs/user_guide/index.md",
+    "docs/user_guide/mean.md",
+    "docs/user_guide/pymanopt.md",
+)
+# Pages whose blocks begin with data of the reader's own; only their imports are tested.
+FRAGMENTS = (
+    "docs/sharp-edges.md",
+    "docs/user_guide/adagrad.md",
+    "docs/user_guide/completion.md",
+    "docs/user_guide/federated.md",
+    "docs/user_guide/pca.md",
+    "docs/user_guide/people.md",
+    "docs/your-budget.md",
+)
 
 
 def _name(path):
@@ -103,6 +122,19 @@ def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch):
         warnings.simplefilter("error")
         for block in blocks:  # later blocks go on where the earlier ones stopped
             exec(compile(block, page, "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", FIRST)
+def test_the_first_block_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("error")
+        exec(compile(_blocks(ROOT / page, "python")[0], page, "exec"), {})
+
+
+def test_every_page_with_python_says_how_it_is_tested():
+    with_python = {_name(page) for page in PAGES if _blocks(page, "python")}
+    assert with_python == {*COMPLETE, *FIRST, *FRAGMENTS}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

@@ -172,7 +172,7 @@ def test_budget_is_enforced(tmp_path):
 def test_noise_scale_is_exact():
     steps, clip, n = 7, 0.5, len(ROWS)
     model = pca(n_steps=steps, clip_norm=clip).fit(ROWS)
-    mu = gaussian_mu(1.0, 1e-5)
+    mu = gaussian_mu(1.0, 1e-5) * np.sqrt(0.99)  # the rest counts clipped gradients
     assert model.noise_scale_ == pytest.approx(2 * clip / n * np.sqrt(steps) / mu, rel=1e-9)
 
 
@@ -230,7 +230,28 @@ def test_step_sizes_of_the_theory_fit_in():
     model = PrivateRiemannianERM(
         n_steps=plan.n_steps, step_size=plan.step_size, output=plan.output
     ).fit(ROWS)
-    assert model.noise_scale_ == pytest.approx(plan.sigma)
+    assert model.noise_scale_ == pytest.approx(plan.sigma / np.sqrt(0.99))
+
+
+def test_a_clip_norm_is_found_in_any_unit(recording_accountant):
+    rng = np.random.default_rng(0)
+    for unit in (1e-6, 1.0, 1e6):
+        X = unit * (3.0 + rng.normal(size=(2000, 3)))
+        model = PrivateRiemannianERM(clip_norm="auto", accountant=recording_accountant).fit(X)
+        norms = np.linalg.norm(X, axis=1)  # gradients at the start, which is zero
+        assert 0.5 < np.mean(norms <= model.clip_norm_) <= 1.0
+        assert model.clip_norm_ < 3.0 * norms.max()
+        assert np.linalg.norm(model.point_ - X.mean(axis=0)) < unit
+    events = recording_accountant.spends
+    assert {event.mu for event in events} == {gaussian_mu(1.0, 1e-5)}
+    far = 1e3 * ROWS
+    with pytest.warns(UserWarning, match="clip_norm='auto'"):
+        PrivateRiemannianERM(n_steps=2).fit(far)
+    for wrong in ({"batch_size": 10.0}, {"clip_norm": "automatic"}):
+        with pytest.raises(ValueError, match="clip_norm"):
+            PrivateRiemannianERM(**{"clip_norm": "auto"} | wrong).fit(far)
+    equal = PrivateRiemannianERM(clip_norm="auto", n_steps=3).fit(np.ones((2, 2)))
+    assert np.isfinite(equal.point_).all()
 
 
 class Bare:
@@ -288,7 +309,6 @@ def test_a_bare_manifold_runs_and_says_what_it_cannot(recording_accountant):
         (dict(sampling="shuffled"), ValueError, "sampling"),
         (dict(solver="adam"), ValueError, "solver"),
         (dict(solver="variance-reduced"), ValueError, "batch_size"),
-        (dict(solver="variance-reduced", batch_size=10), ValueError, "exactly one"),
         (
             dict(solver="variance-reduced", batch_size=10, smoothness=1.0, n_steps=15),
             ValueError,

@@ -31,9 +31,9 @@ class TwoClients(FederatedEstimator):
 
 
 ESTIMATORS = [
-    PrivateFrechetMean(),
+    PrivateFrechetMean(radius=1.0),
     PrivateMinimumDistanceToMean(),
-    PrivateFrechetMean(mechanism="gradient"),
+    PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics"),
     PrivateNoisyAdaGrad(),
@@ -45,11 +45,21 @@ ESTIMATORS = [
 ]
 # Estimators around another one: it is the inner one that has epsilon and delta.
 AROUND = [
-    PrivateGridSearchCV(PrivateFrechetMean(noise="gaussian"), {"radius": [1.0, 3.0]}),
+    PrivateGridSearchCV(PrivateFrechetMean(noise="gaussian", radius=1.0), {"radius": [1.0, 3.0]}),
     PrivateGridSearchCV(PrivateMinimumDistanceToMean(), {"radius": [1.0, 3.0]}),
-    TwoClients(PrivateFrechetMean()),
+    TwoClients(PrivateFrechetMean(radius=1.0)),
     TwoClients(PrivatePrincipalEigenvector(row_norm=1.0, center="assume")),
 ]
+
+
+def one_quick_per_class(estimators):
+    """The first configuration of each class as it is; the others marked slow."""
+    seen = set()
+    for estimator in estimators:
+        later = type(estimator) in seen
+        seen.add(type(estimator))
+        marks = [pytest.mark.slow] if later else []
+        yield pytest.param(estimator, marks=marks, id=str(estimator))
 
 
 def data(estimator):
@@ -66,7 +76,7 @@ def test_every_exported_estimator_is_checked_here():
     }
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
+@pytest.mark.parametrize("estimator", one_quick_per_class(ESTIMATORS + AROUND))
 def test_check_estimator(estimator):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -111,7 +121,7 @@ def test_impossible_budgets_are_refused(estimator, bad, recording_accountant):
     "estimator, words",
     [
         *((clone(estimator).set_params(delta=0.1), "at least 1/n") for estimator in ESTIMATORS),
-        (PrivateFrechetMean(epsilon=0.1), "little more than the public"),
+        (PrivateFrechetMean(epsilon=0.1, radius=1.0), "little more than the public"),
         (PrivateFrechetMean(radius=0.05, epsilon=20.0, random_state=0), "outside the ball"),
         (PrivateFrechetMean(radius="auto", epsilon=0.1), "few for a private ball"),
         (PrivatePrincipalEigenvector(row_norm=0.05, epsilon=10.0, random_state=0), "longer than"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -503,3 +504,11 @@ def test_a_mixture_of_equals_is_no_less_than_each(order):
     for event in (GaussianEvent(2.0), ZCDPEvent(0.1), PureEvent(0.4)):
         mixture = MixtureEvent((0.3, 0.7), (event, event))
         assert mixture.renyi(order) >= event.renyi(order)
+
+
+@pytest.mark.parametrize("epsilon", [1e-14, 1e-8, 1e-4, 0.1, 0.999, 1.001, 8.0])
+def test_the_gaussian_bound_of_a_pure_event_is_rounded_up(epsilon):
+    with mpmath.workdps(60):
+        exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(mpmath.tanh(mpmath.mpf(epsilon) / 2))
+        ratio = float(PureEvent(epsilon).gdp_bound / exact - 1)
+    assert 0.0 <= ratio < 1e-12

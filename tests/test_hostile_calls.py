@@ -55,14 +55,14 @@ class Interleaved(FederatedEstimator):
         return super().fit(X, y, np.arange(n) % 2)
 
 
-MEAN = PrivateFrechetMean()
+MEAN = PrivateFrechetMean(radius=1.0)
 ESTIMATORS = [
     MEAN,
-    PrivateFrechetMean(mechanism="gradient"),
+    PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateFrechetMean(center="private", radius="auto"),
     PrivateFrechetMean("sphere", radius=0.5),
-    PrivateFrechetMean("spd", mechanism="tangent"),
-    PrivateFrechetMean("hyperboloid", mechanism="adaptive"),
+    PrivateFrechetMean("spd", mechanism="tangent", radius=1.0),
+    PrivateFrechetMean("hyperboloid", epsilon=8.0, radius=1.0),
     PrivateFrechetMean("grassmann", radius=0.3),
     PrivateMinimumDistanceToMean(),
     PrivateMinimumDistanceToMean(classes=[0, 1]),
@@ -81,7 +81,7 @@ ESTIMATORS = [
     PrivateNoisyAdaGrad("squared_error", "diagonal", n_steps=5),
     PrivateRiemannianERM(n_steps=5),
     PrivateRiemannianERM("sphere", n_steps=5),
-    PrivateGridSearchCV(PrivateFrechetMean(noise="gaussian"), {"radius": [1.0, 3.0]}),
+    PrivateGridSearchCV(PrivateFrechetMean(noise="gaussian", radius=1.0), {"radius": [1.0, 3.0]}),
     PrivateGridSearchCV(PrivateMinimumDistanceToMean(), {"radius": [1.0, 3.0]}),
     PrivateGridSearchCV(PrivateNoisyAdaGrad(n_steps=2), {"alpha": [0.0, 0.1]}),
     PrivateGridSearchCV(PrivatePrincipalEigenvector(), {"n_components": [1, 2]}),

@@ -1,5 +1,6 @@
 """Second moments and outer products in integers: bounds in Python integers, and whole fits."""
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -10,13 +11,15 @@ from scipy import sparse
 from skriemdp import (
     PrivacyAccountant,
     PrivateHyperbolicRegressor,
-    PrivateMatrixCompletion,
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     config_context,
 )
-from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerMoments
-from skriemdp.pca.rows import Rows
+from skriemdp.location_scale.rows import Rows
+from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
+from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerFrames, IntegerMoments
 
 MULTIPLIERS = [2.0**-9, 0.3, 7.7, 1000.0]
 
@@ -78,6 +81,54 @@ def test_integer_factors_keep_their_bound(left, right, multiplier, bound):
     assert value == pytest.approx(0.5 * bound, rel=0.02)
 
 
+@pytest.mark.parametrize("columns", [1, 2, 5])
+@pytest.mark.parametrize("multiplier", MULTIPLIERS)
+@pytest.mark.parametrize("radius", [1e-100, 1.0, 1e100])
+def test_products_with_a_frame_keep_their_bound(columns, multiplier, radius):
+    dim, rng = 6, np.random.default_rng(columns)
+    frame = np.linalg.qr(rng.normal(size=(dim, columns)))[0]
+    lattice = IntegerFrames(radius, frame, multiplier)
+    w, other = frame[:, 0], rng.normal(size=dim)
+    other -= frame @ (frame.T @ other)
+    other /= np.linalg.norm(other)
+    # Worst pairs: two columns of the frame; for one column, the column and a row across.
+    rows = [*hostile(dim), *rng.normal(size=(20, dim)), w, -w, (w + other), (w - other)]
+    rows += [frame[:, -1], *frame.T]
+    z, b = lattice.integers(np.array(rows) * radius)
+    z, b = (x.astype(int).astype(object) for x in (z, b))
+    assert max(exact_squares(z)) <= lattice.longest**2
+    terms = [np.outer(x, y) for x, y in zip(z, b, strict=True)]
+    moves = [((s - t) ** 2).sum() for i, s in enumerate(terms) for t in terms[:i]]
+    assert max(moves) <= lattice.units**2
+    assert max(moves) >= 0.9 * lattice.units**2
+    # In whatever order floats add them, products of integer rows with the frame are exact.
+    whole = lattice._integer_frame.astype(int).astype(object)
+    assert (
+        np.array(lattice.integers(np.array(rows) * radius)[0]) @ lattice._integer_frame
+        == (z @ whole).astype(float)
+    ).all()
+    assert all(int(v) < 2**53 for v in np.abs(z @ whole).ravel())
+
+
+@pytest.mark.parametrize("multiplier", MULTIPLIERS)
+def test_balanced_factors_keep_their_bound_and_their_value(multiplier):
+    rng, bound = np.random.default_rng(0), 0.7
+    lattice = IntegerFactors(5, 2, multiplier)
+    left, right = rng.normal(size=(200, 5)), rng.normal(size=(200, 2))
+    left *= 10.0 ** rng.uniform(-6, 6, size=(200, 1))
+    right *= 10.0 ** rng.uniform(-6, 6, size=(200, 1))
+    left[:3], right[3:6] = [[np.inf], [np.nan], [0.0]], [[np.inf], [np.nan], [0.0]]
+    a, b = lattice.balanced(left, right, bound)
+    products = [x * y for x, y in zip(exact_squares(a), exact_squares(b), strict=True)]
+    assert max(products) <= lattice.units**2 and products[:6] == [0] * 6
+    for i in range(6, 200):
+        term = np.outer(left[i], right[i])
+        term *= min(1.0, bound / np.linalg.norm(term))
+        found = np.outer(a[i], b[i]) * lattice.spacing(bound)
+        # A term of the size of the bound is rounded by a hundredth of it at most.
+        assert np.linalg.norm(found - term) <= 0.02 * bound
+
+
 def test_factors_of_a_million_coordinates_keep_their_bound():
     lattice = IntegerFactors(10**6, 1, 1.0)
     a, lengths = lattice.round_left(np.full((1, 10**6), 1e-3))
@@ -133,6 +184,24 @@ def test_sparse_rows_and_streams_add_the_same_integers():
     assert (dense[0] == stored[0].toarray()).all() and (dense[1] == stored[1]).all()
 
 
+@pytest.mark.parametrize("mechanism", ["covariance", "refine", "power", "gradient"])
+def test_exact_fits_of_sparse_and_streamed_tables_equal_dense_ones(mechanism):
+    """The same integers, whatever holds the rows: equal to the last bit, with the same noise."""
+    X = sparse.random(400, 6, 0.5, format="csr", random_state=0)
+    tables = X.toarray(), X, [X[:170], X[170:].toarray()]
+    found = []
+    for table in tables:
+        rng = np.random.default_rng(1)
+        release = PrivatePrincipalEigenvector(2, mechanism=mechanism)._release_of(mechanism)
+        release = dataclasses.replace(release, exact=True)
+        rows = Rows(table, 400, 6)
+        center, budget = np.linspace(-0.1, 0.1, 6), GaussianBudget(1.0)
+        found.append(release.release(rows, center, 0.9, budget, lambda *label, rng=rng: rng))
+    for other in found[1:]:
+        assert (other.components == found[0].components).all()
+        assert (other.variances == found[0].variances).all()
+
+
 def test_noise_of_a_second_moment_is_symmetric_gaussian():
     """Standard deviations within six of their own; false alarm below 1e-8, half is caught."""
     lattice = IntegerMoments(1.0, 60, 3.0)
@@ -173,6 +242,21 @@ def neighbours():
     yield Pair("pca searched", pca(), *data)
     data = [(x,) for x in changed(spread, [9.0, 0, 0], [-9.0, 0, 0])]
     yield Pair("pca far", pca(row_norm=1.0), *data, 0.05, quiet=False)
+    for k, convert in ((1, np.asarray), (2, sparse.csr_array), (3, lambda x: [x[:17], x[17:]])):
+        data = [(convert(x),) for x in changed(spread, [3.0, 0, 0], [0, 1.0, 0])]
+        far = [(convert(x),) for x in changed(spread, [1e200, 0, 0], [0, -1e-120, 0])]
+        for mechanism in ("refine", "power", "gradient"):
+            if mechanism == "gradient" and k == 3:
+                continue
+            settings = {} if mechanism == "refine" else {"n_steps": 2}
+            pca = functools.partial(fitted, PrivatePrincipalEigenvector, k, mechanism=mechanism)
+            yield Pair(
+                f"pca {mechanism} {k}", pca(row_norm=1.0, center="assume", **settings), *data
+            )
+            yield Pair(f"pca {mechanism} {k} searched", pca(**settings), *far, quiet=False)
+    ends = [(x,) for x in changed(spread, [1e9, 0, 0], [0, 1e9, 0])]
+    pairs = fitted(PrivatePrincipalEigenvector, epsilon=1.5)
+    yield Pair("pca pairs", pairs, *ends, 0.8)
     X, y = np.zeros((30, 2)), np.zeros(30)
     X[:, 1] = 0.3
     rows, targets = changed(X, [1.0, 0], [1.0, 0]), changed(y, 1.0, -1.0)
@@ -191,7 +275,9 @@ def neighbours():
     X[0] = 0.0
     ends = changed(y, [5.0, 0], [-5.0, 0])
     data = (X, ends[0]), (X, ends[1])
-    regress = functools.partial(fitted, PrivateHyperbolicRegressor, n_frequencies=8, n_steps=4)
+    regress = functools.partial(
+        fitted, PrivateHyperbolicRegressor, n_frequencies=8, n_steps=4, feature_scale=1.0
+    )
     yield Pair("regression", regress(base_point=[0.0, 0.0]), *data, 0.95)
     yield Pair("regression, private base", regress(), *data, 0.5)
     sizes = (X, ends[0]), (changed(X, [1e200, -1e200])[0], changed(y, [1e200, 1e-120])[0])
@@ -206,11 +292,67 @@ def test_neighbours_of_exact_fits_stay_within_their_integers(pair):
     assert share >= pair.attains, f"attains {share:.3f} of what is charged"
 
 
+# -- low bits -----------------------------------------------------------------------------------
+
+
+def low_bits(monkeypatch, fit, X, runs=12):
+    """How often each value of the last three bits occurs, over all noisy integers of some fits."""
+    counts, draw = np.zeros(8, dtype=int), noise.draw
+
+    def watched(*arguments, **settings):
+        noisy = draw(*arguments, **settings)
+        assert arguments[2] == "discrete-gaussian"
+        counts[:] += np.bincount([int(v) % 8 for v in np.ravel(noisy)], minlength=8)
+        return noisy
+
+    with monkeypatch.context() as patch, config_context(arithmetic="lattice"):
+        patch.setattr(noise, "draw", watched)
+        for _ in range(runs):
+            fit.set_params(accountant=PrivacyAccountant()).fit(X)
+    return counts
+
+
+def unlike(first, second):
+    """Chi-squared distance of two rows of counts; above 50 with a chance below 1e-7 if alike."""
+    counts = np.array([first, second], dtype=float)
+    shares = (counts.sum(axis=0) + 1e-9) / counts.sum()
+    expected = counts.sum(axis=1, keepdims=True) * shares
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+EXACT = [
+    PrivatePrincipalEigenvector(mechanism="covariance"),
+    PrivatePrincipalEigenvector(mechanism="covariance", epsilon=1.5),  # of 30 rows: pairs
+    PrivatePrincipalEigenvector(2, mechanism="refine"),
+    PrivatePrincipalEigenvector(mechanism="power", n_steps=2),
+    PrivatePrincipalEigenvector(mechanism="gradient", n_steps=2),
+]
+
+
+@pytest.mark.parametrize("fit", EXACT, ids=str)
+def test_low_bits_of_exact_fits_tell_nothing(monkeypatch, fit):
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    far = X.copy()
+    far[0] = [7.0, 0.0, -3.0]
+    assert unlike(*(low_bits(monkeypatch, fit, data) for data in (X, far))) < 50.0
+
+
+def test_low_bits_would_tell_of_noise_that_has_none(monkeypatch):
+    coarse = lambda scale, rng, size: 8 * (discrete_gaussian(scale, rng, size) // 8)  # noqa: E731
+    monkeypatch.setattr(noise, "discrete_gaussian", coarse)
+    fit = PrivatePrincipalEigenvector(mechanism="covariance", row_norm=1.0, center="assume")
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    far = X.copy()
+    far[0] = [7.0, 0.0, -3.0]
+    assert unlike(*(low_bits(monkeypatch, fit, data) for data in (X, far))) > 50.0
+
+
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(1000, 3))
 LABELS, PLANE = (X[:, 0] > 0) * 1, 0.3 * X[:, :2]
 LINEAR = PrivateNoisyAdaGrad(classes=[0, 1], n_steps=4)
 CURVED = PrivateHyperbolicRegressor(n_frequencies=4, n_steps=3)
+MOMENTS = PrivateHyperbolicRegressor("sufficient-statistics", n_frequencies=4)
 
 
 @pytest.mark.parametrize(
@@ -219,8 +361,9 @@ CURVED = PrivateHyperbolicRegressor(n_frequencies=4, n_steps=3)
         (PrivatePrincipalEigenvector(), None, "floating point"),
         (LINEAR, LABELS, "exact integers"),
         (CURVED, PLANE, "exact integers"),
+        (MOMENTS, PLANE, "exact integers"),
     ],
-    ids=["pca", "adagrad", "regression"],
+    ids=["pca", "adagrad", "regression", "moments"],
 )
 def test_arithmetic_is_reported(model, y, default):
     said = []
@@ -232,15 +375,10 @@ def test_arithmetic_is_reported(model, y, default):
 
 
 REFUSED = [
-    (PrivatePrincipalEigenvector(mechanism="power"), None),
-    (PrivatePrincipalEigenvector(mechanism="refine"), None),
-    (PrivatePrincipalEigenvector(mechanism="gradient"), None),
+    (PrivatePrincipalEigenvector(mechanism="exponential"), None),
     (PrivatePrincipalEigenvector(delta=0.0), None),
-    (PrivateNoisyAdaGrad(classes=[0, 1], batch_size=100), LABELS),
     (PrivateNoisyAdaGrad("hinge", "paper", classes=[0, 1]), LABELS),
-    (PrivateHyperbolicRegressor("sufficient-statistics"), PLANE),
     (PrivateHyperbolicRegressor("per-query", n_queries=2), PLANE),
-    (PrivateMatrixCompletion(), None),
 ]
 
 
@@ -254,3 +392,18 @@ def test_what_stays_in_floats_refuses_integers_before_the_charge(model, y):
     ):
         model.fit(np.clip(X, 1, 5), y)
     assert not accountant.history
+
+
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [(LINEAR, LABELS), (CURVED, PLANE), (MOMENTS, PLANE)],
+    ids=["adagrad", "regression", "moments"],
+)
+def test_the_noise_that_is_told_is_that_of_the_integers(model, y):
+    told = []
+    for arithmetic in ("float", "lattice"):
+        with config_context(arithmetic=arithmetic):
+            model.set_params(accountant=PrivacyAccountant(), epsilon=0.1).fit(X, y)
+        told.append(model.noise_scale_)
+    # Rounding leaves records a little less than the bound, so integers get a little more noise.
+    assert 1.0 + 1e-9 < told[1] / told[0] < 1.01

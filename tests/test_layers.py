@@ -1,4 +1,4 @@
-"""Dependencies point one way, and importing the package stays cheap."""
+"""Dependencies point one way, importing stays cheap, and tests are named after what they hold."""
 
 import ast
 import subprocess
@@ -11,13 +11,15 @@ PACKAGE = Path(__file__).parents[1] / "skriemdp"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each layer may import of ours, besides itself.
-LEAVES = {"_validation", "_random", "_config", "_quiet", "_warnings"}
+LEAVES = {"_arrays", "_groups", "_validation", "_random", "_config", "_quiet", "_warnings"}
 SOLVING = LEAVES | {"geometry", "privacy", "mechanisms", "riemannian_laws", "descent"}
-ROOM = SOLVING | {"core", "ledger", "datasets"}
+ROOM = SOLVING | {"core", "ledger", "datasets", "location_scale"}
 ALLOWED = {
+    "_arrays": set(),
     "_validation": set(),
     "_random": {"_validation"},
     "_config": set(),
+    "_groups": set(),
     "_quiet": set(),
     "_warnings": set(),
     "geometry": LEAVES,
@@ -26,12 +28,14 @@ ALLOWED = {
     "riemannian_laws": LEAVES | {"geometry", "privacy", "mechanisms"},
     "descent": LEAVES | {"geometry", "privacy", "mechanisms"},
     "ledger": LEAVES | {"privacy"},
+    "location_scale": SOLVING,
     "core": LEAVES | {"geometry", "privacy", "ledger", "mechanisms"},
     "pymanopt_optimizers": SOLVING | {"core", "ledger"},
     "datasets": LEAVES | {"geometry"},
     "plotting": {"_validation", "ledger", "geometry"},
     "reporting": {"_validation", "ledger"},
     "erm": ROOM,
+    "preprocessing": SOLVING | {"core"},
     "mean": ROOM,
     "pca": ROOM,
     "completion": ROOM,
@@ -95,3 +99,51 @@ def test_estimators_do_not_import_optional_packages():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+# -- names of tests --------------------------------------------------------------------------------
+
+# A file is named after a module or package, with words before or after it, or it is listed here
+# with the promise that it holds.
+PROMISES = {
+    "baseline": "what moved in the benchmarks is seen",
+    "classification": "class means, mean/classifier.py",
+    "composing_fits": "fits that share a budget",
+    "constant_curvature": "digits on spheres and hyperboloids",
+    "dask": "records in dask arrays, descent/chunked.py",
+    "decomposition": "principal eigenvectors, pca/",
+    "dividing": "a budget in parts",
+    "docs": "the documentation is true",
+    "estimators": "what every estimator owes scikit-learn and the budget",
+    "extreme_records": "no record crashes a fit or shows",
+    "geometry_frames": "Grassmann and Stiefel manifolds",
+    "hostile_calls": "no call crashes a fit or shows a record",
+    "layers": "imports, and names of tests",
+    "mission": "one script that uses everything",
+    "promises": "what a reader of an epsilon believes",
+    "public_domains": "where a walk may go",
+    "published_svrg": "DP-RSVRG as published",
+    "reproductions": "published figures",
+    "solvers": "the algorithms of descent/",
+}
+# Names of drawers say nothing about what is inside.
+DRAWERS = {"more", "misc", "various", "other", "extra", "hardening", "utils", "helpers"}
+
+
+def says_what_it_tests(name):
+    """Whether the name of a file of tests holds that of a module or package, or is listed."""
+    stems = {path.stem.strip("_") for path in MODULES} | {path.parent.name for path in MODULES}
+    known = any(f"_{stem}_" in f"_{name}_" for stem in stems - {"init", PACKAGE.name})
+    return (known or name in PROMISES) and not DRAWERS & set(name.split("_"))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(__file__).parent.glob("test_*.py")), ids=lambda p: p.stem
+)
+def test_files_of_tests_say_what_they_test(path):
+    assert says_what_it_tests(path.stem.removeprefix("test_"))
+
+
+def test_drawers_are_refused():
+    assert says_what_it_tests("ledger_processes") and says_what_it_tests("mission")
+    assert not any(map(says_what_it_tests, ("geometry_more", "hardening", "fixes", "init")))

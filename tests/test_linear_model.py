@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from sklearn.base import clone, is_classifier, is_regressor
@@ -18,6 +19,7 @@ from skriemdp.descent.sampling import FullBatch, PoissonSampler
 from skriemdp.linear_model.adagrad import NoisyAdaGrad, _Growth
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
 from skriemdp.linear_model.preconditioners import Metric, _root, make_preconditioner
+from skriemdp.location_scale.bounded_rows import shrunken
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.privacy.calibration import gaussian_mu
@@ -328,7 +330,6 @@ def test_events_of_all_variants_spend_the_target_and_no_more(recording_accountan
     for change in (
         {},
         {"preconditioner": "paper"},
-        {"preconditioner": "paper", "moment_share": 0.5},
         {"clip_norm": lambda t: t**-0.5},
         {"batch_size": 40, "n_steps": 20},
     ):
@@ -347,7 +348,8 @@ def test_composition_with_noise_that_varies_over_time():
     envelope = np.array([1.0, 0.7, 0.2])
     solver = NoisyAdaGrad(FullBatch(), 3, 8.0, 1.0, envelope, "none")
     assert solver.event(50) == GaussianEvent(8.0, 3)
-    assert_allclose([solver.noise(50, t) for t in (1, 2, 3)], 8.0 * 2.0 * envelope / 50)
+    noises = [solver.noise(50, t, (2, 1)) for t in (1, 2, 3)]
+    assert_allclose(noises, 8.0 * 2.0 * envelope / 50)
     paper = NoisyAdaGrad(FullBatch(), 3, 8.0, 1.0, envelope, "paper", moment_multiplier=5.0)
     assert paper.event(50).mu == pytest.approx(math.sqrt(3 / 64 + 3 / 25))
     parts = compose([GaussianEvent(s) for s in (4.0, 5.0, 6.0)])
@@ -370,11 +372,11 @@ class _OneStep:
         y[0] = float(sign > 0)
         problem = LinearProblem(LinearRows(rows), y, loss)
         solver = NoisyAdaGrad(
-            self.sampler, 1, self.multiplier * self.halve, 1.0, np.ones(1), "none", output="last"
+            self.sampler, 1, self.multiplier * self.halve, 1.0, np.ones(1), "none"
         )
         streams = lambda *label: rng  # noqa: E731
         return np.array(
-            [solver.solve(problem, np.zeros((2, 1)), streams)[0][0, 0] for _ in range(repeats)]
+            [solver.solve(problem, 0.0, np.zeros((2, 1)), streams)[0][0, 0] for _ in range(repeats)]
         )
 
 
@@ -434,10 +436,10 @@ def test_audit_of_whole_runs(monkeypatch):
         "preconditioner": "none",
         "fit_intercept": False,
         "classes": [0, 1],
+        "feature_norm": 1.0,
         "epsilon": 4.0,
         "n_steps": 2,
         "step_size": 1e-3,  # the iterates stay near 0, where the residual is +-1
-        "output": "last",
     }
 
     class Free:
@@ -549,8 +551,6 @@ def test_batches_start_outputs_and_ball():
     base = PrivateNoisyAdaGrad(epsilon=8.0, random_state=0)
     for change in (
         {"batch_size": 100, "n_steps": 60},
-        {"output": "last"},
-        {"output": "average"},
         {"max_norm": 5.0},
         {"clip_norm": [0.5] * 30, "n_steps": 30},
     ):
@@ -638,7 +638,6 @@ def test_cross_validation_charges_every_fold(tmp_path):
         ({"batch_size": 10, "preconditioner": "paper"}, "paper"),
         ({"classes": [0]}, "classes"),
         ({"classes": [0, 2]}, "classes"),
-        ({"output": "best"}, "output"),
         ({"n_steps": 0}, "n_steps"),
         ({"loss": "huber", "target_range": (1.0, 0.0)}, "target_range"),
     ],
@@ -657,3 +656,101 @@ def test_full_matrices_are_refused_beyond_their_limit(recording_accountant):
     with pytest.raises(ValueError, match="subspace"):
         model.fit(rng.normal(size=(30, 150)), np.arange(30) % 2)
     assert recording_accountant.spends == []
+
+
+# -- centre and norm of raw rows ---------------------------------------------------------------
+
+
+def test_raw_units_do_not_matter():
+    X, y = blobs(2000)
+    for scale, shift in ((1.0, 0.0), (1e-6, 0.0), (1e5, 3e5)):
+        model = PrivateNoisyAdaGrad(classes=np.unique(y), epsilon=3.0, random_state=0)
+        rows = scale * X + shift
+        model.fit(rows, y)
+        assert model.score(rows, y) > 0.8
+        spread = np.linalg.norm(rows - rows.mean(axis=0), axis=1)
+        assert np.linalg.norm(model.center_ - rows.mean(axis=0)) < np.median(spread)
+        assert 0.3 < model.feature_norm_ / np.quantile(spread, 0.9) < 3.0
+        assert model.clipped_fraction_ < 0.5
+
+
+def test_parameters_decide_what_is_searched(recording_accountant):
+    X, y = blobs(300)
+    zero, center = np.zeros(X.shape[1]), X.mean(axis=0).round(1)
+    for change, where in (
+        ({"feature_norm": 2.0}, zero),
+        ({"fit_intercept": False}, zero),
+        ({"center": center}, center),
+        ({"center": center, "feature_norm": 2.0}, center),
+        ({"public_X": X[:50]}, X[:50].mean(axis=0)),
+    ):
+        model = PrivateNoisyAdaGrad(accountant=recording_accountant, **change).fit(X, y)
+        assert_allclose(model.center_, where)
+        assert model.feature_norm_ == 2.0 or "feature_norm" not in change
+    stored = PrivateNoisyAdaGrad(classes=[0, 1]).fit(sparse.csr_array(X), y)
+    assert not stored.center_.any()
+    assert {event.mu for event in recording_accountant.spends} == {gaussian_mu(1.0, 1e-5)}
+    recording_accountant.spends.clear()
+    for wrong, table in (
+        ({"center": [1.0]}, X),
+        ({"center": center, "fit_intercept": False}, X),
+        ({"center": center}, sparse.csr_array(X)),
+        ({"feature_norm": "automatic"}, X),
+    ):
+        with pytest.raises(ValueError, match="center|feature_norm"):
+            PrivateNoisyAdaGrad(accountant=recording_accountant, **wrong).fit(table, y)
+    assert not recording_accountant.spends
+
+
+def test_a_norm_far_too_small_is_reported():
+    X, y = blobs(1000)
+    with pytest.warns(UserWarning, match="feature_norm='auto'"):
+        model = PrivateNoisyAdaGrad(classes=np.unique(y), feature_norm=1e-3).fit(X, y)
+    assert model.clipped_fraction_ > 0.8
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_hostile_tables_give_finite_models(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = (X[:, 0] > 0).astype(int)
+    wild = X.copy()
+    wild[:12] = 1e9
+    constant = X.copy()
+    constant[:, 1] = 7.0
+    tables = [wild, constant, np.full_like(X, 5.0), X[:2] * 0.0, X * 1e200]
+    for rows in tables:
+        labels = np.arange(len(rows)) % 2 if len(rows) == 2 else y
+        more = {"classes": [0, 1]} if loss == "log_loss" else {}
+        model = PrivateNoisyAdaGrad(loss, **more).fit(rows, labels)
+        assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
+    model = PrivateNoisyAdaGrad(epsilon=5.0, classes=[0, 1], random_state=0).fit(wild, y)
+    assert model.score(X[12:], y[12:]) > 0.7
+
+
+def test_a_public_number_does_not_change_with_a_far_record():
+    """Plan, event, steps and grid are those of the neighbour."""
+    X, y = blobs(200)
+    far = X.copy()
+    far[0] = 1e12
+    plans = []
+    for rows in (X, far):
+        model = PrivateNoisyAdaGrad(classes=np.unique(y))
+        facts = model._validate(rows, y).facts
+        plan = model._plan(facts, None)
+        search = plan.settings.bounds.search
+        plans.append((plan.event, plan.settings.solver.n_steps, search.shares, search.radii.grid))
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize("loud", [0, 2, 30])
+def test_shrinkage_of_means_beats_the_noisy_mean(loud):
+    """Mean squared error over 400 draws; the ratio's standard deviation is below 0.03."""
+    rng, d = np.random.default_rng(0), 30
+    truth = np.zeros(d)
+    truth[:loud] = 5.0
+    noisy = truth + rng.normal(size=(400, d))
+    moved, left = zip(*(shrunken(mean, 1.0) for mean in noisy), strict=True)
+    error = np.sum((np.array(moved) - truth) ** 2, axis=1).mean() / d
+    assert error < {0: 0.25, 2: 0.45, 30: 1.05}[loud]
+    assert np.mean(np.square(left)) == pytest.approx(error, abs=0.2)

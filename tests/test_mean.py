@@ -59,8 +59,8 @@ def test_more_budget_less_noise(geometry):
 
 def test_matrix_and_flat_input_agree():
     X = cloud(SPD(3))
-    matrix = PrivateFrechetMean("spd", random_state=0).fit(X)
-    flat = PrivateFrechetMean("spd", random_state=0).fit(X.reshape(len(X), 9))
+    matrix = PrivateFrechetMean("spd", random_state=0, radius=1.0).fit(X)
+    flat = PrivateFrechetMean("spd", random_state=0, radius=1.0).fit(X.reshape(len(X), 9))
     np.testing.assert_array_equal(matrix.mean_, flat.mean_)
     assert flat.predict(X.reshape(-1, 9)).shape == (200, 9)
     assert matrix.predict(X).shape == X.shape
@@ -72,20 +72,20 @@ def test_matrix_and_flat_input_agree():
 
 def test_pymanopt_manifold_is_accepted():
     X = cloud(SPD(2))
-    ours = PrivateFrechetMean("spd", random_state=1).fit(X)
-    theirs = PrivateFrechetMean(SymmetricPositiveDefinite(2), random_state=1).fit(X)
+    ours = PrivateFrechetMean("spd", random_state=1, radius=1.0).fit(X)
+    theirs = PrivateFrechetMean(SymmetricPositiveDefinite(2), random_state=1, radius=1.0).fit(X)
     np.testing.assert_array_equal(ours.mean_, theirs.mean_)
 
 
 def test_score_is_minus_the_mean_squared_distance():
     X = cloud(SPD(2))
-    model = PrivateFrechetMean("spd").fit(X)
+    model = PrivateFrechetMean("spd", radius=1.0).fit(X)
     expected = -np.mean(SPD(2).dist(model.mean_, X) ** 2)
     assert model.score(X) == pytest.approx(expected)
 
 
 def test_privacy_statement():
-    model = PrivateFrechetMean("spd", noise="gaussian", epsilon=0.7, delta=1e-6)
+    model = PrivateFrechetMean("spd", noise="gaussian", epsilon=0.7, delta=1e-6, radius=1.0)
     model.fit(cloud(SPD(2)))
     spent = model.privacy_spent_
     assert tuple(spent) == (0.7, 1e-6)
@@ -97,14 +97,14 @@ def test_privacy_statement():
 
 def test_seeded_noise_repeats_and_is_declared_worthless():
     X = cloud(SPD(2))
-    first, second = (PrivateFrechetMean("spd", random_state=5).fit(X) for _ in range(2))
+    first, second = (PrivateFrechetMean("spd", random_state=5, radius=1.0).fit(X) for _ in range(2))
     np.testing.assert_array_equal(first.mean_, second.mean_)
     assert first.privacy_spent_.seeded and first.privacy_spent_.guarantee == "none (seeded)"
 
 
 def test_unseeded_noise_is_fresh():
     X = cloud(SPD(2))
-    a, b = (PrivateFrechetMean("spd").fit(X).mean_ for _ in range(2))
+    a, b = (PrivateFrechetMean("spd", radius=1.0).fit(X).mean_ for _ in range(2))
     assert not np.any(a == b)
 
 
@@ -112,7 +112,7 @@ def test_two_epsilons_with_one_seed_do_not_reveal_the_mean():
     """The linear combination that cancels a shared draw must not give the exact mean."""
     X = RNG.normal(size=(100, 2)) * 0.1
     exact = X.mean(axis=0)
-    models = [PrivateFrechetMean(epsilon=e, random_state=3).fit(X) for e in (0.5, 1.0)]
+    models = [PrivateFrechetMean(epsilon=e, random_state=3, radius=1.0).fit(X) for e in (0.5, 1.0)]
     (m1, s1), (m2, s2) = ((m.mean_, m.noise_scale_) for m in models)
     attack = (m1 * s2 - m2 * s1) / (s2 - s1)
     assert np.linalg.norm(attack - exact) > 1e-4
@@ -131,13 +131,13 @@ def test_far_points_are_projected_silently():
 def test_a_ball_that_does_not_fit_is_reported_privately():
     X, _ = digits_covariances()
     with pytest.warns(UserWarning, match="private estimate"):
-        model = PrivateFrechetMean("spd", epsilon=3.0).fit(X)
+        model = PrivateFrechetMean("spd", epsilon=3.0, radius=1.0).fit(X)
     assert model.clipped_fraction_ > 0.9
 
 
 def test_pipeline_clone_grid_search():
     X = cloud(SPD(2), n=120)
-    pipeline = make_pipeline(FunctionTransformer(), PrivateFrechetMean("spd"))
+    pipeline = make_pipeline(FunctionTransformer(), PrivateFrechetMean("spd", radius=1.0))
     search = GridSearchCV(
         pipeline,
         {"privatefrechetmean__epsilon": [0.5, 5.0]},
@@ -147,13 +147,15 @@ def test_pipeline_clone_grid_search():
     ).fit(X.reshape(-1, 4))
     assert tuple(search.best_estimator_[-1].privacy_spent_)[0] in (0.5, 5.0)
     assert clone(pipeline)[-1].get_params() == pipeline[-1].get_params()
-    scores = cross_val_score(PrivateFrechetMean("spd"), X, cv=KFold(3), error_score="raise")
+    scores = cross_val_score(
+        PrivateFrechetMean("spd", radius=1.0), X, cv=KFold(3), error_score="raise"
+    )
     assert np.isfinite(scores).all()
 
 
 def test_pickle_keeps_the_fit_and_no_data():
     X = cloud(SPD(2))
-    model = PrivateFrechetMean("spd").fit(X)
+    model = PrivateFrechetMean("spd", radius=1.0).fit(X)
     blob = pickle.dumps(model)
     np.testing.assert_array_equal(pickle.loads(blob).mean_, model.mean_)
     assert len(blob) < 5000
@@ -163,7 +165,7 @@ def test_pickle_keeps_the_fit_and_no_data():
 def test_feature_names_and_set_output():
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame(RNG.normal(size=(50, 3)), columns=list("abc"))
-    model = PrivateFrechetMean().set_output(transform="pandas").fit(X)
+    model = PrivateFrechetMean(radius=1.0).set_output(transform="pandas").fit(X)
     assert list(model.feature_names_in_) == ["a", "b", "c"]
     assert list(model.transform(X).columns) == ["tangent0", "tangent1", "tangent2"]
 
@@ -172,7 +174,7 @@ def test_published_schedule_is_expressible():
     """T = n steps of size 0.01 from a public start, as Han et al. (2022) ran it."""
     X = cloud(SPD(2), n=60)
     model = PrivateFrechetMean(
-        "spd", mechanism="gradient", n_steps=60, step_size=0.01, start=2.0 * np.eye(2)
+        "spd", mechanism="gradient", n_steps=60, step_size=0.01, start=2.0 * np.eye(2), radius=1.0
     ).fit(X)
     assert model.privacy_spent_.mu == pytest.approx(gaussian_mu(1.0, 1e-5), rel=1e-6)
 
@@ -219,7 +221,7 @@ BAD = [
 
 @pytest.mark.parametrize("parameters, error, words", BAD, ids=lambda value: str(value)[:30])
 def test_bad_parameters_release_nothing(parameters, error, words, recording_accountant):
-    model = PrivateFrechetMean(**{"manifold": "spd", **parameters})
+    model = PrivateFrechetMean(**{"manifold": "spd", "radius": 1.0, **parameters})
     model.set_params(accountant=recording_accountant)
     with pytest.raises(error, match=words):
         model.fit(cloud(SPD(2)))
@@ -248,7 +250,7 @@ def _with(value, where=(0, 0, 0)):
     ids=["nan", "inf", "asymmetric", "indefinite", "n=1", "empty", "flat", "oblong"],
 )
 def test_bad_data_releases_nothing_and_shows_nothing(X, words, recording_accountant):
-    model = PrivateFrechetMean("spd", accountant=recording_accountant)
+    model = PrivateFrechetMean("spd", accountant=recording_accountant, radius=1.0)
     with pytest.raises(ValueError, match=words) as caught:
         model.fit(X)
     assert "777" not in str(caught.value)
@@ -259,7 +261,7 @@ def test_bad_data_releases_nothing_and_shows_nothing(X, words, recording_account
 def test_points_off_the_manifold(manifold):
     X = RNG.normal(size=(20, 3)) + 3.0
     with pytest.raises(ValueError, match="some rows of X are not points"):
-        PrivateFrechetMean(manifold).fit(X)
+        PrivateFrechetMean(manifold, radius=1.0).fit(X)
 
 
 def test_radius_beyond_the_theorem():
@@ -269,17 +271,17 @@ def test_radius_beyond_the_theorem():
 
 def test_sample_weight_is_refused():
     with pytest.raises(TypeError, match="sample_weight"):
-        PrivateFrechetMean("spd").fit(cloud(SPD(2)), sample_weight=np.ones(200))
+        PrivateFrechetMean("spd", radius=1.0).fit(cloud(SPD(2)), sample_weight=np.ones(200))
 
 
 def test_large_delta_warns_from_public_numbers():
     with pytest.warns(UserWarning, match="at least 1/n"):
-        PrivateFrechetMean("spd", delta=0.01).fit(cloud(SPD(2)))
+        PrivateFrechetMean("spd", delta=0.01, radius=1.0).fit(cloud(SPD(2)))
 
 
 def test_the_charge_comes_before_any_statistic(recording_accountant):
     recording_accountant.refuse = True
-    model = PrivateFrechetMean("spd", accountant=recording_accountant)
+    model = PrivateFrechetMean("spd", accountant=recording_accountant, radius=1.0)
     with pytest.raises(RuntimeError, match="refused"):
         model.fit(cloud(SPD(2)))
     assert not hasattr(model, "mean_") and not hasattr(model, "clipped_fraction_")
@@ -287,7 +289,7 @@ def test_the_charge_comes_before_any_statistic(recording_accountant):
 
 def test_repr_and_parameters_hold_no_data():
     X = cloud(SPD(2))
-    model = PrivateFrechetMean("spd")
+    model = PrivateFrechetMean("spd", radius=1.0)
     before = repr(model), model.get_params()
     model.fit(X)
     assert (repr(model), model.get_params()) == before
@@ -312,7 +314,7 @@ def worst_neighbours(geometry, n, radius):
 @pytest.mark.parametrize(
     # One score sees a part of what three adaptive releases give away: it needs a larger fault.
     "mechanism, divisor",
-    [("tangent", 2), ("gradient", 2), ("adaptive", 4)],
+    [("tangent", 2), ("gradient", 2), ("auto", 4)],
 )
 def test_audit_end_to_end(mechanism, divisor, halved, monkeypatch):
     """600 fits per side; wrong alarm with probability below 1e-7 (Clopper-Pearson at 1 - 1e-8)."""
@@ -320,10 +322,10 @@ def test_audit_end_to_end(mechanism, divisor, halved, monkeypatch):
         sigma, integers = GaussianNoise.sigma.fget, noise._integers
         monkeypatch.setattr(GaussianNoise, "sigma", property(lambda self: sigma(self) / divisor))
         monkeypatch.setattr(noise, "_integers", lambda *args: integers(*args) // divisor)
-    geometry, n = SPD(2), 10
+    geometry, n = SPD(2), 30 if mechanism == "auto" else 10
     X, Y = worst_neighbours(geometry, n, 1.0)
     estimator = PrivateFrechetMean(
-        "spd", mechanism=mechanism, noise="gaussian", n_steps=1, epsilon=8.0, delta=1e-3
+        "spd", mechanism=mechanism, noise="gaussian", n_steps=1, epsilon=8.0, delta=1e-3, radius=1.0
     )
 
     def scores(data):

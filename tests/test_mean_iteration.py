@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skriemdp.descent.problem import FrechetProblem
-from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere
+from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Poincare, Sphere
 from skriemdp.mean import frechet_mean
 from skriemdp.mean.releases import iterate_mean
 from skriemdp.privacy.mean_iteration import plan_mean_iteration
@@ -98,3 +98,38 @@ def test_sensitivity_is_close_to_the_mean_s_at_any_accuracy(radius, n, accuracy)
     plan = plan_mean_iteration(radius, n, (-1.0, -1.0), accuracy * radius)
     # 1 % for neighbours that are still apart, two thousandths for rounding.
     assert plan.sensitivity <= 1.012 * (2.0 * radius / n) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("geometry", [SPD(2), SPD(4), Hyperboloid(2), Poincare(2)], ids=str)
+@pytest.mark.parametrize("reach", [4.0, 8.0, 12.0])
+def test_the_mean_is_iterated_only_where_rounding_moves_it_less_than_a_record(geometry, reach):
+    # One record changes in its last bits; nothing but rounding can move the mean by more than that.
+    rng = np.random.default_rng(0)
+    radius = reach / np.sqrt(-geometry.curvature_bounds[0])
+    ball, n = GeodesicBall(geometry, None, radius), 20
+    direction = np.eye(geometry.dim)[0]
+    if geometry.point_ndim == 2:
+        direction = direction - np.eye(geometry.dim)[1]  # the worst condition number
+    direction /= np.linalg.norm(direction)
+    far = geometry.exp_coordinates(ball.center, 0.95 * radius * direction)
+    X = geometry.exp_coordinates(far, 0.05 * rng.normal(size=(n, geometry.dim)))
+    if geometry.point_ndim == 2:
+        turn = np.linalg.qr(rng.normal(size=geometry.shape))[0]
+        X = turn @ X @ turn.T
+        X = 0.5 * (X + X.transpose(0, 2, 1))
+    steps = plan_mean_iteration(radius, n, geometry.curvature_bounds, 0.1 * radius / n).step_sizes
+    means = []
+    for k in range(3):
+        X[0] *= 1.0 + 2e-16 * k
+        problem, _ = FrechetProblem.from_records(ball, X)
+        means.append(geometry.log_coordinates(ball.center, iterate_mean(problem, steps)))
+    moved = max(np.linalg.norm(mean - means[0]) for mean in means)
+    assert moved < 4.0 * np.finfo(float).eps * geometry.rounding(ball.center, radius)
+
+
+def test_no_schedule_where_rounding_would_decide():
+    spd, hyperbolic = SPD(3).curvature_bounds, Hyperboloid(3).curvature_bounds
+    assert plan_mean_iteration(10.0, 10**6, spd, 1e-6) is not None
+    assert plan_mean_iteration(20.0, 10**6, spd, 1e-6) is None
+    assert plan_mean_iteration(20.0, 10**6, hyperbolic, 1e-6) is None
+    assert plan_mean_iteration(10.0, 10**6, hyperbolic, 1e-6) is not None

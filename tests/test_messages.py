@@ -35,7 +35,7 @@ from skriemdp import (
 )
 from skriemdp._quiet import quietly, read_records, stand_in
 from skriemdp.federated import FederatedEstimator
-from skriemdp.geometry import PymanoptGeometry
+from skriemdp.geometry import AffineInvariantSPD, PymanoptGeometry
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4)) * 0.2
@@ -104,9 +104,9 @@ def test_a_stand_in_has_the_shape_and_nothing_else(value):
 
 def test_what_is_said_of_the_shape_survives():
     with pytest.raises(ValueError, match=r"Expected 2D array, got 1D array") as caught:
-        PrivateFrechetMean().fit(np.full(7, 41.5))
+        PrivateFrechetMean(radius=1.0).fit(np.full(7, 41.5))
     assert "Reshape your data" in str(caught.value) and "array=" not in str(caught.value)
-    model = PrivateFrechetMean().fit(X)
+    model = PrivateFrechetMean(radius=1.0).fit(X)
     with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 4"):
         model.transform(X[:, :2])
 
@@ -125,7 +125,7 @@ def test_an_odd_entry_is_not_quoted(entry, words, counting):
     odd = X.astype(object)
     odd[3, 0] = entry
     with pytest.raises((ValueError, TypeError), match=words) as caught:
-        PrivateFrechetMean(accountant=counting).fit(odd)
+        PrivateFrechetMean(accountant=counting, radius=1.0).fit(odd)
     assert caught.value.__context__ is None and caught.value.__cause__ is None
     assert "carla" not in str(caught.value) and not counting.entries
 
@@ -153,14 +153,37 @@ def test_bad_covariances_get_three_sentences_and_no_counts(matrices, words):
     if matrices.ndim == 2:
         bad[:15] = good[:15]
     with pytest.raises(ValueError, match=words) as caught:
-        PrivateFrechetMean("spd").fit(bad)
+        PrivateFrechetMean("spd", radius=1.0).fit(bad)
     assert not re.search(r"\b(5|15|20)\b", str(caught.value))
 
 
 def test_the_cure_for_singular_covariances_works():
     singular = np.tile(np.ones((2, 2)), (20, 1, 1))
-    cured = np.array([shrunk_covariance(matrix) for matrix in singular])
+    with pytest.raises(ValueError, match=r"sklearn\.covariance\.shrunk_covariance\(X, 0\.01\)"):
+        PrivateFrechetMean("spd", radius=5.0).fit(singular)
+    cured = shrunk_covariance(singular, 0.01)
     assert PrivateFrechetMean("spd", radius=5.0).fit(cured).mean_.shape == (2, 2)
+
+
+def test_a_short_recording_with_a_dead_channel_is_cured_record_by_record():
+    signals = np.random.default_rng(0).normal(size=(30, 6, 4))  # fewer samples than channels
+    signals[:, 2] = 0.0
+    covariances = signals @ signals.swapaxes(1, 2)
+    model, y = PrivateMinimumDistanceToMean("spd", radius=5.0, classes=[0, 1]), [0, 1] * 15
+    with pytest.raises(ValueError, match="fewer samples than channels"):
+        model.fit(covariances, y)
+    cured = shrunk_covariance(covariances, 0.01)
+    alone = np.stack([shrunk_covariance(one, 0.01) for one in covariances])
+    assert np.array_equal(cured, alone)
+    assert model.fit(cured, y).means_.shape == (2, 6, 6)
+
+
+@pytest.mark.parametrize("word", ["finite", "symmetric", "positive definite"])
+def test_a_geometry_says_what_matrices_are_not(word):
+    wrong = {"finite": np.inf, "symmetric": 0.5, "positive definite": 1.0}[word]
+    matrix = np.array([[1.0, 1.0], [wrong, 1.0]])
+    assert AffineInvariantSPD(2).complaint(matrix[None]) == word
+    assert AffineInvariantSPD(2).complaint(np.eye(2)[None]) is None
 
 
 def test_public_methods_keep_their_signatures():
@@ -171,12 +194,12 @@ def test_public_methods_keep_their_signatures():
         "sample_weight",
     ]
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
-        PrivateFrechetMean().fit(X).predict()
+        PrivateFrechetMean(radius=1.0).fit(X).predict()
 
 
 @pytest.mark.parametrize(
     "estimator",
-    [PrivateFrechetMean(), PrivatePrincipalEigenvector(), PrivateNoisyAdaGrad()],
+    [PrivateFrechetMean(radius=1.0), PrivatePrincipalEigenvector(), PrivateNoisyAdaGrad()],
     ids=str,
 )
 @pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -198,7 +221,7 @@ def test_an_error_after_the_charge_names_the_entry(counting, monkeypatch):
 
     monkeypatch.setattr(PrivateFrechetMean, "_release", broken)
     with pytest.raises(ValueError) as caught:
-        PrivateFrechetMean(accountant=counting).fit(X)
+        PrivateFrechetMean(accountant=counting, radius=1.0).fit(X)
     assert caught.value.__notes__ == [
         "entry 12 was charged before this error; nothing was released"
     ]
@@ -254,7 +277,7 @@ def broken(part, value):
 
 
 REFUSED = [
-    (PrivateFrechetMean(mechanism="gradient", n_steps=10**9), None, "n_steps"),
+    (PrivateFrechetMean(mechanism="gradient", n_steps=10**9, radius=1.0), None, "n_steps"),
     (PrivatePrincipalEigenvector(mechanism="power", n_steps=10**9), None, "n_steps"),
     (PrivateMatrixCompletion(n_steps=10**9), None, "n_steps"),
     (PrivateNoisyAdaGrad(n_steps=LARGE), None, "n_steps"),
@@ -272,16 +295,15 @@ REFUSED = [
     ),
     (PrivateMinimumDistanceToMean(classes=range(10**7)), None, "classes"),
     (PrivateNoisyAdaGrad(classes=range(10**7)), None, "classes"),
-    (PrivateNoisyAdaGrad(alpha=1e308), None, "alpha"),
+    (PrivateNoisyAdaGrad(alpha=1e308, feature_norm=1.0), None, "alpha"),
     (PrivateNoisyAdaGrad("huber", target_range=(-1e308, 1e308)), None, "target_range"),
     (PrivateMatrixCompletion(bounds=(-1e308, 1e308)), None, "bounds"),
-    (PrivateMatrixCompletion(ridge=LARGE), None, "ridge"),
     (PrivateMatrixCompletion(public_seed="seed"), None, "public_seed"),
     (PrivatePrincipalEigenvector(public_seed=1.5), None, "public_seed"),
-    (PrivateFrechetMean(random_state=10**5000), None, "random_state"),
-    (PrivateFrechetMean(epsilon=LARGE), None, "epsilon"),
-    (PrivateFrechetMean(noise="radial"), WIDE, "noise='gaussian'"),
-    (PrivateFrechetMean(delta=LARGE), None, "delta"),
+    (PrivateFrechetMean(random_state=10**5000, radius=1.0), None, "random_state"),
+    (PrivateFrechetMean(epsilon=LARGE, radius=1.0), None, "epsilon"),
+    (PrivateFrechetMean(noise="radial", radius=1.0), WIDE, "noise='gaussian'"),
+    (PrivateFrechetMean(delta=LARGE, radius=1.0), None, "delta"),
     (PrivatePrincipalEigenvector(mechanism="covariance"), WIDE, "60000"),
     (PrivatePrincipalEigenvector(delta=0.0), WIDE, "60000"),
     (PrivateMatrixCompletion(rank=50_000), WIDE, "rank=50000"),
@@ -297,15 +319,25 @@ REFUSED = [
         for part, value in (("indices", 10**6), ("indices", -3), ("indptr", 10**6))
     ),
     (
-        PrivateGridSearchCV(PrivateFrechetMean(), {"epsilon": np.linspace(1, 2, 10**4 + 1)}),
+        PrivateGridSearchCV(
+            PrivateFrechetMean(radius=1.0), {"epsilon": np.linspace(1, 2, 10**4 + 1)}
+        ),
         None,
         "candidates",
     ),
-    (PrivateGridSearchCV(PrivateFrechetMean(), {}, mean_runs=1e9), None, "mean_runs"),
-    (PrivateGridSearchCV(PrivateFrechetMean(), {}, mean_runs=2, shape=1e-200), None, "shape"),
-    (FederatedEstimator(PrivateFrechetMean(), n_rounds=10**6), None, "n_rounds"),
-    (FederatedEstimator(PrivateFrechetMean(), local_steps=10**9), None, "local_steps"),
-    (FederatedEstimator(PrivateFrechetMean(), checkpoint=5, fit_id="a"), None, "checkpoint"),
+    (PrivateGridSearchCV(PrivateFrechetMean(radius=1.0), {}, mean_runs=1e9), None, "mean_runs"),
+    (
+        PrivateGridSearchCV(PrivateFrechetMean(radius=1.0), {}, mean_runs=2, shape=1e-200),
+        None,
+        "shape",
+    ),
+    (FederatedEstimator(PrivateFrechetMean(radius=1.0), n_rounds=10**6), None, "n_rounds"),
+    (FederatedEstimator(PrivateFrechetMean(radius=1.0), local_steps=10**9), None, "local_steps"),
+    (
+        FederatedEstimator(PrivateFrechetMean(radius=1.0), checkpoint=5, fit_id="a"),
+        None,
+        "checkpoint",
+    ),
 ]
 
 
@@ -493,6 +525,12 @@ def test_all_settings_are_exported():
     [
         (PrivatePrincipalEigenvector(epsilon=1e-200, delta=0.0), np.ones((20, 3)), "epsilon"),
         (PrivatePrincipalEigenvector(epsilon=1e-12, delta=1e-13), np.ones((20, 3)), "epsilon and"),
+        (
+            PrivatePrincipalEigenvector(epsilon=1e200, delta=0.0),
+            np.ones((20, 3)),
+            "protects nobody",
+        ),
+        (PrivateFrechetMean(delta=1e-320), np.ones((20, 3)), "delta=.* larger delta"),
         (PrivateFrechetMean(center="private", radius=1e-320), np.ones((20, 3)), "radius"),
         (
             PrivateGridSearchCV(PrivatePrincipalEigenvector(), {"n_components": [1]}),
@@ -500,7 +538,14 @@ def test_all_settings_are_exported():
             "list of tables",
         ),
     ],
-    ids=["tiny epsilon", "tiny mu", "tiny radius", "search over a stream"],
+    ids=[
+        "tiny epsilon",
+        "tiny mu",
+        "huge epsilon",
+        "tiny delta",
+        "tiny radius",
+        "search over a stream",
+    ],
 )
 def test_what_cannot_end_well_is_refused_before_the_charge(model, X, words):
     budget = PrivacyAccountant(epsilon=10.0, delta=1e-3)

@@ -194,7 +194,7 @@ def test_a_fit_searches_its_law_once(geometry, rng):
     X = make_cloud(geometry, 200, rng=rng)
     before = best_radial_law.cache_info().misses
     epsilon = 0.9 + 0.01 * geometry.dim
-    PrivateFrechetMean(geometry, epsilon=epsilon, random_state=0).fit(X)
+    PrivateFrechetMean(geometry, epsilon=epsilon, random_state=0, radius=1.0).fit(X)
     assert best_radial_law.cache_info().misses == before + 1
 
 
@@ -243,7 +243,7 @@ def test_a_ledger_without_a_ceiling_needs_no_divergence(monkeypatch, rng):
 
     monkeypatch.setattr(RadialEvent, "renyi", refuse)
     X = make_cloud(SPD(2), 100, rng=rng)
-    model = PrivateFrechetMean("spd", epsilon=0.77, random_state=0).fit(X)
+    model = PrivateFrechetMean("spd", epsilon=0.77, random_state=0, radius=1.0).fit(X)
     assert model.privacy_spent_.event.delta(0.77) <= model.delta
 
 

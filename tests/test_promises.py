@@ -30,7 +30,6 @@ NOISY = ("mechanisms/", "riemannian_laws/", "datasets/", "_random.py")
 # Draws that are no noise, each with its reason.
 PLAIN_DRAWS = {
     # Who is in a batch, and which iterate is the answer: part of the accounted event.
-    ("descent/sampling.py", "PoissonSampler.draw"),
     ("descent/sampling.py", "_subset"),
     ("descent/trajectory.py", "Trajectory.__init__"),
     ("federated/participation.py", "Participation.draw"),

@@ -15,7 +15,7 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.federated import Agent, AnswerBook, FederatedEstimator, LocalSettings, LocalTask
-from skriemdp.federated.together import Cohort, PooledRecords
+from skriemdp.federated.together import ClientsTogether, PooledRecords
 from skriemdp.geometry import (
     SPD,
     Euclidean,
@@ -107,7 +107,8 @@ def test_a_servers_point_outside_the_domain_is_refused_for_free(
     task = LocalTask("fit", 0, "a", away(geometry, distance))
     with pytest.raises(ValueError, match="outside the agent's domain"):
         if together:
-            Cohort({"a": one}, PooledRecords(one.problem, {"a": one.problem.n})).handle([task])
+            pool = PooledRecords(one.problem, {"a": one.problem.n})
+            ClientsTogether({"a": one}, pool).handle([task])
         else:
             one.handle(task)
     assert budget.history == []

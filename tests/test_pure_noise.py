@@ -386,7 +386,7 @@ def test_pure_class_means():
     rng = np.random.default_rng(1)
     y = rng.integers(4, size=4000)
     X = 0.2 * rng.standard_normal((4000, 3)) + 0.5 * np.eye(4, 3)[y]
-    model = PrivateMinimumDistanceToMean(classes=range(4), delta=0, random_state=0).fit(X, y)
+    model = PrivateMinimumDistanceToMean(radius=1.0, classes=range(4), delta=0).fit(X, y)
     assert model.privacy_spent_.event == PureEvent(1.0)
     assert tuple(model.privacy_spent_) == (1.0, 0.0)
     assert np.abs(model.means_ - 0.5 * np.eye(4, 3)).max() < 10 * model.noise_scale_ < 0.1

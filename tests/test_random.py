@@ -123,8 +123,8 @@ def test_threads_share_no_noise():
 
 
 FITTED = [
-    PrivateFrechetMean(),
-    PrivateFrechetMean(mechanism="gradient"),
+    PrivateFrechetMean(radius=1.0),
+    PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateMinimumDistanceToMean(),
     PrivateHyperbolicRegressor(),
     PrivateMatrixCompletion(),

@@ -310,3 +310,15 @@ def test_factory():
         SPD(3, metric="euclidean")
     with pytest.raises(ValueError, match="size"):
         SPD(0)
+
+
+def test_one_matrix_has_the_spectrum_that_it_has_in_a_batch():
+    """One 2x2 matrix is decomposed in Python's floats, many by NumPy: the same numbers."""
+    rng = np.random.default_rng(0)
+    for exponent in rng.uniform(-150, 150, size=(300, 2)):
+        a, c = 10.0**exponent
+        b = rng.uniform(-1, 1) * np.sqrt(a * c) * rng.choice([0.0, 1e-9, 1.0])
+        for matrix in (np.array([[a, b], [b, c]]), np.array([[a, b], [b, a]]), a * np.eye(2)):
+            for one, many in zip(sym.eigh(np, matrix), sym.eigh(np, matrix[None]), strict=True):
+                assert_array_equal(one, many[0])
+    assert np.isnan(sym.eigh(np, np.full((2, 2), np.nan))[0]).all()

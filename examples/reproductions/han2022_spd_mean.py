@@ -382,6 +382,7 @@ def print_true_epsilons():
 def fitted(cloud, repeats, **settings):
     """Means of repeated fits of `PrivateFrechetMean` at (EPSILON, DELTA)."""
     starts = settings.pop("starts", None)
+    settings = {"radius": 1.0} | settings
     outputs = []
     for repeat in range(repeats):
         if starts is not None:
@@ -407,9 +408,9 @@ def calibrated_affine(cloud, repeats, rng):
         "DP-RGD, one full step from the centre": descend(cloud, centre, 1, 1.0, one_step, rng),
         "FM-LAP, pure epsilon": laplace(cloud.mean(), 2 / (n * EPSILON), repeats, rng),
         "FM-KNG, pure epsilon, exact draws": k_norm_exact(cloud, 4 / (n * EPSILON), repeats, rng),
-        "`PrivateFrechetMean()`": fitted(cloud, repeats),
-        '`PrivateFrechetMean(mechanism="tangent", shrink="js")`': fitted(
-            cloud, repeats, mechanism="tangent", shrink="js"
+        "`PrivateFrechetMean(radius=1)`": fitted(cloud, repeats),
+        '`PrivateFrechetMean(radius=1, mechanism="tangent")`': fitted(
+            cloud, repeats, mechanism="tangent"
         ),
         "non-private": cloud.mean()[None],
     }
@@ -428,8 +429,8 @@ def calibrated_bures(cloud, repeats, rng):
         "the same from the centre": fitted(cloud, repeats, radius=0.3, **schedule),
         "FM-LAP, pure epsilon": laplace(cloud.mean(), wide, repeats, rng),
         "`PrivateFrechetMean(radius=0.3)`": fitted(cloud, repeats, radius=0.3),
-        '`PrivateFrechetMean(radius=0.3, mechanism="tangent", shrink="js")`': fitted(
-            cloud, repeats, radius=0.3, mechanism="tangent", shrink="js"
+        '`PrivateFrechetMean(radius=0.3, mechanism="tangent")`': fitted(
+            cloud, repeats, radius=0.3, mechanism="tangent"
         ),
         "non-private": cloud.mean()[None],
     }

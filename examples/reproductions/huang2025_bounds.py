@@ -2,6 +2,7 @@
 
 import math
 
+import huang2025_theory as bound
 import numpy as np
 from reproduction_tools import heading, table
 
@@ -77,9 +78,9 @@ def bounds(options):
             (
                 n,
                 min(squares),
-                theory.gradient_bound(gap, *common, cloud.dim, sigma**2 / n),
+                bound.gradient_bound(gap, *common, cloud.dim, sigma**2 / n),
                 cloud.gap(points),
-                theory.convex_gap_bound(far, *common, cloud.zeta, cloud.dim, sigma**2 / n),
+                bound.convex_gap_bound(far, *common, cloud.zeta, cloud.dim, sigma**2 / n),
             )
         )
     columns = list(zip(*rows, strict=True))
@@ -102,10 +103,10 @@ def bounds(options):
             records = cloud.parts[chosen].reshape(runs, -1, 2, 2)
             gradient = cloud.gradient(points, records)
             points = cloud.moved(points, gradient, step, sigma / math.sqrt(s), rng)
-        bound = theory.rpl_gap_bound(
+        allowed = bound.rpl_gap_bound(
             gap, rounds, step, cloud.smoothness, 1.0, cloud.dim, sigma**2, 40, s, spread
         )
-        rows.append((s, cloud.gap(points), bound))
+        rows.append((s, cloud.gap(points), allowed))
     rows.append(("slope in s", *(slope(counts, [r[i] for r in rows]) for i in (1, 2))))
     table(["s", "E gap", "bound 5.4 (without the paper's d)"], rows)
     shown.append(("5.4, excess risk", "s", *zip(*rows[:-1], strict=True)))
@@ -116,8 +117,8 @@ def bounds(options):
         step = 0.5 * theory.several_steps_limit(k)
         local, server = path(cloud, runs, 40, k, step, 0.2, rng)
         shared = (cloud.gap(cloud.start(1)), 40, k, step, cloud.smoothness, 1.0, cloud.dim, 0.04)
-        printed = theory.published_several_steps_bound(*shared, zeta=cloud.zeta)
-        rows.append((k, step, local, printed, server, theory.several_steps_bound(*shared)))
+        printed = bound.published_several_steps_bound(*shared, zeta=cloud.zeta)
+        rows.append((k, step, local, printed, server, bound.several_steps_bound(*shared)))
     columns = list(zip(*rows, strict=True))
     rows.append(("slope in K", "", *(slope(counts, column) for column in columns[2:])))
     header = ["K", "step", "E grad^2, local points", "bound 5.5 as printed"]
@@ -132,8 +133,8 @@ def bounds(options):
         local, server = path(cloud, runs // 2, 10, 2 * m, step, 0.2, rng)
         gap = cloud.gap(cloud.start(1))
         shared = (gap, 10, 2, n, cloud.smoothness, cloud.dim, 0.04, cloud.zeta)
-        printed = theory.published_svrg_bound(*shared)
-        allowed = theory.several_steps_bound(
+        printed = bound.published_svrg_bound(*shared)
+        allowed = bound.several_steps_bound(
             gap, 10, 2 * m, step, cloud.smoothness, 1.0, cloud.dim, 0.04, reduced=True
         )
         rows.append((n, m, step, local, printed, server, allowed))
@@ -147,8 +148,8 @@ def bounds(options):
 
 def draw_bounds(pyplot, shown):
     figure, axes = pyplot.subplots(1, len(shown), figsize=(3.6 * len(shown), 3.4))
-    for ax, (title, name, counts, measured, bound) in zip(axes, shown, strict=True):
-        ax.loglog(counts, bound, "k--", label="bound")
+    for ax, (title, name, counts, measured, limit) in zip(axes, shown, strict=True):
+        ax.loglog(counts, limit, "k--", label="bound")
         ax.loglog(counts, measured, "C0o-", label="measured")
         ax.set(title=title, xlabel=name)
         ax.legend(fontsize=7)
@@ -184,9 +185,9 @@ def drift():
         server = pull / (2.0 - pull)
         local = float(np.mean(left**2 * server + (1.0 - left) ** 2))
         shared = (0.5, 10**12, k, step, 1.0, 2.0, 1, 0.0)
-        printed = theory.published_several_steps_bound(*shared)
+        printed = bound.published_several_steps_bound(*shared)
         broken = "yes" if local <= printed else "NO"
-        rows.append((k, step, local, printed, broken, server, theory.several_steps_bound(*shared)))
+        rows.append((k, step, local, printed, broken, server, bound.several_steps_bound(*shared)))
     header = ["K", "step", "E grad^2, local points", "bound 5.5 as printed", "holds"]
     table([*header, "E grad^2, server's points", "bound that allows for drift"], rows)
 
@@ -195,8 +196,8 @@ def drift():
     for n in (2, 10, 100):
         m, step = theory.svrg_settings(n, 1.0, 1.0)
         exact = step / (2.0 - step)
-        printed = theory.published_svrg_bound(0.5, 10**12, 2, n, 1.0, 1, 1.0)
-        ours = theory.several_steps_bound(0.5, 10**12, 2 * m, step, 1.0, 1.0, 1, 1.0, reduced=True)
+        printed = bound.published_svrg_bound(0.5, 10**12, 2, n, 1.0, 1, 1.0)
+        ours = bound.several_steps_bound(0.5, 10**12, 2 * m, step, 1.0, 1.0, 1, 1.0, reduced=True)
         rows.append((n, m, step, exact, printed, "yes" if exact <= printed else "NO", ours))
     header = ["N", "m", "step", "E grad^2", "bound 5.6 as printed", "holds"]
     table([*header, "bound that allows for drift"], rows)

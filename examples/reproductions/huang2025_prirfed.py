@@ -36,8 +36,8 @@ from skriemdp.descent.variance_reduction import RiemannianSVRG
 from skriemdp.federated import KernelQuery, LabelQuery, Participation, ridge_weights, theory
 from skriemdp.federated.participation import published_table_bound
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
+from skriemdp.location_scale.rows import Rows
 from skriemdp.pca.problem import SubspaceProblem
-from skriemdp.pca.rows import Rows
 from skriemdp.privacy.calibration import calibrate
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

@@ -121,6 +121,7 @@ class Task:
         for repeat in range(repeats):
             model = PrivateNoisyAdaGrad(
                 classes=[-1.0, 1.0],
+                feature_norm=1.0,
                 fit_intercept=False,
                 epsilon=epsilon,
                 delta=DELTA,

@@ -16,7 +16,13 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-HELPERS = {"run_all", "reproduction_tools", "huang2025_bounds", "published_svrg"}
+HELPERS = {
+    "run_all",
+    "reproduction_tools",
+    "huang2025_bounds",
+    "huang2025_theory",
+    "published_svrg",
+}
 
 
 def names():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -53,7 +55,14 @@ def _clopper_pearson(successes: float, trials: int, error: float) -> tuple[float
     return low, high
 
 
-def _bounds(false_hits, true_hits, trials, trials_neighbour, delta, error):
+def _bounds(
+    false_hits: float,
+    true_hits: float,
+    trials: int,
+    trials_neighbour: int,
+    delta: float,
+    error: float,
+) -> tuple[float, float]:
     _, false_high = _clopper_pearson(false_hits, trials, error)
     true_low, _ = _clopper_pearson(true_hits, trials_neighbour, error)
     # The event of a high score on the neighbour, and of a low score on the other side.
@@ -62,13 +71,13 @@ def _bounds(false_hits, true_hits, trials, trials_neighbour, delta, error):
     return float(epsilon), float(ndtri(true_low) - ndtri(false_high))
 
 
-def _hits(threshold, scores):
+def _hits(threshold: float, scores: np.ndarray) -> int:
     return int((scores > threshold).sum())
 
 
 def audit_scores(
-    scores,
-    scores_neighbour,
+    scores: np.ndarray,
+    scores_neighbour: np.ndarray,
     *,
     delta: float = 1e-5,
     confidence: float = 0.95,
@@ -128,7 +137,9 @@ def audit_scores(
     )
 
 
-def _linear_score(outputs, outputs_neighbour):
+def _linear_score(
+    outputs: np.ndarray, outputs_neighbour: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Fisher's linear discriminant, learned on the first half of each side."""
     half, other = len(outputs) // 2, len(outputs_neighbour) // 2
     left, right = outputs[:half], outputs_neighbour[:other]
@@ -141,14 +152,14 @@ def _linear_score(outputs, outputs_neighbour):
 
 
 def audit_epsilon(
-    release,
-    X,
-    X_neighbour,
+    release: Callable[..., Any],
+    X: Any,
+    X_neighbour: Any,
     *,
     trials: int = 2000,
     delta: float = 1e-5,
     confidence: float = 0.95,
-    statistic=None,
+    statistic: Callable[..., Any] | None = None,
 ) -> AuditResult:
     """Lower confidence bound on the epsilon of `release`, by telling two data sets apart.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -23,6 +23,11 @@ from skriemdp.mean.estimator import PrivateFrechetMean
 from skriemdp.pca.estimator import PrivatePrincipalEigenvector
 from skriemdp.regression.estimator import PrivateHyperbolicRegressor
 from skriemdp.selection import PrivateGridSearchCV
+
+if TYPE_CHECKING:
+    from skriemdp.core.estimator import PrivateEstimator
+    from skriemdp.geometry.base import Geometry
+
 
 __all__ = ["Neighbours", "worst_case_neighbours"]
 
@@ -55,7 +60,7 @@ class Neighbours:
 
 
 @functools.singledispatch
-def worst_case_neighbours(estimator, n=100) -> Neighbours:
+def worst_case_neighbours(estimator: Any, n: int = 100) -> Neighbours:
     """A pair of made-up neighbouring data sets that is hard for this estimator to protect.
 
     The record that changes is extreme and lies outside the public bounds, so that a forgotten
@@ -94,7 +99,7 @@ def worst_case_neighbours(estimator, n=100) -> Neighbours:
     )
 
 
-def _swapped(rows, record):
+def _swapped(rows: np.ndarray, record: Any) -> tuple[np.ndarray, np.ndarray]:
     """Two copies of `rows`, the second with another first record."""
     rows = np.asarray(rows)
     other = rows.copy()
@@ -105,51 +110,55 @@ def _swapped(rows, record):
 # -- records on a manifold ------------------------------------------------------------------------
 
 
-def _geometry(manifold):
+def _geometry(manifold: str) -> Geometry:
     shape = _SHAPES.get(manifold, (2, 2)) if isinstance(manifold, str) else None
     return as_geometry(manifold, point_shape=shape)
 
 
-def _given(value, word):
+def _given(value: Any, word: str) -> Any:
     """A public parameter that may also be left out, or asked for by a word."""
     return None if value is None or isinstance(value, str) and value == word else value
 
 
-def _center(geometry, center):
+def _center(geometry: Geometry, center: list[float] | str | None) -> np.ndarray:
     center = _given(center, "private")
     return geometry.base_point if center is None else public_point(geometry, center=center)
 
 
-def _on_axis(geometry, center, steps):
+def _on_axis(geometry: Geometry, center: np.ndarray, steps: list[float] | np.ndarray) -> np.ndarray:
     """Points at signed distances `steps` from `center`, on one geodesic through it."""
     coordinates = np.zeros((len(steps), geometry.dim))
     coordinates[:, 0] = steps
     return np.asarray(geometry.exp_coordinates(center, coordinates))
 
 
-def _outside(geometry, radius):
+def _outside(geometry: Geometry, radius: float) -> float:
     """A distance beyond `radius` where logarithms are still exact."""
     far = radius + min(radius, 3.0)
     limit = geometry.injectivity_radius
     return min(far, 0.9 * limit) if limit > 0 else radius
 
 
+def _resting(geometry: Geometry, center: np.ndarray, radius: float | None, n: int) -> np.ndarray:
+    """Points that stay out of the way: at the centre, or spread where a private radius is asked."""
+    if radius is not None:
+        return np.broadcast_to(center, (n, *geometry.shape)).copy()
+    spread = np.random.default_rng(0).uniform(-0.05, 0.05, size=(n, geometry.dim))
+    return np.array(geometry.exp_coordinates(center, spread))
+
+
 @worst_case_neighbours.register
-def _mean(estimator: PrivateFrechetMean, n=100):
+def _mean(estimator: PrivateFrechetMean, n: int = 100) -> Neighbours:
     check_count(minimum=2, n=n)
     geometry = _geometry(estimator.manifold)
     center, radius = _center(geometry, estimator.center), _given(estimator.radius, "auto")
     far = _outside(geometry, 1.0 if radius is None else float(radius))
     ends = _on_axis(geometry, center, [-far, far])
-    points = np.broadcast_to(center, (n, *geometry.shape)).copy()
-    if radius is None:
-        # A private radius needs something to measure.
-        spread = np.random.default_rng(0).uniform(-0.05, 0.05, size=(n, geometry.dim))
-        points = np.array(geometry.exp_coordinates(center, spread))
+    points = _resting(geometry, center, radius, n)
     points[0] = ends[0]
     rows, other = _swapped(points, ends[1])
 
-    def score(model):
+    def score(model: PrivateFrechetMean) -> float:
         # Where the exact means lie, nearly; the noise law weighs the distances to them.
         means = _on_axis(geometry, center, np.array([-1.0, 1.0]) * model.radius_ / n)
         away = geometry.dist(means, np.broadcast_to(model.mean_, means.shape)) / model.radius_
@@ -159,7 +168,7 @@ def _mean(estimator: PrivateFrechetMean, n=100):
     return Neighbours((rows,), (other,), score)
 
 
-def _exponent(model):
+def _exponent(model: PrivateFrechetMean) -> float:
     """Exponent of the noise law's density."""
     if model.mechanism_ in ("laplace", "k-norm"):
         return 1.0
@@ -169,13 +178,13 @@ def _exponent(model):
 
 
 @worst_case_neighbours.register
-def _class_means(estimator: PrivateMinimumDistanceToMean, n=100):
+def _class_means(estimator: PrivateMinimumDistanceToMean, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
     geometry = _geometry(estimator.manifold)
-    center, radius = _center(geometry, estimator.center), float(estimator.radius)
-    far = _outside(geometry, radius)
+    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "auto")
+    far = _outside(geometry, 1.0 if radius is None else float(radius))
     ends = _on_axis(geometry, center, [far, -far])
-    points = np.broadcast_to(center, (n, *geometry.shape)).copy()
+    points = _resting(geometry, center, radius, n)
     points[0] = ends[0]
     classes = np.unique([0, 1] if estimator.classes is None else np.asarray(estimator.classes))
     X, Z = _swapped(points, ends[1])
@@ -183,9 +192,10 @@ def _class_means(estimator: PrivateMinimumDistanceToMean, n=100):
 
     others = np.array([np.count_nonzero(y[1:] == label) for label in classes[:2]])
 
-    def score(model):
+    def score(model: PrivateMinimumDistanceToMean) -> float:
         counts = model.class_counts_[:2]
-        sums = geometry.log_coordinates(center, model.means_[:2]) * counts[:, None] / radius
+        sums = geometry.log_coordinates(model.center_, model.means_[:2]) * counts[:, None]
+        sums = sums / model.radius_
         if estimator.delta > 0:
             return float(counts[1] - counts[0] - sums[:, 0].sum())
         # Log-likelihood ratio of the pure noise: the record is in one class, or in the other.
@@ -205,7 +215,7 @@ def _class_means(estimator: PrivateMinimumDistanceToMean, n=100):
 
 
 @worst_case_neighbours.register
-def _components(estimator: PrivatePrincipalEigenvector, n=100):
+def _components(estimator: PrivatePrincipalEigenvector, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
     d = int(estimator.n_components) + 1
     public = _given(estimator.row_norm, "auto") is not None
@@ -224,7 +234,7 @@ def _components(estimator: PrivatePrincipalEigenvector, n=100):
     record[1] *= -1.0
     X, Z = _swapped(rows, record)
 
-    def score(model):
+    def score(model: PrivatePrincipalEigenvector) -> float:
         frame = model.components_
         if model.mechanism_ != "covariance":
             return -float(frame[0, 0] * frame[0, 1])
@@ -235,11 +245,11 @@ def _components(estimator: PrivatePrincipalEigenvector, n=100):
     return Neighbours((X,), (Z,), score)
 
 
-def _first_or_second(n, d, length):
+def _first_or_second(n: int, d: int, length: float) -> Neighbours:
     """One record that is not zero, on the first axis or the second; for pure privacy."""
     X, Z = _swapped(length * np.eye(n, d) * np.eye(n, 1), length * np.eye(d)[1])
 
-    def score(model):
+    def score(model: PrivatePrincipalEigenvector) -> float:
         frame = model.components_
         if model.mechanism_ != "covariance":
             return float(frame[0, 1] ** 2 - frame[0, 0] ** 2)
@@ -254,7 +264,7 @@ def _first_or_second(n, d, length):
     return Neighbours((X,), (Z,), score)
 
 
-def _largest_trace_part(matrix):
+def _largest_trace_part(matrix: np.ndarray) -> float:
     values = np.linalg.eigvalsh(matrix)
     return float(max(values[values > 0].sum(), -values[values < 0].sum()))
 
@@ -263,7 +273,7 @@ def _largest_trace_part(matrix):
 
 
 @worst_case_neighbours.register
-def _hyperbolic(estimator: PrivateHyperbolicRegressor, n=100):
+def _hyperbolic(estimator: PrivateHyperbolicRegressor, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
     geometry = Hyperboloid(2, estimator.curvature)
     # Records on both sides, as far as they go, pull equally at whatever the model becomes.
@@ -281,34 +291,38 @@ def _hyperbolic(estimator: PrivateHyperbolicRegressor, n=100):
     queries = X[:1]
     if estimator.method == "per-query":
         # Distinct rows, all as good as the same.
-        queries = 1e-9 * np.arange(estimator.n_queries)[:, None] * np.ones((1, 2))
+        queries = 1e-15 * np.arange(estimator.n_queries)[:, None] * np.ones((1, 2))
 
-    def score(model):
+    def score(model: PrivateHyperbolicRegressor) -> float:
         return float(model.predict(queries)[:, column].sum())
 
     return Neighbours((X, y), (X, z), score)
 
 
 @worst_case_neighbours.register
-def _linear(estimator: PrivateNoisyAdaGrad, n=100):
+def _linear(estimator: PrivateNoisyAdaGrad, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
     X = np.zeros((n, 2))
-    X[0, 0] = 10.0 * estimator.feature_norm
+    norm = estimator.feature_norm
+    if isinstance(norm, str):  # what is found is about the length of these rows
+        X[:, 1], norm = np.resize([1.0, -1.0], n), 1.0
+    X[0] = [10.0 * norm, 0.0]
     if estimator.loss in ("squared_error", "huber"):
         ends = np.asarray(estimator.target_range, dtype=float)
     else:
         ends = np.unique([0, 1] if estimator.classes is None else np.asarray(estimator.classes))
     y, z = _swapped(np.resize(ends[:2], n), ends[1])
 
-    def score(model):
+    def score(model: PrivateNoisyAdaGrad) -> float:
         coef = np.atleast_2d(model.coef_)
-        return float(coef[0, 0] if len(coef) == 1 else coef[1, 0] - coef[0, 0])
+        slope = coef[0, 0] if len(coef) == 1 else coef[1, 0] - coef[0, 0]
+        return float(slope * model.feature_norm_)
 
     return Neighbours((X, y), (X, z), score)
 
 
 @worst_case_neighbours.register
-def _completion(estimator: PrivateMatrixCompletion, n=100):
+def _completion(estimator: PrivateMatrixCompletion, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
     low, high = estimator.bounds
     d = 12
@@ -317,14 +331,14 @@ def _completion(estimator: PrivateMatrixCompletion, n=100):
     rows[0] = np.where(signs > 0, low - 1.0, high + 1.0)
     X, Z = _swapped(rows, np.where(signs > 0, high + 1.0, low - 1.0))
 
-    def score(model):
+    def score(model: PrivateMatrixCompletion) -> float:
         return float(model.item_effects_ @ signs)
 
     return Neighbours((X,), (Z,), score)
 
 
 @worst_case_neighbours.register
-def _minimiser(estimator: PrivateRiemannianERM, n=100):
+def _minimiser(estimator: PrivateRiemannianERM, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
     if not estimator._is_mean:
         raise TypeError(
@@ -346,7 +360,7 @@ def _minimiser(estimator: PrivateRiemannianERM, n=100):
         _on_axis(geometry, center, places), _on_axis(geometry, center, np.array([far]))[0]
     )
 
-    def score(model):
+    def score(model: PrivateRiemannianERM) -> float:
         return float(np.asarray(geometry.log_coordinates(center, model.point_))[..., 0])
 
     return Neighbours((X,), (Z,), score)
@@ -356,11 +370,13 @@ def _minimiser(estimator: PrivateRiemannianERM, n=100):
 
 
 @worst_case_neighbours.register
-def _federation(estimator: FederatedEstimator, n=100):
+def _federation(estimator: FederatedEstimator, n: int = 100) -> Neighbours:
     inner = worst_case_neighbours(estimator.estimator, n)
     clients = int(estimator.clients_per_round)
 
-    def federated(sides):
+    def federated(
+        sides: Iterable[tuple[int, Any]],
+    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         # The first client holds the pair; the others hold the records that do not change.
         arrays = [np.concatenate([a, *[inner.data[i]] * (clients - 1)]) for i, a in sides]
         groups = np.repeat(np.arange(clients), n)
@@ -372,13 +388,13 @@ def _federation(estimator: FederatedEstimator, n=100):
         sides = [tuple(np.repeat(a[:1], n, axis=0) for a in d) for d in (inner.data, changed)]
         inner, changed = dataclasses.replace(inner, data=sides[0]), sides[1]
 
-    def score(model):
+    def score(model: FederatedEstimator) -> float:
         return inner.score(_as_fitted(model))
 
     return Neighbours(federated(enumerate(inner.data)), federated(enumerate(changed)), score)
 
 
-def _as_fitted(model):
+def _as_fitted(model: FederatedEstimator) -> PrivateEstimator:
     """What the score of the inner estimator reads, of a federated model."""
     inner = model.estimator_
     if isinstance(inner, PrivateFrechetMean):
@@ -389,7 +405,7 @@ def _as_fitted(model):
 
 
 @worst_case_neighbours.register
-def _search(estimator: PrivateGridSearchCV, n=100):
+def _search(estimator: PrivateGridSearchCV, n: int = 100) -> Neighbours:
     inner = clone(estimator.estimator)
     inner = inner.set_params(**_first_candidate(estimator.param_grid))
     pair = worst_case_neighbours(inner, n)
@@ -399,13 +415,13 @@ def _search(estimator: PrivateGridSearchCV, n=100):
     order[[0, trains[0]]] = order[[trains[0], 0]]
     data, neighbour = (tuple(a[order] for a in side) for side in (pair.data, pair.neighbour))
 
-    def score(model):
+    def score(model: PrivateGridSearchCV) -> float:
         # A search of no run tells nothing.
         return pair.score(model.best_estimator_) if model.best_estimator_ is not None else 0.0
 
     return Neighbours(data, neighbour, score)
 
 
-def _first_candidate(grid):
+def _first_candidate(grid: dict[str, list[float]]) -> dict[str, float]:
     grid = grid if isinstance(grid, dict) else grid[0]
     return {name: values[0] for name, values in grid.items()}

@@ -6,6 +6,8 @@ import dataclasses
 import math
 import sys
 import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -14,6 +16,11 @@ from sklearn.base import clone
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.auditing.bounds import AuditResult, audit_scores
 from skriemdp.auditing.canaries import Neighbours, worst_case_neighbours
+
+if TYPE_CHECKING:
+    from skriemdp.mean.estimator import PrivateFrechetMean
+    from skriemdp.privacy.event import Event
+
 
 __all__ = ["EstimatorAudit", "audit_estimator"]
 
@@ -64,24 +71,26 @@ class EstimatorAudit:
 class _NoLedger:
     """Charges nothing: the records of an audit are made up, or public."""
 
-    def __sklearn_clone__(self):
+    def __sklearn_clone__(self) -> Self:
         return self
 
-    def composes(self, epsilon, delta):
+    def composes(self, epsilon: float, delta: float) -> bool:
         return False
 
-    def spend(self, event, **details):
+    def spend(self, event: Event, **details: Any) -> None:
         return None
 
 
-def _scores(model, arguments, score, count):
+def _scores(
+    model: PrivateFrechetMean, arguments: tuple[np.ndarray], score: Callable[..., Any], count: int
+) -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # worst cases look like bad data
         return [score(model.fit(*arguments)) for _ in range(count)]
 
 
 def audit_estimator(
-    estimator,
+    estimator: Any,
     neighbours: Neighbours | None = None,
     *,
     trials: int = 1000,
@@ -129,7 +138,7 @@ def audit_estimator(
     --------
     >>> from skriemdp import PrivateFrechetMean
     >>> from skriemdp.auditing import audit_estimator
-    >>> model = PrivateFrechetMean(noise="gaussian", mechanism="tangent", epsilon=4.0)
+    >>> model = PrivateFrechetMean(radius=1.0, noise="gaussian", mechanism="tangent", epsilon=4.0)
     >>> audit = audit_estimator(model, trials=200, confidence=1 - 1e-8)
     >>> audit.stated, audit.refuted
     (4.0, False)

@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import checked_format, quietly, read_array, read_records
-from skriemdp._random import public_generator
-from skriemdp._validation import (
-    check_count,
-    check_fraction,
-    check_option,
-    check_positive,
-    check_scale,
-    shown,
-)
+from skriemdp._random import NoiseStreams, public_generator
+from skriemdp._validation import check_count, check_option, shown
 from skriemdp.completion.local_factors import local_coordinates
-from skriemdp.completion.problem import LEAST_RIDGE
 from skriemdp.completion.releases import (
+    STOCHASTIC_BATCHES,
+    STOCHASTIC_STEPS,
     CompletionPlan,
-    DescentSettings,
+    Progress,
     StochasticSettings,
     release_model,
 )
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.core.arithmetic import chooses_integers
+from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import warn_large_delta
 from skriemdp.core.work import Work
 from skriemdp.datasets.ratings import observed_matrix
 from skriemdp.descent.sampling import PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
+from skriemdp.privacy.lattice import sampled_delta
 
 __all__ = ["PrivateMatrixCompletion"]
 
@@ -42,7 +41,7 @@ METHODS = ("auto", "gradient", "covariance", "stochastic", "none")
 TESTS = ("paid", "public", "none")
 # Share of each row that `score` hides from the local fit when it is given no other ratings.
 _HIDDEN_SHARE = 0.2
-_CHECKS = {"accept_sparse": ["csr", "csc", "coo"], "dtype": np.float64}
+_CHECKS: dict[str, Any] = {"accept_sparse": ["csr", "csc", "coo"], "dtype": np.float64}
 
 
 class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
@@ -71,21 +70,9 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         number; if not, the item effects get it.  "paid": a private measurement of the leading
         eigenvalues, for 5 % of ``mu**2``.  "public": n, d, rank and budget alone.  "none": always a
         subspace.
-    typical_count : float, optional
-        Public typical number of ratings of a user; by default a private median, for 1 % of
-        ``mu**2``.
-    subspace_share : float, default=0.6
-        Largest share of the budget for the subspace, of what the small releases leave (about 90 %).
-    n_steps, step_size, clip_norm : optional
-        Public settings of "gradient" and "stochastic", by rule when None.  `step_size` is in units
-        of ``1 / clip_norm``; `clip_norm` bounds a user's gradient norm ``|R| |v|``, ratings
-        being measured in units of half their range; by default it is a multiple of a private
-        median, for 1 % of ``mu**2``.
-    batch_size : float, optional
-        Expected number of users in a batch of "stochastic"; n / 50 by default.
-    ridge : float, optional
-        Public penalty of local factors; by default users vote on it privately, for 3 % of
-        ``mu**2``, and may reject the subspace (an infinite ridge).
+    n_steps : int, optional
+        Steps of "gradient" (by default 20 or 40, by n, d, rank and budget) and of "stochastic" (by
+        default 200, of n / 50 users each).
     public_seed : int, default=0
         Seed of the public random start and of the ratings that `score` hides.
     epsilon, delta : float, default=1.0, 1e-5
@@ -105,7 +92,8 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         Private overall level, in rating units.
     rank_ : int
     ridge_ : float
-        Penalty of local factors; infinite where the subspace is not used.
+        Penalty of local factors, by a private vote of the users; infinite where they, or the signal
+        test, left the subspace unused.
     subspace_method_ : str
         "gradient", "covariance", "stochastic" or "none".
     subspace_reason_ : str
@@ -113,7 +101,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     signal_ : float or None
         The paid measurement, in units of the noise.
     typical_count_ : float
-        Public or private.
+        Private median of the numbers of ratings of the users.
     spectrum_ : ndarray of shape (n_features,) or None
         Released eigenvalues of "covariance", and
     spectrum_noise_ : float or None
@@ -155,36 +143,24 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def __init__(
         self,
-        rank="auto",
-        bounds=(1, 5),
+        rank: int | str = "auto",
+        bounds: tuple[float, float] = (1, 5),
         *,
-        method="auto",
-        signal_test="paid",
-        typical_count=None,
-        subspace_share=0.6,
-        n_steps=None,
-        step_size=None,
-        clip_norm=None,
-        batch_size=None,
-        ridge=None,
-        public_seed=0,
-        epsilon=1.0,
-        delta=1e-5,
-        accountant=None,
-        random_state=None,
-        verbose=0,
-    ):
+        method: str = "auto",
+        signal_test: str = "paid",
+        n_steps: int | None = None,
+        public_seed: int = 0,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        accountant: Any = None,
+        random_state: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.rank = rank
         self.bounds = bounds
         self.method = method
         self.signal_test = signal_test
-        self.typical_count = typical_count
-        self.subspace_share = subspace_share
         self.n_steps = n_steps
-        self.step_size = step_size
-        self.clip_norm = clip_norm
-        self.batch_size = batch_size
-        self.ridge = ridge
         self.public_seed = public_seed
         self.epsilon = epsilon
         self.delta = delta
@@ -192,7 +168,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> PrivateMatrixCompletion:
         """Release level, item effects and subspace.
 
         Parameters
@@ -208,11 +184,11 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """
         return self._fit(X)
 
-    def transform(self, X):
+    def transform(self, X: Any) -> np.ndarray:
         """Each user's own bias and factors, shape ``(n_users, 1 + rank_)``; for that user only."""
         return self._coordinates(self._observed(X))
 
-    def inverse_transform(self, Z):
+    def inverse_transform(self, Z: Any) -> np.ndarray:
         """Completed rows of users with these biases and factors, clipped to `bounds`."""
         check_is_fitted(self)
         Z = read_array(Z, "Z", dtype=np.float64, ensure_2d=False)
@@ -225,7 +201,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         scores = scores + Z[:, 1:] @ self.components_
         return np.clip(scores, *self.bounds_)
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Completed rows, shape ``(n_users, n_items)``; observed entries are predicted too.
 
         Rows must be dense, with NaN: of sparse ones the result could be many times larger than the
@@ -240,7 +216,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             )
         return self.inverse_transform(self.transform(X))
 
-    def predict_entries(self, X, wanted):
+    def predict_entries(self, X: Any, wanted: Any) -> sparse.csr_array:
         """Predictions of chosen entries only.
 
         Parameters
@@ -259,7 +235,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         values = self._entries(matrix, wanted)
         return sparse.csr_array((values, wanted.indices, wanted.indptr), shape=wanted.shape)
 
-    def recommend(self, X, k=10):
+    def recommend(self, X: Any, k: int = 10) -> np.ndarray:
         """The `k` unrated items with the highest predictions of each user, best first.
 
         Parameters
@@ -288,7 +264,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             result[begin : begin + rows] = np.where(rated, -1, best)
         return result
 
-    def score(self, X, y=None):
+    def score(self, X: Any, y: Any = None) -> float:
         """Minus the root mean squared error of predicted ratings.
 
         Parameters
@@ -320,28 +296,28 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return -math.sqrt(np.mean((self._entries(matrix, hidden) - hidden.data) ** 2))
 
     @property
-    def _n_features_out(self):
+    def _n_features_out(self) -> int:
         return 1 + len(self.components_)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
 
-    def _observed(self, X):
+    def _observed(self, X: Any) -> sparse.csr_array:
         check_is_fitted(self)
         X = read_records(self, X, reset=False, ensure_all_finite="allow-nan", **_CHECKS)
         return _clipped(observed_matrix(X), self.bounds_)
 
-    def _coordinates(self, matrix):
+    def _coordinates(self, matrix: sparse.csr_array) -> np.ndarray:
         centre, half = _scale(self.bounds_)
         effects = self.level_ + self.item_effects_
         values = (matrix.data - effects[matrix.indices]) / half
         scaled = sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
         return half * local_coordinates(scaled, self.components_.T, self.ridge_)
 
-    def _entries(self, matrix, wanted):
+    def _entries(self, matrix: sparse.csr_array, wanted: sparse.csr_array) -> np.ndarray:
         """Predictions of the stored entries of `wanted`."""
         coordinates, counts = self._coordinates(matrix), np.diff(wanted.indptr)
         scores = self.level_ + self.item_effects_[wanted.indices]
@@ -350,7 +326,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             scores += row[wanted.indices] * np.repeat(factor, counts)
         return np.clip(scores, *self.bounds_)
 
-    def _split(self, matrix):
+    def _split(self, matrix: sparse.csr_array) -> list[sparse.csr_array]:
         """Rows without, and rows of, a public pseudo-random fifth of the items of each user."""
         rng = public_generator(self.public_seed, "hidden ratings")
         # One draw per item and an offset per user: a function of positions, not of what was rated.
@@ -363,14 +339,14 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             parts.append(sparse.csr_array(entries, shape=matrix.shape))
         return parts
 
-    def _validate(self, X, y=None):
+    def _validate(self, X: Any, y: Any = None) -> Data:
         X = read_records(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, **_CHECKS)
         matrix = observed_matrix(X)
         if not np.isfinite(matrix.data).all():
             raise ValueError("X contains infinite ratings; use NaN for unobserved ones.")
         return Data((matrix,), {"n": matrix.shape[0], "d": matrix.shape[1]})
 
-    def _plan(self, facts, terms):
+    def _plan(self, facts: dict[str, int], terms: Terms) -> Plan:
         n, d = facts["n"], facts["d"]
         check_option(METHODS, method=self.method)
         check_option(TESTS, signal_test=self.signal_test)
@@ -382,46 +358,33 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         warn_large_delta(self.delta, n)
         bounds = _public_bounds(self.bounds)
         rank = self._public_rank(d)
-        optional = {
-            "typical_count": self.typical_count,
-            "clip_norm": self.clip_norm,
-            "step_size": self.step_size,
-            "ridge": self.ridge,
-            "batch_size": self.batch_size,
-        }
-        check_positive(**{name: value for name, value in optional.items() if value is not None})
-        if self.clip_norm is not None:
-            check_scale(clip_norm=self.clip_norm)
-        if self.ridge is not None and self.ridge < LEAST_RIDGE:
-            raise ValueError(
-                f"ridge must be at least {LEAST_RIDGE:g}, got {self.ridge!r}: rounding in a user's "
-                "nearly singular regression would escape the clipping."
-            )
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
-        check_fraction(subspace_share=self.subspace_share)
         method = "none" if rank == 0 or d < 3 else self.method
         plan = CompletionPlan(
             mu=gaussian_mu(self.epsilon, self.delta),
             n=n,
             d=d,
+            bounds=bounds,
             rank=rank,
             method=method,
             test=self.signal_test,
-            typical_count=_float(self.typical_count),
-            subspace_share=float(self.subspace_share),
-            ridge=_float(self.ridge),
-            descent=DescentSettings(self.n_steps, _float(self.step_size), _float(self.clip_norm)),
+            n_steps=self.n_steps,
             public_seed=self.public_seed,
         )
+        work = self._work(n, d, 8 if rank is None else rank, method)
+        work.check()
         if method == "stochastic":
             plan = self._stochastic(plan)
+        exact = plan.with_integers()
+        target = float(self.epsilon), float(self.delta)
+        check = functools.partial(exact.check_lattices, *target)
+        if chooses_integers(True, check, "", costly=plan.draws_dominate):
+            plan = exact
         public = {"n": n, "n_items": d, "bounds": bounds}
-        public |= {name: value for name, value in optional.items() if value is not None}
-        work = self._work(n, d, 8 if rank is None else rank, method)
-        return Plan(plan.event, (plan, bounds), public, unit="user", work=work)
+        return Plan(plan.event, plan, public, unit="user", work=work, exact=plan.exact)
 
-    def _work(self, n, d, rank, method):
+    def _work(self, n: int, d: int, rank: int, method: str) -> Work:
         # Products of pairs of columns in a step, and the factors of all users.
         entries = 3.0 * d * (rank + 1) * (rank + 2) + 4.0 * n * (rank + 1)
         cause = f"rank={rank}"
@@ -430,10 +393,10 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             cause = f"the {d} x {d} matrix of method='covariance'; 'gradient' forms none"
         return Work(8.0 * entries, 1 if self.n_steps is None else self.n_steps, cause)
 
-    def _gaussian_choice(self):
+    def _gaussian_choice(self) -> str:
         return "method='auto'"
 
-    def _public_rank(self, d):
+    def _public_rank(self, d: int) -> int | None:
         if isinstance(self.rank, str):
             check_option(("auto",), rank=self.rank)
             return None
@@ -445,25 +408,26 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             )
         return int(self.rank)
 
-    def _stochastic(self, plan):
+    def _stochastic(self, plan: CompletionPlan) -> CompletionPlan:
         """The plan with DP-RSGD calibrated so that all releases together meet the budget."""
-        batch = max(1.0, plan.n / 50) if self.batch_size is None else float(self.batch_size)
-        sampler = PoissonSampler(min(batch, plan.n))
-        n_steps = self.n_steps or 200
-        step_size = self.step_size or 1.0
+        sampler = PoissonSampler(min(max(1.0, plan.n / STOCHASTIC_BATCHES), plan.n))
+        n_steps = self.n_steps or STOCHASTIC_STEPS
 
-        def with_noise(noise_multiplier):
-            settings = StochasticSettings(sampler, n_steps, step_size, noise_multiplier)
-            descent = dataclasses.replace(plan.descent, stochastic=settings)
-            return dataclasses.replace(plan, descent=descent)
+        def with_noise(noise_multiplier: float) -> CompletionPlan:
+            settings = StochasticSettings(sampler, n_steps, noise_multiplier)
+            return dataclasses.replace(plan, stochastic=settings)
 
         noise = calibrate(
-            lambda noise: with_noise(noise).event, self.epsilon, self.delta, NOISE_BRACKET
+            lambda noise: with_noise(noise).event,
+            self.epsilon,
+            sampled_delta(float(self.delta)),
+            NOISE_BRACKET,
         )
         return with_noise(noise)
 
-    def _release(self, data, plan, streams):
-        (matrix,), (settings, bounds) = data.arrays, plan.settings
+    def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
+        (matrix,), settings = data.arrays, plan.settings
+        bounds = settings.bounds
         centre, half = _scale(bounds)
         matrix = _clipped(matrix, bounds)
         matrix.data = (matrix.data - centre) / half
@@ -483,13 +447,13 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         if self.verbose:
             print(f"{type(self).__name__}: {model.method} ({model.reason})")
 
-    def _progress(self):
+    def _progress(self) -> Progress:
         if self.verbose < 2:
             return None
         return lambda step, n_steps: print(f"step {step} of {n_steps}")
 
 
-def _pattern(wanted):
+def _pattern(wanted: Any) -> sparse.csr_array:
     """Which entries are wanted, as a matrix whose indices fit its shape."""
     if sparse.issparse(wanted):
         wanted = checked_format(wanted, "wanted")
@@ -497,11 +461,7 @@ def _pattern(wanted):
     return checked_format(wanted, "wanted")
 
 
-def _float(value):
-    return None if value is None else float(value)
-
-
-def _public_bounds(bounds):
+def _public_bounds(bounds: Any) -> tuple[float, float]:
     try:
         low, high = (float(bound) for bound in bounds)
     except (TypeError, ValueError, OverflowError):
@@ -513,12 +473,12 @@ def _public_bounds(bounds):
     return low, high
 
 
-def _scale(bounds):
+def _scale(bounds: tuple[float, float]) -> tuple[float, float]:
     """Middle and half length of the rating range."""
     return (bounds[0] + bounds[1]) / 2.0, (bounds[1] - bounds[0]) / 2.0
 
 
-def _clipped(matrix, bounds):
+def _clipped(matrix: sparse.csr_array, bounds: tuple[float, float]) -> sparse.csr_array:
     return sparse.csr_array(
         (np.clip(matrix.data, *bounds), matrix.indices, matrix.indptr), shape=matrix.shape
     )

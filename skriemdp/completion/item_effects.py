@@ -6,23 +6,24 @@ import dataclasses
 import math
 
 import numpy as np
+from scipy import sparse
 from scipy.special import log_ndtr
 
-from skriemdp._validation import check_positive
 from skriemdp.mechanisms.counts import SumsAndCounts
-from skriemdp.mechanisms.vector import GaussianNoise
-from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.sensitivity import histogram_sensitivity
+from skriemdp.mechanisms.memberships import Memberships
+from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
 
 __all__ = [
     "BIAS_PENALTY",
-    "DyadicMedian",
     "ItemEffects",
     "RESIDUAL_VARIANCE",
     "centered_values",
+    "effect_strength",
     "overall_level",
+    "posterior_counts",
     "row_sums",
     "share_within_bound",
+    "typical_count",
     "user_biases",
 ]
 
@@ -37,79 +38,58 @@ _CUT_VARIANCE = 0.1
 _SHARE_GUESS, _SHARE_SPREAD, _SHARE_LEAST = 0.6, 0.15, 0.4
 # Residual variance of one rating, in the same units squared.
 RESIDUAL_VARIANCE = 0.2
+# A user's weights over the items have squared norm at most this share of the typical count.
+_WEIGHT_SHARE = 0.5
+# Spread of a level about the middle of the range, a public guess.
+_LEVEL_SPREAD = 0.3
+# Item effects rise by b per log(count + 5) around a: prior variances of a and b.
+_OFFSET_VARIANCE, _SLOPE_VARIANCE, _COUNT_SHIFT = 0.05, 0.02, 5.0
+# Numbers of ratings of a user: grid, and median and spread of the log-normal prior.
+_COUNT_GRID = log_grid(1.0, 2.0**20, 2.0**0.25)
+_COUNT_MEDIAN, _COUNT_SPREAD = 50.0, 1.3
+# Spread of item effects over the noise of one that every user's t sqrt(m) / d ratings leave.
+_STRENGTH = 0.31
 
 
-def row_sums(matrix, values):
+def row_sums(matrix: sparse.csr_array, values: np.ndarray) -> np.ndarray:
     """Sum of `values` (one per stored entry of the CSR `matrix`) over each row."""
     # Differences of a cumulative sum would let one row's rounding reach another row.
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     return np.bincount(rows, weights=values, minlength=matrix.shape[0])
 
 
-def centered_values(matrix, effects, biases):
+def centered_values(
+    matrix: sparse.csr_array, effects: np.ndarray, biases: np.ndarray
+) -> np.ndarray:
     """Stored entries minus item effect and user bias, in the order of ``matrix.data``."""
     return matrix.data - effects[matrix.indices] - np.repeat(biases, np.diff(matrix.indptr))
 
 
-def user_biases(matrix, effects, penalty: float = BIAS_PENALTY):
+def user_biases(matrix: sparse.csr_array, effects: np.ndarray) -> np.ndarray:
     """Each user's mean deviation from the effects of the items he rated, shrunk towards zero."""
     deviations = row_sums(matrix, matrix.data - effects[matrix.indices])
-    return deviations / (np.diff(matrix.indptr) + penalty)
+    return deviations / (np.diff(matrix.indptr) + BIAS_PENALTY)
 
 
-@dataclasses.dataclass(frozen=True)
-class DyadicMedian:
-    """A typical size: noisy histogram of ``log2`` of a number per record, and its median.
+def typical_count(matrix: sparse.csr_array, mu: float, rng: np.random.Generator) -> float:
+    """Private median of the numbers of ratings of the users, between 1 and the number of items.
 
-    Parameters
-    ----------
-    low, high : int
-        Bins are ``[2**(k/2), 2**((k+1)/2))`` for half-steps between ``2**low`` and ``2**high``;
-        numbers outside count in the outer bins.
-    noise_multiplier : float
-        Noise over the replace-one sensitivity ``sqrt(2)``: a record leaves one bin for another.
-
-    Notes
-    -----
-    *Guarantee*: exactly ``1 / noise_multiplier``-GDP under replacement of one record.  The median
-    is post-processing of the noisy histogram.
+    *Guarantee*: mu-GDP (:class:`skriemdp.mechanisms.quantile.PrivateQuantile`).
     """
+    prior = log_normal_weights(_COUNT_GRID, _COUNT_MEDIAN, _COUNT_SPREAD)
+    quantile = PrivateQuantile(_COUNT_GRID, 0.5, mu, prior)
+    median = quantile.release(np.diff(matrix.indptr), rng)
+    return min(max(float(median), 1.0), float(matrix.shape[1]))
 
-    low: int
-    high: int
-    noise_multiplier: float
 
-    def __post_init__(self):
-        check_positive(noise_multiplier=self.noise_multiplier)
+def effect_strength(n: int, d: int, mu: float, typical: float) -> float:
+    """Spread of item effects over the noise of one, from public and released numbers.
 
-    @property
-    def event(self) -> GaussianEvent:
-        """What one release costs."""
-        return GaussianEvent(self.noise_multiplier)
-
-    @property
-    def sigma(self) -> float:
-        """Noise of each bin, in records."""
-        return self._noise.sigma
-
-    @property
-    def _noise(self):
-        return GaussianNoise(histogram_sensitivity(), self.noise_multiplier)
-
-    def release(self, numbers, rng) -> float:
-        """Noisy median of nonnegative `numbers`, one per record; a power of ``2**(1/4)``."""
-        n_bins = 2 * (self.high - self.low)
-        with np.errstate(divide="ignore"):
-            steps = np.floor(2.0 * (np.log2(numbers) - self.low))
-        bins = np.clip(np.nan_to_num(steps, nan=0.0), 0, n_bins - 1).astype(int)
-        noisy = self._noise.release(np.bincount(bins, minlength=n_bins), rng)
-        # The n records are in some bin, so the cumulated counts run from 0 to the public n; the
-        # bridge of the partial sums from both ends halves the noise in the middle.
-        upward, total = np.cumsum(noisy), float(len(numbers))
-        weight = np.arange(1, n_bins + 1) / n_bins
-        bridge = upward - weight * (upward[-1] - total)
-        middle = int(np.argmax(bridge >= total / 2))
-        return float(2.0 ** (self.low + (middle + 0.5) / 2.0))
+    With weights ``w = sqrt(1/2)`` an item collects ``w n m / d`` and noise ``.8 sqrt(m/2) / mu``; a
+    share .6 of the deviations is not cut, so its effect has the noise ``1.33 d / (n mu sqrt(m))``
+    in units of half the range, against a spread of about .4 (docs/theory/completion.md).
+    """
+    return _STRENGTH * n * mu * math.sqrt(typical) / d
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,8 +99,7 @@ class ItemEffects:
     Parameters
     ----------
     typical_count : float
-        Typical number of ratings of a user, public or released; ``tau**2 = weight_share * count``.
-    weight_share : float
+        Released typical number of ratings of a user; ``tau**2`` is half of it.
 
     Notes
     -----
@@ -137,63 +116,102 @@ class ItemEffects:
     """
 
     typical_count: float
-    weight_share: float = 0.5
 
     @property
     def tau(self) -> float:
         """Bound of the norm of a user's weights over the items."""
-        return max(1.0, math.sqrt(self.weight_share * self.typical_count))
+        return max(1.0, math.sqrt(_WEIGHT_SHARE * self.typical_count))
 
     def mechanism(self, mu: float) -> SumsAndCounts:
         """The release of the totals at this mu."""
         return SumsAndCounts(DEVIATION_BOUND, 1.0 / mu, weight=self.tau)
 
-    def totals(self, matrix, level: float):
-        """Exact weighted sums of deviations, and weighted counts, of every item; not private."""
-        counts = np.diff(matrix.indptr)
-        weights = np.minimum(1.0, self.tau / np.sqrt(np.maximum(counts, 1)))
-        weights = np.repeat(weights, counts)
+    def members(self, matrix: sparse.csr_array, level: float) -> Memberships:
+        """Every user's deviations from his own mean, by item; not private."""
         deviations = _deviations(matrix, level)
-        np.clip(deviations, -DEVIATION_BOUND, DEVIATION_BOUND, out=deviations)
-        d = matrix.shape[1]
-        sums = np.bincount(matrix.indices, weights=weights * deviations, minlength=d)
-        return sums, np.bincount(matrix.indices, weights=weights, minlength=d)
+        return Memberships(deviations, matrix.indices, matrix.indptr, matrix.shape[1])
 
-    def effects(self, sums, counts, mu: float, uncut: float):
-        """Effects around the level from totals released with `mu` in all; post-processing.
+    def effects(
+        self, sums: np.ndarray, counts: np.ndarray, mu: float, uncut: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Effects around the level from totals released with `mu` in all, and counts.
 
-        Posterior mean given the noisy sum and count, prior N(0, v) with the v that maximises the
-        likelihood of the released sums.
+        Post-processing: posterior means.  Effects have the prior ``N(a + b x, v)``, x the logarithm
+        of 5 plus the posterior count, less its mean; a and b are normal around zero with variances
+        .05 and .02, v maximises the likelihood of the released sums.
         """
         mechanism = self.mechanism(mu)
         masses = posterior_counts(counts, mechanism.count_sigma)
         noise = _CUT_VARIANCE * masses + mechanism.sum_sigma**2
-        grid = np.geomspace(1e-4, 0.5, 60)
-        variances = grid[:, None] * masses**2 + noise
-        likelihood = -0.5 * (sums**2 / variances + np.log(variances)).sum(axis=1)
-        prior = float(grid[np.argmax(likelihood)])
-        return prior * masses * sums / (prior * masses**2 + noise) / uncut
+        logs = np.log(masses + _COUNT_SHIFT)
+        design = masses * np.stack([np.ones_like(logs), logs - logs.mean()])
+        variances = np.geomspace(1e-4, 0.5, 60)
+        weights = 1.0 / (variances[:, None] * masses**2 + noise)
+        precision = np.diag([1.0 / _OFFSET_VARIANCE, 1.0 / _SLOPE_VARIANCE])
+        grams = np.einsum("vd,id,jd->vij", weights, design, design, optimize=True) + precision
+        moments = (weights * sums) @ design.T
+        lines = np.linalg.solve(grams, moments[:, :, None])[:, :, 0]
+        likelihood = np.einsum("vi,vi->v", moments, lines) - weights @ sums**2
+        likelihood += np.log(weights).sum(axis=1) - np.linalg.slogdet(grams)[1]
+        best = int(np.argmax(likelihood))
+        variance, means = variances[best], lines[best] @ design
+        gain = variance * masses / (variance * masses**2 + noise)
+        return (means / masses + gain * (sums - means)) / uncut, masses
 
 
-def share_within_bound(matrix, level: float, noise_multiplier: float, rng) -> float:
+def share_within_bound(
+    matrix: sparse.csr_array,
+    level: float,
+    noise_multiplier: float,
+    rng: np.random.Generator,
+    exact: bool = False,
+) -> float:
     """Noisy share of deviations within `DEVIATION_BOUND`, averaged over users, in [0.4, 1].
 
     The noisy share is averaged with a public guess, by precision.
     *Guarantee*: exactly ``1 / noise_multiplier``-GDP (`SumsAndCounts`, one group, bound 1).
     """
-    counts = np.diff(matrix.indptr)
     inside = np.abs(_deviations(matrix, level)) <= DEVIATION_BOUND
-    shares = row_sums(matrix, inside.astype(float)) / np.maximum(counts, 1)
-    mechanism = SumsAndCounts(1.0, noise_multiplier)
-    exact = np.array([shares.sum()]), np.array([float((counts > 0).sum())])
-    total, present = mechanism.release(*exact, rng)
-    users = max(float(present[0]), 1.0)
-    precision, prior = (users / mechanism.sum_sigma) ** 2, _SHARE_SPREAD**-2
-    share = (precision * total[0] / users + prior * _SHARE_GUESS) / (precision + prior)
+    total, users, sigma = _mean_of_rows(matrix, inside.astype(float), noise_multiplier, rng, exact)
+    precision, prior = (users / sigma) ** 2, _SHARE_SPREAD**-2
+    share = (precision * total / users + prior * _SHARE_GUESS) / (precision + prior)
     return float(np.clip(share, _SHARE_LEAST, 1.0))
 
 
-def _deviations(matrix, level):
+def overall_level(
+    matrix: sparse.csr_array,
+    noise_multiplier: float,
+    rng: np.random.Generator,
+    exact: bool = False,
+) -> float:
+    """Noisy mean, over the users who rated anything, of a user's own mean rating; in [-1, 1].
+
+    Shrunk towards the middle of the range by the public precision of the noise.
+    *Guarantee*: exactly ``1 / noise_multiplier``-GDP (`SumsAndCounts`, one group, bound 1).
+    """
+    total, users, sigma = _mean_of_rows(matrix, matrix.data, noise_multiplier, rng, exact)
+    gain = 1.0 / (1.0 + (sigma / (users * _LEVEL_SPREAD)) ** 2)
+    return float(np.clip(gain * total / users, -1.0, 1.0))
+
+
+def _mean_of_rows(
+    matrix: sparse.csr_array,
+    values: np.ndarray,
+    noise_multiplier: float,
+    rng: np.random.Generator,
+    exact: bool,
+) -> tuple[float, float, float]:
+    """Noisy sum of the rows' means of `values` in [-1, 1], number of rows with any, noise."""
+    counts = np.diff(matrix.indptr)
+    rated = counts > 0
+    means = row_sums(matrix, values)[rated] / counts[rated]
+    mechanism = SumsAndCounts(1.0, noise_multiplier)
+    total, users = mechanism.release_members(Memberships.of_one_group(means), rng, exact)
+    present = min(max(float(users[0]), 1.0), float(matrix.shape[0]))
+    return float(total[0]), present, mechanism.sum_sigma
+
+
+def _deviations(matrix: sparse.csr_array, level: float) -> np.ndarray:
     """Ratings minus their user's own mean, shrunk towards the level."""
     counts = np.diff(matrix.indptr)
     own = row_sums(matrix, matrix.data)
@@ -201,20 +219,7 @@ def _deviations(matrix, level):
     return matrix.data - np.repeat(shrunk, counts)
 
 
-def overall_level(matrix, noise_multiplier: float, rng) -> float:
-    """Noisy mean, over the users who rated anything, of a user's own mean rating; in [-1, 1].
-
-    *Guarantee*: exactly ``1 / noise_multiplier``-GDP (`SumsAndCounts`, one group, bound 1).
-    """
-    counts = np.diff(matrix.indptr)
-    rated = counts > 0
-    means = np.divide(row_sums(matrix, matrix.data), counts, out=np.zeros(len(counts)), where=rated)
-    total, users = np.array([means.sum()]), np.array([float(rated.sum())])
-    total, users = SumsAndCounts(1.0, noise_multiplier).release(total, users, rng)
-    return float(np.clip(total[0] / max(users[0], 1.0), -1.0, 1.0))
-
-
-def posterior_counts(counts, sigma: float):
+def posterior_counts(counts: np.ndarray, sigma: float) -> np.ndarray:
     """Posterior mean of nonnegative counts seen with noise `sigma`, exponential prior.
 
     The prior mean is the mean of the released counts (at least its own standard error, at least 1).

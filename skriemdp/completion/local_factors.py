@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from scipy import sparse
 
 from skriemdp._validation import check_positive
 from skriemdp.completion.item_effects import BIAS_PENALTY, RESIDUAL_VARIANCE
 from skriemdp.completion.problem import LocalFit, outer_products, row_blocks
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.vector import GaussianNoise
+from skriemdp.mechanisms.sums import noisy_sum
 from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.sensitivity import ball_sensitivity, mean_sensitivity
 
-__all__ = ["RidgeVote", "local_coordinates", "log_evidence"]
+__all__ = ["VOTE_BOUND", "RidgeVote", "local_coordinates", "log_evidence"]
 
 # Weight of the public guess of the residual variance, in halves of an observation.
 _VARIANCE_SHAPE = 2.0
+# Bound of the norm of a user's vote.
+VOTE_BOUND = 2.0
 
 
-def _design(subspace):
+def _design(subspace: np.ndarray) -> np.ndarray:
     return np.hstack([np.ones((len(subspace), 1)), subspace])
 
 
-def _penalties(subspace, ridge):
+def _penalties(subspace: np.ndarray, ridge: float) -> np.ndarray:
     return np.concatenate([[BIAS_PENALTY], np.full(subspace.shape[1], ridge)])
 
 
-def local_coordinates(matrix, subspace, ridge: float):
+def local_coordinates(matrix: sparse.csr_array, subspace: np.ndarray, ridge: float) -> np.ndarray:
     """Bias and factors of every row of `matrix` (item effects removed), shape ``(n, 1 + r)``.
 
     One ridge regression per row on a column of ones and the columns of `subspace`; an infinite
@@ -49,7 +52,9 @@ def local_coordinates(matrix, subspace, ridge: float):
     return result
 
 
-def log_evidence(matrix, subspace, ridges):
+def log_evidence(
+    matrix: sparse.csr_array, subspace: np.ndarray, ridges: Sequence[float]
+) -> np.ndarray:
     """Log marginal likelihood of each row under each ridge, shape ``(n, len(ridges))``.
 
     Rows are ``1 bias + W v + noise`` with Gaussian bias and v, whose variances are the noise
@@ -59,7 +64,7 @@ def log_evidence(matrix, subspace, ridges):
     finite = [ridge for ridge in ridges if math.isfinite(ridge)]
     pieces = []
     for block in row_blocks(matrix):
-        columns = dict.fromkeys(ridges)
+        columns: dict[float, np.ndarray] = {}
         for basis, group in ((subspace, finite), (subspace[:, :0], [math.inf])):
             design, fit = _design(basis), None
             for ridge in group:
@@ -73,7 +78,7 @@ def log_evidence(matrix, subspace, ridges):
     return np.concatenate(pieces)
 
 
-def _evidence(fit, penalties):
+def _evidence(fit: LocalFit, penalties: np.ndarray) -> np.ndarray:
     shape = _VARIANCE_SHAPE
     explained = np.einsum("ir,ir->i", fit.factors, fit.moments)
     rest = np.maximum(fit.squares - explained, 0.0)
@@ -87,14 +92,15 @@ class RidgeVote:
     """Private choice of the ridge: users vote with the log evidence of their own rows.
 
     A user's vote is the vector of log evidences of the finite ridges, minus that of no subspace at
-    all, scaled to norm at most `bound`; the noisy mean of the votes is released and its largest
-    entry wins, or no subspace if every entry is below zero.
+    all, scaled to norm at most 2; the noisy mean of the votes is released and its largest entry
+    wins, or no subspace if every entry is below zero.
 
     Parameters
     ----------
     noise_multiplier : float
-        Noise over the replace-one sensitivity ``2 bound / n`` of the mean.
-    bound : float
+        Noise over the replace-one sensitivity ``4 / n`` of the mean.
+    exact : bool, default=False
+        Votes and noise are integers.
 
     Notes
     -----
@@ -102,28 +108,51 @@ class RidgeVote:
     """
 
     noise_multiplier: float
-    bound: float = 2.0
+    exact: bool = False
 
-    def __post_init__(self):
-        check_positive(noise_multiplier=self.noise_multiplier, bound=self.bound)
+    def __post_init__(self) -> None:
+        check_positive(noise_multiplier=self.noise_multiplier)
 
     @property
     def event(self) -> GaussianEvent:
         """What one release costs."""
         return GaussianEvent(self.noise_multiplier)
 
-    def sigma(self, n: int) -> float:
-        """Noise of every entry of the mean vote."""
-        return self._noise(n).sigma
-
-    def _noise(self, n):
-        sensitivity = mean_sensitivity(ball_sensitivity(self.bound), n)
-        return GaussianNoise(sensitivity, self.noise_multiplier)
-
-    def release(self, matrix, subspace, ridges, rng):
+    def release(
+        self,
+        matrix: sparse.csr_array,
+        subspace: np.ndarray,
+        ridges: Sequence[float],
+        rng: np.random.Generator,
+    ) -> np.ndarray:
         """Mean votes for `ridges` (finite ones), shape ``(len(ridges),)``."""
-        n = matrix.shape[0]
         votes = log_evidence(matrix, subspace, [*ridges, math.inf])
-        votes = votes[:, :-1] - votes[:, -1:]
-        total = Ball(self.bound).enforce(votes).sum(axis=0)
-        return self._noise(n).release(total / n, rng)
+        ballots = _Ballots(votes[:, :-1] - votes[:, -1:])
+        return noisy_sum(ballots, self.noise_multiplier, rng, exact=self.exact) / ballots.n
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Ballots:
+    """One vote per row, in a public ball."""
+
+    votes: np.ndarray
+    bound = Ball(VOTE_BOUND)
+
+    @property
+    def n(self) -> int:
+        return len(self.votes)
+
+    @property
+    def dim(self) -> int:
+        return self.votes.shape[1]
+
+    @property
+    def longest_block(self) -> int:
+        return self.n
+
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        yield self.votes if indices is None else self.votes[indices]
+
+    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
+        (rows,) = self.blocks(indices)
+        return self.bound.enforce(rows).sum(axis=0)

@@ -4,35 +4,43 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from scipy import sparse
 
-from skriemdp._random import public_generator
+from skriemdp._random import NoiseStreams, public_generator
+from skriemdp._warnings import warn_user
 from skriemdp.completion.item_effects import (
-    DyadicMedian,
     ItemEffects,
     centered_values,
+    effect_strength,
     overall_level,
     share_within_bound,
+    typical_count,
     user_biases,
 )
-from skriemdp.completion.local_factors import RidgeVote
-from skriemdp.completion.problem import CompletionProblem, hollow_moment
-from skriemdp.completion.signal import SignalTest
+from skriemdp.completion.local_factors import VOTE_BOUND, RidgeVote
+from skriemdp.completion.problem import CompletionProblem, hollow_moment, normalized_blocks
+from skriemdp.completion.signal import SIGNAL_ITEMS, SignalTest, whole_spectrum
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.sampling import PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Walk
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerMoments
+from skriemdp.mechanisms.integers import IntegerBall, IntegerNumber
+from skriemdp.mechanisms.noise import expect_integers
+from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
+from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import GaussianEvent, compose
+from skriemdp.privacy.lattice import check_distance
 from skriemdp.privacy.sensitivity import second_moment_sensitivity
 
 __all__ = [
     "CompletionModel",
     "CompletionPlan",
-    "DescentSettings",
     "StochasticSettings",
     "release_model",
 ]
@@ -46,38 +54,33 @@ SMALL_SHARES = {
     "signal": 0.05,
     "ridge": 0.03,
 }
+# Share of the subspace, of what the small releases leave.
+SUBSPACE_SHARE = 0.6
 # Observed share of a row from which the noisy covariance beats descent, and its largest order.
 DENSE_SHARE, LARGEST_MATRIX = 0.3, 2000
-# Range of numbers of ratings per user that the private median tells apart.
-COUNT_RANGE = (0, 20)
 # Ridges that users vote on, times r / d: residual variance over variance of a factor.
 RIDGE_GRID = tuple(2.0**k for k in range(-2, 9))
-# Ridge of the descent in the same unit; the norms of gradients that its clip distinguishes.
+# Ridge of the descent in the same unit.
 DESCENT_RIDGE = 10.0
-NORM_RANGE = (-14, 10)
-# Clip at this multiple of the median norm at the start.
+# Clip at this multiple of the median norm at the start, which is one of these; the prior's median
+# is theirs.
 CLIP_SHARE = 0.35
+NORM_GRID = log_grid(2.0**-14, 2.0**10, 2.0**0.25)
+NORM_MEDIAN, NORM_SPREAD = 1.0, 2.0
 # Least signal over noise for which a subspace has paid, by the paid and by the public test.
 PAID_THRESHOLD, PUBLIC_THRESHOLD = 0.27, 40.0
 # Below this public signal-to-noise ratio no measured signal has paid, and none is measured.
 HOPELESS_SNR = 6.0
 # Of the reserve, the subspace gets this much unless the measured signal is strong.
 MODEST_SHARE, STRONG_SIGNAL = 0.65, 0.8
-
-
-@dataclasses.dataclass(frozen=True)
-class DescentSettings:
-    """Public settings of the descent; None means by rule."""
-
-    n_steps: int | None = None
-    step_size: float | None = None
-    clip_norm: float | None = None
-    stochastic: StochasticSettings | None = None
-
-    def schedule(self, snr: float):
-        """Number of steps and mean step size, in units of the reciprocal clip norm."""
-        n_steps = self.n_steps or (20 if snr < 20 else 40)
-        return n_steps, self.step_size or min(max(math.sqrt(snr), 3.0), 16.0)
+# Effects whose spread is a smaller share of their noise are not released.
+LEAST_STRENGTH = 0.25
+# Step size of DP-RSGD in units of the reciprocal clip norm, and its steps unless they are given.
+STOCHASTIC_STEP, STOCHASTIC_STEPS, STOCHASTIC_BATCHES = 1.0, 200, 50
+# A draw of integer noise takes as long as half a step on so many ratings.
+DRAW_RATINGS = 30.0
+# Seconds: of a draw, of any fit, of one rating in it, and of one product in a second moment.
+DRAW_TIME, FIT_TIME, RATING_TIME, PRODUCT_TIME = 1.75e-6, 0.025, 3e-8, 1e-10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,15 +89,14 @@ class StochasticSettings:
 
     sampler: PoissonSampler
     n_steps: int
-    step_size: float
     noise_multiplier: float
 
     def solver(self, clip_norm: float) -> RiemannianSGD:
         """The solver at this clip norm."""
-        walk = Walk(self.n_steps, self.step_size / clip_norm, retraction=True)
+        walk = Walk(self.n_steps, STOCHASTIC_STEP / clip_norm, retraction=True)
         return RiemannianSGD(self.sampler, self.noise_multiplier, walk, clip_norm)
 
-    def event(self, n: int):
+    def event(self, n: int) -> Event:
         """What the run costs, at any clip norm."""
         return self.sampler.event(n, self.noise_multiplier, self.n_steps)
 
@@ -108,47 +110,47 @@ class CompletionPlan:
     mu : float
         Total of the Gaussian releases.
     n, d : int
+    bounds : tuple of float
+        Of the ratings.
     rank : int or None
         None: by rule.
     method : {"auto", "gradient", "covariance", "stochastic", "none"}
     test : {"none", "public", "paid"}
         How "auto" decides whether there is a subspace at all.
-    typical_count : float or None
-        None: released.
-    subspace_share : float
-        Of what the small releases leave.
-    ridge : float or None
-        None: voted on.
-    descent : DescentSettings
+    n_steps : int or None
+        Of the descent; None: by rule.
+    stochastic : StochasticSettings or None
     public_seed : int
+    exact : bool
+        Whether sums and noise are integers.
     """
 
     mu: float
     n: int
     d: int
-    rank: int | None
+    bounds: tuple[float, float] = (-1.0, 1.0)
+    rank: int | None = None
     method: str = "auto"
     test: str = "paid"
-    typical_count: float | None = None
-    subspace_share: float = 0.6
-    ridge: float | None = None
-    descent: DescentSettings = DescentSettings()
+    n_steps: int | None = None
+    stochastic: StochasticSettings | None = None
     public_seed: int = 0
+    exact: bool = False
 
     def mu_of(self, share: float) -> float:
         """Mu of a release that has this share of mu**2."""
         return self.mu * math.sqrt(share)
 
     @property
-    def small(self) -> dict:
+    def small(self) -> dict[str, float]:
         """Shares of the small releases that can occur in this fit."""
         needed = {
-            "count": self.typical_count is None,
+            "count": True,
             "level": True,
             "cut": True,
-            "clip": self.may_descend and self.descent.clip_norm is None,
+            "clip": self.may_descend,
             "signal": self.may_have_subspace and self.test == "paid",
-            "ridge": self.may_have_subspace and self.ridge is None,
+            "ridge": self.may_have_subspace,
         }
         return {name: SMALL_SHARES[name] for name, used in needed.items() if used}
 
@@ -163,6 +165,11 @@ class CompletionPlan:
         return self.method in ("auto", "gradient", "stochastic")
 
     @property
+    def may_square(self) -> bool:
+        """Whether a d x d matrix may be released."""
+        return self.method == "covariance" or self.method == "auto" and self.d <= LARGEST_MATRIX
+
+    @property
     def main_share(self) -> float:
         """What the small releases leave."""
         return 1.0 - sum(self.small.values())
@@ -172,25 +179,84 @@ class CompletionPlan:
         """First instalment of the item effects."""
         if not self.may_have_subspace:
             return self.main_share
-        return (1.0 - self.subspace_share) * self.main_share
+        return (1.0 - SUBSPACE_SHARE) * self.main_share
 
     @property
     def rest_share(self) -> float:
         """Reserved for the subspace; returned to the items when there is none."""
         return self.main_share - self.item_share
 
+    @property
+    def gaussian_share(self) -> float:
+        """What releases of all users have: all, unless the subspace samples users."""
+        return 1.0 - self.rest_share if self.method == "stochastic" else 1.0
+
     def snr(self, rank: int, share: float | None = None) -> float:
         """Clip norm times n over the noise of one descent step with `share`, by default all."""
         share = self.rest_share if share is None else share
         return self.n * self.mu_of(share) / (2.0 * math.sqrt(self.d * rank))
 
+    def schedule(self, snr: float) -> tuple[int, float]:
+        """Number of steps and mean step size, in units of the reciprocal clip norm."""
+        n_steps = self.n_steps or (20 if snr < 20 else 40)
+        return n_steps, min(max(math.sqrt(snr), 3.0), 16.0)
+
     @property
-    def event(self):
+    def event(self) -> Event:
         """What the whole fit costs, whichever way its released decisions go."""
-        if self.method == "stochastic":
-            rest = self.descent.stochastic.event(self.n)
-            return compose([GaussianEvent(1.0 / self.mu_of(1.0 - self.rest_share)), rest])
+        if self.stochastic is not None:
+            rest = self.stochastic.event(self.n)
+            return compose([GaussianEvent(1.0 / self.mu_of(self.gaussian_share)), rest])
         return GaussianEvent(1.0 / self.mu)
+
+    def with_integers(self) -> CompletionPlan:
+        """The same fit with exact sums and integer noise."""
+        stochastic = self.stochastic
+        if stochastic is not None:
+            sampler = stochastic.sampler.with_integers(self.d * min(self.rank or 5, self.d - 1))
+            stochastic = dataclasses.replace(stochastic, sampler=sampler)
+        return dataclasses.replace(self, exact=True, stochastic=stochastic)
+
+    @property
+    def draws_dominate(self) -> bool:
+        """Whether integer noise may take more than half the time of a fit in floats.
+
+        By the times that ``python benchmarks/completion.py speed`` measures, for users who rated a
+        twentieth of the items, but at least 20 and at most 100.
+        """
+        users = self.n if self.stochastic is None else self.stochastic.sampler.batch_size
+        ratings = users * min(max(self.d / 20.0, 20.0), 100.0)
+        entries = self.d * (self.rank or 5)
+        if self.may_descend and DRAW_RATINGS * entries > ratings:
+            return True
+        squares = FIT_TIME + self.n * self.d * (RATING_TIME + PRODUCT_TIME * self.d)
+        return self.may_square and DRAW_TIME * self.d**2 > 0.5 * squares
+
+    def check_lattices(self, epsilon: float, delta: float) -> None:
+        """ValueError where a release that may occur has no lattice fine enough."""
+        if self.event.tv:
+            check_distance(self.event.tv, epsilon, delta)
+        share = self.small["count"]
+        ItemEffects(1.0).mechanism(self.mu_of(share)).member_integers(self.d)
+        # A larger budget, or a longer bound, makes lattices finer: the least of each is asked.
+        IntegerNumber(self._signal_test(1).sensitivity, 1.0 / self.mu_of(share))
+        IntegerNumber(self._signal_test(1).sensitivity, 1.0 / self.mu)
+        if not self.may_have_subspace:
+            return
+        ballots = len(RIDGE_GRID), 1.0 / self.mu_of(self.small["ridge"])
+        IntegerBall(Ball(VOTE_BOUND), *ballots)
+        least = MODEST_SHARE * self.rest_share
+        if self.stochastic is not None:
+            IntegerFactors(self.d, self.rank or 5, self.stochastic.noise_multiplier)
+        elif self.may_descend:
+            rank = self.rank or 8
+            IntegerFactors(self.d, rank, math.sqrt(self.n_steps or 40) / self.mu_of(least))
+        if self.may_square:
+            IntegerMoments(1.0, self.d, 1.0 / self.mu_of(least))
+
+    def _signal_test(self, rank: int) -> SignalTest:
+        share = SMALL_SHARES["signal"]
+        return SignalTest(rank, self.n, 1.0 / self.mu_of(share), self.exact)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,26 +276,35 @@ class CompletionModel:
     noise_level: float | None = None
 
 
-def release_model(matrix, plan: CompletionPlan, streams, progress=None) -> CompletionModel:
+Progress = Callable[[int, int], None] | None
+
+
+def release_model(
+    matrix: sparse.csr_array,
+    plan: CompletionPlan,
+    streams: NoiseStreams,
+    progress: Progress = None,
+) -> CompletionModel:
     """Spend the budget of `plan` on `matrix`, ratings in [-1, 1] as a CSR array.
 
     Every decision below is a function of public numbers and earlier releases, so the total is the
     adaptive composition that ``plan.event`` names.
     """
-    small, typical = plan.small, plan.typical_count
-    if typical is None:
-        median = DyadicMedian(*COUNT_RANGE, 1.0 / plan.mu_of(small["count"]))
-        typical = median.release(np.diff(matrix.indptr), streams("typical count"))
-    typical = min(max(float(typical), 1.0), float(plan.d))
-    level = overall_level(matrix, 1.0 / plan.mu_of(small["level"]), streams("level"))
-    uncut = share_within_bound(matrix, level, 1.0 / plan.mu_of(small["cut"]), streams("cut"))
+    small, exact = plan.small, plan.exact
+    typical = typical_count(matrix, plan.mu_of(small["count"]), streams("typical count"))
+    strength = effect_strength(plan.n, plan.d, plan.mu_of(plan.gaussian_share), typical)
+    if strength < LEAST_STRENGTH:
+        return _level_only(matrix, plan, typical, strength, streams)
+    level = overall_level(matrix, 1.0 / plan.mu_of(small["level"]), streams("level"), exact)
+    cut = 1.0 / plan.mu_of(small["cut"])
+    uncut = share_within_bound(matrix, level, cut, streams("cut"), exact)
     items = _Items(matrix, ItemEffects(typical), level, uncut, plan, streams)
     items.add(plan.item_share, "items")
 
     method, rank, reason = _choice(plan, typical)
     signal, reserve = None, plan.rest_share
     if method != "none" and "signal" in small:
-        signal = _measured_signal(items.residuals(), plan, rank, typical, streams)
+        signal = _measured_signal(items.residuals(), items.masses, plan, rank, typical, streams)
         enough = signal.score >= PAID_THRESHOLD
         reason += f"; measured signal {signal.score:.2g} "
         reason += f"{'reaches' if enough else 'is below'} {PAID_THRESHOLD:g}"
@@ -241,11 +316,7 @@ def release_model(matrix, plan: CompletionPlan, streams, progress=None) -> Compl
     if method != "none":
         release = _SubspaceRelease(plan, method, rank, reserve, streams, progress)
         subspace, spectrum, noise = release(items.residuals())
-        ridge = (
-            _voted_ridge(items.deviations(), subspace, plan, streams)
-            if plan.ridge is None
-            else plan.ridge
-        )
+        ridge = _voted_ridge(items.deviations(), subspace, plan, streams)
         if math.isinf(ridge):
             reason += "; the users' vote left it unused"
     elif plan.may_have_subspace and plan.method != "stochastic":
@@ -267,42 +338,86 @@ def release_model(matrix, plan: CompletionPlan, streams, progress=None) -> Compl
     )
 
 
+def _level_only(
+    matrix: sparse.csr_array,
+    plan: CompletionPlan,
+    typical: float,
+    strength: float,
+    streams: NoiseStreams,
+) -> CompletionModel:
+    """Where item effects would be noise: the level, with everything that is left."""
+    left = plan.mu_of(plan.gaussian_share - plan.small["count"])
+    level = overall_level(matrix, 1.0 / left, streams("level"), plan.exact)
+    reason = (
+        f"level only: item effects would stand out of their noise by {strength:.2g}, which is "
+        f"below {LEAST_STRENGTH:g}"
+    )
+    warn_user(
+        f"Nothing but the overall level was released: with n={plan.n}, {plan.d} items, about "
+        f"{typical:.3g} ratings per user (private) and this epsilon, item effects would be noise. "
+        "Use more users, fewer items or a larger epsilon."
+    )
+    nothing = np.zeros(plan.d)
+    return CompletionModel(
+        level=level,
+        effects=nothing,
+        counts=nothing,
+        subspace=np.zeros((plan.d, 0)),
+        ridge=math.inf,
+        method="none",
+        reason=reason,
+        typical_count=typical,
+    )
+
+
 class _Items:
     """Item effects so far, and the data around them."""
 
-    def __init__(self, matrix, mechanism, level, uncut, plan, streams):
+    def __init__(
+        self,
+        matrix: sparse.csr_array,
+        mechanism: ItemEffects,
+        level: float,
+        uncut: float,
+        plan: CompletionPlan,
+        streams: NoiseStreams,
+    ) -> None:
         self.matrix, self.mechanism, self.level, self.uncut = matrix, mechanism, level, uncut
         self.plan, self.streams = plan, streams
-        self.share, self.sums, self.counts = 0.0, 0.0, 0.0
-        self.exact = mechanism.totals(matrix, level)
+        self.share = 0.0
+        self.sums, self.counts = np.zeros(plan.d), np.zeros(plan.d)
+        self.effects, self.masses = np.zeros(plan.d), np.ones(plan.d)
+        self.members = mechanism.members(matrix, level)
 
-    def add(self, share, label):
+    def add(self, share: float, label: str) -> None:
         """Release the totals with this share of mu**2 and average with what is there."""
         mechanism = self.mechanism.mechanism(self.plan.mu_of(share))
-        sums, counts = mechanism.release(*self.exact, self.streams(label))
+        rng = self.streams(label)
+        sums, counts = mechanism.release_members(self.members, rng, self.plan.exact)
         total = self.share + share
         self.sums = (self.share * self.sums + share * sums) / total
         self.counts = (self.share * self.counts + share * counts) / total
         self.share = total
         mu = self.plan.mu_of(total)
-        self.effects = self.mechanism.effects(self.sums, self.counts, mu, self.uncut)
+        found = self.mechanism.effects(self.sums, self.counts, mu, self.uncut)
+        self.effects, self.masses = found
 
-    def deviations(self):
+    def deviations(self) -> sparse.csr_array:
         """Ratings minus level and item effects."""
         values = centered_values(self.matrix, self.effects + self.level, np.zeros(self.plan.n))
         return self._with(values)
 
-    def residuals(self):
+    def residuals(self) -> sparse.csr_array:
         """The same minus the users' biases."""
         biases = user_biases(self.matrix, self.effects + self.level)
         return self._with(centered_values(self.matrix, self.effects + self.level, biases))
 
-    def _with(self, values):
+    def _with(self, values: np.ndarray) -> sparse.csr_array:
         matrix = self.matrix
         return sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def _choice(plan, typical):
+def _choice(plan: CompletionPlan, typical: float) -> tuple[str, int, str]:
     """Method, rank and reason from public numbers and the typical count."""
     if plan.method == "none" or plan.d < 3:
         why = "asked for" if plan.method == "none" else "two items span no smaller subspace"
@@ -334,11 +449,20 @@ class _Signal:
     explained: float
 
 
-def _measured_signal(residuals, plan, rank, typical, streams):
+def _measured_signal(
+    residuals: sparse.csr_array,
+    popularity: np.ndarray,
+    plan: CompletionPlan,
+    rank: int,
+    typical: float,
+    streams: NoiseStreams,
+) -> _Signal:
     """How far a subspace would stand out, from the noisy sum of the leading eigenvalues."""
-    test = SignalTest(rank, 1.0 / plan.mu_of(plan.small["signal"]))
-    start = public_generator(plan.public_seed, "signal start").standard_normal(plan.d)
-    total = max(test.release(residuals, start, streams("signal")), 0.0)
+    test = plan._signal_test(min(rank, plan.d))
+    # The items with the largest released counts; one order for equal ones.
+    columns = np.sort(np.argsort(-popularity, kind="stable")[:SIGNAL_ITEMS])
+    total = max(test.release(residuals, columns, streams("signal")), 0.0)
+    total = whole_spectrum(total, popularity, columns)
     # A user of m ratings whose residuals lie in the subspace for a share s of their variance adds
     # about s m / d to the sum, for evenly spread observations.
     explained = total * plan.d / (plan.n * typical)
@@ -353,48 +477,64 @@ class _SubspaceRelease:
     method: str
     rank: int
     share: float
-    streams: Any
-    progress: Any
+    streams: NoiseStreams
+    progress: Progress
 
-    def __call__(self, residuals):
+    def __call__(
+        self, residuals: sparse.csr_array
+    ) -> tuple[np.ndarray, np.ndarray | None, float | None]:
         """Subspace, and where there is one the released spectrum and the edge of its noise."""
         if self.method == "covariance":
             return self._covariance(residuals)
         return self._descent(residuals), None, None
 
-    def _covariance(self, residuals):
-        d, mu = self.plan.d, self.plan.mu_of(self.share)
-        mechanism = SymmetricGaussian(d, second_moment_sensitivity(1.0), 1.0 / mu, hollow=True)
-        noisy = mechanism.release(hollow_moment(residuals), self.streams("covariance"))
+    def _covariance(self, residuals: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, float]:
+        d, multiplier = self.plan.d, 1.0 / self.plan.mu_of(self.share)
+        rng = self.streams("covariance")
+        if self.plan.exact:
+            lattice = IntegerMoments(1.0, d, multiplier, hollow=True)
+            noisy, sigma = lattice.release(normalized_blocks(residuals), rng), lattice.sigma
+        else:
+            bound = second_moment_sensitivity(1.0)
+            mechanism = SymmetricGaussian(d, bound, multiplier, hollow=True)
+            noisy, sigma = mechanism.release(hollow_moment(residuals), rng), mechanism.sigma
         values, vectors = np.linalg.eigh(noisy)
         # Off-diagonal noise of standard deviation s fills [-2 s sqrt(d), 2 s sqrt(d)].
-        edge = 2.0 * mechanism.sigma / math.sqrt(2.0) * math.sqrt(d)
+        edge = 2.0 * sigma / math.sqrt(2.0) * math.sqrt(d)
         return np.ascontiguousarray(vectors[:, ::-1][:, : self.rank]), values[::-1], edge
 
-    def _descent(self, residuals):
-        plan, rank, settings = self.plan, self.rank, self.plan.descent
-        ridge = plan.ridge if plan.ridge is not None else DESCENT_RIDGE * rank / plan.d
-        problem = CompletionProblem(residuals, rank, ridge)
+    def _descent(self, residuals: sparse.csr_array) -> np.ndarray:
+        plan, rank = self.plan, self.rank
+        problem = CompletionProblem(residuals, rank, DESCENT_RIDGE * rank / plan.d)
         start = problem.geometry.random_point(public_generator(plan.public_seed, "start", rank))
-        clip = settings.clip_norm
-        if clip is None:
-            median = DyadicMedian(*NORM_RANGE, 1.0 / plan.mu_of(plan.small["clip"]))
-            clip = CLIP_SHARE * median.release(problem.norms(start), self.streams("clip"))
-        if self.method == "stochastic":
-            solver = settings.stochastic.solver(clip)
-        else:
-            n_steps, step_size = settings.schedule(plan.snr(rank, self.share))
-            # Decreasing to zero: late steps average the noise that early ones let in.
-            steps = 2.0 * step_size / clip * (1.0 - np.arange(n_steps) / n_steps)
-            mu = plan.mu_of(self.share)
-            solver = RiemannianGradientDescent(
-                mu, n_steps, tuple(steps), clip_norm=clip, retraction=True
-            )
-        return solver.solve(problem, start, self.streams("descent"), self.progress)
+        prior = log_normal_weights(NORM_GRID, NORM_MEDIAN, NORM_SPREAD)
+        median = PrivateQuantile(NORM_GRID, 0.5, plan.mu_of(plan.small["clip"]), prior)
+        clip = CLIP_SHARE * median.release(problem.norms(start), self.streams("clip"))
+        rng = self.streams("descent")
+        if plan.stochastic is not None:
+            return plan.stochastic.solver(clip).solve(problem, start, rng, self.progress)
+        n_steps, step_size = plan.schedule(plan.snr(rank, self.share))
+        # Decreasing to zero: late steps average the noise that early ones let in.
+        steps = 2.0 * step_size / clip * (1.0 - np.arange(n_steps) / n_steps)
+        expect_integers(rng, n_steps * plan.d * rank)
+        solver = RiemannianGradientDescent(
+            plan.mu_of(self.share),
+            n_steps,
+            tuple(steps),
+            clip_norm=clip,
+            retraction=True,
+            exact=plan.exact,
+        )
+        return solver.solve(problem, start, rng, self.progress)
 
 
-def _voted_ridge(deviations, subspace, plan, streams):
-    vote = RidgeVote(1.0 / plan.mu_of(plan.small["ridge"]))
+def _voted_ridge(
+    deviations: sparse.csr_array,
+    subspace: np.ndarray,
+    plan: CompletionPlan,
+    streams: NoiseStreams,
+) -> float:
+    vote = RidgeVote(1.0 / plan.mu_of(plan.small["ridge"]), plan.exact)
     unit = subspace.shape[1] / plan.d
     ridges = [c * unit for c in RIDGE_GRID]
     means = vote.release(deviations, subspace, ridges, streams("ridge"))

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from skriemdp._config import get_config
 from skriemdp.mechanisms.integers import check_integers
+from skriemdp.privacy.event import Event
+from skriemdp.privacy.lattice import check_distance
 
-__all__ = ["adds_integers", "check_arithmetic", "chooses_integers", "draws_dominate"]
+__all__ = [
+    "adds_integers",
+    "check_arithmetic",
+    "chooses_integers",
+    "descends_in_integers",
+    "draws_dominate",
+]
 
 # A draw of integer noise takes as long as adding an entry of some tens of records.  Above this many
 # entries, and below this many records per entry, a fit in integers takes more than 1.5 times as
@@ -58,6 +67,57 @@ def adds_integers(
     return chooses_integers(separate_rows, check, reason)
 
 
+class Descent(Protocol):
+    """A solver whose sums may be taken in integers."""
+
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Noise of its releases over their sensitivities."""
+        ...
+
+
+def descends_in_integers(
+    solver: Descent,
+    event: Event,
+    dim: int,
+    target: tuple[float, float],
+    separate_rows: bool,
+    batch_size: float,
+) -> bool:
+    """Whether a solver adds gradients of `dim` coordinates in exact integers.
+
+    Parameters
+    ----------
+    solver : Descent
+    event : Event
+        What it would cost in integers: :func:`skriemdp.privacy.lattice.sampled_delta` leaves room.
+    dim : int
+    target : tuple of float
+        The (epsilon, delta) of the run.
+    separate_rows : bool
+        As for :func:`adds_integers`.
+    batch_size : float
+        Expected number of records in the smallest sum.
+
+    Returns
+    -------
+    bool
+        As :func:`adds_integers`; for "auto" only where integers do not take most of the time.
+    """
+
+    def check() -> None:
+        for noise_multiplier in solver.noise_multipliers:
+            check_integers(dim, noise_multiplier)
+        if event.tv:
+            check_distance(event.tv, *target)
+
+    reason = (
+        "records in memory, and gradients that are the same, to the last bit, in any company of "
+        "records"
+    )
+    return chooses_integers(separate_rows, check, reason, draws_dominate(batch_size, dim))
+
+
 def chooses_integers(
     possible: bool, check: Callable[[], object], reason: str, costly: bool = False
 ) -> bool:
@@ -90,6 +150,6 @@ def chooses_integers(
     return True
 
 
-def draws_dominate(n: int, entries: int) -> bool:
+def draws_dominate(n: float, entries: int) -> bool:
     """Whether integer noise on a step's `entries` numbers costs more than summing n records."""
     return entries > _FEW_ENTRIES and n < _RECORDS_PER_ENTRY * entries

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 
+from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
@@ -20,6 +21,7 @@ from skriemdp.core.spent import SEEDED, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.ledger.accountant import active_accountant_token, current_accountant
 from skriemdp.ledger.statements import noise_of
+from skriemdp.privacy.event import Event
 
 __all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "Terms", "tags_of"]
 
@@ -33,11 +35,19 @@ class Data:
     arrays : tuple
         The records: validated arrays (or None), seen by `_release` only.
     facts : Any
-        Public facts about them (numbers of rows and columns, point shape), seen by `_plan`.
+        Public facts about them (numbers of records and columns, point shape), seen by `_plan`.
+    groups : Groups or None
+        Which rows belong to whom, where the records are groups of rows; seen by `_release` only.
     """
 
     arrays: tuple
     facts: Any
+    groups: Groups | None = None
+
+    def by_group(self, groups: Groups) -> Data:
+        """The same rows, of which each group is one record."""
+        facts = self.facts | {"n": groups.count, "grouped": True}
+        return dataclasses.replace(self, facts=facts, groups=groups)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,15 +68,21 @@ class Terms:
     composes: bool = False
 
 
+S = TypeVar("S")
+
+
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(Generic[S]):
     """Everything decided before the records are looked at.
+
+    ``Plan[S]`` is a plan whose settings are of type `S`: an estimator's `_plan` returns it and its
+    `_release` takes it.
 
     Attributes
     ----------
     event : Event
         What the release will cost; charged before `_release` runs.
-    settings : Any
+    settings : S
         Calibrated mechanisms and solvers, in whatever form the estimator likes.
     public : dict
         What must be public for the guarantee, by name.
@@ -79,8 +95,8 @@ class Plan:
         the program as it runs and not about real numbers (docs/theory/lattice.md).
     """
 
-    event: Any
-    settings: Any
+    event: Event
+    settings: S
     public: dict = dataclasses.field(default_factory=dict)
     unit: str = "record"
     guarantee: str = "exact"
@@ -100,10 +116,13 @@ def tags_of(tags: Tags, estimator: Any) -> Tags:
     return tags
 
 
-def validated(estimator: Any, X: Any, y: Any = None) -> Data:
-    """``estimator._validate(X, y)``, whose errors show no record."""
+def validated(estimator: Any, X: Any, y: Any = None, groups: Any = None) -> Data:
+    """``estimator._validate(X, y)``, whose errors show no record; with `groups` for records."""
     # What scikit-learn says was repeated on stand-ins within; the rest gets a fixed sentence.
-    return quietly(estimator._validate, X, y, labels=True)
+    data = quietly(estimator._validate, X, y, labels=True)
+    if groups is not None:
+        data = data.by_group(read_groups(groups, len(data.arrays[0])))
+    return estimator._with_tried_functions(data)
 
 
 class CarriesLedger:
@@ -127,11 +146,17 @@ class CarriesLedger:
         return copy
 
 
+def _per_group(plan: Plan) -> Plan:
+    """`plan`, made for so many records, when these are groups of rows."""
+    public = {"n_groups" if name == "n" else name: value for name, value in plan.public.items()}
+    return dataclasses.replace(plan, unit="group", public=public)
+
+
 # Below this mu a share of it would ask for more noise than integers of the usual scale have.
 _LEAST_MU = 1e-8
 
 
-def check_noise(event: Any) -> None:
+def check_noise(event: Event) -> None:
     """Refuse a Gaussian event whose noise no release can draw; before the charge."""
     if event.mu is not None and event.mu < _LEAST_MU:
         raise ValueError(
@@ -161,15 +186,28 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     # Whether the fitted model stores what `predict` is asked, for whoever gets the model to see.
     _remembers_queries = False
 
-    def _fit(self, X: Any, y: Any = None) -> Any:
+    if TYPE_CHECKING:  # what a subclass has
+        epsilon: Any
+        delta: Any
+        accountant: Any
+        random_state: Any
+        verbose: Any
+
+        def _validate(self, X: Any, y: Any = None) -> Data: ...
+        def _plan(self, facts: Any, terms: Terms) -> Plan[Any]: ...
+        def _release(self, data: Data, plan: Plan[Any], streams: NoiseStreams) -> None: ...
+
+    def _fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         # Not a decorator: its frame would be the line that warnings point at.
         with np.errstate(all="ignore"):
             check_privacy(self.epsilon, self.delta)
             check_random_state(self.random_state)
             check_parameters(self)
-            data = validated(self, X, y)
+            data = validated(self, X, y, groups)
             accountant = self._accountant()
             plan = self._plan(data.facts, self._terms(accountant))
+            if data.groups is not None:
+                plan = _per_group(plan)
             plan.work.check()
             check_noise(plan.event)
             check_arithmetic(plan.exact, f"{type(self).__name__} with these parameters")
@@ -191,6 +229,10 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         )
         return self
 
+    def _with_tried_functions(self, data: Data) -> Data:
+        """`data`, after what can be refused only where the number of records is known."""
+        return data
+
     def _accountant(self) -> Any:
         if self.accountant is not None:
             return self.accountant
@@ -204,7 +246,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         """Parameters that make a fit like this one Gaussian; a refused fit is told of them."""
         return ""
 
-    def _charge(self, accountant: Any, plan: Plan) -> Any:
+    def _charge(self, accountant: Any, plan: Plan[Any]) -> Any:
         seeded = self.random_state is not None
         return charge(
             accountant,
@@ -220,7 +262,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             gaussian=self._gaussian_choice(),
         )
 
-    def _noise_context(self, data: Data, plan: Plan) -> bytes:
+    def _noise_context(self, data: Data, plan: Plan[Any]) -> bytes:
         if self.random_state is None:
             return b""
         head = [type(self).__name__, json.dumps(plan.event.to_dict(), sort_keys=True)]

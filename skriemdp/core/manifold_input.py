@@ -26,13 +26,14 @@ __all__ = [
     "public_array",
     "public_ball",
     "public_point",
+    "warn_clipped",
     "warn_large_delta",
     "warn_published_labels",
     "warn_small_search",
 ]
 
 # Keywords of scikit-learn's validate_data for point-valued records.
-CHECKS = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
+CHECKS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
 
 
 def point_shape(X: Any, manifold: Any) -> tuple[int, ...]:
@@ -63,6 +64,18 @@ def as_points(geometry: Geometry, X: Any) -> Any:
     )
 
 
+# What cures matrices that are not what their geometry asks for.
+_CURES = {
+    "finite": "Remove or impute what is missing, record by record.",
+    "symmetric": "Check the layout; (X + X.swapaxes(1, 2)) / 2 mends rounding (tolerance 1e-6 of "
+    "the largest entry).",
+    "positive definite": "Covariances are singular after an average reference, with a constant or "
+    "repeated channel, or with fewer samples than channels: shrink each by itself, "
+    "sklearn.covariance.shrunk_covariance(X, 0.01), drop a channel, or project to full rank. "
+    "What changes each record on its own costs no privacy.",
+}
+
+
 def _refuse_asymmetric(geometry: Geometry, points: Any) -> None:
     if not isinstance(geometry, SPDGeometry):
         return
@@ -70,10 +83,13 @@ def _refuse_asymmetric(geometry: Geometry, points: Any) -> None:
         gaps = np.abs(points - np.swapaxes(points, -1, -2)).max(axis=(-2, -1))
         wrong = gaps > 1e-6 * np.abs(points).max(axis=(-2, -1))
     if wrong.any():
-        raise ValueError(
-            f"some rows of X are not points of {geometry}: they are not symmetric (tolerance "
-            "1e-6 of the largest entry). Check the layout; (A + A.T) / 2 mends rounding."
-        )
+        _refuse(geometry, "symmetric")
+
+
+def _refuse(geometry: Geometry, word: str) -> None:
+    raise ValueError(
+        f"some matrices of X are not points of {geometry}: they are not {word}. {_CURES[word]}"
+    )
 
 
 def check_membership(geometry: Geometry, points: Any) -> None:
@@ -82,12 +98,7 @@ def check_membership(geometry: Geometry, points: Any) -> None:
     if belongs.all():
         return
     if isinstance(geometry, SPDGeometry):
-        _refuse_asymmetric(geometry, points[~belongs])
-        raise ValueError(
-            f"some rows of X are not points of {geometry}: they are symmetric but not positive "
-            "definite, as sample covariances of few or dependent measurements are. Shrink each "
-            "one, for instance with sklearn.covariance.shrunk_covariance."
-        )
+        _refuse(geometry, geometry.complaint(points[~belongs]) or "positive definite")
     raise ValueError(
         f"some rows of X are not points of {geometry} (tolerance 1e-6); check their layout, or map "
         "them to the manifold first."
@@ -228,9 +239,31 @@ def warn_large_delta(delta: float, n: int) -> None:
 
 
 def warn_small_search(n: int, mu: float) -> None:
-    """Warn, from public numbers, when a search for a ball may return a useless one."""
+    """Warn, from public numbers, when a private ball says little; `mu` is that of the whole fit."""
     if n * mu < 40.0:
         warn_user(
-            f"n={n} records and this epsilon are few for a private ball: its radius may come out "
-            "far too large. Pass a public center and radius, or use more records or epsilon."
+            f"n={n} records and this epsilon are few for a private ball: n mu = {n * mu:.3g}. "
+            "Below 20 the result says next to nothing, from 35 to 60 it is off by .1 to .5 times "
+            "the spread of the data, at 100 by about .1, at 300 by .05. Pass a public center and "
+            "radius, or use more records or a larger epsilon."
+        )
+
+
+def warn_clipped(noisy: float, sigma: float, expected: float, radius: float) -> None:
+    """Warn, from a released fraction and its noise, when far more rows were clipped than planned.
+
+    Parameters
+    ----------
+    noisy, sigma : float
+        Released fraction of clipped rows, and the standard deviation of its noise.
+    expected : float
+        Fraction that the radius was meant to clip.
+    radius : float
+        Public, or released.
+    """
+    if noisy - 4.0 * sigma > expected + 0.2:
+        warn_user(
+            f"about {min(noisy, 1.0):.0%} of the rows lie outside the ball of radius {radius:g} (a "
+            "private estimate) and were projected on it; choose center and radius from public "
+            "knowledge of the data's range, or pass center='private' and radius='auto'."
         )

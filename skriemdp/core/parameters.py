@@ -15,9 +15,9 @@ from skriemdp.core.work import check_limit
 
 __all__ = ["check_parameters", "label_list"]
 
-_BOUNDS = ("clip_norm", "max_norm", "difference_clip")
+_BOUNDS = ("clip_norm", "max_norm")
 _FACTORS = ("length_scale", "ridge", "step_size", "smoothness", "typical_count", "batch_size")
-_COUNTS = ("n_steps", "n_queries", "epoch_length")
+_COUNTS = ("n_steps", "n_queries")
 
 
 def check_parameters(estimator: Any) -> None:

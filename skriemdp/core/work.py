@@ -44,11 +44,20 @@ class Work:
     steps: float = 0
     cause: str = "the size of X"
 
+    def plus(self, bytes: float, cause: str) -> Work:
+        """This work and more memory; `cause` is named if that is the larger part."""
+        return Work(self.bytes + bytes, self.steps, cause if bytes > self.bytes else self.cause)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory is below the limit of the configuration."""
+        return self.bytes <= get_config()["most_bytes"]
+
     def check(self) -> Work:
         """This work, or ValueError if it is above the limits of the configuration."""
         check_limit("most_steps", n_steps=self.steps)
-        most = get_config()["most_bytes"]
-        if self.bytes > most:
+        if not self.fits:
+            most = get_config()["most_bytes"]
             raise ValueError(
                 f"the fit would need about {_gib(self.bytes)} GiB besides X, because of "
                 f"{self.cause}; the limit is {_gib(most)} GiB. Choose smaller ones, or raise the "

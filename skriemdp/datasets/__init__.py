@@ -5,6 +5,7 @@ from skriemdp.datasets.hierarchies import (
     load_closure,
     make_tree,
 )
+from skriemdp.datasets.people import make_people
 from skriemdp.datasets.ratings import (
     from_frame,
     load_movielens,
@@ -25,6 +26,7 @@ __all__ = [
     "load_movielens",
     "load_yale_faces",
     "make_cloud",
+    "make_people",
     "make_tree",
     "observed_matrix",
     "region_covariance",

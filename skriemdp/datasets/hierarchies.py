@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,10 +12,22 @@ from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_nonnegative, check_positive
 from skriemdp.geometry import Hyperboloid
 
+if TYPE_CHECKING:
+    from skriemdp.geometry.base import Geometry
+
+
 __all__ = ["embed_taxonomy", "load_closure", "make_tree"]
 
 
-def make_tree(n, *, dim=2, edge_length=0.8, noise=0.05, n_extra=3, public_seed=0):
+def make_tree(
+    n: int,
+    *,
+    dim: int = 2,
+    edge_length: float = 0.8,
+    noise: float = 0.05,
+    n_extra: int = 3,
+    public_seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
     """A synthetic tree laid out in hyperbolic space, and features that follow it.
 
     Node i hangs on an earlier node, ``i // 3`` give or take a few: three children on average.  It
@@ -72,7 +86,7 @@ def make_tree(n, *, dim=2, edge_length=0.8, noise=0.05, n_extra=3, public_seed=0
     return X + noise * rng.standard_normal(X.shape), labels
 
 
-def load_closure(path):
+def load_closure(path: str | Path) -> Any:
     """Read a taxonomy from a file of ``child<TAB>ancestor`` lines, such as the WordNet mammals.
 
     Further columns are ignored, so are self loops.
@@ -100,21 +114,21 @@ def load_closure(path):
     pairs = {(row[0], row[1]) for row in rows}
     names = sorted({name for pair in pairs for name in pair})
     index = {name: i for i, name in enumerate(names)}
-    edges = sorted((index[child], index[ancestor]) for child, ancestor in pairs)
-    edges = np.array([edge for edge in edges if edge[0] != edge[1]], dtype=np.int64)
+    found = sorted((index[child], index[ancestor]) for child, ancestor in pairs)
+    edges = np.array([edge for edge in found if edge[0] != edge[1]], dtype=np.int64)
     return names, edges.reshape(-1, 2)
 
 
 def embed_taxonomy(
-    edges,
+    edges: np.ndarray,
     *,
-    dim=2,
-    radius=6.0,
-    n_epochs=100,
-    step_size=0.3,
-    n_negatives=10,
-    public_seed=0,
-):
+    dim: int = 2,
+    radius: float = 6.0,
+    n_epochs: int = 100,
+    step_size: float = 0.3,
+    n_negatives: int = 10,
+    public_seed: int = 0,
+) -> Any:
     """Embed a tree or the closure of a taxonomy in hyperbolic space, to make public labels.
 
     Riemannian stochastic gradient descent on the hyperboloid for the softmax loss of Nickel and
@@ -176,7 +190,14 @@ def embed_taxonomy(
     return np.asarray(points)
 
 
-def _embedding_step(space, points, edges, negatives, step_size, radius):
+def _embedding_step(
+    space: Geometry,
+    points: np.ndarray,
+    edges: np.ndarray,
+    negatives: np.ndarray,
+    step_size: float,
+    radius: float,
+) -> np.ndarray:
     """One step of every node that the batch touches, along the sum of its edges' gradients."""
     child = points[edges[:, 0]][:, None]
     others = np.concatenate([edges[:, 1:], negatives], axis=1)

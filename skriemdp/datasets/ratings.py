@@ -6,6 +6,8 @@ import io
 import os
 import pathlib
 import zipfile
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +18,7 @@ __all__ = ["from_frame", "load_movielens", "observed_matrix"]
 _BLOCK_CELLS = 1 << 22
 
 
-def observed_matrix(X):
+def observed_matrix(X: Any) -> sparse.csr_array:
     """The observed entries of X as a CSR array of doubles with sorted columns.
 
     Parameters
@@ -47,7 +49,7 @@ def observed_matrix(X):
     return _same_index(sparse.csr_array(parts, shape=(n, d)))
 
 
-def _same_index(matrix):
+def _same_index(matrix: sparse.csr_array) -> sparse.csr_array:
     """One integer type per size, so that equal ratings are equal in memory, however they came."""
     small = max(matrix.nnz, *matrix.shape) < 2**31 - 1
     dtype = np.int32 if small else np.int64
@@ -55,7 +57,7 @@ def _same_index(matrix):
     return sparse.csr_array((matrix.data, indices, indptr), shape=matrix.shape)
 
 
-def from_frame(users, items, ratings, *, catalogue):
+def from_frame(users: Any, items: Any, ratings: Any, *, catalogue: Any) -> Any:
     """A sparse users x items matrix from columns of a table of ratings.
 
     Parameters
@@ -114,7 +116,9 @@ _MOVIELENS = {
 }
 
 
-def load_movielens(path=None, *, size="1m", data_home=None):
+def load_movielens(
+    path: str | Path | None = None, *, size: str = "1m", data_home: str | Path | None = None
+) -> Any:
     """MovieLens ratings from files of the GroupLens project that you have downloaded.
 
     The licence does not allow redistribution: download ``ml-100k.zip`` or ``ml-1m.zip`` from
@@ -153,7 +157,7 @@ def load_movielens(path=None, *, size="1m", data_home=None):
     return X, user_ids, catalogue
 
 
-def _movielens_place(path, folder, data_home):
+def _movielens_place(path: str | Path | None, folder: str, data_home: str | Path | None) -> Any:
     if path is not None:
         candidates = [pathlib.Path(path)]
     else:
@@ -175,12 +179,12 @@ def _movielens_place(path, folder, data_home):
     )
 
 
-def _read(place, folder, name):
+def _read(place: Any, folder: str, name: str) -> Any:
     if place.is_dir():
         return (place / name).read_text(encoding="latin-1")
     with zipfile.ZipFile(place) as archive, archive.open(f"{folder}/{name}") as file:
         return io.TextIOWrapper(file, encoding="latin-1").read()
 
 
-def _fields(text, separator):
+def _fields(text: str, separator: str) -> Any:
     return [line.split(separator) for line in text.splitlines() if line]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.fft import fft2, ifft2
 
 from skriemdp._validation import check_count, check_nonnegative, check_option, check_positive
+
+if TYPE_CHECKING:
+    from skriemdp.geometry.base import Geometry
+
 
 __all__ = ["digits_covariances", "load_yale_faces", "make_cloud", "region_covariance"]
 
@@ -18,14 +23,14 @@ _BLOCK = 2**23
 
 
 def region_covariance(
-    images,
-    features=("position", "intensity", "gradient"),
+    images: np.ndarray,
+    features: str | tuple[str, ...] = ("position", "intensity", "gradient"),
     *,
     n_orientations: int = 8,
     n_scales: int = 5,
     channel_axis: int | None = None,
     regularization: float | None = None,
-):
+) -> np.ndarray:
     """Region covariance descriptors of images or clips: one SPD matrix for each.
 
     Every pixel gives a vector of features, each scaled to [0, 1] by its known range; the descriptor
@@ -121,7 +126,7 @@ def region_covariance(
     return covariances + regularization * np.eye(d)
 
 
-def _checked_images(images, channel_axis):
+def _checked_images(images: np.ndarray, channel_axis: int | None) -> np.ndarray:
     """Images with the colours on the last axis."""
     images = np.asarray(images, dtype=float)
     given = images.shape
@@ -143,7 +148,9 @@ def _checked_images(images, channel_axis):
     return images
 
 
-def _pixel_features(name, images, grey, filters):
+def _pixel_features(
+    name: str, images: np.ndarray, grey: np.ndarray, filters: np.ndarray | None
+) -> np.ndarray:
     """One group of features, on the axis after that of the images."""
     axes = range(1, grey.ndim)
     if name == "position":
@@ -156,15 +163,18 @@ def _pixel_features(name, images, grey, filters):
         return np.stack([np.abs(np.gradient(grey, axis=axis)) for axis in axes], axis=1)
     if name == "curvature":
         return np.stack([0.5 * np.abs(_second_difference(grey, axis)) for axis in axes], axis=1)
+    assert filters is not None  # the group that is left
     return _gabor_magnitudes(grey, filters)
 
 
-def _second_difference(values, axis):
+def _second_difference(values: np.ndarray, axis: int) -> np.ndarray:
     width = [(1, 1) if k == axis else (0, 0) for k in range(values.ndim)]
     return np.diff(np.pad(values, width, mode="edge"), n=2, axis=axis)
 
 
-def _gabor_filters(size, n_orientations, n_scales):
+def _gabor_filters(
+    size: list[int] | tuple[int, ...], n_orientations: int, n_scales: int
+) -> np.ndarray:
     """Transforms of the filters on the grid of a mirrored image, shape (filters, rows, columns)."""
     rows, columns = (np.fft.fftfreq(2 * length, 1.0 / (2 * length)) for length in size)
     wave = 0.5 * np.pi * 2.0 ** (-0.5 * np.arange(n_scales))[:, None, None, None]
@@ -180,7 +190,7 @@ def _gabor_filters(size, n_orientations, n_scales):
     return fft2(filters.reshape(-1, 2 * size[0], 2 * size[1]))
 
 
-def _gabor_magnitudes(grey, filters):
+def _gabor_magnitudes(grey: np.ndarray, filters: np.ndarray) -> np.ndarray:
     height, width = grey.shape[-2:]
     mirrored = np.concatenate([grey, grey[..., ::-1, :]], axis=-2)
     mirrored = np.concatenate([mirrored, mirrored[..., ::-1]], axis=-1)
@@ -189,7 +199,9 @@ def _gabor_magnitudes(grey, filters):
     return np.moveaxis(np.abs(responses[..., :height, :width]), -3, 1)
 
 
-def load_yale_faces(folder, *, size=(32, 32)):
+def load_yale_faces(
+    folder: Path, *, size: tuple[int, int] = (32, 32)
+) -> tuple[np.ndarray, np.ndarray]:
     """Images of the cropped Extended Yale B faces, read from a folder.
 
     Parameters
@@ -232,7 +244,7 @@ def load_yale_faces(folder, *, size=(32, 32)):
     return images, np.array([file.parent.name for file in files])
 
 
-def _read_pgm(file):
+def _read_pgm(file: Path) -> np.ndarray:
     """Intensities in [0, 1] of a binary PGM image."""
     content = file.read_bytes()
     # Magic number, width, height, largest value; comments run from # to the end of a line.
@@ -247,7 +259,7 @@ def _read_pgm(file):
     return pixels.reshape(height, width) / largest
 
 
-def _areas(before, after):
+def _areas(before: int, after: int) -> np.ndarray:
     """Matrix that takes `before` pixels to the means over `after` equal intervals."""
     edges = np.linspace(0.0, before, after + 1)
     left, right = edges[:-1, None], edges[1:, None]
@@ -256,7 +268,7 @@ def _areas(before, after):
     return np.clip(overlap, 0.0, None) * (after / before)
 
 
-def digits_covariances(*, regularization: float = 1e-3):
+def digits_covariances(*, regularization: float = 1e-3) -> tuple[np.ndarray, np.ndarray]:
     """Region covariances of scikit-learn's bundled handwritten digits.
 
     Returns
@@ -271,7 +283,16 @@ def digits_covariances(*, regularization: float = 1e-3):
     return region_covariance(digits.images / 16.0, regularization=regularization), digits.target
 
 
-def make_cloud(geometry, n, *, center=None, radius=1.0, offset=0.0, spread=None, rng=None):
+def make_cloud(
+    geometry: Geometry,
+    n: int,
+    *,
+    center: np.ndarray | None = None,
+    radius: float = 1.0,
+    offset: float = 0.0,
+    spread: float | None = None,
+    rng: np.random.Generator | None = None,
+) -> np.ndarray:
     """Synthetic cloud of points in a ball, for benchmarks.
 
     Parameters

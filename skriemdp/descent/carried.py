@@ -7,7 +7,8 @@ import inspect
 import math
 import numbers
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,12 @@ _DEPTH, _VALUES, _ENTRIES = 5, 20_000, 1000
 _FEW = 5
 
 
-def check_per_sample(function, n: int, arrays, name: str = "cost") -> None:
+def check_per_sample(
+    function: Callable[..., Any],
+    n: int,
+    arrays: tuple[np.ndarray | None, ...],
+    name: str = "cost",
+) -> None:
     """Refuse a function that carries the records with it: its gradients cannot be clipped.
 
     Looks at closures, defaults, `functools.partial` arguments, the object of a bound method, the
@@ -65,7 +71,7 @@ def check_per_sample(function, n: int, arrays, name: str = "cost") -> None:
             )
 
 
-def _has_rows(value, n) -> str:
+def _has_rows(value: Any, n: int) -> str:
     """What kind of table with n rows this is; empty if it is none."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
@@ -77,7 +83,7 @@ def _has_rows(value, n) -> str:
     return ""
 
 
-def _carried(function) -> Iterator:
+def _carried(function: Callable[..., Any]) -> Iterator:
     """Values that a function brings along besides its arguments."""
     seen: set[int] = set()
     module = getattr(inspect.unwrap(function), "__module__", None) if callable(function) else None
@@ -97,7 +103,9 @@ def _carried(function) -> Iterator:
             waiting.extend((part, depth + 1, names) for part, names in parts)
 
 
-def _parts(value, names, module):
+def _parts(
+    value: Any, names: tuple[str, ...], module: str | None
+) -> list[tuple[Any, tuple[str, ...]]]:
     """What a value holds, with the names by which code would reach further."""
     if isinstance(value, functools.partial):
         inside = [*value.args, *value.keywords.values(), value.func]
@@ -127,7 +135,9 @@ def _parts(value, names, module):
     return [(part, names) for part in inside]
 
 
-def _function_parts(function, module):
+def _function_parts(
+    function: Callable[..., Any], module: str | None
+) -> list[tuple[Any, tuple[str, ...]]]:
     names = tuple(_names(function.__code__))
     inside = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     inside += list(vars(function).values())  # __wrapped__ among them
@@ -145,7 +155,7 @@ def _function_parts(function, module):
     return [(part, names) for part in inside]
 
 
-def _names(code):
+def _names(code: CodeType) -> Iterator[str]:
     """Globals and attributes that the code and the functions within it name."""
     yield from code.co_names
     for constant in code.co_consts:

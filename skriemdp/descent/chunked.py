@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp.descent.problem import Problem
 from skriemdp.geometry._tiles import blocks_of_at_most
 
+if TYPE_CHECKING:
+    from skriemdp.mechanisms.bounds import Bound
+
+
 __all__ = ["DaskProblem", "dask_digest", "is_dask"]
 
 
-def is_dask(array) -> bool:
+def is_dask(array: np.ndarray) -> bool:
     """Whether `array` is a dask array, without importing dask."""
     return type(array).__module__.startswith("dask.array")
 
@@ -40,7 +46,7 @@ class DaskProblem(Problem):
     whoever reaches the scheduler runs code, so bind it to the loopback address or use TLS.
     """
 
-    def __init__(self, make_problem, *arrays):
+    def __init__(self, make_problem: Callable[..., Any], *arrays: Any):
         chunked = [array for array in arrays if array is not None]
         if not chunked or not all(is_dask(array) for array in chunked):
             raise TypeError("DaskProblem needs dask arrays; use the problem itself for NumPy ones.")
@@ -62,45 +68,51 @@ class DaskProblem(Problem):
         )
 
     @property
-    def geometry(self):
+    def geometry(self) -> Any:  # type: ignore[override]  # read-only here, a field elsewhere
         return self.empty.geometry
 
     @property
-    def n(self):
+    def n(self) -> int:  # type: ignore[override]  # read-only here, a field elsewhere
         return int(self._bounds[-1])
 
     @property
-    def longest_piece(self):
+    def longest_piece(self) -> Any:
         return self.empty.longest_piece
 
-    def gradient_ball(self, point):
+    def gradient_ball(self, point: np.ndarray) -> Any:
         return self.empty.gradient_ball(point)
 
-    def gradients(self, point, indices=None):
+    def gradients(self, point: np.ndarray, indices: np.ndarray | slice | None = None) -> np.ndarray:
         if isinstance(indices, slice):
             indices = np.arange(self.n)[indices]
         parts = self._compute("gradients", indices, (point,))
         return np.concatenate([np.zeros((0, *self.geometry.shape)), *parts])
 
-    def gradient_coordinates(self, point, indices=None):
+    def gradient_coordinates(
+        self, point: np.ndarray, indices: np.ndarray | slice | None = None
+    ) -> np.ndarray:
         if isinstance(indices, slice):
             indices = np.arange(self.n)[indices]
         parts = self._compute("gradient_coordinates", indices, (point,))
         return np.concatenate([np.zeros((0, self.geometry.dim)), *parts])
 
-    def gradient_sum(self, point, bound, indices=None):
+    def gradient_sum(
+        self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
+    ) -> np.ndarray:
         return self._sum("gradient_sum", indices, (point, bound))
 
-    def difference_sum(self, point, anchor, bound, indices=None):
+    def difference_sum(
+        self, point: np.ndarray, anchor: np.ndarray, bound: Bound, indices: np.ndarray | None = None
+    ) -> np.ndarray:
         return self._sum("difference_sum", indices, (point, anchor, bound))
 
-    def _sum(self, method, indices, arguments):
+    def _sum(self, method: str, indices: np.ndarray | None, arguments: Any) -> np.ndarray:
         total = np.zeros(self.geometry.dim)
         for part in self._compute(method, indices, arguments):
             total += part
         return total
 
-    def _compute(self, method, indices, arguments):
+    def _compute(self, method: str, indices: np.ndarray | None, arguments: Any) -> Any:
         """``method(*arguments, indices)`` of every chunk that has any, in the chunks' order."""
         import dask
 
@@ -117,7 +129,7 @@ class DaskProblem(Problem):
         return dask.compute(*tasks)
 
 
-def _blocks(array, count):
+def _blocks(array: Any, count: int) -> Any:
     if array is None:
         return [None] * count
     whole_rows = array.rechunk({axis: -1 for axis in range(1, array.ndim)})
@@ -129,12 +141,18 @@ def _blocks(array, count):
 _TASK_BLOCK_BYTES = 2**16
 
 
-def _on_block(make_problem, method, arguments, chosen, *blocks):
+def _on_block(
+    make_problem: Callable[..., Any],
+    method: str,
+    arguments: Any,
+    chosen: np.ndarray | None,
+    *blocks: Any,
+) -> Any:
     with blocks_of_at_most(_TASK_BLOCK_BYTES):
         return getattr(make_problem(*blocks), method)(*arguments, chosen)
 
 
-def dask_digest(*arrays) -> bytes:
+def dask_digest(*arrays: Any) -> bytes:
     """Digest of dask arrays, chunk by chunk; enters the stream keys of seeded fits only."""
     import dask
 

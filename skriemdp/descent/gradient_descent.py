@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from skriemdp._validation import check_positive, check_scale
+from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.sampling import FullBatch, exact_mean
 from skriemdp.descent.trajectory import Trajectory, Walk
+from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.events import GaussianEvent
 
 __all__ = ["RiemannianGradientDescent", "descend"]
@@ -58,7 +62,7 @@ class RiemannianGradientDescent:
     domain: object = None
     exact: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(mu=self.mu)
         check_scale(allow_inf=True, clip_norm=self.clip_norm)
         object.__setattr__(self, "step_size", self.walk.step_size)
@@ -91,7 +95,18 @@ class RiemannianGradientDescent:
         total = max(math.fsum(shares), 1.0)
         return tuple(1.0 / (self.mu * math.sqrt(share / total)) for share in shares)
 
-    def solve(self, problem, start, rng, progress=None, callback=None):
+    def with_integers(self, dim: int) -> RiemannianGradientDescent:
+        """The same run, in exact integers."""
+        return dataclasses.replace(self, exact=True)
+
+    def solve(
+        self,
+        problem: Problem,
+        start: np.ndarray,
+        rng: np.random.Generator,
+        progress: Callable | None = None,
+        callback: Callable | None = None,
+    ) -> np.ndarray:
         """Run on `problem` from the public point `start`; every visited point is private-safe.
 
         Parameters
@@ -111,13 +126,17 @@ class RiemannianGradientDescent:
         """
         path = Trajectory(problem.geometry, start, self.walk, rng, progress, callback)
         batch = FullBatch(self.exact)
+        if self.exact:
+            expect_integers(rng, self.n_steps * problem.gradient_dim)
         for multiplier in self.noise_multipliers:
             query = GradientQuery(problem, path.point, self.clip_norm)
             path.advance(batch.release(query, multiplier, rng))
         return path.result
 
 
-def descend(problem, start, walk: Walk, clip_norm: float = math.inf):
+def descend(
+    problem: FrechetProblem, start: np.ndarray, walk: Walk, clip_norm: float = math.inf
+) -> np.ndarray:
     """Non-private full-batch Riemannian gradient descent: what DP-RGD does without its noise.
 
     Parameters

@@ -8,8 +8,8 @@ import functools
 import importlib
 import inspect
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from skriemdp.descent.separate_rows import (
 from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd_base import SPDGeometry
+
+if TYPE_CHECKING:
+    from skriemdp.mechanisms.bounds import Bound
+
 
 __all__ = [
     "BACKENDS",
@@ -73,17 +77,19 @@ class PerSampleGradient(abc.ABC):
         return False
 
     @abc.abstractmethod
-    def ambient(self, point, X, y=None):
+    def ambient(self, point: np.ndarray, X: np.ndarray, y: Any = None) -> np.ndarray:
         """What the user's function says, an array ``(b, *shape)``."""
 
-    def tangent(self, point, ambient):
+    def tangent(self, point: np.ndarray, ambient: Any) -> np.ndarray:
         """The Riemannian gradients that this means, tangent at `point`."""
         return ambient
 
-    def __call__(self, point, X, y=None):
+    def __call__(self, point: np.ndarray, X: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
         return self.tangent(point, self.ambient(point, X, y))
 
-    def coordinate_blocks(self, point, X, y=None):
+    def coordinate_blocks(
+        self, point: np.ndarray, X: np.ndarray, y: np.ndarray | None = None
+    ) -> Iterator[np.ndarray]:
         """Orthonormal coordinates of the gradients, ``(b, dim)``, in one block or more."""
         ambient = self.ambient(point, X, y)
         # Blocks are as large as the backend likes; what follows is ours and likes caches.
@@ -91,7 +97,7 @@ class PerSampleGradient(abc.ABC):
             vectors = self.tangent(point, block)
             yield np.asarray(self.geometry.coordinates_from_tangent(point, vectors))
 
-    def _checked(self, gradients, count, name):
+    def _checked(self, gradients: np.ndarray, count: int, name: str) -> np.ndarray:
         gradients = np.asarray(gradients, dtype=float)
         if gradients.shape != (count, *self.geometry.shape):
             raise ValueError(
@@ -117,13 +123,15 @@ class HalfSquaredDistance(PerSampleGradient):
     def separate(self) -> bool:
         return True
 
-    def ambient(self, point, X, y=None):
+    def ambient(self, point: np.ndarray, X: np.ndarray, y: Any = None) -> np.ndarray:
         return -self.geometry.log(point, self._points(point, X))
 
-    def coordinate_blocks(self, point, X, y=None):
+    def coordinate_blocks(
+        self, point: np.ndarray, X: np.ndarray, y: Any = None
+    ) -> Iterator[np.ndarray]:
         yield -np.asarray(self.geometry.log_coordinates(point, self._points(point, X)))
 
-    def _points(self, point, X):
+    def _points(self, point: np.ndarray, X: np.ndarray) -> np.ndarray:
         X = self.geometry.canonical(X.reshape(len(X), *self.geometry.shape))
         if self.unchecked and not isinstance(self.geometry, SPDGeometry):
             # Logarithms of matrices survive anything, and checking would double their cost.
@@ -131,7 +139,7 @@ class HalfSquaredDistance(PerSampleGradient):
             X = np.where(np.expand_dims(self.geometry.belongs(X), axes), X, point)
         return X
 
-    def cost(self, point, X, y=None):
+    def cost(self, point: np.ndarray, X: np.ndarray, y: Any = None) -> np.ndarray:
         """Cost of every record, shape ``(b,)``."""
         X = self.geometry.canonical(X.reshape(len(X), *self.geometry.shape))
         return 0.5 * self.geometry.dist(point, X) ** 2
@@ -148,10 +156,10 @@ class RiemannianGradient(PerSampleGradient):
     gradient: Callable
     parameter = "gradient"
 
-    def ambient(self, point, X, y=None):
+    def ambient(self, point: np.ndarray, X: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
         return self._checked(self.gradient(point, X, y), len(X), "gradient")
 
-    def tangent(self, point, ambient):
+    def tangent(self, point: np.ndarray, ambient: np.ndarray) -> np.ndarray:
         return self.geometry.projection(point, ambient)
 
 
@@ -163,10 +171,10 @@ class EuclideanGradient(PerSampleGradient):
     gradient: Callable
     parameter = "euclidean_gradient"
 
-    def ambient(self, point, X, y=None):
+    def ambient(self, point: np.ndarray, X: np.ndarray, y: Any = None) -> np.ndarray:
         return self._checked(self.gradient(point, X, y), len(X), "euclidean_gradient")
 
-    def tangent(self, point, ambient):
+    def tangent(self, point: np.ndarray, ambient: np.ndarray) -> np.ndarray:
         return self.geometry.euclidean_to_riemannian_gradient(point, ambient)
 
 
@@ -186,31 +194,31 @@ class CostGradient(PerSampleGradient):
     def separate(self) -> bool:
         return self.backend == "autograd"  # which loops
 
-    def ambient(self, point, X, y=None):
+    def ambient(self, point: np.ndarray, X: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
         return self._checked(self._batched(point, X, y), len(X), "cost")
 
-    def tangent(self, point, ambient):
+    def tangent(self, point: np.ndarray, ambient: np.ndarray) -> np.ndarray:
         return self.geometry.euclidean_to_riemannian_gradient(point, ambient)
 
-    def cost(self, point, X, y=None):
+    def cost(self, point: np.ndarray, X: np.ndarray, y: Any = None) -> np.ndarray:
         """Cost of every record, shape ``(b,)``."""
         return np.asarray(_VALUES[self.backend](self.cost_function, point, X, y), dtype=float)
 
     @functools.cached_property
-    def _batched(self):
+    def _batched(self) -> Callable[..., Any]:
         return _GRADIENTS[self.backend](self.cost_function)
 
-    def __getstate__(self):  # compiled functions stay in their process
+    def __getstate__(self) -> dict[str, Any]:  # compiled functions stay in their process
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
 
-def _torch_gradients(cost):
+def _torch_gradients(cost: Callable[..., Any]) -> Callable[..., Any]:
     import torch
 
-    def gradients(point, X, y):
+    def gradients(point: np.ndarray, X: Any, y: Any) -> np.ndarray:
         # Every record gets a copy of the point, so the derivative of the sum of costs with respect
         # to the copies holds each record's own gradient.  Faster than vmap of torch.func.grad:
         # batching rules run in the forward pass only.
@@ -223,7 +231,9 @@ def _torch_gradients(cost):
     return gradients
 
 
-def _torch_map(torch, cost, points, axis, X, y):
+def _torch_map(
+    torch: Any, cost: Callable[..., Any], points: Any, axis: int | None, X: Any, y: Any
+) -> Any:
     """Costs of the records, shape ``(b,)``; `axis` is that of the points' batch, or None."""
     if y is None:
         mapped = torch.func.vmap(lambda point, x: cost(point, x, None), in_dims=(axis, 0))
@@ -232,12 +242,12 @@ def _torch_map(torch, cost, points, axis, X, y):
     return mapped(points, X, _tensor(torch, y))
 
 
-def _tensor(torch, array):
+def _tensor(torch: Any, array: np.ndarray) -> Any:
     # from_numpy shares memory and warns of read-only arrays (memory maps), hence the copy of those.
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))
 
 
-def _jax_gradients(cost):
+def _jax_gradients(cost: Callable[..., Any]) -> Callable[..., Any]:
     import jax
 
     batched = jax.jit(jax.vmap(jax.grad(cost), in_axes=(None, 0, 0)))
@@ -245,7 +255,7 @@ def _jax_gradients(cost):
         jax.vmap(jax.grad(lambda point, x: cost(point, x, None)), in_axes=(None, 0))
     )
 
-    def gradients(point, X, y):
+    def gradients(point: np.ndarray, X: np.ndarray, y: Any) -> np.ndarray:
         # Every new batch length would be compiled anew: pad to a power of two with copies of the
         # first record, whose gradients are then dropped.
         count = len(X)
@@ -258,38 +268,38 @@ def _jax_gradients(cost):
     return gradients
 
 
-def _padded(array, length):
+def _padded(array: np.ndarray, length: int) -> np.ndarray:
     missing = length - len(array)
     if not missing:
         return np.asarray(array)
     return np.concatenate([array, np.broadcast_to(array[:1], (missing, *array.shape[1:]))])
 
 
-def _autograd_gradients(cost):
+def _autograd_gradients(cost: Callable[..., Any]) -> Callable[..., Any]:
     import autograd
 
     gradient = autograd.grad(cost)
 
-    def gradients(point, X, y):
+    def gradients(point: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         labels = [None] * len(X) if y is None else y
         return np.stack([gradient(point, x, label) for x, label in zip(X, labels, strict=True)])
 
     return gradients
 
 
-def _loop_values(cost, point, X, y):
+def _loop_values(cost: Callable[..., Any], point: np.ndarray, X: Any, y: Any) -> list[Any]:
     labels = [None] * len(X) if y is None else y
     return [cost(point, x, label) for x, label in zip(X, labels, strict=True)]
 
 
-def _torch_values(cost, point, X, y):
+def _torch_values(cost: Callable[..., Any], point: np.ndarray, X: Any, y: Any) -> np.ndarray:
     import torch
 
     with torch.no_grad():
         return _torch_map(torch, cost, _tensor(torch, point), None, _tensor(torch, X), y).numpy()
 
 
-def _jax_values(cost, point, X, y):
+def _jax_values(cost: Callable[..., Any], point: np.ndarray, X: np.ndarray, y: Any) -> np.ndarray:
     import jax
 
     with jax.enable_x64(True):
@@ -311,7 +321,13 @@ _VALUES = {
 }
 
 
-def make_gradient(geometry, cost, backend, gradient=None, euclidean_gradient=None):
+def make_gradient(
+    geometry: Geometry,
+    cost: Any,
+    backend: Any,
+    gradient: Any = None,
+    euclidean_gradient: Callable[..., Any] | None = None,
+) -> PerSampleGradient:
     """The per-sample gradient that the arguments of an ERM describe.
 
     Parameters
@@ -362,7 +378,7 @@ def make_gradient(geometry, cost, backend, gradient=None, euclidean_gradient=Non
 # -- what can be clipped per record ---------------------------------------------------------------
 
 
-def _check_callable(function, name):
+def _check_callable(function: Any, name: str) -> None:
     if not callable(function):
         raise TypeError(f"{name} must be a function (point, x, y), got {type(function).__name__}.")
     if any(cls.__module__.startswith("pymanopt.") for cls in type(function).__mro__):
@@ -407,31 +423,37 @@ class CostProblem(Problem):
     y: Any = None
 
     @property
-    def geometry(self):
+    def geometry(self) -> Geometry:  # type: ignore[override]  # read-only here
         return self.gradient.geometry
 
     @property
-    def n(self):
+    def n(self) -> int:  # type: ignore[override]  # read-only here
         return len(self.X)
 
-    def gradients(self, point, indices=None):
+    def gradients(self, point: np.ndarray, indices: np.ndarray | slice | None = None) -> np.ndarray:
         chosen = slice(None) if indices is None else indices
         labels = None if self.y is None else self.y[chosen]
         with np.errstate(all="ignore"):
             return self.gradient(point, self.X[chosen], labels)
 
-    def gradient_coordinates(self, point, indices=None):
+    def gradient_coordinates(
+        self, point: np.ndarray, indices: np.ndarray | slice | None = None
+    ) -> np.ndarray:
         chosen = slice(None) if indices is None else indices
         return np.concatenate(list(self._coordinate_blocks(point, chosen)))
 
-    def gradient_sum(self, point, bound, indices=None):
+    def gradient_sum(
+        self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
+    ) -> np.ndarray:
         total = np.zeros(self.geometry.dim)
         for piece in self.pieces(indices):
             for rows in self._coordinate_blocks(point, piece):
                 total += bound.enforce(rows).sum(axis=0)
         return total
 
-    def _coordinate_blocks(self, point, piece):
+    def _coordinate_blocks(
+        self, point: np.ndarray, piece: np.ndarray | slice
+    ) -> Iterator[np.ndarray]:
         labels = None if self.y is None else self.y[piece]
         with np.errstate(all="ignore"):
             yield from self.gradient.coordinate_blocks(point, self.X[piece], labels)
@@ -447,6 +469,10 @@ class CostProblem(Problem):
         if backend == "jax":  # which pads to powers of two
             rows = 1 << (rows.bit_length() - 1)
         return rows
+
+    @property
+    def separate_rows(self) -> bool:
+        return self.row_check.identical
 
     @functools.cached_property
     def row_check(self) -> RowCheck:
@@ -469,7 +495,7 @@ class CostProblem(Problem):
         )
         return dataclasses.replace(found, identical=found.identical and exact)
 
-    def dry_run(self, point):
+    def dry_run(self, point: np.ndarray) -> None:
         """Try the gradient on made-up records, before anything is charged or released.
 
         Raises

@@ -5,13 +5,15 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from skriemdp.geometry._tiles import block_length
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
-from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.bounds import Ball, Bound
 from skriemdp.privacy.sensitivity import log_lipschitz
 
 __all__ = ["FrechetProblem", "Problem", "longest_block"]
@@ -30,6 +32,9 @@ class Problem(abc.ABC):
     geometry : Geometry
     n : int
         Number of records, public.
+    factor_shape : tuple of int or None
+        Lengths of a and b where a record's gradient is an outer product ``a b'``, in coordinates;
+        :meth:`gradient_factors` has the factors.
 
     Notes
     -----
@@ -41,9 +46,15 @@ class Problem(abc.ABC):
 
     geometry: Geometry
     n: int
+    factor_shape: tuple[int, int] | None = None
+
+    @property
+    def separate_rows(self) -> bool:
+        """Whether what a record adds is the same, to the last bit, in any company and place."""
+        return False
 
     @abc.abstractmethod
-    def gradients(self, point, indices=None):
+    def gradients(self, point: np.ndarray, indices: np.ndarray | slice | None = None) -> np.ndarray:
         """Riemannian gradient of each record at `point`, shape ``(b, *shape)``."""
 
     @property
@@ -51,15 +62,23 @@ class Problem(abc.ABC):
         """Number of coordinates of one record's vector in a sum of gradients."""
         return self.geometry.dim
 
-    def gradient_coordinates(self, point, indices=None):
+    def gradient_coordinates(
+        self, point: np.ndarray, indices: np.ndarray | slice | None = None
+    ) -> Any:
         """Orthonormal coordinates of :meth:`gradients`, shape ``(b, gradient_dim)``."""
         return self.geometry.coordinates_from_tangent(point, self.gradients(point, indices))
 
-    def gradient_ball(self, point) -> Ball:
+    def gradient_ball(self, point: np.ndarray) -> Ball:
         """Public ball that holds the coordinates of every record's gradient at `point`."""
         return Ball(math.inf)
 
-    def leave_gradients(self, point, vector):
+    def gradient_factors(
+        self, point: np.ndarray, indices: np.ndarray | None = None
+    ) -> Iterator[tuple[Any, np.ndarray]]:
+        """Blocks of the factors a, of norm about 1 at most (dense or CSR), and b (dense)."""
+        raise TypeError("the gradients of this problem are no outer products.")
+
+    def leave_gradients(self, point: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """Coordinates of the tangent vector that a mean of `gradient_coordinates` stands for."""
         return vector
 
@@ -68,7 +87,7 @@ class Problem(abc.ABC):
         """Most records in one of :meth:`pieces`; public."""
         return longest_block(self.geometry)
 
-    def pieces(self, indices=None):
+    def pieces(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray | slice]:
         """Cut the records (all, or the array `indices`) into blocks that fit in cache."""
         count = self.n if indices is None else len(indices)
         rows = self.longest_piece
@@ -76,7 +95,9 @@ class Problem(abc.ABC):
             piece = slice(begin, min(begin + rows, count))
             yield piece if indices is None else indices[piece]
 
-    def gradient_sum(self, point, bound: Ball, indices=None):
+    def gradient_sum(
+        self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
+    ) -> np.ndarray:
         """Sum over records of the gradient's offset in `bound`, ``(gradient_dim,)``.
 
         Works tile by tile, so memory beyond the data is bounded.
@@ -87,14 +108,18 @@ class Problem(abc.ABC):
             total += bound.enforce(rows).sum(axis=0)
         return total
 
-    def difference_coordinates(self, point, anchor, indices=None):
+    def difference_coordinates(
+        self, point: np.ndarray, anchor: np.ndarray, indices: np.ndarray | slice | None = None
+    ) -> np.ndarray:
         """Coordinates at `point` of each gradient less the transported one at `anchor`."""
         geometry = self.geometry
         moved = geometry.transport(anchor, point, self.gradients(anchor, indices))
         difference = self.gradients(point, indices) - moved
         return np.asarray(geometry.coordinates_from_tangent(point, difference))
 
-    def difference_sum(self, point, anchor, bound: Ball, indices=None):
+    def difference_sum(
+        self, point: np.ndarray, anchor: np.ndarray, bound: Ball, indices: np.ndarray | None = None
+    ) -> np.ndarray:
         """Sum of :meth:`difference_coordinates`, each in `bound`."""
         total = np.zeros(self.geometry.dim)
         for piece in self.pieces(indices):
@@ -128,35 +153,41 @@ class FrechetProblem(Problem):
     center_log_sum: np.ndarray | None = None
 
     @classmethod
-    def from_records(cls, ball, records):
+    def from_records(cls, ball: GeodesicBall, records: np.ndarray) -> tuple[FrechetProblem, int]:
         """The problem of `records` projected on `ball`, and how many lay outside; one pass."""
         points, outside, log_sum = ball.project_with_log_sum(records)
         return cls(ball, points, log_sum), outside
 
     @property
-    def geometry(self):
+    def geometry(self) -> Geometry:  # type: ignore[override]  # read-only here
         return self.ball.geometry
 
     @property
-    def n(self):
+    def separate_rows(self) -> bool:
+        return bool(self.geometry.separate_rows)
+
+    @property
+    def n(self) -> int:  # type: ignore[override]  # read-only here
         return len(self.points)
 
-    def gradients(self, point, indices=None):
+    def gradients(self, point: np.ndarray, indices: np.ndarray | slice | None = None) -> np.ndarray:
         chosen = self.points if indices is None else self.points[indices]
         return -self.geometry.log(point, chosen)
 
-    def gradient_coordinates(self, point, indices=None):
+    def gradient_coordinates(
+        self, point: np.ndarray, indices: np.ndarray | slice | None = None
+    ) -> np.ndarray:
         chosen = self.points if indices is None else self.points[indices]
         return -np.asarray(self.geometry.log_coordinates(point, chosen))
 
-    def gradient_ball(self, point) -> Ball:
+    def gradient_ball(self, point: np.ndarray) -> Ball:
         stretch = self._lipschitz(point)
         if not math.isfinite(stretch):
             return Ball(math.inf)
         center = -np.asarray(self.geometry.log_coordinates(point, self.ball.center))
         return Ball(self.ball.radius * stretch, center)
 
-    def _lipschitz(self, point) -> float:
+    def _lipschitz(self, point: np.ndarray) -> float:
         kappa = self.geometry.curvature_bounds[1]
         if self.geometry.is_hadamard:
             return 1.0
@@ -165,7 +196,9 @@ class FrechetProblem(Problem):
             return math.inf
         return log_lipschitz(kappa, reach)
 
-    def gradient_sum(self, point, bound, indices=None):
+    def gradient_sum(
+        self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
+    ) -> np.ndarray:
         # At the centre no logarithm is longer than the radius, and the sum is known already.
         known = indices is None and self.center_log_sum is not None
         if known and bound.radius >= self.ball.radius and np.array_equal(point, self.ball.center):

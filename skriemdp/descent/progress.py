@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TextIO
 
 __all__ = ["ProgressBar"]
 
@@ -24,7 +25,7 @@ class ProgressBar:
         Standard error by default.
     """
 
-    def __init__(self, name: str, epsilon: float, delta: float, stream=None):
+    def __init__(self, name: str, epsilon: float, delta: float, stream: TextIO | None = None):
         self._head = f"{name} (epsilon={epsilon:g}, delta={delta:g})"
         self._stream = stream
         self._last = 0.0

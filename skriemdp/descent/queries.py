@@ -10,14 +10,20 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp._validation import check_positive
 from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
-from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.bounds import Ball, Factors
+from skriemdp.mechanisms.integer_products import IntegerFactors
+from skriemdp.mechanisms.integers import ExactTotal
+
+if TYPE_CHECKING:
+    from skriemdp.descent.problem import Problem
+
 
 __all__ = ["DifferenceQuery", "GradientQuery", "LogarithmQuery", "Query"]
 
@@ -32,7 +38,7 @@ class Query(abc.ABC):
         Number of records.
     point : ndarray of shape ``geometry.shape``
         Public or released.
-    bound : Ball
+    bound : Ball or Factors
         Public; every record's vector is moved into it.
     dim : int
         Number of coordinates of v.
@@ -43,18 +49,18 @@ class Query(abc.ABC):
     geometry: Geometry
     n: int
     point: Any
-    bound: Ball
+    bound: Any
     dim: int
     longest_block: int
 
     @abc.abstractmethod
-    def blocks(self, indices=None) -> Iterator[np.ndarray]:
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Coordinates of v, ``(b, dim)``, of the records `indices` (None: all), block by block.
 
         Row i depends on record i and public numbers only.
         """
 
-    def total(self, indices=None) -> np.ndarray:
+    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
         """Sum over the records `indices` of their offsets from the centre of `bound`."""
         total = np.zeros(self.dim)
         for rows in self.blocks(indices):
@@ -75,20 +81,32 @@ class GradientQuery(Query):
     section 2).
     """
 
-    def __init__(self, problem, point, clip_norm: float = math.inf):
+    def __init__(self, problem: Problem, point: np.ndarray, clip_norm: float = math.inf):
         self.problem, self.point, self.clip_norm = problem, point, clip_norm
         self.geometry, self.n = problem.geometry, problem.n
         self.dim, self.longest_block = problem.gradient_dim, problem.longest_piece
-        self.bound = problem.gradient_ball(point).clipped(clip_norm)
+        ball = problem.gradient_ball(point).clipped(clip_norm)
+        shape = problem.factor_shape
+        self.bound = ball if shape is None else Factors(ball.radius, *shape)
 
-    def blocks(self, indices=None):
+    def integer_total(
+        self, lattice: IntegerFactors, indices: np.ndarray | None = None
+    ) -> ExactTotal:
+        """Exact sum of the integer factors of gradients that are outer products."""
+        total = lattice.start()
+        for left, right in self.problem.gradient_factors(self.point, indices):
+            rounded, lengths = lattice.round_left(left)
+            lattice.add(total, rounded, lattice.round_right(right, lengths, self.bound.radius))
+        return total
+
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
         for piece in self.problem.pieces(indices):
             yield np.asarray(self.problem.gradient_coordinates(self.point, piece))
 
-    def total(self, indices=None):
+    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
         return self.problem.gradient_sum(self.point, self.bound, indices)
 
-    def leave(self, vector):
+    def leave(self, vector: np.ndarray) -> np.ndarray:
         return self.problem.leave_gradients(self.point, vector)
 
 
@@ -109,17 +127,24 @@ class LogarithmQuery(Query):
         The sum of all, where it is known already.
     """
 
-    def __init__(self, geometry, point, radius: float, points, known_total=None):
+    def __init__(
+        self,
+        geometry: Geometry,
+        point: np.ndarray,
+        radius: float,
+        points: np.ndarray,
+        known_total: np.ndarray | None = None,
+    ):
         self.geometry, self.point, self.points = geometry, point, points
         self.n, self.dim, self.bound = len(points), geometry.dim, Ball(radius)
         self.longest_block = block_length(points)
         self._known_total = known_total
 
-    def blocks(self, indices=None):
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
         for block in tiles(self.points if indices is None else self.points[indices]):
             yield np.asarray(self.geometry.log_coordinates(self.point, block))
 
-    def total(self, indices=None):
+    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
         if indices is None and self._known_total is not None:
             return np.asarray(self._known_total)
         return super().total(indices)
@@ -128,7 +153,7 @@ class LogarithmQuery(Query):
 class DifferenceQuery(Query):
     """Clipped differences ``grad f(point) - transport(grad f(anchor))``, tangent at `point`."""
 
-    def __init__(self, problem, point, anchor, clip_norm: float):
+    def __init__(self, problem: Problem, point: np.ndarray, anchor: np.ndarray, clip_norm: float):
         check_positive(clip_norm=clip_norm)
         self.problem, self.point, self.anchor = problem, point, anchor
         self.clip_norm = clip_norm
@@ -136,9 +161,9 @@ class DifferenceQuery(Query):
         self.dim, self.longest_block = problem.geometry.dim, problem.longest_piece
         self.bound = Ball(clip_norm)
 
-    def blocks(self, indices=None):
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
         for piece in self.problem.pieces(indices):
             yield self.problem.difference_coordinates(self.point, self.anchor, piece)
 
-    def total(self, indices=None):
+    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
         return self.problem.difference_sum(self.point, self.anchor, self.bound, indices)

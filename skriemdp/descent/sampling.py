@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from skriemdp._validation import check_count, check_fraction, check_positive
-from skriemdp.mechanisms.sums import noisy_sum, release_total
+from skriemdp.descent.queries import Query
+from skriemdp.mechanisms.batch_sizes import binomial_size
+from skriemdp.mechanisms.integers import IntegerBall
+from skriemdp.mechanisms.sums import noisy_batch_sum, noisy_sum, release_integers, release_total
 from skriemdp.privacy import events
 
-__all__ = ["FixedSizeSampler", "FullBatch", "PoissonSampler", "exact_mean", "full_batch_mean"]
+__all__ = [
+    "FixedSizeSampler",
+    "FullBatch",
+    "PoissonSampler",
+    "exact_mean",
+    "exact_sums",
+    "full_batch_integer_mean",
+    "full_batch_mean",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +41,13 @@ class FullBatch:
 
     exact: bool = False
 
-    def event(self, n: int, noise_multiplier: float, count: int = 1):
+    def event(self, n: int, noise_multiplier: float, count: int = 1) -> events.GaussianEvent:
         """What `count` releases cost."""
         return events.GaussianEvent(noise_multiplier=noise_multiplier, count=count)
+
+    def with_integers(self, dim: int) -> FullBatch:
+        """The same batches, added in exact integers."""
+        return dataclasses.replace(self, exact=True)
 
     def expected_size(self, n: int) -> float:
         """Expected number of records in a batch."""
@@ -41,9 +57,12 @@ class FullBatch:
         """Bound of ``E|batch mean - mean|^2`` in units of the squared norm bound; here zero."""
         return 0.0
 
-    def release(self, query, noise_multiplier: float, rng):
+    def release(
+        self, query: Query, noise_multiplier: float, rng: np.random.Generator
+    ) -> np.ndarray:
         """Noisy mean of ``query`` over the records: coordinates of a tangent vector."""
-        return _noisy_mean(query, None, query.n, noise_multiplier, rng, self.exact)
+        noisy = noisy_sum(query, noise_multiplier, rng, exact=self.exact)
+        return _with_center(query, noisy / query.n)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,18 +79,27 @@ class PoissonSampler:
     ----------
     batch_size : float
         Expected number of records in a batch, at most n.
+    integers : int, default=0
+        Number of integers in a release, where records are added in exact integers; 0 for floats.
 
     Notes
     -----
     The batch is secret; it is drawn from the noise generator.  Its size is binomial and the records
     are then a uniform subset of that size, which is the same law as n independent coins but costs
-    time proportional to the batch.
+    time proportional to the batch.  Both are drawn with integers, for a probability that is rounded
+    down (:mod:`skriemdp.mechanisms.batch_sizes`).
     """
 
     batch_size: float
+    integers: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(batch_size=self.batch_size)
+        check_count(minimum=0, integers=self.integers)
+
+    def with_integers(self, dim: int) -> PoissonSampler:
+        """The same batches, whose sums of `dim` coordinates are added in exact integers."""
+        return dataclasses.replace(self, integers=dim)
 
     def probability(self, n: int) -> float:
         """Sampling probability on n records."""
@@ -81,10 +109,15 @@ class PoissonSampler:
             )
         return self.batch_size / n
 
-    def event(self, n: int, noise_multiplier: float, count: int = 1):
+    def event(
+        self, n: int, noise_multiplier: float, count: int = 1
+    ) -> events.PoissonSampledGaussianEvent:
         """What `count` releases cost."""
         return events.PoissonSampledGaussianEvent(
-            sampling_probability=self.probability(n), noise_multiplier=noise_multiplier, count=count
+            sampling_probability=self.probability(n),
+            noise_multiplier=noise_multiplier,
+            count=count,
+            integers=self.integers,
         )
 
     def expected_size(self, n: int) -> float:
@@ -95,14 +128,15 @@ class PoissonSampler:
         """Bound of ``E|batch mean - mean|^2`` in units of the squared norm bound."""
         return (1.0 - self.probability(n)) / self.batch_size
 
-    def draw(self, n: int, rng):
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Sorted indices of one batch; may be empty."""
-        return _subset(n, int(rng.binomial(n, self.probability(n))), rng)
+        return _subset(n, binomial_size(n, self.probability(n), rng), rng)
 
-    def release(self, query, noise_multiplier: float, rng):
+    def release(
+        self, query: Query, noise_multiplier: float, rng: np.random.Generator
+    ) -> np.ndarray:
         """Noisy estimate of the mean of ``query``: coordinates of a tangent vector."""
-        chosen = self.draw(query.n, rng)
-        return _noisy_mean(query, chosen, self.batch_size, noise_multiplier, rng)
+        return _sampled_mean(self, query, noise_multiplier, rng)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,14 +152,24 @@ class FixedSizeSampler:
     ----------
     batch_size : int
         Number of records in a batch, smaller than n.
+    integers : int, default=0
+        As for :class:`PoissonSampler`.
     """
 
     batch_size: int
+    integers: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_count(batch_size=self.batch_size)
+        check_count(minimum=0, integers=self.integers)
 
-    def event(self, n: int, noise_multiplier: float, count: int = 1):
+    def with_integers(self, dim: int) -> FixedSizeSampler:
+        """The same batches, whose sums of `dim` coordinates are added in exact integers."""
+        return dataclasses.replace(self, integers=dim)
+
+    def event(
+        self, n: int, noise_multiplier: float, count: int = 1
+    ) -> events.FixedSizeSampledGaussianEvent:
         """What `count` releases cost."""
         self._check(n)
         return events.FixedSizeSampledGaussianEvent(
@@ -133,10 +177,12 @@ class FixedSizeSampler:
             batch_size=self.batch_size,
             noise_multiplier=noise_multiplier,
             count=count,
+            integers=self.integers,
         )
 
-    def _check(self, n):
-        check_fraction(**{"batch_size / n": self.batch_size / n})
+    def _check(self, n: int) -> None:
+        share: dict[str, Any] = {"batch_size / n": self.batch_size / n}
+        check_fraction(**share)
 
     def expected_size(self, n: int) -> float:
         """Number of records in a batch."""
@@ -146,23 +192,31 @@ class FixedSizeSampler:
         """Bound of ``E|batch mean - mean|^2`` in units of the squared norm bound."""
         return (n / self.batch_size - 1.0) / max(n - 1.0, 1.0)
 
-    def draw(self, n: int, rng):
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Sorted indices of one batch."""
         self._check(n)
         return _subset(n, self.batch_size, rng)
 
-    def release(self, query, noise_multiplier: float, rng):
+    def release(
+        self, query: Query, noise_multiplier: float, rng: np.random.Generator
+    ) -> np.ndarray:
         """Noisy mean of ``query`` over one batch: coordinates of a tangent vector."""
-        chosen = self.draw(query.n, rng)
-        return _noisy_mean(query, chosen, self.batch_size, noise_multiplier, rng)
+        return _sampled_mean(self, query, noise_multiplier, rng)
 
 
-def _subset(n, size, rng):
+def exact_sums(sampler: FullBatch | PoissonSampler | FixedSizeSampler) -> bool:
+    """Whether records are added in exact integers."""
+    return sampler.exact if isinstance(sampler, FullBatch) else sampler.integers > 0
+
+
+def _subset(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     # Sorted, so that records on disk are read in order; order carries no information.
     return np.sort(rng.choice(n, size=size, replace=False, shuffle=False))
 
 
-def exact_mean(query, total=None, count=None):
+def exact_mean(
+    query: Query, total: np.ndarray | None = None, count: int | None = None
+) -> np.ndarray:
     """The mean of a query without noise, over all records: not private.
 
     With `total` over those whose sum of offsets that is, `count` of them (all by default).
@@ -171,21 +225,40 @@ def exact_mean(query, total=None, count=None):
     return _with_center(query, total / (query.n if count is None else count))
 
 
-def full_batch_mean(query, total, noise_multiplier: float, rng):
+def full_batch_mean(
+    query: Query, total: np.ndarray, noise_multiplier: float, rng: np.random.Generator
+) -> np.ndarray:
     """The noisy mean of a query over all records whose exact sum of offsets is known already."""
     noisy = release_total(query, total, noise_multiplier, rng)
     return _with_center(query, noisy / query.n)
 
 
-def _noisy_mean(query, chosen, divisor, noise_multiplier, rng, exact=False):
-    """Centre of the query's ball plus the noisy sum of offsets over a public number.
+def full_batch_integer_mean(
+    query: Query, total: np.ndarray, noise_multiplier: float, rng: np.random.Generator
+) -> np.ndarray:
+    """The noisy mean of a query over all records whose sum of integers is known already."""
+    lattice = IntegerBall(query.bound, query.dim, noise_multiplier)
+    return _with_center(query, release_integers(lattice, total, rng) / query.n)
+
+
+def _sampled_mean(
+    sampler: PoissonSampler | FixedSizeSampler,
+    query: Query,
+    noise_multiplier: float,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Centre of the query's ball plus the noisy sum of a batch's offsets over a public number.
 
     A record that is absent from the sum counts as the centre, so for every way of drawing batches
     the record's contribution stays in one public ball.
     """
-    return _with_center(query, noisy_sum(query, noise_multiplier, rng, chosen, exact) / divisor)
+    if sampler.integers and query.dim > sampler.integers:
+        raise RuntimeError("a batch would release more integers than its event counts.")
+    chosen = sampler.draw(query.n, rng)
+    noisy = noisy_batch_sum(query, noise_multiplier, rng, chosen, exact=exact_sums(sampler))
+    return _with_center(query, noisy / sampler.batch_size)
 
 
-def _with_center(query, mean):
+def _with_center(query: Query, mean: np.ndarray) -> np.ndarray:
     center = query.bound.center
     return query.leave(mean if center is None else center + mean)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 from skriemdp._validation import check_count, check_nonnegative, check_option, check_positive
 
@@ -72,7 +74,7 @@ class FunctionClass:
     lowest_curvature: float = 0.0
     initial_gap: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_option(FUNCTION_CLASSES, name=self.name)
         check_count(dim=self.dim)
         check_positive(lipschitz=self.lipschitz)
@@ -100,13 +102,13 @@ class FunctionClass:
             raise ValueError("negative curvature needs the diameter of the domain.")
         if self.name == "nonconvex" and self.initial_gap is None and self.diameter is None:
             raise ValueError("function class 'nonconvex' needs initial_gap or diameter.")
-        if self.name == "pl" and 2 * self.pl_constant * self.smoothness < 1:
+        if self.name == "pl" and 2 * self._known("pl_constant") * self._known("smoothness") < 1:
             raise ValueError(
                 "no function has pl_constant * smoothness < 1/2: smoothness gives |grad F|^2 <= "
                 "2 smoothness (F - F*)."
             )
 
-    def _known(self, name) -> float:
+    def _known(self, name: str) -> float:
         return float(getattr(self, name))
 
     @property
@@ -123,7 +125,9 @@ class FunctionClass:
             return self._known("pl_constant") * self.lipschitz**2
         return self.lipschitz * self._known("diameter")
 
-    def step_sizes(self, n_steps: int, noise_variance: float, batch_variance: float = 0.0):
+    def step_sizes(
+        self, n_steps: int, noise_variance: float, batch_variance: float = 0.0
+    ) -> float | tuple[float, ...]:
         """Step sizes of the theorem; one number or a tuple.
 
         Parameters
@@ -176,7 +180,7 @@ class FunctionClass:
             2.0 * self._known("smoothness") * self.gap / n_steps + (1.0 + 1.0 / n_steps) * variance
         )
 
-    def _square(self, noise_variance, batch_variance):
+    def _square(self, noise_variance: float, batch_variance: float) -> float:
         return self.lipschitz**2 * (1.0 + batch_variance) + noise_variance
 
 
@@ -248,7 +252,7 @@ def schedule(function_class: FunctionClass, n: int, mu: float, max_steps: int = 
     )
 
 
-def _minimiser(bound, largest):
+def _minimiser(bound: Callable[[Any], Any], largest: int) -> int:
     """Integer in [1, largest] that minimises a function that falls and then rises."""
     low, high = 1, largest
     while low < high:

@@ -64,7 +64,9 @@ class RowCheck:
     error: str = ""
 
 
-def made_up_points(geometry: Geometry, n: int, scale: float, rng) -> np.ndarray:
+def made_up_points(
+    geometry: Geometry, n: int, scale: float, rng: np.random.Generator
+) -> np.ndarray:
     """Public points of a manifold, at about this distance from its base point."""
     coordinates = rng.standard_normal((n, geometry.dim)) * scale
     if geometry.curvature_bounds != (0.0, 0.0) or geometry.point_ndim == 2:
@@ -73,13 +75,20 @@ def made_up_points(geometry: Geometry, n: int, scale: float, rng) -> np.ndarray:
     return np.asarray(geometry.exp_coordinates(geometry.base_point, coordinates))
 
 
-def made_up_records(geometry, x_shape, y_shape, scale: float, rng, n: int = _ROWS):
+def made_up_records(
+    geometry: Geometry | None,
+    x_shape: tuple[int, ...],
+    y_shape: tuple[int, ...] | None,
+    scale: float,
+    rng: np.random.Generator,
+    n: int = _ROWS,
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Public records ``(X, y)``: points where the shape is that of a point, else numbers.
 
     Labels are zeros and ones, or points where they have a point's shape; None for ``y_shape=None``.
     """
 
-    def array(shape, numbers):
+    def array(shape: tuple[int, ...], numbers: Callable[..., Any]) -> np.ndarray:
         if geometry is not None and tuple(shape) == geometry.shape:
             return made_up_points(geometry, n, scale, rng)
         return numbers((n, *shape))
@@ -126,7 +135,11 @@ def check_rows(
     return RowCheck(tried, separate, tried and separate and identical, repeats, error)
 
 
-def _compared(function, batch, others):
+def _compared(
+    function: Callable[..., Any],
+    batch: tuple[np.ndarray, np.ndarray | None],
+    others: tuple[np.ndarray, np.ndarray | None],
+) -> tuple[bool, bool, bool]:
     n = len(batch[0])
     rows = _rows(function, *batch)
     again = _rows(function, *batch)
@@ -139,7 +152,7 @@ def _compared(function, batch, others):
     places = np.arange(n)
     chosen = [np.roll(places, 37), places[::-1], places[::3], places[1:], places[half + 1 :]]
     chosen += [places[3 : 3 + count] for count in (1, 2, 3, 5, 7, 17, 33, 129)] + [places[-1:]]
-    tests = [(_taken(batch, index), slice(None), index) for index in chosen]
+    tests: list[Any] = [(_taken(batch, index), slice(None), index) for index in chosen]
     # In other company: the first half stays where it is, then the last.
     tests += [(_mixed(batch, others, slice(half, n)), slice(0, half), slice(0, half))]
     tests += [(_mixed(batch, others, slice(0, half)), slice(half, n), slice(half, n))]
@@ -151,7 +164,7 @@ def _compared(function, batch, others):
     return bool(separate), bool(identical), True
 
 
-def _rows(function, X, y):
+def _rows(function: Callable[..., Any], X: np.ndarray, y: np.ndarray | None) -> np.ndarray:
     # Copies: a function that writes into its argument must not change the next question.
     result = np.asarray(function(X.copy(), None if y is None else y.copy()), dtype=float)
     if result.shape[:1] != (len(X),):
@@ -159,28 +172,32 @@ def _rows(function, X, y):
     return result.reshape(len(X), -1)
 
 
-def _mixed(batch, others, where):
+def _mixed(
+    batch: tuple[np.ndarray, np.ndarray | None],
+    others: tuple[np.ndarray, np.ndarray | None],
+    where: slice,
+) -> Any:
     pairs = zip(batch, others, strict=True)
     return tuple(None if a is None else _replaced(a, b, where) for a, b in pairs)
 
 
-def _replaced(array, other, where):
+def _replaced(array: Any, other: Any, where: slice) -> np.ndarray:
     array = array.copy()
     array[where] = other[where]
     return array
 
 
-def _taken(batch, index):
+def _taken(batch: tuple[np.ndarray, np.ndarray | None], index: np.ndarray) -> Any:
     return tuple(None if array is None else array[index] for array in batch)
 
 
-def _typical(rows):
+def _typical(rows: np.ndarray) -> float:
     sizes = np.max(np.abs(rows), axis=1, initial=0.0)
     finite = sizes[np.isfinite(sizes)]
     return float(np.median(finite)) if len(finite) else 0.0
 
 
-def _close(rows, expected, typical):
+def _close(rows: np.ndarray, expected: np.ndarray, typical: float) -> bool:
     finite = np.isfinite(rows)
     if not np.array_equal(finite, np.isfinite(expected)):
         return False
@@ -189,7 +206,9 @@ def _close(rows, expected, typical):
     return bool((np.max(np.abs(here - there), axis=1, initial=0.0) <= _AGREE * size).all())
 
 
-def pairs_of_batches(geometry, x_shape, y_shape, n: int = _ROWS):
+def pairs_of_batches(
+    geometry: Geometry, x_shape: tuple[int, ...], y_shape: tuple[int, ...] | None, n: int = _ROWS
+) -> Iterator[Any]:
     """Made-up batches at three scales, each with other company; public and always the same."""
     for scale in _SCALES:
         rng = public_generator(0, "made-up records", scale)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+
+import numpy as np
 
 from skriemdp._validation import check_positive, check_scale
+from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler, exact_sums
 from skriemdp.descent.trajectory import Trajectory, Walk
+from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.calibration import calibrate
+from skriemdp.privacy.event import Event
+from skriemdp.privacy.lattice import sampled_delta
 
 __all__ = ["RiemannianSGD", "calibrated_sgd"]
 
@@ -46,7 +53,7 @@ class RiemannianSGD:
     walk: Walk
     clip_norm: float = math.inf
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         # Exactly these classes: a subclass could draw one way and account for another.
         if type(self.sampler) not in (PoissonSampler, FixedSizeSampler, FullBatch):
             raise TypeError(
@@ -57,11 +64,27 @@ class RiemannianSGD:
         check_positive(noise_multiplier=self.noise_multiplier)
         check_scale(allow_inf=True, clip_norm=self.clip_norm)
 
-    def event(self, n: int):
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Noise multipliers that occur."""
+        return (self.noise_multiplier,)
+
+    def with_integers(self, dim: int) -> RiemannianSGD:
+        """The same run, in exact integers; sums have `dim` coordinates."""
+        return dataclasses.replace(self, sampler=self.sampler.with_integers(dim))
+
+    def event(self, n: int) -> Event:
         """What a run on n records costs; known before any record is read."""
         return self.sampler.event(n, self.noise_multiplier, self.walk.n_steps)
 
-    def solve(self, problem, start, rng, progress=None, callback=None):
+    def solve(
+        self,
+        problem: Problem,
+        start: np.ndarray,
+        rng: np.random.Generator,
+        progress: Callable | None = None,
+        callback: Callable | None = None,
+    ) -> np.ndarray:
         """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`.
 
         `rng` draws the noise and the batches, which are secret too.
@@ -72,6 +95,8 @@ class RiemannianSGD:
             With Poisson sampling, if neither the clip norm nor the problem bounds the norm of every
             record's gradient.
         """
+        if exact_sums(self.sampler):
+            expect_integers(rng, self.walk.n_steps * problem.gradient_dim)
         path = Trajectory(problem.geometry, start, self.walk, rng, progress, callback)
         for _ in range(self.walk.n_steps):
             query = GradientQuery(problem, path.point, self.clip_norm)
@@ -79,8 +104,17 @@ class RiemannianSGD:
         return path.result
 
 
-def calibrated_sgd(sampler, walk, n: int, epsilon: float, delta: float, clip_norm=math.inf):
+def calibrated_sgd(
+    sampler: PoissonSampler | FixedSizeSampler | FullBatch,
+    walk: Walk,
+    n: int,
+    epsilon: float,
+    delta: float,
+    clip_norm: float = math.inf,
+) -> RiemannianSGD:
     """DP-RSGD with the least noise whose whole run on n records is (epsilon, delta)-private.
+
+    Whether its sums are then taken in floats or, :meth:`RiemannianSGD.with_integers`, in integers.
 
     Parameters
     ----------
@@ -103,8 +137,8 @@ def calibrated_sgd(sampler, walk, n: int, epsilon: float, delta: float, clip_nor
     True
     """
 
-    def event(noise_multiplier):
+    def event(noise_multiplier: float) -> Event:
         return sampler.event(n, noise_multiplier, walk.n_steps)
 
-    noise_multiplier = calibrate(event, epsilon, delta, NOISE_BRACKET)
+    noise_multiplier = calibrate(event, epsilon, sampled_delta(delta), NOISE_BRACKET)
     return RiemannianSGD(sampler, noise_multiplier, walk, clip_norm)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp._validation import check_count, check_option, check_positive
+
+if TYPE_CHECKING:
+    from skriemdp.geometry.base import Geometry
+
 
 __all__ = ["OUTPUTS", "Trajectory", "Walk", "geodesic_average", "rehearse"]
 
 OUTPUTS = ("last", "average", "weighted-average", "random")
 
 
-def geodesic_average(geometry, average, point, weight: float):
+def geodesic_average(
+    geometry: Geometry, average: np.ndarray, point: np.ndarray, weight: float
+) -> np.ndarray:
     """Move `average` the fraction `weight` along the geodesic to `point`.
 
     With weights ``1/t`` this is the averaging of Theorem 2, with ``2/(t + 1)`` that of Theorem 3 of
@@ -46,16 +53,16 @@ class Walk:
     step_size: float | tuple[float, ...] = 1.0
     output: str = "last"
     retraction: bool = False
-    domain: object = None
+    domain: Any = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_count(n_steps=self.n_steps)
         check_option(OUTPUTS, output=self.output)
         check_option((False, True), retraction=self.retraction)
         object.__setattr__(self, "step_size", _step_sizes(self.step_size, self.n_steps))
 
 
-def _step_sizes(step_size, n_steps):
+def _step_sizes(step_size: float | tuple[float, ...], n_steps: int) -> tuple[float, ...]:
     if not isinstance(step_size, (Sequence, np.ndarray)):
         check_positive(step_size=step_size)
         return (float(step_size),) * n_steps
@@ -85,7 +92,15 @@ class Trajectory:
         Called as ``callback(step, point)`` with a copy of each released iterate.
     """
 
-    def __init__(self, geometry, start, walk, rng, progress=None, callback=None):
+    def __init__(
+        self,
+        geometry: Geometry,
+        start: np.ndarray,
+        walk: Walk,
+        rng: Any,
+        progress: Any = None,
+        callback: Callable[..., Any] | None = None,
+    ):
         self.geometry, self.walk = geometry, walk
         self.point = np.asarray(start, dtype=float)
         self._count = 0
@@ -93,10 +108,11 @@ class Trajectory:
         self._pick = int(rng.integers(walk.n_steps)) if walk.output == "random" else -1
         self._progress, self._callback = progress, callback
 
-    def advance(self, direction):
+    def advance(self, direction: np.ndarray) -> None:
         """One step against a released direction, in coordinates at the current point."""
         walk, t = self.walk, self._count
-        move, geometry = -walk.step_size[t] * direction, self.geometry
+        step_sizes: Any = walk.step_size  # a tuple by now
+        move, geometry = -step_sizes[t] * direction, self.geometry
         if walk.retraction:
             tangent = geometry.tangent_from_coordinates(self.point, move)
             point = geometry.retraction(self.point, tangent)
@@ -118,12 +134,12 @@ class Trajectory:
             self._callback(self._count, np.array(point))
 
     @property
-    def result(self):
+    def result(self) -> np.ndarray:
         """The point that the walk's `output` names."""
         return self._chosen
 
 
-def rehearse(geometry, start, walk: Walk, transport: bool = False) -> None:
+def rehearse(geometry: Geometry, start: np.ndarray, walk: Walk, transport: bool = False) -> None:
     """Do once, without records, what a run will ask of the geometry; so that it fails for free.
 
     Manifolds of a user may lack a logarithm (needed for averages) or a transport (for variance

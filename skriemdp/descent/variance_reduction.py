@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive, check_scale
+from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery
-from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler, exact_sums
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.descent.trajectory import Trajectory, Walk
+from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.calibration import calibrate
+from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import compose
+from skriemdp.privacy.lattice import sampled_delta
 
-__all__ = ["RiemannianSVRG", "calibrated_svrg"]
+__all__ = ["EPOCH_LENGTH", "RiemannianSVRG", "calibrated_svrg"]
+
+# Steps of an epoch besides the anchor's.
+EPOCH_LENGTH = 9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +77,7 @@ class RiemannianSVRG:
     difference_clip: float | None = None
     smoothness: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if type(self.sampler) not in (PoissonSampler, FixedSizeSampler):
             raise TypeError(
                 "sampler must be a PoissonSampler or FixedSizeSampler, got "
@@ -93,7 +102,16 @@ class RiemannianSVRG:
                 f"walk.n_steps={self.walk.n_steps}, but n_epochs * (1 + epoch_length) = {steps}."
             )
 
-    def event(self, n: int):
+    @property
+    def noise_multipliers(self) -> tuple[float, ...]:
+        """Noise multipliers that occur."""
+        return (self.anchor_noise_multiplier, self.noise_multiplier)
+
+    def with_integers(self, dim: int) -> RiemannianSVRG:
+        """The same run, anchors and differences in exact integers of `dim` coordinates."""
+        return dataclasses.replace(self, sampler=self.sampler.with_integers(dim))
+
+    def event(self, n: int) -> Event:
         """What a run on n records costs."""
         count = self.n_epochs * self.epoch_length
         return compose(
@@ -103,14 +121,24 @@ class RiemannianSVRG:
             ]
         )
 
-    def solve(self, problem, start, rng, progress=None, callback=None):
+    def solve(
+        self,
+        problem: Problem,
+        start: np.ndarray,
+        rng: np.random.Generator,
+        progress: Callable | None = None,
+        callback: Callable | None = None,
+    ) -> np.ndarray:
         """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`."""
         geometry = problem.geometry
+        whole = FullBatch(exact=exact_sums(self.sampler))
+        if whole.exact:
+            expect_integers(rng, self.walk.n_steps * geometry.dim)
         path = Trajectory(geometry, start, self.walk, rng, progress, callback)
         for _ in range(self.n_epochs):
             anchor = path.point
             query = GradientQuery(problem, anchor, self.clip_norm)
-            gradient = FullBatch().release(query, self.anchor_noise_multiplier, rng)
+            gradient = whole.release(query, self.anchor_noise_multiplier, rng)
             path.advance(gradient)
             for _ in range(self.epoch_length):
                 point = path.point
@@ -123,13 +151,16 @@ class RiemannianSVRG:
                 path.advance(direction)
         return path.result
 
-    def _difference_clip(self, geometry, anchor, point):
+    def _difference_clip(self, geometry: Geometry, anchor: np.ndarray, point: np.ndarray) -> float:
         if self.difference_clip is not None:
             return self.difference_clip
+        assert self.smoothness is not None
         return self.smoothness * float(geometry.dist(anchor, point))
 
 
-def transported(geometry, anchor, point, coordinates):
+def transported(
+    geometry: Geometry, anchor: np.ndarray, point: np.ndarray, coordinates: np.ndarray
+) -> np.ndarray:
     """Coordinates at `point` of a released tangent vector at `anchor`, transported there."""
     tangent = geometry.tangent_from_coordinates(anchor, coordinates)
     moved = geometry.transport(anchor, point, tangent)
@@ -137,7 +168,7 @@ def transported(geometry, anchor, point, coordinates):
 
 
 def calibrated_svrg(
-    sampler,
+    sampler: PoissonSampler | FixedSizeSampler,
     n_epochs: int,
     epoch_length: int,
     walk: Walk,
@@ -148,7 +179,7 @@ def calibrated_svrg(
     difference_clip: float | None = None,
     smoothness: float | None = None,
     anchor_ratio: float = 2.5,
-):
+) -> RiemannianSVRG:
     """DP-RSVRG whose whole run on n records is (epsilon, delta)-private.
 
     Parameters
@@ -166,7 +197,7 @@ def calibrated_svrg(
     """
     check_positive(anchor_ratio=anchor_ratio)
 
-    def solver(multiplier):
+    def solver(multiplier: float) -> RiemannianSVRG:
         return RiemannianSVRG(
             sampler,
             anchor_ratio * multiplier,
@@ -179,4 +210,5 @@ def calibrated_svrg(
             smoothness,
         )
 
-    return solver(calibrate(lambda s: solver(s).event(n), epsilon, delta, NOISE_BRACKET))
+    target = epsilon, sampled_delta(delta)
+    return solver(calibrate(lambda s: solver(s).event(n), *target, NOISE_BRACKET))

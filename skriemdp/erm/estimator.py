@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import (
     check_consistent_length,
@@ -15,17 +16,19 @@ from sklearn.utils.validation import (
 )
 
 from skriemdp._quiet import quietly, read_array, read_records
-from skriemdp._validation import check_count, check_option, check_scale
+from skriemdp._validation import check_option, check_scale
 from skriemdp._warnings import warn_user
-from skriemdp.core.arithmetic import adds_integers
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.core.arithmetic import descends_in_integers
+from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import check_membership, descent_domain
 from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.groups import GroupedProblem
 from skriemdp.descent.per_sample import (
     CostProblem,
     HalfSquaredDistance,
+    PerSampleGradient,
     check_per_sample,
     make_gradient,
 )
@@ -33,16 +36,26 @@ from skriemdp.descent.progress import ProgressBar
 from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
 from skriemdp.descent.stochastic import calibrated_sgd
 from skriemdp.descent.trajectory import Walk, rehearse
-from skriemdp.descent.variance_reduction import calibrated_svrg
+from skriemdp.descent.variance_reduction import EPOCH_LENGTH, calibrated_svrg
+from skriemdp.erm.clipping import ClipNorm
 from skriemdp.geometry import as_geometry
+from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import GaussianEvent
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+    from skriemdp.ledger.accountant import PrivacyAccountant
+
 
 __all__ = ["PrivateRiemannianERM"]
 
 SAMPLINGS = {"poisson": PoissonSampler, "fixed-size": FixedSizeSampler}
 SOLVERS = ("descent", "variance-reduced")
 
-_CHECKS = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
+_CHECKS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +63,10 @@ class _Settings:
     solver: Any
     start: np.ndarray
     noise_scale: float
+    clip: ClipNorm | None
 
 
-def _has_cost(estimator):
+def _has_cost(estimator: PrivateRiemannianERM) -> bool:
     known = estimator.cost is not None or (
         estimator.gradient is None and estimator.euclidean_gradient is None
     )
@@ -82,14 +96,16 @@ class PrivateRiemannianERM(PrivateEstimator):
         ``gradient(point, X, y)``: Riemannian gradients of a batch, shape ``(b, *point_shape)``.
     euclidean_gradient : callable, optional
         The same, but partial derivatives in ambient coordinates; made Riemannian here.
-    clip_norm : float, default=1.0
-        Public Riemannian norm to which each record's gradient is shortened.
+    clip_norm : float or "auto", default=1.0
+        Public Riemannian norm to which each record's gradient is shortened.  "auto" takes a private
+        quantile of the norms at the public start, for 3 % of ``mu**2``; full batches only.
     batch_size : float, optional
         Expected number of records per step; all of them by default.
     sampling : {"poisson", "fixed-size"}, default="poisson"
         How batches are drawn.  Poisson sampling is accounted exactly and needs less noise.
     solver : {"descent", "variance-reduced"}, default="descent"
-        DP-RGD or DP-RSGD; or DP-RSVRG with noisy anchors and clipped differences.
+        DP-RGD or DP-RSGD; or DP-RSVRG with noisy anchors and clipped differences, ten steps per
+        anchor.
     n_steps : int, default=100
         Number of steps, anchors included.
     step_size : float or sequence of float, default=0.1
@@ -105,11 +121,10 @@ class PrivateRiemannianERM(PrivateEstimator):
         Public ball about `center` to which iterates are projected.  By default there is none; on
         negatively curved manifolds it is then the ball of radius ``descent_reach(geometry)`` (10
         curvature radii) about the start, because no float can hold what a walk computes far out.
-    epoch_length : int, default=9
-        Steps per epoch of "variance-reduced", besides the anchor's.
-    difference_clip, smoothness : float, optional
-        For "variance-reduced", exactly one: constant clip norm of the gradient differences, or a
-        constant times the distance to the anchor.
+    smoothness : float, optional
+        For "variance-reduced": differences of gradients are shortened to this times the distance to
+        the anchor, where they need no shortening if every record's cost is so smooth; to
+        `clip_norm` without it.
     callback : callable, optional
         ``callback(step, point)`` after each step, with a copy of the released iterate.
     epsilon : float, default=1.0
@@ -126,6 +141,9 @@ class PrivateRiemannianERM(PrivateEstimator):
     ----------
     point_ : ndarray of shape ``point_shape``
         The private minimiser.
+    clip_norm_, clipped_fraction_ : float
+        Norm that was used, and a private estimate, for 1 % of ``mu**2``, of the share of gradients
+        beyond it at the start; full batches only.
     noise_scale_ : float
         Standard deviation of each tangent coordinate of a step's noisy mean gradient (of the last
         step's anchor for "variance-reduced").
@@ -138,11 +156,11 @@ class PrivateRiemannianERM(PrivateEstimator):
 
     Notes
     -----
-    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record (x_i, y_i), n
-    public.  Row i of a gradient must depend on record i only; that is tried on made-up records, and
-    a gradient that mixes them is refused, because it cannot be clipped per record.  So is a
-    function that carries the data along in a closure, a global, a list, a dict or an attribute.
-    What was
+    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record (x_i, y_i),
+    or of all records of one group (docs/theory/groups.md); n, their number, is public.
+    Row i of a gradient must depend on record i only; that is tried on made-up records, and a
+    gradient that mixes them is refused, because it cannot be clipped per record.  So is a function
+    that carries the data along in a closure, a global, a list, a dict or an attribute.  What was
     *computed* from the data beforehand cannot be seen: ``center = X.mean(axis=0)``, used inside,
     voids the guarantee; whatever a function uses besides its arguments must be public.
     Everything a user function does with a record besides returning a gradient (printing, raising)
@@ -171,34 +189,34 @@ class PrivateRiemannianERM(PrivateEstimator):
     (3,)
     """
 
+    __metadata_request__fit = {"groups": True}
+
     def __init__(
         self,
-        manifold="euclidean",
-        cost=None,
+        manifold: Any = "euclidean",
+        cost: Any = None,
         *,
-        backend="numpy",
-        gradient=None,
-        euclidean_gradient=None,
-        clip_norm=1.0,
-        batch_size=None,
-        sampling="poisson",
-        solver="descent",
-        n_steps=100,
-        step_size=0.1,
-        output="last",
-        retraction=False,
-        start=None,
-        center=None,
-        radius=None,
-        epoch_length=9,
-        difference_clip=None,
-        smoothness=None,
-        callback=None,
-        epsilon=1.0,
-        delta=1e-5,
-        accountant=None,
-        random_state=None,
-        verbose=0,
+        backend: Any = "numpy",
+        gradient: Any = None,
+        euclidean_gradient: Any = None,
+        clip_norm: Any = 1.0,
+        batch_size: Any = None,
+        sampling: Any = "poisson",
+        solver: Any = "descent",
+        n_steps: Any = 100,
+        step_size: Any = 0.1,
+        output: Any = "last",
+        retraction: Any = False,
+        start: Any = None,
+        center: Any = None,
+        radius: Any = None,
+        smoothness: Any = None,
+        callback: Any = None,
+        epsilon: Any = 1.0,
+        delta: Any = 1e-5,
+        accountant: PrivacyAccountant | None = None,
+        random_state: Any = None,
+        verbose: Any = 0,
     ):
         self.manifold = manifold
         self.cost = cost
@@ -216,8 +234,6 @@ class PrivateRiemannianERM(PrivateEstimator):
         self.start = start
         self.center = center
         self.radius = radius
-        self.epoch_length = epoch_length
-        self.difference_clip = difference_clip
         self.smoothness = smoothness
         self.callback = callback
         self.epsilon = epsilon
@@ -228,7 +244,7 @@ class PrivateRiemannianERM(PrivateEstimator):
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> PrivateRiemannianERM:
         """Release a private minimiser of the mean cost over the rows of X (and y).
 
         Parameters
@@ -237,6 +253,10 @@ class PrivateRiemannianERM(PrivateEstimator):
             One record per row.
         y : array-like or dask array of shape (n, ...), optional
             Passed to the cost row by row; ignored by the default cost.
+        groups : array-like of shape (n,), optional
+            Who owns each row; not for dask arrays.  Then an owner's gradient is the mean of own
+            rows' gradients, clipped after averaging.  All rows of one owner and their number are
+            protected together; n, and what `batch_size` counts, is the number of owners.
 
         Returns
         -------
@@ -249,10 +269,10 @@ class PrivateRiemannianERM(PrivateEstimator):
         BudgetExceededError
             If the accountant's ceiling would be exceeded; nothing is released.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
     @available_if(_has_cost)
-    def score(self, X, y=None):
+    def score(self, X: np.ndarray, y: np.ndarray | None = None) -> float:
         """Minus the mean cost of the rows of X at `point_` (not private)."""
         check_is_fitted(self)
         X = read_records(self, X, reset=False, **_CHECKS)
@@ -264,7 +284,7 @@ class PrivateRiemannianERM(PrivateEstimator):
         pairs = zip(X, labels, strict=True)
         return -float(np.mean([float(self.cost(self.point_, x, label)) for x, label in pairs]))
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         tags.input_tags.three_d_array = True
@@ -272,28 +292,34 @@ class PrivateRiemannianERM(PrivateEstimator):
 
     # -- the problem ----------------------------------------------------------------------------
 
-    def _gradient(self, geometry):
+    def _gradient(self, geometry: Geometry) -> PerSampleGradient:
         return make_gradient(
             geometry, self.cost, self.backend, self.gradient, self.euclidean_gradient
         )
 
     @property
-    def _is_mean(self):
+    def _is_mean(self) -> bool:
         return self.cost is None and self.gradient is None and self.euclidean_gradient is None
 
-    def _labels(self, X, y, gradient):
+    def _labels(
+        self, X: np.ndarray, y: np.ndarray | None, gradient: PerSampleGradient
+    ) -> np.ndarray | None:
         if y is None or self._is_mean:
             return None
         y = read_array(y, "y", ensure_2d=False, **_CHECKS)
         quietly(check_consistent_length, X, y)
         return y
 
-    def _adopt_point(self, point):
+    def _records(self, data: Data) -> tuple:
+        """Arrays with one row per record, for federated runs."""
+        return data.arrays
+
+    def _adopt_point(self, point: np.ndarray) -> None:
         """Learned attributes from a released point, for federated runs."""
         self.point_ = np.asarray(point)
         self.geometry_ = as_geometry(self.manifold, point_shape=self.point_.shape)
 
-    def _problem(self, X, y=None):
+    def _problem(self, X: np.ndarray, y: np.ndarray | None = None) -> Any:
         """The empirical risk on these validated records; what solvers and federated runs use."""
         geometry = as_geometry(self.manifold, point_shape=tuple(X.shape[1:]))
         gradient = self._gradient(geometry)
@@ -305,22 +331,18 @@ class PrivateRiemannianERM(PrivateEstimator):
 
     # -- the order of work ----------------------------------------------------------------------
 
-    def _validate(self, X, y=None):
+    def _validate(self, X: Any, y: Any = None) -> Data:
         if is_dask(X):
             return self._validate_dask(X, y)
         X = read_records(self, X, ensure_min_samples=2, **_CHECKS)
         geometry = as_geometry(self.manifold, point_shape=X.shape[1:])
         gradient = self._gradient(geometry)
         y = self._labels(X, y, gradient)
-        self._check_functions(len(X), (X, y))
         if self._is_mean:
             _check_membership(geometry, X)
-        problem = CostProblem(gradient, X, y)
-        problem.dry_run(geometry.base_point)
-        separate = problem.row_check.identical
-        return Data((X, y), {"geometry": geometry, "n": len(X), "separate": separate})
+        return Data((X, y), {"geometry": geometry, "n": len(X)})
 
-    def _validate_dask(self, X, y):
+    def _validate_dask(self, X: Any, y: Any) -> Data:
         # The records stay where they are: shapes are checked, values are not.  A record that is not
         # finite has no finite gradient and counts as zero.
         if y is not None and not is_dask(y):
@@ -330,19 +352,34 @@ class PrivateRiemannianERM(PrivateEstimator):
         if problem.n < 2:
             raise ValueError(f"X must have at least 2 rows, got n={problem.n}.")
         self.n_features_in_ = X.shape[1] if X.ndim > 1 else 1
-        self._check_functions(problem.n, (X, y))
-        problem.empty.dry_run(problem.geometry.base_point)
-        return Data((X, y), {"geometry": problem.geometry, "n": problem.n, "separate": False})
+        return Data((X, y), {"geometry": problem.geometry, "n": problem.n})
 
-    def _check_functions(self, n, arrays):
+    def _with_tried_functions(self, data: Data) -> Data:
+        """Refuse functions that carry or mix the records."""
+        X, geometry = data.arrays[0], data.facts["geometry"]
+        if data.groups is not None and is_dask(X):
+            raise ValueError("groups needs records in memory; pass X and y as NumPy arrays.")
         for name in ("cost", "gradient", "euclidean_gradient"):
             function = getattr(self, name)
             if function is not None:
-                check_per_sample(function, n, arrays, name)
+                check_per_sample(function, data.facts["n"], data.arrays, name)
+        problem = self._problem(*data.arrays)
+        rows = problem.empty if is_dask(X) else problem
+        rows.dry_run(geometry.base_point)
+        separate = not is_dask(X) and rows.row_check.identical
+        return dataclasses.replace(data, facts=data.facts | {"separate": separate})
 
-    def _plan(self, facts, terms):
+    def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n = facts["geometry"], facts["n"]
-        check_scale(clip_norm=self.clip_norm)
+        if isinstance(self.clip_norm, str):
+            check_option(("auto",), clip_norm=self.clip_norm)
+            if self.batch_size is not None:
+                raise ValueError(
+                    "clip_norm='auto' asks for all gradients at the start; pass batch_size=None, "
+                    "or a public clip_norm."
+                )
+        else:
+            check_scale(clip_norm=self.clip_norm)
         check_option(SOLVERS, solver=self.solver)
         check_option(tuple(SAMPLINGS), sampling=self.sampling)
         if self.callback is not None and not callable(self.callback):
@@ -360,23 +397,32 @@ class PrivateRiemannianERM(PrivateEstimator):
         domain, start = self._domain_and_start(geometry)
         walk = Walk(self.n_steps, self.step_size, self.output, self.retraction, domain)
         rehearse(geometry, start, walk, transport=self.solver == "variance-reduced")
-        solver, event, noise_scale = self._calibrated(walk, n)
-        whole = isinstance(solver, RiemannianGradientDescent)
-        exact = adds_integers(
-            whole and facts["separate"],
+        clip, mu = None, gaussian_mu(float(self.epsilon), float(self.delta))
+        if self.batch_size is None:
+            clip = ClipNorm(n, mu, None if self.clip_norm == "auto" else float(self.clip_norm))
+        solver, event, noise_scale = self._calibrated(walk, n, clip)
+        in_integers = solver.with_integers(geometry.dim)
+        cost = in_integers.event if self.batch_size is None else in_integers.event(n)
+        exact = descends_in_integers(
+            in_integers,
+            cost,
             geometry.dim,
-            solver.noise_multipliers if whole else (),
-            "full batches in memory, and gradients that are the same, to the last bit, in any "
-            "company of records",
+            (float(self.epsilon), float(self.delta)),
+            facts["separate"],
+            n if self.batch_size is None else float(self.batch_size),
         )
         if exact:
-            solver = dataclasses.replace(solver, exact=True)
+            solver, event = in_integers, cost
+        if clip is not None:
+            event = GaussianEvent(1.0 / mu)
         public = {
             "n": n,
             "manifold": str(geometry),
             "clip_norm": self.clip_norm,
             "start": start,
-            "step_size": walk.step_size[0] if np.ndim(self.step_size) == 0 else walk.step_size,
+            "step_size": cast(tuple[float, ...], walk.step_size)[0]
+            if np.ndim(self.step_size) == 0
+            else walk.step_size,
             "n_steps": walk.n_steps,
         }
         if self.batch_size is not None:
@@ -384,75 +430,83 @@ class PrivateRiemannianERM(PrivateEstimator):
         if domain is not None:
             public |= {"center": domain.center, "radius": domain.radius}
         work = Work(48.0 * math.prod(geometry.shape), walk.n_steps)
-        return Plan(event, _Settings(solver, start, noise_scale), public, work=work, exact=exact)
+        settings = _Settings(solver, start, noise_scale, clip)
+        return Plan(event, settings, public, work=work, exact=exact)
 
-    def _gaussian_choice(self):
+    def _gaussian_choice(self) -> str:
         return "solver='descent', batch_size=None"
 
-    def _domain_and_start(self, geometry, start=None):
+    def _domain_and_start(
+        self, geometry: Geometry, start: Any = None
+    ) -> tuple[GeodesicBall | None, Any]:
         start = self.start if start is None else start
         return descent_domain(geometry, self.center, self.radius, start)
 
-    def _calibrated(self, walk, n):
-        clip, target = float(self.clip_norm), (float(self.epsilon), float(self.delta))
-        if self.solver == "descent" and self.batch_size is None:
-            solver = RiemannianGradientDescent(
-                mu=gaussian_mu(*target),
+    def _calibrated(self, walk: Walk, n: int, search: ClipNorm | None) -> tuple[Any, Any, float]:
+        """Solver, event and noise of a step; with full batches per unit of the clip norm."""
+        if self.solver == "descent" and search is not None:
+            solver: Any = RiemannianGradientDescent(
+                mu=search.mu * math.sqrt(1.0 - search.share) * (1.0 - 1e-15),
                 n_steps=walk.n_steps,
                 step_size=walk.step_size,
-                clip_norm=clip,
                 output=walk.output,
                 retraction=walk.retraction,
                 domain=walk.domain,
             )
-            return solver, solver.event, solver.noise_multipliers[-1] * 2 * clip / n
-        if self.batch_size is None:
+            return solver, solver.event, solver.noise_multipliers[-1] * 2 / n
+        clip, target = self.clip_norm, (float(self.epsilon), float(self.delta))
+        if search is not None:
             raise ValueError("solver='variance-reduced' needs batch_size.")
-        sampler = SAMPLINGS[self.sampling](self.batch_size)
+        sampler: Any = SAMPLINGS[self.sampling](self.batch_size)
         if self.solver == "descent":
             solver = calibrated_sgd(sampler, walk, n, *target, clip_norm=clip)
             scale = solver.noise_multiplier * 2 * clip / sampler.expected_size(n)
             return solver, solver.event(n), scale
-        check_count(epoch_length=self.epoch_length)
-        if walk.n_steps % (1 + self.epoch_length):
+        if walk.n_steps % (1 + EPOCH_LENGTH):
             raise ValueError(
-                f"n_steps={walk.n_steps} must be a multiple of 1 + epoch_length="
-                f"{1 + self.epoch_length}: whole epochs of one anchor and epoch_length steps."
+                f"n_steps={walk.n_steps} must be a multiple of {1 + EPOCH_LENGTH}: whole epochs of "
+                f"one anchor and {EPOCH_LENGTH} steps."
             )
         solver = calibrated_svrg(
             sampler,
-            walk.n_steps // (1 + self.epoch_length),
-            self.epoch_length,
+            walk.n_steps // (1 + EPOCH_LENGTH),
+            EPOCH_LENGTH,
             walk,
             n,
             *target,
             clip_norm=clip,
-            difference_clip=self.difference_clip,
+            difference_clip=clip if self.smoothness is None else None,
             smoothness=self.smoothness,
         )
         return solver, solver.event(n), solver.anchor_noise_multiplier * 2 * clip / n
 
-    def _noise_context(self, data, plan):
+    def _noise_context(self, data: Data, plan: Plan) -> bytes:
         if is_dask(data.arrays[0]) and self.random_state is not None:
             light = dataclasses.replace(data, arrays=(np.frombuffer(dask_digest(*data.arrays)),))
             return super()._noise_context(light, plan)
         return super()._noise_context(data, plan)
 
-    def _release(self, data, plan, streams):
+    def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         settings = plan.settings
         problem = self._problem(*data.arrays)
+        if data.groups is not None:
+            problem = GroupedProblem(problem, data.groups)
         progress = None
         if self.verbose:
             progress = ProgressBar(type(self).__name__, self.epsilon, self.delta)
-        point = settings.solver.solve(
-            problem, settings.start, streams("descent"), progress, self.callback
-        )
+        solver, noise_scale = settings.solver, settings.noise_scale
+        if settings.clip is not None:
+            budget = GaussianBudget(settings.clip.mu)
+            clip, fraction = settings.clip.release(problem, settings.start, budget, streams)
+            self.clip_norm_, self.clipped_fraction_ = clip, fraction
+            solver, noise_scale = dataclasses.replace(solver, clip_norm=clip), noise_scale * clip
+        point = solver.solve(problem, settings.start, streams("descent"), progress, self.callback)
         self.geometry_ = problem.geometry
-        self.noise_scale_ = float(settings.noise_scale)
+        self.noise_scale_ = float(noise_scale)
         self.point_ = np.asarray(point)
 
 
-def _check_membership(geometry, X):
+def _check_membership(geometry: Geometry, X: np.ndarray) -> None:
     rows = X.reshape(len(X), -1)
     if rows.shape[1] != math.prod(geometry.shape):
         raise ValueError(

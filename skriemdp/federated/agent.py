@@ -8,8 +8,9 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +27,10 @@ from skriemdp.federated.training import LocalSettings, local_solver, train
 from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
 from skriemdp.ledger.files import private_file
 
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
 __all__ = ["Agent", "AnswerBook"]
 
 
@@ -41,11 +46,11 @@ class AnswerBook:
         SQLite file on a local disk, made with its first entry, readable by its owner only.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: Path):
         self.path = os.fsdecode(path)
 
     @contextlib.contextmanager
-    def _opened(self):
+    def _opened(self) -> Iterator[Connection]:
         path = private_file(self.path, "answer book")
         try:
             connection = sqlite3.connect(path, timeout=30.0, isolation_level=None)
@@ -64,7 +69,7 @@ class AnswerBook:
                 "released."
             ) from error
 
-    def begin(self, task: LocalTask):
+    def begin(self, task: LocalTask) -> np.ndarray | None:
         """The stored answer, or None after reserving this release.
 
         Raises
@@ -93,7 +98,7 @@ class AnswerBook:
                 raise BudgetError("this release was begun and never finished; it is not repeated.")
             return np.array(json.loads(row[1]))
 
-    def finish(self, task: LocalTask, answer) -> None:
+    def finish(self, task: LocalTask, answer: np.ndarray) -> None:
         """Store the answer before it leaves."""
         with self._opened() as connection:
             connection.execute(
@@ -102,13 +107,13 @@ class AnswerBook:
             )
 
 
-def _release(task) -> tuple:
+def _release(task: LocalTask) -> tuple:
     check_release_name(task.fit_id)
     check_round(task.round)
     return repr(task.client), task.fit_id, task.round
 
 
-def _digest(point) -> str:
+def _digest(point: np.ndarray) -> str:
     point = np.ascontiguousarray(point, dtype=float)
     return hashlib.blake2b(repr(point.shape).encode() + point.tobytes()).hexdigest()
 
@@ -138,6 +143,9 @@ class Agent:
     random_state : int, optional
     context : bytes
         Enters the keys of seeded noise.
+    shared : numpy.random.Generator, optional
+        Noise of a simulation without a seed, from one stock for all its clients.  A deployed agent
+        has its own.
     """
 
     client: Hashable
@@ -149,8 +157,9 @@ class Agent:
     book: AnswerBook | None = None
     random_state: int | None = None
     context: bytes = b""
+    shared: np.random.Generator | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_walk_domain(self.problem.geometry, self.domain)
 
     def handle(self, task: LocalTask) -> LocalUpdate:
@@ -188,7 +197,7 @@ class Agent:
             self.book.finish(task, answer)
         return LocalUpdate(task.fit_id, task.round, self.client, answer)
 
-    def checked_point(self, task) -> np.ndarray:
+    def checked_point(self, task: LocalTask) -> np.ndarray:
         """The server's point, if the task names a release and the point is one of the domain."""
         check_release_name(task.fit_id)
         check_round(task.round)
@@ -199,8 +208,10 @@ class Agent:
             raise ValueError("the server's point lies outside the agent's domain.")
         return geometry.canonical(point)
 
-    def stream(self, task) -> np.random.Generator:
+    def stream(self, task: LocalTask) -> np.random.Generator:
         """The noise of one release: of this client, this run and this round."""
+        if self.shared is not None:
+            return self.shared
         streams = NoiseStreams(self.random_state, self.context)
         fit_id = "" if streams.seeded else task.fit_id
         return streams("local", str(self.client), fit_id, task.round)

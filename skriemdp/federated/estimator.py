@@ -8,18 +8,19 @@ import math
 import os
 import secrets
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import check_consistent_length
+from sklearn.utils import Tags, check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, data_digest
 from skriemdp.core.charge import charge
-from skriemdp.core.estimator import CarriesLedger, tags_of, validated
+from skriemdp.core.estimator import CarriesLedger, PrivateEstimator, tags_of, validated
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.federated.agent import Agent
@@ -31,12 +32,18 @@ from skriemdp.federated.planning import (
     domain_and_start,
     local_settings,
 )
-from skriemdp.federated.together import Cohort, PooledRecords
-from skriemdp.federated.training import local_event
+from skriemdp.federated.together import ClientsTogether, PooledRecords
+from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
 from skriemdp.federated.trusted import run_trusted
-from skriemdp.ledger.accountant import current_accountant
+from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
+from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.events import compose
+
+if TYPE_CHECKING:
+    from skriemdp.descent.problem import Problem
+    from skriemdp.privacy.event import Event
+
 
 __all__ = ["FederatedEstimator"]
 
@@ -55,8 +62,6 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     local : {"rsgd", "rsvrg"}, default="rsgd"
         Local training: DP-RSGD, or the anchor-noised DP-RSVRG.
     local_steps : int, default=1
-    local_epochs : int, default=1
-        Anchors per round of "rsvrg".
     step_size : float or sequence of length n_rounds, default=1.0
         Public; one for all rounds, or one per round.
     schedule : {"given", "theory"}, default="given"
@@ -130,7 +135,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     >>> from skriemdp.federated import FederatedEstimator
     >>> X = np.random.default_rng(0).normal(size=(600, 2)) * 0.2
     >>> hospitals = np.arange(600) % 6
-    >>> model = FederatedEstimator(PrivateFrechetMean(epsilon=1.0), 4, 3)
+    >>> model = FederatedEstimator(PrivateFrechetMean(radius=1.0, epsilon=1.0), 4, 3)
     >>> tuple(model.fit(X, groups=hospitals).privacy_spent_)
     (1.0, 1e-05)
     """
@@ -139,39 +144,37 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
 
     def __init__(
         self,
-        estimator,
-        n_rounds=10,
-        clients_per_round=1,
+        estimator: Any,
+        n_rounds: Any = 10,
+        clients_per_round: Any = 1,
         *,
-        local="rsgd",
-        local_steps=1,
-        local_epochs=1,
-        step_size=1.0,
-        schedule="given",
-        smoothness=None,
-        batch_fraction=1.0,
-        clip_norm=None,
-        participation="schedule",
-        aggregation="tangent-mean",
-        output="last",
-        engine="in-process",
-        n_jobs=None,
-        unit="record",
-        update_clip=1.0,
-        start=None,
-        checkpoint=None,
-        fit_id=None,
-        accountant=None,
-        random_state=None,
-        public_seed=0,
-        verbose=0,
+        local: Any = "rsgd",
+        local_steps: Any = 1,
+        step_size: Any = 1.0,
+        schedule: Any = "given",
+        smoothness: Any = None,
+        batch_fraction: Any = 1.0,
+        clip_norm: Any = None,
+        participation: Any = "schedule",
+        aggregation: Any = "tangent-mean",
+        output: Any = "last",
+        engine: Any = "in-process",
+        n_jobs: Any = None,
+        unit: Any = "record",
+        update_clip: Any = 1.0,
+        start: Any = None,
+        checkpoint: Any = None,
+        fit_id: Any = None,
+        accountant: PrivacyAccountant | None = None,
+        random_state: Any = None,
+        public_seed: Any = 0,
+        verbose: Any = 0,
     ):
         self.estimator = estimator
         self.n_rounds = n_rounds
         self.clients_per_round = clients_per_round
         self.local = local
         self.local_steps = local_steps
-        self.local_epochs = local_epochs
         self.step_size = step_size
         self.schedule = schedule
         self.smoothness = smoothness
@@ -193,7 +196,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self.verbose = verbose
 
     @np.errstate(all="ignore")  # a warning of overflow would tell that some record is huge
-    def fit(self, X, y=None, groups=None):
+    def fit(self, X: Any, y: Any = None, groups: np.ndarray | None = None) -> Self:
         """Simulate the federation on records that `groups` assigns to clients.
 
         Parameters
@@ -212,7 +215,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         check_settings(self)
         estimator = clone(self.estimator)
         data = validated(estimator, X, y)
-        arrays = estimator._records(data) if hasattr(estimator, "_records") else data.arrays
+        arrays = estimator._records(data)
         clients, members = quietly(
             lambda groups: _members(groups, len(arrays[0])), groups, names=("groups",), labels=True
         )
@@ -225,12 +228,15 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         Work(100.0 * self.n_rounds * self.clients_per_round, cause=cause).check()
         domain, start = domain_and_start(self, estimator, probe)
         settings = local_settings(self, estimator, probe, domain, start, len(clients))
-        event, noise = calibrated(self, participation, settings)
+        size = self.clients_per_round
+        if self.unit == "record":
+            size = self.batch_fraction * len(arrays[0]) / len(clients)
+        settings, event, noise = calibrated(self, participation, settings, probe, size)
         digest = b"" if self.random_state is None else data_digest(*arrays)
         context = b"federated" + digest + repr(event.to_dict()).encode()
         streams = NoiseStreams(self.random_state, context)
 
-        def make_loop(drawn, pick):
+        def make_loop(drawn: list[list[int]], pick: int) -> ServerLoop:
             return ServerLoop(
                 geometry=probe.geometry,
                 schedule=tuple(tuple(clients[i] for i in row) for row in drawn),
@@ -269,7 +275,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                         _progress if self.verbose else None,
                         pool,
                     )
-                    self.refused_updates_ = []
+                    self.refused_updates_: list[Any] = []
                 else:
                     point = self._run(
                         loop, problems, pool, settings, noise, start, fit_id, context, checkpoint
@@ -280,7 +286,15 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
 
     # -- charge, then run -----------------------------------------------------------------------
 
-    def _charged(self, participation, event, public, checkpoint, make_loop, streams):
+    def _charged(
+        self,
+        participation: Participation,
+        event: Event,
+        public: dict[str, Any],
+        checkpoint: Checkpoint | None,
+        make_loop: Callable[..., Any],
+        streams: NoiseStreams,
+    ) -> tuple[str, list[list[int]], int, int | None]:
         """Charge a new run and draw who trains; or find that a stored run has been charged."""
         fit_id = self.fit_id
         if fit_id is None:
@@ -316,14 +330,32 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         charged.settle()
         return fit_id, drawn, pick, entry
 
-    def _accountant(self):
+    def _accountant(self) -> PrivacyAccountant:
         for accountant in (self.accountant, self.estimator.accountant):
             if accountant is not None:
                 return accountant
         token = getattr(self.estimator, "_ledger_token", None)
         return current_accountant(getattr(self, "_ledger_token", token))
 
-    def _run(self, loop, problems, pool, settings, noise, start, fit_id, context, checkpoint):
+    def _run(
+        self,
+        loop: ServerLoop,
+        problems: dict[int, Problem],
+        pool: PooledRecords | None,
+        settings: LocalSettings,
+        noise: float,
+        start: np.ndarray,
+        fit_id: str,
+        context: bytes,
+        checkpoint: Checkpoint | None,
+    ) -> np.ndarray:
+        shared = None
+        if self.engine == "in-process" and self.random_state is None:
+            # Drawn ahead for all clients at once, integers cost little.
+            shared = NoiseStreams()("simulated clients")
+            steps = settings.n_steps + (settings.method == "rsvrg")
+            releases = self.n_rounds * self.clients_per_round * settings.n_epochs * steps
+            expect_integers(shared, releases * settings.integers)
         agents = {
             client: Agent(
                 client,
@@ -333,14 +365,17 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                 loop.domain,
                 random_state=self.random_state,
                 context=context + hashlib.blake2b(fit_id.encode()).digest(),
+                shared=shared,
             )
             for client, problem in problems.items()
         }
         if self.engine == "joblib":
             transport: Any = JoblibTransport(agents, -1 if self.n_jobs is None else self.n_jobs)
         else:
-            together = pool is not None and Cohort.suits(settings)
-            transport = InProcessTransport(agents, Cohort(agents, pool) if together else None)
+            together = None
+            if pool is not None and ClientsTogether.suits(settings):
+                together = ClientsTogether(agents, pool)
+            transport = InProcessTransport(agents, together)
         callback = _progress if self.verbose else None
         point, refusals = loop.run(transport, start, fit_id, checkpoint, callback)
         self.refused_updates_ = [str(refusal) for refusal in refusals]
@@ -348,24 +383,41 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
 
     # -- the result -----------------------------------------------------------------------------
 
-    def _report(self, estimator, point, event, settings, noise, schedule, clients, streams):
+    def _report(
+        self,
+        estimator: PrivateEstimator,
+        point: np.ndarray,
+        event: Event,
+        settings: LocalSettings,
+        noise: float,
+        schedule: tuple[tuple[int, ...], ...],
+        clients: list[int],
+        streams: NoiseStreams,
+    ) -> None:
         self.point_ = np.asarray(point)
         self.noise_multiplier_ = noise
         guarantee = "none (seeded)" if streams.seeded else "exact"
         public = {"clients": list(map(str, clients)), "n_rounds": self.n_rounds}
+        public["arithmetic"] = "exact integers" if settings.integers else "floating point"
         target = (float(self.estimator.epsilon), float(self.estimator.delta))
-        facts = (self.unit, guarantee, streams.seeded, public, "replace-one")
+        facts: tuple[Any, ...] = (self.unit, guarantee, streams.seeded, public, "replace-one")
         self.privacy_spent_ = PrivacySpent(*target, event, *facts)
         if self.unit == "record":
             self.privacy_spent_by_client_ = self._spent_by_client(
                 settings, noise, schedule, clients, facts
             )
         self.estimator_ = estimator
-        if hasattr(estimator, "_adopt_point"):
-            estimator._adopt_point(self.point_)
-            estimator.privacy_spent_ = self.privacy_spent_
+        estimator._adopt_point(self.point_)
+        estimator.privacy_spent_ = self.privacy_spent_
 
-    def _spent_by_client(self, settings, noise, schedule, clients, facts):
+    def _spent_by_client(
+        self,
+        settings: LocalSettings,
+        noise: float,
+        schedule: tuple[tuple[int, ...], ...],
+        clients: list[int],
+        facts: tuple[Any, ...],
+    ) -> dict[int, PrivacySpent]:
         if self.participation == "uniform":
             # The guarantee averages over the coins; what the coins came to is not a guarantee.
             return dict.fromkeys(clients, self.privacy_spent_)
@@ -377,35 +429,37 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             known[count] = PrivacySpent(float(event.epsilon(delta)), delta, event, *facts)
         return {client: known[rounds[client]] for client in clients}
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = tags_of(super().__sklearn_tags__(), self.estimator)
         tags.input_tags.sparse = False
         return tags
 
     @property
-    def n_features_in_(self):
+    def n_features_in_(self) -> int:
         check_is_fitted(self)
         return self.estimator_.n_features_in_
 
     @available_if(lambda self: hasattr(self.estimator, "predict"))
-    def predict(self, X):
+    def predict(self, X: np.ndarray) -> np.ndarray:
         """``estimator_.predict(X)`` at the federated point."""
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
     @available_if(lambda self: hasattr(self.estimator, "transform"))
-    def transform(self, X):
+    def transform(self, X: Any) -> np.ndarray:
         """``estimator_.transform(X)`` at the federated point."""
         check_is_fitted(self)
         return self.estimator_.transform(X)
 
     @available_if(lambda self: hasattr(self.estimator, "transform"))
-    def fit_transform(self, X, y=None, groups=None):
+    def fit_transform(self, X: Any, y: Any = None, groups: np.ndarray | None = None) -> np.ndarray:
         """Train, then ``estimator_.transform`` the same rows."""
         return self.fit(X, y, groups).transform(X)
 
     @available_if(lambda self: hasattr(self.estimator, "score"))
-    def score(self, X, y=None, sample_weight=None):
+    def score(
+        self, X: np.ndarray, y: np.ndarray | None = None, sample_weight: np.ndarray | None = None
+    ) -> float:
         """``estimator_.score(X, y)`` at the federated point; not private for the rows given.
 
         `sample_weight` is passed on when it is given.
@@ -415,7 +469,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         return self.estimator_.score(X, y, **weights)
 
 
-def _members(groups, n):
+def _members(groups: np.ndarray, n: int) -> tuple[list[int], list[np.ndarray]]:
     if groups is None:
         raise ValueError("groups is required: the public client id of every record.")
     groups = np.asarray(groups)
@@ -430,18 +484,20 @@ def _members(groups, n):
     return [c.item() if hasattr(c, "item") else c for c in clients], members
 
 
-def _paid_by(accountant):
+def _paid_by(accountant: PrivacyAccountant) -> Any:
     """Which budget with a ceiling was charged, as plain data; None for one without."""
     if math.isinf(getattr(accountant, "epsilon", math.inf)):
         return None
     return [accountant.path, accountant.name, accountant.partition_name]
 
 
-def _rows(arrays, rows):
+def _rows(
+    arrays: tuple[np.ndarray | None, ...], rows: np.ndarray | slice
+) -> list[np.ndarray | None]:
     return [None if a is None else a[rows] for a in arrays]
 
 
-def _progress(step, n_steps, point):
+def _progress(step: int, n_steps: int, point: np.ndarray) -> None:
     import sys
 
     end = "\n" if step == n_steps else "\r"

@@ -11,8 +11,15 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flwr.app.message.recorddict import RecordDict
+
+    from skriemdp.federated.agent import Agent
+
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
@@ -39,7 +46,7 @@ __all__ = ["Deployment", "GridTransport", "make_client_app", "make_server_app"]
 DECLINED, FAILED = "declined", "failed"
 
 
-def make_client_app(build_agent: Callable[[dict], Any]):
+def make_client_app(build_agent: Callable[[dict], Any]) -> Any:
     """Flower's client application around an agent that owns its data, settings and limits.
 
     Parameters
@@ -57,13 +64,15 @@ def make_client_app(build_agent: Callable[[dict], Any]):
     app = ClientApp()
 
     @app.train()
-    def train(message, context):
+    def train(message: Any, context: Any) -> Any:
         return Message(_answer(build_agent, message, dict(context.node_config)), reply_to=message)
 
     return app
 
 
-def _answer(build_agent, message, node_config):
+def _answer(
+    build_agent: Callable[..., Any], message: Any, node_config: dict[str, Any]
+) -> RecordDict:
     # Exceptions are caught here because Flower sends their text, and with it perhaps a record's
     # value, to the server.
     try:
@@ -85,7 +94,7 @@ def _answer(build_agent, message, node_config):
         return RecordDict({"status": ConfigRecord({"text": FAILED})})
 
 
-def _check_agent(agent):
+def _check_agent(agent: Agent) -> None:
     if agent.book is None or agent.accountant is None:
         raise BudgetError("a deployed agent needs an accountant and a book of answers.")
     if not math.isfinite(agent.accountant.epsilon):
@@ -111,7 +120,14 @@ class GridTransport:
         Seconds between looks at the inbox.
     """
 
-    def __init__(self, grid, nodes, timeout=60.0, grace=math.inf, poll=0.2):
+    def __init__(
+        self,
+        grid: Any,
+        nodes: dict[Any, int],
+        timeout: float = 60.0,
+        grace: float = math.inf,
+        poll: float = 0.2,
+    ):
         check_positive(timeout=timeout, poll=poll)
         check_positive(allow_inf=True, grace=grace)
         self.grid, self.nodes = grid, {client: int(node) for client, node in nodes.items()}
@@ -127,7 +143,7 @@ class GridTransport:
                 return connected
             time.sleep(self.poll)
 
-    def run(self, tasks):
+    def run(self, tasks: Iterable[LocalTask]) -> Iterator[tuple[Any, ...]]:
         """Pairs (client, update); clients that do not answer in time are missing."""
         tasks = list(tasks)
         ids = list(self.grid.push_messages([self._message(task) for task in tasks]))
@@ -143,7 +159,7 @@ class GridTransport:
             if waiting:
                 time.sleep(self.poll)
 
-    def _message(self, task):
+    def _message(self, task: Any) -> Any:
         content = RecordDict(
             {
                 "point": ArrayRecord([np.asarray(task.point)]),
@@ -158,7 +174,7 @@ class GridTransport:
             group_id=str(task.round),
         )
 
-    def _update(self, task, reply):
+    def _update(self, task: LocalTask, reply: Any) -> LocalUpdate | str | None:
         if reply.metadata.src_node_id != self.nodes[task.client]:
             return "from another node"
         try:
@@ -198,12 +214,12 @@ class Deployment:
     nodes: dict
     start: Any
     fit_id: str
-    checkpoint: str
+    checkpoint: str | Path
     round_timeout: float = 60.0
     round_grace: float = math.inf
     wait_for_nodes: float = 60.0
 
-    def run(self, grid):
+    def run(self, grid: Any) -> Any:
         """All rounds that the checkpoint does not hold yet; returns the point and the refusals."""
         transport = GridTransport(grid, self.nodes, self.round_timeout, self.round_grace)
         transport.wait_for_nodes(self.wait_for_nodes)
@@ -211,7 +227,7 @@ class Deployment:
             return self.loop.run(transport, self.start, self.fit_id, checkpoint)
 
 
-def make_server_app(build_deployment: Callable[[dict], Deployment]):
+def make_server_app(build_deployment: Callable[[dict], Deployment]) -> Any:
     """Flower's server application.
 
     Parameters
@@ -226,7 +242,7 @@ def make_server_app(build_deployment: Callable[[dict], Deployment]):
     app = ServerApp()
 
     @app.main()
-    def main(grid, context):
+    def main(grid: Any, context: Any) -> None:
         _, refusals = build_deployment(dict(context.run_config)).run(grid)
         for refusal in refusals:
             print(f"[skriemdp] {refusal}", flush=True)

@@ -8,7 +8,9 @@ import hashlib
 import json
 import os
 import sqlite3
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,19 +24,28 @@ from skriemdp.federated.messages import (
 from skriemdp.ledger.accountant import BudgetError
 from skriemdp.ledger.files import look, private_file, refuse_network, sync_folder
 
+if TYPE_CHECKING:
+    from skriemdp.federated.transport import Transport
+    from skriemdp.geometry.base import Geometry
+
+
 __all__ = ["AGGREGATIONS", "Checkpoint", "ServerLoop", "tangent_mean"]
 
 AGGREGATIONS = ("tangent-mean", "frechet")
 
 
-def tangent_mean(geometry, point, updates, weights):
+def tangent_mean(
+    geometry: Geometry, point: np.ndarray, updates: Sequence[np.ndarray], weights: Any
+) -> np.ndarray:
     """``exp_x`` of the weighted mean of ``log_x`` of the updates (Huang et al. 2025, eq. 3.1)."""
     weights = np.asarray(weights, dtype=float) / np.sum(weights)
     velocity = np.tensordot(weights, geometry.log(point, np.stack(updates)), axes=(0, 0))
     return geometry.exp(point, velocity)
 
 
-def _frechet(geometry, point, updates, weights, n_steps=20):
+def _frechet(
+    geometry: Geometry, point: np.ndarray, updates: Sequence[Any], weights: Any, n_steps: int = 20
+) -> np.ndarray:
     for _ in range(n_steps):
         point = tangent_mean(geometry, point, updates, weights)
     return point
@@ -52,11 +63,11 @@ class Checkpoint:
         JSON file on a local disk, readable by its owner only.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | Path):
         self.path = os.fsdecode(path)
 
     @contextlib.contextmanager
-    def held(self):
+    def held(self) -> Iterator[Checkpoint]:
         """Keep other processes from running from this file; released when the process ends.
 
         Raises
@@ -75,7 +86,7 @@ class Checkpoint:
         finally:
             connection.close()
 
-    def load(self, fit_id) -> dict | None:
+    def load(self, fit_id: str) -> dict | None:
         """The stored state of this run, None if there is none."""
         if not os.path.lexists(self.path):
             return None
@@ -140,7 +151,7 @@ class ServerLoop:
     min_updates: int = 1
     domain: Any = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_option(AGGREGATIONS, aggregation=self.aggregation)
         check_option(("last", "random"), output=self.output)
         check_count(min_updates=self.min_updates)
@@ -152,7 +163,14 @@ class ServerLoop:
         rest = (str(self.geometry), self.aggregation, self.output, self.min_updates)
         return hashlib.blake2b(repr((public, rest)).encode(), digest_size=16).hexdigest()
 
-    def run(self, transport, start, fit_id, checkpoint=None, callback=None):
+    def run(
+        self,
+        transport: Transport,
+        start: np.ndarray,
+        fit_id: str,
+        checkpoint: Any = None,
+        callback: Callable[..., Any] | None = None,
+    ) -> tuple[np.ndarray, list[RefusedUpdate]]:
         """All rounds; returns the output point and the refusals of all rounds.
 
         Partial rounds change the estimate and not the bill: everyone who was asked has paid.
@@ -192,7 +210,7 @@ class ServerLoop:
             checkpoint.save(state | {"point": point, "chosen": chosen})
         return chosen, refusals
 
-    def opened(self, start, fit_id, checkpoint=None) -> dict:
+    def opened(self, start: np.ndarray, fit_id: str, checkpoint: Any = None) -> dict:
         """The state from which `run` continues."""
         check_release_name(fit_id)
         start = np.asarray(start, dtype=float)
@@ -208,7 +226,12 @@ class ServerLoop:
             )
         return state
 
-    def _moved(self, point, tasks, transport):
+    def _moved(
+        self,
+        point: np.ndarray,
+        tasks: list[LocalTask],
+        transport: Transport,
+    ) -> tuple[np.ndarray, list[RefusedUpdate], list[Hashable]]:
         """The next point, why uploads were refused, and whose were used."""
         answers = transport.run(tasks)
         updates, refused = checked_updates(self.geometry, tasks, answers, self.domain)

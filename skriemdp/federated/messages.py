@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from skriemdp.geometry.ball import GeodesicBall
+    from skriemdp.geometry.base import Geometry
+
 
 __all__ = [
     "LocalTask",
@@ -53,7 +59,7 @@ class LocalUpdate:
     point: np.ndarray
 
 
-def check_release_name(fit_id) -> None:
+def check_release_name(fit_id: str) -> None:
     """Raise unless `fit_id` can name a run in a book of answers.
 
     A book finds a release again by the name of its run and its round, so both must have one
@@ -65,7 +71,7 @@ def check_release_name(fit_id) -> None:
         raise ValueError("fit_id must be a string of printable characters, at least one.")
 
 
-def check_round(round) -> None:
+def check_round(round: int) -> None:
     """Raise unless `round` can number a release in a book of answers."""
     if type(round) is not int:
         raise TypeError(f"round must be a plain int, got {type(round).__name__}; pass int(round).")
@@ -73,7 +79,7 @@ def check_round(round) -> None:
         raise ValueError(f"round must lie between 0 and {_ROUNDS - 1}.")
 
 
-def is_within(domain, points):
+def is_within(domain: GeodesicBall, points: np.ndarray) -> bool | np.ndarray:
     """Whether each of `points` lies in the ball, or as far outside as rounding explains."""
     distances = np.asarray(domain.geometry.dist(domain.center, points))
     return distances <= domain.radius * (1.0 + 1e-6) + 1e-9
@@ -83,7 +89,12 @@ class RefusedUpdate(ValueError):
     """An upload that was not used; the message holds no number of it."""
 
 
-def checked_updates(geometry, tasks, updates, domain=None):
+def checked_updates(
+    geometry: Geometry,
+    tasks: list[LocalTask],
+    updates: Iterable[tuple[Any, ...]],
+    domain: GeodesicBall | None = None,
+) -> tuple[list[LocalUpdate], list[RefusedUpdate]]:
     """Valid updates in the order of `tasks`, and why the others were refused.
 
     A client's identity comes from the transport, never from the payload.  Refused are answers that
@@ -126,7 +137,13 @@ def checked_updates(geometry, tasks, updates, domain=None):
     return accepted, refused
 
 
-def _well_formed(geometry, asked, known, client, update):
+def _well_formed(
+    geometry: Geometry,
+    asked: dict[Hashable, LocalTask],
+    known: dict[Hashable, np.ndarray],
+    client: Hashable,
+    update: LocalUpdate | str | None,
+) -> np.ndarray:
     if client not in asked:
         raise RefusedUpdate(f"client {client!r} was not asked in this round.")
     if client in known:
@@ -149,7 +166,12 @@ def _well_formed(geometry, asked, known, client, update):
     return point
 
 
-def _findings(geometry, points, tasks, domain) -> list[str]:
+def _findings(
+    geometry: Geometry,
+    points: list[np.ndarray],
+    tasks: list[LocalTask],
+    domain: GeodesicBall | None,
+) -> list[str]:
     """What is wrong with each finite point; empty strings for good ones."""
     if not points:
         return []
@@ -163,7 +185,9 @@ def _findings(geometry, points, tasks, domain) -> list[str]:
         return [_findings(geometry, [point], [task], domain)[0] for point, task in pairs]
 
 
-def _judged(geometry, points, start, domain):
+def _judged(
+    geometry: Geometry, points: np.ndarray, start: np.ndarray, domain: GeodesicBall | None
+) -> list[str]:
     findings = np.full(len(points), "off the manifold", dtype=object)
     on = np.flatnonzero(geometry.belongs(points))
     if not len(on):

@@ -44,7 +44,7 @@ class Participation:
     clients_per_round: int
     rule: str = "schedule"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_count(
             n_clients=self.n_clients,
             n_rounds=self.n_rounds,
@@ -62,7 +62,7 @@ class Participation:
         """Most often that a client of a schedule trains."""
         return math.ceil(self.n_rounds * self.clients_per_round / self.n_clients)
 
-    def draw(self, rng) -> np.ndarray:
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
         """Client indices of each round, shape ``(n_rounds, clients_per_round)``."""
         if self.rule == "uniform" or self.clients_per_round == self.n_clients:
             rows = [
@@ -91,7 +91,7 @@ class Participation:
         weights[-1] += max(rest, 0.0)
         return MixtureEvent(tuple(weights / math.fsum(weights)), tuple(events))
 
-    def client_event(self, noise_multiplier: float) -> Event:
+    def client_event(self, noise_multiplier: float, integers: int = 0) -> Event:
         """What the whole run costs a client, with noise on the mean of clipped updates.
 
         *Guarantee*: one client's whole data set is replaced; the aggregator is trusted, only the
@@ -105,10 +105,18 @@ class Participation:
             batch_size=self.clients_per_round,
             noise_multiplier=noise_multiplier,
             count=self.n_rounds,
+            integers=integers,
         )
 
 
-def published_table_bound(n_clients, clients_per_round, n_rounds, epsilon, delta, slack):
+def published_table_bound(
+    n_clients: int,
+    clients_per_round: int,
+    n_rounds: int,
+    epsilon: float,
+    delta: float,
+    slack: float,
+) -> tuple[float, float]:
     """The (epsilon', delta') that Theorem 4.2 of PriRFed states; **not valid** for records.
 
     Kept to reproduce the paper's Table 1 beside the true values (docs/theory/federated.md).

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
+from typing import Any
 
 import numpy as np
 
@@ -16,33 +18,41 @@ from skriemdp._validation import (
     check_privacy,
     check_scale,
 )
-from skriemdp.core.arithmetic import check_arithmetic
-from skriemdp.core.estimator import PrivateEstimator
+from skriemdp.core.arithmetic import descends_in_integers
 from skriemdp.core.manifold_input import check_walk_domain, public_point
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.work import check_limit
+from skriemdp.descent.problem import FrechetProblem, Problem
+from skriemdp.federated.federable import Federable
 from skriemdp.federated.loop import AGGREGATIONS
 from skriemdp.federated.messages import check_release_name
+from skriemdp.federated.participation import Participation
 from skriemdp.federated.theory import ball_constant, theory_settings
-from skriemdp.federated.training import LocalSettings, local_event
+from skriemdp.federated.training import LocalSettings, local_event, local_solver
+from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.calibration import calibrate
+from skriemdp.privacy.event import Event
+from skriemdp.privacy.lattice import sampled_delta
 
 __all__ = ["calibrated", "check_settings", "domain_and_start", "local_settings"]
 
 ENGINES = ("in-process", "joblib")
 _BRACKET = (0.05, 1e5)
+# Anchors per round of "rsvrg".
+_ANCHORS = 1
+# Number of records of a client where only ratios to it matter.
+_ANY = 1000
 
 
-def check_settings(run) -> None:
+def check_settings(run: Any) -> None:
     """Raise unless the parameters of a `FederatedEstimator` make sense; nothing is spent."""
-    if not isinstance(run.estimator, PrivateEstimator) or not hasattr(run.estimator, "_problem"):
+    if not isinstance(run.estimator, Federable):
         raise TypeError(
             "estimator must be a private estimator with a problem on a manifold "
             "(PrivateFrechetMean, PrivateRiemannianERM, ...); got "
             f"{type(run.estimator).__name__}."
         )
     check_privacy(run.estimator.epsilon, run.estimator.delta)
-    check_arithmetic(False, "a federated run")
     check_option(("rsgd", "rsvrg"), local=run.local)
     check_option(("given", "theory"), schedule=run.schedule)
     check_option(ENGINES, engine=run.engine)
@@ -53,10 +63,9 @@ def check_settings(run) -> None:
         n_rounds=run.n_rounds,
         clients_per_round=run.clients_per_round,
         local_steps=run.local_steps,
-        local_epochs=run.local_epochs,
     )
     check_limit("most_rounds", n_rounds=run.n_rounds)
-    check_limit("most_steps", local_steps=run.local_steps, local_epochs=run.local_epochs)
+    check_limit("most_steps", local_steps=run.local_steps)
     check_scale(update_clip=run.update_clip)
     check_fraction(open_right=False, batch_fraction=run.batch_fraction)
     check_random_state(run.random_state)
@@ -77,7 +86,7 @@ def check_settings(run) -> None:
         check_release_name(run.fit_id)
 
 
-def _check_client_unit(run):
+def _check_client_unit(run: Any) -> None:
     if run.local != "rsgd" or run.batch_fraction < 1.0:
         raise ValueError(
             "unit='client' trains without local noise; local must be 'rsgd' and batch_fraction 1."
@@ -90,12 +99,12 @@ def _check_client_unit(run):
         )
 
 
-def domain_and_start(run, estimator, problem):
+def domain_and_start(
+    run: Any, estimator: Federable, problem: Problem
+) -> tuple[GeodesicBall | None, np.ndarray]:
     """Public ball of the iterates, or None, and the public start."""
-    domain, start = getattr(problem, "ball", None), None
-    geometry = problem.geometry
-    if hasattr(estimator, "_domain_and_start"):
-        domain, start = estimator._domain_and_start(geometry, run.start)
+    geometry: Any = problem.geometry
+    domain, start = estimator._domain_and_start(geometry, run.start)
     check_walk_domain(geometry, domain)
     if run.start is not None:
         start = public_point(geometry, start=run.start)
@@ -108,13 +117,20 @@ def domain_and_start(run, estimator, problem):
     return domain, np.asarray(start, dtype=float)
 
 
-def local_settings(run, estimator, problem, domain, start, n_clients) -> LocalSettings:
+def local_settings(
+    run: Any,
+    estimator: Federable,
+    problem: Problem,
+    domain: GeodesicBall | None,
+    start: np.ndarray,
+    n_clients: int,
+) -> LocalSettings:
     """What every client does in a round."""
     clip = run.clip_norm
     if clip is None:
         clip = getattr(estimator, "clip_norm", None)
     if clip is None:
-        clip = _own_clip(run, problem, domain, start)
+        clip = _own_clip(run, problem, start)
     step_size, local_steps = run.step_size, run.local_steps
     if run.schedule == "theory":
         step_size, local_steps = theory_settings(
@@ -124,7 +140,7 @@ def local_settings(run, estimator, problem, domain, start, n_clients) -> LocalSe
             local_steps=local_steps,
             n_clients=n_clients,
             smoothness=run.smoothness,
-            half_squared_distance=hasattr(problem, "ball"),
+            half_squared_distance=isinstance(problem, FrechetProblem),
         )
     if np.ndim(step_size) == 0:
         check_positive(step_size=step_size)
@@ -138,45 +154,59 @@ def local_settings(run, estimator, problem, domain, start, n_clients) -> LocalSe
     return LocalSettings(
         run.local,
         int(local_steps),
-        int(run.local_epochs),
+        _ANCHORS,
         step_size,
         float(run.batch_fraction),
         float(clip),
-        _smoothness(run, problem, domain),
+        _smoothness(run, problem),
     )
 
 
-def _smoothness(run, problem, domain):
+def _smoothness(run: Any, problem: Problem) -> float | None:
     if run.smoothness is not None:
         check_positive(smoothness=run.smoothness)
         return float(run.smoothness)
-    return ball_constant(domain) if hasattr(problem, "ball") else None
+    return ball_constant(problem.ball) if isinstance(problem, FrechetProblem) else None
 
 
-def _own_clip(run, problem, domain, start) -> float:
+def _own_clip(run: Any, problem: Problem, start: np.ndarray) -> float:
     """A clip norm that shortens nothing, from public bounds; infinite where none is needed."""
-    if hasattr(problem, "ball"):
+    if isinstance(problem, FrechetProblem):
         # A logarithm within the ball is no longer than its diameter.  On Hadamard spaces the
         # problem's own bounds are finite everywhere.
-        return math.inf if problem.geometry.is_hadamard else 2.0 * domain.radius
+        return math.inf if problem.geometry.is_hadamard else 2.0 * problem.ball.radius
     bound = problem.gradient_ball(start).radius
     if not math.isfinite(bound):
         raise ValueError("this problem has no public gradient bound; pass clip_norm.")
     return bound if run.local == "rsvrg" else math.inf
 
 
-def calibrated(run, participation, settings):
-    """Event of the whole run, and the noise multiplier that it needs."""
+def calibrated(
+    run: Any, participation: Participation, settings: LocalSettings, problem: Problem, n: int
+) -> tuple[LocalSettings, Event, float]:
+    """Settings in the arithmetic that serves, event of the whole run, noise multiplier it needs.
+
+    `n` is the expected number of records, or clients, in one noisy sum.
+    """
     epsilon, delta = float(run.estimator.epsilon), float(run.estimator.delta)
     if delta == 0:
         raise ValueError("delta=0 cannot be had from Gaussian noise; pass delta > 0.")
 
-    def event(multiplier):
+    def event(multiplier: float, settings: LocalSettings = settings) -> Event:
         if run.unit == "client":
-            return participation.client_event(multiplier)
+            return participation.client_event(multiplier, settings.integers)
         return participation.record_event(local_event(settings, multiplier))
 
-    noise = calibrate(event, epsilon, delta, _BRACKET)
-    if not event(noise).delta(epsilon) <= delta * (1 + 1e-9):
-        raise RuntimeError("the calibrated run is not private enough; nothing was released.")
-    return event(noise), noise
+    noise = calibrate(event, epsilon, sampled_delta(delta), _BRACKET)
+    dim = problem.geometry.dim if run.unit == "client" else problem.gradient_dim
+    in_integers = dataclasses.replace(settings, integers=max(dim, problem.geometry.dim))
+    exact = descends_in_integers(
+        local_solver(settings, noise, _ANY),
+        event(noise, in_integers),
+        dim,
+        (epsilon, delta),
+        problem.separate_rows,
+        n,
+    )
+    settings = in_integers if exact else settings
+    return settings, event(noise, settings), noise

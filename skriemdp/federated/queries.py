@@ -8,6 +8,7 @@ it, in one place or in a federation; every query is a release of its own.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -57,11 +58,11 @@ class KernelQuery:
     query: tuple[float, ...]
     length_scale: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(length_scale=self.length_scale)
         object.__setattr__(self, "query", tuple(_query(self.query).tolist()))
 
-    def __call__(self, point, X, y):
+    def __call__(self, point: np.ndarray, X: Any, y: Any) -> Any:
         if X.ndim != 2 or X.shape[1] != len(self.query):
             raise ValueError(
                 f"X must have one column per entry of the query, {len(self.query)}; got shape "
@@ -90,13 +91,19 @@ class LabelQuery:
 
     geometry: Geometry
 
-    def __call__(self, point, X, y):
+    def __call__(self, point: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         if X.ndim != 2 or X.shape[1] != 1:
             raise ValueError(f"X must be the weights, one column; got shape {X.shape}.")
         return _weighted(self.geometry, point, X[:, 0], y)
 
 
-def ridge_weights(X, query, length_scale: float, ridge: float, groups=None) -> np.ndarray:
+def ridge_weights(
+    X: np.ndarray,
+    query: np.ndarray,
+    length_scale: float,
+    ridge: float,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
     """Weights ``(K + ridge I)^-1 k(query)`` of kernel ridge regression, of each client by itself.
 
     Functions of the features alone: public only if all features are.
@@ -137,14 +144,16 @@ def ridge_weights(X, query, length_scale: float, ridge: float, groups=None) -> n
     return weights
 
 
-def _query(query):
+def _query(query: Any) -> np.ndarray:
     query = np.asarray(query, dtype=float)
     if query.ndim != 1 or not np.isfinite(query).all():
         raise ValueError(f"query must be one row of finite features, got shape {query.shape}.")
     return query
 
 
-def _weighted(geometry, point, weights, labels):
+def _weighted(
+    geometry: Geometry, point: np.ndarray, weights: np.ndarray, labels: np.ndarray
+) -> np.ndarray:
     if labels is None or labels.shape[1:] != geometry.shape:
         found = "none" if labels is None else f"shape {labels.shape}"
         raise ValueError(f"y must hold points of {geometry}, one per row of X; got {found}.")

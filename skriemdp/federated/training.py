@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
+from skriemdp.descent.problem import Problem
 from skriemdp.descent.sampling import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Walk
 from skriemdp.descent.variance_reduction import RiemannianSVRG
+from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.privacy.event import Event
 
 __all__ = ["LocalSettings", "local_event", "local_solver", "train"]
 
@@ -35,6 +39,8 @@ class LocalSettings:
         `clip_norm`.
     output : str
         As in :class:`skriemdp.descent.trajectory.Walk`.
+    integers : int, default=0
+        Number of integers in a release, where gradients are added in exact integers; 0 for floats.
     """
 
     method: str
@@ -45,12 +51,13 @@ class LocalSettings:
     clip_norm: float
     smoothness: float | None = None
     output: str = "last"
+    integers: int = 0
 
-    def sampler(self, n: int):
+    def sampler(self, n: int) -> Any:
         """Batches of a client with n records."""
         if self.batch_fraction >= 1.0:
-            return FullBatch()
-        return PoissonSampler(self.batch_fraction * n)
+            return FullBatch(exact=self.integers > 0)
+        return PoissonSampler(self.batch_fraction * n, self.integers)
 
     def step(self, round: int) -> float:
         """Step size of a round; a round beyond the last takes the last one's."""
@@ -59,7 +66,13 @@ class LocalSettings:
         return self.step_size[min(max(round, 0), len(self.step_size) - 1)]
 
 
-def local_solver(settings: LocalSettings, noise_multiplier: float, n: int, domain=None, round=0):
+def local_solver(
+    settings: LocalSettings,
+    noise_multiplier: float,
+    n: int,
+    domain: GeodesicBall | None = None,
+    round: int = 0,
+) -> RiemannianSGD | RiemannianSVRG:
     """The private solver of a client with n records in a round; it names its own event."""
     if settings.method == "rsgd":
         walk = Walk(settings.n_steps, settings.step(round), settings.output, domain=domain)
@@ -80,7 +93,7 @@ def local_solver(settings: LocalSettings, noise_multiplier: float, n: int, domai
     )
 
 
-def local_event(settings: LocalSettings, noise_multiplier: float):
+def local_event(settings: LocalSettings, noise_multiplier: float) -> Event:
     """What one local training costs a record.
 
     It depends on the share of records in a batch, not on their number, so it is the same for every
@@ -89,7 +102,12 @@ def local_event(settings: LocalSettings, noise_multiplier: float):
     return local_solver(settings, noise_multiplier, 1000).event(1000)
 
 
-def train(problem, point, solver, rng) -> np.ndarray:
+def train(
+    problem: Problem,
+    point: np.ndarray,
+    solver: RiemannianSGD | RiemannianSVRG,
+    rng: np.random.Generator,
+) -> np.ndarray:
     """One private local training from the server's point."""
     with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
         return np.asarray(solver.solve(problem, point, rng))

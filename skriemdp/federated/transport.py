@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import joblib
 
 from skriemdp.federated.messages import LocalTask, LocalUpdate
 from skriemdp.ledger.accountant import BudgetError
+
+if TYPE_CHECKING:
+    from skriemdp.federated.agent import Agent
+    from skriemdp.federated.together import ClientsTogether
+
 
 __all__ = ["InProcessTransport", "JoblibTransport", "Transport"]
 
@@ -27,17 +32,17 @@ class InProcessTransport:
     ----------
     agents : dict
         Client to :class:`skriemdp.federated.agent.Agent`.
-    cohort : Cohort, optional
+    together : ClientsTogether, optional
         Trains all clients of a round in one pass.  Its agents have no accountant and no book: the
         run was charged as a whole.
     """
 
-    def __init__(self, agents, cohort=None):
-        self.agents, self.cohort = dict(agents), cohort
+    def __init__(self, agents: Mapping[Any, Agent], together: ClientsTogether | None = None):
+        self.agents, self.together = dict(agents), together
 
-    def run(self, tasks) -> list[tuple]:
-        if self.cohort is not None:
-            return [(update.client, update) for update in self.cohort.handle(tasks)]
+    def run(self, tasks: Sequence[LocalTask]) -> list[tuple]:
+        if self.together is not None:
+            return [(update.client, update) for update in self.together.handle(tasks)]
         return [(task.client, _handle(self.agents[task.client], task)) for task in tasks]
 
 
@@ -53,17 +58,17 @@ class JoblibTransport:
     n_jobs : int
     """
 
-    def __init__(self, agents, n_jobs: int = -1):
+    def __init__(self, agents: Mapping[Any, Agent], n_jobs: int = -1):
         self.agents, self.n_jobs = dict(agents), n_jobs
 
-    def run(self, tasks) -> list[tuple]:
+    def run(self, tasks: Sequence[LocalTask]) -> list[tuple]:
         answers = joblib.Parallel(n_jobs=self.n_jobs)(
             joblib.delayed(_handle)(self.agents[task.client], task) for task in tasks
         )
         return [(task.client, answer) for task, answer in zip(tasks, answers, strict=True)]
 
 
-def _handle(agent, task) -> LocalUpdate | None:
+def _handle(agent: Agent, task: LocalTask) -> LocalUpdate | None:
     # A client whose own limits forbid the release stays silent; the round goes on without it.
     try:
         return agent.handle(task)

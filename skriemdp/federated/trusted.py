@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from skriemdp.descent.queries import GradientQuery, LogarithmQuery
 from skriemdp.descent.sampling import exact_mean
 from skriemdp.mechanisms.sums import noisy_sum
 
+if TYPE_CHECKING:
+    from skriemdp.descent.problem import Problem
+    from skriemdp.federated.loop import ServerLoop
+    from skriemdp.federated.together import PooledRecords
+    from skriemdp.federated.training import LocalSettings
+
+
 __all__ = ["run_trusted", "train_without_noise"]
 
 
-def train_without_noise(problems, pool, clients, point, settings, round=0) -> np.ndarray:
+def train_without_noise(
+    problems: dict[int, Problem],
+    pool: PooledRecords | None,
+    clients: tuple[int, ...],
+    point: np.ndarray,
+    settings: LocalSettings,
+    round: int = 0,
+) -> np.ndarray:
     """Where full-batch descent on each client's own records ends, ``(c, *shape)``.
 
     Parameters
@@ -32,7 +49,7 @@ def train_without_noise(problems, pool, clients, point, settings, round=0) -> np
         pairs = zip(clients, ends, strict=True)
         queries = [GradientQuery(problems[client], end, clip) for client, end in pairs]
         if pool is not None and step == 0:
-            sums = pool.gradient_sums(clients, point, queries[0].bound)
+            sums: Any = pool.gradient_sums(clients, point, queries[0].bound)
         else:
             sums = [query.total() for query in queries]
         moves = [exact_mean(query, total) for query, total in zip(queries, sums, strict=True)]
@@ -41,8 +58,16 @@ def train_without_noise(problems, pool, clients, point, settings, round=0) -> np
 
 
 def run_trusted(
-    loop, problems, settings, noise_multiplier, update_clip, start, rng, callback=None, pool=None
-):
+    loop: ServerLoop,
+    problems: dict[int, Problem],
+    settings: LocalSettings,
+    noise_multiplier: float,
+    update_clip: float,
+    start: np.ndarray,
+    rng: np.random.Generator,
+    callback: Callable[[int, int, np.ndarray], None] | None = None,
+    pool: PooledRecords | None = None,
+) -> np.ndarray:
     """All rounds of `loop`, each one noisy mean of clipped tangent updates.
 
     Parameters
@@ -70,7 +95,8 @@ def run_trusted(
         with np.errstate(all="ignore"):
             ends = train_without_noise(problems, pool, row, point, settings, t)
         query = LogarithmQuery(geometry, point, update_clip, ends)
-        move = noisy_sum(query, noise_multiplier, rng) / len(row)
+        exact = settings.integers > 0
+        move = noisy_sum(query, noise_multiplier, rng, exact=exact) / len(row)
         point = np.asarray(geometry.exp_coordinates(point, move))
         if loop.domain is not None:
             point = loop.domain.project(point)

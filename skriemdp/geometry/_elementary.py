@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
+
+from skriemdp._arrays import Array
 
 
-def dot(xp, a, b):
+def dot(xp: ModuleType, a: Array, b: Array) -> Array:
     """Inner product over the last axis, kept as an axis of length one."""
     return xp.vecdot(a, b, axis=-1)[..., None]
 
 
-def length(xp, a):
+def length(xp: ModuleType, a: Array) -> Array:
     """Euclidean length over the last axis, kept as an axis of length one."""
     return xp.sqrt(xp.vecdot(a, a, axis=-1))[..., None]
 
 
-def nonzero(xp, x):
+def nonzero(xp: ModuleType, x: Array) -> Array:
     """`x` with its zeros replaced by one: a divisor for numerators that are zero there as well."""
     return xp.where(x == 0, xp.ones_like(x), x)
 
 
-def sinc(xp, x):
+def sinc(xp: ModuleType, x: Array) -> Array:
     """sin(x) / x, one at zero."""
     safe = nonzero(xp, x)
     return xp.where(x == 0, xp.ones_like(x), xp.sin(safe) / safe)
 
 
-def sinhc(xp, x):
+def sinhc(xp: ModuleType, x: Array) -> Array:
     """sinh(x) / x, one at zero."""
     safe = nonzero(xp, x)
     return xp.where(x == 0, xp.ones_like(x), xp.sinh(safe) / safe)
 
 
-def log_sinhc(xp, x):
+def log_sinhc(xp: ModuleType, x: Array) -> Array:
     """log(sinh(x) / x) of ``x >= 0``, zero at zero, without overflow; absolute error a few ulp."""
     safe = nonzero(xp, x)
     value = safe + xp.log(-xp.expm1(-2 * safe)) - math.log(2.0) - xp.log(safe)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ class Layout:
     children: tuple[Layout, ...] = ()
 
     @classmethod
-    def of(cls, value) -> Layout:
+    def of(cls, value: Any) -> Layout:
         """The layout of an example."""
         if isinstance(value, (list, tuple)):
             return cls(container=type(value), children=tuple(cls.of(child) for child in value))
@@ -36,7 +37,7 @@ class Layout:
             return sum(child.size for child in self.children)
         return math.prod(self.array_shape) * (2 if self.is_complex else 1)
 
-    def pack(self, value):
+    def pack(self, value: Any) -> np.ndarray:
         """The real numbers of `value`, one flat vector."""
         if self.array_shape is None:
             parts = zip(self.children, value, strict=True)
@@ -46,13 +47,14 @@ class Layout:
             return np.concatenate([array.real, array.imag]).astype(np.float64)
         return np.asarray(array.real, dtype=np.float64)
 
-    def unpack(self, flat):
+    def unpack(self, flat: np.ndarray) -> Any:
         """Inverse of :meth:`pack`; numbers beyond `size` are ignored."""
         if self.array_shape is None:
             parts, start = [], 0
             for child in self.children:
                 parts.append(child.unpack(flat[start : start + child.size]))
                 start += child.size
+            assert self.container is not None  # a branch has one
             if hasattr(self.container, "_fields"):  # a named tuple takes its fields one by one
                 return self.container(*parts)
             return self.container(parts)

@@ -12,30 +12,32 @@ and no n x n matrix is formed.
 from __future__ import annotations
 
 import math
+from types import ModuleType
 
 import numpy as np
 from array_api_compat import device
 
+from skriemdp._arrays import Array
 from skriemdp.geometry._elementary import nonzero
 from skriemdp.geometry._symmetric import conjugated
 
 
-def frobenius_product(xp, a, b):
+def frobenius_product(xp: ModuleType, a: Array, b: Array) -> Array:
     """Sum of products of the entries of matrices ``(..., n, p)``; no array of products is made."""
     size = a.shape[-2] * a.shape[-1]
     a, b = (xp.reshape(x, (*x.shape[:-2], size)) for x in (a, b))
     return xp.vecdot(a, b, axis=-1)
 
 
-def t(xp, matrix):
+def t(xp: ModuleType, matrix: Array) -> Array:
     return xp.matrix_transpose(matrix)
 
 
-def skew(xp, matrix):
+def skew(xp: ModuleType, matrix: Array) -> Array:
     return (matrix - t(xp, matrix)) / 2
 
 
-def frobenius(xp, matrix):
+def frobenius(xp: ModuleType, matrix: Array) -> Array:
     """Frobenius norm over the last two axes."""
     return xp.sqrt(xp.sum(matrix * matrix, axis=(-2, -1)))
 
@@ -43,35 +45,35 @@ def frobenius(xp, matrix):
 class Complement:
     """The orthonormal basis ``X_perp`` of the complement of the columns of X, never formed."""
 
-    def __init__(self, xp, x):
+    def __init__(self, xp: ModuleType, x: Array):
         p = x.shape[-1]
         self.xp, self.x, self.p = xp, x, p
         left, values, right = xp.linalg.svd(x[..., :p, :], full_matrices=False)
         self.rotation = left @ right
         self.gain = conjugated(xp, t(xp, right), 1 / (1 + values))
 
-    def expand(self, coordinates):
+    def expand(self, coordinates: Array) -> Array:
         """``X_perp @ coordinates``; (..., n-p, k) to (..., n, k)."""
         xp, x, p = self.xp, self.x, self.p
         mixed = self.gain @ (t(xp, x[..., p:, :]) @ coordinates)
         top = -((x[..., :p, :] + self.rotation) @ mixed)
         return xp.concat([top, coordinates - x[..., p:, :] @ mixed], axis=-2)
 
-    def coordinates(self, vectors):
+    def coordinates(self, vectors: Array) -> Array:
         """``X_perp' @ vectors``; (..., n, k) to (..., n-p, k)."""
         xp, x, p = self.xp, self.x, self.p
         inner = t(xp, x) @ vectors + t(xp, self.rotation) @ vectors[..., :p, :]
         return vectors[..., p:, :] - x[..., p:, :] @ (self.gain @ inner)
 
 
-def polished(xp, x):
+def polished(xp: ModuleType, x: Array) -> Array:
     """One Newton-Schulz step to the nearest matrix with orthonormal columns; for x close to it."""
     gram = t(xp, x) @ x
     identity = xp.eye(x.shape[-1], dtype=x.dtype, device=device(x))
     return x + x @ (identity - gram) / 2
 
 
-def q_factor(xp, matrix):
+def q_factor(xp: ModuleType, matrix: Array) -> Array:
     """Q of the QR decomposition whose R has a nonnegative diagonal; continuous at full rank."""
     q, r = xp.linalg.qr(matrix, mode="reduced")
     diagonal = xp.linalg.diagonal(r)
@@ -79,20 +81,20 @@ def q_factor(xp, matrix):
     return q * sign[..., None, :]
 
 
-def uniform(rng, n, p):
+def uniform(rng: np.random.Generator, n: int, p: int) -> Array:
     """A NumPy (n, p) matrix with orthonormal columns, uniform (Haar), from a NumPy generator."""
     q, r = np.linalg.qr(rng.standard_normal((n, p)))
     return q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
 
 
-def has_orthonormal_columns(xp, x, atol):
+def has_orthonormal_columns(xp: ModuleType, x: Array, atol: float) -> Array:
     """Whether the columns are orthonormal, entries of the Gram matrix within `atol`."""
     identity = xp.eye(x.shape[-1], dtype=x.dtype, device=device(x))
     gap = xp.abs(t(xp, x) @ x - identity)
     return xp.max(gap, axis=(-2, -1)) <= atol
 
 
-def unit_columns_angle(xp, sines, cosines):
+def unit_columns_angle(xp: ModuleType, sines: Array, cosines: Array) -> tuple[Array, Array]:
     """Angles in [0, pi/2] and the factors angle / sine (one at zero)."""
     angles = xp.atan2(sines, cosines)
     return angles, xp.where(sines == 0, xp.ones_like(sines), angles / nonzero(xp, sines))
@@ -101,7 +103,7 @@ def unit_columns_angle(xp, sines, cosines):
 # ---- skew matrices -------------------------------------------------------------------------------
 
 
-def skew_coordinates(xp, matrix):
+def skew_coordinates(xp: ModuleType, matrix: Array) -> Array:
     """Frobenius-orthonormal coordinates of skew matrices: sqrt(2) times the lower triangle."""
     p = matrix.shape[-1]
     rows, columns = np.tril_indices(p, -1)
@@ -110,7 +112,7 @@ def skew_coordinates(xp, matrix):
     return math.sqrt(2.0) * xp.take(flat, index, axis=-1)
 
 
-def skew_from_coordinates(xp, coordinates, p):
+def skew_from_coordinates(xp: ModuleType, coordinates: Array, p: int) -> Array:
     """Inverse of :func:`skew_coordinates`."""
     rows, columns = np.tril_indices(p, -1)
     basis = np.zeros((rows.size, p * p))

@@ -17,9 +17,12 @@ and ``L w = -[A + B, w] / 2``, tangential part.
 from __future__ import annotations
 
 import math
+from types import ModuleType
+from typing import Any
 
 from array_api_compat import device
 
+from skriemdp._arrays import Array
 from skriemdp.geometry._elementary import nonzero
 from skriemdp.geometry._orthonormal import frobenius, skew, t
 
@@ -29,7 +32,7 @@ MOST_ITERATIONS = 150
 MEMORY = 4
 
 
-def group_elements(xp, a, b, beta):
+def group_elements(xp: ModuleType, a: Array, b: Array, beta: float) -> tuple[Array, Array]:
     """``expm(M)`` and ``expm(D)`` of the module docstring."""
     k = b.shape[-2]
     a = a + 0.0 * b[..., :1, :]
@@ -40,7 +43,7 @@ def group_elements(xp, a, b, beta):
     return expm_skew(xp, xp.concat([top, bottom], axis=-2)), expm_skew(xp, (1 - 2 * beta) * a)
 
 
-def expm_skew(xp, matrix):
+def expm_skew(xp: ModuleType, matrix: Array) -> Array:
     """Exponential of skew-symmetric matrices, orthogonal to rounding for any norm."""
     if matrix.shape[-1] == 1:
         return xp.ones_like(matrix)
@@ -50,7 +53,9 @@ def expm_skew(xp, matrix):
     return xp.real((vectors * phases[..., None, :]) @ xp.conj(t(xp, vectors)))
 
 
-def _connection(xp, a, b, w_a, w_b, beta):
+def _connection(
+    xp: ModuleType, a: Array, b: Array, w_a: Array, w_b: Array, beta: float
+) -> tuple[Array, Array]:
     """The operator L of the module docstring, applied to ``(w_a, w_b)``."""
     commutator = a @ w_a - w_a @ a
     if beta == 1.0:
@@ -59,7 +64,17 @@ def _connection(xp, a, b, w_a, w_b, beta):
     return -(commutator + mixed) / 2, (w_b @ a - b @ w_a) / 2
 
 
-def _exp_connection(xp, a, b, w_a, w_b, beta, sign, steps, terms):
+def _exp_connection(
+    xp: ModuleType,
+    a: Array,
+    b: Array,
+    w_a: Array,
+    w_b: Array,
+    beta: float,
+    sign: float,
+    steps: int,
+    terms: int,
+) -> tuple[Array, Array]:
     """``expm(sign L)`` applied to ``(w_a, w_b)``, by `steps` Taylor expansions."""
     for _ in range(steps):
         term_a, term_b = w_a, w_b
@@ -71,7 +86,9 @@ def _exp_connection(xp, a, b, w_a, w_b, beta, sign, steps, terms):
     return w_a, w_b
 
 
-def carry(xp, a, b, w_a, w_b, beta):
+def carry(
+    xp: ModuleType, a: Array, b: Array, w_a: Array, w_b: Array, beta: float
+) -> tuple[Array, Array]:
     """Transport along the geodesic (a, b) up to the group's differential, to rounding."""
     # |L| <= 1.5 sqrt(2) |a| + |b| (commutators by the inequality of Boettcher and Wenzel), so every
     # step has norm at most 1 and 18 terms leave 1 / 18! < 2e-16.
@@ -80,7 +97,7 @@ def carry(xp, a, b, w_a, w_b, beta):
     return _exp_connection(xp, a, b, w_a, w_b, beta, 1.0, steps, 18)
 
 
-def log(xp, target, p, beta, longest):
+def log(xp: ModuleType, target: Array, p: int, beta: float, longest: float) -> tuple[Array, Array]:
     """Initial velocity (a, b) of the geodesic from ``[I; 0]`` to `target`, ``(..., p + k, p)``.
 
     Fixed point iteration: shoot, carry the gap back along the geodesic by parallel transport, add
@@ -104,13 +121,21 @@ def log(xp, target, p, beta, longest):
     return best[..., :p, :], best[..., p:, :]
 
 
-def _circle_log(xp, target):
+def _circle_log(xp: ModuleType, target: Array) -> tuple[Array, Array]:
     cosine, sine = target[..., :1, :], target[..., 1:, :]
     sign = xp.where(sine < 0, -xp.ones_like(sine), xp.ones_like(sine))
     return xp.zeros_like(cosine), sign * xp.atan2(xp.abs(sine), cosine)
 
 
-def _iterate(xp, target, p, beta, longest, tolerance, iterations):
+def _iterate(
+    xp: ModuleType,
+    target: Array,
+    p: int,
+    beta: float,
+    longest: float,
+    tolerance: float,
+    iterations: int,
+) -> tuple[Array, Array]:
     """Best velocities ``[a; b]`` found, (m, p + k, p), and the lengths of their gaps, (m,)."""
     start = xp.concat([skew(xp, target[:, :p, :]), target[:, p:, :]], axis=-2)
     identity = xp.eye(p, dtype=target.dtype, device=device(target))
@@ -144,7 +169,9 @@ def _iterate(xp, target, p, beta, longest, tolerance, iterations):
     return best, best_gap
 
 
-def _correction(xp, x, target, p, beta):
+def _correction(
+    xp: ModuleType, x: Array, target: Array, p: int, beta: float
+) -> tuple[Array, Array]:
     """The gap to the target, carried back to the start: (m, p + k, p), and its length."""
     a, b = skew(xp, x[:, :p, :]), x[:, p:, :]
     turn, twist = group_elements(xp, a, b, beta)
@@ -156,7 +183,7 @@ def _correction(xp, x, target, p, beta):
     return xp.concat([w_a, w_b], axis=-2), frobenius(xp, gap)
 
 
-def _anderson(xp, step, steps_x, steps_f):
+def _anderson(xp: ModuleType, step: Any, steps_x: Any, steps_f: Any) -> Array:
     """Anderson's correction: the combination of past differences that best explains the step."""
     if not steps_x:
         return xp.zeros_like(step)

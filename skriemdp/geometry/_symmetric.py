@@ -5,17 +5,22 @@ A symmetric matrix is read from its lower triangle, as LAPACK does.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 from array_api_compat import device
 
+from skriemdp._arrays import Array
 from skriemdp.geometry._elementary import nonzero
 
 # ---- orthonormal coordinates -----------------------------------------------------------------
 
 
-def pack(xp, matrix):
+def pack(xp: ModuleType, matrix: Array) -> Array:
     """Coordinates of symmetric matrices in a Frobenius-orthonormal basis, ``(..., m (m+1) / 2)``.
 
     Diagonal entries first, then sqrt(2) times the lower triangle, row by row.
@@ -27,7 +32,7 @@ def pack(xp, matrix):
     return taken * _constant(xp, weight, matrix, matrix.dtype)
 
 
-def unpack(xp, coordinates, size):
+def unpack(xp: ModuleType, coordinates: Array, size: int) -> Array:
     """Symmetric matrices with these coordinates; inverse of :func:`pack`."""
     index, weight = _unpacking(size)
     taken = xp.take(coordinates, _constant(xp, index, coordinates), axis=-1)
@@ -35,40 +40,53 @@ def unpack(xp, coordinates, size):
     return xp.reshape(flat, (*coordinates.shape[:-1], size, size))
 
 
-def _packing(size):
+@functools.lru_cache(maxsize=64)
+def _packing(size: int) -> tuple[Array, Array]:
     rows, columns = np.tril_indices(size, -1)
     diagonal = np.arange(size) * (size + 1)
     index = np.concatenate([diagonal, rows * size + columns])
     weight = np.concatenate([np.ones(size), np.full(rows.size, math.sqrt(2.0))])
-    return index, weight
+    return _frozen(index), _frozen(weight)
 
 
-def _unpacking(size):
+@functools.lru_cache(maxsize=64)
+def _unpacking(size: int) -> tuple[Array, Array]:
     rows, columns = np.tril_indices(size, -1)
     position = np.zeros((size, size), dtype=np.int64)
     position[np.arange(size), np.arange(size)] = np.arange(size)
     position[rows, columns] = position[columns, rows] = size + np.arange(rows.size)
     weight = np.full((size, size), math.sqrt(0.5))
     np.fill_diagonal(weight, 1.0)
-    return position.ravel(), weight.ravel()
+    return _frozen(position.ravel()), _frozen(weight.ravel())
 
 
-def _constant(xp, values, like, dtype=None):
-    return xp.asarray(values, dtype=dtype if dtype is not None else xp.int64, device=device(like))
+def _frozen(table: Array) -> Array:
+    """A table that every call shares, so nobody may write into it."""
+    table.flags.writeable = False
+    return table
+
+
+def _constant(xp: ModuleType, values: Array, like: Array, dtype: Any = None) -> Array:
+    if isinstance(like, np.ndarray) and (dtype is None or dtype == values.dtype):
+        return values
+    # A copy, because a shared table must not become somebody's writeable tensor.
+    return xp.asarray(
+        values.copy(), dtype=dtype if dtype is not None else xp.int64, device=device(like)
+    )
 
 
 # ---- products --------------------------------------------------------------------------------
 
 
-def transposed(xp, matrix):
+def transposed(xp: ModuleType, matrix: Array) -> Array:
     return xp.matrix_transpose(matrix)
 
 
-def symmetrized(xp, matrix):
+def symmetrized(xp: ModuleType, matrix: Array) -> Array:
     return (matrix + xp.matrix_transpose(matrix)) / 2
 
 
-def congruence(xp, factor, matrix):
+def congruence(xp: ModuleType, factor: Array, matrix: Array) -> Array:
     """``factor @ matrix @ factor.T`` for symmetric `matrix`; both batched.
 
     One factor for many matrices becomes two matrix products of the whole batch.
@@ -83,7 +101,7 @@ def congruence(xp, factor, matrix):
     return xp.reshape(whole, matrix.shape)
 
 
-def conjugated(xp, vectors, values):
+def conjugated(xp: ModuleType, vectors: Array, values: Array) -> Array:
     """``vectors @ diag(values) @ vectors.T``."""
     return (vectors * values[..., None, :]) @ xp.matrix_transpose(vectors)
 
@@ -91,7 +109,7 @@ def conjugated(xp, vectors, values):
 # ---- spectra ---------------------------------------------------------------------------------
 
 
-def floored(xp, eigenvalues):
+def floored(xp: ModuleType, eigenvalues: Array) -> Array:
     """Eigenvalues that rounding made zero or negative, raised to machine epsilon of the largest.
 
     Positive ones are left alone, however small: a graded matrix such as diag(1, 1e-200) is exact.
@@ -101,18 +119,18 @@ def floored(xp, eigenvalues):
     return xp.where(eigenvalues > 0, eigenvalues, lowest + 0.0 * eigenvalues)
 
 
-def entries(matrix):
+def entries(matrix: Array) -> tuple[Array, Array, Array]:
     """The three entries (0,0), (1,0), (1,1) of 2x2 symmetric matrices."""
     return matrix[..., 0, 0], matrix[..., 1, 0], matrix[..., 1, 1]
 
 
-def assembled(xp, a, b, c):
+def assembled(xp: ModuleType, a: Array, b: Array, c: Array) -> Array:
     """2x2 symmetric matrices from their entries."""
     flat = xp.stack([a, b, b, c], axis=-1)
     return xp.reshape(flat, (*a.shape, 2, 2))
 
 
-def log_parts(xp, a, b, c):
+def log_parts(xp: ModuleType, a: Array, b: Array, c: Array) -> tuple[Array, Array, Array, Array]:
     """Logarithm of 2x2 SPD matrices as ``mean I + [[x, y], [y, -x]]``: (mean, x, y, half gap).
 
     The eigenvalues of the logarithm are mean +- half gap.  With the trace scaled to one, so that
@@ -133,7 +151,7 @@ def log_parts(xp, a, b, c):
     return xp.log(determinant) / 2 + xp.log(trace), ratio * x, ratio * b, half_gap
 
 
-def logm(xp, matrix):
+def logm(xp: ModuleType, matrix: Array) -> Array:
     """Logarithm of SPD matrices."""
     if matrix.shape[-1] == 2:
         mean, x, y, _ = log_parts(xp, *entries(matrix))
@@ -142,7 +160,15 @@ def logm(xp, matrix):
     return conjugated(xp, vectors, xp.log(floored(xp, values)))
 
 
-def log_eigenvalues(xp, matrix):
+def packed_logm(xp: ModuleType, matrix: Array) -> Array:
+    """Coordinates of the logarithm, as :func:`pack` gives them."""
+    if matrix.shape[-1] == 2:
+        mean, x, y, _ = log_parts(xp, *entries(matrix))
+        return xp.stack([mean + x, mean - x, y * math.sqrt(2.0)], axis=-1)
+    return pack(xp, logm(xp, matrix))
+
+
+def log_eigenvalues(xp: ModuleType, matrix: Array) -> Array:
     """Logarithms of the eigenvalues of SPD matrices, shape ``(..., m)``."""
     if matrix.shape[-1] == 2:
         mean, _, _, half_gap = log_parts(xp, *entries(matrix))
@@ -152,7 +178,7 @@ def log_eigenvalues(xp, matrix):
     return xp.log(floored(xp, _unless(xp, usable, values)))
 
 
-def expm(xp, matrix):
+def expm(xp: ModuleType, matrix: Array) -> Array:
     """Exponential of symmetric matrices, positive definite in floating point as well.
 
     Eigenvalues are cut to +-300 in the logarithm (+-40 in single precision), and no eigenvalue is
@@ -169,7 +195,7 @@ def expm(xp, matrix):
     return symmetrized(xp, conjugated(xp, vectors, xp.exp(values)))
 
 
-def sqrtm(xp, matrix):
+def sqrtm(xp: ModuleType, matrix: Array) -> Array:
     """Square root of SPD matrices."""
     if matrix.shape[-1] == 2:
         # Cayley and Hamilton: (S + sqrt(det) I) / sqrt(trace + 2 sqrt(det)), det from S / trace.
@@ -184,7 +210,7 @@ def sqrtm(xp, matrix):
     return conjugated(xp, vectors, xp.sqrt(floored(xp, values)))
 
 
-def _finite(xp, matrix):
+def _finite(xp: ModuleType, matrix: Array) -> tuple[None, Array]:
     """Which matrices are finite (None: all), and the batch with identities for the others."""
     if bool(xp.isfinite(xp.sum(matrix))):
         return None, matrix
@@ -193,13 +219,13 @@ def _finite(xp, matrix):
     return usable, xp.where(usable[..., None, None], matrix, unit)
 
 
-def _unless(xp, usable, values):
+def _unless(xp: ModuleType, usable: Array | None, values: Array) -> Array:
     if usable is None:
         return values
     return xp.where(usable[..., None], values, xp.full_like(values, math.nan))
 
 
-def eigh(xp, matrix):
+def eigh(xp: ModuleType, matrix: Array) -> tuple[Array, Array]:
     """Eigenvalues in ascending order and orthonormal eigenvectors of symmetric matrices.
 
     NaN for the eigenvalues of matrices that are not finite, where LAPACK would raise an error: one
@@ -209,6 +235,10 @@ def eigh(xp, matrix):
         usable, matrix = _finite(xp, matrix)
         values, vectors = xp.linalg.eigh(matrix)
         return _unless(xp, usable, values), vectors
+    if isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.dtype == np.float64:
+        a, b, c = matrix[0, 0].item(), matrix[1, 0].item(), matrix[1, 1].item()
+        if math.isfinite(a) and math.isfinite(b) and math.isfinite(c):
+            return _eigh_of_one(a, b, c)
     a, b, c = entries(matrix)
     x, mean = (a - c) / 2, (a + c) / 2
     # Scaled so that the squares of a tiny deviation from a multiple of I do not underflow.
@@ -232,7 +262,31 @@ def eigh(xp, matrix):
     return values, xp.reshape(vectors, (*a.shape, 2, 2))
 
 
-def clipped_logm_sum(xp, matrix, clip_norm, summand_scale):
+def _eigh_of_one(a: float, b: float, c: float) -> tuple[np.ndarray, np.ndarray]:
+    """What :func:`eigh` gives for one 2x2 matrix, but for signs of zeros, in Python's floats.
+
+    The point of a private step is one matrix, and twenty calls of NumPy on scalars cost more than
+    the sum over a hundred records.
+    """
+    x, mean = (a - c) / 2, (a + c) / 2
+    scale = max(abs(x), abs(b)) or 1.0
+    u, v = x / scale, b / scale
+    root = math.sqrt(u * u + v * v)
+    h = scale * root
+    first = u + root if u >= 0 else abs(v)
+    second = v if u >= 0 else (-1.0 if v < 0 else 1.0) * (root - u)
+    norm = math.sqrt(first * first + second * second)
+    first, second = (first / norm, second / norm) if norm else (1.0, second)
+    larger = mean + (-h if mean < 0 else h)
+    divisor = larger or 1.0
+    smaller = (a / divisor) * c - (b / divisor) * b
+    low, high = (smaller, larger) if smaller < larger else (larger, smaller)
+    return np.array([low, high]), np.array([[-second, first], [first, second]])
+
+
+def clipped_logm_sum(
+    xp: ModuleType, matrix: Array, clip_norm: float, summand_scale: Callable[..., Any]
+) -> Array:
     """Sum of the logarithms of a batch of SPD matrices, each shortened to norm `clip_norm`.
 
     `summand_scale` is that of :mod:`skriemdp.geometry.base`.

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from array_api_compat import array_namespace, device
+
+from skriemdp._arrays import Array
 
 # A kernel holds a handful of temporaries of a block's size; 2**18 bytes each fit in common level-2
 # caches, and a block still holds thousands of small records, so Python's overhead is negligible.
@@ -18,7 +22,7 @@ _CAP = contextvars.ContextVar("cap on the bytes of a block", default=math.inf)
 
 
 @contextlib.contextmanager
-def blocks_of_at_most(n_bytes):
+def blocks_of_at_most(n_bytes: int) -> Iterator[None]:
     """Smaller blocks within the ``with``; for processes where memory is dear to ask for."""
     token = _CAP.set(n_bytes)
     try:
@@ -27,7 +31,7 @@ def blocks_of_at_most(n_bytes):
         _CAP.reset(token)
 
 
-def block_length(records) -> int:
+def block_length(records: Array) -> int:
     """Number of records, first axis of the array, per block."""
     on_cpu = "cpu" in str(device(records)).lower()
     budget = min(CPU_BLOCK_BYTES, _CAP.get()) if on_cpu else ACCELERATOR_BLOCK_BYTES
@@ -35,14 +39,14 @@ def block_length(records) -> int:
     return max(1, budget * 8 // (bits * max(1, math.prod(records.shape[1:]))))
 
 
-def tiles(records):
+def tiles(records: Array) -> Iterator[Array]:
     """Iterate over consecutive blocks of the first axis; views, not copies."""
     count, length = records.shape[0], block_length(records)
     for start in range(0, count, length):
         yield records[start : min(start + length, count), ...]
 
 
-def map_tiles(kernel, records):
+def map_tiles(kernel: Callable[..., Any], records: Array) -> Array:
     """``kernel`` of every block, gathered in one array; one copy of the result, nothing more."""
     if records.shape[0] <= block_length(records):
         return kernel(records)

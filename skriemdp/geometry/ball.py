@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from skriemdp._arrays import Array
 from skriemdp._validation import check_positive
 from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import map_tiles, tiles
@@ -35,7 +37,7 @@ def center_reach(geometry: Geometry) -> float:
     return _FARTHEST / math.sqrt(-low) if low == high < 0.0 else math.inf
 
 
-def within_center_reach(geometry: Geometry, point) -> bool:
+def within_center_reach(geometry: Geometry, point: Array) -> bool:
     """Whether `point`, and each part of it on a product, lies within :func:`center_reach`."""
     factors = getattr(geometry, "factors", ())
     if factors:
@@ -116,11 +118,11 @@ class GeodesicBall:
             raise ValueError(f"center is not a point of {self.geometry}; project it there first.")
         object.__setattr__(self, "center", self.geometry.canonical(self.center))
 
-    def _center_like(self, x):
+    def _center_like(self, x: Array) -> Array:
         xp = array_namespace(x)
         return xp.asarray(self.center, dtype=x.dtype, device=device(x))
 
-    def distances(self, x):
+    def distances(self, x: Array) -> Array:
         """Geodesic distances from the centre; ``(...)`` for `x` of shape ``(..., *shape)``."""
         xp = array_namespace(x)
         center, shape = self._center_like(x), self.geometry.shape
@@ -128,7 +130,7 @@ class GeodesicBall:
         result = map_tiles(lambda block: self.geometry.dist(center, block), flat)
         return xp.reshape(result, tuple(x.shape[: x.ndim - len(shape)]))
 
-    def coordinates(self, x):
+    def coordinates(self, x: Array) -> Array:
         """Normal coordinates at the centre of the projections of `x`, never longer than `radius`.
 
         Parameters
@@ -145,11 +147,13 @@ class GeodesicBall:
         center, target = self._center_like(x), self._target(xp, x)
         return map_tiles(lambda block: self._shortened(xp, center, block, target)[0], x)
 
-    def _target(self, xp, x):
+    def _target(self, xp: ModuleType, x: Array) -> Array:
         """What longer logarithms are shortened to: inside the ball by a margin of rounding size."""
         return self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
 
-    def _shortened(self, xp, center, block, target):
+    def _shortened(
+        self, xp: ModuleType, center: Array, block: Array, target: Array
+    ) -> tuple[Array, Array]:
         """Normal coordinates of the projections of `block`, and which of its points lie outside.
 
         A logarithm that is not finite, or too long for its square, becomes zero: no record may
@@ -165,11 +169,11 @@ class GeodesicBall:
             coordinates = xp.where(outside[..., None], shortened, coordinates)
         return coordinates, outside
 
-    def contains(self, x):
+    def contains(self, x: Array) -> Array:
         """Whether each of `x` lies in the ball, a boolean array of shape ``(...)``."""
         return self.distances(x) <= self.radius
 
-    def project(self, x):
+    def project(self, x: Array) -> Array:
         """`x` with the points outside moved along the geodesic to the centre, to the boundary.
 
         Points inside come back bit for bit.  The others land within the ball by a relative margin
@@ -182,7 +186,7 @@ class GeodesicBall:
         center = self._center_like(x)
         target = self._target(xp, x)
 
-        def kernel(block):
+        def kernel(block: Array) -> Array:
             outside = ~(self.geometry.dist(center, block) <= self.radius)
             if not bool(xp.any(outside)):
                 return block
@@ -194,7 +198,7 @@ class GeodesicBall:
         flat = xp.reshape(x, (-1, *self.geometry.shape))
         return xp.reshape(map_tiles(kernel, flat), x.shape)
 
-    def project_with_log_sum(self, x):
+    def project_with_log_sum(self, x: Array) -> tuple[Array, int, Array]:
         """Project `x` and sum the logarithms of the result at the centre, in one pass.
 
         Parameters

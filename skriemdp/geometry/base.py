@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import abc
 import math
+from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from skriemdp._arrays import Array
 from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import tiles
 
@@ -62,31 +64,33 @@ class Geometry(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def base_point(self):
+    def base_point(self) -> np.ndarray:
         """Public default centre, ndarray of shape ``shape``."""
 
     @abc.abstractmethod
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         """Geodesic from `point` along `tangent_vector`, at time 1; shape ``(..., *shape)``."""
 
     @abc.abstractmethod
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         """Initial velocity of the shortest geodesic from `point` to `other`; ``(..., *shape)``."""
 
     @abc.abstractmethod
-    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
         """Riemannian inner product in the tangent space at `point`; shape ``(...)``."""
 
     @abc.abstractmethod
-    def projection(self, point, vector):
+    def projection(self, point: Array, vector: Array) -> Array:
         """Orthogonal projection (ambient metric) of an ambient `vector` on the tangent space."""
 
     @abc.abstractmethod
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         """Parallel transport of `tangent_vector` from `point` to `other` along the geodesic."""
 
     @abc.abstractmethod
-    def tangent_from_coordinates(self, point, coordinates):
+    def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         """Linear isometry from R^dim to the tangent space at `point`.
 
         It depends on the point only.  ``coordinates`` has shape ``(..., dim)``.  Isotropic Gaussian
@@ -95,26 +99,26 @@ class Geometry(abc.ABC):
         """
 
     @abc.abstractmethod
-    def coordinates_from_tangent(self, point, tangent_vector):
+    def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         """Inverse of :meth:`tangent_from_coordinates`; result of shape ``(..., dim)``."""
 
     @abc.abstractmethod
-    def belongs(self, x, atol=1e-6):
+    def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         """Whether each of `x`, shape ``(..., *shape)``, is a point; a boolean array ``(...)``."""
 
     # -- what follows from the above; override where a closed form is better --
 
-    def norm(self, point, tangent_vector):
+    def norm(self, point: Array, tangent_vector: Array) -> Array:
         """Riemannian norm of `tangent_vector`, shape ``(...)``."""
         xp = array_namespace(tangent_vector)
         squared = self.inner_product(point, tangent_vector, tangent_vector)
         return xp.sqrt(xp.clip(squared, min=0.0) if hasattr(xp, "clip") else squared)
 
-    def dist(self, point, other):
+    def dist(self, point: Array, other: Array) -> Array:
         """Geodesic distance, shape ``(...)``."""
         return self.norm(point, self.log(point, other))
 
-    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Array) -> Array:
         """Tangent vector G with ``<G, v>_point = sum(euclidean_gradient * v)`` for tangent v.
 
         `euclidean_gradient` holds the partial derivatives of a function of the ambient coordinates,
@@ -132,7 +136,7 @@ class Geometry(abc.ABC):
         column = xp.reshape(euclidean_gradient, (*batch, size, 1))
         return self.tangent_from_coordinates(point, (basis @ column)[..., 0])
 
-    def log_coordinates(self, point, other):
+    def log_coordinates(self, point: Array, other: Array) -> Array:
         """Normal coordinates of `other` at `point`: `log` in :meth:`coordinates_from_tangent`.
 
         Their Euclidean norm is the distance.  Many geometries compute them faster and more
@@ -140,11 +144,11 @@ class Geometry(abc.ABC):
         """
         return self.coordinates_from_tangent(point, self.log(point, other))
 
-    def exp_coordinates(self, point, coordinates):
+    def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
         """Inverse of :meth:`log_coordinates`: the point with these normal coordinates."""
         return self.exp(point, self.tangent_from_coordinates(point, coordinates))
 
-    def clipped_log_sum(self, point, others, clip_norm=math.inf):
+    def clipped_log_sum(self, point: Array, others: Array, clip_norm: float = math.inf) -> Array:
         """Sum over records of ``log(point, record)``, each shortened to norm `clip_norm` at most.
 
         This is the query of every private mean: the gradient of half the sum of squared distances
@@ -175,11 +179,11 @@ class Geometry(abc.ABC):
             total = total + scale @ coordinates
         return self.tangent_from_coordinates(point, total)
 
-    def retraction(self, point, tangent_vector):
+    def retraction(self, point: Array, tangent_vector: Array) -> Array:
         """A first-order approximation of :meth:`exp` that stays on the manifold; here `exp`."""
         return self.exp(point, tangent_vector)
 
-    def canonical(self, x):
+    def canonical(self, x: Array) -> Array:
         """`x` in the one form that every method reads alike; points are returned as they are.
 
         Overridden where an array can be a point up to a tolerance in ways that methods would read
@@ -187,7 +191,7 @@ class Geometry(abc.ABC):
         """
         return x
 
-    def rounding(self, point, radius: float = 0.0) -> float:
+    def rounding(self, point: Array, radius: float = 0.0) -> float:
         """How far rounding can move a point within `radius` of `point`, in machine epsilons.
 
         A geodesic distance; a rule that was measured and not proved (docs/theory/
@@ -195,7 +199,7 @@ class Geometry(abc.ABC):
         """
         return float(np.linalg.norm(np.asarray(point, dtype=float))) + radius
 
-    def log_volume_density(self, point, tangent_vector):
+    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array | None:
         """Log of the Jacobian determinant of ``exp`` at `tangent_vector`, shape ``(...)``."""
         raise TypeError(f"{self} has no closed-form volume density.")
 
@@ -230,14 +234,16 @@ class Geometry(abc.ABC):
         return min(regular, self.injectivity_radius / 2.0)
 
 
-def clip_scale(xp, norms, clip_norm):
+def clip_scale(xp: ModuleType, norms: Array, clip_norm: float) -> Array:
     """Factors that shorten vectors of these norms to `clip_norm`; exactly one for shorter ones."""
     if clip_norm == math.inf:
         return xp.ones_like(norms)
     return clip_norm / xp.clip(norms, min=clip_norm)
 
 
-def summand_scale(xp, norms, clip_norm, *parts):
+def summand_scale(
+    xp: ModuleType, norms: Array, clip_norm: float, *parts: Array
+) -> tuple[Array, tuple[Array, ...]]:
     """`clip_scale`, and the vectors' `parts`, with zeros where a norm is not finite.
 
     Each part is an array whose first axis is that of `norms`.  One record whose logarithm cannot be

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 from array_api_compat import array_namespace
 
+from skriemdp._arrays import Array
 from skriemdp._validation import check_positive
 from skriemdp.geometry.base import Geometry
 
@@ -61,35 +62,37 @@ class Circle(Geometry):
         return self.length / 2
 
     @property
-    def base_point(self):
+    def base_point(self) -> np.ndarray:
         return np.zeros(1)
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         wrapped = xp.remainder(point + tangent_vector, self.length + 0.0 * point)
         # The remainder of a tiny negative number rounds to the length itself.
         return xp.where(wrapped >= self.length, xp.zeros_like(wrapped), wrapped)
 
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         difference = other - point
         return difference - self.length * xp.round(difference / self.length)
 
-    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
         return (tangent_vector_a * tangent_vector_b + 0.0 * point)[..., 0]
 
-    def projection(self, point, vector):
+    def projection(self, point: Array, vector: Array) -> Array:
         return vector + 0.0 * point
 
-    euclidean_to_riemannian_gradient = projection
-    tangent_from_coordinates = projection
-    coordinates_from_tangent = projection
+    euclidean_to_riemannian_gradient = projection  # type: ignore[assignment]  # only the names of arguments differ
+    tangent_from_coordinates = projection  # type: ignore[assignment]  # only the names of arguments differ
+    coordinates_from_tangent = projection  # type: ignore[assignment]  # only the names of arguments differ
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         return tangent_vector + 0.0 * point + 0.0 * other
 
-    def log_volume_density(self, point, tangent_vector):
+    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         return 0.0 * (point + tangent_vector)[..., 0]
 
-    def belongs(self, x, atol=1e-6):
+    def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         return array_namespace(x).isfinite(x)[..., 0]

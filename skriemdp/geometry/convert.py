@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,12 +21,15 @@ from skriemdp.geometry.sphere import Sphere
 from skriemdp.geometry.stiefel import Stiefel
 
 
-def _square(build):
+def _square(build: Callable[[int], Geometry]) -> Callable[[int, int], Geometry | None]:
     return lambda rows, columns: build(rows) if rows == columns else None
 
 
+# What builds a geometry from the sizes of a point, and returns None where there is none.
+Build: TypeAlias = Callable[..., Geometry | None]
+
 # name -> (what a point looks like, number of axes or None for any, geometry from the shape)
-_NAMES = {
+_NAMES: dict[str, tuple[str, int | None, Build]] = {
     "euclidean": ("any array", None, Euclidean),
     "sphere": ("(d + 1,), vectors of length one", 1, lambda size: Sphere(size - 1)),
     "hyperboloid": ("(d + 1,), time coordinate first", 1, lambda size: Hyperboloid(size - 1)),
@@ -45,7 +50,7 @@ _NAMES = {
 }
 
 
-def geometry_from_name(name, point_shape):
+def geometry_from_name(name: str, point_shape: tuple[int, ...] | None) -> Geometry:
     """The geometry with this name whose points have this shape.
 
     Parameters
@@ -91,7 +96,7 @@ def geometry_from_name(name, point_shape):
 
 
 @functools.singledispatch
-def as_geometry(manifold, point_shape=None):
+def as_geometry(manifold: Any, point_shape: tuple[int, ...] | None = None) -> Geometry:
     """The geometry that a user's ``manifold=`` means.
 
     Parameters
@@ -139,35 +144,35 @@ def as_geometry(manifold, point_shape=None):
 
 
 @as_geometry.register
-def _(manifold: Geometry, point_shape=None):
+def _(manifold: Geometry, point_shape: tuple[int, ...] | None = None) -> Geometry:
     return manifold
 
 
 @as_geometry.register
-def _(manifold: str, point_shape=None):
+def _(manifold: str, point_shape: tuple[int, ...] | None = None) -> Geometry:
     return geometry_from_name(manifold, point_shape)
 
 
 # ---- pymanopt, recognised without importing it ---------------------------------------------------
 
 
-def _is_pymanopt(cls) -> bool:
+def _is_pymanopt(cls: type) -> bool:
     return any(base.__module__.split(".")[0] == "pymanopt" for base in cls.__mro__)
 
 
-def _looks_like_a_manifold(manifold) -> bool:
+def _looks_like_a_manifold(manifold: object) -> bool:
     has = functools.partial(hasattr, manifold)
     measured, moves = has("norm") or has("inner_product"), has("retraction") or has("exp")
     return not isinstance(manifold, type) and has("projection") and measured and moves
 
 
-def _stiefel(n, p):
+def _stiefel(n: int, p: int) -> Geometry | None:
     return Stiefel(n, p) if p < n else None
 
 
 # Class -> geometry from the shape of a point, None where there is none of ours (the points of
 # several copies, k > 1, have one axis more).  Metrics agree with pymanopt's; a test compares them.
-_TWINS = {
+_TWINS: dict[str, tuple[int | None, Build]] = {
     "Euclidean": (None, Euclidean),
     "Sphere": (1, lambda size: Sphere(size - 1)),
     "SymmetricPositiveDefinite": (2, lambda rows, _: SPD(rows)),
@@ -188,10 +193,10 @@ _FACTS = {
 }
 
 
-def _from_pymanopt(manifold):
+def _from_pymanopt(manifold: Any) -> Geometry:
     cls = type(manifold)
     # A subclass may have changed the metric, so only pymanopt's own classes are known.
-    name = cls.__name__ if cls.__module__.split(".")[:2] == ["pymanopt", "manifolds"] else None
+    name = cls.__name__ if cls.__module__.split(".")[:2] == ["pymanopt", "manifolds"] else ""
     if name == "Product":
         return Product(*(as_geometry(factor) for factor in manifold.manifolds))
     if name in _TWINS:

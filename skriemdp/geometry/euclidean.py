@@ -8,6 +8,7 @@ import math
 import numpy as np
 from array_api_compat import array_namespace
 
+from skriemdp._arrays import Array
 from skriemdp._validation import check_count
 from skriemdp.geometry.base import Geometry
 
@@ -56,50 +57,52 @@ class Euclidean(Geometry):
         return math.inf
 
     @property
-    def base_point(self):
+    def base_point(self) -> np.ndarray:
         return np.zeros(self.shape)
 
     @property
     def _axes(self) -> tuple[int, ...]:
         return tuple(range(-len(self.shape), 0))
 
-    def _at(self, point, vector):
+    def _at(self, point: Array, vector: Array) -> Array:
         """`vector`, broadcast against the batch axes of `point`."""
         return vector if point.ndim <= len(self.shape) else point * 0.0 + vector
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         return point + tangent_vector
 
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         return other - point
 
-    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
         xp = array_namespace(tangent_vector_a, tangent_vector_b)
         return xp.sum(tangent_vector_a * tangent_vector_b, axis=self._axes)
 
-    def projection(self, point, vector):
+    def projection(self, point: Array, vector: Array) -> Array:
         return self._at(point, vector)
 
-    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Array) -> Array:
         return self.projection(point, euclidean_gradient)
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         return self._at(other, self._at(point, tangent_vector))
 
-    def tangent_from_coordinates(self, point, coordinates):
+    def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(coordinates)
         batch = tuple(coordinates.shape[:-1])
         return self._at(point, xp.reshape(coordinates, batch + self.shape))
 
-    def coordinates_from_tangent(self, point, tangent_vector):
+    def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(tangent_vector)
         vector = self._at(point, tangent_vector)
         batch = tuple(vector.shape[: vector.ndim - len(self.shape)])
         return xp.reshape(vector, (*batch, self.dim))
 
-    def log_volume_density(self, point, tangent_vector):
+    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         return 0.0 * self.inner_product(point, tangent_vector, tangent_vector)
 
-    def belongs(self, x, atol=1e-6):
+    def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         xp = array_namespace(x)
         return xp.all(xp.isfinite(x), axis=self._axes)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import ModuleType
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from skriemdp._arrays import Array
 from skriemdp._validation import check_count
 from skriemdp.geometry import _orthonormal as orth
 from skriemdp.geometry._elementary import sinc
@@ -89,14 +91,14 @@ class Grassmann(Geometry):
         return math.pi / 2
 
     @property
-    def base_point(self):
+    def base_point(self) -> np.ndarray:
         return np.eye(self.n, self.p)
 
-    def random_point(self, rng):
+    def random_point(self, rng: np.random.Generator) -> np.ndarray:
         """A uniformly distributed point, ndarray, from the NumPy generator `rng`."""
         return orth.uniform(rng, self.n, self.p)
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         # X cos(S) + U sin(S)/S with S = (U' U)^(1/2): entire functions of U' U, so its eigenvalues
         # may be as small or as close as they like.
         xp = array_namespace(point, tangent_vector)
@@ -106,7 +108,9 @@ class Grassmann(Geometry):
         sine = conjugated(xp, vectors, sinc(xp, angles))
         return orth.polished(xp, point @ cosine + tangent_vector @ sine)
 
-    def _aligned(self, xp, point, other):
+    def _aligned(
+        self, xp: ModuleType, point: Array, other: Array
+    ) -> tuple[Array, Array, Array, Array, Array]:
         """Principal vectors: ``(X Q, Q, R, C, D)`` with ``X' Y = Q C R'`` and ``D = Y R - X Q C``.
 
         The columns of D are orthogonal and as long as the sines of the principal angles; C holds
@@ -116,31 +120,33 @@ class Grassmann(Geometry):
         x, right = point @ left, t(xp, right)
         return x, left, right, cosines, other @ right - x * cosines[..., None, :]
 
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         _, left, _, cosines, difference = self._aligned(xp, point, other)
         sines = xp.sqrt(xp.sum(difference * difference, axis=-2))
         _, ratio = orth.unit_columns_angle(xp, sines, cosines)
         return self.projection(point, (difference * ratio[..., None, :]) @ t(xp, left))
 
-    def dist(self, point, other):
+    def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         *_, cosines, difference = self._aligned(xp, point, other)
         sines = xp.sqrt(xp.sum(difference * difference, axis=-2))
         angles, _ = orth.unit_columns_angle(xp, sines, cosines)
         return xp.sqrt(xp.sum(angles * angles, axis=-1))
 
-    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
         xp = array_namespace(tangent_vector_a, tangent_vector_b)
         return orth.frobenius_product(xp, tangent_vector_a, tangent_vector_b)
 
-    def projection(self, point, vector):
+    def projection(self, point: Array, vector: Array) -> Array:
         xp = array_namespace(point, vector)
         return vector - point @ (t(xp, point) @ vector)
 
-    euclidean_to_riemannian_gradient = projection
+    euclidean_to_riemannian_gradient = projection  # type: ignore[assignment]  # only the names of arguments differ
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         # With W the unit columns of D and S, C the sines and cosines, parallel transport is
         # I - X Q S W' + W (C - 1) W'; S = |D| and C^2 + S^2 = 1 leave no division by a sine:
         # I - (X Q + D (1 + C)^-1) D'.  Q R' turns the representative of the end point to `other`.
@@ -150,25 +156,25 @@ class Grassmann(Geometry):
         moved = tangent_vector - (x + difference / (1 + cosines[..., None, :])) @ inner
         return self.projection(other, moved @ (left @ t(xp, right)))
 
-    def retraction(self, point, tangent_vector):
+    def retraction(self, point: Array, tangent_vector: Array) -> Array:
         """Polar factor of ``point + tangent_vector``; agrees with `exp` to second order."""
         xp = array_namespace(point, tangent_vector)
         squares, vectors = eigh(xp, t(xp, tangent_vector) @ tangent_vector)
         shrink = 1 / xp.sqrt(1 + xp.clip(squares, min=0.0))
         return orth.polished(xp, (point + tangent_vector) @ conjugated(xp, vectors, shrink))
 
-    def tangent_from_coordinates(self, point, coordinates):
+    def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         batch = tuple(coordinates.shape[:-1])
         matrix = xp.reshape(coordinates, (*batch, self.n - self.p, self.p))
         return Complement(xp, point).expand(matrix)
 
-    def coordinates_from_tangent(self, point, tangent_vector):
+    def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         matrix = Complement(xp, point).coordinates(tangent_vector)
         return xp.reshape(matrix, (*matrix.shape[:-2], self.dim))
 
-    def log_volume_density(self, point, tangent_vector):
+    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         # Symmetric space of rank q = min(p, n - p) with roots s_i +- s_j (once) and s_i (n - 2q
         # times), s the nonzero singular values of the horizontal lift.
         xp = array_namespace(point, tangent_vector)
@@ -181,9 +187,9 @@ class Grassmann(Geometry):
         pairs = xp.sum(differences + sums, axis=(-2, -1)) - xp.sum(_log_sinc(xp, 2 * s), axis=-1)
         return pairs / 2 + (self.n - 2 * rank) * xp.sum(_log_sinc(xp, s), axis=-1)
 
-    def belongs(self, x, atol=1e-6):
+    def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         return orth.has_orthonormal_columns(array_namespace(x), x, atol)
 
 
-def _log_sinc(xp, x):
+def _log_sinc(xp: ModuleType, x: Array) -> Array:
     return xp.log(xp.abs(sinc(xp, x)))

@@ -5,16 +5,23 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from skriemdp._arrays import Array
 from skriemdp._validation import check_count, shown
+from skriemdp.geometry._columns import Columns, Rows, layout
 from skriemdp.geometry._elementary import dot, length, log_sinhc, nonzero, sinhc
 from skriemdp.geometry.base import Geometry
 
+if TYPE_CHECKING:
+    from skriemdp.geometry.poincare import Poincare
 
-def check_negative_curvature(curvature) -> None:
+
+def check_negative_curvature(curvature: float) -> None:
     """Raise unless `curvature` is a finite negative number."""
     if not isinstance(curvature, numbers.Real) or isinstance(curvature, bool):
         raise TypeError(f"curvature must be a negative real number, got {shown(curvature)}.")
@@ -24,7 +31,7 @@ def check_negative_curvature(curvature) -> None:
         )
 
 
-def exponential_rounding(geometry, point, radius: float) -> float:
+def exponential_rounding(geometry: Hyperboloid | Poincare, point: Array, radius: float) -> float:
     """``R exp(d / R)`` for the largest distance d from the base point within `radius` of `point`.
 
     R is the curvature radius.
@@ -91,7 +98,7 @@ class Hyperboloid(Geometry):
         return math.inf
 
     @property
-    def base_point(self):
+    def base_point(self) -> np.ndarray:
         point = np.zeros(self.dim + 1)
         point[0] = self._scale
         return point
@@ -103,7 +110,7 @@ class Hyperboloid(Geometry):
 
     # The kernels work on the unit hyperboloid, on space coordinates s and time t = sqrt(1 + |s|^2).
 
-    def _split(self, xp, point):
+    def _split(self, xp: ModuleType, point: Array) -> tuple[Array, Array]:
         space = point[..., 1:] / self._scale
         return xp.sqrt(1 + dot(xp, space, space)), space
 
@@ -115,18 +122,28 @@ class Hyperboloid(Geometry):
     # that nothing overflows before distances of about 350.
 
     @staticmethod
-    def _radial(xp, x):
-        radius = length(xp, x)
+    def _radial(
+        xp: ModuleType, x: Array, form: type[Rows] | type[Columns] = Rows
+    ) -> tuple[Array, Array]:
+        radius = xp.sqrt(form.dot(xp, x, x))
         return radius, x / nonzero(xp, radius)
 
-    def _seen_from(self, xp, time_x, x, time_y, y):
+    def _seen_from(
+        self,
+        xp: ModuleType,
+        time_x: Array,
+        x: Array,
+        time_y: Array,
+        y: Array,
+        form: type[Rows] | type[Columns] = Rows,
+    ) -> Array:
         """Space part of y after the boost that takes x to the base point; length sinh(dist)."""
-        radius, direction = self._radial(xp, x)
+        radius, direction = self._radial(xp, x, form)
         difference = y - x
-        gain = dot(xp, direction, difference)
+        gain = form.dot(xp, direction, difference)
         rest = difference - gain * direction
-        y_radial = dot(xp, direction, y)
-        rest_length = length(xp, rest)
+        y_radial = form.dot(xp, direction, y)
+        rest_length = xp.sqrt(form.dot(xp, rest, rest))
         slope_x, slope_y = radius / time_x, y_radial / time_y
         opposed = time_x * y_radial - radius * time_y
         fall = slope_x * (radius * rest_length) * (rest_length / time_y)
@@ -134,7 +151,7 @@ class Hyperboloid(Geometry):
         aligned = aligned / nonzero(xp, slope_y + slope_x)
         return rest + xp.where(y_radial > 0, aligned, opposed) * direction
 
-    def _carried_to(self, xp, time_x, x, q):
+    def _carried_to(self, xp: ModuleType, time_x: Array, x: Array, q: Array) -> Array:
         """Space part of the point with space part q after the boost that takes the base to x."""
         radius, direction = self._radial(xp, x)
         time_q = xp.sqrt(1 + dot(xp, q, q))
@@ -148,13 +165,21 @@ class Hyperboloid(Geometry):
         opposed = opposed / nonzero(xp, slope_x - slope_q)
         return rest + xp.where(q_radial < 0, opposed, aligned) * direction
 
-    def log_coordinates(self, point, other):
+    def log_coordinates(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
-        seen = self._seen_from(xp, *self._split(xp, point), *self._split(xp, other))
-        size = length(xp, seen)
-        return seen * (self._scale * xp.asinh(size) / nonzero(xp, size))
+        form, ndim = layout(self.dim), max(point.ndim, other.ndim)
+        parts = []
+        for ends in (point, other):
+            space = form.turned(xp, ends[..., 1:], ndim)
+            if self.curvature != -1:
+                space = space / self._scale
+            parts += [xp.sqrt(1 + form.dot(xp, space, space)), space]
+        time_x, x, time_y, y = parts
+        seen = self._seen_from(xp, time_x, x, time_y, y, form)
+        size = xp.sqrt(form.dot(xp, seen, seen))
+        return form.turned_back(xp, seen * (self._scale * xp.asinh(size) / nonzero(xp, size)))
 
-    def exp_coordinates(self, point, coordinates):
+    def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         c = coordinates / self._scale
         size = length(xp, c)
@@ -165,13 +190,13 @@ class Hyperboloid(Geometry):
         time = xp.sqrt(1 + dot(xp, y, y))
         return self._scale * xp.concat([time, y], axis=-1)
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         return self.exp_coordinates(point, self.coordinates_from_tangent(point, tangent_vector))
 
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         return self.tangent_from_coordinates(point, self.log_coordinates(point, other))
 
-    def dist(self, point, other):
+    def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         # Seen from the point nearer to the base point: most accurate, and exactly symmetric.
         time_x, x = self._split(xp, point)
@@ -183,13 +208,15 @@ class Hyperboloid(Geometry):
         )
         return self._scale * xp.asinh(length(xp, seen))[..., 0]
 
-    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
         xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
         a = self.coordinates_from_tangent(point, tangent_vector_a)
         b = self.coordinates_from_tangent(point, tangent_vector_b)
         return dot(xp, a, b)[..., 0]
 
-    def projection(self, point, vector):
+    def projection(self, point: Array, vector: Array) -> Array:
         # Orthogonal in the Lorentz product, the ambient metric of this model.
         xp = array_namespace(point, vector)
         time, space = self._split(xp, point)
@@ -197,18 +224,18 @@ class Hyperboloid(Geometry):
         product = dot(xp, space, vector[..., 1:]) - time * vector[..., :1]
         return self._tangent(xp, time, space, (vector + product * x)[..., 1:])
 
-    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Array) -> Array:
         # The Lorentz product turns the sign of the time derivative.
         xp = array_namespace(point, euclidean_gradient)
         head, tail = euclidean_gradient[..., :1], euclidean_gradient[..., 1:]
         return self.projection(point, xp.concat([-head, tail], axis=-1))
 
     @staticmethod
-    def _tangent(xp, time_x, x, space):
+    def _tangent(xp: ModuleType, time_x: Array, x: Array, space: Array) -> Array:
         """Tangent vector at `x` with these space coordinates."""
         return xp.concat([dot(xp, x, space) / time_x + 0.0 * time_x, space + 0.0 * x], axis=-1)
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         # The boosts to x and then to p compose to the boost to y and a rotation, and transport is
         # that rotation of the coordinates.  In the plane of X = tanh(a/2), P = tanh(b/2) exp(i t),
         # half-tangents of the two rapidities, it turns by twice the argument of 1 + X conj(P).
@@ -233,27 +260,27 @@ class Hyperboloid(Geometry):
         )
         return self.tangent_from_coordinates(other, turned)
 
-    def tangent_from_coordinates(self, point, coordinates):
+    def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         time, space = self._split(xp, point)
         along = dot(xp, space, coordinates)
         return xp.concat([along, coordinates + space * (along / (1 + time))], axis=-1)
 
-    def coordinates_from_tangent(self, point, tangent_vector):
+    def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         time, space = self._split(xp, point)
         v = tangent_vector[..., 1:]
         return v - space * (dot(xp, space, v) / (time * (1 + time)))
 
-    def rounding(self, point, radius: float = 0.0) -> float:
+    def rounding(self, point: Array, radius: float = 0.0) -> float:
         """Coordinates grow like the exponential of the distance from the base point."""
         return exponential_rounding(self, point, radius)
 
-    def log_volume_density(self, point, tangent_vector):
+    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         return (self.dim - 1) * log_sinhc(xp, self.norm(point, tangent_vector) / self._scale)
 
-    def belongs(self, x, atol=1e-6):
+    def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         # Relative to the time coordinate, whose square is what rounding perturbs.
         xp = array_namespace(x)
         time, _ = self._split(xp, x)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import ModuleType
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from skriemdp._arrays import Array
 from skriemdp._validation import check_count
 from skriemdp.geometry._elementary import dot, length, log_sinhc, nonzero
 from skriemdp.geometry.base import Geometry
@@ -69,7 +71,7 @@ class Poincare(Geometry):
         return math.inf
 
     @property
-    def base_point(self):
+    def base_point(self) -> np.ndarray:
         return np.zeros(self.dim)
 
     @property
@@ -78,11 +80,11 @@ class Poincare(Geometry):
         return 1.0 / math.sqrt(-self.curvature)
 
     @staticmethod
-    def _gap(xp, x):
+    def _gap(xp: ModuleType, x: Array) -> Array:
         """``1 - |x|^2``, kept positive; shape ``(..., 1)``."""
         return xp.clip(1 - dot(xp, x, x), min=float(xp.finfo(x.dtype).eps))
 
-    def _direction(self, xp, gap, x, difference):
+    def _direction(self, xp: ModuleType, gap: Array, x: Array, difference: Array) -> Array:
         """Euclidean unit vector at `x` of the geodesic to ``x + difference``, zero if that is x.
 
         The Mobius difference of the two points is a positive multiple of
@@ -93,17 +95,17 @@ class Poincare(Geometry):
         moved = gap * (difference / nonzero(xp, size)) - size * x
         return moved / nonzero(xp, length(xp, moved))
 
-    def _angle(self, xp, gap_x, gap_y, difference):
+    def _angle(self, xp: ModuleType, gap_x: Array, gap_y: Array, difference: Array) -> Array:
         """Distance in units of R, shape ``(..., 1)``: ``sinh^2(d/2) = |x-y|^2 / (gap gap)``."""
         return 2 * xp.asinh(length(xp, difference) / xp.sqrt(gap_x * gap_y))
 
-    def log_coordinates(self, point, other):
+    def log_coordinates(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         gap, difference = self._gap(xp, point), other - point
         angle = self._angle(xp, gap, self._gap(xp, other), difference)
         return (self._scale * angle) * self._direction(xp, gap, point, difference)
 
-    def _walk(self, xp, x, gap, vector, unit):
+    def _walk(self, xp: ModuleType, x: Array, gap: Array, vector: Array, unit: Array) -> Array:
         """End point of the geodesic from `x` along `vector`, whose length is measured in `unit`.
 
         It is the Mobius sum of x and tanh(r/2) u, with numerator and denominator scaled by
@@ -124,37 +126,39 @@ class Poincare(Geometry):
         size = length(xp, y)
         return xp.where(size > longest, y * (longest / nonzero(xp, size)), y)
 
-    def exp_coordinates(self, point, coordinates):
+    def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         return self._walk(xp, point, self._gap(xp, point), coordinates, self._scale)
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         gap = self._gap(xp, point)
         return self._walk(xp, point, gap, tangent_vector, gap / 2)
 
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         return self.tangent_from_coordinates(point, self.log_coordinates(point, other))
 
-    def dist(self, point, other):
+    def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         angle = self._angle(xp, self._gap(xp, point), self._gap(xp, other), other - point)
         return self._scale * angle[..., 0]
 
-    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
         xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
         factor = 2 * self._scale / self._gap(xp, point)[..., 0]
         return factor * factor * xp.sum(tangent_vector_a * tangent_vector_b, axis=-1)
 
-    def projection(self, point, vector):
+    def projection(self, point: Array, vector: Array) -> Array:
         return vector + 0.0 * point
 
-    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Array) -> Array:
         xp = array_namespace(point, euclidean_gradient)
         inverse_factor = self._gap(xp, point) / (2 * self._scale)
         return inverse_factor * inverse_factor * euclidean_gradient
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         # The chart is conformal, so transport is a rotation in the plane of x and y, scaled by the
         # conformal factors; it takes the geodesic's direction e at x to its direction f at y.  As
         # the product of two reflections it is exactly orthogonal, and the identity for x = y.
@@ -167,33 +171,33 @@ class Poincare(Geometry):
         v = v - (2 * dot(xp, middle, v) / nonzero(xp, dot(xp, middle, middle))) * middle
         return (gap_y / gap_x) * v
 
-    def tangent_from_coordinates(self, point, coordinates):
+    def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         return (self._gap(xp, point) / (2 * self._scale)) * coordinates
 
-    def coordinates_from_tangent(self, point, tangent_vector):
+    def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         return (2 * self._scale / self._gap(xp, point)) * tangent_vector
 
-    def rounding(self, point, radius: float = 0.0) -> float:
+    def rounding(self, point: Array, radius: float = 0.0) -> float:
         """Coordinates grow like the exponential of the distance from the base point."""
         return exponential_rounding(self, point, radius)
 
-    def log_volume_density(self, point, tangent_vector):
+    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         return (self.dim - 1) * log_sinhc(xp, self.norm(point, tangent_vector) / self._scale)
 
-    def belongs(self, x, atol=1e-6):
+    def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         """Strictly inside the unit ball; `atol` is not used, an open set has no near misses."""
         xp = array_namespace(x)
         return dot(xp, x, x)[..., 0] < 1
 
-    def to_hyperboloid(self, x):
+    def to_hyperboloid(self, x: Array) -> Array:
         """The points on ``Hyperboloid(dim, curvature)``; ``(..., dim)`` to ``(..., dim + 1)``."""
         xp = array_namespace(x)
         gap = self._gap(xp, x)
         return self._scale * xp.concat([(2 - gap) / gap, 2 * x / gap], axis=-1)
 
-    def from_hyperboloid(self, x):
+    def from_hyperboloid(self, x: Array) -> Array:
         """Inverse of :meth:`to_hyperboloid`; ``(..., dim+1)`` to ``(..., dim)``."""
         return x[..., 1:] / (self._scale + x[..., :1])

@@ -5,10 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from skriemdp._arrays import Array
 from skriemdp.geometry.base import Geometry
 
 
@@ -84,12 +88,12 @@ class Product(Geometry):
         return min(factor.injectivity_radius for factor in self.factors)
 
     @property
-    def base_point(self):
+    def base_point(self) -> np.ndarray:
         return np.concatenate([factor.base_point.ravel() for factor in self.factors])
 
     # -- points as tuples of the factors' points ------------------------------------------------
 
-    def join(self, *parts):
+    def join(self, *parts: Array) -> Array:
         """One flat array ``(..., sum of sizes)`` from one array per factor (points or vectors)."""
         if len(parts) != len(self.factors):
             raise ValueError(f"join needs {len(self.factors)} arrays, one per factor.")
@@ -104,7 +108,7 @@ class Product(Geometry):
             flat.append(xp.reshape(part, (*batch, math.prod(factor.shape))))
         return _concat(xp, flat)
 
-    def split(self, x):
+    def split(self, x: Array) -> tuple[Array, ...]:
         """The factors' parts of `x`, a tuple of arrays ``(..., *factor.shape)``."""
         xp = array_namespace(x)
         batch = tuple(x.shape[:-1])
@@ -114,80 +118,82 @@ class Product(Geometry):
             for factor, size, stop in zip(self.factors, self._sizes, stops, strict=True)
         )
 
-    def _split_coordinates(self, coordinates):
+    def _split_coordinates(self, coordinates: Array) -> tuple[Array, ...]:
         stops = itertools.accumulate(factor.dim for factor in self.factors)
         return tuple(
             coordinates[..., stop - factor.dim : stop]
             for factor, stop in zip(self.factors, stops, strict=True)
         )
 
-    def _each(self, method, *arguments):
+    def _each(self, method: str, *arguments: Any) -> list[Any]:
         """The result of a method for every factor; the arguments are tuples, one item a factor."""
         return [
             getattr(factor, method)(*items)
             for factor, *items in zip(self.factors, *arguments, strict=True)
         ]
 
-    def _points(self, method, *arrays):
+    def _points(self, method: str, *arrays: Array) -> Array:
         return self.join(*self._each(method, *map(self.split, arrays)))
 
-    def _numbers(self, method, *arrays):
+    def _numbers(self, method: str, *arrays: Array) -> list[Array]:
         return self._each(method, *map(self.split, arrays))
 
     # -- the geometry ---------------------------------------------------------------------------
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         return self._points("exp", point, tangent_vector)
 
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         return self._points("log", point, other)
 
-    def retraction(self, point, tangent_vector):
+    def retraction(self, point: Array, tangent_vector: Array) -> Array:
         return self._points("retraction", point, tangent_vector)
 
-    def projection(self, point, vector):
+    def projection(self, point: Array, vector: Array) -> Array:
         return self._points("projection", point, vector)
 
-    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Array) -> Array:
         return self._points("euclidean_to_riemannian_gradient", point, euclidean_gradient)
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         return self._points("transport", point, other, tangent_vector)
 
-    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
         return sum(self._numbers("inner_product", point, tangent_vector_a, tangent_vector_b))
 
-    def dist(self, point, other):
+    def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         return xp.sqrt(sum(d * d for d in self._numbers("dist", point, other)))
 
-    def log_volume_density(self, point, tangent_vector):
+    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         return sum(self._numbers("log_volume_density", point, tangent_vector))
 
-    def tangent_from_coordinates(self, point, coordinates):
+    def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         parts = self._split_coordinates(coordinates)
         return self.join(*self._each("tangent_from_coordinates", self.split(point), parts))
 
-    def coordinates_from_tangent(self, point, tangent_vector):
+    def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         return _concat(xp, self._numbers("coordinates_from_tangent", point, tangent_vector))
 
-    def log_coordinates(self, point, other):
+    def log_coordinates(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         return _concat(xp, self._numbers("log_coordinates", point, other))
 
-    def exp_coordinates(self, point, coordinates):
+    def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
         parts = self._split_coordinates(coordinates)
         return self.join(*self._each("exp_coordinates", self.split(point), parts))
 
-    def canonical(self, x):
+    def canonical(self, x: Array) -> Array:
         return self._points("canonical", x)
 
-    def rounding(self, point, radius: float = 0.0) -> float:
+    def rounding(self, point: Array, radius: float = 0.0) -> float:
         parts = zip(self.factors, self.split(np.asarray(point, dtype=float)), strict=True)
         return math.hypot(*(factor.rounding(part, radius) for factor, part in parts))
 
-    def belongs(self, x, atol=1e-6):
+    def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         xp = array_namespace(x)
         inside = xp.stack(
             [
@@ -198,7 +204,7 @@ class Product(Geometry):
         return xp.all(inside, axis=0)
 
 
-def _concat(xp, parts):
+def _concat(xp: ModuleType, parts: Iterable[Array]) -> Array:
     """Concatenation over the last axis of arrays whose batch axes broadcast."""
     batch = np.broadcast_shapes(*(tuple(part.shape[:-1]) for part in parts))
     return xp.concat([xp.broadcast_to(part, (*batch, part.shape[-1])) for part in parts], axis=-1)

@@ -9,10 +9,12 @@ import math
 import sys
 import threading
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from skriemdp._arrays import Array
 from skriemdp._config import get_config
 from skriemdp.geometry._layout import Layout
 from skriemdp.geometry.base import Geometry
@@ -94,7 +96,12 @@ class PymanoptGeometry(Geometry):
     _exp_name: str
 
     def __init__(
-        self, manifold, *, base_point=None, curvature_bounds=_UNKNOWN, injectivity_radius=0.0
+        self,
+        manifold: Any,
+        *,
+        base_point: Any = None,
+        curvature_bounds: tuple[float, float] = _UNKNOWN,
+        injectivity_radius: float = 0.0,
     ) -> None:
         set_ = object.__setattr__.__get__(self)
         set_("manifold", manifold)
@@ -144,7 +151,7 @@ class PymanoptGeometry(Geometry):
         speaks = cls.__str__ is not object.__str__ or cls.__repr__ is not object.__repr__
         return str(self.manifold) if speaks else cls.__name__
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, PymanoptGeometry):
             return NotImplemented
         return _same(vars(self), vars(other))
@@ -153,29 +160,35 @@ class PymanoptGeometry(Geometry):
         return hash((type(self.manifold), self.shape, self.dim))
 
     @property
-    def base_point(self):
+    def base_point(self) -> np.ndarray:
         return self._base_point.copy()
 
     # -- formats --------------------------------------------------------------------------------
 
-    def _store(self, layout, value, dtype=np.float64):
+    def _store(self, layout: Layout, value: Any, dtype: Any = np.float64) -> Any:
         flat = layout.pack(value)
         padding = np.zeros(math.prod(self.shape) - layout.size)
         return np.concatenate([flat, padding]).astype(dtype).reshape(self.shape)
 
-    def pack(self, point):
+    def pack(self, point: Array) -> Any:
         """A point in the manifold's own format as an array of shape ``shape``."""
         return self._store(self._points, point)
 
-    def unpack(self, x):
+    def unpack(self, x: Array) -> Any:
         """One point, array of shape ``shape``, in the manifold's own format."""
         return self._points.unpack(np.asarray(x, dtype=np.float64).ravel())
 
-    def _flat(self, x):
+    def _flat(self, x: Array) -> Any:
         """Batch of stored arrays as rows of numbers, ``(..., size)``."""
         return x.reshape(*x.shape[: x.ndim - self.point_ndim], math.prod(self.shape))
 
-    def _loop(self, function, layouts, arrays, result=None):
+    def _loop(
+        self,
+        function: Callable[..., Any],
+        layouts: Sequence[Layout],
+        arrays: Array,
+        result: Layout | None = None,
+    ) -> Any:
         """``function`` of every record of the broadcast batch, unpacked by `layouts`.
 
         `result` is the layout of the values, None for numbers.
@@ -201,7 +214,7 @@ class PymanoptGeometry(Geometry):
 
     # -- tangent spaces ---------------------------------------------------------------------------
 
-    def _choose_projector(self, probe) -> str:
+    def _choose_projector(self, probe: Any) -> str:
         """The method that projects stored tangent vectors: linear, idempotent, of rank dim.
 
         Some manifolds store tangent vectors in a format of their own (Lie algebras, factors); their
@@ -230,12 +243,12 @@ class PymanoptGeometry(Geometry):
             f"dimension (dim={dim}); check projection(point, vector) and dim."
         )
 
-    def _projector_matrix(self, point, method):
+    def _projector_matrix(self, point: Array, method: Callable[..., Any]) -> Any:
         unit = np.eye(self._tangents.size)
         columns = [self._tangents.pack(method(point, self._tangents.unpack(e))) for e in unit]
         return np.stack(columns, axis=1)
 
-    def _inner(self, point, a, b) -> float:
+    def _inner(self, point: Array, a: Array, b: Array) -> float:
         """Inner product of two vectors in the manifold's own format, or from its norm."""
         if callable(getattr(self.manifold, "inner_product", None)):
             return float(np.real(self.manifold.inner_product(point, a, b)))
@@ -244,7 +257,7 @@ class PymanoptGeometry(Geometry):
         difference = self.manifold.norm(point, self._tangents.unpack(a - b))
         return float(total**2 - difference**2) / 4
 
-    def _basis(self, point):
+    def _basis(self, point: Array) -> Any:
         """``(E, D)``: columns of E are an orthonormal basis, ``D E = I``; stored numbers only.
 
         Householder QR of the projector with column pivoting gives a basis of its range, Cholesky of
@@ -277,7 +290,7 @@ class PymanoptGeometry(Geometry):
             ) from None
         return np.linalg.solve(lower, q.T).T, lower.T @ q.T
 
-    def _is_euclidean(self, point, q) -> bool:
+    def _is_euclidean(self, point: Array, q: Array) -> bool:
         # A quadratic form that is |v|^2 at generic directions is |v|^2; four fixed Gaussian ones.
         for c in np.random.default_rng(1).standard_normal((4, q.shape[1])):
             v = q @ c
@@ -286,7 +299,7 @@ class PymanoptGeometry(Geometry):
                 return False
         return True
 
-    def _check_norm(self, probe) -> None:
+    def _check_norm(self, probe: Any) -> None:
         """The norm must be the one of the inner product, or noise would have the wrong scale."""
         if not callable(getattr(self.manifold, "norm", None)):
             return
@@ -299,7 +312,7 @@ class PymanoptGeometry(Geometry):
                     "needs a Riemannian metric."
                 )
 
-    def _matrices(self, point, which):
+    def _matrices(self, point: Array, which: Any) -> Any:
         """One matrix of :meth:`_basis` per point, ``(..., rows, columns)``."""
         rows = self._flat(_numpy(point))
         size = math.prod(self.shape)
@@ -310,12 +323,12 @@ class PymanoptGeometry(Geometry):
             out[(*index, slice(matrix.shape[0]), slice(matrix.shape[1]))] = matrix
         return out
 
-    def _is_one_point(self, point, vectors) -> bool:
+    def _is_one_point(self, point: Array, vectors: Array) -> bool:
         """One point with so many vectors that computing its basis first is cheaper."""
         count = vectors.size // math.prod(self.shape)
         return point.ndim == self.point_ndim and count > self._tangents.size
 
-    def tangent_from_coordinates(self, point, coordinates):
+    def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         matrices = self._matrices(point, 0)
         coordinates = _numpy(coordinates)
         if matrices.ndim == 2:
@@ -324,14 +337,16 @@ class PymanoptGeometry(Geometry):
             flat = (matrices @ coordinates[..., None])[..., 0]
         return flat.astype(coordinates.dtype).reshape(*flat.shape[:-1], *self.shape)
 
-    def coordinates_from_tangent(self, point, tangent_vector):
+    def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         matrices = self._matrices(point, 1)
         vector = self._flat(_numpy(tangent_vector))
         if matrices.ndim == 2:
             return (vector @ matrices.T).astype(vector.dtype)
         return (matrices @ vector[..., None])[..., 0].astype(vector.dtype)
 
-    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
         if self._is_one_point(_numpy(point), _numpy(tangent_vector_a)):
             a = self.coordinates_from_tangent(point, tangent_vector_a)
             b = self.coordinates_from_tangent(point, tangent_vector_b)
@@ -339,14 +354,14 @@ class PymanoptGeometry(Geometry):
         layouts = (self._points, self._tangents, self._tangents)
         return self._loop(self._inner, layouts, (point, tangent_vector_a, tangent_vector_b))
 
-    def projection(self, point, vector):
+    def projection(self, point: Array, vector: Array) -> Array:
         if self._is_one_point(_numpy(point), _numpy(vector)):
             coordinates = self._flat(_numpy(vector)) @ self._whole_projector(point).T
             return coordinates.astype(vector.dtype).reshape(vector.shape)
         method = getattr(self.manifold, self._projector_name)
         return self._loop(method, (self._points, self._tangents), (point, vector), self._tangents)
 
-    def _whole_projector(self, point):
+    def _whole_projector(self, point: Array) -> Any:
         method = getattr(self.manifold, self._projector_name)
         size, inner = math.prod(self.shape), self._tangents.size
         matrix = np.zeros((size, size))
@@ -355,7 +370,7 @@ class PymanoptGeometry(Geometry):
 
     # -- the rest -------------------------------------------------------------------------------
 
-    def _method(self, *names):
+    def _method(self, *names: str) -> Any:
         for name in names:
             if self._has(name):
                 return getattr(self.manifold, name)
@@ -364,14 +379,14 @@ class PymanoptGeometry(Geometry):
             "only needs gradients and a retraction."
         )
 
-    def _has(self, name) -> bool:
+    def _has(self, name: str) -> bool:
         """Whether the manifold itself has this method (pymanopt's placeholders only raise)."""
         method = getattr(self.manifold, name, None)
         code = getattr(method, "__func__", method)
         owner = getattr(code, "__module__", "")
         return callable(method) and owner != "pymanopt.manifolds.manifold"
 
-    def _choose_exp(self, probe, tangent) -> str:
+    def _choose_exp(self, probe: Any, tangent: Array) -> str:
         if not self._has("exp"):
             return "retraction"
         value = self.manifold.exp(probe, tangent)
@@ -379,39 +394,39 @@ class PymanoptGeometry(Geometry):
             return "retraction"  # pymanopt 2.2's complex circle drops imaginary parts
         return "exp"
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         method = getattr(self.manifold, self._exp_name)
         layouts = (self._points, self._tangents)
         return self._loop(method, layouts, (point, tangent_vector), self._points)
 
-    def retraction(self, point, tangent_vector):
+    def retraction(self, point: Array, tangent_vector: Array) -> Array:
         method = getattr(self.manifold, "retraction" if self._has("retraction") else self._exp_name)
         layouts = (self._points, self._tangents)
         return self._loop(method, layouts, (point, tangent_vector), self._points)
 
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         method, layouts = self._method("log"), (self._points, self._points)
         vector = self._loop(method, layouts, (point, other), self._tangents)
         return self.projection(point, np.where(np.isfinite(vector), vector, 0.0))
 
-    def dist(self, point, other):
+    def dist(self, point: Array, other: Array) -> Array:
         if not self._has("dist"):
             self._method("dist", "log")
             return self.norm(point, self.log(point, other))
         result = self._loop(self.manifold.dist, (self._points, self._points), (point, other))
         return np.where(np.isfinite(result), result, 0.0)
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         if self._has("transport"):
             move = self.manifold.transport
         elif self._projector_name == "projection":
 
-            def move(_, end, vector):
+            def move(_: Any, end: Array, vector: Array) -> Any:
                 return getattr(self.manifold, self._projector_name)(end, vector)
         else:
             move = self._method("transport")
 
-        def isometric(start, end, vector):
+        def isometric(start: Array, end: Array, vector: Array) -> Any:
             basis, dual = self._basis(start)
             end_basis, end_dual = self._basis(end)
             pack, unpack = self._tangents.pack, self._tangents.unpack
@@ -422,7 +437,7 @@ class PymanoptGeometry(Geometry):
         layouts = (self._points, self._points, self._tangents)
         return self._loop(isometric, layouts, (point, other, tangent_vector), self._tangents)
 
-    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Array) -> Array:
         method = getattr(self.manifold, "euclidean_to_riemannian_gradient", None)
         layouts, arrays = (self._points, self._points), (point, euclidean_gradient)
         if callable(method):
@@ -433,7 +448,7 @@ class PymanoptGeometry(Geometry):
             self._method("euclidean_to_riemannian_gradient")
         return super().euclidean_to_riemannian_gradient(point, euclidean_gradient)
 
-    def belongs(self, x, atol=1e-6):
+    def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         """Whether retracting by the zero vector leaves each of `x` where it is, within `atol`.
 
         pymanopt has no test of membership; this one sees what a retraction would repair.  Where the
@@ -446,14 +461,14 @@ class PymanoptGeometry(Geometry):
         inside = np.where(finite.reshape(finite.shape + (1,) * self.point_ndim), x, 0.0)
         return finite & (self._moved(inside) <= atol)
 
-    def _moved(self, x):
+    def _moved(self, x: Array) -> Any:
         """Largest change of an entry under retraction by zero, per point; inf where it fails."""
         retract = getattr(
             self.manifold, "retraction" if self._has("retraction") else self._exp_name
         )
         zero = self._tangents.unpack(np.zeros(self._tangents.size))
 
-        def change(point):
+        def change(point: Array) -> Any:
             with contextlib.suppress(ArithmeticError, ValueError):
                 start = self._points.pack(point)
                 return np.max(np.abs(self._points.pack(retract(point, zero)) - start))
@@ -463,7 +478,7 @@ class PymanoptGeometry(Geometry):
         return np.where(np.isnan(moved), math.inf, moved)
 
 
-def _numpy(array):
+def _numpy(array: Any) -> Any:
     if not isinstance(array, np.ndarray):
         raise TypeError(
             f"pymanopt manifolds compute with NumPy arrays, got {type(array).__name__}; convert "
@@ -473,7 +488,7 @@ def _numpy(array):
 
 
 @contextlib.contextmanager
-def _silent():
+def _silent() -> Iterator[None]:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -486,13 +501,13 @@ _DRAWS: contextvars.ContextVar = contextvars.ContextVar("draws of a manifold", d
 class _Numpy:
     """NumPy, but for ``random`` where a context has a generator of its own."""
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name == "random" and (own := _DRAWS.get()) is not None:
             return own
         return getattr(np, name)
 
 
-def _modules_of(manifold) -> list[dict]:
+def _modules_of(manifold: Any) -> list[dict]:
     """Globals of the modules in which a manifold, or a factor of it, may draw random numbers."""
     names = {name for name in sys.modules if name.split(".")[:2] == ["pymanopt", "manifolds"]}
     for part in (manifold, *_parts(manifold)):
@@ -500,14 +515,14 @@ def _modules_of(manifold) -> list[dict]:
     return [vars(sys.modules[name]) for name in sorted(names) if name in sys.modules]
 
 
-def _parts(manifold):
+def _parts(manifold: Any) -> Any:
     try:
         return tuple(manifold.manifolds)
     except (AttributeError, TypeError):
         return ()
 
 
-def _publicly_random(manifold, draw):
+def _publicly_random(manifold: Any, draw: Callable[..., Any]) -> Any:
     """``draw()`` with ``np.random`` under a public seed, and NumPy's global generator untouched.
 
     The name that NumPy has in the manifold's modules stands for a proxy meanwhile; in other threads
@@ -546,7 +561,7 @@ def _publicly_random(manifold, draw):
             np.random.set_state(state)
 
 
-def example_point(manifold, base_point=None):
+def example_point(manifold: Any, base_point: Any = None) -> Any:
     """A generic public point: the manifold's random point, from a public seed."""
     try:
         return _publicly_random(manifold, lambda: manifold.random_point())
@@ -558,14 +573,14 @@ def example_point(manifold, base_point=None):
         ) from None
 
 
-def _example_tangent(manifold, point):
+def _example_tangent(manifold: Any, point: Array) -> Any:
     try:
         return _publicly_random(manifold, lambda: manifold.random_tangent_vector(point))
     except (AttributeError, NotImplementedError):
         return manifold.projection(point, 0.5 * point)
 
 
-def _same(a, b) -> bool:
+def _same(a: Any, b: Any) -> bool:
     """Equality of plain objects down to their arrays; bound methods compare by function."""
     if type(a) is not type(b):
         return False

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 from array_api_compat import array_namespace
 
+from skriemdp._arrays import Array
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import log_sinhc
 from skriemdp.geometry._tiles import map_tiles, tiles
@@ -54,42 +58,42 @@ class AffineInvariantSPD(SPDGeometry):
     def injectivity_radius(self) -> float:
         return math.inf
 
-    def _metric_table(self, xp, eigenvalues):
+    def _metric_table(self, xp: ModuleType, eigenvalues: Array) -> Array:
         root = xp.sqrt(eigenvalues)
         return 1 / (root[..., :, None] * root[..., None, :])
 
-    def _roots(self, xp, point):
+    def _roots(self, xp: ModuleType, point: Array) -> tuple[Array, Array]:
         """Symmetric square root of the point, and its inverse."""
         values, vectors = self._spectrum(xp, point)
         root = xp.sqrt(values)
         return sym.conjugated(xp, vectors, root), sym.conjugated(xp, vectors, 1 / root)
 
-    def _per_block(self, point, others, kernel):
+    def _per_block(self, point: Array, others: Array, kernel: Callable[..., Any]) -> Array:
         """`kernel` over blocks of many matrices against one point, at once otherwise."""
         if point.ndim == 2 and others.ndim == 3:
             return map_tiles(kernel, others)
         return kernel(others)
 
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         root, whitener = self._roots(xp, point)
 
-        def kernel(block):
+        def kernel(block: Array) -> Array:
             whitened = sym.congruence(xp, whitener, block)
             return sym.symmetrized(xp, sym.congruence(xp, root, sym.logm(xp, whitened)))
 
         return self._per_block(point, other, kernel)
 
-    def log_coordinates(self, point, other):
+    def log_coordinates(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         _, whitener = self._roots(xp, point)
 
-        def kernel(block):
-            return sym.pack(xp, sym.logm(xp, sym.congruence(xp, whitener, block)))
+        def kernel(block: Array) -> Array:
+            return sym.packed_logm(xp, sym.congruence(xp, whitener, block))
 
         return self._per_block(point, other, kernel)
 
-    def clipped_log_sum(self, point, others, clip_norm=math.inf):
+    def clipped_log_sum(self, point: Array, others: Array, clip_norm: float = math.inf) -> Array:
         # The norm of a logarithm is read off its eigenvalues, and the sum of eigenvector products
         # is one matrix product per block: no logarithm is ever formed.
         xp = array_namespace(point, others)
@@ -100,30 +104,37 @@ class AffineInvariantSPD(SPDGeometry):
             total = total + sym.clipped_logm_sum(xp, whitened, clip_norm, summand_scale)
         return sym.symmetrized(xp, root @ total @ root)
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         root, whitener = self._roots(xp, point)
         whitened = sym.symmetrized(xp, sym.congruence(xp, whitener, tangent_vector))
         return sym.symmetrized(xp, sym.congruence(xp, root, sym.expm(xp, whitened)))
 
-    def dist(self, point, other):
+    def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
+        # Coordinates are those of the whitened tangent vector, so it need not be formed and undone.
+        xp = array_namespace(point, coordinates)
+        root, _ = self._roots(xp, point)
+        whitened = sym.unpack(xp, coordinates, self.size)
+        return sym.symmetrized(xp, sym.congruence(xp, root, sym.expm(xp, whitened)))
+
+    def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         _, whitener = self._roots(xp, point)
 
-        def kernel(block):
+        def kernel(block: Array) -> Array:
             logarithms = sym.log_eigenvalues(xp, sym.congruence(xp, whitener, block))
             return xp.sqrt(xp.sum(logarithms * logarithms, axis=-1))
 
         return self._per_block(point, other, kernel)
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         # E V E' with E = W^1/2 (W^-1/2 X W^-1/2)^1/2 W^-1/2, the half-way transvection.
         xp = array_namespace(point, other, tangent_vector)
         root, whitener = self._roots(xp, point)
         middle = sym.sqrtm(xp, sym.congruence(xp, whitener, other))
         return sym.symmetrized(xp, sym.congruence(xp, root @ middle @ whitener, tangent_vector))
 
-    def log_volume_density(self, point, tangent_vector):
+    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         _, whitener = self._roots(xp, point)
         whitened = sym.symmetrized(xp, sym.congruence(xp, whitener, tangent_vector))

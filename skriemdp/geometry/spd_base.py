@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import abstractmethod
+from types import ModuleType
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from skriemdp._arrays import Array
 from skriemdp._validation import check_count
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import dot
@@ -46,39 +48,41 @@ class SPDGeometry(Geometry):
         return self.size * (self.size + 1) // 2
 
     @property
-    def base_point(self):
+    def base_point(self) -> np.ndarray:
         return np.eye(self.size)
 
-    def canonical(self, x):
+    def canonical(self, x: Array) -> Array:
         """The symmetric part: methods read one triangle, the other, or both."""
         xp = array_namespace(x)
         return x / 2 + sym.transposed(xp, x) / 2  # halves first: their sum cannot overflow
 
-    def rounding(self, point, radius: float = 0.0) -> float:
+    def rounding(self, point: Array, radius: float = 0.0) -> float:
         """The largest condition number within `radius` of `point`, times the size."""
         logarithms = sym.log_eigenvalues(np, np.asarray(point, dtype=float))
         spread = float(np.max(logarithms) - np.min(logarithms))
         return self.size * math.exp(min(spread + math.sqrt(2.0) * radius, _LARGEST_LOG))
 
     @abstractmethod
-    def _metric_table(self, xp, eigenvalues):
+    def _metric_table(self, xp: ModuleType, eigenvalues: Array) -> Array:
         """The table G at a point with these eigenvalues, shape ``(..., size, size)``."""
 
-    def _spectrum(self, xp, point):
+    def _spectrum(self, xp: ModuleType, point: Array) -> tuple[Array, Array]:
         values, vectors = sym.eigh(xp, point)
         return sym.floored(xp, values), vectors
 
-    def projection(self, point, vector):
+    def projection(self, point: Array, vector: Array) -> Array:
         xp = array_namespace(point, vector)
         symmetric = sym.symmetrized(xp, vector)
         return symmetric if point.ndim == 2 else symmetric + 0.0 * point
 
-    def _scaled(self, xp, spectrum, matrices, power):
+    def _scaled(
+        self, xp: ModuleType, spectrum: tuple[Array, Array], matrices: Array, power: int
+    ) -> Array:
         """``Q (G^power * (Q' S Q)) Q'`` of symmetric matrices S, in blocks if there are many."""
         values, vectors = spectrum
         table = self._metric_table(xp, values) ** power
 
-        def kernel(block):
+        def kernel(block: Array) -> Array:
             rotated = sym.congruence(xp, sym.transposed(xp, vectors), block)
             return sym.symmetrized(xp, sym.congruence(xp, vectors, rotated * table))
 
@@ -86,21 +90,23 @@ class SPDGeometry(Geometry):
             return map_tiles(kernel, matrices)
         return kernel(matrices)
 
-    def tangent_from_coordinates(self, point, coordinates):
+    def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         matrices = sym.unpack(xp, coordinates, self.size)
         return self._scaled(xp, self._spectrum(xp, point), matrices, -1)
 
-    def coordinates_from_tangent(self, point, tangent_vector):
+    def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         return sym.pack(xp, self._scaled(xp, self._spectrum(xp, point), tangent_vector, 1))
 
-    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Array) -> Array:
         xp = array_namespace(point, euclidean_gradient)
         symmetric = sym.symmetrized(xp, euclidean_gradient)
         return self._scaled(xp, self._spectrum(xp, point), symmetric, -2)
 
-    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
         xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
         a = self.coordinates_from_tangent(point, tangent_vector_a)
         b = (
@@ -110,12 +116,27 @@ class SPDGeometry(Geometry):
         )
         return dot(xp, a, b)[..., 0]
 
-    def belongs(self, x, atol=1e-6):
+    def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         """Symmetric within `atol` times the largest entry, and numerically positive definite.
 
         The second test is scale-free: after division of rows and columns by the square roots of
         the diagonal, the smallest eigenvalue exceeds `size` machine epsilons.
         """
+        finite, symmetric, definite = self._tests(x, atol)
+        return finite & symmetric & definite
+
+    def complaint(self, x: Array, atol: float = 1e-6) -> str | None:
+        """The first that some of `x` are not: "finite", "symmetric", "positive definite"; or None.
+
+        It tells which test failed, and nothing else about the matrices.
+        """
+        words = "finite", "symmetric", "positive definite"
+        for word, passed in zip(words, self._tests(x, atol), strict=True):
+            if not bool(passed.all()):
+                return word
+        return None
+
+    def _tests(self, x: Array, atol: float) -> tuple[Array, Array, Array]:
         xp = array_namespace(x)
         finite = xp.all(xp.isfinite(x), axis=(-2, -1))
         x = xp.where(finite[..., None, None], x, xp.zeros_like(x))
@@ -132,4 +153,4 @@ class SPDGeometry(Geometry):
         )
         smallest = xp.min(sym.eigh(xp, bounded)[0], axis=-1)
         definite = smallest > self.size * xp.finfo(x.dtype).eps
-        return finite & (gap <= atol * largest) & positive & definite
+        return finite, gap <= atol * largest, positive & definite

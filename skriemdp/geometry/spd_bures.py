@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 from array_api_compat import array_namespace, device
 
+from skriemdp._arrays import Array
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.spd_base import SPDGeometry
@@ -65,10 +69,12 @@ class BuresWassersteinSPD(SPDGeometry):
     def radius_limit(self) -> float:
         return math.inf
 
-    def _metric_table(self, xp, eigenvalues):
+    def _metric_table(self, xp: ModuleType, eigenvalues: Array) -> Array:
         return 1 / xp.sqrt(2 * (eigenvalues[..., :, None] + eigenvalues[..., None, :]))
 
-    def _increment(self, xp, values, vectors, point, other):
+    def _increment(
+        self, xp: ModuleType, values: Array, vectors: Array, point: Array, other: Array
+    ) -> Array:
         """E = M - W in the eigenbasis of W, where ``M = (W^1/2 X W^1/2)^1/2``.
 
         From ``M^2 - W^2 = E M + W E`` and ``M^2 - W^2 = W^1/2 (X - W) W^1/2``, E solves a Sylvester
@@ -83,12 +89,12 @@ class BuresWassersteinSPD(SPDGeometry):
         scaled = (right @ basis) / (values[..., :, None] + middle[..., None, :])
         return sym.symmetrized(xp, scaled @ sym.transposed(xp, basis))
 
-    def _blocks(self, point, other, finish):
+    def _blocks(self, point: Array, other: Array, finish: Callable[..., Any]) -> Array:
         """``finish(values, vectors, increment)`` over blocks of many matrices against one point."""
         xp = array_namespace(point, other)
         values, vectors = self._spectrum(xp, point)
 
-        def kernel(block):
+        def kernel(block: Array) -> Array:
             increment = self._increment(xp, values, vectors, point, block)
             return finish(xp, values, vectors, increment)
 
@@ -96,8 +102,8 @@ class BuresWassersteinSPD(SPDGeometry):
             return map_tiles(kernel, other)
         return kernel(other)
 
-    def log(self, point, other):
-        def finish(xp, values, vectors, increment):
+    def log(self, point: Array, other: Array) -> Array:
+        def finish(xp: ModuleType, values: Array, vectors: Array, increment: Array) -> Array:
             root = xp.sqrt(values)
             ratio = root[..., :, None] / root[..., None, :]
             table = ratio + sym.transposed(xp, ratio)
@@ -105,26 +111,26 @@ class BuresWassersteinSPD(SPDGeometry):
 
         return self._blocks(point, other, finish)
 
-    def log_coordinates(self, point, other):
-        def finish(xp, values, vectors, increment):
+    def log_coordinates(self, point: Array, other: Array) -> Array:
+        def finish(xp: ModuleType, values: Array, vectors: Array, increment: Array) -> Array:
             inverse = 1 / values
             table = xp.sqrt((inverse[..., :, None] + inverse[..., None, :]) / 2)
             return sym.pack(xp, sym.congruence(xp, vectors, increment * table))
 
         return self._blocks(point, other, finish)
 
-    def dist(self, point, other):
-        def finish(xp, values, vectors, increment):
+    def dist(self, point: Array, other: Array) -> Array:
+        def finish(xp: ModuleType, values: Array, vectors: Array, increment: Array) -> Array:
             return xp.sqrt(xp.sum(increment * increment / values[..., :, None], axis=(-2, -1)))
 
         return self._blocks(point, other, finish)
 
-    def _lyapunov(self, xp, values, vectors, vector):
+    def _lyapunov(self, xp: ModuleType, values: Array, vectors: Array, vector: Array) -> Array:
         """Solution L of ``L W + W L = vector``."""
         rotated = sym.congruence(xp, sym.transposed(xp, vectors), vector)
         return sym.congruence(xp, vectors, rotated / (values[..., :, None] + values[..., None, :]))
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         values, vectors = self._spectrum(xp, point)
         step = self._lyapunov(xp, values, vectors, tangent_vector)
@@ -135,7 +141,7 @@ class BuresWassersteinSPD(SPDGeometry):
         inside = self.belongs(end)[..., None, None]
         return xp.where(inside, end, sym.symmetrized(xp, raised))
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         # W = F F' with F = W^1/2 is a Riemannian submersion from matrices with the Frobenius
         # metric.  Horizontal vectors at F are H F with H symmetric, vertical ones F A with A
         # antisymmetric, and the geodesic lifts to the line F_t = (I + t L) F.  A horizontal field
@@ -149,14 +155,14 @@ class BuresWassersteinSPD(SPDGeometry):
         field = self._lyapunov(xp, values, vectors, tangent_vector)
         half = 1 / (2 * TRANSPORT_STEPS)
 
-        def coefficients(time):
+        def coefficients(time: float) -> Any:
             factor = 1 + time * stretch
             map_ = sym.conjugated(xp, basis, factor)
             p_values, p_vectors = self._spectrum(xp, sym.symmetrized(xp, map_ @ point @ map_))
             share = p_values[..., :, None] / (p_values[..., :, None] + p_values[..., None, :])
             return sym.conjugated(xp, basis, stretch / factor), p_vectors, share
 
-        def slope(h, at):
+        def slope(h: Any, at: Any) -> Any:
             m, q, share = at
             product = h @ m
             commutator = product - sym.transposed(xp, product)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 from array_api_compat import array_namespace
 
+from skriemdp._arrays import Array
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import length, sinhc
 from skriemdp.geometry._tiles import map_tiles, tiles
@@ -44,42 +48,42 @@ class LogEuclideanSPD(SPDGeometry):
     def injectivity_radius(self) -> float:
         return math.inf
 
-    def _metric_table(self, xp, eigenvalues):
+    def _metric_table(self, xp: ModuleType, eigenvalues: Array) -> Array:
         # The divided difference is 1 / (sqrt(l_i l_j) sinhc(h / 2)), h = log l_i - log l_j, which
         # has no cancellation for close eigenvalues.
         root, logarithm = xp.sqrt(eigenvalues), xp.log(eigenvalues)
         half = (logarithm[..., :, None] - logarithm[..., None, :]) / 2
         return 1 / (root[..., :, None] * root[..., None, :] * sinhc(xp, half))
 
-    def _differences(self, point, others, finish):
+    def _differences(self, point: Array, others: Array, finish: Callable[..., Any]) -> Array:
         """``finish(logm of every record minus logm of the point)``, in blocks if there are many."""
         xp = array_namespace(point, others)
         origin = sym.logm(xp, point)
 
-        def kernel(block):
+        def kernel(block: Array) -> Array:
             return finish(sym.logm(xp, block) - origin)
 
         if point.ndim == 2 and others.ndim == 3:
             return map_tiles(kernel, others)
         return kernel(others)
 
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         spectrum = self._spectrum(xp, point)
         return self._differences(point, other, lambda s: self._scaled(xp, spectrum, s, -1))
 
-    def log_coordinates(self, point, other):
+    def log_coordinates(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         return self._differences(point, other, lambda s: sym.pack(xp, s))
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         return self.exp_coordinates(point, self.coordinates_from_tangent(point, tangent_vector))
 
-    def exp_coordinates(self, point, coordinates):
+    def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         return sym.expm(xp, sym.logm(xp, point) + sym.unpack(xp, coordinates, self.size))
 
-    def clipped_log_sum(self, point, others, clip_norm=math.inf):
+    def clipped_log_sum(self, point: Array, others: Array, clip_norm: float = math.inf) -> Array:
         xp = array_namespace(point, others)
         origin = sym.pack(xp, sym.logm(xp, point))
         total = xp.zeros_like(origin)
@@ -90,13 +94,13 @@ class LogEuclideanSPD(SPDGeometry):
             total = total + scale @ coordinates
         return self.tangent_from_coordinates(point, total)
 
-    def dist(self, point, other):
+    def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         return self._differences(point, other, lambda s: xp.sqrt(xp.sum(s * s, axis=(-2, -1))))
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         coordinates = self.coordinates_from_tangent(point, tangent_vector)
         return self.tangent_from_coordinates(other, coordinates)
 
-    def log_volume_density(self, point, tangent_vector):
+    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         return 0.0 * self.inner_product(point, tangent_vector, tangent_vector)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import ModuleType
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from skriemdp._arrays import Array
 from skriemdp._validation import check_count, check_positive
+from skriemdp.geometry._columns import layout
 from skriemdp.geometry._elementary import dot, length, nonzero, sinc
 from skriemdp.geometry.base import Geometry
 
@@ -65,19 +68,19 @@ class Sphere(Geometry):
         return math.pi * self.radius
 
     @property
-    def base_point(self):
+    def base_point(self) -> np.ndarray:
         point = np.zeros(self.dim + 1)
         point[0] = self.radius
         return point
 
-    def random_point(self, rng):
+    def random_point(self, rng: np.random.Generator) -> np.ndarray:
         """A uniformly distributed point, ndarray, from the NumPy generator `rng`."""
         point = rng.standard_normal(self.dim + 1)
         return point * (self.radius / np.linalg.norm(point))
 
     # Everything below works with unit vectors and angles; the radius enters at the doors.
 
-    def _direction_and_angle(self, xp, x, y):
+    def _direction_and_angle(self, xp: ModuleType, x: Array, y: Array) -> tuple[Array, Array]:
         """Unit tangent vector at unit `x` towards unit `y`, and the angle between them."""
         cosine = dot(xp, x, y)
         sign = xp.where(cosine < 0, -xp.ones_like(cosine), xp.ones_like(cosine))
@@ -91,13 +94,13 @@ class Sphere(Geometry):
             direction = xp.where(antipodal, self._first_direction(xp, x), direction)
         return direction, xp.atan2(sine, cosine)
 
-    def _first_direction(self, xp, x):
+    def _first_direction(self, xp: ModuleType, x: Array) -> Array:
         one = xp.ones_like(x[..., :1])
         zeros = xp.zeros_like(x[..., : self.dim - 1])
         return self._reflect(xp, x, xp.concat([one, zeros], axis=-1))
 
     @staticmethod
-    def _reflect(xp, x, coordinates):
+    def _reflect(xp: ModuleType, x: Array, coordinates: Array) -> Array:
         # Householder reflection that takes the first axis to -sign(x0) x: it maps (0, c) to the
         # tangent space at x, and the sign keeps the divisor away from zero.
         first, rest = x[..., :1], x[..., 1:]
@@ -107,7 +110,7 @@ class Sphere(Geometry):
         tail = coordinates - rest * (component / (1 + xp.abs(first)))
         return xp.concat([head, tail], axis=-1)
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         x = point / length(xp, point)
         v = tangent_vector / self.radius
@@ -115,30 +118,64 @@ class Sphere(Geometry):
         y = xp.cos(angle) * x + sinc(xp, angle) * v
         return y * (self.radius / length(xp, y))
 
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         x, y = point / length(xp, point), other / length(xp, other)
         direction, angle = self._direction_and_angle(xp, x, y)
         return (self.radius * angle) * direction
 
-    def dist(self, point, other):
+    def log_coordinates(self, point: Array, other: Array) -> Array:
+        # The reflection of _reflect takes the point to an axis, and what remains of the difference
+        # to the other point are its coordinates, times the sine over the angle.
+        xp = array_namespace(point, other)
+        form, ndim = layout(self.dim + 1), max(point.ndim, other.ndim)
+        x, y = form.turned(xp, point, ndim), form.turned(xp, other, ndim)
+        x = x / xp.sqrt(form.dot(xp, x, x))
+        y = y / xp.sqrt(form.dot(xp, y, y))
+        # y - x is free of cancellation next to x, y + x next to the antipode.
+        difference = y - x
+        change = form.dot(xp, x, difference)
+        cosine = 1 + change
+        opposed = cosine < 0
+        some_opposed = bool(xp.any(opposed))
+        if some_opposed:
+            side = xp.where(opposed, -xp.ones_like(cosine), xp.ones_like(cosine))
+            difference = y - side * x
+            change = form.dot(xp, x, difference)
+            cosine = side + change
+        (first, rest), (head, tail) = form.split(x), form.split(difference)
+        one = xp.ones_like(first)
+        sign = xp.where(first < 0, -one, one)
+        along = (change + sign * head) / (1 + xp.abs(first))
+        c = tail - along * rest
+        sine = xp.sqrt(form.dot(xp, c, c))
+        if some_opposed:
+            head, tail = form.split(c)
+            unit = xp.concat([xp.ones_like(head), xp.zeros_like(tail)], axis=form.axis)
+            c = xp.where((sine == 0) & opposed, unit, c)
+        c = c * (self.radius * xp.atan2(sine, cosine) / nonzero(xp, sine))
+        return form.turned_back(xp, c)
+
+    def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         x, y = point / length(xp, point), other / length(xp, other)
         return (2 * self.radius) * xp.atan2(length(xp, x - y), length(xp, x + y))[..., 0]
 
-    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
         xp = array_namespace(tangent_vector_a, tangent_vector_b)
         return dot(xp, tangent_vector_a, tangent_vector_b)[..., 0]
 
-    def projection(self, point, vector):
+    def projection(self, point: Array, vector: Array) -> Array:
         xp = array_namespace(point, vector)
         x = point / length(xp, point)
         return vector - x * dot(xp, x, vector)
 
-    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Array) -> Array:
         return self.projection(point, euclidean_gradient)
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, other, tangent_vector)
         x, y = point / length(xp, point), other / length(xp, other)
         direction, angle = self._direction_and_angle(xp, x, y)
@@ -146,11 +183,11 @@ class Sphere(Geometry):
         turned = -2 * xp.sin(angle / 2) ** 2 * direction - xp.sin(angle) * x
         return self.projection(other, tangent_vector + along * turned)
 
-    def tangent_from_coordinates(self, point, coordinates):
+    def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         return self._reflect(xp, point / length(xp, point), coordinates)
 
-    def coordinates_from_tangent(self, point, tangent_vector):
+    def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         x = point / length(xp, point)
         first, rest = x[..., :1], x[..., 1:]
@@ -158,11 +195,11 @@ class Sphere(Geometry):
         head, tail = tangent_vector[..., :1], tangent_vector[..., 1:]
         return tail - rest * (sign * head / (1 + xp.abs(first)))
 
-    def log_volume_density(self, point, tangent_vector):
+    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         angle = length(xp, tangent_vector)[..., 0] / self.radius
         return (self.dim - 1) * xp.log(xp.abs(sinc(xp, angle)))
 
-    def belongs(self, x, atol=1e-6):
+    def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         xp = array_namespace(x)
         return xp.abs(length(xp, x)[..., 0] / self.radius - 1) <= atol

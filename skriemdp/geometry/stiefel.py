@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import ModuleType
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from skriemdp._arrays import Array
 from skriemdp._validation import check_count, check_option
 from skriemdp.geometry import _orthonormal as orth
 from skriemdp.geometry import _stiefel_paths as paths
@@ -103,28 +105,30 @@ class Stiefel(Geometry):
         return math.pi * math.sqrt(0.8)
 
     @property
-    def base_point(self):
+    def base_point(self) -> np.ndarray:
         return np.eye(self.n, self.p)
 
     @property
     def _beta(self) -> float:
         return _BETA[self.metric]
 
-    def random_point(self, rng):
+    def random_point(self, rng: np.random.Generator) -> np.ndarray:
         """A uniformly distributed point, ndarray, from the NumPy generator `rng`."""
         return orth.uniform(rng, self.n, self.p)
 
     # -- tangent vectors as pairs (A, B), U = X A + X_perp B -------------------------------------
 
     @staticmethod
-    def _parts(xp, complement, vector):
+    def _parts(xp: ModuleType, complement: Complement, vector: Array) -> tuple[Array, Array]:
         return skew(xp, t(xp, complement.x) @ vector), complement.coordinates(vector)
 
     @staticmethod
-    def _vector(complement, a, b):
+    def _vector(complement: Complement, a: Array, b: Array) -> Array:
         return complement.x @ a + complement.expand(b)
 
-    def _reduced(self, xp, point, other):
+    def _reduced(
+        self, xp: ModuleType, point: Array, other: Array
+    ) -> tuple[Complement, Array, Array]:
         """`other` in the frame of `point`, as ``[M; N]`` with the frame ``[X, X_perp Q]``.
 
         The shortest geodesic stays among the matrices with these columns: it is fixed by every
@@ -135,12 +139,14 @@ class Stiefel(Geometry):
         inner = t(xp, point) @ other
         return complement, q, xp.concat([inner + xp.zeros_like(r[..., :1, :]), r], axis=-2)
 
-    def _log_parts(self, xp, point, other):
+    def _log_parts(
+        self, xp: ModuleType, point: Array, other: Array
+    ) -> tuple[Complement, Array, Array]:
         complement, q, target = self._reduced(xp, point, other)
         a, b = paths.log(xp, target, self.p, self._beta, 2 * self.injectivity_radius)
         return complement, a, q @ b
 
-    def exp(self, point, tangent_vector):
+    def exp(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         complement = Complement(xp, point)
         a, b = self._parts(xp, complement, tangent_vector)
@@ -150,11 +156,13 @@ class Stiefel(Geometry):
         moved = point @ end[..., : self.p, :] + complement.expand(q @ end[..., self.p :, :])
         return orth.polished(xp, moved)
 
-    def log(self, point, other):
+    def log(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         return self._vector(*self._log_parts(xp, point, other))
 
-    def inner_product(self, point, tangent_vector_a, tangent_vector_b):
+    def inner_product(
+        self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array
+    ) -> Array:
         xp = array_namespace(point, tangent_vector_a, tangent_vector_b)
         product = orth.frobenius_product(xp, tangent_vector_a, tangent_vector_b)
         if self.metric == "embedded":
@@ -162,18 +170,18 @@ class Stiefel(Geometry):
         a, b = t(xp, point) @ tangent_vector_a, t(xp, point) @ tangent_vector_b
         return product - orth.frobenius_product(xp, a, b) / 2
 
-    def projection(self, point, vector):
+    def projection(self, point: Array, vector: Array) -> Array:
         xp = array_namespace(point, vector)
         inner = t(xp, point) @ vector
         return vector - point @ ((inner + t(xp, inner)) / 2)
 
-    def euclidean_to_riemannian_gradient(self, point, euclidean_gradient):
+    def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Array) -> Array:
         if self.metric == "embedded":
             return self.projection(point, euclidean_gradient)
         xp = array_namespace(point, euclidean_gradient)
         return euclidean_gradient - point @ (t(xp, euclidean_gradient) @ point)
 
-    def transport(self, point, other, tangent_vector):
+    def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, other, tangent_vector)
         complement, a, b = self._log_parts(xp, point, other)
         q, r = xp.linalg.qr(b, mode="reduced")
@@ -188,11 +196,11 @@ class Stiefel(Geometry):
         result = self._vector(complement, top, moved_b + q @ (bottom - inside)) @ twist
         return self.projection(other, result)
 
-    def retraction(self, point, tangent_vector):
+    def retraction(self, point: Array, tangent_vector: Array) -> Array:
         """Q of the QR decomposition of ``point + tangent_vector``, with R's diagonal positive."""
         return orth.q_factor(array_namespace(point, tangent_vector), point + tangent_vector)
 
-    def tangent_from_coordinates(self, point, coordinates):
+    def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         xp = array_namespace(point, coordinates)
         count = self.dim - self.p * (self.n - self.p)
         batch = tuple(coordinates.shape[:-1])
@@ -200,7 +208,7 @@ class Stiefel(Geometry):
         b = xp.reshape(coordinates[..., count:], (*batch, self.n - self.p, self.p))
         return self._vector(Complement(xp, point), a / math.sqrt(self._beta), b)
 
-    def coordinates_from_tangent(self, point, tangent_vector):
+    def coordinates_from_tangent(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         a, b = self._parts(xp, Complement(xp, point), tangent_vector)
         b = xp.reshape(b, (*b.shape[:-2], self.p * (self.n - self.p)))
@@ -208,5 +216,5 @@ class Stiefel(Geometry):
         batch = np.broadcast_shapes(tuple(a.shape[:-1]), tuple(b.shape[:-1]))
         return xp.concat([xp.broadcast_to(c, (*batch, c.shape[-1])) for c in (a, b)], axis=-1)
 
-    def belongs(self, x, atol=1e-6):
+    def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         return orth.has_orthonormal_columns(array_namespace(x), x, atol)

@@ -12,10 +12,19 @@ import secrets
 import sys
 import threading
 from collections import Counter, deque
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
-from skriemdp._validation import check_count, check_fraction, check_nonnegative, check_positive
+from skriemdp._validation import (
+    check_count,
+    check_fraction,
+    check_nonnegative,
+    check_option,
+    check_positive,
+)
 from skriemdp.ledger import active, connections
 from skriemdp.ledger.chain import Head
 from skriemdp.ledger.filters import KINDS, Filter, divide, make_filter
@@ -31,7 +40,12 @@ from skriemdp.ledger.statements import (
     round_up,
 )
 from skriemdp.ledger.storage import BudgetError, Ledger, Standing, add
+from skriemdp.ledger.units import UNITS, check_protects
 from skriemdp.privacy.events import Event, SelfComposedEvent, compose, event_from_dict
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 
 __all__ = [
     "BudgetError",
@@ -68,9 +82,10 @@ class Mark:
     def __init__(self, head: Head | None = None):
         self.head = head
 
-    def __reduce_ex__(self, protocol):
-        known = self.head is not None and protocol > 3
-        return Mark, ((Head(*self.head),) if known else ())
+    def __reduce_ex__(self, protocol: Any) -> tuple[type, tuple[Any, ...]]:
+        if self.head is not None and protocol > 3:
+            return Mark, (Head(*self.head),)
+        return Mark, ()
 
 
 class PrivacyAccountant:
@@ -97,6 +112,10 @@ class PrivacyAccountant:
         epsilons and deltas; ``"gdp"`` wastes nothing on Gaussian releases and refuses events
         without a Gaussian bound; ``"renyi"`` is stricter than "auto" for Gaussian releases and
         wider for a few others.
+    unit : {"label", "record", "group", "client"}, optional
+        Whom the ceiling protects; stored with the ledger, "record" where nothing else is said.  A
+        charge that protects less is refused: with "group", every fit needs ``groups=``.  A charge
+        for groups protects records too.
     witness : str or path-like, default=None
         A second file, best on another disk, made with the ledger: each charge is noted there too,
         so that an old copy of the ledger is noticed.
@@ -135,8 +154,18 @@ class PrivacyAccountant:
     3
     """
 
-    def __init__(self, epsilon=math.inf, delta=1e-5, path=None, filter="auto", witness=None):
+    def __init__(
+        self,
+        epsilon: float = math.inf,
+        delta: float = 1e-5,
+        path: Path | str | None = None,
+        filter: str = "auto",
+        witness: Any = None,
+        unit: str | None = None,
+    ):
         rule = make_filter(filter, epsilon, delta)
+        if unit is not None:
+            check_option(UNITS, unit=unit)
         self._dataset, self._partition, self._stored = DEFAULT_DATASET, "", None
         if path is None:
             if witness is not None:
@@ -148,15 +177,20 @@ class PrivacyAccountant:
                 self._ledger.check_witness(witness)
             given = (float(epsilon), float(delta), filter) != (math.inf, 1e-5, "auto")
             self._stored = self._open(rule if given else None)
+            if unit is not None and unit != self.unit:
+                raise BudgetError(
+                    f"{self._where()} protects each {self.unit}, fixed when it was made; asked for "
+                    f"was unit={unit!r}. Leave this parameter out, or repeat the stored value."
+                )
             return
         else:
             self._ledger = Ledger.create(path, witness)
-        self._stored = self._open(rule)
+        self._stored = self._open(rule, unit or "record")
 
-    def _open(self, rule: Filter | None) -> Filter:
+    def _open(self, rule: Filter | None, unit: str = "record") -> Filter:
         settings = None if rule is None else rule.to_dict()
         zero = () if rule is None else rule.zero
-        found = self._ledger.open_dataset(self._dataset, settings, zero)
+        found = self._ledger.open_dataset(self._dataset, settings, zero, unit=unit)
         try:
             stored = Filter.from_dict(found)
         except (KeyError, TypeError, ValueError):
@@ -179,7 +213,9 @@ class PrivacyAccountant:
         return stored
 
     @classmethod
-    def _handle(cls, ledger: Ledger, dataset: str, partition: str, stored=None):
+    def _handle(
+        cls, ledger: Ledger, dataset: str, partition: str, stored: Filter | None = None
+    ) -> Self:
         self = cls.__new__(cls)
         self._ledger, self._dataset, self._partition = ledger, dataset, partition
         self._stored = stored
@@ -209,6 +245,11 @@ class PrivacyAccountant:
         return self._filter.kind
 
     @property
+    def unit(self) -> str:
+        """Whom the ceiling protects: "label", "record", "group" or "client"."""
+        return self._ledger.row(self._dataset).unit
+
+    @property
     def path(self) -> str:
         """The ledger file."""
         return self._ledger.path
@@ -223,7 +264,13 @@ class PrivacyAccountant:
         """Name of the partition charged, ``""`` for the whole data set."""
         return self._partition
 
-    def dataset(self, name: str, epsilon=None, delta=None, filter=None) -> PrivacyAccountant:
+    def dataset(
+        self,
+        name: str,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        filter: str | None = None,
+    ) -> PrivacyAccountant:
         """Accountant of another data set (other people's records) in the same ledger.
 
         Each data set has its own ceiling; new ones take this one's where not given.
@@ -238,7 +285,7 @@ class PrivacyAccountant:
                 self.epsilon if epsilon is None else epsilon,
                 self.delta if delta is None else delta,
             )
-            other._stored = other._open(rule)
+            other._stored = other._open(rule, self.unit)
         return other
 
     def partition(self, name: str) -> PrivacyAccountant:
@@ -259,7 +306,9 @@ class PrivacyAccountant:
 
     # -- dividing --
 
-    def split(self, parts, gaussian: bool = False) -> list[PrivacyAccountant]:
+    def split(
+        self, parts: int | Mapping[str, float], gaussian: bool = False
+    ) -> list[PrivacyAccountant]:
         """Divide an unused budget into parts with ceilings of their own.
 
         Parameters
@@ -407,6 +456,7 @@ class PrivacyAccountant:
         if at is not None:
             params = {"epsilon": at[0], "delta": at[1]} | params
         unit = str(params.get("unit", "record"))
+        self._check_unit(rule, unit)
         for cost in costs:
             entry, time, standing = self._ledger.charge(
                 self._dataset,
@@ -451,13 +501,20 @@ class PrivacyAccountant:
             )
         return self._ledger.standing(self._dataset, self._partition)
 
-    def _prepare(self, event, at=None):
+    def _prepare(
+        self, event: Event, at: tuple[float, float] | None = None
+    ) -> tuple[Filter, tuple[tuple[Any, ...], ...]]:
         rule = self._filter
         costs = rule.costs(event, at)
         # Slow profiles are computed (and memoised) here, not inside the write transaction.
         if not rule.admits_total(costs[0]):
             rule.fills(event)
         return rule, costs
+
+    def _check_unit(self, rule: Filter, unit: str) -> None:
+        # A ledger without a ceiling promises nothing; it lists every charge with its unit.
+        if rule.limits is not None or self.unit != "record":
+            check_protects(self.unit, unit, self._where())
 
     def _refusal(self, ask: Ask, standing: Standing) -> BudgetExceededError:
         divisible = not self._partition and standing.untouched
@@ -550,7 +607,7 @@ class PrivacyAccountant:
         """
         self._ledger.verify(head)
 
-    def to_frame(self):
+    def to_frame(self) -> DataFrame:
         """:attr:`history` as a pandas DataFrame, one row per entry (needs pandas)."""
         import pandas
 
@@ -574,6 +631,7 @@ class PrivacyAccountant:
         lines = [
             ("Data set", f"{place} ({self.path})"),
             ("Ceiling", ceiling),
+            ("Protects", self._protects()),
             (
                 "Spent",
                 f"epsilon={round_up(spent.epsilon)} at delta={rule.delta:g} over {spent.n_entries} "
@@ -599,7 +657,16 @@ class PrivacyAccountant:
         )
         return lines
 
-    def __str__(self):
+    def _protects(self) -> str:
+        unit, rule = self.unit, self._filter
+        text = f"each {unit}"
+        if unit == "record":
+            text += "; for people who own several, make an accountant with unit='group'"
+        if rule.limits is None:
+            text += "; without a ceiling nothing is refused, so see the unit of each charge"
+        return text
+
+    def __str__(self) -> str:
         return self.summary()
 
     def _part_line(self) -> str:
@@ -648,11 +715,11 @@ class PrivacyAccountant:
             seen.append((found, min(rule.used(total), 1.0)))
         return [found for found, _ in seen][1:], [used for _, used in seen]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         part = f", partition={self._partition!r}" if self._partition else ""
         return f"PrivacyAccountant(path={self.path!r}, dataset={self._dataset!r}{part})"
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
             f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
@@ -665,18 +732,18 @@ class PrivacyAccountant:
     def _address(self) -> tuple:
         return self._ledger.path, self._ledger.key, self._dataset, self._partition
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, PrivacyAccountant):
             return NotImplemented
         return self._address() == other._address()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._address())
 
-    def __sklearn_clone__(self):
+    def __sklearn_clone__(self) -> Self:
         return self
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         path, key, dataset, partition = self._address()
         return {
             "path": path,
@@ -686,25 +753,25 @@ class PrivacyAccountant:
             "mark": Mark(connections.mark(key)),
         }
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self._ledger = Ledger(state["path"], state["key"])
         connections.remember(state["key"], state["mark"].head)
         self._dataset, self._partition = state["dataset"], state["partition"]
         self._stored = None
 
-    def __copy__(self):
+    def __copy__(self) -> Self:
         return self
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[str, Any]) -> Self:
         return self
 
     # -- the active accountant --
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         active.enter(self, sys._getframe(1))
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         active.leave(self, sys._getframe(1))
 
 
@@ -811,7 +878,7 @@ def _check_name(what: str, name: str) -> None:
         raise ValueError(f"the name of a {what} must not be empty.")
 
 
-def _pair(event: Event, at) -> tuple[float, float] | None:
+def _pair(event: Event, at: tuple[float, float] | None) -> tuple[float, float] | None:
     """The pair that an event was calibrated to, checked against it."""
     if not isinstance(event, Event):
         raise TypeError(
@@ -825,7 +892,8 @@ def _pair(event: Event, at) -> tuple[float, float] | None:
     except (TypeError, ValueError):
         raise TypeError(f"at must be a pair (epsilon, delta), got {at!r}.") from None
     check_nonnegative(**{"epsilon in at": epsilon})
-    check_fraction(open_left=False, **{"delta in at": delta})
+    in_at: dict[str, Any] = {"delta in at": delta}
+    check_fraction(open_left=False, **in_at)
     epsilon, delta = float(epsilon), float(delta)
     if not event.delta(epsilon) <= delta:
         raise ValueError(
@@ -835,7 +903,7 @@ def _pair(event: Event, at) -> tuple[float, float] | None:
     return epsilon, delta
 
 
-def _weights(parts) -> list[Fraction]:
+def _weights(parts: Any) -> list[Fraction]:
     """Exact shares that add up to one, from a number of parts or from their weights."""
     if isinstance(parts, numbers.Integral) and not isinstance(parts, bool):
         check_count(minimum=2, parts=parts)

@@ -14,7 +14,11 @@ import hashlib
 import json
 import sqlite3
 from collections import Counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
 
 __all__ = ["FORMAT", "SCHEMA", "Broken", "Dataset", "Head", "canonical", "check_schema"]
 
@@ -111,7 +115,7 @@ _ENTRY = (
 )
 
 
-def canonical(value) -> str:
+def canonical(value: Any) -> str:
     """The one JSON text of a plain value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -264,7 +268,7 @@ def check_dataset(db: sqlite3.Connection, head: tuple, place: Dataset) -> None:
         raise Broken(f"the division of data set {place.name!r} is not the one that was entered")
 
 
-def check_partition(db, head: tuple, place: Dataset, name: str) -> tuple[int, tuple]:
+def check_partition(db: Connection, head: tuple, place: Dataset, name: str) -> tuple[int, tuple]:
     """Number of charges and amounts of one partition, checked like :func:`check_dataset`."""
     row = db.execute(
         "SELECT last, entries, amounts FROM partitions WHERE dataset = ? AND name = ?",
@@ -313,7 +317,7 @@ def check_head(db: sqlite3.Connection, head: tuple) -> Head | None:
     return Head(number, _intact(db, head, place, number).digest)
 
 
-def _intact(db, head: tuple, place: Dataset, number: int) -> Entry:
+def _intact(db: Connection, head: tuple, place: Dataset, number: int) -> Entry:
     found = entry(db, number)
     if found is None or found.dataset != place.id:
         raise Broken(f"entry {number} of data set {place.name!r} is missing")

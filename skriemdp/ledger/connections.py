@@ -16,12 +16,17 @@ import signal
 import sqlite3
 import tempfile
 import threading
+from collections.abc import Iterator
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skriemdp.ledger import chain, files, witness
 from skriemdp.ledger.errors import BudgetError
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
 
 __all__ = ["BudgetError"]
 
@@ -33,7 +38,7 @@ FIRST_LOOK = 10_000
 
 
 class _Link:
-    def __init__(self):
+    def __init__(self) -> None:
         self.lock = threading.RLock()
         self.db: sqlite3.Connection | None = None
         self.inode: tuple | None = None
@@ -77,7 +82,7 @@ def remember(key: str, head: chain.Head | None) -> None:
 
 
 @contextlib.contextmanager
-def reading(path: str, key: str | None):
+def reading(path: str, key: str | None) -> Iterator[Session]:
     """Several reads of one state of the ledger, checked to be no older than what was seen."""
     with _lent(path) as db:
         db.execute("BEGIN")
@@ -89,7 +94,7 @@ def reading(path: str, key: str | None):
 
 
 @contextlib.contextmanager
-def writing(path: str, key: str | None):
+def writing(path: str, key: str | None) -> Iterator[Session]:
     """One durable transaction; leaving it without an exception means it is on disk."""
     with _lent(path) as db:
         db.execute("BEGIN IMMEDIATE")
@@ -159,7 +164,7 @@ def _check_witness(session: Session, path: str) -> None:
 
 
 @contextlib.contextmanager
-def _lent(path: str):
+def _lent(path: str) -> Iterator[Connection]:
     """Lend the process's connection to the file at `path`."""
     with _links_lock:
         link = _links.pop(path, None) or _Link()
@@ -342,7 +347,7 @@ _UNFINISHED = (
 
 
 @contextlib.contextmanager
-def explained(path: str):
+def explained(path: str) -> Iterator[None]:
     """Turn what went wrong into what happened and what to do; nothing is ever released after."""
     try:
         yield
@@ -401,7 +406,7 @@ def _leave_at_termination() -> None:
             signal.signal(signal.SIGTERM, _terminated)
 
 
-def _terminated(number, frame) -> None:
+def _terminated(number: int, frame: Any) -> None:
     if _folder is not None and _folder[0] == os.getpid():
         shutil.rmtree(_folder[1], ignore_errors=True)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

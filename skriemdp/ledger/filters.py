@@ -15,9 +15,10 @@ import decimal
 import math
 import numbers
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
@@ -25,6 +26,11 @@ from scipy.stats import norm
 from skriemdp._validation import check_fraction, check_option, check_positive
 from skriemdp.ledger.storage import Amounts, Standing, add
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
+from skriemdp.privacy.lattice import rounding_divergence
+
+if TYPE_CHECKING:
+    from skriemdp.privacy.event import Event
+
 
 __all__ = [
     "AXES",
@@ -40,6 +46,7 @@ __all__ = [
 ]
 
 DIGITS = 24
+_LEFT_OUT = 1e-24
 _EXACT = decimal.Context(prec=2000)
 # A sum may pass a computed limit by this relative amount, a hundred roundings: k fits, each
 # calibrated to a k-th of the budget, may use all of it.  mu* and the Renyi budget are rounded down
@@ -87,7 +94,7 @@ def renyi_budget(order: float, epsilon: float, delta: float) -> float:
 def renyi_order(epsilon: float, delta: float) -> float:
     """The order at which a Renyi filter admits the largest Gaussian release."""
 
-    def neg_square_mu(log_order_minus_one):
+    def neg_square_mu(log_order_minus_one: float) -> float:
         order = 1 + math.exp(log_order_minus_one)
         return -renyi_budget(order, epsilon, delta) / order
 
@@ -109,7 +116,9 @@ AXES = {
 KINDS = ("auto", "sum", "renyi", "gdp")
 
 
-def _joined(kind: str, each: Sequence, every=max, some=min):
+def _joined(
+    kind: str, each: Sequence, every: Callable[..., Any] = max, some: Callable[..., Any] = min
+) -> bool | float:
     """One number for a rule from one number for each of its axes.
 
     ``every`` joins conditions that must all hold and ``some`` those of which one is enough: with
@@ -172,7 +181,7 @@ class Filter:
         """The cost of nothing."""
         return () if self.limits is None else (0,) * len(self.limits)
 
-    def costs(self, event, at: tuple[float, float] | None = None) -> tuple[Amounts, ...]:
+    def costs(self, event: Event, at: tuple[float, float] | None = None) -> tuple[Amounts, ...]:
         """What `event` may add to the totals, the cheapest first: each of them is true of it.
 
         More than one under ``"sum"`` only, where the release pays the first that fits.  `at` is the
@@ -182,7 +191,7 @@ class Filter:
         refuse_strange_sizes(event)
         return _costs(self, event, at if self.kind == "sum" else None)
 
-    def cost(self, event, at: tuple[float, float] | None = None) -> Amounts:
+    def cost(self, event: Event, at: tuple[float, float] | None = None) -> Amounts:
         """The first of :meth:`costs`."""
         return self.costs(event, at)[0]
 
@@ -220,13 +229,13 @@ class Filter:
         ]
         return _joined(self.kind, shares)
 
-    def admits(self, standing: Standing, cost: Amounts, event) -> bool:
+    def admits(self, standing: Standing, cost: Amounts, event: Event) -> bool:
         """Whether `event` may be charged on top of `standing`."""
         if self.admits_total(add(standing.total, cost)):
             return True
         return standing.untouched and self.fills(event)
 
-    def fills(self, event) -> bool:
+    def fills(self, event: Event) -> bool:
         """Whether `event` alone is (epsilon, delta)-private, and may thus be the only spend.
 
         Never true under ``"sum"``, whose costs show it already, nor of a ``"gdp-part"``: pairs of
@@ -234,11 +243,11 @@ class Filter:
         """
         return self.kind in ("auto", "renyi", "gdp") and _fills(self, event)
 
-    def count(self, standing: Standing, costs: tuple[Amounts, ...], event) -> int | float:
+    def count(self, standing: Standing, costs: tuple[Amounts, ...], event: Event) -> int | float:
         """How many more spends of `event`, all at one of its costs, would be admitted; inf: all."""
         return max(self._times(standing, cost, event) for cost in costs)
 
-    def _times(self, standing: Standing, cost: Amounts, event) -> int | float:
+    def _times(self, standing: Standing, cost: Amounts, event: Event) -> int | float:
         if self.limits is None:
             return math.inf
         room = [
@@ -416,14 +425,17 @@ def _floor(value: float, weight: Fraction) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _fills(rule: Filter, event) -> bool:
+def _fills(rule: Filter, event: Event) -> bool:
     return rule.limits is not None and event.delta(rule.epsilon) <= rule.delta
 
 
 @lru_cache(maxsize=4096)
-def _costs(rule: Filter, event, at: tuple[float, float] | None) -> tuple[Amounts, ...]:
+def _costs(rule: Filter, event: Event, at: tuple[float, float] | None) -> tuple[Amounts, ...]:
     extra = event.extra_delta
     _check_size("extra_delta", extra)
+    if event.tv:
+        # Integers on random batches: their Renyi bound leaves out less than this, a unit of cost.
+        extra += _LEFT_OUT
     bound = event.gdp_bound if "mu_squared" in AXES[rule.kind] else None
     if bound is not None and not math.isfinite(bound):
         bound = None
@@ -448,6 +460,9 @@ def _costs(rule: Filter, event, at: tuple[float, float] | None) -> tuple[Amounts
     if rule.kind == "sum":
         return _pairs(rule, event, at, pure)
     rho = math.inf if rule.order is None else event.renyi(rule.order)
+    if event.tv and rho != math.inf:
+        assert rule.order is not None
+        rho += rounding_divergence(event.tv, rule.order)
     if rho != math.inf:
         _check_size("the Renyi divergence", rho)
     costs = {
@@ -459,7 +474,7 @@ def _costs(rule: Filter, event, at: tuple[float, float] | None) -> tuple[Amounts
     return (tuple(costs[name] for name in AXES[rule.kind]),)
 
 
-def _pairs(rule: Filter, event, at, pure: float | None) -> tuple[Amounts, ...]:
+def _pairs(rule: Filter, event: Event, at: Any, pure: float | None) -> tuple[Amounts, ...]:
     """Pairs (epsilon, delta) of the event, under plain addition; None where none ever fits.
 
     One is `at`, or of a pure event without it the pure epsilon and no delta.  Another is that of a
@@ -483,10 +498,10 @@ def _pairs(rule: Filter, event, at, pure: float | None) -> tuple[Amounts, ...]:
     return tuple(pairs) or ((None, None),)
 
 
-def _smallest_share(rule: Filter, event, high: float) -> float:
+def _smallest_share(rule: Filter, event: Event, high: float) -> float:
     """Smallest w found with event.delta(w epsilon) <= w delta; inf if not even `high` holds."""
 
-    def holds(share):
+    def holds(share: float) -> bool:
         return event.delta(share * rule.epsilon) <= share * rule.delta
 
     if not holds(high):
@@ -498,7 +513,7 @@ def _smallest_share(rule: Filter, event, high: float) -> float:
     return high
 
 
-def _pure_epsilon(event) -> float | None:
+def _pure_epsilon(event: Event) -> float | None:
     bound = event.renyi(math.inf)
     if bound == math.inf:
         return None
@@ -506,7 +521,7 @@ def _pure_epsilon(event) -> float | None:
     return bound
 
 
-def _check_size(name: str, value) -> None:
+def _check_size(name: str, value: Any) -> None:
     if not isinstance(value, numbers.Real):
         raise TypeError(f"a spend must have a real size; {name} is {value!r}.")
     value = float(value)
@@ -518,12 +533,12 @@ def _check_size(name: str, value) -> None:
         raise ValueError(f"{name} is subnormal ({value!r}): too small to be added up faithfully.")
 
 
-def refuse_strange_sizes(event) -> None:
+def refuse_strange_sizes(event: Event) -> None:
     """Raise ValueError where a number of the event is NaN, subnormal or infinite."""
     _walk(event.to_dict(), type(event).__name__)
 
 
-def _walk(value, name: str) -> None:
+def _walk(value: Any, name: str) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             _walk(item, f"{name}.{key}")

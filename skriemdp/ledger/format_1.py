@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections import defaultdict
 
 from skriemdp.ledger import chain, connections, files, storage
@@ -19,7 +20,7 @@ TABLES = ("entries", "events", "parts", "datasets", "ledger")
 TOLERANCE = 1e-9
 
 
-def upgrade(path) -> None:
+def upgrade(path: str) -> None:
     """Bring a ledger of format 1 to the present format, in place; nothing is lost or loosened.
 
     Rules, ceilings and the ledger's key stay, so handles and pickles stay good.  The charges get
@@ -54,7 +55,7 @@ def upgrade(path) -> None:
     storage.Ledger(path).verify()
 
 
-def _rewrite(db) -> None:
+def _rewrite(db: sqlite3.Connection) -> None:
     # Fails while anybody else has the file open; merges the log into the file.
     db.execute("PRAGMA journal_mode = PERSIST")
     db.execute("PRAGMA synchronous = EXTRA")
@@ -78,7 +79,7 @@ def _rewrite(db) -> None:
         raise
 
 
-def _copy(db) -> None:
+def _copy(db: sqlite3.Connection) -> None:
     (created,) = db.execute("SELECT created FROM ledger").fetchone()
     rules, names, missing = {}, {}, {}
     for number, name, text, common in db.execute(

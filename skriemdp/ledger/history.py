@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from skriemdp.ledger.chain import Entry
 from skriemdp.ledger.statements import Spend
@@ -33,7 +34,7 @@ class History(Sequence):
     def __iter__(self) -> Iterator[Spend]:
         return map(self._spend, self._ledger.entries(self._dataset, self._partition))
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         place = operator.index(index)
@@ -43,14 +44,14 @@ class History(Sequence):
             raise IndexError("the ledger has no such charge.")
         return self._spend(row)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
             return NotImplemented
         return list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<{len(self)} charges of data set {self._dataset!r}>"
 
     def _spend(self, row: Entry) -> Spend:

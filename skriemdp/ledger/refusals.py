@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 from skriemdp.ledger.filters import Filter
 from skriemdp.ledger.statements import (
@@ -75,7 +76,7 @@ def refusal(
     )
 
 
-def _charged(rule, standing, ask):
+def _charged(rule: Filter, standing: Standing, ask: Ask) -> tuple[int | None, ...]:
     total, cost = standing.total, rule.cost(ask.event, ask.at)
     each = tuple(None if amount is None else ask.times * amount for amount in cost)
     return add(total, each)
@@ -115,7 +116,7 @@ def _cure(rule: Filter, standing: Standing, ask: Ask, divisible: bool) -> str:
     return "No such release is admitted on these records any more."
 
 
-def _largest(rule, standing, ask, room) -> str | None:
+def _largest(rule: Filter, standing: Standing, ask: Ask, room: dict[str, float]) -> str | None:
     """The largest epsilon (noise, where there is none) admitted now; None if there is none."""
     pure = ask.event.renyi(math.inf) < math.inf if ask.at is None else ask.at[1] == 0.0
     if pure:
@@ -140,6 +141,6 @@ def _largest(rule, standing, ask, room) -> str | None:
     return f"Pass epsilon={bound} or less{how}." if float(bound) > 0.0 else None
 
 
-def _gaussian_fits(rule, standing, epsilon, delta, times) -> bool:
+def _gaussian_fits(rule: Any, standing: Any, epsilon: float, delta: float, times: int) -> bool:
     event = GaussianEvent(1.0 / gaussian_mu(epsilon, delta))
     return rule.count(standing, rule.costs(event, (epsilon, delta)), event) >= times

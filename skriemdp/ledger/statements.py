@@ -5,9 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.privacy.events import event_from_dict
+
+if TYPE_CHECKING:
+    from skriemdp.ledger.chain import Entry
+
 
 __all__ = [
     "BudgetExceededError",
@@ -37,7 +43,7 @@ class BudgetExceededError(BudgetError):
         super().__init__(message)
         self.remaining = remaining
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type, tuple[str, Remaining | None]]:
         return type(self), (self.args[0], self.remaining)
 
 
@@ -90,7 +96,7 @@ class LedgerTotal:
     delta: float
     n_entries: int
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[float]:
         yield self.epsilon
         yield self.delta
 
@@ -125,7 +131,7 @@ class Remaining:
     times: int = 1
     used: float = 0.0
 
-    def __str__(self):
+    def __str__(self) -> str:
         if math.isinf(self.epsilon):
             return f"no ceiling [{self.filter}]"
         fit, each = ("a", "") if self.times == 1 else (f"{self.times}", " each")
@@ -162,7 +168,7 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.1f} %"
 
 
-def charge_line(row, share: float | None, delta: float) -> str:
+def charge_line(row: Entry, share: float | None, delta: float) -> str:
     """One charge for people: number, time, who, its guarantee, its share of the budget, its noise.
 
     Parameters
@@ -173,6 +179,7 @@ def charge_line(row, share: float | None, delta: float) -> str:
     delta : float
         The ledger's; where no pair was noted, the charge's epsilon is stated at it.
     """
+    assert row.event is not None  # a charge has one
     params, event = json.loads(row.params), json.loads(row.event)
     where = f" on partition {row.part}" if row.part else ""
     if "epsilon" in params and "delta" in params:

@@ -13,10 +13,16 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from skriemdp.ledger import chain, connections, files, witness
 from skriemdp.ledger.chain import Head, add, highest
 from skriemdp.ledger.connections import BudgetError, explained, reading, writing
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
 
 __all__ = ["Amounts", "BudgetError", "Ledger", "Standing", "add", "highest"]
 
@@ -52,7 +58,7 @@ class Ledger:
     it is made, so that a handle notices when another ledger lies at its path.
     """
 
-    def __init__(self, path, key: str | None = None):
+    def __init__(self, path: str | Path, key: str | None = None):
         self.path = _real(path)
         self.key = key
         if key is None:
@@ -60,7 +66,7 @@ class Ledger:
                 self.key = session.key
 
     @classmethod
-    def create(cls, path, witness_path=None) -> Ledger:
+    def create(cls, path: Path | str, witness_path: Path | None = None) -> Ledger:
         """Make a new ledger file (mode 0600) that either exists completely or not at all."""
         path = _real(path)
         files.refuse_network(path)
@@ -103,7 +109,7 @@ class Ledger:
         return cls.create(os.path.join(connections.private_folder(), name))
 
     @staticmethod
-    def exists(path) -> bool:
+    def exists(path: Path | str) -> bool:
         """Whether something lies at `path` (it need not be a ledger)."""
         return os.path.lexists(path)
 
@@ -284,7 +290,7 @@ class Ledger:
                 return place.entries
             return place.common_entries + _own(session, place, part)[0]
 
-    def check_witness(self, path) -> None:
+    def check_witness(self, path: str | Path) -> None:
         """BudgetError unless the ledger was made with this witness file."""
         with reading(self.path, self.key) as session:
             stored = session.header[2]
@@ -306,13 +312,22 @@ class Ledger:
             return chain.last(session.db)
 
 
-def _real(path) -> str:
+def _real(path: str | Path) -> str:
     path = os.fsdecode(path)
     with explained(path):
         return os.path.realpath(path)
 
 
-def enter_dataset(db, name, parent, settings, zero, unit, arithmetic, time) -> chain.Dataset:
+def enter_dataset(
+    db: Connection,
+    name: str,
+    parent: chain.Dataset | None,
+    settings: dict[str, Any],
+    zero: tuple[int, ...],
+    unit: str,
+    arithmetic: str,
+    time: str,
+) -> chain.Dataset:
     """Create a data set: its row and the entry that fixes its rule."""
     text, nothing = json.dumps(settings, allow_nan=False), chain.canonical(zero)
     above = None if parent is None else parent.id
@@ -330,7 +345,13 @@ def enter_dataset(db, name, parent, settings, zero, unit, arithmetic, time) -> c
 
 
 def write_charge(
-    db, place: chain.Dataset, part: str, own_entries: int, own: Amounts, cost: Amounts, **note: str
+    db: Connection,
+    place: chain.Dataset,
+    part: str,
+    own_entries: int,
+    own: Amounts,
+    cost: Amounts,
+    **note: str,
 ) -> Head:
     """Add one charge to the totals of a data set (and of a partition) and to the chain."""
     common, peak = chain.amounts(place.common), chain.amounts(place.peak)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp.descent.queries import Query
-from skriemdp.descent.sampling import FullBatch, PoissonSampler
-from skriemdp.linear_model.preconditioners import make_preconditioner
-from skriemdp.mechanisms.bounds import Ball
+from skriemdp.descent.sampling import FullBatch, PoissonSampler, exact_sums
+from skriemdp.linear_model.glm import LinearProblem
+from skriemdp.linear_model.preconditioners import Metric, make_preconditioner
+from skriemdp.mechanisms.bounds import Factors
 from skriemdp.mechanisms.integer_products import IntegerFactors
+from skriemdp.mechanisms.integers import ExactTotal
 from skriemdp.mechanisms.noise import expect_integers
-from skriemdp.privacy.events import GaussianEvent, compose
+from skriemdp.privacy.events import Event, GaussianEvent, compose
 
-__all__ = ["OUTPUTS", "NoisyAdaGrad"]
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+
+
+__all__ = ["NoisyAdaGrad"]
 
 # Steps of pure noise, as a share of the run, that adaptive preconditioners start from: one number
 # for all data (docs/user_guide/adagrad.md, "The default"); more where the steps can grow.
@@ -29,7 +35,8 @@ _GROWTH = 3.0
 # safe for any data; rows that spread over directions, and scores away from 0, leave room for more.
 _LONGEST = 16.0
 
-OUTPUTS = ("second-half", "average", "last")
+# Share of mu**2 that "paper" spends on its matrices.
+_MOMENT_SHARE = 0.2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,16 +61,10 @@ class NoisyAdaGrad:
         Noise over sensitivity of the root moment of "paper".
     curvature : ndarray of shape (k, k), optional
         Public, of "public".
-    penalty : ndarray of shape (size, 1)
-        Ridge per parameter.
     max_norm : float, optional
         Radius of the ball that holds the iterates.
-    output : {"second-half", "average", "last"}
-        Iterates to average.
     basis_at : callable, optional
         ``basis_at(t)`` is the public orthonormal basis, shape (size, k), of step t = 1, 2, ...
-    exact : bool, default=False
-        Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
 
     Notes
     -----
@@ -81,16 +82,13 @@ class NoisyAdaGrad:
     preconditioner: str = "noised"
     moment_multiplier: float | None = None
     curvature: Any = None
-    penalty: Any = 0.0
     max_norm: float | None = None
-    output: str = "second-half"
     basis_at: Callable | None = None
     first_step_size: float | None = None
-    exact: bool = False
 
-    def __post_init__(self):
-        if self.exact and (type(self.sampler) is not FullBatch or self.preconditioner == "paper"):
-            raise ValueError("exact integers need full batches and no root moments.")
+    def __post_init__(self) -> None:
+        if self.exact and self.preconditioner == "paper":
+            raise ValueError("root moments have no exact integers.")
         if type(self.sampler) not in (FullBatch, PoissonSampler):
             raise TypeError("sampler must be a FullBatch or a PoissonSampler.")
         if (self.preconditioner == "paper") != (self.moment_multiplier is not None):
@@ -102,28 +100,60 @@ class NoisyAdaGrad:
                 "preconditioner='paper' reads every record in every step; use batch_size=None."
             )
 
-    def event(self, n: int):
+    @property
+    def exact(self) -> bool:
+        """Whether gradients are added in exact integers (docs/theory/lattice.md)."""
+        return exact_sums(self.sampler)
+
+    def with_integers(self, dim: int) -> NoisyAdaGrad:
+        """The same run, in exact integers; gradients have `dim` entries."""
+        return dataclasses.replace(self, sampler=self.sampler.with_integers(dim))
+
+    def event(self, n: int) -> Event:
         """What a run on n records costs."""
         steps = self.sampler.event(n, self.noise_multiplier, self.n_steps)
         if self.moment_multiplier is None:
             return steps
         return compose([steps, GaussianEvent(self.moment_multiplier, count=self.n_steps)])
 
+    def with_mu(self, mu: float) -> NoisyAdaGrad:
+        """The same run of full batches, mu-GDP: what :meth:`event` says is then mu."""
+        share, moment = 1.0, None
+        if self.preconditioner == "paper":
+            share = 1.0 - _MOMENT_SHARE
+            moment = math.sqrt(self.n_steps / _MOMENT_SHARE) / mu
+        noise = math.sqrt(self.n_steps / share) / mu
+        return dataclasses.replace(self, noise_multiplier=noise, moment_multiplier=moment)
+
     def factors(self, size: int, n_outputs: int) -> IntegerFactors:
         """The integers of a gradient of this shape."""
         return IntegerFactors(size, n_outputs, self.noise_multiplier)
 
-    def noise(self, n: int, step: int) -> float:
-        """Standard deviation of the noise of a coordinate of the mean gradient of `step`."""
-        size = self.sampler.expected_size(n)
-        return self.noise_multiplier * 2.0 * float(self.clip_norms[step - 1]) / size
+    def noise(self, n: int, step: int, shape: tuple[int, int]) -> float:
+        """Standard deviation of the noise of a coordinate of the mean gradient of `step`.
 
-    def solve(self, problem, start, streams, progress=None):
+        `shape` is that of the gradient, in coordinates of the step's subspace.
+        """
+        bound = float(self.clip_norms[step - 1])
+        if self.exact:
+            return self.factors(*shape).sigma(bound) / self.sampler.expected_size(n)
+        return self.noise_multiplier * 2.0 * bound / self.sampler.expected_size(n)
+
+    def solve(
+        self,
+        problem: LinearProblem,
+        penalty: Any,
+        start: np.ndarray,
+        streams: NoiseStreams,
+        progress: Callable[..., None] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, float, float]:
         """Run on `problem` from `start`.
 
         Parameters
         ----------
         problem : LinearProblem
+        penalty : ndarray of shape (size, 1)
+            Ridge per weight; public or released.
         start : ndarray of shape (size, n_outputs)
             Public.
         streams : NoiseStreams
@@ -137,11 +167,13 @@ class NoisyAdaGrad:
             Eigenvalues of the last preconditioner, largest first.
         floor : float
             What noise alone would have made of them, warm-up included.
+        noise : float
+            Standard deviation of the noise of a coordinate of the last mean gradient.
         """
         growing = self.first_step_size is not None
         warmup = (_GROWING_WARMUP if growing else _WARMUP) * self.n_steps
         rng = streams("gradients")
-        state = make_preconditioner(
+        state: Any = make_preconditioner(
             self.preconditioner,
             warmup=warmup,
             floor=self.step_size * problem.loss.curvature / _LONGEST,
@@ -150,28 +182,22 @@ class NoisyAdaGrad:
             n=problem.n,
             rng=streams("root moments") if self.preconditioner == "paper" else None,
         )
+        basis: Any
+        metric: Any
         weights, basis, metric = np.array(start, dtype=float), None, None
         growth, variance = _Growth(self.first_step_size, self.step_size), 0.0
-        first = {"last": self.n_steps, "average": 1, "second-half": self.n_steps // 2 + 1}
-        total, lattice = np.zeros_like(weights), None
+        first = self.n_steps // 2 + 1  # of the iterates that are averaged
+        total = np.zeros_like(weights)
         if self.exact and self.basis_at is None:
-            lattice = self.factors(*weights.shape)
-            problem = problem.on_lattice(lattice)
+            problem = problem.on_lattice(self.factors(*weights.shape))
             expect_integers(rng, self.n_steps * weights.size)
         for step in range(1, self.n_steps + 1):
             previous = basis
             basis = None if self.basis_at is None else self.basis_at(step)
             bound = float(self.clip_norms[step - 1])
-            if self.exact:
-                size = len(weights) if basis is None else basis.shape[1]
-                if lattice is None or lattice.left != size:
-                    lattice = self.factors(size, weights.shape[1])
-                noisy = problem.exact_sum(lattice, weights, bound, rng, basis)
-                gradient = noisy / problem.n
-            else:
-                query = _StepQuery(problem, weights, basis, bound)
-                gradient = self.sampler.release(query, self.noise_multiplier, rng)
-            gradient = gradient + _coordinates(self.penalty * weights, basis)
+            query = _StepQuery(problem, weights, basis, bound)
+            gradient = self.sampler.release(query, self.noise_multiplier, rng)
+            gradient = gradient + _coordinates(penalty * weights, basis)
             change = None if previous is None else basis.T @ previous
             exact = None
             if self.preconditioner == "paper":
@@ -179,21 +205,28 @@ class NoisyAdaGrad:
                 exact = (_ambient(query.exact_total / problem.n, basis), basis)
             # A share of the longest step weighs its gradient too, so that the metric forgets
             # gradients of steps much shorter than the present one.
-            share, noise = growth.share, self.noise(problem.n, step)
+            share, noise = growth.share, self.noise(problem.n, step, gradient.shape)
             metric = state.update(share * gradient, share * noise, change, exact)
             variance += (share * noise) ** 2
             length = self.step_size * share**2
             weights = self._move(weights, metric, length, gradient, basis)
             growth.see(weights - start, gradient.shape, length / metric.eigenvalues * noise)
-            if step >= first[self.output]:
+            if step >= first:
                 total += weights
             if progress is not None:
                 progress(step, self.n_steps)
         spectrum = np.sort(np.ravel(metric.eigenvalues))[::-1]
         floor = math.sqrt(variance + warmup * (share * noise) ** 2)
-        return total / (self.n_steps + 1 - first[self.output]), spectrum, floor
+        return total / (self.n_steps + 1 - first), spectrum, floor, noise
 
-    def _move(self, weights, metric, length, gradient, basis):
+    def _move(
+        self,
+        weights: np.ndarray,
+        metric: Metric,
+        length: float,
+        gradient: np.ndarray,
+        basis: np.ndarray | None,
+    ) -> np.ndarray:
         inside = _coordinates(weights, basis)
         rest = weights - _ambient(inside, basis)
         moved = inside - length * metric.solve(gradient)
@@ -211,12 +244,12 @@ class _Growth:
     a standard deviation of the walk's square), says how large the coordinates of the solution are.
     """
 
-    def __init__(self, first, longest):
+    def __init__(self, first: float | None, longest: float):
         self._longest = longest
         self._walk = 0.0
         self.share = 1.0 if first is None else min(1.0, first / longest)
 
-    def see(self, way, shape, noise):
+    def see(self, way: np.ndarray, shape: tuple[int, ...], noise: np.ndarray) -> None:
         """Take in a step.
 
         Parameters
@@ -241,30 +274,45 @@ class _StepQuery(Query):
     With a basis the gradients are projected on it before they are clipped.
     """
 
-    def __init__(self, problem, weights, basis, bound):
+    bound: Factors  # type: ignore[assignment]
+    exact_total: Any
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        weights: np.ndarray,
+        basis: np.ndarray | None,
+        clip_norm: float,
+    ):
         self.n, self.exact_total = problem.n, None
         self.longest_block = problem.n
         self._problem, self._weights, self._basis = problem, weights, basis
         size = len(weights) if basis is None else basis.shape[1]
         self._shape = (size, weights.shape[1])
-        self.dim, self.bound = math.prod(self._shape), Ball(bound)
+        self.dim, self.bound = math.prod(self._shape), Factors(clip_norm, *self._shape)
 
-    def blocks(self, indices=None):
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
         raise NotImplementedError("gradients are summed without being formed")
 
-    def total(self, indices=None):
+    def integer_total(
+        self, lattice: IntegerFactors, indices: np.ndarray | None = None
+    ) -> ExactTotal:
+        clip, basis = self.bound.norm, self._basis
+        return self._problem.integer_total(lattice, self._weights, clip, indices, basis)
+
+    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
         self.exact_total = self._problem.clipped_sum(
             self._weights, self.bound.radius, indices, self._basis
         )
         return self.exact_total.ravel()
 
-    def leave(self, vector):
+    def leave(self, vector: np.ndarray) -> np.ndarray:
         return vector.reshape(self._shape)
 
 
-def _coordinates(vector, basis):
+def _coordinates(vector: np.ndarray, basis: np.ndarray | None) -> np.ndarray:
     return vector if basis is None else basis.T @ vector
 
 
-def _ambient(coordinates, basis):
+def _ambient(coordinates: np.ndarray, basis: np.ndarray | None) -> np.ndarray:
     return coordinates if basis is None else basis @ coordinates

@@ -15,6 +15,9 @@ from scipy.optimize import minimize
 from scipy.sparse import hstack, issparse
 from scipy.special import expit, log_expit, logsumexp, softmax
 
+from skriemdp.mechanisms.integer_products import IntegerFactors
+from skriemdp.mechanisms.integers import ExactTotal
+
 __all__ = ["CLASSIFICATION", "LOSSES", "GeneralizedLinearLoss", "LinearProblem", "LinearRows"]
 
 CLASSIFICATION = ("log_loss", "hinge")
@@ -62,7 +65,7 @@ class GeneralizedLinearLoss:
             return 0.25 if self.n_outputs == 1 else 0.5
         return 1.0
 
-    def residuals(self, scores, targets):
+    def residuals(self, scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Derivative of each record's loss in its scores; both ``(b, n_outputs)``.
 
         `targets` are 0 or 1 for two classes, class numbers for more (both ``(b,)``), or reals.
@@ -88,7 +91,7 @@ class GeneralizedLinearLoss:
             difference = np.clip(difference, -self.threshold, self.threshold)
         return difference
 
-    def values(self, scores, targets):
+    def values(self, scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """Loss of each record, shape ``(b,)``."""
         if self.name == "log_loss":
             if self.n_outputs == 1:
@@ -105,7 +108,9 @@ class GeneralizedLinearLoss:
         core = np.minimum(size, self.threshold)
         return core * (size - 0.5 * core)
 
-    def _rivals(self, scores, targets):
+    def _rivals(
+        self, scores: np.ndarray, targets: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Row numbers, margins over the best other class, and that class."""
         rows, own = np.arange(len(scores)), targets.astype(np.intp)
         others = scores.copy()
@@ -127,7 +132,7 @@ class LinearRows:
         is scaled so that ``|z_i| <= 1``.
     """
 
-    def __init__(self, X, feature_norm: float = 1.0, intercept: bool = False):
+    def __init__(self, X: Any, feature_norm: float = 1.0, intercept: bool = False):
         self._X = X
         self.unit = 1.0 / math.sqrt(2.0) if intercept else 1.0
         self._constant = self.unit if intercept else 0.0
@@ -145,7 +150,7 @@ class LinearRows:
         """Number of parameters per output."""
         return self._X.shape[1] + self._intercept
 
-    def scores(self, weights, chosen):
+    def scores(self, weights: np.ndarray, chosen: np.ndarray | slice) -> np.ndarray:
         """``z_i' weights`` for the records of the slice or index array `chosen`."""
         p = self._X.shape[1]
         out = self._factors[chosen, None] * (self._X[chosen] @ weights[:p])
@@ -153,18 +158,34 @@ class LinearRows:
             out += self._constant * weights[p]
         return out
 
-    def add_sum(self, total, residuals, chosen):
+    def scores_apart(self, weights: np.ndarray, chosen: np.ndarray | slice) -> np.ndarray:
+        """:meth:`scores` of gathered records: the same, to the last bit, at any place in a batch.
+
+        Matrix products of a library may round a row otherwise when others stand beside it.
+        """
+        p, rows = self._X.shape[1], self._X[chosen]
+        if issparse(rows):
+            products = rows @ weights[:p]  # row by row
+        else:
+            columns = [np.einsum("ij,j->i", rows, column) for column in weights[:p].T]
+            products = np.column_stack(columns)
+        out = self._factors[chosen, None] * products
+        if self._intercept:
+            out += self._constant * weights[p]
+        return out
+
+    def add_sum(self, total: np.ndarray, residuals: np.ndarray, chosen: np.ndarray | slice) -> None:
         """Add ``sum_i z_i residuals_i'`` over the records of `chosen` to `total`."""
         p = self._X.shape[1]
         total[:p] += self._X[chosen].T @ (self._factors[chosen, None] * residuals)
         if self._intercept:
             total[p] += self._constant * residuals.sum(axis=0)
 
-    def in_basis(self, basis):
+    def in_basis(self, basis: np.ndarray) -> _Coordinates:
         """The rows' coordinates in the columns of `basis`, themselves rows of unit scale."""
         return _Coordinates(self.scores(basis, slice(None)))
 
-    def formed(self):
+    def formed(self) -> Any:
         """The rows themselves, dense or CSR, with the constant feature."""
         factors = self._factors[:, None]
         if issparse(self._X):
@@ -179,7 +200,7 @@ class LinearRows:
             out[:, -1] = self._constant
         return out
 
-    def blocks(self):
+    def blocks(self) -> list[slice]:
         """Slices of rows that fit in cache; one slice for sparse data."""
         if issparse(self._X):
             return [slice(0, self.n)]
@@ -190,7 +211,7 @@ class LinearRows:
 class _Coordinates(LinearRows):
     """Dense rows used as they are; they come from rows of norm at most 1."""
 
-    def __init__(self, rows):
+    def __init__(self, rows: Any):
         self._X, self.unit, self._constant, self._intercept = rows, 1.0, 0.0, False
         self._factors = np.ones(len(rows))
         self.norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
@@ -199,17 +220,17 @@ class _Coordinates(LinearRows):
 class LatticeRows(LinearRows):
     """Rows rounded to integer left factors, which stand for the rows in every product."""
 
-    def __init__(self, rows: LinearRows, lattice):
+    def __init__(self, rows: LinearRows, lattice: IntegerFactors):
         self._X, self.lengths = lattice.round_left(rows.formed())
         self.unit, self._constant, self._intercept = rows.unit, 0.0, False
         self._factors = np.full(len(self.lengths), 1.0 / lattice.resolution)
 
-    def factors(self, chosen):
+    def factors(self, chosen: np.ndarray | slice) -> tuple[Any, np.ndarray]:
         """Integer factors of the records of a slice, and their lengths."""
         return self._X[chosen], self.lengths[chosen]
 
 
-def _row_factors(X, feature_norm):
+def _row_factors(X: Any, feature_norm: float) -> tuple[np.ndarray, np.ndarray]:
     """Factors that bring rows into the unit ball, and the norms they then have."""
     with np.errstate(over="ignore"):
         if issparse(X):
@@ -242,7 +263,13 @@ class LinearProblem:
     def n(self) -> int:
         return self.rows.n
 
-    def clipped_sum(self, weights, clip_norm, indices=None, basis=None):
+    def clipped_sum(
+        self,
+        weights: np.ndarray,
+        clip_norm: float,
+        indices: np.ndarray | None = None,
+        basis: np.ndarray | None = None,
+    ) -> np.ndarray:
         """``sum_i z_i r_i' min(1, clip_norm / (|z_i| |r_i|))``, shape ``(size, n_outputs)``.
 
         Parameters
@@ -275,42 +302,50 @@ class LinearProblem:
                     total += inside.T @ residuals
         return total
 
-    def on_lattice(self, lattice) -> LinearProblem:
+    def on_lattice(self, lattice: IntegerFactors) -> LinearProblem:
         """The same problem for rows rounded once, before the first step."""
         return dataclasses.replace(self, rows=LatticeRows(self.rows, lattice))
 
-    def exact_sum(self, lattice, weights, clip_norm, rng, basis=None):
-        """The sum of :meth:`clipped_sum` plus noise, both in integers; all records.
+    def integer_total(
+        self,
+        lattice: IntegerFactors,
+        weights: np.ndarray,
+        clip_norm: float,
+        indices: np.ndarray | None = None,
+        basis: np.ndarray | None = None,
+    ) -> ExactTotal:
+        """The sum of :meth:`clipped_sum` in exact integers.
 
         Parameters
         ----------
         lattice : IntegerFactors
-        weights, clip_norm, basis
+        weights, clip_norm, indices, basis
             As in :meth:`clipped_sum`.  Without a basis the rows are those of :meth:`on_lattice`.
-        rng : numpy.random.Generator
         """
         rows, total = self.rows, lattice.start()
-        for chosen in rows.blocks():
+        scores = rows.scores if indices is None else rows.scores_apart
+        for chosen in rows.blocks() if indices is None else [indices]:
             with np.errstate(all="ignore"):
-                residuals = self.loss.residuals(rows.scores(weights, chosen), self.targets[chosen])
+                residuals = self.loss.residuals(scores(weights, chosen), self.targets[chosen])
                 if basis is None:
+                    assert isinstance(rows, LatticeRows)
                     left, lengths = rows.factors(chosen)
                 else:
-                    left, lengths = lattice.round_left(rows.scores(basis, chosen))
+                    left, lengths = lattice.round_left(scores(basis, chosen))
             lattice.add(total, left, lattice.round_right(residuals, lengths, clip_norm))
-        return lattice.release(total, clip_norm, rng)
+        return total
 
-    def risk(self, weights) -> float:
+    def risk(self, weights: np.ndarray) -> float:
         """Mean loss of all records; not private."""
         scores = self.rows.scores(weights, slice(None))
         return float(self.loss.values(scores, self.targets).mean())
 
-    def minimize(self, ridge, max_iter: int = 500):
+    def minimize(self, ridge: float, max_iter: int = 500) -> np.ndarray:
         """Minimiser of the mean loss plus ``ridge / 2 |weights|^2`` (entrywise); not private."""
         shape = (self.rows.size, self.loss.n_outputs)
         everything = slice(None)
 
-        def cost(flat):
+        def cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
             weights = flat.reshape(shape)
             scores = self.rows.scores(weights, everything)
             gradient = np.zeros(shape)

@@ -5,10 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive
+
+if TYPE_CHECKING:
+    from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearRows
+
 
 __all__ = [
     "FULL_MATRIX_LIMIT",
@@ -30,7 +36,14 @@ _RIDGES = 10.0 ** np.arange(-5.0, 0.5)
 _FOLDS = 5
 
 
-def default_steps(preconditioner, n, size, mu, loss, public_start=False):
+def default_steps(
+    preconditioner: str,
+    n: int,
+    size: int,
+    mu: float,
+    loss: GeneralizedLinearLoss,
+    public_start: bool = False,
+) -> tuple[int, float, float | None]:
     """Steps, step size and first step size: a rule of public numbers (docs/user_guide/adagrad.md).
 
     Parameters
@@ -74,7 +87,9 @@ def default_steps(preconditioner, n, size, mu, loss, public_start=False):
     return _STEPS, step_size * unit, None
 
 
-def envelope(clip_norm, n_steps, bound):
+def envelope(
+    clip_norm: Callable[..., Any] | list[float] | None, n_steps: int, bound: float
+) -> np.ndarray:
     """Clip norms of the steps, shape ``(n_steps,)``: None, a number, a sequence or a function.
 
     Never above `bound`, the loss's own bound of a record's gradient: noise for more would be waste.
@@ -94,7 +109,9 @@ def envelope(clip_norm, n_steps, bound):
     return np.minimum(np.asarray(norms, dtype=float), bound)
 
 
-def orthonormal_basis(subspace, p, intercept, public_rows=None):
+def orthonormal_basis(
+    subspace: int | np.ndarray, p: int, intercept: bool, public_rows: LinearRows | None = None
+) -> np.ndarray:
     """Orthonormal basis of a public subspace, shape (p + intercept, k + intercept).
 
     Parameters
@@ -132,13 +149,13 @@ def orthonormal_basis(subspace, p, intercept, public_rows=None):
     return extended
 
 
-def public_curvature(problem, basis, penalty):
+def public_curvature(problem: Any, basis: np.ndarray | None, penalty: Any) -> np.ndarray:
     """Bound of the Hessian on public rows: ``curvature Z'Z / m``, in `basis`, plus the ridge."""
     Z = problem.rows.scores(np.eye(problem.rows.size) if basis is None else basis, slice(None))
     return problem.loss.curvature * Z.T @ Z / len(Z) + np.diag(penalty[:, 0])
 
 
-def public_minimizer(problem, penalty):
+def public_minimizer(problem: Any, penalty: Any) -> np.ndarray:
     """Minimiser on public rows; the ridge is chosen by cross-validation among them.
 
     Parameters
@@ -167,6 +184,6 @@ def public_minimizer(problem, penalty):
     return problem.minimize(np.maximum(penalty, _RIDGES[int(np.argmin(risks))]))
 
 
-def _part(problem, Z, mask):
+def _part(problem: Any, Z: Any, mask: Any) -> Any:
     rows = type(problem.rows)(Z[mask])
     return dataclasses.replace(problem, rows=rows, targets=problem.targets[mask])

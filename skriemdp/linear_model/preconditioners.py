@@ -30,11 +30,11 @@ class Metric:
     eigenvalues: Any
     basis: Any = None
 
-    def solve(self, vector):
+    def solve(self, vector: np.ndarray) -> np.ndarray:
         """``H^{-1} vector``."""
         return self._back(self._rotate(vector) / self.eigenvalues)
 
-    def project(self, vector, radius: float):
+    def project(self, vector: np.ndarray, radius: float) -> np.ndarray:
         """Closest point of the ball of `radius` about 0, in the norm ``sqrt(u' H u)``.
 
         It is ``(H + s I)^{-1} H vector`` with the least ``s >= 0`` that lies in the ball.
@@ -47,7 +47,7 @@ class Metric:
         rotated = self._rotate(vector)
         values = np.broadcast_to(self.eigenvalues, rotated.shape)
 
-        def excess(log_shift):
+        def excess(log_shift: float) -> float:
             shrunk = rotated * (values / (values + math.exp(log_shift)))
             return float(np.linalg.norm(shrunk)) - radius
 
@@ -59,17 +59,19 @@ class Metric:
         inside = self._back(rotated * (values / (values + shift)))
         return inside * min(1.0, radius / float(np.linalg.norm(inside)))
 
-    def _rotate(self, vector):
+    def _rotate(self, vector: np.ndarray) -> np.ndarray:
         return vector if self.basis is None else self.basis.T @ vector
 
-    def _back(self, vector):
+    def _back(self, vector: np.ndarray) -> np.ndarray:
         return vector if self.basis is None else self.basis @ vector
 
 
 class Preconditioner:
     """State of one run; ``update`` sees what the step released and gives the metric to use."""
 
-    def update(self, gradient, noise, change, exact):
+    def update(
+        self, gradient: np.ndarray, noise: float, change: np.ndarray | None, exact: Any
+    ) -> Metric:
         """Metric for the step.
 
         Parameters
@@ -89,17 +91,21 @@ class Preconditioner:
 class _Constant(Preconditioner):
     """Plain gradient descent."""
 
-    def update(self, gradient, noise, change, exact):
+    def update(
+        self, gradient: np.ndarray, noise: float, change: np.ndarray | None, exact: Any
+    ) -> Metric:
         return Metric(np.ones((1, 1)))
 
 
 class _Norm(Preconditioner):
     """One step size: the root of the summed mean squares of the noisy coordinates."""
 
-    def __init__(self, warmup, floor):
+    def __init__(self, warmup: float, floor: float):
         self._warmup, self._floor, self._total = warmup, floor, 0.0
 
-    def update(self, gradient, noise, change, exact):
+    def update(
+        self, gradient: np.ndarray, noise: float, change: np.ndarray | None, exact: Any
+    ) -> Metric:
         self._total += float(np.mean(gradient**2))
         root = max(float(_root_of(self._total, self._warmup, noise)), self._floor)
         return Metric(np.full((1, 1), root))
@@ -108,10 +114,14 @@ class _Norm(Preconditioner):
 class _Diagonal(Preconditioner):
     """A step size per coordinate (Duchi, Hazan and Singer 2011) from noisy gradients."""
 
-    def __init__(self, warmup, floor):
+    _total: Any
+
+    def __init__(self, warmup: float, floor: float):
         self._warmup, self._floor, self._total = warmup, floor, 0.0
 
-    def update(self, gradient, noise, change, exact):
+    def update(
+        self, gradient: np.ndarray, noise: float, change: np.ndarray | None, exact: Any
+    ) -> Metric:
         self._total = self._total + gradient**2
         return Metric(np.maximum(_root_of(self._total, self._warmup, noise), self._floor))
 
@@ -122,12 +132,17 @@ class _Noised(Preconditioner):
     Post-processing: it costs no budget.  Outputs share the matrix, averaged over them.
     """
 
-    def __init__(self, warmup):
+    _moment: Any
+    _noise: Any
+
+    def __init__(self, warmup: float):
         self._warmup = warmup
         self._moment = self._noise = 0.0
         self._variance = 0.0
 
-    def update(self, gradient, noise, change, exact):
+    def update(
+        self, gradient: np.ndarray, noise: float, change: np.ndarray | None, exact: Any
+    ) -> Metric:
         if change is not None and np.ndim(self._moment):
             self._moment = change @ self._moment @ change.T
             self._noise = change @ self._noise @ change.T
@@ -139,7 +154,7 @@ class _Noised(Preconditioner):
         return Metric(np.maximum(np.sqrt(np.maximum(values, 0.0)), floor)[:, None], basis)
 
 
-def _root_of(total, warmup, noise):
+def _root_of(total: float | np.ndarray, warmup: float, noise: float) -> float | np.ndarray:
     """``sqrt(total)``, as if `warmup` steps of pure noise had come before the first.
 
     Otherwise the first steps, when the sum is short, are as long for noise as for signal.
@@ -150,11 +165,16 @@ def _root_of(total, warmup, noise):
 class _Public(Preconditioner):
     """Curvature of public rows, plus a multiple of the identity of the size of the noise."""
 
-    def __init__(self, curvature):
+    _values: Any
+    _basis: Any
+
+    def __init__(self, curvature: np.ndarray):
         self._curvature = curvature
         self._values = self._basis = None
 
-    def update(self, gradient, noise, change, exact):
+    def update(
+        self, gradient: np.ndarray, noise: float, change: np.ndarray | None, exact: Any
+    ) -> Metric:
         if self._values is None:
             self._values, self._basis = np.linalg.eigh(self._curvature)
         values = np.maximum(self._values, 0.0)[:, None] + 0.5 * noise + 1e-4
@@ -168,16 +188,25 @@ class _Paper(Preconditioner):
     noise in every step.  The floor is half the edge of the noise's spectrum.
     """
 
-    def __init__(self, noise_multiplier, n, rng):
+    _gradients: Any
+    _bounds: Any
+
+    def __init__(self, noise_multiplier: float, n: int, rng: np.random.Generator):
         check_positive(noise_multiplier=noise_multiplier)
         self._noise_multiplier, self._n, self._rng = noise_multiplier, n, rng
         self._gradients, self._bounds = [], []
 
-    def observe(self, bound):
+    def observe(self, bound: float) -> None:
         """Public bound of the records' gradients in the coming step."""
         self._bounds.append(float(bound))
 
-    def update(self, gradient, noise, change, exact):
+    def update(
+        self,
+        gradient: np.ndarray,
+        noise: float,
+        change: np.ndarray | None,
+        exact: Any,
+    ) -> Metric:
         exact, basis = exact
         self._gradients.append(exact)
         stacked = np.concatenate(self._gradients, axis=1)  # the gradients in columns
@@ -193,7 +222,7 @@ class _Paper(Preconditioner):
         return Metric(np.maximum(values, floor)[:, None], vectors)
 
 
-def _root(columns, basis=None):
+def _root(columns: np.ndarray, basis: np.ndarray | None = None) -> np.ndarray:
     """``(A A')^{1/2}`` for the columns A, in coordinates of `basis`."""
     left, singular, _ = np.linalg.svd(columns, full_matrices=False)
     if basis is not None:
@@ -202,8 +231,15 @@ def _root(columns, basis=None):
 
 
 def make_preconditioner(
-    name, *, warmup=0.0, floor=0.0, curvature=None, noise_multiplier=None, n=None, rng=None
-):
+    name: str,
+    *,
+    warmup: float = 0.0,
+    floor: float = 0.0,
+    curvature: Any = None,
+    noise_multiplier: float | None = None,
+    n: int | None = None,
+    rng: np.random.Generator | None = None,
+) -> Preconditioner:
     """State of a run for the preconditioner `name`; the other keywords are what it may need.
 
     `warmup` is a number of steps of pure noise that come before the first, `floor` the least
@@ -214,6 +250,7 @@ def make_preconditioner(
     if name == "public":
         return _Public(curvature)
     if name == "paper":
+        assert noise_multiplier is not None and n is not None and rng is not None
         return _Paper(noise_multiplier, n, rng)
     if name == "noised":
         return _Noised(warmup)

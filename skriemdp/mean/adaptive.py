@@ -1,130 +1,258 @@
-"""The two-stage mean: a rough mean, a private radius around it, and a refined mean."""
+"""The mean of data that may fill a part of the ball only: look where they are, then ask there."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import chdtri
 
 from skriemdp._config import get_config
 from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import FullBatch
+from skriemdp.descent.queries import GradientQuery, LogarithmQuery, Query
 from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.mean.planning import MeanPlan
 from skriemdp.mean.releases import (
+    MeanNoise,
     bias_bounds,
-    default_clip,
     exact_tangents,
     plan_tangent_mean,
 )
-from skriemdp.mean.search import private_radius, radius_level
-from skriemdp.mechanisms.sums import sum_sigma
-from skriemdp.privacy.events import GaussianEvent
+from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
 
-__all__ = ["AdaptiveMean"]
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+    from skriemdp.privacy.event import Event
 
-# Shares of mu**2: rough mean, radius, refined mean (docs/user_guide/mean.md, table "Shares").
-_ROUGH, _RADIUS, _REFINED = 0.25, 0.10, 0.65
-# Of the last of these: to gradient steps that take away the bias of the rough mean.
-_STEPS = ((1.0,), (0.15, 0.85), (0.08, 0.15, 0.77))
-# Clouds that fill a ball off its centre show about these fractions of the worst case.
-_USUAL_CONTRACTION, _USUAL_BIAS = 0.4, 0.2
+
+__all__ = ["AdaptiveMean", "RadiusRelease"]
+
+# Radii that a look may return, over that of the public ball.
+_RATIO, _RADII = 1.15, 46
+# Where counts say nothing, about the public radius: standard deviation of its logarithm.
+_DOUBT = 1.2
+# What a record's bound must shrink to before clipping may begin: for a look, and for the mean.
+_NARROW_LOOK, _NARROW = 0.7, 0.85
+# Levels of a radius: the most that is read off counts, the most that is extrapolated to, and how
+# much clipping noise excuses.  Data with tails
+# pay for every record that is clipped (docs/user_guide/mean.md).
+_MOST_RESOLVED, _MOST_WANTED, _BEYOND = 0.98, 0.999, 3.0
+# So much longer than the public radius may logarithms away from the centre be.
+_STRETCHED = 1.1
+# Clouds that fill a ball off its centre show about this fraction of the worst bias.
+_USUAL_BIAS = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class RadiusRelease:
+    """A radius about a released point that holds most of the data: a quantile, widened.
+
+    The counts can resolve a moderate level only; what lies beyond is extrapolated as if the data
+    were Gaussian about their mean.
+
+    Parameters
+    ----------
+    grid : tuple of float
+        Public; answers are a little below its values, which are above what they stand for.
+    prior : tuple of float
+        Log weights of the grid.
+    n : int
+    mu : float
+        Gaussian differential privacy parameter of the quantile.
+    wanted : float
+        Level to extrapolate to.
+    dim : int
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP, that of :class:`PrivateQuantile`; the rest is computed from its answer.
+    """
+
+    grid: tuple[float, ...]
+    prior: tuple[float, ...]
+    n: int
+    mu: float
+    wanted: float
+    dim: int
+
+    @property
+    def level(self) -> float:
+        """What the counts can resolve."""
+        return float(np.clip(1.0 - 6.0 / (self.n * self.mu), 0.5, _MOST_RESOLVED))
+
+    def release(
+        self, distances: np.ndarray, center_noise: float, rng: np.random.Generator
+    ) -> float:
+        """The radius; `center_noise` is that of the centre, per coordinate, not to be widened."""
+        quantile = PrivateQuantile(self.grid, self.level, self.mu, self.prior)
+        found = quantile.release(distances, rng) / math.sqrt(_RATIO)
+        here = float(chdtri(self.dim, 1.0 - self.level))
+        there = float(chdtri(self.dim, 1.0 - max(self.wanted, self.level)))
+        of_data = max(found**2 - self.dim * center_noise**2, 0.0)
+        return math.sqrt(found**2 + (there / here - 1.0) * of_data)
 
 
 @dataclasses.dataclass(frozen=True)
 class AdaptiveMean:
     """Mean of data that may fill only a part of the public ball.
 
-    Stage 1 releases a rough mean at the public centre.  Stage 2 releases a radius that holds most
-    of the data around it.  Stage 3 releases the mean of the data projected on that smaller ball,
-    with noise in proportion to its radius, and averages it with stage 1 by inverse variance.  When
-    the released radius is no smaller than the public one, stage 3 repeats stage 1 instead, so data
-    that fill the ball cost 1/.9 of the one-shot error, not more.  Where stage 1 releases the mean
-    of the logarithms, repeating it would repeat its curvature bias; stage 3 then takes one to three
-    gradient steps from its result.
+    One or two looks release a rough mean and a radius around it that holds most of the data.  The
+    mean itself is then asked for in the ball that they found, with noise in proportion to its
+    radius; in the public ball, if that is hardly larger.  All rough means vote for the result, by
+    inverse variance.
 
     Parameters
     ----------
     ball : GeodesicBall
         Public.
     n : int
-    mu : float
-        Gaussian differential privacy parameter of the whole release.
+    plan : MeanPlan
+        With one or two rounds.
+    shrink : bool
+        James-Stein shrinkage of the result towards the public centre.
 
     Notes
     -----
-    *Guarantee*: mu-GDP; each stage is Gaussian given what was released before (adaptive
-    composition; Dong, Roth and Su 2022).
+    *Guarantee*: that of `event`.  The looks are Gaussian, each given what was released before, and
+    add up to a part of mu**2 that is fixed in advance; so is the law of the last release, which is
+    Gaussian too or radial (docs/theory/radial-noise.md, "With Gaussian releases").
     """
 
     ball: GeodesicBall
     n: int
-    mu: float
+    plan: MeanPlan
+    shrink: bool = True
+
+    @property
+    def event(self) -> Event | None:
+        return self.plan.event
 
     @property
     def exact(self) -> bool:
-        """Whether every stage adds exact integers: where all means are means of logarithms."""
-        only_logarithms = self.ball.geometry.is_flat or get_config()["arithmetic"] == "lattice"
-        return only_logarithms and self._plan(self.ball, _REFINED).exact
+        """Whether everything adds exact integers: Gaussian noise on means of logarithms."""
+        low, high = self.ball.geometry.curvature_bounds
+        iterates = math.isfinite(low) and math.isfinite(high) and not self.ball.geometry.is_flat
+        iterates = iterates and get_config()["arithmetic"] != "lattice"
+        return not iterates and self._final_noise.exact and self._looks_are_exact
+
+    @functools.cached_property
+    def _looks_are_exact(self) -> bool:
+        return exact_tangents(self.ball.geometry, [1.0 / r.mean_mu for r in self.plan.rounds])
+
+    @functools.cached_property
+    def _final_noise(self) -> MeanNoise:
+        exact = self.plan.mu is not None and exact_tangents(
+            self.ball.geometry, [1.0 / self.plan.mu]
+        )
+        return MeanNoise(self.plan.mu, self.plan.law, exact)
+
+    @functools.cached_property
+    def radii(self) -> tuple[RadiusRelease, ...]:
+        """The releases of a radius, one for each look."""
+        grid = tuple((self.ball.radius * _RATIO ** -np.arange(_RADII - 1.0, -1.0, -1.0)).tolist())
+        rounds, dim = self.plan.rounds, self.ball.geometry.dim
+        median = self.ball.radius * (1.0 if len(rounds) > 1 else 0.7)
+        prior = log_normal_weights(grid, median, _DOUBT)
+        beyond = _BEYOND / (self.n * self._mu)
+        wanted = float(np.clip(1.0 - beyond, 0.6, _MOST_WANTED))
+        return tuple(
+            RadiusRelease(grid, prior, self.n, each.radius_mu, wanted, dim) for each in rounds
+        )
 
     @property
-    def event(self) -> GaussianEvent:
-        return GaussianEvent(1.0 / self.mu)
+    def _mu(self) -> float:
+        """About the mu of the whole fit, for rules of thumb."""
+        looks = sum(r.mean_mu**2 + r.radius_mu**2 for r in self.plan.rounds)
+        final = self.plan.mu
+        if final is None:
+            dim = self.ball.geometry.dim
+            assert self.plan.law is not None  # one of the two is given
+            final = math.sqrt(dim / self.plan.law.mean_square_over_sensitivity)
+        return math.sqrt(looks + final**2)
 
-    def release(self, problem, streams):
+    def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean, and the noise per coordinate of what was averaged."""
         geometry, ball = self.ball.geometry, self.ball
-        rough = self._plan(ball, _ROUGH)
-        noisy = rough.noisy(problem, streams("rough mean"))
-        center = rough.finish(noisy)
-        mu = self.mu * math.sqrt(_RADIUS)
-        quantile = private_radius(geometry, mu, radius_level(self.n, self.mu))
-        distances = np.asarray(geometry.dist(center, problem.points))
-        radius = 1.1 * quantile.release(distances, streams("radius"))
-        if radius >= 0.9 * ball.radius:
-            if rough.error_scale > rough.noise_scale:
-                return self._descend(problem, rough, center, streams("repeated mean"))
-            again = self._plan(ball, _REFINED)
-            second = again.noisy(problem, streams("repeated mean"))
-            weight = _REFINED / (_ROUGH + _REFINED)
-            scale = again.noise_scale * math.sqrt(weight)
-            return rough.finish((1.0 - weight) * noisy + weight * second), scale
-        small = GeodesicBall(geometry, center, radius)
-        refined = self._plan(small, _REFINED)
-        # Logarithms at the centre are shortened one by one; an iteration needs projected records.
-        inside = problem
-        if refined.schedule is not None:
-            inside, _ = FrechetProblem.from_records(small, problem.points)
-        move = refined.noisy(inside, streams("refined mean"))
-        weight = _weight(rough, refined.noise_scale)
-        mean = ball.project(refined.finish(weight * move))
-        return mean, refined.noise_scale * math.sqrt(weight)
+        point, error = ball.center, math.inf  # the mean so far, and its error per coordinate
+        center, radius, center_noise = ball.center, math.inf, 0.0
+        for look, (each, radii) in enumerate(zip(self.plan.rounds, self.radii, strict=True)):
+            noise = MeanNoise(each.mean_mu, None, self._looks_are_exact)
+            query = _query(problem, center, radius, _NARROW_LOOK)
+            found, scale = noise.release(query, streams("rough mean", look))
+            if look == 0:
+                scale = math.hypot(scale, _usual_bias(ball))
+            point, error = self._vote(center, point, error, found, scale)
+            center, center_noise = self._shrunken(point, error)
+            distances = np.asarray(geometry.dist(center, problem.points))
+            radius = radii.release(distances, center_noise, streams("radius", look))
+        found, scale, base = self._last(problem, center, radius, streams("mean"))
+        point, error = self._vote(base, point, error, found, scale)
+        return (self._shrunken(point, error)[0] if self.shrink else point), error
 
-    def _descend(self, problem, rough, center, rng):
-        """Gradient steps from the rough mean, as many as a public rule finds useful."""
+    def _last(
+        self, problem: FrechetProblem, center: np.ndarray, radius: float, rng: np.random.Generator
+    ) -> tuple[np.ndarray, float, np.ndarray]:
+        """The mean's noisy coordinates, their noise, and where they are coordinates."""
+        geometry, ball, inside = self.ball.geometry, self.ball, problem
+        if radius < _NARROW * ball.radius:
+            ball = GeodesicBall(geometry, center, radius)
+        mean = plan_tangent_mean(ball, self.n, self.plan.mu, self.plan.law)
+        if mean.schedule is None:
+            query = _query(problem, center, radius, _NARROW)
+            return *self._final_noise.release(query, rng), center
+        if ball is not self.ball:
+            inside, _ = FrechetProblem.from_records(ball, problem.points)
+        return mean.noisy(inside, rng), mean.noise_scale, ball.center
+
+    def _vote(
+        self, base: np.ndarray, point: np.ndarray, error: float, found: np.ndarray, scale: float
+    ) -> tuple[np.ndarray, float]:
+        """`point` and what was `found` from `base`, averaged by inverse variance."""
+        geometry = self.ball.geometry
+        if error < math.inf:
+            weight = error**2 / (error**2 + scale**2)
+            before = np.asarray(geometry.log_coordinates(base, point))
+            found = (1.0 - weight) * before + weight * found
+            scale *= math.sqrt(weight)
+        return self._inside(np.asarray(geometry.exp_coordinates(base, found))), scale
+
+    def _inside(self, point: np.ndarray) -> np.ndarray:
+        """In the public ball, and where it was so long that it left the range of floats, there."""
+        if not np.isfinite(point).all() or not bool(self.ball.geometry.belongs(point)):
+            return self.ball.center
+        return np.asarray(self.ball.project(point))
+
+    def _shrunken(self, point: np.ndarray, error: float) -> tuple[np.ndarray, float]:
+        """James-Stein towards the public centre, and the noise that is left of `error`."""
         geometry, ball = self.ball.geometry, self.ball
-        exact = exact_tangents(geometry, [1.0 / (self.mu * math.sqrt(_REFINED))])
-        batch = FullBatch(exact)
-        mu = self.mu * math.sqrt(_REFINED)
-        contraction, bias = bias_bounds(ball)
-        noise = 2.0 * ball.radius / self.n / mu * math.sqrt(geometry.dim)
-        contraction, bias = contraction * _USUAL_CONTRACTION, bias * _USUAL_BIAS
-        shares = next((s for s in _STEPS if contraction ** len(s) * bias <= noise), _STEPS[-1])
-        for share in shares:
-            noise_multiplier = 1.0 / (mu * math.sqrt(share))
-            query = GradientQuery(problem, center, default_clip(ball))
-            scale = sum_sigma(query, noise_multiplier, exact) / self.n
-            weight = _weight(rough, scale) if len(shares) == 1 else 1.0
-            move = -weight * np.asarray(batch.release(query, noise_multiplier, rng))
-            center = ball.project(np.asarray(geometry.exp_coordinates(center, move)))
-        return center, scale * math.sqrt(weight)
-
-    def _plan(self, ball, share):
-        return plan_tangent_mean(ball, self.n, self.mu * math.sqrt(share))
+        seen = np.asarray(geometry.log_coordinates(ball.center, point))
+        excess = max(geometry.dim - 2, 0) * error**2
+        factor = max(0.0, 1.0 - excess / max(float(seen @ seen), 1e-300))
+        if factor == 1.0:
+            return point, error
+        return np.asarray(geometry.exp_coordinates(ball.center, factor * seen)), factor * error
 
 
-def _weight(rough, scale: float) -> float:
-    """Of stage 3, whose noise is `scale`: stage 1 votes for its own point, the zero vector."""
-    square = rough.error_scale**2
-    return square / (square + scale**2)
+def _query(problem: FrechetProblem, center: np.ndarray, radius: float, narrow: float) -> Query:
+    """Logarithms at `center`: shortened to `radius` if that is narrow, else in the public ball."""
+    ball, points = problem.ball, problem.points
+    if radius < narrow * ball.radius:
+        return LogarithmQuery(ball.geometry, center, radius, points)
+    if np.array_equal(center, ball.center):
+        known = problem.center_log_sum
+        return LogarithmQuery(ball.geometry, center, ball.radius, points, known)
+    query = GradientQuery(problem, center)
+    if query.bound.radius > _STRETCHED * ball.radius:
+        # Positive curvature, or none that is known, lets logarithms away from the centre be long.
+        return LogarithmQuery(ball.geometry, center, min(radius, ball.radius), points)
+    return query
+
+
+def _usual_bias(ball: GeodesicBall) -> float:
+    """Of the mean of logarithms at the public centre, per coordinate."""
+    if ball.geometry.is_flat:
+        return 0.0
+    return _USUAL_BIAS * bias_bounds(ball)[1] / math.sqrt(ball.geometry.dim)

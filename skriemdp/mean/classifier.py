@@ -2,46 +2,105 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._groups import Groups
 from skriemdp._quiet import read_records
-from skriemdp.core.arithmetic import adds_integers
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp._validation import check_scale
+from skriemdp.core.arithmetic import chooses_integers
+from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
     check_membership,
+    check_reach,
     point_shape,
     public_ball,
+    public_point,
+    warn_clipped,
     warn_large_delta,
     warn_published_labels,
+    warn_small_search,
 )
 from skriemdp.core.parameters import label_list
 from skriemdp.core.work import Work
-from skriemdp.geometry import as_geometry
+from skriemdp.descent.groups import local_means
+from skriemdp.geometry import Geometry, as_geometry
+from skriemdp.geometry._tiles import map_tiles
+from skriemdp.location_scale.points import (
+    PointRecords,
+    check_point_integers,
+    plan_point_search,
+    warn_direction,
+)
+from skriemdp.location_scale.search import LocationScaleSearch
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import SumsAndCounts
+from skriemdp.mechanisms.integers import IntegerPairs
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import PureEvent
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+    from skriemdp.ledger.accountant import PrivacyAccountant
+
 
 __all__ = ["PrivateMinimumDistanceToMean"]
 
 
-def _class_means(ball, points, labels, n_classes, mechanism, rng, exact):
-    """Private class means ``(n_classes, *shape)`` and sizes, from points projected on the ball.
+# Share of the budget for the released fraction of clipped rows: of mu**2, and of a pure epsilon.
+_COUNT, _COUNT_PURE = 0.01, 0.03
+_REASON = "logarithms that are computed one by one, unlike those of {}"
 
-    One release of the class-wise sums of ``log_c x_i``, vectors of length <= r, with their numbers.
+
+@dataclasses.dataclass(frozen=True)
+class _Settings:
+    """How a fit divides its budget, from public numbers."""
+
+    geometry: Geometry
+    classes: np.ndarray
+    search: LocationScaleSearch | None
+    center: Any
+    radius: float | None
+    budget: Callable[[], GaussianBudget | PureBudget]
+
+
+def _class_means(
+    geometry: Geometry,
+    center: np.ndarray,
+    radius: float,
+    rows: _Rows,
+    n_classes: int,
+    mechanism: Any,
+    rng: np.random.Generator,
+    exact: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Private class means ``(n_classes, *shape)`` and sizes, from coordinates at the centre.
+
+    One release of the class-wise sums of the logarithms, each shortened to the radius, with their
+    numbers.
     """
-    geometry, center, radius = ball.geometry, ball.center, ball.radius
-    coordinates = np.asarray(ball.coordinates(points))
+    vectors, labels, weights = rows.vectors, rows.labels, rows.weights
     if exact:
-        sums, counts = mechanism.release_rows(coordinates, labels, n_classes, rng)
+        sums, counts = mechanism.release_rows(vectors, labels, n_classes, rng, weights)
     else:
         sums = np.zeros((n_classes, geometry.dim))
-        np.add.at(sums, labels, coordinates)
-        counts = np.bincount(labels, minlength=n_classes).astype(float)
+        bound = Ball(radius * (1.0 - 1e-12))  # shorter by more than rounding adds
+        shortened = bound.enforce(vectors)
+        np.add.at(sums, labels, shortened if weights is None else weights[:, None] * shortened)
+        counts = np.bincount(labels, weights, minlength=n_classes).astype(float)
         sums, counts = mechanism.release(sums, counts, rng)
     means = sums / np.maximum(counts, 1.0)[:, None]
     norms = np.linalg.norm(means, axis=1, keepdims=True)
@@ -49,14 +108,55 @@ def _class_means(ball, points, labels, n_classes, mechanism, rng, exact):
     return np.asarray(geometry.exp_coordinates(center, means)), np.maximum(counts, 0.0)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Rows:
+    """What is added to the sums of the classes: vectors at the centre, of which class, of whom."""
+
+    vectors: np.ndarray
+    labels: np.ndarray
+    owners: np.ndarray
+    weights: np.ndarray | None = None
+
+    def count_outside(self, radius: float) -> int:
+        """Number of owners with a vector longer than `radius`."""
+        outside = ~(np.linalg.norm(self.vectors, axis=1) <= radius)
+        return len(np.unique(self.owners[outside]))
+
+
+def _by_person(
+    groups: Groups, coordinates: np.ndarray, labels: np.ndarray, n_classes: int
+) -> _Rows:
+    """What people contribute: means of own `coordinates` by class.
+
+    A person who shows K classes has weight ``1 / sqrt(K)`` in each (docs/theory/groups.md,
+    proposition 3).
+    """
+    owners = np.empty(len(labels), dtype=np.intp)
+    owners[groups.order] = groups.owners()
+    keys = owners * n_classes + labels
+    pairs = Groups.from_ids(keys)
+    shown = keys[pairs.order[pairs.starts]]
+    owners, labels = shown // n_classes, shown % n_classes
+    classes = np.bincount(owners, minlength=groups.count)
+    # Squares of the weights must not add up to more than one by rounding.
+    weights = (1.0 - 2.0**-50) / np.sqrt(classes[owners])
+    return _Rows(pairs.means(coordinates[pairs.order]), labels, owners, weights)
+
+
 class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     """Classify a point by the nearest private class mean; differentially private for (x, y).
 
     Parameters
     ----------
-    manifold, center, radius
-        As in :class:`skriemdp.PrivateFrechetMean`: space of the points and the public ball that
-        bounds them.
+    manifold : str, Geometry or pymanopt manifold, default="euclidean"
+        As in :class:`skriemdp.PrivateFrechetMean`.
+    center : array-like of shape ``point_shape`` or "private", optional
+        Public centre of the ball that bounds the points.  "private" spends a part of the budget on
+        finding one.  None means "private" with ``radius="auto"``, and the geometry's base point
+        (zero, identity, pole) with a number.
+    radius : float or "auto", default="auto"
+        Public radius of that ball, in geodesic distance; rows outside are shortened to it,
+        silently.  "auto" spends a part of the budget on finding one.
     classes : array-like, optional
         Public list of class labels.  Without it the labels that occur in y are published, with a
         warning: whether a label occurs at all can be one record's secret.
@@ -68,18 +168,28 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     means_ : ndarray of shape (n_classes, *point_shape)
         Private class means, each the exponential of a private mean of logarithms at the centre.
     class_counts_ : ndarray of shape (n_classes,)
-        Private class sizes; they cost nothing beyond the means.
+        Private class sizes; they cost nothing beyond the means.  With `groups` a person who shows
+        K classes counts ``1 / sqrt(K)`` in each of them.
     classes_ : ndarray of shape (n_classes,)
+    center_, radius_ : ndarray of shape ``point_shape``, float
+        The ball that was used: public, or released.
+    clipped_fraction_ : float
+        Private estimate of the fraction of rows outside the ball, in [0, 1]; of people, with
+        `groups`.
     noise_scale_ : float
-        Noise per tangent coordinate of a class of ``n / n_classes`` records, in geodesic distance.
+        Noise per tangent coordinate of a class of ``n / n_classes`` records, in geodesic distance;
+        with `groups`, if everybody shows every class.
     privacy_spent_ : PrivacySpent
 
     Notes
     -----
-    *Guarantee*: (epsilon, delta)-DP under replacement of one record, label included; n and the
-    class list are public; exactly Gaussian, or pure for ``delta=0``.  One joint release has
-    sensitivity 2r for all classes together (docs/theory/sensitivity.md), so more classes cost no
-    more budget.  `predict`, `predict_proba` and `score` depend on the rows they are given.
+    *Guarantee*: (epsilon, delta)-DP under replacement of one record, label included, or of all
+    records of one group; their number n and the class list are public; exactly Gaussian, or pure
+    for ``delta=0``, which needs a public `center` and `radius`, and no `groups`.  The ball is
+    searched on all rows together, whatever their labels (docs/theory/location-scale.md); with
+    `groups`, on the Fréchet mean of each group's own rows.  One joint release has sensitivity 2r
+    for all classes together (docs/theory/sensitivity.md, docs/theory/groups.md), so more classes
+    cost no more budget.  `predict`, `predict_proba` and `score` depend on the rows they are given.
 
     References
     ----------
@@ -89,26 +199,26 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     --------
     >>> from skriemdp import PrivateMinimumDistanceToMean
     >>> from skriemdp.datasets.sets import digits_covariances
-    >>> import numpy as np
     >>> X, y = digits_covariances()
-    >>> center = np.diag([0.11, 0.11, 0.08, 0.02, 0.02])
-    >>> model = PrivateMinimumDistanceToMean("spd", center, 2.0, classes=range(10), epsilon=3.0)
+    >>> model = PrivateMinimumDistanceToMean("spd", classes=range(10), epsilon=3.0)
     >>> model.fit(X, y).means_.shape
     (10, 5, 5)
     """
 
+    __metadata_request__fit = {"groups": True}
+
     def __init__(
         self,
-        manifold="euclidean",
-        center=None,
-        radius=1.0,
+        manifold: Any = "euclidean",
+        center: Any = None,
+        radius: Any = "auto",
         *,
-        classes=None,
-        epsilon=1.0,
-        delta=1e-5,
-        accountant=None,
-        random_state=None,
-        verbose=0,
+        classes: Any = None,
+        epsilon: Any = 1.0,
+        delta: Any = 1e-5,
+        accountant: PrivacyAccountant | None = None,
+        random_state: Any = None,
+        verbose: Any = 0,
     ):
         self.manifold = manifold
         self.center = center
@@ -120,37 +230,40 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any, groups: np.ndarray | None = None) -> PrivateMinimumDistanceToMean:
         """Release private class means.
 
         Parameters
         ----------
         X : array-like of shape (n, *point_shape) or (n, n_features)
         y : array-like of shape (n,)
+        groups : array-like of shape (n,), optional
+            Who owns each row.  Then all rows of one owner, their labels and their number are
+            protected together, and n below is the number of owners, which is public.
 
         Returns
         -------
         self
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Label of the nearest class mean, shape ``(n,)``."""
         nearest = np.argmin(self._distances(X), axis=1)
         return self.classes_[nearest]
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
         """Softmax of minus the squared distances, shape ``(n, n_classes)``."""
         return softmax(-(self._distances(X) ** 2), axis=1)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         # A private mean of a handful of records is mostly noise.
         tags.classifier_tags.poor_score = True
         return tags
 
-    def _distances(self, X):
+    def _distances(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         X = read_records(self, X, reset=False, **CHECKS)
         points = as_points(self.geometry_, X)
@@ -158,7 +271,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         columns = [np.asarray(self.geometry_.dist(mean, points)) for mean in self.means_]
         return np.stack(columns, axis=1)
 
-    def _validate(self, X, y=None):
+    def _validate(self, X: Any, y: Any = None) -> Data:
         X, y = read_records(self, X, y, labels=True, ensure_min_samples=2, **CHECKS)
         classes = label_list(self.classes, y)
         warn_published_labels(self.classes)
@@ -170,42 +283,131 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         facts = {"geometry": geometry, "n": len(points), "classes": classes}
         return Data((points, np.searchsorted(classes, y)), facts)
 
-    def _plan(self, facts, terms):
-        warn_large_delta(self.delta, facts["n"])
-        ball = public_ball(facts["geometry"], self.center, self.radius)
-        mechanism: SumsAndCounts | PureSumsAndCounts
-        exact = False
-        if self.delta == 0:
-            mechanism = PureSumsAndCounts(ball.geometry.dim, ball.radius, float(self.epsilon))
-        else:
-            mechanism = SumsAndCounts(ball.radius, 1.0 / gaussian_mu(self.epsilon, self.delta))
-            exact = adds_integers(
-                ball.geometry.separate_rows,
-                len(facts["classes"]) * (ball.geometry.dim + 1),
-                [mechanism.noise_multiplier],
-                f"logarithms that are computed one by one, unlike those of {ball.geometry}",
+    def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
+        geometry, n, classes = facts["geometry"], facts["n"], facts["classes"]
+        warn_large_delta(self.delta, n)
+        if self.delta == 0 and facts.get("grouped"):
+            raise ValueError(
+                "delta=0 has no release for groups, whose members may show several classes; pass a "
+                "delta > 0."
             )
+        free_radius = isinstance(self.radius, str) and self.radius == "auto"
+        asked = isinstance(self.center, str) and self.center == "private"
+        free_center = asked or (free_radius and self.center is None)
+        settings: _Settings
+        if free_center or free_radius:
+            settings = self._searched(geometry, n, classes, free_center, free_radius)
+        else:
+            ball = public_ball(geometry, self.center, self.radius)
+            kind = PureBudget if self.delta == 0 else GaussianBudget
+            budget = functools.partial(kind, self._strength())
+            settings = _Settings(geometry, classes, None, ball.center, ball.radius, budget)
+        known = {"center": settings.center, "radius": settings.radius}
+        # The parts of a pure budget add up to a little less, for the rounding of their sum.
+        event = PureEvent(float(self.epsilon)) if self.delta == 0 else settings.budget().event
         return Plan(
-            event=mechanism.event,
-            exact=exact,
-            settings=(ball, mechanism, facts["classes"]),
-            public={
-                "n": facts["n"],
-                "manifold": str(facts["geometry"]),
-                "center": ball.center,
-                "radius": ball.radius,
-                "classes": facts["classes"],
-            },
+            event=event,
+            exact=self._is_exact(settings),
+            settings=settings,
+            public={"n": n, "manifold": str(geometry)}
+            | {name: value for name, value in known.items() if value is not None}
+            | {"classes": classes},
             work=Work(
-                8.0 * ball.geometry.dim * (2 * facts["n"] + 3 * len(facts["classes"])),
+                8.0 * geometry.dim * (2 * n + 3 * len(classes)),
                 cause="the size of X and the number of classes",
             ),
         )
 
-    def _release(self, data, plan, streams):
-        (points, labels), (ball, mechanism, classes) = data.arrays, plan.settings
-        self.geometry_, self.classes_ = ball.geometry, classes
-        self.means_, self.class_counts_ = _class_means(
-            ball, points, labels, len(classes), mechanism, streams("class means"), plan.exact
+    def _strength(self) -> float:
+        """The number that is divided: epsilon of pure privacy, or mu."""
+        if self.delta == 0:
+            return float(self.epsilon) * (1.0 - 1e-12)
+        return gaussian_mu(self.epsilon, self.delta)
+
+    def _searched(
+        self, geometry: Geometry, n: int, classes: np.ndarray, free_center: bool, free_radius: bool
+    ) -> _Settings:
+        if self.delta == 0:
+            raise ValueError(
+                "delta=0 has no private search for a ball; pass a public center= and radius=, or a "
+                "delta > 0."
+            )
+        mu = gaussian_mu(self.epsilon, self.delta)
+        warn_small_search(n, mu)
+        center, radius = None, None
+        if not free_center:
+            center = geometry.base_point
+            if self.center is not None:
+                center = public_point(geometry, center=self.center)
+                check_reach(geometry, center=center)
+        if not free_radius:
+            check_scale(radius=self.radius)
+            radius = float(self.radius)
+        search = plan_point_search(geometry, n, mu, center, radius)
+        if radius is not None and radius >= geometry.radius_limit:
+            public_ball(geometry, None, radius)  # says why not
+        exact = chooses_integers(
+            geometry.separate_rows,
+            lambda: check_point_integers(geometry, search),
+            _REASON.format(geometry),
         )
-        self.noise_scale_ = mechanism.sum_sigma * len(classes) / len(points)
+        search = dataclasses.replace(search, exact=exact)
+        budget = functools.partial(GaussianBudget, mu)
+        return _Settings(geometry, classes, search, center, radius, budget)
+
+    def _is_exact(self, settings: _Settings) -> bool:
+        geometry, search = settings.geometry, settings.search
+        if self.delta == 0 or (search is not None and not search.exact):
+            return False
+        mu, least = settings.budget().total, 1.0 - _COUNT
+        if search is not None:
+            least -= search.shares.total
+
+        def check() -> None:
+            for share in (least, 1.0):  # what the search leaves lies in between
+                noise_multiplier = 1.0 / (mu * share**0.5)
+                IntegerPairs(1.0, geometry.dim, len(settings.classes), noise_multiplier)
+
+        return chooses_integers(geometry.separate_rows, check, _REASON.format(geometry))
+
+    def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
+        (points, labels), settings = data.arrays, plan.settings
+        geometry, classes, n = settings.geometry, settings.classes, data.facts["n"]
+        budget, center, radius, kept = settings.budget(), settings.center, settings.radius, 1.0
+        count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
+        if settings.search is not None:
+            looked_at = points
+            if data.groups is not None:
+                looked_at = local_means(geometry, points, data.groups)
+            found = settings.search.release(PointRecords(geometry, looked_at), budget, streams)
+            center, radius, kept = found.center, found.radius, found.level
+            warn_direction(found)
+        coordinates = np.asarray(
+            map_tiles(lambda block: geometry.log_coordinates(center, block), points)
+        )
+        rows = _Rows(coordinates, labels, np.arange(len(labels)))
+        if data.groups is not None:
+            rows = _by_person(data.groups, coordinates, labels, len(classes))
+        outside = rows.count_outside(radius)
+        noisy = count.release(outside, streams("clipped fraction")) / n
+        mechanism: SumsAndCounts | PureSumsAndCounts
+        if budget.pure:
+            mechanism = PureSumsAndCounts(geometry.dim, radius, budget.rest())
+        else:
+            mechanism = SumsAndCounts(radius, 1.0 / budget.rest())
+        self.means_, self.class_counts_ = _class_means(
+            geometry,
+            center,
+            radius,
+            rows,
+            len(classes),
+            mechanism,
+            streams("class means"),
+            plan.exact,
+        )
+        self.geometry_, self.classes_ = geometry, classes
+        self.center_, self.radius_ = np.asarray(center), float(radius)
+        self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
+        shown = math.sqrt(len(classes)) if data.groups is not None else len(classes)
+        self.noise_scale_ = mechanism.sum_sigma * shown / n
+        warn_clipped(noisy, count.sigma / n, 1.0 - kept, radius)

@@ -3,59 +3,85 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._config import get_config
 from skriemdp._quiet import read_array, read_records
-from skriemdp._validation import check_count, check_option, check_positive, check_scale
+from skriemdp._validation import check_count, check_option, check_positive, check_scale, shown
 from skriemdp._warnings import warn_user
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.core.arithmetic import chooses_integers
+from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
     check_membership,
+    check_reach,
     point_shape,
     public_ball,
     public_point,
+    warn_clipped,
     warn_large_delta,
     warn_small_search,
 )
 from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.groups import local_means
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry.ball import descent_reach
+from skriemdp.geometry.base import Geometry
+from skriemdp.location_scale.points import (
+    PointRecords,
+    check_point_integers,
+    plan_point_search,
+    warn_direction,
+)
 from skriemdp.mean.adaptive import AdaptiveMean
 from skriemdp.mean.output import OUTPUT_MECHANISMS, plan_output_mean
 from skriemdp.mean.planning import (
     MECHANISMS,
     NOISES,
-    choose_mechanism,
+    MeanPlan,
+    check_searchable,
     descent_or_tangent,
     lattice_noise,
-    split_budget,
+    plan_mean,
 )
 from skriemdp.mean.releases import (
     DescentMean,
-    ball_curvature,
+    LogStep,
     default_clip,
     default_descent,
     exact_tangents,
     plan_tangent_mean,
 )
-from skriemdp.mean.search import BallSearch
+from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+    from skriemdp.ledger.accountant import PrivacyAccountant
+    from skriemdp.location_scale.search import LocationScaleSearch
+
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
 
 
-def frechet_mean(X, manifold="euclidean", *, center=None, tol=1e-10, max_iter=200):
+def frechet_mean(
+    X: np.ndarray,
+    manifold: Geometry | str = "euclidean",
+    *,
+    center: np.ndarray | None = None,
+    tol: float = 1e-10,
+    max_iter: int = 200,
+) -> np.ndarray:
     """Fréchet mean of points on a manifold: the non-private function that the estimator protects.
 
     Parameters
@@ -105,15 +131,20 @@ def frechet_mean(X, manifold="euclidean", *, center=None, tol=1e-10, max_iter=20
     raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
 
 
-def _is_exact(mechanism, geometry, budget, search, mean) -> bool:
+def _is_exact(mechanism: str, geometry: Geometry, plan: MeanPlan, mean: Any) -> bool:
     """Whether everything that a fit releases is of integers, from public numbers."""
-    if budget.mu is None or not (search is None or search.exact):
-        return False  # the noise is not Gaussian, or a searched centre is computed in floats
-    if mechanism == "gradient" or search is None:
-        return mean is not None and mean.exact
+    search = plan.search
+    if plan.mu is None:
+        return False
+    if search is None:
+        return mean.exact
+    # The mean gets what the search leaves: at least plan.mu, at most all.
+    multipliers = [1.0 / plan.mu, 1.0 / search.mu]
+    if not search.exact or not exact_tangents(geometry, multipliers):
+        return False
     # In a searched ball the mean may be iterated, unless that changes nothing.
     only_logarithms = geometry.is_flat or get_config()["arithmetic"] == "lattice"
-    return only_logarithms and exact_tangents(geometry, [1.0 / budget.mu])
+    return mechanism == "gradient" or only_logarithms
 
 
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
@@ -126,28 +157,30 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         "spd-bures-wasserstein", "grassmann", "stiefel"; the size is read from X), a geometry of
         :mod:`skriemdp.geometry`, or a pymanopt manifold.
     center : array-like of shape ``point_shape`` or "private", optional
-        Public centre of the ball that bounds the data; the geometry's base point by default
-        (zero, identity, pole).  It must not be computed from the data.  "private" spends 30 % of
-        ``mu**2`` on finding one.
-    radius : float or "auto", default=1.0
+        Public centre of the ball that bounds the data.  It must not be computed from the data.
+        "private" spends a part of the budget on finding one.  None means "private" with
+        ``radius="auto"``, and the geometry's base point (zero, identity, pole) with a number.
+    radius : float or "auto", default="auto"
         Public radius of that ball, in geodesic distance.  Rows outside are projected on the ball,
-        silently; `clipped_fraction_` tells how many, privately.  "auto" spends 6 % of ``mu**2`` on
-        a private quantile of the distances (nothing beyond the 30 % of a private centre).
+        silently; `clipped_fraction_` tells how many, privately.  "auto" spends a part of the budget
+        on a private quantile of the distances.
     mechanism : str, default="auto"
-        "tangent": one release, noise on the mean in the tangent space at `center`.  "adaptive":
-        rough mean, private radius around it, refined mean; much better when the data fill a part of
-        the ball only.  "gradient": DP-RGD, noise on the gradient of every step.  "gaussian",
+        "auto": in a public ball, rough means and private radii around them find out where in it the
+        data are, then the mean is asked for there; one release where n, epsilon and delta, by a
+        public rule, are too small to find anything, and in a private ball
+        (docs/user_guide/mean.md).  "tangent": one release, noise on the mean in the tangent space
+        at `center`.  "gradient": DP-RGD, noise on the gradient of every step.  "gaussian",
         "laplace", "k-norm": the output perturbations of Jiang et al., Reimherr et al. and Soto et
-        al., exactly accounted and exactly drawn, where their laws exist.  "auto": a public rule of
-        n, epsilon, delta, the manifold and the ball (docs/user_guide/mean.md).  Balls wider than 10
-        curvature radii are served by "tangent" and the output perturbations only.
+        al., exactly accounted and exactly drawn, where their laws exist; they and ``delta=0`` need
+        a public ball.  Balls wider than 10 curvature radii are served by one release only.
     noise : {"auto", "gaussian", "radial", "laplace"}, default="auto"
-        Noise of "tangent".  "radial" has density ``exp(-(|v|/b)^p)`` with the best exponent p; its
-        error is a fraction of Gaussian noise in small dimension.  "laplace" is p = 1, pure for
-        ``delta=0``.  "auto": radial if it saves 10 % of the mean square error, else Gaussian.
-    shrink : {None, "js"}, default=None
-        "js": James-Stein shrinkage of "tangent" towards the centre; helps when the noise is of the
-        size of the ball.
+        Noise of the mean itself, with "auto" and "tangent".  "radial" has density
+        ``exp(-(|v|/b)^p)`` with the best exponent p; its error is a fraction of Gaussian noise in
+        small dimension.  "laplace" is p = 1, pure, whatever delta is.  "auto": radial if it saves
+        10 % of the mean square error, else Gaussian.
+    shrink : {"auto", None}, default="auto"
+        "auto": James-Stein shrinkage towards the public centre, with "auto" and "tangent"; helps
+        when the noise is of the size of the ball.
     n_steps : int, optional
         Steps of "gradient"; 1 or 2 by a public rule when not given.
     step_size : float or sequence of float, default=1.0
@@ -177,17 +210,21 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     Attributes
     ----------
     mean_ : ndarray of shape ``point_shape``
-        The private mean; it lies in the public ball.
+        The private mean; it lies in the ball.
     noise_scale_ : float
         Standard deviation of the noise per orthonormal tangent coordinate, in geodesic distance (of
         the last step for "gradient").
     clipped_fraction_ : float
-        Private estimate of the fraction of rows outside the ball, in [0, 1].
+        Private estimate of the fraction of rows outside the ball, in [0, 1]; of the owners' means,
+        with `groups`.
     center_, radius_ : ndarray of shape ``point_shape``, float
         The ball that was used: public, or released.
     mechanism_ : str
-        The mechanism that was used: what "auto" chose, and "tangent" where a private ball came out
-        wider than 10 curvature radii.
+        The mechanism that was used: "tangent" or "adaptive" (rough means first) where "auto"
+        decided; "tangent" where a private ball came out wider than 10 curvature radii; "log-steps"
+        on a sphere where the data are too wide for any ball: `radius_` is then the diameter, and
+        `mean_` a stationary point of the mean squared distance, the mean if all records lie in an
+        open half sphere.
     privacy_spent_ : PrivacySpent
         Unpacks as ``epsilon, delta``.
     geometry_ : Geometry
@@ -197,9 +234,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     Notes
     -----
-    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, n public,
-    exact; ``privacy_spent_.mu`` is set when all noise is Gaussian.  `transform`, `predict` and
-    `score` of a row depend on that row and are not private.  Theorems: docs/theory/sensitivity.md.
+    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, or of all
+    records of one group (docs/theory/groups.md); n, their number, is public; exact;
+    ``privacy_spent_.mu`` is set when all noise is Gaussian.  `transform`, `predict` and `score` of
+    a row depend on that row and are not private.  Theorems: docs/theory/sensitivity.md.
 
     With `GridSearchCV` over epsilon the raw scores of the search are not private, and the largest
     epsilon wins; plot the curve instead (docs/sharp-edges.md).
@@ -224,27 +262,29 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     (1.0, 1e-05)
     """
 
+    __metadata_request__fit = {"groups": True}
+
     def __init__(
         self,
-        manifold="euclidean",
-        center=None,
-        radius=1.0,
-        mechanism="auto",
+        manifold: Any = "euclidean",
+        center: Any = None,
+        radius: Any = "auto",
+        mechanism: Any = "auto",
         *,
-        noise="auto",
-        shrink=None,
-        n_steps=None,
-        step_size=1.0,
-        shares=None,
-        clip_norm=None,
-        output="last",
-        retraction=False,
-        start=None,
-        epsilon=1.0,
-        delta=1e-5,
-        accountant=None,
-        random_state=None,
-        verbose=0,
+        noise: Any = "auto",
+        shrink: Any = "auto",
+        n_steps: Any = None,
+        step_size: Any = 1.0,
+        shares: Any = None,
+        clip_norm: Any = None,
+        output: Any = "last",
+        retraction: Any = False,
+        start: Any = None,
+        epsilon: Any = 1.0,
+        delta: Any = 1e-5,
+        accountant: PrivacyAccountant | None = None,
+        random_state: Any = None,
+        verbose: Any = 0,
     ):
         self.manifold = manifold
         self.center = center
@@ -267,7 +307,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> PrivateFrechetMean:
         """Release a private mean of the rows of X.
 
         Parameters
@@ -275,6 +315,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         X : array-like of shape (n, *point_shape) or (n, n_features)
         y : None
             Ignored.
+        groups : array-like of shape (n,), optional
+            Who owns each row.  Then everybody counts as one point, the Fréchet mean of own rows;
+            all rows of one owner and their number are protected together, and n is the number of
+            owners, which is public.
 
         Returns
         -------
@@ -287,13 +331,13 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         BudgetExceededError
             If the accountant's ceiling would be exceeded; nothing is released.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def transform(self, X):
+    def transform(self, X: Any) -> np.ndarray:
         """Orthonormal tangent coordinates at the private mean, shape ``(n, geometry_.dim)``."""
         return self.geometry_.log_coordinates(self.mean_, self._points(X))
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: np.ndarray) -> np.ndarray:
         """Points from tangent coordinates ``(n, dim)``; in the layout of the fitted X."""
         check_is_fitted(self)
         X = read_array(X, "X", dtype=np.float64, ensure_2d=False)
@@ -301,119 +345,123 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             raise ValueError(f"X must have shape (n, {self.geometry_.dim}), got {X.shape}.")
         return self._layout(self.geometry_.exp_coordinates(self.mean_, X))
 
-    def predict(self, X):
+    def predict(self, X: np.ndarray) -> np.ndarray:
         """The private mean, once per row of X; a manifold-valued constant prediction."""
         points = self._points(X)
         return self._layout(np.broadcast_to(self.mean_, points.shape).copy())
 
-    def score(self, X, y=None):
+    def score(self, X: np.ndarray, y: np.ndarray | None = None) -> float:
         """Minus the mean squared distance of the rows of X to the private mean (not private)."""
         points = self._points(X)
         return -float(np.mean(self.geometry_.dist(self.mean_, points) ** 2))
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the tangent coordinates: ``tangent0``, ``tangent1``, ..."""
         check_is_fitted(self)
         return np.asarray([f"tangent{i}" for i in range(self.geometry_.dim)], dtype=object)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
 
     # -- the order of work ----------------------------------------------------------------------
 
-    def _validate(self, X, y=None):
+    def _validate(self, X: Any, y: Any = None) -> Data:
         X = read_records(self, X, ensure_min_samples=2, **CHECKS)
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
         points = as_points(geometry, X)
         check_membership(geometry, points)
         return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
 
-    def _plan(self, facts, terms):
+    def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n = facts["geometry"], facts["n"]
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(NOISES, noise=self.noise)
-        check_option((None, "js"), shrink=self.shrink)
+        check_option(("auto", None), shrink=self.shrink)
         lattice = get_config()["arithmetic"] == "lattice"
         # Among fits that are added up, Gaussian ones cost least.
         gaussian = terms.composes and self.noise == "auto"
         warn_large_delta(self.delta, n)
-        free_center = isinstance(self.center, str) and self.center == "private"
-        free_radius = isinstance(self.radius, str) and self.radius == "auto"
-        searched = free_center or free_radius
-        ball = None if searched else public_ball(geometry, self.center, self.radius)
-        mechanism = self.mechanism
-        if mechanism == "auto":
-            mechanism = choose_mechanism(
-                geometry,
-                n,
-                self.epsilon,
-                self.delta,
-                searched,
-                lattice,
-                ball_curvature=0.0 if ball is None else ball_curvature(ball),
-                gaussian=gaussian,
-            )
+        ball, search = self._ball(geometry), None
+        if ball is None:
+            search = self._search(geometry, n)
+        mechanism, noise = self.mechanism, self.noise
         if ball is not None and descent_or_tangent(mechanism, ball) != mechanism:
-            if self.mechanism != "auto":
-                raise ValueError(
-                    f"radius={ball.radius:g} is above {descent_reach(geometry):.4g}, where sums of "
-                    f"logarithms away from the center lose their digits on {geometry}; pass a "
-                    f"smaller radius, or mechanism='tangent' instead of {mechanism!r}."
-                )
-            mechanism = "tangent"
-        noise = lattice_noise(geometry, mechanism, self.noise) if lattice else self.noise
+            raise ValueError(
+                f"radius={ball.radius:g} is above {descent_reach(geometry):.4g}, where sums of "
+                f"logarithms away from the center lose their digits on {geometry}; pass a "
+                f"smaller radius, or mechanism='tangent' instead of {mechanism!r}."
+            )
+        if lattice:
+            noise = lattice_noise(geometry, mechanism, noise)
         if gaussian and mechanism not in OUTPUT_MECHANISMS:
             noise = "gaussian"
-        budget = split_budget(
-            geometry, mechanism, noise, self.epsilon, self.delta, free_center, free_radius
-        )
+        choices = {"mechanism": mechanism, "noise": noise, "ball": ball, "search": search}
+        chosen = plan_mean(geometry, n, self.epsilon, self.delta, **choices)
         public = {"n": n, "manifold": str(geometry)}
-        if searched:
-            warn_small_search(n, budget.search_mu)
-            search = self._search(geometry, n, budget, free_center, free_radius)
-            center, radius = search.center, search.radius
-        else:
-            search, center, radius = None, ball.center, ball.radius
-            self._warn_little_information(ball, n, budget)
-        if center is not None:
-            public["center"] = center
-        if radius is not None:
-            public["radius"] = radius
-        release = functools.partial(self._mean_release, n=n, budget=budget)
-        event, mean = budget.event, None
+        known: Any = search if ball is None else ball
+        public |= {
+            name: value
+            for name, value in (("center", known.center), ("radius", known.radius))
+            if value is not None
+        }
+        event, mean = chosen.event, None
         if ball is not None:
-            mean = release(ball)  # a bad parameter must raise before the charge
-            event = compose([budget.count.event, mean.event]) if event is None else event
-        elif mechanism == "gradient":
-            mean = release(GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit)))
+            self._warn_little_information(ball, n, chosen)
+            mean = self._mean_release(ball, n, chosen)  # a bad parameter must raise here
+            event = compose([chosen.count.event, mean.event]) if event is None else event
+        elif chosen.mechanism == "gradient":
+            probe = GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit))
+            self._mean_release(probe, n, chosen)
+        assert event is not None
         steps = 1 if self.n_steps is None else self.n_steps
         # Projected records and their coordinates.
         work = Work(16.0 * n * math.prod(geometry.shape), steps)
-        exact = _is_exact(mechanism, geometry, budget, search, mean)
-        return Plan(event, (ball, search, budget, release), public, work=work, exact=exact)
+        exact = _is_exact(chosen.mechanism, geometry, chosen, mean)
+        return Plan(event, (geometry, ball, chosen), public, work=work, exact=exact)
 
-    def _gaussian_choice(self):
+    def _gaussian_choice(self) -> str:
         own_law = self.mechanism in OUTPUT_MECHANISMS
         return "mechanism='tangent', noise='gaussian'" if own_law else "noise='gaussian'"
 
-    def _search(self, geometry, n, budget, free_center, free_radius):
-        if not free_radius:
-            check_scale(radius=self.radius)
-        start = geometry.base_point
-        center = None
-        if not free_center:
-            center = start if self.center is None else public_point(geometry, center=self.center)
-        radius = None if free_radius else float(self.radius)
-        return BallSearch(geometry, n, budget.search_mu, center, radius, start)
+    def _ball(self, geometry: Geometry) -> GeodesicBall | None:
+        """The public ball; None where a part of it is private."""
+        asked = isinstance(self.center, str) and self.center == "private"
+        if asked or (isinstance(self.radius, str) and self.radius == "auto"):
+            return None
+        return public_ball(geometry, self.center, self.radius)
 
-    def _mean_release(self, ball, n, budget):
+    def _search(self, geometry: Geometry, n: int) -> LocationScaleSearch:
+        """The search for what is private of the ball."""
+        check_searchable(self.mechanism, self.noise, self.delta)
+        mu = gaussian_mu(self.epsilon, self.delta)
+        center, radius = None, None
+        if not isinstance(self.radius, str) or self.radius != "auto":
+            check_scale(radius=self.radius)
+            radius = float(self.radius)
+            if radius >= geometry.radius_limit:
+                public_ball(geometry, None, radius)  # says why not
+        if self.center is not None and not isinstance(self.center, str):
+            center = public_point(geometry, center=self.center)
+            check_reach(geometry, center=center)
+        elif isinstance(self.center, str) and self.center != "private":
+            public_ball(geometry, self.center, 1.0)  # says why not
+        warn_small_search(n, mu)
+        search = plan_point_search(geometry, n, mu, center, radius)
+        exact = chooses_integers(
+            geometry.separate_rows,
+            lambda: check_point_integers(geometry, search),
+            f"logarithms that are computed one by one, unlike those of {geometry}",
+        )
+        return dataclasses.replace(search, exact=exact)
+
+    def _mean_release(self, ball: GeodesicBall, n: int, budget: Any) -> Any:
         mechanism = descent_or_tangent(budget.mechanism, ball)
         if mechanism == "adaptive":
-            return AdaptiveMean(ball, n, budget.mu)
+            return AdaptiveMean(ball, n, budget, self.shrink == "auto")
         if mechanism == "tangent":
-            return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "js")
+            return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "auto")
         if mechanism in OUTPUT_MECHANISMS:
             return plan_output_mean(ball, n, mechanism, *budget.target)
         if self.n_steps is not None:
@@ -436,7 +484,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             start = ball.project(public_point(ball.geometry, start=self.start))
         return DescentMean(ball, solver, start)
 
-    def _warn_little_information(self, ball, n, budget):
+    def _warn_little_information(self, ball: GeodesicBall, n: int, budget: MeanPlan) -> None:
         """Warn when the noise is of the size of the ball: from public numbers only."""
         if budget.mu is not None:
             spread = ball.geometry.dim**0.5 / budget.mu
@@ -449,43 +497,78 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             warn_user(
                 f"with n={n} records and epsilon={self.epsilon}, delta={self.delta} the noise is "
                 f"about {noise / ball.radius:.1f} times the radius: the result says little more "
-                "than the public centre. Use more records, a larger epsilon, a smaller ball, or "
-                "shrink='js'."
+                "than the public centre. Use more records, a larger epsilon or a smaller ball."
             )
 
-    def _release(self, data, plan, streams):
-        (points,), (ball, search, budget, release) = data.arrays, plan.settings
-        n = len(points)
-        if ball is None:
-            ball = search.release(points, streams)
-        mechanism = release(ball)
-        problem, outside = FrechetProblem.from_records(ball, points)
-        noisy = budget.count.release(outside, streams("clipped fraction")) / n
+    def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
+        (points,), (geometry, ball, chosen) = data.arrays, plan.settings
+        if data.groups is not None:
+            points = local_means(geometry, points, data.groups)
+        n, kept, wide = len(points), 1.0, None
+        if chosen.search is not None:
+            budget = chosen.search_budget()
+            found = chosen.search.release(PointRecords(geometry, points), budget, streams)
+            warn_direction(found)
+            kept = found.level
+            if chosen.law is None:
+                chosen = dataclasses.replace(chosen, mu=budget.rest())
+            if found.wide:
+                wide = LogStep(geometry, found.center, found.radius, n, chosen.mu, chosen.law)
+            else:
+                ball = GeodesicBall(geometry, found.center, found.radius)
+        if wide is not None:
+            self.mechanism_, self.center_, self.radius_ = "log-steps", wide.center, wide.radius
+            outside = 0
+            problem, mechanism = points, wide
+        else:
+            problem, outside = FrechetProblem.from_records(ball, points)
+            mechanism = self._mean_release(ball, n, chosen)
+            self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
+            self.center_, self.radius_ = ball.center, ball.radius
+        noisy = chosen.count.release(outside, streams("clipped fraction")) / n
         arguments = {}
-        self.mechanism_ = descent_or_tangent(budget.mechanism, ball)
         if self.verbose and self.mechanism_ == "gradient":
             name = type(self).__name__
             arguments["progress"] = ProgressBar(name, self.epsilon, self.delta)
         mean, self.noise_scale_ = mechanism.release(problem, streams, **arguments)
         self.mean_ = np.asarray(mean)
-        self.geometry_, self.center_, self.radius_ = ball.geometry, ball.center, ball.radius
-        self._flat = data.facts["flat"]
+        self.geometry_, self._flat = geometry, data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
-        if search is None and noisy - 4.0 * budget.count.sigma / n > 0.2:
+        warn_clipped(noisy, chosen.count.sigma / n, 1.0 - kept, self.radius_)
+        if chosen.search is not None:
+            self._warn_only_the_center(geometry.dim)
+
+    def _warn_only_the_center(self, dim: int) -> None:
+        """Warn, from released numbers, when noise hides what the mean adds to a found centre."""
+        noise = math.sqrt(dim) * self.noise_scale_
+        if noise > 0.5 * self.radius_:
             warn_user(
-                f"about {self.clipped_fraction_:.0%} of the rows lie outside the ball of radius "
-                f"{ball.radius:g} (a private estimate) and were projected on it; choose center and "
-                "radius from public knowledge of the data's range, or pass center='private' and "
-                "radius='auto'."
+                f"the noise of the mean is about {noise / self.radius_:.1f} times the radius of "
+                "the private ball: the result is the center of that ball, not the data. Use more "
+                "records, a larger epsilon, or a public center and radius."
             )
 
-    def _problem(self, X, y=None):
+    def _problem(self, X: np.ndarray, y: Any = None) -> FrechetProblem:
         """The Fréchet problem of rows projected on the public ball; for federated runs."""
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
-        ball = public_ball(geometry, self.center, self.radius)
+        ball = self._ball(geometry)
+        if ball is None:
+            raise ValueError(
+                "clients search for no private ball: pass a public center= and radius=, the ball "
+                f"that bounds the data; got center={shown(self.center)}, "
+                f"radius={shown(self.radius)}."
+            )
         return FrechetProblem.from_records(ball, as_points(geometry, X))[0]
 
-    def _adopt_point(self, point):
+    def _records(self, data: Data) -> tuple:
+        """Arrays with one row per record, for federated runs."""
+        return data.arrays
+
+    def _domain_and_start(self, geometry: Geometry, start: Any = None) -> tuple[GeodesicBall, None]:
+        """The public ball, in which iterates stay; they start at its centre."""
+        return public_ball(geometry, self.center, self.radius), None
+
+    def _adopt_point(self, point: np.ndarray) -> None:
         """Learned attributes from a released point, for federated runs."""
         self.geometry_ = as_geometry(self.manifold, point_shape=np.shape(point))
         self.mean_, self._flat = np.asarray(point), False
@@ -493,12 +576,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     # -- helpers of the fitted estimator --------------------------------------------------------
 
-    def _points(self, X):
+    def _points(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         X = read_records(self, X, reset=False, **CHECKS)
         points = as_points(self.geometry_, X)
         check_membership(self.geometry_, points)
         return points
 
-    def _layout(self, points):
+    def _layout(self, points: np.ndarray) -> np.ndarray:
         return points.reshape(len(points), -1) if self._flat else points

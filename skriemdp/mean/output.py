@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +21,12 @@ from skriemdp.riemannian_laws.output import (
     RiemannianGaussianMechanism,
     RiemannianLaplaceMechanism,
 )
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+    from skriemdp.descent.problem import FrechetProblem
+    from skriemdp.privacy.event import Event
+
 
 __all__ = ["OUTPUT_MECHANISMS", "KNormMean", "OutputMean", "plan_output_mean"]
 
@@ -41,14 +48,15 @@ class OutputMean:
     exact = False
 
     @property
-    def event(self):
+    def event(self) -> Event:
         return self.mechanism.event
 
-    def release(self, problem, streams):
+    def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
         mean = self.ball.project(iterate_mean(problem, self.schedule.step_sizes))
         noisy = self.mechanism.release(mean, streams("output"))
-        scale = getattr(self.mechanism, "sigma", None) or self.mechanism.scale
+        mechanism: Any = self.mechanism
+        scale = getattr(mechanism, "sigma", None) or mechanism.scale
         return self.ball.project(np.asarray(noisy)), float(scale)
 
 
@@ -66,14 +74,14 @@ class KNormMean:
     exact = False
 
     @property
-    def event(self):
+    def event(self) -> Event:
         return self.mechanism.event
 
-    def release(self, problem, streams):
+    def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
         geometry, points = problem.geometry, problem.points
 
-        def gradient_norm(x):
+        def gradient_norm(x: np.ndarray) -> np.ndarray:
             sums = [geometry.clipped_log_sum(point, points) for point in x]
             return np.array([float(geometry.norm(p, s)) for p, s in zip(x, sums, strict=True)])
 
@@ -83,7 +91,9 @@ class KNormMean:
         return self.ball.project(np.asarray(noisy)), self.mechanism.scale / problem.n
 
 
-def plan_output_mean(ball: GeodesicBall, n: int, name: str, epsilon: float, delta: float):
+def plan_output_mean(
+    ball: GeodesicBall, n: int, name: str, epsilon: float, delta: float
+) -> KNormMean | OutputMean:
     """Calibrate mechanism `name` to (epsilon, delta), from public numbers.
 
     Raises
@@ -109,11 +119,11 @@ def plan_output_mean(ball: GeodesicBall, n: int, name: str, epsilon: float, delt
             "mechanism='tangent'."
         )
     if name == "k-norm":
-        mechanism = KNormGradientMechanism.calibrated(
+        gradient = KNormGradientMechanism.calibrated(
             geometry, ball_sensitivity(radius), epsilon=epsilon
         )
-        mechanism.check_law(n)
-        return KNormMean(ball, schedule, mechanism)
+        gradient.check_law(n)
+        return KNormMean(ball, schedule, gradient)
     kind = RiemannianGaussianMechanism if name == "gaussian" else RiemannianLaplaceMechanism
     if name == "laplace" and geometry.point_ndim == 2:
         delta = 0.0  # on matrices Laplace noise is known by its pure epsilon only

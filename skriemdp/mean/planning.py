@@ -1,4 +1,4 @@
-"""Which mechanism releases a mean, and how its budget is split: the public rule of "auto"."""
+"""Which mechanism releases a mean, and how its budget is split: decided once, of public numbers."""
 
 from __future__ import annotations
 
@@ -7,113 +7,104 @@ import math
 
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
+from skriemdp.location_scale.search import LocationScaleSearch
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import Event, GaussianEvent, PureEvent, compose
-from skriemdp.privacy.radial import RadialEvent, best_radial_law, calibrated_radial_law
+from skriemdp.privacy.radial import RadialEvent, best_radial_law, best_radial_law_after
 
 __all__ = [
     "GAUSSIAN",
     "MECHANISMS",
     "NOISES",
-    "MeanBudget",
-    "choose_mechanism",
+    "MeanPlan",
+    "Round",
+    "check_searchable",
     "descent_or_tangent",
     "lattice_noise",
-    "split_budget",
+    "plan_mean",
 ]
 
-MECHANISMS = ("auto", "tangent", "adaptive", "gradient", "gaussian", "laplace", "k-norm")
+MECHANISMS = ("auto", "tangent", "gradient", "gaussian", "laplace", "k-norm")
 NOISES = ("auto", "gaussian", "radial", "laplace")
 # Output perturbation: one draw from a Riemannian law around the mean.
 OUTPUT = ("gaussian", "laplace", "k-norm")
-# Mechanisms whose every release is Gaussian, so that a part of mu**2 can pay for a ball.
-GAUSSIAN = ("adaptive", "gradient")
+# Mechanisms whose every release is Gaussian.
+GAUSSIAN = ("gradient",)
 
-# Shares of mu**2 for the released fraction of clipped rows, and for finding the ball.
-_COUNT, _RADIUS, _CENTER = 0.01, 0.06, 0.30
-# Share of (epsilon, delta) for that fraction when the mean's noise is not Gaussian.
-_COUNT_BASIC = 0.03
-_MEAN_BASIC = 1.0 - _COUNT_BASIC
+# Share of mu**2 for the released fraction of clipped rows.
+_COUNT = 0.01
+# Share of epsilon for that fraction when everything is pure.
+_COUNT_PURE = 0.03
 # Radial noise must pay for leaving Gaussian composition with this much less mean square error.
 _RADIAL_GAIN = 0.9
 # Above, e^epsilon leaves the floating-point range in the accounting of radial noise.
 _RADIAL_EPSILON = 300.0
 # Above, it saves less than 2 % (for delta down to 1e-12) and its law takes long to calibrate.
 _RADIAL_DIM = 1000
-# One radial shot is kept on curved-up manifolds while n mu is below this times sqrt(d) over
-# `ball_curvature`:
-# from there on the bias of the mean of logarithms shows (docs/user_guide/mean.md).
-_RADIAL_QUIET = 60.0
+
+# Shares of mu**2 for finding out where in the ball the data are and how far they reach: the largest
+# that adds about 15 % to the error of data that fill the ball, and where n mu is small up to 45 %.
+_SEEK = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3)
+_COST, _MOST_COST = 0.15, 0.45
+# What a share costs radial noise beyond the Gaussian price, over what radial noise saves.
+_RADIAL_COST = 0.03
+# Below this n times the mu of the seeking, it finds nothing.
+_LEAST_SEEKING = 14.0
+# One look more than one pays where the noise of the first is at most this share of the radius.
+_QUIET = 0.5
+# Of the seeking: the clipped fraction, and a mean and a radius for every look.
+_FRACTION, _ONE_LOOK, _TWO_LOOKS = 0.07, ((0.60, 0.33),), ((0.22, 0.13), (0.33, 0.25))
 
 
 @dataclasses.dataclass(frozen=True)
-class MeanBudget:
-    """How (epsilon, delta) is split, from public numbers.
+class Round:
+    """The mu of a rough mean, and that of a radius around it."""
+
+    mean_mu: float
+    radius_mu: float
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanPlan:
+    """What a fit releases, and what it pays for each release; from public numbers.
 
     Attributes
     ----------
     mechanism : str
-        "tangent", "adaptive" or "gradient".
+        "tangent", "adaptive", "gradient", or an output perturbation.
     count : GaussianCount or LaplaceCount
         Pays for `clipped_fraction_`.
+    rounds : tuple of Round
+        Of "adaptive": rough means and radii before the mean itself.
     mu : float or None
-        Of the mean, when its noise is Gaussian.
-    search_mu : float or None
-        Of the search for a ball.
+        Of the mean, when its noise is Gaussian; at least that, after a search.
     law : RadialEvent or None
         Of the mean, when its noise is radial.
+    search : LocationScaleSearch or None
+        For a ball.
     event : Event or None
         All of it; None for output perturbation, whose event depends on the ball too.
     target : tuple of float
-        What is left of (epsilon, delta) for a mean whose noise is not Gaussian.
+        What is left of (epsilon, delta) for an output perturbation.
     """
 
     mechanism: str
     count: GaussianCount | LaplaceCount
-    mu: float | None
-    search_mu: float | None
-    law: RadialEvent | None
-    event: Event | None
+    rounds: tuple[Round, ...] = ()
+    mu: float | None = None
+    law: RadialEvent | None = None
+    search: LocationScaleSearch | None = None
+    event: Event | None = None
     target: tuple[float, float] = (0.0, 0.0)
 
-
-def choose_mechanism(
-    geometry: Geometry,
-    n: int,
-    epsilon,
-    delta,
-    searched: bool,
-    lattice: bool = False,
-    ball_curvature: float = 0.0,
-    gaussian: bool = False,
-) -> str:
-    """The public rule of "auto" (docs/user_guide/mean.md, "Which mechanism").
-
-    `ball_curvature` is the curvature times the squared radius of the public ball, if there is one.
-    `gaussian` leaves Gaussian noise alone to choose from.
-    On a lattice "tangent" releases the mean of the logarithms, whose bias "gradient" removes where
-    there is curvature; and there is no radial noise.
-    """
-    if delta == 0.0:
-        return "tangent"
-    n_mu = n * gaussian_mu(epsilon, delta)
-    if lattice:
-        enough = n_mu >= max(50.0, 10.0 * math.sqrt(geometry.dim))
-        one_shot = "tangent" if geometry.is_flat else "gradient"
-        return one_shot if searched or not enough else "adaptive"
-    if searched:
-        # The released ball is as small as the data: nothing is left to adapt to.
-        return "tangent" if geometry.is_hadamard else "gradient"
-    biased = not geometry.is_hadamard and n_mu * ball_curvature > _RADIAL_QUIET * math.sqrt(
-        geometry.dim
-    )
-    if not (gaussian or biased) and _radial_factor(geometry.dim, epsilon, delta) < 0.5:
-        # Where radial noise halves the error, the safe choice is one shot.
-        return "tangent"
-    if geometry.is_hadamard:
-        return "tangent" if n_mu < max(50.0, 10.0 * math.sqrt(geometry.dim)) else "adaptive"
-    return "adaptive" if n_mu >= 50.0 else "gradient"
+    def search_budget(self) -> GaussianBudget:
+        """What the search and the mean after it divide."""
+        assert self.search is not None
+        budget = GaussianBudget(self.search.mu)
+        budget.take(_COUNT)
+        return budget
 
 
 def descent_or_tangent(mechanism: str, ball: GeodesicBall) -> str:
@@ -127,7 +118,7 @@ def lattice_noise(geometry: Geometry, mechanism: str, noise: str) -> str:
     if mechanism in OUTPUT or noise not in ("auto", "gaussian"):
         raise ValueError(
             f"arithmetic='lattice' draws discrete Gaussian noise; with mechanism={mechanism!r} and "
-            f"noise={noise!r} there is none. Pass mechanism='tangent', 'adaptive' or 'gradient' "
+            f"noise={noise!r} there is none. Pass mechanism='auto', 'tangent' or 'gradient' "
             "and leave noise='auto', or use arithmetic='float'."
         )
     if not geometry.separate_rows:
@@ -138,22 +129,31 @@ def lattice_noise(geometry: Geometry, mechanism: str, noise: str) -> str:
     return "gaussian"
 
 
-def _radial_factor(dim, epsilon, delta) -> float:
-    """Mean square of the best radial noise over that of Gaussian noise, for the mean's share.
+def plan_mean(
+    geometry: Geometry,
+    n: int,
+    epsilon: float,
+    delta: float,
+    *,
+    mechanism: str = "auto",
+    noise: str = "auto",
+    ball: GeodesicBall | None = None,
+    search: LocationScaleSearch | None = None,
+) -> MeanPlan:
+    """Decide on the mechanism and calibrate every part of it to (epsilon, delta) in all.
 
-    The law is the one that a radial mean would use, so it is searched once.
-    """
-    if epsilon > _RADIAL_EPSILON or dim > _RADIAL_DIM:
-        return math.inf
-    target = _MEAN_BASIC * epsilon, _MEAN_BASIC * delta
-    law = best_radial_law(dim, *target)
-    return law.mean_square_over_sensitivity * gaussian_mu(*target) ** 2 / dim
-
-
-def split_budget(
-    geometry: Geometry, mechanism: str, noise: str, epsilon, delta, center_searched, radius_searched
-) -> MeanBudget:
-    """Calibrate every part of a mean's release to (epsilon, delta) in all.
+    Parameters
+    ----------
+    geometry : Geometry
+    n : int
+        Number of records.
+    epsilon, delta : float
+    mechanism, noise : str
+        As for :class:`skriemdp.PrivateFrechetMean`.
+    ball : GeodesicBall, optional
+        The public one.
+    search : LocationScaleSearch, optional
+        For a private one.
 
     Raises
     ------
@@ -161,80 +161,178 @@ def split_budget(
         For a combination without a guarantee, such as Gaussian noise with delta = 0.
     """
     epsilon, delta = float(epsilon), float(delta)  # shares of a narrow type would be rounded up
-    searched = center_searched or radius_searched
     if mechanism in OUTPUT:
-        return _output_budget(mechanism, noise, epsilon, delta, searched)
-    gaussian = mechanism in GAUSSIAN or searched or noise == "gaussian"
+        return _output_plan(mechanism, noise, epsilon, delta)
+    gaussian = mechanism in GAUSSIAN or noise == "gaussian"
     if gaussian and noise in ("radial", "laplace"):
-        what = "a private ball" if searched else f"mechanism={mechanism!r}"
         raise ValueError(
-            f"noise={noise!r} needs mechanism='tangent' and a public ball; with {what} the noise "
-            "is Gaussian. Pass noise='gaussian' or 'auto'."
+            f"noise={noise!r} needs mechanism='auto' or 'tangent'; with mechanism={mechanism!r} "
+            "the noise is Gaussian. Pass noise='gaussian' or 'auto'."
         )
     if gaussian and delta == 0.0:
         raise ValueError(
             "delta=0 asks for pure differential privacy, which Gaussian noise cannot give; pass "
-            "mechanism='tangent' with noise='laplace' and a public center and radius, or delta > 0."
+            "mechanism='tangent' with noise='laplace', or delta > 0."
         )
-    if not gaussian and noise == "auto":
-        gaussian = delta > 0.0 and _radial_factor(geometry.dim, epsilon, delta) > _RADIAL_GAIN
-    if gaussian:
-        total = gaussian_mu(epsilon, delta)
-        search = _CENTER if center_searched else _RADIUS if radius_searched else 0.0
-        count = GaussianCount(1.0 / (total * math.sqrt(_COUNT)))
-        return MeanBudget(
-            mechanism=mechanism,
-            count=count,
-            mu=total * math.sqrt(1.0 - _COUNT - search),
-            search_mu=total * math.sqrt(search) if search else None,
-            law=None,
-            event=GaussianEvent(1.0 / total),
-        )
-    return _radial_budget(geometry.dim, noise, epsilon, delta, mechanism)
+    if delta == 0.0 or noise == "laplace":
+        return _pure_plan(geometry.dim, noise, epsilon)
+    if noise == "radial":
+        _check_radial(geometry.dim, epsilon)
+    factor = 1.0 if gaussian else _radial_factor(geometry.dim, epsilon, delta)
+    if noise != "radial" and factor > _RADIAL_GAIN:
+        gaussian, factor = True, 1.0
+    total = gaussian_mu(epsilon, delta)
+    if mechanism == "gradient":
+        before = _COUNT if search is None else _COUNT + search.shares.total
+        return _alone(mechanism, total, before, search)
+    if search is not None:
+        return _searched_plan(geometry.dim, epsilon, delta, total, search, gaussian)
+    share, looks = _COUNT, ()
+    if mechanism == "auto" and ball is not None and ball.radius <= descent_reach(geometry):
+        share, looks = _seeking(geometry.dim, n * total, factor)
+    return _seeking_plan(geometry.dim, epsilon, delta, total, share, looks, gaussian)
 
 
-def _radial_budget(dim, noise, epsilon, delta, mechanism):
-    if delta > 0.0 and epsilon > _RADIAL_EPSILON:
+def _alone(
+    mechanism: str, total: float, before: float, search: LocationScaleSearch | None
+) -> MeanPlan:
+    """One Gaussian mean after a share `before` of mu**2."""
+    budget = GaussianBudget(total)
+    count = budget.count(_COUNT)
+    mu = total * math.sqrt(1.0 - before)
+    return MeanPlan(mechanism, count, mu=mu, search=search, event=budget.event)
+
+
+def _searched_plan(
+    dim: int,
+    epsilon: float,
+    delta: float,
+    total: float,
+    search: LocationScaleSearch,
+    gaussian: bool,
+) -> MeanPlan:
+    """One mean in the ball that a search finds; its law is fixed before the search."""
+    before = _COUNT + search.shares.total
+    plan = _alone("tangent", total, before, search)
+    if gaussian or plan.mu is None:
+        return plan
+    first = GaussianEvent(1.0 / (total * math.sqrt(before)))
+    law = best_radial_law_after(dim, first.mu, epsilon, delta)
+    if law.mean_square_over_sensitivity > _RADIAL_GAIN * dim / plan.mu**2:
+        # What a search leaves is of use to Gaussian noise only.
+        return plan
+    return MeanPlan("tangent", plan.count, law=law, search=search, event=compose([first, law]))
+
+
+def check_searchable(mechanism: str, noise: str, delta: float) -> None:
+    """Refuse what needs a public ball where none is given."""
+    cure = "pass a public center= and radius=, or "
+    if mechanism in OUTPUT:
         raise ValueError(
-            f"noise={noise!r} with epsilon={epsilon:g} above {_RADIAL_EPSILON:g} is out of range; "
+            f"mechanism={mechanism!r} draws around the mean of a public ball; {cure}"
+            "mechanism='auto'."
+        )
+    if delta == 0.0:
+        raise ValueError(
+            f"delta=0 is pure privacy, which has no private search for a ball; {cure}delta > 0."
+        )
+    if noise not in ("auto", "gaussian"):
+        raise ValueError(f"noise={noise!r} needs a public ball; {cure}noise='auto'.")
+
+
+def _seeking(dim: int, n_mu: float, factor: float) -> tuple[float, tuple]:
+    """Share of mu**2 before the mean itself, and how it is divided; none where it finds nothing.
+
+    `factor` is the mean square error of the noise over that of Gaussian noise.
+    """
+    wanted = (40.0 * max(1.0, math.sqrt(dim / 10.0)) / n_mu) ** 2
+    most = min(_share_for(_MOST_COST, factor), 0.3 if dim >= 10 else 0.2)
+    share = max(_share_for(_COST, factor), min(wanted, most))
+    share = next(s for s in _SEEK if s >= share * (1.0 - 1e-9))
+    if n_mu * math.sqrt(share) < _LEAST_SEEKING:
+        return _COUNT, ()
+    first = 2.0 * math.sqrt(dim) / (n_mu * math.sqrt(_TWO_LOOKS[0][0] * share))
+    return share, _TWO_LOOKS if first <= _QUIET else _ONE_LOOK
+
+
+def _share_for(cost: float, factor: float) -> float:
+    """The largest of the public shares that adds about `cost` of itself to the mean's noise."""
+    odds = cost * factor - _RADIAL_COST * (1.0 - factor)
+    return max(s for s in _SEEK if s * (1.0 + odds) <= odds or s == _SEEK[0])
+
+
+def _seeking_plan(
+    dim: int,
+    epsilon: float,
+    delta: float,
+    total: float,
+    share: float,
+    looks: tuple[tuple[float, float], ...],
+    gaussian: bool,
+) -> MeanPlan:
+    """Gaussian releases of `share` of mu**2, then the mean."""
+    mechanism = "adaptive" if looks else "tangent"
+    # The mu of what comes first, as its event will state it.
+    first = GaussianEvent(1.0 / (total * math.sqrt(share)))
+    budget = GaussianBudget(total if gaussian else first.mu)
+    whole = share if gaussian else 1.0
+    count = budget.count(_FRACTION * whole if looks else whole)
+    rounds: list[Round] = []
+    for mean, radius in looks:
+        mean_mu = budget.take(mean * whole)
+        rounds.append(Round(mean_mu, budget.take(min(radius * whole, budget.left))))
+    if gaussian:
+        return MeanPlan(mechanism, count, tuple(rounds), mu=budget.rest(), event=budget.event)
+    law = best_radial_law_after(dim, first.mu, epsilon, delta)
+    event = compose([first, law])
+    return MeanPlan(mechanism, count, tuple(rounds), law=law, event=event)
+
+
+def _radial_factor(dim: int, epsilon: float, delta: float) -> float:
+    """Mean square of the best radial noise over that of Gaussian noise."""
+    if epsilon > _RADIAL_EPSILON or dim > _RADIAL_DIM:
+        return math.inf
+    law = best_radial_law(dim, epsilon, delta)
+    return law.mean_square_over_sensitivity * gaussian_mu(epsilon, delta) ** 2 / dim
+
+
+def _check_radial(dim: int, epsilon: float) -> None:
+    if epsilon > _RADIAL_EPSILON:
+        raise ValueError(
+            f"noise='radial' with epsilon={epsilon:g} above {_RADIAL_EPSILON:g} is out of range; "
             "pass noise='gaussian', or delta=0."
         )
-    if delta > 0.0 and noise == "radial" and dim > _RADIAL_DIM:
+    if dim > _RADIAL_DIM:
         raise ValueError(
             f"noise='radial' saves next to nothing in {dim} dimensions and is offered up to "
             f"{_RADIAL_DIM}; pass noise='gaussian'."
         )
-    if noise == "laplace" or delta == 0.0:
-        law = calibrated_radial_law(dim, 1.0, _MEAN_BASIC * epsilon, _MEAN_BASIC * delta)
-    else:
-        law = best_radial_law(dim, _MEAN_BASIC * epsilon, _MEAN_BASIC * delta)
-    if delta == 0.0:
-        if noise == "radial":
-            raise ValueError("delta=0 needs noise='laplace' (or 'auto'), the pure radial law.")
-        # Basic composition of pure guarantees, rounded down to stay within epsilon.
-        count = LaplaceCount(_COUNT_BASIC * epsilon * (1.0 - 1e-12))
-        return MeanBudget(mechanism, count, None, None, law, PureEvent(float(epsilon)))
-    count = GaussianCount(1.0 / gaussian_mu(_COUNT_BASIC * epsilon, _COUNT_BASIC * delta))
-    event = compose([count.event, law])
-    return MeanBudget(mechanism, count, None, None, law, event)
 
 
-def _output_budget(mechanism, noise, epsilon, delta, searched):
-    if searched or noise != "auto":
+def _pure_plan(dim: int, noise: str, epsilon: float) -> MeanPlan:
+    if noise == "radial":
+        raise ValueError("delta=0 needs noise='laplace' (or 'auto'), the pure radial law.")
+    # Basic composition of pure guarantees, rounded down to stay within epsilon.
+    budget = PureBudget(epsilon * (1.0 - 1e-12))
+    count = budget.count(_COUNT_PURE)
+    law = RadialEvent(dim, 1.0, 1.0 / budget.rest())
+    return MeanPlan("tangent", count, law=law, event=PureEvent(epsilon))
+
+
+def _output_plan(mechanism: str, noise: str, epsilon: float, delta: float) -> MeanPlan:
+    if noise != "auto":
         raise ValueError(
-            f"mechanism={mechanism!r} has a noise law of its own and needs a public center and "
-            "radius; leave noise='auto', or use mechanism='tangent'."
+            f"mechanism={mechanism!r} has a noise law of its own; leave noise='auto', or use "
+            "mechanism='tangent'."
         )
     if mechanism == "gaussian" and delta == 0.0:
         raise ValueError(
             "delta=0 asks for pure differential privacy; mechanism='gaussian' needs delta > 0."
         )
+    rest = 1.0 - _COUNT_PURE
     if mechanism == "k-norm" or delta == 0.0:
-        # Basic composition of pure guarantees, rounded down to stay within epsilon.
-        count = LaplaceCount(_COUNT_BASIC * epsilon * (1.0 - 1e-12))
-        event = PureEvent(float(epsilon))
-        return MeanBudget(mechanism, count, None, None, None, event, (_MEAN_BASIC * epsilon, 0.0))
-    count = GaussianCount(1.0 / gaussian_mu(_COUNT_BASIC * epsilon, _COUNT_BASIC * delta))
-    return MeanBudget(
-        mechanism, count, None, None, None, None, (_MEAN_BASIC * epsilon, _MEAN_BASIC * delta)
-    )
+        count = LaplaceCount(_COUNT_PURE * epsilon * (1.0 - 1e-12))
+        target = rest * epsilon, 0.0
+        return MeanPlan(mechanism, count, event=PureEvent(epsilon), target=target)
+    gaussian = GaussianCount(1.0 / gaussian_mu(_COUNT_PURE * epsilon, _COUNT_PURE * delta))
+    return MeanPlan(mechanism, gaussian, target=(rest * epsilon, rest * delta))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,9 +13,10 @@ from skriemdp._config import get_config
 from skriemdp.core.arithmetic import adds_integers
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import FrechetProblem, longest_block
-from skriemdp.descent.queries import GradientQuery, LogarithmQuery
-from skriemdp.descent.sampling import exact_mean
+from skriemdp.descent.queries import GradientQuery, LogarithmQuery, Query
+from skriemdp.descent.sampling import FullBatch, exact_mean
 from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration
@@ -25,10 +28,16 @@ from skriemdp.privacy.sensitivity import (
     log_lipschitz,
 )
 
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+    from skriemdp.privacy.event import Event
+
+
 __all__ = [
     "DescentMean",
+    "LogStep",
+    "MeanNoise",
     "TangentMean",
-    "ball_curvature",
     "bias_bounds",
     "default_clip",
     "default_descent",
@@ -37,13 +46,83 @@ __all__ = [
 ]
 
 
-def iterate_mean(problem: FrechetProblem, step_sizes) -> np.ndarray:
+def iterate_mean(problem: FrechetProblem, step_sizes: tuple[float, ...]) -> np.ndarray:
     """Non-private: ``x <- exp_x(step * mean log_x)`` from the centre, one step per step size."""
     point = problem.ball.center
     for step in step_sizes:
         move = -step * exact_mean(GradientQuery(problem, point))
         point = np.asarray(problem.geometry.exp_coordinates(point, move))
     return point
+
+
+@dataclasses.dataclass(frozen=True)
+class MeanNoise:
+    """Noise on the mean of a query's vectors: Gaussian, or radial.
+
+    Parameters
+    ----------
+    mu : float or None
+        Of Gaussian noise.
+    law : RadialEvent or None
+        Of radial noise.
+    exact : bool
+        Add integers, and discrete Gaussian integers to them.
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP, or that of `law`: a sum of vectors of the query's ball moves by at most its
+    diameter when one record is replaced.
+    """
+
+    mu: float | None
+    law: RadialEvent | None
+    exact: bool = False
+
+    def release(self, query: Query, rng: np.random.Generator) -> tuple[np.ndarray, float]:
+        """Noisy mean *logarithm* (minus the gradient), and its noise per coordinate."""
+        sign = -1.0 if isinstance(query, GradientQuery) else 1.0
+        if self.law is None:
+            assert self.mu is not None
+            mean = FullBatch(self.exact).release(query, 1.0 / self.mu, rng)
+            return sign * mean, sum_sigma(query, 1.0 / self.mu, self.exact) / query.n
+        bound = query.bound
+        sensitivity = computed_sum_sensitivity(
+            bound.diameter, bound.radius, query.n, query.dim, query.longest_block
+        )
+        noise = RadialNoise(sensitivity, self.law)
+        mean = noise.release(query.total(), rng) / query.n
+        if bound.center is not None:
+            mean = bound.center + mean
+        return sign * query.leave(mean), noise.sigma / query.n
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LogStep:
+    """One step from a released centre, by the mean of the logarithms of all records.
+
+    For data on a sphere too wide for any ball: the step leads towards the stationary point of the
+    mean squared distance that lies nearest, which is the Fréchet mean where the data lie in an open
+    half sphere.
+
+    *Guarantee*: that of :class:`MeanNoise`; each logarithm is shortened to the radius, so that
+    their sum moves by at most twice that, past the cut locus too.
+    """
+
+    geometry: Geometry
+    center: np.ndarray
+    radius: float
+    n: int
+    mu: float | None
+    law: RadialEvent | None
+
+    def release(self, points: np.ndarray, streams: NoiseStreams) -> tuple[np.ndarray, float]:
+        """The private mean and its noise scale."""
+        exact = self.mu is not None and exact_tangents(self.geometry, [1.0 / self.mu])
+        query = LogarithmQuery(self.geometry, self.center, self.radius, points)
+        noise = MeanNoise(self.mu, self.law, exact)
+        move, scale = noise.release(query, streams("tangent mean"))
+        move = move * min(1.0, self.radius / max(float(np.linalg.norm(move)), 1e-300))
+        return np.asarray(self.geometry.exp_coordinates(self.center, move)), scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +161,7 @@ class TangentMean:
     exact: bool = False
 
     @property
-    def event(self):
+    def event(self) -> Event:
         return self.mechanism.event
 
     @property
@@ -98,25 +177,26 @@ class TangentMean:
         bias = bias_bounds(self.ball)[1] / math.sqrt(self.ball.geometry.dim)
         return math.hypot(self.noise_scale, bias)
 
-    def noisy(self, problem, rng):
+    def noisy(self, problem: FrechetProblem, rng: np.random.Generator) -> np.ndarray:
         """The released coordinates at the centre."""
         if self.schedule is None:
             ball = self.ball
             known = problem.center_log_sum if problem.ball is ball else None
             query = LogarithmQuery(ball.geometry, ball.center, ball.radius, problem.points, known)
             if self.exact:
-                multiplier = self.mechanism.event.noise_multiplier
+                event: Any = self.mechanism.event
+                multiplier = event.noise_multiplier
                 return noisy_sum(query, multiplier, rng, exact=True) / self.n
             return self.mechanism.release(query.total(), rng) / self.n
         mean = self.ball.project(iterate_mean(problem, self.schedule.step_sizes))
         coordinates = np.asarray(self.ball.geometry.log_coordinates(self.ball.center, mean))
         return self.mechanism.release(coordinates, rng)
 
-    def release(self, problem, streams):
+    def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
         return self.finish(self.noisy(problem, streams("tangent mean"))), self.noise_scale
 
-    def finish(self, noisy):
+    def finish(self, noisy: np.ndarray) -> np.ndarray:
         """Post-processing: shrink, shorten to the ball's radius, map to the manifold."""
         norm = np.maximum(np.linalg.norm(noisy, axis=-1, keepdims=True), 1e-300)
         factor = np.ones_like(norm)
@@ -178,7 +258,7 @@ def plan_tangent_mean(
     return TangentMean(ball, n, schedule, mechanism, shrink, exact)
 
 
-def exact_tangents(geometry, noise_multipliers) -> bool:
+def exact_tangents(geometry: Geometry, noise_multipliers: list[float] | tuple[float, ...]) -> bool:
     """Whether sums of logarithms with Gaussian noise are added in exact integers."""
     reason = f"logarithms that are computed for each record on its own, unlike those of {geometry}"
     return adds_integers(geometry.separate_rows, geometry.dim, noise_multipliers, reason)
@@ -197,13 +277,8 @@ def bias_bounds(ball: GeodesicBall) -> tuple[float, float]:
     About ``kappa r^2 / 3`` (at most a half), and ``kappa r^3 / 5`` when the mean is far from the
     centre; public rules of thumb, which decide on budgets and promise nothing.
     """
-    bend = ball_curvature(ball)
+    bend = 0.0 if ball.geometry.is_flat else _curvature(ball) * ball.radius**2
     return min(bend / 3.0, 0.5), bend * ball.radius / 5.0
-
-
-def ball_curvature(ball: GeodesicBall) -> float:
-    """Curvature times squared radius: how far the ball is from a flat one; public."""
-    return 0.0 if ball.geometry.is_flat else _curvature(ball) * ball.radius**2
 
 
 def _curvature(ball: GeodesicBall) -> float:
@@ -225,7 +300,7 @@ class DescentMean:
     start: np.ndarray
 
     @property
-    def event(self):
+    def event(self) -> Event:
         return self.solver.event
 
     @property
@@ -233,13 +308,18 @@ class DescentMean:
         """Whether gradients are added in exact integers."""
         return self.solver.exact
 
-    def noise_scale(self, problem) -> float:
+    def noise_scale(self, problem: FrechetProblem) -> float:
         """Per-coordinate noise of the last step's move when that step starts at the centre."""
         query = GradientQuery(problem, self.ball.center, self.solver.clip_norm)
         sigma = sum_sigma(query, self.solver.noise_multipliers[-1], self.solver.exact)
         return np.atleast_1d(self.solver.step_size)[-1] * sigma / problem.n
 
-    def release(self, problem, streams, progress=None):
+    def release(
+        self,
+        problem: FrechetProblem,
+        streams: NoiseStreams,
+        progress: Callable[..., None] | None = None,
+    ) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
         mean = self.solver.solve(problem, self.start, streams("descent"), progress)
         return mean, self.noise_scale(problem)
@@ -250,7 +330,9 @@ def default_clip(ball: GeodesicBall) -> float:
     return math.inf if math.isfinite(ball.geometry.curvature_bounds[1]) else ball.radius
 
 
-def default_descent(ball: GeodesicBall, n: int, mu: float, n_steps=None):
+def default_descent(
+    ball: GeodesicBall, n: int, mu: float, n_steps: int | None = None
+) -> tuple[int, tuple[float, float] | None]:
     """Number of steps and shares of mu**2 of the default DP-RGD, from public numbers.
 
     One full step when its curvature bias is below the noise, else a rough step with a tenth of the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from array_api_compat import array_namespace
 
@@ -13,7 +14,7 @@ __all__ = ["on_public_grid"]
 _BITS_BELOW_NOISE = 20
 
 
-def on_public_grid(noisy, sigma: float):
+def on_public_grid(noisy: Any, sigma: float) -> Any:
     """Round a noisy float, or an array, to multiples of a power of two that only `sigma` decides.
 
     The floating-point sum ``value + noise`` is a multiple of the last bit of the larger of the two,

@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from skriemdp._validation import check_positive
@@ -16,7 +17,7 @@ from skriemdp.privacy.sensitivity import Sensitivity, direction_score_sensitivit
 __all__ = ["ExponentialDirection", "sample_bingham"]
 
 
-def sample_bingham(matrix, rng, size: int = 1):
+def sample_bingham(matrix: ArrayLike, rng: np.random.Generator, size: int = 1) -> np.ndarray:
     """Independent unit vectors with density proportional to ``exp(u' matrix u)``, exactly.
 
     Rejection from the angular central Gaussian law (Kent, Ganeiber and Mardia 2018): with M the
@@ -93,7 +94,7 @@ class ExponentialDirection:
     epsilon: float
     bound: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(epsilon=self.epsilon, bound=self.bound)
 
     @property
@@ -106,7 +107,7 @@ class ExponentialDirection:
         """What one release costs."""
         return PureEvent(self.epsilon)
 
-    def release(self, gram, rng, size: int = 1):
+    def release(self, gram: np.ndarray, rng: np.random.Generator, size: int = 1) -> np.ndarray:
         """`size` independent directions, shape ``(size, d)``; each costs one `event`."""
         exponent, bound = self.epsilon / self.sensitivity.value * gram, self.epsilon
         return noise.draw(
@@ -114,5 +115,7 @@ class ExponentialDirection:
         )
 
 
-def _bingham_draws(matrix, rng, size):
+def _bingham_draws(
+    matrix: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]
+) -> np.ndarray:
     return sample_bingham(matrix, rng, *size)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from skriemdp.privacy.sensitivity import Sensitivity, ball_sensitivity
 
-__all__ = ["Ball", "Bound", "shortened"]
+__all__ = ["Ball", "Bound", "Factors", "shortened"]
 
 # Squares of numbers in this range, and their sums, are ordinary floats.
 _LEAST, _MOST = 1e-140, 1e140
@@ -56,7 +56,7 @@ class Ball:
     center: np.ndarray | None = None
     norm: float = math.inf
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not _LEAST <= self.radius <= _MOST and self.radius != math.inf:
             raise ValueError(
                 f"radius={self.radius!r} is out of the range [{_LEAST:g}, {_MOST:g}] in which "
@@ -105,6 +105,38 @@ class Ball:
                 rows = shortened(rows, self.norm)
             offsets = rows if self.center is None else rows - self.center
             return shortened(offsets, self.radius)
+
+
+@dataclasses.dataclass(frozen=True)
+class Factors:
+    """Outer products ``a b'`` with ``|a| |b| <= norm``; whoever multiplies them keeps to it.
+
+    Parameters
+    ----------
+    norm : float
+    left, right : int
+        Lengths of a and b.
+    """
+
+    norm: float
+    left: int
+    right: int
+    center: ClassVar[None] = None  # products are taken from zero
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether `norm` is finite."""
+        return math.isfinite(self.norm)
+
+    @property
+    def radius(self) -> float:
+        """`norm`: a product lies in a ball about zero."""
+        return self.norm
+
+    @property
+    def diameter(self) -> Sensitivity:
+        """``2 norm``."""
+        return ball_sensitivity(self.norm)
 
 
 def shortened(rows: np.ndarray, norm: float) -> np.ndarray:

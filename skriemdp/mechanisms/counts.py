@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
+from skriemdp._arrays import Size
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.integers import IntegerPairs
+from skriemdp.mechanisms.memberships import IntegerMemberships, Memberships
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
@@ -39,7 +42,7 @@ class GaussianCount:
 
     noise_multiplier: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(noise_multiplier=self.noise_multiplier)
         largest_shift(noise.NOISE_SCALE, self.noise_multiplier)
 
@@ -58,7 +61,7 @@ class GaussianCount:
         """What one release costs."""
         return GaussianEvent(self.noise_multiplier)
 
-    def release(self, count, rng, size=()):
+    def release(self, count: float, rng: np.random.Generator, size: Size = ()) -> Any:
         """The integer `count` plus noise; with `size`, that many independent releases."""
         units, law = self._units, "discrete-gaussian"
         exact = int(count) * units
@@ -76,7 +79,7 @@ class LaplaceCount:
 
     epsilon: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(epsilon=self.epsilon)
 
     @property
@@ -99,7 +102,7 @@ class LaplaceCount:
         """What one release costs."""
         return PureEvent(self.epsilon)
 
-    def release(self, count, rng, size=()):
+    def release(self, count: float, rng: np.random.Generator, size: Size = ()) -> Any:
         """`count` plus noise, a float; with `size`, that many independent releases."""
         bound, grid = self.sensitivity.value, self.sigma
         noisy = noise.draw(count, self.scale, "laplace", rng, size, sensitivity=bound, grid=grid)
@@ -143,7 +146,7 @@ class SumsAndCounts:
     noise_multiplier: float
     weight: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(bound=self.bound, noise_multiplier=self.noise_multiplier, weight=self.weight)
 
     @property
@@ -172,18 +175,50 @@ class SumsAndCounts:
             raise ValueError("exact sums are of records that belong to one group, weight 1.")
         return IntegerPairs(self.bound, dim, n_groups, self.noise_multiplier)
 
-    def release_rows(self, rows, groups, n_groups: int, rng):
+    def release_rows(
+        self,
+        rows: np.ndarray,
+        groups: np.ndarray,
+        n_groups: int,
+        rng: np.random.Generator,
+        weights: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Noisy sums ``(n_groups, dim)`` and counts of rows ``(n, dim)``, in exact integers.
 
-        Row i, shortened to `bound`, belongs to ``groups[i]`` with weight one.
+        Row i, shortened to `bound`, belongs to ``groups[i]`` with weight one, or ``weights[i]``
+        where a record has several rows: the squared weights of a record add up to one at most.
         """
         lattice = self.integers(rows.shape[1], n_groups)
-        exact, law = lattice.total(rows, groups), "discrete-gaussian"
+        exact, law = lattice.total(rows, groups, weights), "discrete-gaussian"
         noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, sensitivity=lattice.units)
         noisy = noisy.astype(float) * lattice.spacing
         return noisy[:, :-1] * self.bound, noisy[:, -1]
 
-    def release(self, sums, counts, rng, size=()):
+    def release_members(
+        self, members: Memberships, rng: np.random.Generator, exact: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Noisy sums and counts of records that belong to several groups each, ``(n_groups,)``.
+
+        Values are cut to `bound`; a record of m memberships has weight ``min(1, weight / sqrt(m))``
+        in each of them.  With `exact` sums and noise are integers.
+        """
+        if not exact:
+            values, weights = members.bounded(self.bound, self.weight)
+            sums, counts = members.by_group(self.bound * values), members.by_group(weights)
+            return self.release(sums, counts, rng)
+        lattice = self.member_integers(members.n_groups)
+        total, law = lattice.total(members), "discrete-gaussian"
+        noisy = noise.draw(total, noise.NOISE_SCALE, law, rng, sensitivity=lattice.units)
+        noisy = noisy.astype(float) * lattice.spacing
+        return noisy[0] * self.bound, noisy[1]
+
+    def member_integers(self, n_groups: int) -> IntegerMemberships:
+        """The lattice of :meth:`release_members`; ValueError where there is none."""
+        return IntegerMemberships(self.bound, self.weight, n_groups, self.noise_multiplier)
+
+    def release(
+        self, sums: np.ndarray, counts: np.ndarray, rng: np.random.Generator, size: Size = ()
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Noisy sums and counts.
 
         Parameters

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
+from skriemdp._arrays import Size
 from skriemdp._validation import check_count
 
 __all__ = ["LARGEST_SCALE", "discrete_gaussian"]
@@ -14,7 +16,7 @@ __all__ = ["LARGEST_SCALE", "discrete_gaussian"]
 LARGEST_SCALE = 2**56
 
 
-def discrete_gaussian(scale: int, rng, size=()):
+def discrete_gaussian(scale: int, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
     """Integers with probabilities proportional to ``exp(-x^2 / (2 scale^2))``.
 
     Parameters
@@ -62,17 +64,17 @@ def discrete_gaussian(scale: int, rng, size=()):
     return np.concatenate([*kept, np.empty(0, dtype=np.int64)])[:wanted].reshape(shape)
 
 
-def _accepted(scale, rng, count):
+def _accepted(scale: int, rng: np.random.Generator, count: int) -> np.ndarray:
     k = _half_normal(rng, count)
     j = rng.integers(scale, size=k.size)
     negative = rng.integers(2, size=k.size) == 1
     # Zero would come up under both signs.
     alive = np.flatnonzero(~(negative & (k == 0) & (j == 0)))
 
-    def linear(among, i):  # probability (j / scale) / i
+    def linear(among: np.ndarray, i: int) -> np.ndarray:  # probability (j / scale) / i
         return _below(rng, scale, j[alive[among]]) & _one_in(rng, i, among.size)
 
-    def square(among, i):  # probability (j / scale)^2 / (2 i)
+    def square(among: np.ndarray, i: int) -> np.ndarray:  # probability (j / scale)^2 / (2 i)
         here = j[alive[among]]
         twice = _below(rng, scale, here) & _below(rng, scale, here)
         return twice & _one_in(rng, 2 * i, among.size)
@@ -82,17 +84,21 @@ def _accepted(scale, rng, count):
     while (k[alive] > tossed).any():
         due = np.flatnonzero(k[alive] > tossed)
         fell = np.ones(alive.size, dtype=bool)
-        fell[due] = _exponential_coins(due.size, lambda among, i, due=due: linear(due[among], i))
+
+        def owed(among: np.ndarray, i: int, due: np.ndarray = due) -> np.ndarray:
+            return linear(due[among], i)
+
+        fell[due] = _exponential_coins(due.size, owed)
         alive = alive[fell]
         tossed += 1
     x = scale * k[alive] + j[alive]
     return np.where(negative[alive], -x, x)
 
 
-def _half_normal(rng, count):
+def _half_normal(rng: np.random.Generator, count: int) -> np.ndarray:
     """Up to `count` independent integers k >= 0 with probabilities prop. to ``exp(-k^2/2)``."""
 
-    def half(among, i):
+    def half(among: np.ndarray, i: int) -> np.ndarray:
         return _one_in(rng, 2 * i, among.size)
 
     # k with probability prop. to exp(-k/2), the number of coins before the first that fails;
@@ -114,7 +120,7 @@ def _half_normal(rng, count):
         tossed += 1
 
 
-def _exponential_coins(count, coin):
+def _exponential_coins(count: int, coin: Callable[[np.ndarray, int], np.ndarray]) -> np.ndarray:
     """Coins that fall with probability ``exp(-g)``, from ``coin(among, i)`` that fall with g/i."""
     outcome = np.zeros(count, dtype=bool)
     going = np.arange(count)
@@ -128,11 +134,11 @@ def _exponential_coins(count, coin):
     return outcome
 
 
-def _below(rng, high, values):
+def _below(rng: np.random.Generator, high: int, values: np.ndarray) -> np.ndarray:
     """Coins of probability ``values / high``."""
     return rng.integers(high, size=values.size) < values
 
 
-def _one_in(rng, i, count):
+def _one_in(rng: np.random.Generator, i: int, count: int) -> np.ndarray:
     """Coins of probability ``1 / i``."""
     return rng.integers(i, size=count) == 0

@@ -1,6 +1,7 @@
 """Second moments and outer products of records, added in integers: exact, BLAS included.
 
-docs/theory/lattice.md, "Second moments" and "Outer products", has the proofs.
+docs/theory/lattice.md, "Second moments", "Products with a frame" and "Outer products", has the
+proofs.
 """
 
 from __future__ import annotations
@@ -9,29 +10,33 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.integers import ROUNDING_SHARE, UNIT_ROUNDOFF, ExactTotal, check_multiplier
+from skriemdp.mechanisms.integers import (
+    ROUNDING_SHARE,
+    UNIT_ROUNDOFF,
+    ExactTotal,
+    check_multiplier,
+    refuse_coarse,
+)
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 
-__all__ = ["IntegerFactors", "IntegerMoments"]
+__all__ = ["IntegerFactors", "IntegerFrames", "IntegerMoments"]
 
 _EXACT_FLOATS = 2**53
+# A left factor of this length, and of the rounding of a million coordinates, has an exact square.
+_LONGEST_LEFT = 2**26
+# Entries of a frame are rounded to multiples of 2^-27: times integers of at most 2^25, the longest
+# that any noise allows, they add up exactly in float64.
+_FRAME_BITS = 27
 # Room for the rounding of square roots and quotients, relative; their errors are below 2^-50.
 _SLACK = 2.0**-40
-
-
-def _refuse_coarse(noise_multiplier, dim):
-    raise ValueError(
-        f"noise_multiplier={noise_multiplier:.4g} in dimension {dim} leaves fewer integers "
-        "per record than rounding needs; use a larger epsilon or "
-        "skriemdp.config_context(arithmetic='float')."
-    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,6 +50,9 @@ class IntegerMoments:
     dim : int
     noise_multiplier : float
         Noise over the replace-one sensitivity ``sqrt(2) radius^2`` of the sum.
+    hollow : bool, default=False
+        Leave out the diagonal, which moves two matrices closer: it is zero before the noise, and in
+        the result.
 
     Raises
     ------
@@ -62,13 +70,14 @@ class IntegerMoments:
     radius: float
     dim: int
     noise_multiplier: float
+    hollow: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_count(dim=self.dim)
         check_positive(radius=self.radius)
         check_multiplier(self.noise_multiplier)
         if 0.5 * math.sqrt(self.dim) > ROUNDING_SHARE * self.longest:
-            _refuse_coarse(self.noise_multiplier, self.dim)
+            refuse_coarse(self.noise_multiplier, self.dim)
 
     @functools.cached_property
     def units(self) -> int:
@@ -93,28 +102,17 @@ class IntegerMoments:
 
     def integers(self, rows: np.ndarray) -> np.ndarray:
         """The integer vector of each row, float64 of shape (b, dim), no longer than `longest`."""
-        with np.errstate(all="ignore"):
-            lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-            usable = np.isfinite(lengths)
-            factors = self.radius / np.maximum(lengths, self.radius) / self.spacing
-            scaled = rows * factors[:, None]
-        if not usable.all():
-            scaled[~usable] = 0.0
-        return np.rint(scaled, out=scaled)
+        return _rounded_rows(rows, self.radius, self.spacing)
 
     def total(self, blocks: Iterable[np.ndarray]) -> np.ndarray:
         """Exact sum of ``z z'`` over the rows of all blocks, Python integers (dim, dim)."""
-        largest = self.longest**2
-        total, step = ExactTotal((self.dim, self.dim), largest), _EXACT_FLOATS // largest
+        total = _ProductTotal((self.dim, self.dim), self.longest**2)
         for block in blocks:
             rows = self.integers(block)
-            for begin in range(0, len(rows), step):
-                piece = rows[begin : begin + step]
-                # Every partial sum is an integer below 2^53, so any order of addition is exact.
-                total.add(piece.T @ piece, len(piece))
+            total.add(rows, rows)
         return total.value()
 
-    def release(self, blocks: Iterable[np.ndarray], rng) -> np.ndarray:
+    def release(self, blocks: Iterable[np.ndarray], rng: np.random.Generator) -> np.ndarray:
         """Noisy sum of ``x x'``, each row x shortened to `radius`; symmetric.
 
         *Guarantee*: ``1 / noise_multiplier``-GDP under replacement of one row, for the program as
@@ -122,8 +120,161 @@ class IntegerMoments:
         leaves noise of the law of :class:`skriemdp.mechanisms.covariance.SymmetricGaussian`.
         """
         exact, law = self.total(blocks), "discrete-gaussian"
+        if self.hollow:
+            np.fill_diagonal(exact, 0)
         noisy = noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=self.units).astype(float)
+        if self.hollow:
+            np.fill_diagonal(noisy, 0.0)
         return (0.5 * self.spacing**2) * (noisy + noisy.T)
+
+
+class _ProductTotal:
+    """A sum of matrix products of integers, exact in any order of addition.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    largest : int
+        Bound of the modulus of every entry that a record adds.
+    """
+
+    def __init__(self, shape: tuple[int, ...], largest: int) -> None:
+        self._total, self._step = ExactTotal(shape, largest), max(1, _EXACT_FLOATS // largest)
+        self._partial, self._count = np.zeros(shape), 0
+
+    def add(self, left: np.ndarray, right: np.ndarray) -> None:
+        """Add ``sum a_i b_i'`` over the rows of two float64 arrays of integers."""
+        for begin in range(0, len(left), self._step):
+            a, b = left[begin : begin + self._step], right[begin : begin + self._step]
+            if self._count + len(a) > self._step:
+                self._flush()
+            # Every partial sum is an integer below 2^53, so any order of addition is exact.
+            self._partial += a.T @ b
+            self._count += len(a)
+
+    def _flush(self) -> None:
+        self._total.add(self._partial, self._count)
+        self._partial, self._count = np.zeros_like(self._partial), 0
+
+    def value(self) -> np.ndarray:
+        """The total in Python integers."""
+        self._flush()
+        return self._total.value()
+
+
+def _rounded_rows(rows: np.ndarray, radius: float, spacing: float) -> np.ndarray:
+    """Rows shortened to norm `radius`, in units of `spacing`, rounded; zero if not finite."""
+    with np.errstate(all="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        usable = np.isfinite(lengths)
+        factors = radius / np.maximum(lengths, radius) / spacing
+        scaled = rows * factors[:, None]
+    if not usable.all():
+        scaled[~usable] = 0.0
+    return np.rint(scaled, out=scaled)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class IntegerFrames:
+    """The integer terms ``z b'``, b close to ``W'z``, of ``sum z z' W`` for a public frame W.
+
+    Parameters
+    ----------
+    radius : float
+        Rows are shortened to this norm (public).
+    frame : ndarray of shape (dim, columns)
+        W, public or released, with columns that are orthonormal up to rounding.
+    noise_multiplier : float
+        Noise over the replace-one sensitivity of the sum: ``radius^2`` for one column, ``sqrt(2)
+        radius^2`` for more.
+
+    Notes
+    -----
+    The frame is rounded to multiples of ``2^-27``, so that its products with integer vectors z of
+    length at most A are exact in float64, in whatever order they are added; b is that product,
+    rounded to integers.  Rounding moves b by at most ``sqrt(columns) / 2``, so two terms differ by
+    at most ``c A^2 |W| + A sqrt(columns)``, |W| the largest singular value of the rounded frame and
+    c = 1 for one column, ``sqrt(2)`` for more.  A is the largest integer that keeps this within D,
+    the largest shift that the noise hides; all of it is checked in integers.
+    """
+
+    radius: float
+    frame: np.ndarray
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_positive(radius=self.radius)
+        check_multiplier(self.noise_multiplier)
+        if 0.5 * math.sqrt(self.frame.shape[0]) > ROUNDING_SHARE * self.longest:
+            refuse_coarse(self.noise_multiplier, self.frame.shape[0])
+
+    @functools.cached_property
+    def units(self) -> int:
+        """D, the bound of the Frobenius norm of the change of the integer matrix."""
+        return largest_shift(NOISE_SCALE, self.noise_multiplier)
+
+    @functools.cached_property
+    def _integer_frame(self) -> np.ndarray:
+        """W in multiples of ``2^-27``."""
+        return np.rint(self.frame * 2.0**_FRAME_BITS)
+
+    @functools.cached_property
+    def stretch(self) -> int:
+        """Bound of ``|W|^2`` in units of ``2^-54``: the largest row sum of moduli of ``W'W``."""
+        whole = self._integer_frame.astype(np.int64)
+        if not np.abs(self.frame).max() < 2.0:
+            raise ValueError("the columns of a frame must be orthonormal.")
+        # Entries below 2^28 and sums below 2^62: nothing overflows.
+        squares = (whole.T @ whole).astype(object)
+        return max(sum(abs(int(v)) for v in row) for row in squares)
+
+    @functools.cached_property
+    def longest(self) -> int:
+        """A, the bound of the length of a record's integer vector."""
+        columns = self.frame.shape[1]
+        root = math.isqrt(columns - 1) + 1  # at least the root of the number of columns
+        factor = self.stretch * (1 if columns == 1 else 2)
+        low, high = 0, 2 * math.isqrt(self.units) + 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            rest = self.units - middle * root
+            fits = rest >= 0 and factor * middle**4 <= rest * rest << (2 * _FRAME_BITS)
+            low, high = (middle, high) if fits else (low, middle)
+        # Products with the frame must be exact as well.
+        most = math.isqrt(_EXACT_FLOATS**2 // self.stretch)
+        return min(low, most)
+
+    @functools.cached_property
+    def spacing(self) -> float:
+        """g, the distance of neighbouring lattice points of the records; public."""
+        dim = self.frame.shape[0]
+        eta = (2 * dim + 16) * UNIT_ROUNDOFF
+        return self.radius * (1.0 + eta) / (self.longest - 0.5 * math.sqrt(dim) - 1.0)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise on every entry of the sum."""
+        return NOISE_SCALE * self.spacing**2
+
+    def integers(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The integer factors z, of shape (b, dim), and b, of shape (b, columns), float64."""
+        z = _rounded_rows(rows, self.radius, self.spacing)
+        return z, np.rint(z @ self._integer_frame * 2.0**-_FRAME_BITS)
+
+    def release(self, blocks: Iterable[np.ndarray], rng: np.random.Generator) -> np.ndarray:
+        """Noisy sum of ``x x' W``, each row x shortened to `radius`, shape (dim, columns).
+
+        *Guarantee*: ``1 / noise_multiplier``-GDP under replacement of one row, for the program as
+        it runs.
+        """
+        # No entry of a term is larger than the product of the lengths of its factors.
+        largest = self.longest * (2 * self.longest + self.frame.shape[1])
+        total = _ProductTotal(self.frame.shape, largest)
+        for block in blocks:
+            total.add(*self.integers(block))
+        exact, law = total.value(), "discrete-gaussian"
+        noisy = noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=self.units)
+        return noisy.astype(float) * self.spacing**2
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -150,12 +301,12 @@ class IntegerFactors:
     right: int
     noise_multiplier: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_count(left=self.left, right=self.right)
         check_multiplier(self.noise_multiplier)
         a, b = 0.5 * math.sqrt(self.left), 0.5 * math.sqrt(self.right)
         if a > ROUNDING_SHARE * self.resolution or b > ROUNDING_SHARE * self._longest_right:
-            _refuse_coarse(self.noise_multiplier, self.left * self.right)
+            refuse_coarse(self.noise_multiplier, self.left * self.right)
 
     @functools.cached_property
     def units(self) -> int:
@@ -164,8 +315,9 @@ class IntegerFactors:
 
     @functools.cached_property
     def resolution(self) -> int:
-        """Integers per unit of the left factor."""
-        return max(1, math.isqrt(math.floor(self.units * math.sqrt(self.left / self.right))))
+        """Integers per unit of the left factor; squares of its length are exact floats."""
+        balanced = math.isqrt(math.floor(self.units * math.sqrt(self.left / self.right)))
+        return max(1, min(balanced, _LONGEST_LEFT))
 
     @property
     def _longest_right(self) -> float:
@@ -181,7 +333,7 @@ class IntegerFactors:
         """Standard deviation of the noise on every entry of the sum."""
         return NOISE_SCALE * self.spacing(bound)
 
-    def round_left(self, rows):
+    def round_left(self, rows: Any) -> tuple[Any, np.ndarray]:
         """Integer left factors (dense or CSR, float64), at most `units` long; and their lengths."""
         sparse = issparse(rows)
         values = rows.data if sparse else rows
@@ -219,11 +371,31 @@ class IntegerFactors:
             scaled = np.where(usable[:, None], scaled, 0.0)
         return np.rint(scaled)
 
+    def balanced(
+        self, left: np.ndarray, right: np.ndarray, bound: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Integer factors of the terms ``left_i right_i'``, each shortened to norm `bound`.
+
+        Both factors of a term get the same length first, so that rounding costs a short left factor
+        beside a long right one no more than it must.
+        """
+        with np.errstate(all="ignore"):
+            lengths = [np.sqrt(np.einsum("ij,ij->i", rows, rows)) for rows in (left, right)]
+            shares = np.sqrt(np.minimum(lengths[0] * lengths[1], bound) / bound)
+            scales = [shares / lengths[0], shares * bound / lengths[1]]
+            usable = np.isfinite(scales[0]) & np.isfinite(scales[1])
+            scales = [np.where(usable, scale, 0.0)[:, None] for scale in scales]
+            a, b = left * scales[0], right * scales[1]
+        if not usable.all():
+            a[~usable], b[~usable] = 0.0, 0.0
+        rounded, of_rounded = self.round_left(a)
+        return rounded, self.round_right(b, of_rounded, bound)
+
     def start(self) -> ExactTotal:
         """An empty sum of products."""
         return ExactTotal((self.left, self.right), self.units)
 
-    def add(self, total: ExactTotal, a, b: np.ndarray) -> None:
+    def add(self, total: ExactTotal, a: Any, b: np.ndarray) -> None:
         """Add ``sum a_i b_i'`` of integer factors to `total`."""
         step = _EXACT_FLOATS // self.units
         for begin in range(0, len(b), step):
@@ -234,7 +406,7 @@ class IntegerFactors:
                 partial = (np.ascontiguousarray(b[piece].T) @ a[piece]).T
             total.add(partial, len(b[piece]))
 
-    def release(self, total: ExactTotal, bound: float, rng) -> np.ndarray:
+    def release(self, total: ExactTotal, bound: float, rng: np.random.Generator) -> np.ndarray:
         """The noisy sum, shape (left, right).
 
         *Guarantee*: ``1 / noise_multiplier``-GDP under replacement of one record, for the program

@@ -9,15 +9,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from fractions import Fraction
+from typing import NoReturn
 
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive
+from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball, shortened
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
+from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
 
-__all__ = ["ExactTotal", "IntegerBall", "IntegerPairs", "check_integers"]
+__all__ = ["ExactTotal", "IntegerBall", "IntegerNumber", "IntegerPairs", "check_integers"]
 
 # Rounding moves a record by at most sqrt(dim) / 2 units; its share of the bound stays below this.
 ROUNDING_SHARE = 0.01
@@ -35,6 +39,15 @@ def check_multiplier(noise_multiplier: float) -> None:
         )
 
 
+def refuse_coarse(noise_multiplier: float, dim: int) -> NoReturn:
+    """ValueError: rounding would cost more than a hundredth of a record's integers."""
+    raise ValueError(
+        f"noise_multiplier={noise_multiplier:.4g} in dimension {dim} leaves fewer integers "
+        "per record than rounding needs; use a larger epsilon or "
+        "skriemdp.config_context(arithmetic='float')."
+    )
+
+
 def check_integers(dim: int, noise_multiplier: float) -> int:
     """Bound of the length of a record's integer vector; ValueError where it is too short.
 
@@ -44,11 +57,7 @@ def check_integers(dim: int, noise_multiplier: float) -> int:
     check_multiplier(noise_multiplier)
     units = largest_shift(NOISE_SCALE, noise_multiplier) // 2
     if 0.5 * math.sqrt(dim) > ROUNDING_SHARE * units:
-        raise ValueError(
-            f"noise_multiplier={noise_multiplier:.4g} in dimension {dim} leaves fewer integers "
-            "per record than rounding needs; use a larger epsilon or "
-            "skriemdp.config_context(arithmetic='float')."
-        )
+        refuse_coarse(noise_multiplier, dim)
     return units
 
 
@@ -81,7 +90,7 @@ class IntegerBall:
     dim: int
     noise_multiplier: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(radius=self.bound.radius)
         check_integers(self.dim, self.noise_multiplier)
 
@@ -103,7 +112,10 @@ class IntegerBall:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class IntegerPairs:
-    """The integer vectors of ``(v / bound, q)``, one group per record, for sums with counts.
+    """The integer vectors of ``q (v / bound, 1)``, for sums with counts.
+
+    A record has one row, ``q = 1``, or one for each of several groups with squared weights that
+    add up to one at most.
 
     Parameters
     ----------
@@ -125,7 +137,7 @@ class IntegerPairs:
     n_groups: int
     noise_multiplier: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_count(dim=self.dim, n_groups=self.n_groups)
         check_positive(bound=self.bound)
         check_multiplier(self.noise_multiplier)
@@ -151,22 +163,68 @@ class IntegerPairs:
         eta = (2 * self.dim + 18) * UNIT_ROUNDOFF
         return 2.0 * (1.0 + eta) / (self.units - math.sqrt(self._size) - 2.0)
 
-    def integers(self, rows: np.ndarray) -> np.ndarray:
+    def integers(self, rows: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """The integers of each row's block, float64 of shape (b, dim + 1); the count is last."""
         scaled = shortened(rows / self.bound, 1.0) / self.spacing
         ones = np.full((len(rows), 1), 1.0 / self.spacing)
-        return np.rint(np.concatenate([scaled, ones], axis=1))
+        blocks = np.concatenate([scaled, ones], axis=1)
+        return np.rint(blocks if weights is None else blocks * weights[:, None])
 
-    def total(self, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    def total(
+        self, rows: np.ndarray, groups: np.ndarray, weights: np.ndarray | None = None
+    ) -> np.ndarray:
         """Exact sums of the blocks by group, Python integers of shape (n_groups, dim + 1)."""
         total = np.zeros((self.n_groups, self.dim + 1), dtype=object)
         step = min(_LONGEST // self.units, 2**16)
         for begin in range(0, len(rows), step):
             piece = slice(begin, begin + step)
             part = np.zeros((self.n_groups, self.dim + 1), dtype=np.int64)
-            np.add.at(part, groups[piece], self.integers(rows[piece]).astype(np.int64))
+            blocks = self.integers(rows[piece], None if weights is None else weights[piece])
+            np.add.at(part, groups[piece], blocks.astype(np.int64))
             total = total + part
         return total
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class IntegerNumber:
+    """One number per data set, rounded to a multiple of a public spacing before its noise.
+
+    Parameters
+    ----------
+    sensitivity : Sensitivity
+        Of the number as it is computed.
+    noise_multiplier : float
+        Noise over `sensitivity`.
+
+    Notes
+    -----
+    Rounding moves the difference of two numbers by at most one unit, so with the spacing
+    ``sensitivity / (D - 2)`` it stays within D, the shift that the noise hides.  Quotient and
+    rounding are exact, in rational numbers.
+    """
+
+    sensitivity: Sensitivity
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_sensitivity(self.sensitivity)
+        check_multiplier(self.noise_multiplier)
+
+    @functools.cached_property
+    def units(self) -> int:
+        """D, the bound of the change of the integer."""
+        return largest_shift(NOISE_SCALE, self.noise_multiplier)
+
+    @functools.cached_property
+    def spacing(self) -> float:
+        """Value of one integer; public."""
+        return self.sensitivity.value / (self.units - 2)
+
+    def release(self, number: float, rng: np.random.Generator) -> float:
+        """`number` plus noise; ``1 / noise_multiplier``-GDP."""
+        exact = np.array(round(Fraction(float(number)) / Fraction(self.spacing)), dtype=object)
+        law, bound = "discrete-gaussian", self.units
+        return float(noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=bound)) * self.spacing
 
 
 class ExactTotal:
@@ -179,7 +237,7 @@ class ExactTotal:
         Bound of the modulus of every entry that a record adds.
     """
 
-    def __init__(self, shape, largest: int):
+    def __init__(self, shape: tuple[int, ...], largest: int):
         self._largest = int(largest)
         self._small = np.zeros(shape, dtype=np.int64)
         self._big: np.ndarray | None = None

@@ -8,33 +8,34 @@ replaces that attribute sees every release (docs/theory/tests.md).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device
 
+from skriemdp._arrays import Array, Size
 from skriemdp._random import NoiseGenerator
 from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
+from skriemdp.privacy.lattice import NOISE_SCALE
 
 __all__ = ["NOISE_SCALE", "draw", "expect_integers"]
 
-# Discrete Gaussian noise has this scale in every release; the spacing of the integers varies.
-NOISE_SCALE = 2**40
-
 
 def draw(
-    exact,
-    scale,
-    law,
-    rng,
-    size=(),
+    exact: Any,
+    scale: Any,
+    law: Any,
+    rng: np.random.Generator,
+    size: Size = (),
     *,
-    sensitivity,
-    grid=None,
-    exponent=None,
-    averaged=None,
-    sampler=None,
-):
+    sensitivity: Any,
+    grid: float | None = None,
+    exponent: float | None = None,
+    averaged: int | None = None,
+    sampler: Callable[..., Any] | None = None,
+) -> Any:
     """`exact` with noise of `scale`, on the public grid where the noise is a float.
 
     Parameters
@@ -79,13 +80,22 @@ def draw(
     return _noisy(exact, scale, law, rng, size, grid, exponent, averaged)
 
 
-def expect_integers(rng, count: int) -> None:
+def expect_integers(rng: np.random.Generator, count: int) -> None:
     """Say that `count` discrete Gaussian integers will be drawn from `rng`; they cost less so."""
     if isinstance(rng, NoiseGenerator):
         rng.expect(count)
 
 
-def _noisy(exact, scale, law, rng, size, grid=None, exponent=None, averaged=None):
+def _noisy(
+    exact: Any,
+    scale: Any,
+    law: str,
+    rng: np.random.Generator,
+    size: tuple[int, ...],
+    grid: float | None = None,
+    exponent: float | None = None,
+    averaged: int | None = None,
+) -> Any:
     shape = (*size, *np.shape(exact))
     if law == "discrete-gaussian":
         # Python integers, so that nothing can overflow.
@@ -103,6 +113,7 @@ def _noisy(exact, scale, law, rng, size, grid=None, exponent=None, averaged=None
     elif law == "laplace":
         noise = rng.laplace(scale=scale, size=shape)
     elif law == "radial":
+        assert exponent is not None
         direction = rng.standard_normal(shape)
         length = np.linalg.norm(direction, axis=-1, keepdims=True)
         # (|v| / scale)^exponent has the Gamma(dim / exponent) law.
@@ -118,7 +129,7 @@ def _noisy(exact, scale, law, rng, size, grid=None, exponent=None, averaged=None
     return on_public_grid(noisy, scale if grid is None else grid)
 
 
-def _integers(scale, rng, shape):
+def _integers(scale: int, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Discrete Gaussian integers; those of the usual scale come from the generator's stock."""
     if scale == NOISE_SCALE and isinstance(rng, NoiseGenerator):
         count = math.prod(shape)
@@ -127,7 +138,7 @@ def _integers(scale, rng, shape):
     return discrete_gaussian(scale, rng, shape)
 
 
-def _like(noise, exact):
+def _like(noise: np.ndarray, exact: Any) -> Array:
     """`noise` in the precision, library and device of a floating array `exact`."""
     if not hasattr(exact, "dtype"):
         return noise

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from skriemdp._arrays import Size
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms._rounding import on_public_grid
@@ -61,7 +62,7 @@ class PureSymmetric:
     sensitivity: Sensitivity
     epsilon: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_count(size=self.size)
         check_sensitivity(self.sensitivity)
         check_positive(epsilon=self.epsilon)
@@ -90,26 +91,28 @@ class PureSymmetric:
             return self.scale * math.sqrt(eigenvalue_law(self.size).entry_variance)
         return self.scale * math.sqrt(2.0 * (self.size + 1))
 
-    def release(self, matrix, rng: np.random.Generator, size=()):
+    def release(self, matrix: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
         """`matrix` plus noise; with `size`, that many independent releases along leading axes."""
         bound = self.sensitivity.value
         law, draws = "pure symmetric", self._draws
         return noise.draw(matrix, self.scale, law, rng, size, sensitivity=bound, sampler=draws)
 
-    def _draws(self, matrix, rng, size):
+    def _draws(
+        self, matrix: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]
+    ) -> np.ndarray:
         draw = self._by_eigenvalues if self._tabled else self._wishart_difference
         unit = draw(rng, math.prod(size)).reshape(*size, self.size, self.size)
         noisy = matrix + self.scale * unit
         noisy = 0.5 * (noisy + np.swapaxes(noisy, -1, -2))
         return on_public_grid(noisy, self.entry_scale)
 
-    def _by_eigenvalues(self, rng, count):
+    def _by_eigenvalues(self, rng: np.random.Generator, count: int) -> np.ndarray:
         values = eigenvalue_law(self.size).sample(rng, count)
         # Q is uniform up to the signs of its columns, which cancel.
         frames = np.linalg.qr(rng.standard_normal((count, self.size, self.size)))[0]
         return (frames * values[:, None, :]) @ np.swapaxes(frames, -1, -2)
 
-    def _wishart_difference(self, rng, count):
+    def _wishart_difference(self, rng: np.random.Generator, count: int) -> np.ndarray:
         # X X' - Y Y' = P Q' + Q P' with P = (X - Y) / sqrt(2), Q = (X + Y) / sqrt(2), independent.
         shape = (2, count, self.size, self.size + 1)
         p, q = rng.standard_normal(shape)

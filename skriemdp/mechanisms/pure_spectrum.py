@@ -65,7 +65,7 @@ class EigenvalueLaw:
         # Points fill each row from the left, and the two sides have d of them together.
         return points[:count] - points[count:, ::-1]
 
-    def _choose(self, rng, count):
+    def _choose(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Bit masks of K, one bit after the other."""
         chosen = np.zeros(count, dtype=np.int64)
         for level in self.sums[1:]:
@@ -77,7 +77,7 @@ class EigenvalueLaw:
             chosen += rarer == (present <= absent)
         return chosen
 
-    def _walk(self, sets, rng):
+    def _walk(self, sets: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Points with density proportional to ``det(x_i^k / k!) exp(-sum x)``, zeros after them."""
         d, sets = self.size, sets.copy()
         bits, step = np.arange(d), _steps(d)
@@ -152,12 +152,16 @@ def eigenvalue_law(size: int) -> EigenvalueLaw:
     return EigenvalueLaw(size, masses, tuple(sums[::-1]), variance)
 
 
-def _entry_variance(d, probabilities, degrees, squares):
+def _entry_variance(
+    d: int, probabilities: np.ndarray, degrees: np.ndarray, squares: np.ndarray
+) -> float:
     """From the second moments of trace and Frobenius norm, as for every rotation-invariant law."""
     m, other = degrees.astype(float), degrees[-1] - degrees.astype(float)
     size_1, size_2 = m / (m + 2.0), other / (other + 2.0)
 
-    def shape(squares, m):  # E sum x^2 / (sum x)^2, the sum of Gamma(m) law and independent
+    def shape(
+        squares: np.ndarray, m: np.ndarray
+    ) -> np.ndarray:  # E sum x^2 / (sum x)^2, the sum of Gamma(m) law and independent
         return np.divide(squares, m * (m + 1.0), out=np.zeros_like(m), where=m > 0)
 
     frobenius = size_1 * shape(squares, m) + size_2 * shape(squares[::-1], other)

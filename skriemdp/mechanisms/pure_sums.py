@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from skriemdp._arrays import Size
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms._rounding import on_public_grid
@@ -56,7 +57,7 @@ class PureSumsAndCounts:
     bound: float
     epsilon: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_count(dim=self.dim)
         check_positive(bound=self.bound, epsilon=self.epsilon)
 
@@ -80,7 +81,9 @@ class PureSumsAndCounts:
         """What one release of all sums and counts costs."""
         return PureEvent(self.epsilon)
 
-    def release(self, sums, counts, rng: np.random.Generator, size=()):
+    def release(
+        self, sums: np.ndarray, counts: np.ndarray, rng: np.random.Generator, size: Size = ()
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Noisy sums, from shape ``(n_groups, dim)``, and counts, from ``(n_groups,)``.
 
         With `size`, that many independent releases along leading axes, each of which costs one
@@ -98,7 +101,9 @@ class PureSumsAndCounts:
             sampler=self._draws,
         )
 
-    def _draws(self, exact, rng, size):
+    def _draws(
+        self, exact: _Blocks, rng: np.random.Generator, size: tuple[int, ...]
+    ) -> tuple[np.ndarray, np.ndarray]:
         sums, counts = exact.blocks
         shape = (*size, *counts.shape)
         radius = self.scale * rng.standard_gamma(self.dim + 2, size=shape)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
+from skriemdp._arrays import Size
 from skriemdp._random import NoiseGenerator
 from skriemdp._validation import check_fraction, check_positive
 from skriemdp.mechanisms import noise
@@ -15,7 +19,7 @@ from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.sensitivity import Sensitivity, interval_sensitivity
 
-__all__ = ["ExponentialQuantile", "PrivateQuantile", "log_grid"]
+__all__ = ["ExponentialQuantile", "PrivateQuantile", "log_grid", "log_normal_weights"]
 
 # Preference for smaller answers before any count is seen, in nats from the first grid value to the
 # last: where the data say nothing, too small a clipping norm is the smaller evil.  Measured, like
@@ -39,6 +43,26 @@ def log_grid(low: float, high: float, ratio: float) -> tuple[float, ...]:
     return tuple(low * ratio**k for k in range(steps + 1))
 
 
+def log_normal_weights(grid: ArrayLike, median: float, spread: float) -> tuple[float, ...]:
+    """Log weights of positive `grid` values whose logarithm is normal: a prior of a scale.
+
+    Parameters
+    ----------
+    grid : sequence of float
+    median : float
+    spread : float
+        Standard deviation of the logarithm.
+
+    Examples
+    --------
+    >>> log_normal_weights((1.0, 2.0, 4.0), median=2.0, spread=1.0)[1]
+    -0.0
+    """
+    check_positive(median=median, spread=spread)
+    deviations = (np.log(np.asarray(grid, dtype=float)) - math.log(median)) / spread
+    return tuple((-0.5 * deviations**2).tolist())
+
+
 @dataclasses.dataclass(frozen=True)
 class PrivateQuantile:
     """About the smallest grid value that a given share of private values does not exceed.
@@ -57,6 +81,9 @@ class PrivateQuantile:
         In (0, 1): the share of values that should lie at or below the answer.
     mu : float
         Gaussian differential privacy parameter of the whole release.
+    prior : tuple of float, optional
+        Public log weights of the grid values before any count is seen; :func:`log_normal_weights`
+        makes some.  By default they fall by six nats from the first grid value to the last.
 
     Notes
     -----
@@ -82,11 +109,14 @@ class PrivateQuantile:
     grid: tuple[float, ...]
     level: float
     mu: float
+    prior: tuple[float, ...] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(mu=self.mu)
         check_fraction(level=self.level)
         _check_grid(self.grid)
+        if self.prior is not None:
+            _check_prior(self.prior, len(self.grid))
 
     @property
     def counts(self) -> int:
@@ -103,7 +133,7 @@ class PrivateQuantile:
         """What one release costs."""
         return GaussianEvent(noise_multiplier=self.sigma, count=self.counts)
 
-    def release(self, values, rng, size=()):
+    def release(self, values: np.ndarray, rng: np.random.Generator, size: Size = ()) -> Any:
         """An element of `grid`.
 
         Parameters
@@ -121,7 +151,7 @@ class PrivateQuantile:
         counts, n = _counts(self.grid, values)
         return self.release_counts(counts, n, rng, size)
 
-    def release_counts(self, counts, n: int, rng, size=()):
+    def release_counts(self, counts: Any, n: int, rng: np.random.Generator, size: Size = ()) -> Any:
         """As :meth:`release`, from the exact numbers of values <= each grid value."""
         shape = (size,) if isinstance(size, int) else tuple(size)
         counts, wanted = [int(count) for count in counts], self.level * n
@@ -130,7 +160,7 @@ class PrivateQuantile:
         found = np.asarray(self.grid)[np.array(places, dtype=int)]
         return found.reshape(shape) if shape else float(found[0])
 
-    def search(self, count, n: int, rng) -> float:
+    def search(self, count: Callable[..., Any], n: int, rng: np.random.Generator) -> float:
         """As :meth:`release`, with ``count(t)`` the exact number of values <= t.
 
         It is asked at most `counts` times: faster than sorting many values into the grid.
@@ -138,12 +168,14 @@ class PrivateQuantile:
         at = self._search_once(lambda at: int(count(self.grid[at])), self.level * n, rng)
         return float(self.grid[at])
 
-    def _search_once(self, count, wanted, rng):
+    def _search_once(
+        self, count: Callable[..., Any], wanted: float, rng: np.random.Generator
+    ) -> int:
         last, sigma = len(self.grid) - 1, self.sigma
         if type(rng) is np.random.Generator:
             rng = NoiseGenerator(rng.bit_generator)  # one that draws ahead, for many small draws
         mechanism = GaussianCount(sigma)
-        weight = _prior(last + 1)
+        weight = _prior(last + 1) if self.prior is None else np.array(self.prior, dtype=float)
         # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
         # the two log factors that they gave to the weights at or below it and above it.
         state: dict[int, tuple[float, int, float, float]] = {}
@@ -193,7 +225,7 @@ class ExponentialQuantile:
     level: float
     epsilon: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(epsilon=self.epsilon)
         check_fraction(level=self.level)
         _check_grid(self.grid)
@@ -208,12 +240,14 @@ class ExponentialQuantile:
         """What one release costs."""
         return PureEvent(self.epsilon)
 
-    def release(self, values, rng, size=()):
+    def release(self, values: np.ndarray, rng: np.random.Generator, size: Size = ()) -> Any:
         """An element of `grid`; arguments as in :meth:`PrivateQuantile.release`."""
         counts, n = _counts(self.grid, values)
         return self.release_counts(counts, n, rng, size)
 
-    def release_counts(self, counts, n: int, rng, size=()):
+    def release_counts(
+        self, counts: np.ndarray, n: int, rng: np.random.Generator, size: Size = ()
+    ) -> Any:
         """As :meth:`release`, from the exact numbers of values <= each grid value."""
         shape = (size,) if isinstance(size, int) else tuple(size)
         counts, target = np.asarray(counts, dtype=float), self.level * n
@@ -228,7 +262,7 @@ class ExponentialQuantile:
         return found if shape else float(found)
 
 
-def _check_grid(grid):
+def _check_grid(grid: tuple[float, ...]) -> None:
     values = np.asarray(grid, dtype=float)
     if values.ndim != 1 or not len(values) or not (np.diff(values) > 0).all():
         raise ValueError(
@@ -237,19 +271,28 @@ def _check_grid(grid):
         )
 
 
-def _counts(grid, values):
+def _check_prior(prior: tuple[float, ...], size: int) -> None:
+    weights = np.asarray(prior, dtype=float)
+    if weights.shape != (size,) or not np.isfinite(weights).all():
+        raise ValueError(
+            f"prior must hold one finite log weight for each of the {size} grid values; build it "
+            "with log_normal_weights(grid, median, spread)."
+        )
+
+
+def _counts(grid: tuple[float, ...], values: np.ndarray) -> tuple[np.ndarray, int]:
     """Exact numbers of values <= each grid value (private), and how many values there are."""
     values = np.ravel(np.asarray(values, dtype=float))
     places = np.bincount(np.searchsorted(grid, values), minlength=len(grid) + 1)
     return np.cumsum(places)[:-1], len(values)
 
 
-def _prior(size):
+def _prior(size: int) -> np.ndarray:
     """Log weights before any count is seen."""
     return -_TILT * np.arange(size) / max(size - 1, 1)
 
 
-def _halving(weight):
+def _halving(weight: np.ndarray) -> int:
     """Index, not the last, at or below which the share of the weights is closest to one half."""
     below = np.cumsum(np.exp(weight - weight.max()))
     half = 0.5 * below[-1]

@@ -8,13 +8,24 @@ from typing import Protocol
 import numpy as np
 
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.bounds import Ball, Factors
+from skriemdp.mechanisms.integer_products import IntegerFactors
 from skriemdp.mechanisms.integers import ExactTotal, IntegerBall
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.sensitivity import computed_sum_sensitivity
 
-__all__ = ["BoundedSum", "noisy_sum", "release_total", "sum_sigma"]
+__all__ = [
+    "BoundedSum",
+    "ProductSum",
+    "integer_sums",
+    "integer_total",
+    "noisy_batch_sum",
+    "noisy_sum",
+    "release_integers",
+    "release_total",
+    "sum_sigma",
+]
 
 
 class BoundedSum(Protocol):
@@ -29,23 +40,74 @@ class BoundedSum(Protocol):
     @property
     def longest_block(self) -> int: ...
 
-    def blocks(self, indices=None) -> Iterator[np.ndarray]:
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """Rows of the records `indices` (None: all), before the bound is enforced."""
         ...
 
-    def total(self, indices=None) -> np.ndarray:
+    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
         """Floating-point sum of the offsets of those rows from the centre of the ball."""
         ...
 
 
+class ProductSum(Protocol):
+    """One matrix ``a b'`` per record, ``bound.left`` by ``bound.right``, as a vector."""
+
+    @property
+    def bound(self) -> Factors: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def longest_block(self) -> int: ...
+
+    def integer_total(
+        self, lattice: IntegerFactors, indices: np.ndarray | None = None
+    ) -> ExactTotal:
+        """Exact sum of the products of `lattice`'s integer factors, over the records `indices`."""
+        ...
+
+    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
+        """Floating-point sum of the products, each of norm ``bound.norm`` at most; a vector."""
+        ...
+
+
+def noisy_batch_sum(
+    query: BoundedSum | ProductSum,
+    noise_multiplier: float,
+    rng: np.random.Generator,
+    indices: np.ndarray,
+    exact: bool = False,
+) -> np.ndarray:
+    """:func:`noisy_sum` over a batch that was drawn at random.
+
+    Raises
+    ------
+    TypeError
+        Unless what a record adds is bounded by itself.  The difference of two records may be
+        shorter than twice that; but in a batch a record may also be absent, and its absence must
+        not move the sum by more than half of what the noise hides (docs/theory/accounting.md).
+    """
+    if type(query.bound) not in (Ball, Factors):
+        raise TypeError(
+            f"sums over random batches need a Ball or Factors, got {type(query.bound).__name__}: a "
+            "bound of differences does not say how far an absent record moves a sum."
+        )
+    return noisy_sum(query, noise_multiplier, rng, indices, exact)
+
+
 def noisy_sum(
-    query: BoundedSum, noise_multiplier: float, rng, indices=None, exact: bool = False
+    query: BoundedSum | ProductSum,
+    noise_multiplier: float,
+    rng: np.random.Generator,
+    indices: np.ndarray | None = None,
+    exact: bool = False,
 ) -> np.ndarray:
     """Sum of the records' offsets from the centre of the query's ball, plus Gaussian noise.
 
     Parameters
     ----------
-    query : BoundedSum
+    query : BoundedSum or ProductSum
     noise_multiplier : float
         Noise over the replace-one sensitivity of the sum.
     rng : numpy.random.Generator
@@ -62,42 +124,77 @@ def noisy_sum(
     -----
     *Guarantee*: ``1 / noise_multiplier``-GDP under replacement of one record, if row i of the query
     depends on record i and public numbers only; in floating point for real noise, with `exact` for
-    the program as it runs (docs/theory/floats.md, docs/theory/lattice.md).
+    the program as it runs (docs/theory/floats.md, docs/theory/lattice.md).  A batch that was drawn
+    at random is half as sensitive to a record's absence.
     """
     _check_bounded(query)
     if not exact:
         return release_total(query, query.total(indices), noise_multiplier, rng)
+    if isinstance(query.bound, Factors):
+        factors = IntegerFactors(query.bound.left, query.bound.right, noise_multiplier)
+        products = query.integer_total(factors, indices)  # type: ignore[union-attr]
+        return factors.release(products, query.bound.norm, rng).ravel()
     lattice = IntegerBall(query.bound, query.dim, noise_multiplier)
+    return release_integers(lattice, integer_total(query, lattice, indices).value(), rng)
+
+
+def integer_total(
+    query: BoundedSum, lattice: IntegerBall, indices: np.ndarray | None = None
+) -> ExactTotal:
+    """Exact sum of the integer vectors of the records `indices` (None: all)."""
     total = ExactTotal((query.dim,), lattice.units)
-    for rows in query.blocks(indices):
+    for rows in query.blocks(indices):  # type: ignore[union-attr]
         total.add_rows(lattice.integers(rows))
-    noisy = noise.draw(
-        total.value(), NOISE_SCALE, "discrete-gaussian", rng, sensitivity=2 * lattice.units
-    )
+    return total
+
+
+def integer_sums(lattice: IntegerBall, rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Exact sums of the integer vectors of runs of rows that begin at `starts`; Python integers."""
+    vectors = lattice.integers(rows)
+    kind = np.int64 if len(rows) * lattice.units < 2**62 else object
+    return np.add.reduceat(vectors.astype(kind), starts, axis=0).astype(object)
+
+
+def release_integers(
+    lattice: IntegerBall, total: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """`total`, the exact sum of a query in Python integers, with its noise; as `noisy_sum`."""
+    noisy = noise.draw(total, NOISE_SCALE, "discrete-gaussian", rng, sensitivity=2 * lattice.units)
     return noisy.astype(float) * lattice.spacing
 
 
-def release_total(query: BoundedSum, total: np.ndarray, noise_multiplier: float, rng):
+def release_total(
+    query: BoundedSum | ProductSum,
+    total: np.ndarray,
+    noise_multiplier: float,
+    rng: np.random.Generator,
+) -> np.ndarray:
     """`total`, the floating-point sum of a query, plus its noise; as :func:`noisy_sum`."""
     _check_bounded(query)
     return _float_noise(query, noise_multiplier).release(total, rng)
 
 
-def _check_bounded(query):
+def _check_bounded(query: BoundedSum | ProductSum) -> None:
     if not query.bound.is_bounded:
         raise ValueError(
             "nothing bounds a record's gradient at the current iterate; pass a finite clip_norm."
         )
 
 
-def sum_sigma(query: BoundedSum, noise_multiplier: float, exact: bool = False) -> float:
+def sum_sigma(
+    query: BoundedSum | ProductSum, noise_multiplier: float, exact: bool = False
+) -> float:
     """Standard deviation of the noise on every coordinate of :func:`noisy_sum`."""
+    if exact and isinstance(query.bound, Factors):
+        factors = IntegerFactors(query.bound.left, query.bound.right, noise_multiplier)
+        return factors.sigma(query.bound.norm)
     if exact:
-        return NOISE_SCALE * IntegerBall(query.bound, query.dim, noise_multiplier).spacing
+        lattice = IntegerBall(query.bound, query.dim, noise_multiplier)  # type: ignore[arg-type]
+        return NOISE_SCALE * lattice.spacing
     return _float_noise(query, noise_multiplier).sigma
 
 
-def _float_noise(query, noise_multiplier):
+def _float_noise(query: BoundedSum | ProductSum, noise_multiplier: float) -> GaussianNoise:
     bound = query.bound
     sensitivity = computed_sum_sensitivity(
         bound.diameter, bound.radius, query.n, query.dim, query.longest_block

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
+import numpy as np
+
+from skriemdp._arrays import Array, Size
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
@@ -51,7 +55,7 @@ class GaussianNoise:
     sensitivity: Sensitivity
     noise_multiplier: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_sensitivity(self.sensitivity)
         check_positive(noise_multiplier=self.noise_multiplier)
 
@@ -65,7 +69,7 @@ class GaussianNoise:
         """What one release costs."""
         return GaussianEvent(noise_multiplier=self.noise_multiplier)
 
-    def release(self, vector, rng, size=()):
+    def release(self, vector: Any, rng: np.random.Generator, size: Size = ()) -> Any:
         """`vector` plus noise.
 
         Parameters
@@ -118,7 +122,7 @@ class RadialNoise:
     sensitivity: Sensitivity
     law: RadialEvent
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_sensitivity(self.sensitivity)
 
     @property
@@ -137,7 +141,7 @@ class RadialNoise:
         """What one release costs."""
         return self.law
 
-    def release(self, vector, rng, size=()):
+    def release(self, vector: Array, rng: np.random.Generator, size: Size = ()) -> Array:
         """`vector` plus noise; arguments as in :meth:`GaussianNoise.release`."""
         if vector.shape[-1] != self.law.dim:
             raise ValueError(

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
-import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
+from skriemdp.location_scale.row_records import RowRecords, norm_quantile
+from skriemdp.location_scale.rows import Rows, RowSum
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.integers import check_integers
-from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
 from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
-from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
-from skriemdp.privacy.events import GaussianEvent, PureEvent
-from skriemdp.privacy.radial import RadialEvent
 from skriemdp.privacy.sensitivity import (
-    Sensitivity,
     ball_sensitivity,
+    disjoint_groups_sensitivity,
     interval_sensitivity,
     mean_sensitivity,
 )
 
-__all__ = ["BoundsSearch", "GaussianBudget", "PureBudget", "clip_level", "product_quantile"]
+__all__ = [
+    "LEAST_LEFT",
+    "Bounds",
+    "BoundsSearch",
+    "Budget",
+    "Streams",
+    "clip_level",
+    "pairs_are_better",
+    "product_quantile",
+]
+
+Budget = GaussianBudget | PureBudget
+# A fresh generator of noise for every label.
+Streams = Callable[..., np.random.Generator]
 
 # Norms that a search may return: any physical unit, fine enough that rounding to the grid costs
 # little.  Around a released centre the norms are known up to a factor, and the grid is shorter.
@@ -43,95 +52,17 @@ _COSINE, _COSINE_SPREAD = 0.1, 0.1
 # Noise of that mean below which more pairs of records are not worth their time.
 _COSINE_NOISE = 0.008
 _LEVEL = 5.0
+# Share of mu**2 that the search leaves to the components at least.
+LEAST_LEFT = 0.12
+# Where differences of pairs are released: n mu over the root of d (docs/user_guide/pca.md).
+_PAIRS_FROM, _PAIRS_TO = 6.7, 12.0
+# Shares of mu**2 for the rough mean beside them: the norm about the origin, and the mean.
+_ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE = 0.02, 0.03
+# Of the norm of the differences: there are few of them.
+_PAIR_NORM_SHARE = 0.1
 # Each mean shrinks the distance to the data by about its noise; four lead from a hundred times the
 # spread of the data to the data, where the budget suffices at all.
 _MOST_MEANS = 4
-
-
-class _Budget(abc.ABC):
-    """What is left of a fit's budget, as a fraction; never more is taken."""
-
-    def __init__(self, total: float):
-        self.total = total
-        self.left = 1.0
-
-    def _take(self, share: float) -> float:
-        if not 0.0 < share <= self.left:
-            raise RuntimeError("the releases of this fit exceed its budget; nothing was released.")
-        self.left -= share
-        return share
-
-    @abc.abstractmethod
-    def take(self, share: float) -> float:
-        """The parameter of a release that gets the fraction `share`."""
-
-    @abc.abstractmethod
-    def count(self, share: float):
-        """Noise for a count of records that gets the fraction `share`."""
-
-    @abc.abstractmethod
-    def noise(self, share: float, sensitivity: Sensitivity, dim: int):
-        """Noise for a vector of `dim` coordinates that gets the fraction `share`."""
-
-    def rest(self) -> float:
-        """The parameter of a release that gets everything left."""
-        return self.take(self.left)
-
-    def rest_noise(self, sensitivity: Sensitivity, dim: int):
-        """Noise that gets everything left."""
-        return self.noise(self.left, sensitivity, dim)
-
-
-class GaussianBudget(_Budget):
-    """Divides the mu**2 of one fit among Gaussian releases, and refuses to divide more than all.
-
-    *Guarantee*: releases with ``sum mu_t^2 <= mu^2`` are mu-GDP together, also when each mu_t is a
-    function of the releases before it (Smith and Thakurta 2022).
-    """
-
-    pure = False
-
-    @property
-    def event(self) -> GaussianEvent:
-        """All releases together."""
-        return GaussianEvent(1.0 / self.total)
-
-    def take(self, share: float) -> float:
-        """The mu of a release that gets the fraction `share` of mu**2."""
-        return self.total * math.sqrt(self._take(share))
-
-    def quantile(self, share, grid, level):
-        return PrivateQuantile(grid=grid, level=level, mu=self.take(share))
-
-    def count(self, share):
-        return GaussianCount(1.0 / self.take(share))
-
-    def noise(self, share, sensitivity, dim):
-        return GaussianNoise(sensitivity, 1.0 / self.take(share))
-
-
-class PureBudget(_Budget):
-    """Divides the epsilon of one fit among pure releases; they add up."""
-
-    pure = True
-
-    @property
-    def event(self) -> PureEvent:
-        """All releases together."""
-        return PureEvent(self.total)
-
-    def take(self, share: float) -> float:
-        """The epsilon of a release that gets the fraction `share`."""
-        return self.total * self._take(share)
-
-    def quantile(self, share, grid, level):
-        return ExponentialQuantile(grid=grid, level=level, epsilon=self.take(share))
-
-    def count(self, share):
-        return LaplaceCount(self.take(share))
-
-    def noise(self, share, sensitivity, dim):
-        return RadialNoise(sensitivity, RadialEvent(dim, 1.0, 1.0 / self.take(share)))
 
 
 def clip_level(d: int, n_mu: float, effective_rank: float) -> float:
@@ -145,6 +76,37 @@ def clip_level(d: int, n_mu: float, effective_rank: float) -> float:
     """
     clipped = _LEVEL * effective_rank * math.sqrt(d) / n_mu
     return float(np.clip(1.0 - clipped, 0.5, 0.998))
+
+
+def pairs_are_better(d: int, n_mu: float) -> bool:
+    """Whether differences of disjoint pairs show more than rows about a private mean.
+
+    Pairs need no mean, and have half as many terms.  With less budget than the window names neither
+    finds much, with more the means come close (docs/user_guide/pca.md).
+    """
+    return _PAIRS_FROM <= n_mu / math.sqrt(d) <= _PAIRS_TO
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bounds:
+    """What a search found.
+
+    Attributes
+    ----------
+    rows : Rows
+        Whose second moment is released: the records, or differences of pairs.
+    center : ndarray of shape (d,)
+        Subtracted from `rows`.
+    row_norm : float
+        They are scaled to this norm.
+    mean : ndarray of shape (d,)
+        The released mean of the records.
+    """
+
+    rows: Rows
+    center: np.ndarray
+    row_norm: float
+    mean: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,6 +125,9 @@ class BoundsSearch:
         Public clipping norm; None searches for one.
     exact : bool, default=False
         Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
+    pair_seed : int or None, default=None
+        Seed of the public matching whose differences take the place of the centred rows; None
+        keeps the rows.
 
     Notes
     -----
@@ -178,11 +143,13 @@ class BoundsSearch:
     private_center: bool
     row_norm: float | None
     exact: bool = False
+    pair_seed: int | None = None
 
     def check_integers(self, mu: float) -> None:
         """ValueError where some release has no lattice that is fine enough."""
         if self.private_center:
-            check_integers(self.d, 1.0 / (mu * math.sqrt(self.mean_share)))
+            share = self.mean_share if self.pair_seed is None else _ROUGH_MEAN_SHARE
+            check_integers(self.d, 1.0 / (mu * math.sqrt(share)))
         check_integers(1, 1.0 / (mu * math.sqrt(_RANK_SHARE)))
 
     @property
@@ -192,42 +159,78 @@ class BoundsSearch:
 
     @property
     def mean_share(self) -> float:
-        """Share of a mean: its squared noise enters the matrix once per entry, beside R^2/(n mu).
+        """Share of a mean, whose error e adds ``e e'`` to the second moment.
 
-        Entries then have variances in the proportion ``1/(1 - s)`` to ``(4/(s n mu))^2``, smallest
-        together at ``s = (32/(n mu)^2)^(1/3)``; shrinkage (below) allows a little less.
+        With ``t = n mu`` the spectral norm ``|e|^2`` is ``4 d R^2 / (s t^2)``, that of the matrix's
+        own noise ``2 sqrt(d) R^2 / t``; a weighted sum of both is least for s in proportion to
+        ``d^(1/4) / sqrt(t)``.  Where t is too small for any mean to find the data, less is better.
         """
-        return float(np.clip((16.0 / self._n_mu**2) ** (1 / 3), 0.01, 0.1))
+        most = 0.25 if self._n_mu >= _PAIRS_FROM * math.sqrt(self.d) else 0.1
+        return float(np.clip(0.5 * self.d**0.25 / math.sqrt(self._n_mu), 0.01, most))
 
-    def release(self, rows, budget, streams):
-        """Centre of shape ``(d,)`` and clipping norm."""
+    def release(self, rows: Rows, budget: Budget, streams: Streams) -> Bounds:
+        """Rows, centre and clipping norm."""
         center, rng = np.zeros(self.d), streams("centre and norm")
+        if self.pair_seed is not None:
+            return self._release_pairs(rows, budget, rng)
         if not self.private_center:
-            return center, self._norm(rows, center, _WIDE, budget, rng)
-        # A clipped mean is a start only; where counts are noisy, a bound too small is the smaller
-        # evil, and worth more of the budget.
-        n_mu = self._n_mu
-        level = float(np.clip(1.0 - 45.0 / n_mu, 0.5, 0.9))
-        share = float(np.clip(600.0 / n_mu**2, *_ORIGIN_SHARE))
-        bound = _quantile(budget, share, _COARSE, level, rows.squared_norms(center), rows.n, rng)
-        center, error = self._mean(rows, center, bound, budget, rng)
+            return Bounds(rows, center, self._norm(rows, center, _WIDE, budget, rng), center)
+        bound, center, error = self._first_mean(rows, budget, rng)
         norm = self._norm(rows, center, bound * _NEAR, budget, rng)
         # Data far from the origin leave a rough centre; from there the rows look closer, and one
         # more mean is much better.  Otherwise its share stays with the components.
         for _ in range(_MOST_MEANS - 1):
             harmless = 0.5 * self._matrix_noise * norm**2
-            if error <= harmless or norm >= 0.7 * bound or budget.left < 0.5:
+            left = budget.left - self.mean_share - _RANK_SHARE - _NORM_SHARE
+            if error <= harmless or norm >= 0.7 * bound or left < LEAST_LEFT:
                 break
             bound = norm
-            center, error = self._mean(rows, center, bound, budget, rng)
+            center, error = self._mean(rows, center, bound, self.mean_share, budget, rng)
             norm = self._norm(rows, center, bound * _NEAR, budget, rng)
-        return center, norm
+        return Bounds(rows, center, norm, center)
 
-    def _mean(self, rows, center, bound, budget, rng):
+    def _release_pairs(self, rows: Rows, budget: Budget, rng: np.random.Generator) -> Bounds:
+        """Differences of disjoint pairs, their clipping norm, and one rough mean of the records."""
+        shares = _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE
+        _, mean, _ = self._first_mean(rows, budget, rng, shares)
+        pairs = rows.pairs(self.pair_seed or 0)
+        search = dataclasses.replace(self, n=pairs.n, private_center=False, pair_seed=None)
+        center = np.zeros(self.d)
+        norm = search._norm(pairs, center, _WIDE, budget, rng, _PAIR_NORM_SHARE)
+        return Bounds(pairs, center, norm, mean)
+
+    def _first_mean(
+        self,
+        rows: Rows,
+        budget: Budget,
+        rng: np.random.Generator,
+        shares: tuple[float, float] | None = None,
+    ) -> tuple[float, np.ndarray, float]:
+        """Norm about the origin, mean of the rows scaled to it, and the mean's squared error."""
+        # A clipped mean is a start only; where counts are noisy, a bound too small is the smaller
+        # evil, and worth more of the budget.
+        n_mu, origin = self._n_mu, np.zeros(self.d)
+        level = float(np.clip(1.0 - 45.0 / n_mu, 0.5, 0.9))
+        if shares is None:
+            shares = float(np.clip(600.0 / n_mu**2, *_ORIGIN_SHARE)), self.mean_share
+        norms = rows.squared_norms(origin)
+        bound = norm_quantile(budget, shares[0], _COARSE, level, norms, rows.n, rng)
+        center, error = self._mean(rows, origin, bound, shares[1], budget, rng)
+        return bound, center, error
+
+    def _mean(
+        self,
+        rows: Rows,
+        center: np.ndarray,
+        bound: float,
+        share: float,
+        budget: Budget,
+        rng: np.random.Generator,
+    ) -> tuple[np.ndarray, float]:
         """A private mean of the rows about `center`, and its expected squared error from noise."""
         # Far from the data a bound a little too small would shorten every row and miss them all.
         bound = 1.1 * bound
-        move, sigma = self._noisy_move(rows, center, bound, budget, rng)
+        move, sigma = self._noisy_move(rows, center, bound, share, budget, rng)
         error = self.d * sigma**2
         keep = 1.0
         # James and Stein: shrinking towards the old centre never hurts on average (d > 2), and
@@ -242,31 +245,49 @@ class BoundsSearch:
             keep = 0.0  # closer than the matrix will show; where it was, less has to be computed
         return center + keep * move, error
 
-    def _noisy_move(self, rows, center, bound, budget, rng):
+    def _noisy_move(
+        self,
+        rows: Rows,
+        center: np.ndarray,
+        bound: float,
+        share: float,
+        budget: Budget,
+        rng: np.random.Generator,
+    ) -> tuple[np.ndarray, float]:
         """A private mean of the offsets from `center`, and the noise of its coordinates."""
-        if self.exact:
-            query = _RowSum(rows.n, self.d, Ball(bound), lambda: rows.centred(center))
-            noise_multiplier = 1.0 / budget.take(self.mean_share)
-            noisy = noisy_sum(query, noise_multiplier, rng, exact=True)
-            return noisy / self.n, sum_sigma(query, noise_multiplier, exact=True) / self.n
-        sensitivity = mean_sensitivity(ball_sensitivity(bound), self.n)
-        mechanism = budget.noise(self.mean_share, sensitivity, self.d)
-        return mechanism.release(rows.clipped_sum(center, bound) / self.n, rng), mechanism.sigma
+        query = RowRecords(rows).logarithms(center, bound)
+        if isinstance(budget, PureBudget):
+            sensitivity = mean_sensitivity(ball_sensitivity(bound), self.n)
+            mechanism = budget.noise(share, sensitivity, self.d)
+            return mechanism.release(query.total() / self.n, rng), mechanism.sigma
+        multiplier = 1.0 / budget.take(share)
+        noisy = noisy_sum(query, multiplier, rng, exact=self.exact)
+        return noisy / self.n, sum_sigma(query, multiplier, self.exact) / self.n
 
     @property
-    def _matrix_noise(self):
+    def _matrix_noise(self) -> float:
         """Noise of the second moment, in spectral norm over squared clipping norm (half of it)."""
         return math.sqrt(self.d) / self._n_mu
 
-    def _norm(self, rows, center, grid, budget, rng):
+    def _norm(
+        self,
+        rows: Rows,
+        center: np.ndarray,
+        grid: np.ndarray,
+        budget: Budget,
+        rng: np.random.Generator,
+        share: float = _NORM_SHARE,
+    ) -> float:
         if self.row_norm is not None:
             return self.row_norm
         rank = self._effective_rank(rows, center, budget, rng)
         level = clip_level(self.d, self._n_mu, rank)
         norms = rows.squared_norms(center)
-        return _quantile(budget, _NORM_SHARE, grid, level, norms, rows.n, rng)
+        return norm_quantile(budget, share, grid, level, norms, rows.n, rng)
 
-    def _effective_rank(self, rows, center, budget, rng):
+    def _effective_rank(
+        self, rows: Rows, center: np.ndarray, budget: Budget, rng: np.random.Generator
+    ) -> float:
         """``tr(A)^2 / tr(A^2)``, A the second moment of the rows scaled to norm one.
 
         It is one over the mean squared cosine between independent rows.  Disjoint pairs of records,
@@ -280,68 +301,50 @@ class BoundsSearch:
         total, pairs = rows.paired_cosines(center, most)
         if pairs == 0:  # a stream of tables of one row each; the share stays with the rest
             return 1.0 / float(np.clip(_COSINE, 1.0 / self.d, 1.0))
-        mechanism = budget.noise(_RANK_SHARE, mean_sensitivity(interval_sensitivity(1.0), pairs), 1)
+        sensitivity = disjoint_groups_sensitivity(interval_sensitivity(1.0))
+        mechanism = budget.noise(_RANK_SHARE, mean_sensitivity(sensitivity, pairs), 1)
         noisy = float(mechanism.release(np.array([total / pairs]), rng)[0])
         return self._rank(noisy, mechanism.sigma)
 
-    def _exact_cosine(self, rows, center, most, budget, rng):
+    def _exact_cosine(
+        self,
+        rows: Rows,
+        center: np.ndarray,
+        most: int,
+        budget: Budget,
+        rng: np.random.Generator,
+    ) -> tuple[float, float]:
         """The mean squared cosine from a sum of integers, and the noise on it."""
         cosines = np.concatenate([np.empty(0), *rows.squared_cosines(center, most)])
         if (pairs := len(cosines)) == 0:  # a stream of tables of one row each
             return _COSINE, math.inf
         # A squared cosine lies within 1/2 of 1/2.
         middle = Ball(0.5, np.array([0.5]))
-        query = _RowSum(pairs, 1, middle, lambda: iter([cosines[:, None]]))
+        query = RowSum(pairs, 1, middle, lambda: iter([cosines[:, None]]))
         noise_multiplier = 1.0 / budget.take(_RANK_SHARE)
         noisy = float(noisy_sum(query, noise_multiplier, rng, exact=True)[0])
         sigma = sum_sigma(query, noise_multiplier, exact=True) / pairs
         return 0.5 + noisy / pairs, sigma
 
-    def _rank(self, noisy, sigma):
+    def _rank(self, noisy: float, sigma: float) -> float:
         # Where the noise is large the public guess takes over.
         weight = _COSINE_SPREAD**2 / (_COSINE_SPREAD**2 + sigma**2)
         cosine = weight * noisy + (1.0 - weight) * _COSINE
         return 1.0 / float(np.clip(cosine, 1.0 / self.d, 1.0))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _RowSum:
-    """Rows of all records, in tiles, as a sum of exact integers asks for them."""
-
-    n: int
-    dim: int
-    bound: Ball
-    tiles: Callable[[], Iterator[np.ndarray]]
-
-    def blocks(self, indices=None):
-        return self.tiles()
-
-
-def product_quantile(rows, center, row_norm, frame, budget, share, level, streams, *label):
+def product_quantile(
+    rows: Rows,
+    center: np.ndarray,
+    row_norm: float,
+    frame: np.ndarray,
+    budget: Budget,
+    share: float,
+    level: float,
+    streams: Streams,
+    *label: object,
+) -> float:
     """A norm that bounds about the fraction `level` of the terms ``z z' W``."""
     norms = rows.product_norms(center, row_norm, frame)
     rng = streams("product norm", *label)
-    return _quantile(budget, share, row_norm**2 * _BELOW, level, norms, rows.n, rng)
-
-
-def _quantile(budget, share, grid, level, squares, n, rng):
-    """Release a quantile of the roots of `squares`, given tile by tile, on a geometric grid."""
-    mechanism = budget.quantile(share, tuple(grid.tolist()), level)
-    ratio = grid[1] / grid[0]
-    # A grid value stands for the interval below it; its middle is as often too small as too large.
-    middle = 1.0 / math.sqrt(ratio)
-    first = next(squares)
-    if len(first) == n and isinstance(mechanism, PrivateQuantile):
-        return middle * mechanism.search(lambda t: np.count_nonzero(first <= t * t), n, rng)
-    counts = np.zeros(len(grid) + 1, dtype=np.int64)
-    scale, shift = 0.5 / math.log(ratio), math.log(grid[0]) / math.log(ratio)
-    for tile in itertools.chain([first], squares):
-        # Logarithms place a value on the grid much faster than comparisons.
-        with np.errstate(divide="ignore"):
-            places = np.log(tile)
-        places *= scale
-        places -= shift
-        np.ceil(places, out=places)
-        np.clip(places, 0.0, len(grid), out=places)
-        counts += np.bincount(places.astype(np.intp), minlength=len(counts))
-    return middle * mechanism.release_counts(np.cumsum(counts)[:-1], n, rng)
+    return norm_quantile(budget, share, row_norm**2 * _BELOW, level, norms, rows.n, rng)

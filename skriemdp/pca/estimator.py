@@ -8,18 +8,22 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_array, read_records
+from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_count, check_option, check_positive, check_scale
 from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import chooses_integers
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator
+from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.work import Work
-from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.integer_products import IntegerMoments
-from skriemdp.pca.bounds import BoundsSearch, GaussianBudget, PureBudget
+from skriemdp.geometry.base import Geometry
+from skriemdp.location_scale.rows import Rows, is_stream, open_rows, rows_digest
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp.pca.bounds import LEAST_LEFT, Bounds, BoundsSearch, Budget, pairs_are_better
 from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
 from skriemdp.pca.pure_releases import PureCovarianceRelease
 from skriemdp.pca.releases import (
@@ -29,7 +33,6 @@ from skriemdp.pca.releases import (
     PowerRelease,
     RefineRelease,
 )
-from skriemdp.pca.rows import Rows, is_stream, open_rows, rows_digest
 from skriemdp.privacy.calibration import gaussian_mu
 
 __all__ = ["PrivatePrincipalEigenvector"]
@@ -43,7 +46,7 @@ _COUNT_SHARE, _PURE_COUNT_SHARE = 0.01, 0.005
 _LARGEST_MATRIX = 3000
 
 
-def _dense_fit(estimator):
+def _dense_fit(estimator: Any) -> bool:
     return not getattr(estimator, "_sparse_fit", False)
 
 
@@ -69,9 +72,9 @@ class PrivatePrincipalEigenvector(
         Number of components k.
     row_norm : "auto" or float, default="auto"
         Norm to which every centred row is scaled when it is longer.  "auto" releases a quantile of
-        the norms at a level set by n, d and the budget, for 5 % of ``mu**2``.  A number is public:
-        it must not be computed from the data; `clipped_fraction_` then tells how many rows it
-        shortens.
+        the norms at a level set by n, d and the budget, for 5 % of ``mu**2`` (10 % for pairs).  A
+        number is public: it must not be computed from the data; `clipped_fraction_` then tells how
+        many rows it shortens.
     mechanism : {"auto", "covariance", "gradient", "power", "refine", "exponential"}, default="auto"
         "covariance": eigenvectors of the noisy second moment.  "refine": the same for a part of the
         budget, then one clipped noisy product with it; better for flat spectra in high dimension.
@@ -80,8 +83,12 @@ class PrivatePrincipalEigenvector(
         "auto": "covariance" for ``delta=0``, "power" for d > 3000, "refine" for d >= 150 where n
         and the budget are large enough (``n mu >= 12 d``), else "covariance".
     center : {"private", "assume"}, default="private"
-        Whether to subtract a private mean, for 4 % to 18 % of ``mu**2`` (more where n is small or
-        the data lie far from zero), or to take the rows as centred at zero already.
+        Whether to subtract a private mean, or to take the rows as centred at zero already.  The
+        mean costs 3 % of ``mu**2`` where n is large, a third where it is small, and up to nine
+        tenths where the data lie far from zero.  Where ``n mu / sqrt(d)`` is between 6.7 and 12,
+        differences of disjoint pairs of rows, matched by `public_seed`, take the place of centred
+        rows, and `mean_` is one rough mean for 5 %; not for streams, a public `row_norm` or pure
+        privacy.
     whiten : bool, default=False
         Divide transformed columns by the released standard deviations.
     manifold : {"auto", "sphere", "stiefel", "grassmann", "ambient"}, default="auto"
@@ -92,7 +99,7 @@ class PrivatePrincipalEigenvector(
     step_size : float, default=4.0
         Public step size of "gradient", in units of ``1 / row_norm**2``.
     public_seed : int, default=0
-        Seed of the public random start of "gradient" and "power".
+        Seed of the public random start of "gradient" and "power", and of the matching of pairs.
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the whole fit.  ``delta=0`` asks for pure differential privacy, which
         "covariance" and "exponential" can give.
@@ -149,7 +156,8 @@ class PrivatePrincipalEigenvector(
     warning says that the first component is close to a random direction.
 
     Sparse matrices are never densified, but a few rows at a time with exact integers, which
-    ``config_context(arithmetic="lattice")`` asks for ("covariance" only).  Data larger than memory:
+    ``config_context(arithmetic="lattice")`` asks for (not "exponential", and not for ``delta=0``;
+    "auto" keeps floats, which take half of the time or less).  Data larger than memory:
     pass a memory map, or an iterable of tables that can be read several times; beyond one table,
     memory is that of the d x d matrix.
 
@@ -175,22 +183,22 @@ class PrivatePrincipalEigenvector(
 
     def __init__(
         self,
-        n_components=1,
-        row_norm="auto",
-        mechanism="auto",
+        n_components: int = 1,
+        row_norm: float | str = "auto",
+        mechanism: str = "auto",
         *,
-        center="private",
-        whiten=False,
-        manifold="auto",
-        n_steps=None,
-        step_size=4.0,
-        public_seed=0,
-        epsilon=1.0,
-        delta=1e-5,
-        accountant=None,
-        random_state=None,
-        verbose=0,
-    ):
+        center: str = "private",
+        whiten: bool = False,
+        manifold: str = "auto",
+        n_steps: int | None = None,
+        step_size: float = 4.0,
+        public_seed: int = 0,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        accountant: Any = None,
+        random_state: int | None = None,
+        verbose: int = 0,
+    ) -> None:
         self.n_components = n_components
         self.row_norm = row_norm
         self.mechanism = mechanism
@@ -208,7 +216,7 @@ class PrivatePrincipalEigenvector(
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> Any:
         """Release private principal components of the rows of X.
 
         Parameters
@@ -232,7 +240,7 @@ class PrivatePrincipalEigenvector(
         """
         return self._fit(X, y)
 
-    def fit_transform(self, X, y=None):
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Fit, then transform the same rows, which must be one table."""
         if is_stream(X):
             raise TypeError(
@@ -241,14 +249,14 @@ class PrivatePrincipalEigenvector(
             )
         return self.fit(X, y).transform(X)
 
-    def transform(self, X):
+    def transform(self, X: Any) -> np.ndarray:
         """Coordinates of the centred rows along the components, ``(n, n_components)``."""
         X = self._table(X)
         # A sparse X stays sparse: the mean is subtracted from the small product.
         coordinates = np.asarray(X @ self.components_.T) - self.mean_ @ self.components_.T
         return coordinates / self._scales() if self.whiten else coordinates
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows of the original features from coordinates ``(n, n_components)``."""
         check_is_fitted(self)
         X = read_array(X, "X", dtype=np.float64, ensure_2d=False)
@@ -258,7 +266,7 @@ class PrivatePrincipalEigenvector(
         return (X * self._scales() if self.whiten else X) @ self.components_ + self.mean_
 
     @available_if(_dense_fit)
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Each row's projection on the affine subspace of mean and components (rank k).
 
         Absent after a fit on sparse data, whose reconstruction is a dense table; ask for it with
@@ -266,7 +274,7 @@ class PrivatePrincipalEigenvector(
         """
         return self.inverse_transform(self.transform(X))
 
-    def score(self, X, y=None):
+    def score(self, X: Any, y: Any = None) -> float:
         """Share of the second moment about the mean that the components capture (not private)."""
         X = self._table(X)
         coordinates = np.asarray(X @ self.components_.T) - self.mean_ @ self.components_.T
@@ -274,21 +282,22 @@ class PrivatePrincipalEigenvector(
         return float(np.sum(coordinates**2)) / total if total > 0 else 0.0
 
     @property
-    def _n_features_out(self):
+    def _n_features_out(self) -> int:
         return len(self.components_)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
     # -- the order of work ----------------------------------------------------------------------
 
-    def _validate(self, X, y=None):
+    def _validate(self, X: Any, y: Any = None) -> Data:
         rows = open_rows(X, self._checked)
-        return Data((rows,), {"n": rows.n, "d": rows.d, "sparse": rows.is_sparse})
+        facts = {"n": rows.n, "d": rows.d, "sparse": rows.is_sparse, "streamed": rows.streamed}
+        return Data((rows,), facts)
 
-    def _checked(self, table, first):
+    def _checked(self, table: Any, first: bool) -> Any:
         return read_records(
             self,
             table,
@@ -298,7 +307,7 @@ class PrivatePrincipalEigenvector(
             ensure_all_finite=False,  # open_rows looks at the entries
         )
 
-    def _plan(self, facts, terms):
+    def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         n, d = facts["n"], facts["d"]
         if n < 2:
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
@@ -309,6 +318,7 @@ class PrivatePrincipalEigenvector(
                 "would be allowed; use a smaller delta."
             )
         pure = self.delta == 0 or self.mechanism == "exponential"
+        budget: type[Budget]
         if pure:
             budget = PureBudget
             # The largest eigenvalue of pure noise is 3.1 d / (n epsilon), in units of the squared
@@ -320,11 +330,23 @@ class PrivatePrincipalEigenvector(
         name = self._choose(n, d, strength)
         row_norm = None if self.row_norm == "auto" else float(self.row_norm)
         bounds = BoundsSearch(n, d, strength, self.center == "private", row_norm)
-        exact = self._adds_integers(bounds, name, pure, total, facts)
-        bounds, release = dataclasses.replace(bounds, exact=exact), self._release_of(name)
+        # Differences of pairs need one table in memory, to be matched at random.
+        if (
+            bounds.private_center
+            and row_norm is None
+            and not pure
+            and not facts["streamed"]
+            and pairs_are_better(d, n * strength)
+        ):
+            bounds = dataclasses.replace(bounds, pair_seed=self.public_seed)
+        release = self._release_of(name)
+        exact = self._adds_integers(bounds, release, pure, total)
+        bounds = dataclasses.replace(bounds, exact=exact)
         if exact:
             release = dataclasses.replace(release, exact=True)
         public = {"n": n, "d": d, "mechanism": name, "center": self.center}
+        if bounds.pair_seed is not None:
+            public["rows"] = "differences of disjoint pairs"
         return Plan(
             event=budget(total).event,
             settings=_Settings(bounds, release, lambda: budget(total)),
@@ -333,33 +355,29 @@ class PrivatePrincipalEigenvector(
             exact=exact,
         )
 
-    def _adds_integers(self, bounds, name, pure, mu, facts):
-        # Exact sums take twice as long: rows are centred and rounded one by one
-        # (benchmarks/lattice.py).
-        def check():
+    def _adds_integers(self, bounds: BoundsSearch, release: Any, pure: bool, mu: float) -> bool:
+        def check() -> None:
             bounds.check_integers(mu)
-            # The second moment gets at least a third of mu**2, whatever the search finds.
-            IntegerMoments(1.0, facts["d"], math.sqrt(3.0) / mu)
+            release.check_integers(bounds.d, mu * math.sqrt(LEAST_LEFT))
             GaussianCount(1.0 / (mu * math.sqrt(_COUNT_SHARE)))
 
+        # Exact sums take up to four times as long: rows are centred and rounded one by one
+        # (benchmarks/lattice.py).
         return chooses_integers(
-            name == "covariance" and not pure,
-            check,
-            "mechanism='covariance' and delta > 0",
-            costly=True,
+            not pure, check, "mechanism other than 'exponential' and delta > 0", costly=True
         )
 
-    def _work(self, name, n, d):
+    def _work(self, name: str, n: int, d: int) -> Work:
         k, steps = int(self.n_components), 1 if self.n_steps is None else self.n_steps
         if name in ("power", "gradient"):
             return Work(8.0 * (2 * n + 6 * d * k + 4 * k * k), steps, f"n_components={k}")
         cause = f"the {d} x {d} matrix of mechanism={name!r}; 'power' forms none"
         return Work(8.0 * (2 * n + 4 * d * d), steps, cause)
 
-    def _gaussian_choice(self):
+    def _gaussian_choice(self) -> str:
         return "mechanism='auto'"
 
-    def _check_parameters(self, n, d):
+    def _check_parameters(self, n: int, d: int) -> None:
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(("private", "assume"), center=self.center)
         check_option((False, True), whiten=self.whiten)
@@ -389,7 +407,7 @@ class PrivatePrincipalEigenvector(
                 )
             frame_space(self.manifold, d, self.n_components)
 
-    def _choose(self, n, d, mu):
+    def _choose(self, n: int, d: int, mu: float) -> str:
         """The mechanism, from public quantities only."""
         if self.mechanism != "auto":
             return self.mechanism
@@ -399,7 +417,7 @@ class PrivatePrincipalEigenvector(
             return "power"
         return "refine" if d >= 150 and n * mu >= 12 * d else "covariance"
 
-    def _release_of(self, name):
+    def _release_of(self, name: str) -> Any:
         k = int(self.n_components)
         if name == "power":
             return PowerRelease(k, self.n_steps or 8, self.public_seed)
@@ -414,13 +432,13 @@ class PrivatePrincipalEigenvector(
         }
         return plain[name](k)
 
-    def _noise_context(self, data, plan):
+    def _noise_context(self, data: Data, plan: Plan) -> bytes:
         if self.random_state is None:
             return b""
         head = super()._noise_context(Data((), data.facts), plan)
         return head + rows_digest(data.arrays[0])
 
-    def _release(self, data, plan, streams):
+    def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         (rows,), settings = data.arrays, plan.settings
         budget = settings.make_budget()
         if self.verbose:
@@ -429,13 +447,15 @@ class PrivatePrincipalEigenvector(
         if settings.bounds.row_norm is not None:
             counting = budget.count(_PURE_COUNT_SHARE if budget.pure else _COUNT_SHARE)
         self._sparse_fit = data.facts["sparse"]
-        center, row_norm = settings.bounds.release(rows, budget, streams)
+        found = settings.bounds.release(rows, budget, streams)
         if counting is not None:
-            self._count_clipped(rows, center, row_norm, counting, streams)
-        subspace = settings.release.release(rows, center, row_norm, budget, streams)
+            self._count_clipped(found, counting, streams)
+        subspace = settings.release.release(
+            found.rows, found.center, found.row_norm, budget, streams
+        )
         variances = np.maximum(subspace.variances, 0.0)
-        self.mean_ = center
-        self.row_norm_ = float(row_norm)
+        self.mean_ = found.mean
+        self.row_norm_ = float(found.row_norm)
         self.components_ = subspace.components
         self.explained_variance_ = variances
         total = max(subspace.total_variance, float(variances.sum()))
@@ -449,7 +469,10 @@ class PrivatePrincipalEigenvector(
         self.n_samples_ = rows.n
         self._warn_of_noise()
 
-    def _count_clipped(self, rows, center, row_norm, mechanism, streams):
+    def _count_clipped(
+        self, found: Bounds, mechanism: GaussianCount | LaplaceCount, streams: NoiseStreams
+    ) -> None:
+        rows, center, row_norm = found.rows, found.center, found.row_norm
         outside = sum(
             np.count_nonzero(~(squares <= row_norm**2)) for squares in rows.squared_norms(center)
         )
@@ -462,7 +485,7 @@ class PrivatePrincipalEigenvector(
                 "a bound privately."
             )
 
-    def _warn_of_noise(self):
+    def _warn_of_noise(self) -> None:
         """Released numbers only: is the first component more than noise?"""
         if self.spectrum_ is None or len(self.spectrum_) < 2:
             return
@@ -478,15 +501,15 @@ class PrivatePrincipalEigenvector(
 
     # -- helpers of the fitted estimator --------------------------------------------------------
 
-    def _table(self, X):
+    def _table(self, X: Any) -> Any:
         check_is_fitted(self)
         return read_records(self, X, reset=False, dtype=_DTYPES, accept_sparse="csr")
 
-    def _scales(self):
+    def _scales(self) -> np.ndarray:
         # A component whose released variance is zero keeps its scale.
         return np.where(self.explained_variance_ > 0, np.sqrt(self.explained_variance_), 1.0)
 
-    def _problem(self, X, y=None):
+    def _problem(self, X: Any, y: Any = None) -> SubspaceProblem:
         """The risk of the subspace for general solvers; needs a public row norm."""
         if self.row_norm == "auto":
             raise ValueError("a general solver needs a public bound; pass row_norm=<number>.")
@@ -496,7 +519,7 @@ class PrivatePrincipalEigenvector(
         geometry, _ = frame_space(self.manifold, rows.d, int(self.n_components))
         return SubspaceProblem(geometry, rows, np.zeros(rows.d), float(self.row_norm))
 
-    def _records(self, data):
+    def _records(self, data: Data) -> tuple[Any, ...]:
         """Arrays with one row per record, for federated runs."""
         (rows,) = data.arrays
         self._check_parameters(rows.n, rows.d)
@@ -508,7 +531,11 @@ class PrivatePrincipalEigenvector(
             raise ValueError("federated runs release no variances; pass whiten=False.")
         return (rows.chunks,)
 
-    def _adopt_point(self, point):
+    def _domain_and_start(self, geometry: Geometry, start: Any = None) -> tuple[None, None]:
+        """Iterates go everywhere, and start anywhere."""
+        return None, None
+
+    def _adopt_point(self, point: Any) -> None:
         """Learned attributes from a released frame, for federated runs; variances are unknown."""
         frame = np.asarray(point).reshape(len(point), -1).T
         largest = np.abs(frame).argmax(axis=1)
@@ -523,5 +550,5 @@ class PrivatePrincipalEigenvector(
 _DTYPES = (np.float64, np.float32)
 
 
-def _rows(X):
+def _rows(X: Any) -> Rows:
     return Rows(X, *X.shape)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp.descent.problem import Problem
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
 from skriemdp.geometry.base import Geometry
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.pca.rows import Rows
+from skriemdp.location_scale.rows import Rows, row_products
+from skriemdp.mechanisms.bounds import Ball, shortened
+
+if TYPE_CHECKING:
+    from skriemdp.mechanisms.bounds import Bound
+
 
 __all__ = ["FRAME_SPACES", "OrthonormalFrames", "SubspaceProblem", "frame_space"]
 
 FRAME_SPACES = ("auto", "sphere", "stiefel", "grassmann", "ambient")
 
 
-def frame_space(name: str, d: int, k: int):
+def frame_space(name: str, d: int, k: int) -> tuple[Geometry, OrthonormalFrames | None]:
     """Geometry of the iterates, and the set that they are projected on (None: they stay there)."""
     if name == "auto":
         name = "sphere" if k == 1 else "grassmann"
@@ -37,7 +43,7 @@ def frame_space(name: str, d: int, k: int):
 class OrthonormalFrames:
     """Matrices with orthonormal columns, as a set to project on; DP-PGD's domain."""
 
-    def project(self, x):
+    def project(self, x: np.ndarray) -> np.ndarray:
         """The nearest matrix with orthonormal columns (polar factor)."""
         left, _, right = np.linalg.svd(x, full_matrices=False)
         return left @ right
@@ -73,7 +79,7 @@ class SubspaceProblem(Problem):
     row_norm: float
 
     @property
-    def n(self):
+    def n(self) -> int:  # type: ignore[override]
         return self.rows.n
 
     @property
@@ -84,7 +90,7 @@ class SubspaceProblem(Problem):
     def gradient_dim(self) -> int:
         return math.prod(self.geometry.shape)
 
-    def gradient_ball(self, point) -> Ball:
+    def gradient_ball(self, point: np.ndarray) -> Ball:
         square = self.row_norm**2
         if not self._ambient:
             return Ball(square)
@@ -92,22 +98,40 @@ class SubspaceProblem(Problem):
         share = 0.5 if columns == 1 else math.sqrt(1.0 - 1.0 / columns)
         return Ball(2.0 * square * share, -2.0 * square / max(columns, 2) * point.ravel())
 
-    def leave_gradients(self, point, vector):
+    def leave_gradients(self, point: np.ndarray, vector: np.ndarray) -> np.ndarray:
         tangent = self.geometry.projection(point, vector.reshape(self.geometry.shape))
         return np.asarray(self.geometry.coordinates_from_tangent(point, tangent))
 
-    def gradients(self, point, indices=None):
+    def pieces(self, indices: np.ndarray | None = None) -> Iterator[Any]:
+        """As in :class:`Problem`; all rows come as dense tiles, scaled, whatever the table is."""
+        if indices is not None:
+            yield from super().pieces(indices)
+            return
+        most = self.longest_piece
+        for tile in self.rows.centred(self.center):
+            for begin in range(0, len(tile), most):
+                yield shortened(tile[begin : begin + most], self.row_norm)
+
+    def gradients(self, point: np.ndarray, indices: Any = None) -> np.ndarray:
         rows = self.gradient_coordinates(point, indices)
         return rows.reshape(len(rows), *self.geometry.shape)
 
-    def gradient_coordinates(self, point, indices=None):
-        z = self.rows.select(indices, self.center, self.row_norm)
+    def gradient_coordinates(self, point: np.ndarray, indices: Any = None) -> np.ndarray:
+        """As in :class:`Problem`; `indices` may be a tile of :meth:`pieces`."""
+        if getattr(indices, "ndim", 1) == 2:
+            z = indices
+        else:
+            z = self.rows.select(indices, self.center, self.row_norm)
         frame = point.reshape(self.rows.d, -1)
-        inside = z @ frame
-        left = z if self._ambient else z - inside @ frame.T
-        return -2.0 * np.einsum("ni,nk->nik", left, inside).reshape(len(z), -1)
+        inside = row_products(z, frame)
+        left = z
+        if not self._ambient:
+            left = z - sum(inside[:, [j]] * w for j, w in enumerate(frame.T))
+        return -2.0 * (left[:, :, None] * inside[:, None, :]).reshape(len(z), -1)
 
-    def gradient_sum(self, point, bound, indices=None):
+    def gradient_sum(
+        self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
+    ) -> np.ndarray:
         if self._ambient or indices is not None or bound.radius < self.row_norm**2:
             return super().gradient_sum(point, bound, indices)
         frame = point.reshape(self.rows.d, -1)

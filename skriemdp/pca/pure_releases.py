@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
+
+from skriemdp.location_scale.rows import Rows
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
+from skriemdp.pca.bounds import Budget, Streams
 from skriemdp.pca.releases import Subspace, _from_matrix
 from skriemdp.privacy.sensitivity import trace_part_sensitivity
 
@@ -22,7 +26,9 @@ class PureCovarianceRelease:
 
     n_components: int
 
-    def release(self, rows, center, row_norm, budget, streams) -> Subspace:
+    def release(
+        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+    ) -> Subspace:
         sensitivity = trace_part_sensitivity(row_norm, rows.n)
         mechanism = PureSymmetric(rows.d, sensitivity, budget.rest())
         moment = rows.clipped_gram(center, row_norm) / rows.n

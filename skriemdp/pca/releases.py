@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import numpy as np
 
 from skriemdp._random import public_generator
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.queries import GradientQuery
+from skriemdp.location_scale.rows import Rows, RowSum
 from skriemdp.mechanisms.bingham import ExponentialDirection
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.integer_products import IntegerMoments
-from skriemdp.mechanisms.sums import sum_sigma
-from skriemdp.pca.bounds import product_quantile
+from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerFrames, IntegerMoments
+from skriemdp.mechanisms.integers import check_integers
+from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
+from skriemdp.pca.bounds import Budget, Streams, product_quantile
 from skriemdp.pca.problem import SubspaceProblem, frame_space
 from skriemdp.privacy.sensitivity import (
+    Sensitivity,
+    disjoint_groups_sensitivity,
     frame_product_sensitivity,
     interval_sensitivity,
     mean_sensitivity,
@@ -29,12 +36,18 @@ __all__ = [
     "GradientRelease",
     "PowerRelease",
     "RefineRelease",
+    "Release",
     "Subspace",
 ]
 
 # Shares of mu**2 for the explained variances where no noisy matrix shows them: in the subspace, and
 # in all.
 _INSIDE_SHARE, _TOTAL_SHARE = 0.03, 0.02
+# "refine": shares of what the search left of mu**2, for the matrix and for the quantile that
+# shortens products; its level.
+_MATRIX_SHARE, _REFINED_SHARE, _REFINED_LEVEL = 0.35, 0.06, 0.9
+# "power": share of a step for that quantile; its level.
+_POWER_SHARE, _POWER_LEVEL = 0.06, 0.8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +79,20 @@ class Subspace:
     spectrum_noise: float | None = None
 
 
+class Release(Protocol):
+    """Releases a principal subspace of clipped rows with what is left of a budget."""
+
+    n_components: int
+
+    def release(
+        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+    ) -> Subspace: ...
+
+    def check_integers(self, d: int, mu: float) -> None:
+        """ValueError where some sum has no lattice that is fine enough, for `mu` in all."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True)
 class CovarianceRelease:
     """Eigenvectors of the clipped second moment plus symmetric noise (Analyze Gauss).
@@ -81,14 +108,14 @@ class CovarianceRelease:
     n_components: int
     exact: bool = False
 
-    def release(self, rows, center, row_norm, budget, streams) -> Subspace:
-        mu = budget.rest()
-        if self.exact:
-            lattice = IntegerMoments(row_norm, rows.d, 1.0 / mu)
-            total = lattice.release(rows.centred(center), streams("second moment"))
-            return _from_matrix(total / rows.n, lattice.sigma / rows.n, self.n_components)
-        matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, streams)
+    def release(
+        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+    ) -> Subspace:
+        matrix, sigma = _noisy_matrix(rows, center, row_norm, budget.rest(), streams, self.exact)
         return _from_matrix(matrix, sigma, self.n_components)
+
+    def check_integers(self, d: int, mu: float) -> None:
+        IntegerMoments(1.0, d, 1.0 / mu)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,20 +131,28 @@ class RefineRelease:
     """
 
     n_components: int
-    matrix_share: float = 0.3
-    quantile_share: float = 0.05
-    level: float = 0.9
+    exact: bool = False
 
-    def release(self, rows, center, row_norm, budget, streams) -> Subspace:
-        mu = budget.take(self.matrix_share)
-        matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, streams)
+    def release(
+        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+    ) -> Subspace:
+        left = budget.left
+        mu = budget.take(_MATRIX_SHARE * left)
+        matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, streams, self.exact)
         rough = _from_matrix(matrix, sigma, self.n_components)
         frame = rough.components.T
-        bound = product_quantile(
-            rows, center, row_norm, frame, budget, self.quantile_share, self.level, streams
-        )
+        share, level = _REFINED_SHARE * left, _REFINED_LEVEL
+        bound = product_quantile(rows, center, row_norm, frame, budget, share, level, streams)
         product, scale = _noisy_product(
-            rows, center, row_norm, frame, bound, budget.rest_noise, streams("product")
+            rows,
+            center,
+            row_norm,
+            frame,
+            bound,
+            budget,
+            budget.left,
+            streams("product"),
+            self.exact,
         )
         # The product is close to W times the eigenvalues, so its left singular vectors are ordered.
         frame = _signed(np.linalg.svd(product, full_matrices=False)[0])
@@ -125,6 +160,11 @@ class RefineRelease:
         return dataclasses.replace(
             rough, components=frame.T, variances=variances, noise_scale=scale
         )
+
+    def check_integers(self, d: int, mu: float) -> None:
+        IntegerMoments(1.0, d, 1.0 / (mu * math.sqrt(_MATRIX_SHARE)))
+        rest = 1.0 - _MATRIX_SHARE - _REFINED_SHARE
+        _check_products(d, self.n_components, mu * math.sqrt(rest))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,30 +177,30 @@ class PowerRelease:
     n_components: int
     n_steps: int
     public_seed: int
-    quantile_share: float = 0.06
-    level: float = 0.8
+    exact: bool = False
 
-    def release(self, rows, center, row_norm, budget, streams) -> Subspace:
+    def release(
+        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+    ) -> Subspace:
         frame = _public_frame(rows.d, self.n_components, self.public_seed)
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left / self.n_steps
+        scale = math.nan
         for step in range(self.n_steps):
+            part, level = share * _POWER_SHARE, _POWER_LEVEL
             bound = product_quantile(
-                rows,
-                center,
-                row_norm,
-                frame,
-                budget,
-                share * self.quantile_share,
-                self.level,
-                streams,
-                step,
+                rows, center, row_norm, frame, budget, part, level, streams, step
             )
-            noise = _at_share(budget, share * (1.0 - self.quantile_share))
+            rest, rng = share - part, streams("product", step)
             product, scale = _noisy_product(
-                rows, center, row_norm, frame, bound, noise, streams("product", step)
+                rows, center, row_norm, frame, bound, budget, rest, rng, self.exact
             )
             frame = np.linalg.svd(product, full_matrices=False)[0]
-        return _with_variances(frame, scale, rows, center, row_norm, budget, streams)
+        return _with_variances(frame, scale, rows, center, row_norm, budget, streams, self.exact)
+
+    def check_integers(self, d: int, mu: float) -> None:
+        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps * (1.0 - _POWER_SHARE)
+        _check_products(d, self.n_components, mu * math.sqrt(share))
+        _check_variances(self.n_components, mu)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,8 +215,11 @@ class GradientRelease:
     n_steps: int
     step_size: float
     public_seed: int
+    exact: bool = False
 
-    def release(self, rows, center, row_norm, budget, streams) -> Subspace:
+    def release(
+        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+    ) -> Subspace:
         geometry, domain = frame_space(self.manifold, rows.d, self.n_components)
         problem = SubspaceProblem(geometry, rows, center, row_norm)
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left
@@ -185,13 +228,19 @@ class GradientRelease:
             n_steps=self.n_steps,
             step_size=self.step_size / row_norm**2,
             domain=domain,
+            exact=self.exact,
         )
         start = _public_frame(rows.d, self.n_components, self.public_seed)
         point = solver.solve(problem, start.reshape(geometry.shape), streams("descent"))
         query = GradientQuery(problem, point.reshape(geometry.shape))
-        scale = sum_sigma(query, solver.noise_multipliers[-1]) / rows.n / 2.0
+        scale = sum_sigma(query, solver.noise_multipliers[-1], self.exact) / rows.n / 2.0
         frame = point.reshape(rows.d, -1)
-        return _with_variances(frame, scale, rows, center, row_norm, budget, streams)
+        return _with_variances(frame, scale, rows, center, row_norm, budget, streams, self.exact)
+
+    def check_integers(self, d: int, mu: float) -> None:
+        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps
+        check_integers(d * self.n_components, 1.0 / (mu * math.sqrt(share)))
+        _check_variances(self.n_components, mu)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,7 +253,9 @@ class ExponentialRelease:
 
     n_components: int
 
-    def release(self, rows, center, row_norm, budget, streams) -> Subspace:
+    def release(
+        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+    ) -> Subspace:
         gram = rows.clipped_gram(center, row_norm)
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left / self.n_components
         rest, frame = np.eye(rows.d), np.zeros((rows.d, 0))
@@ -218,17 +269,40 @@ class ExponentialRelease:
         return _with_variances(frame, math.nan, rows, center, row_norm, budget, streams)
 
 
+def _check_products(d: int, k: int, mu: float) -> None:
+    IntegerFactors(d, k, 1.0 / mu)
+    # The frames that will be found are orthonormal up to rounding, as this one is.
+    IntegerFrames(1.0, np.eye(d, k), 1.001 / mu)
+
+
+def _check_variances(k: int, mu: float) -> None:
+    IntegerMoments(1.0, k, 1.0 / (mu * math.sqrt(_INSIDE_SHARE)))
+    check_integers(1, 1.0 / (mu * math.sqrt(_TOTAL_SHARE)))
+
+
 # -- parts --------------------------------------------------------------------------------------
 
 
-def _noisy_matrix(rows, center, row_norm, mu, streams):
-    sensitivity = mean_sensitivity(second_moment_sensitivity(row_norm), rows.n)
+def _per_row(rows: Rows, term: Sensitivity) -> Sensitivity:
+    """Of a mean of one such term per row."""
+    return mean_sensitivity(disjoint_groups_sensitivity(term) if rows.paired else term, rows.n)
+
+
+def _noisy_matrix(
+    rows: Rows, center: np.ndarray, row_norm: float, mu: float, streams: Streams, exact: bool
+) -> tuple[np.ndarray, float]:
+    """The second moment of clipped rows plus noise, and the noise along a unit matrix."""
+    rng = streams("second moment")
+    if exact:
+        lattice = IntegerMoments(row_norm, rows.d, 1.0 / mu)
+        return lattice.release(rows.centred(center), rng) / rows.n, lattice.sigma / rows.n
+    sensitivity = _per_row(rows, second_moment_sensitivity(row_norm))
     mechanism = SymmetricGaussian(rows.d, sensitivity, 1.0 / mu)
     moment = rows.clipped_gram(center, row_norm) / rows.n
-    return mechanism.release(moment, streams("second moment")), mechanism.sigma
+    return mechanism.release(moment, rng), mechanism.sigma
 
 
-def _from_matrix(matrix, sigma, k) -> Subspace:
+def _from_matrix(matrix: np.ndarray, sigma: float, k: int) -> Subspace:
     values, vectors = np.linalg.eigh(matrix)
     frame = _signed(vectors[:, ::-1][:, :k])
     return Subspace(
@@ -241,49 +315,140 @@ def _from_matrix(matrix, sigma, k) -> Subspace:
     )
 
 
-def _at_share(budget, share):
-    return lambda sensitivity, dim: budget.noise(share, sensitivity, dim)
-
-
-def _noisy_product(rows, center, row_norm, frame, bound, noise, rng):
+def _noisy_product(
+    rows: Rows,
+    center: np.ndarray,
+    row_norm: float,
+    frame: np.ndarray,
+    bound: float,
+    budget: Budget,
+    share: float,
+    rng: np.random.Generator,
+    exact: bool,
+) -> tuple[np.ndarray, float]:
     """Mean of ``z z' W``, terms clipped to Frobenius norm `bound`, plus noise; and its scale."""
-    total = frame_product_sensitivity(row_norm, frame.shape[1], bound)
-    mechanism = noise(mean_sensitivity(total, rows.n), frame.size)
+    if exact:
+        multiplier = 1.0 / budget.take(share)
+        total, sigma = _exact_product(rows, center, row_norm, frame, bound, multiplier, rng)
+        return total / rows.n, sigma / rows.n
+    term = frame_product_sensitivity(row_norm, frame.shape[1], bound)
+    mechanism = budget.noise(share, _per_row(rows, term), frame.size)
     mean = rows.clipped_product(center, row_norm, frame, bound) / rows.n
     return mechanism.release(mean.ravel(), rng).reshape(frame.shape), mechanism.sigma
 
 
-def _with_variances(frame, scale, rows, center, row_norm, budget, streams) -> Subspace:
+def _exact_product(
+    rows: Rows,
+    center: np.ndarray,
+    row_norm: float,
+    frame: np.ndarray,
+    bound: float,
+    multiplier: float,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, float]:
+    """As the sum behind :func:`_noisy_product`, in integers: of factors, or of rows and frame."""
+    factors = IntegerFactors(frame.shape[0], frame.shape[1], multiplier)
+    if frame_product_sensitivity(row_norm, frame.shape[1]).value <= 2.0 * bound:
+        lattice = IntegerFrames(row_norm, frame, multiplier)
+        return lattice.release(rows.centred(center), rng), lattice.sigma
+    total = factors.start()
+    for z, projections in rows.projected(center, row_norm, frame):
+        factors.add(total, *factors.balanced(z, projections, bound))
+    return factors.release(total, bound, rng), factors.sigma(bound)
+
+
+def _with_variances(
+    frame: np.ndarray,
+    scale: float,
+    rows: Rows,
+    center: np.ndarray,
+    row_norm: float,
+    budget: Budget,
+    streams: Streams,
+    exact: bool = False,
+) -> Subspace:
     """Order the columns by their released variances, with what is left of the budget."""
+    inside = budget.left * _INSIDE_SHARE / (_INSIDE_SHARE + _TOTAL_SHARE)
+    rng = streams("inside variance"), streams("total variance")
+    if exact:
+        small, total = _exact_variances(frame, rows, center, row_norm, budget, inside, rng)
+    else:
+        small, total = _float_variances(frame, rows, center, row_norm, budget, inside, rng)
+    values, vectors = np.linalg.eigh(small)
+    frame = _signed(frame @ vectors[:, ::-1])
+    return Subspace(frame.T, values[::-1], total, scale)
+
+
+Rngs = tuple[np.random.Generator, np.random.Generator]
+
+
+def _float_variances(
+    frame: np.ndarray,
+    rows: Rows,
+    center: np.ndarray,
+    row_norm: float,
+    budget: Budget,
+    inside: float,
+    rngs: Rngs,
+) -> tuple[np.ndarray, float]:
+    """Second moment of the coordinates in the frame, and of all coordinates together."""
     gram, total = rows.clipped_projected_gram(center, row_norm, frame)
     k = frame.shape[1]
     # Symmetric matrices as vectors: an isometry takes them to R^(k (k + 1) / 2).
     upper = np.triu_indices(k)
     weights = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
-    inside = budget.left * _INSIDE_SHARE / (_INSIDE_SHARE + _TOTAL_SHARE)
     square = interval_sensitivity(row_norm**2)
     moment = square if k == 1 else second_moment_sensitivity(row_norm)
-    mechanism = budget.noise(inside, mean_sensitivity(moment, rows.n), len(weights))
-    vector = gram[upper] * weights / rows.n
-    noisy = mechanism.release(vector, streams("inside variance"))
+    mechanism = budget.noise(inside, _per_row(rows, moment), len(weights))
+    noisy = mechanism.release(gram[upper] * weights / rows.n, rngs[0])
     small = np.zeros((k, k))
     small[upper] = noisy / weights
-    small = small + np.triu(small, 1).T
     # |z|^2 lies in [0, row_norm^2].
-    mechanism = budget.rest_noise(mean_sensitivity(square, rows.n), 1)
-    total = mechanism.release(np.array([total / rows.n]), streams("total variance"))
-    values, vectors = np.linalg.eigh(small)
-    frame = _signed(frame @ vectors[:, ::-1])
-    return Subspace(frame.T, values[::-1], float(total[0]), scale)
+    mechanism = budget.rest_noise(_per_row(rows, square), 1)
+    noisy = mechanism.release(np.array([total / rows.n]), rngs[1])
+    return small + np.triu(small, 1).T, float(noisy[0])
 
 
-def _signed(frame):
+def _exact_variances(
+    frame: np.ndarray,
+    rows: Rows,
+    center: np.ndarray,
+    row_norm: float,
+    budget: Budget,
+    inside: float,
+    rngs: Rngs,
+) -> tuple[np.ndarray, float]:
+    """As :func:`_float_variances`, in integers."""
+    multiplier, k = 1.0 / budget.take(inside), frame.shape[1]
+
+    def coordinates() -> Iterator[np.ndarray]:
+        return (inside for _, inside in rows.projected(center, row_norm, frame))
+
+    def mean_square(
+        tiles: Callable[[], Iterator[np.ndarray]], multiplier: float, rng: np.random.Generator
+    ) -> float:
+        half = 0.5 * row_norm**2
+        query = RowSum(rows.n, 1, Ball(half, np.array([half])), tiles)
+        noisy = noisy_sum(query, multiplier, rng, exact=True)
+        return float(noisy[0]) / rows.n + half
+
+    if k == 1:
+        squares = lambda: (inside**2 for inside in coordinates())  # noqa: E731
+        small = np.array([[mean_square(squares, multiplier, rngs[0])]])
+    else:
+        lattice = IntegerMoments(row_norm, k, multiplier)
+        small = lattice.release(coordinates(), rngs[0]) / rows.n
+    lengths = lambda: rows.clipped_squares(center, row_norm)  # noqa: E731
+    return small, mean_square(lengths, 1.0 / budget.rest(), rngs[1])
+
+
+def _signed(frame: np.ndarray) -> np.ndarray:
     """Columns with their largest entry positive; eigenvectors have no sign of their own."""
     largest = frame[np.argmax(np.abs(frame), axis=0), np.arange(frame.shape[1])]
     return frame * np.where(largest < 0, -1.0, 1.0)
 
 
-def _public_frame(d, k, public_seed):
+def _public_frame(d: int, k: int, public_seed: int) -> np.ndarray:
     """A uniformly random public frame, shape ``(d, k)``."""
     rng = public_generator(public_seed, "start of a private PCA", d, k)
     q, r = np.linalg.qr(rng.standard_normal((d, k)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
@@ -24,6 +26,10 @@ class QuadratureError(ArithmeticError):
     """An integral did not reach its accuracy; nothing is returned instead of a wrong number."""
 
 
+# The logarithms of scales, and the terms, of rows (by index) at points t; see `integrate`.
+Integrand: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
 @dataclasses.dataclass
 class Window:
     """Where integrands were found to matter: a first guess for the next call on similar ones."""
@@ -32,7 +38,9 @@ class Window:
     high: np.ndarray | None = None
 
 
-def integrate(evaluate, rows, span, window=None):
+def integrate(
+    evaluate: Integrand, rows: int, span: tuple[float, float], window: Window | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Integrals over the real line of functions that decay (super)exponentially on both sides.
 
     The integrands are analytic after the substitutions of their callers, so the trapezoidal rule on
@@ -89,24 +97,25 @@ def integrate(evaluate, rows, span, window=None):
     return np.where(alive, factor, -np.inf), result
 
 
-def _nodes(low, high, count):
+def _nodes(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
     h = (high - low) / count
     return low[:, None] + h[:, None] * np.arange(count + 1)
 
 
-def _windows(evaluate, rows, span, window):
+def _windows(
+    evaluate: Integrand, rows: int, span: tuple[float, float], window: Window | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log heights near the peaks, and the ends of the intervals that matter, of all rows."""
     everyone = np.arange(rows)
     top, low, high = np.full(rows, -np.inf), np.zeros(rows), np.zeros(rows)
     searched = np.zeros(rows, dtype=bool)
 
-    def search(index):
+    def search(index: np.ndarray) -> None:
         if index.size:
             top[index], low[index], high[index] = _search(evaluate, index, span)
             searched[index] = True
 
-    guess = window is not None and window.low is not None and window.low.size == rows
-    if guess:
+    if window is not None and window.low is not None and window.low.size == rows:
         low[:], high[:] = window.low, window.high
     elif rows > 2 * _STRIDE:
         anchors = np.append(everyone[:-1:_STRIDE], rows - 1)
@@ -125,7 +134,13 @@ def _windows(evaluate, rows, span, window):
     return top, low, high
 
 
-def _check(evaluate, index, low, high, span):
+def _check(
+    evaluate: Integrand,
+    index: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    span: tuple[float, float],
+) -> tuple[np.ndarray, np.ndarray]:
     """Log heights in guessed windows, which are widened, and whether their ends are deep enough."""
     wider = _WIDEN * (high[index] - low[index])
     low[index] = np.maximum(low[index] - wider, span[0])
@@ -140,7 +155,9 @@ def _check(evaluate, index, low, high, span):
     return top, good & np.isfinite(top)
 
 
-def _search(evaluate, index, span):
+def _search(
+    evaluate: Integrand, index: np.ndarray, span: tuple[float, float]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log heights of the peaks, and the ends of the intervals that matter."""
     grid = np.linspace(span[0], span[1], 48)
     peak, top = _best(evaluate, index, np.broadcast_to(grid, (index.size, grid.size)))
@@ -165,25 +182,29 @@ def _search(evaluate, index, span):
     return top, low, high
 
 
-def _scale(evaluate, index, t):
+def _scale(evaluate: Integrand, index: np.ndarray, t: np.ndarray) -> np.ndarray:
     return np.nan_to_num(evaluate(index, t)[0], nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
 
 
-def _best(evaluate, index, t):
+def _best(evaluate: Integrand, index: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     value = _scale(evaluate, index, t)
     column = np.argmax(value, axis=1)
     row = np.arange(index.size)
     return t[row, column], value[row, column]
 
 
-def _edge(peak, offsets, deep, span):
+def _edge(
+    peak: np.ndarray, offsets: np.ndarray, deep: np.ndarray, span: tuple[float, float]
+) -> np.ndarray:
     # One grid point beyond the outermost that still counts; also right for several bumps.
     last = offsets.size - 1 - np.argmax(~deep[:, ::-1], axis=1)
     last = np.where(deep.all(axis=1), 0, last)
     return np.clip(peak + offsets[np.minimum(last + 1, offsets.size - 1)], *span)
 
 
-def _sums(evaluate, index, t, top):
+def _sums(
+    evaluate: Integrand, index: np.ndarray, t: np.ndarray, top: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     log_scale, terms = evaluate(index, t)
     relative = np.where(np.isfinite(log_scale), log_scale - top[:, None], -np.inf)
     if (relative > 20.0).any():

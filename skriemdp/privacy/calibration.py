@@ -15,12 +15,19 @@ from __future__ import annotations
 import functools
 import math
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import erfcx
 
 from skriemdp._validation import check_fraction, check_nonnegative, check_positive
+
+if TYPE_CHECKING:
+    from skriemdp.privacy.event import Event
+
 
 __all__ = ["calibrate", "gaussian_delta", "gaussian_epsilon", "gaussian_mu", "log_gaussian_delta"]
 
@@ -32,12 +39,12 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-def _mills(x):
+def _mills(x: ArrayLike) -> np.ndarray:
     """R(x) = Phi(-x) / phi(x)."""
     return math.sqrt(math.pi / 2.0) * erfcx(np.asarray(x) / math.sqrt(2.0))
 
 
-def _mills_slope(x):
+def _mills_slope(x: ArrayLike) -> np.ndarray:
     """1 - x R(x) = -R'(x); by its asymptotic series where the difference would cancel."""
     x = np.asarray(x, dtype=float)
     large = np.maximum(x, 10.0)
@@ -111,7 +118,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     # Twice the margin of gaussian_epsilon, so that epsilon -> mu -> epsilon never grows.
     target = math.log(delta) - 4.0 * _MARGIN
 
-    def excess(log_mu):
+    def excess(log_mu: float) -> float:
         return log_gaussian_delta(math.exp(log_mu), epsilon) - target
 
     low, high = -1.0, 1.0
@@ -144,7 +151,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     mu, delta = float(mu), float(delta)
     target = math.log(delta) - 2.0 * _MARGIN
 
-    def excess(epsilon):
+    def excess(epsilon: float) -> float:
         return log_gaussian_delta(mu, epsilon) - target
 
     if excess(0.0) <= 0.0:
@@ -167,7 +174,9 @@ _MOST_CALIBRATED = 1024
 _PRECISION = 1e-5
 
 
-def calibrate(make_event, epsilon: float, delta: float, bracket) -> float:
+def calibrate(
+    make_event: Callable[[float], Event], epsilon: float, delta: float, bracket: tuple[float, float]
+) -> float:
     """Least noise for which an event is (epsilon, delta)-private, moved to the private side.
 
     Parameters
@@ -225,19 +234,27 @@ def calibrate(make_event, epsilon: float, delta: float, bracket) -> float:
     return noise
 
 
-def _least_noise(make_event, epsilon, delta, low, high):
-    def private(noise):
+def _least_noise(
+    make_event: Callable[[float], Event], epsilon: float, delta: float, low: float, high: float
+) -> float:
+    def private(noise: float) -> bool:
         return make_event(noise).delta(epsilon) <= delta
 
-    def excess(log_noise):
+    def excess(log_noise: float) -> float:
         # Nearly linear in the logarithm of the noise, and finite.
         reached = make_event(math.exp(log_noise)).epsilon(delta)
         return math.log(min(max(reached, 1e-9), 1e9)) - math.log(epsilon)
 
     # From the middle outwards, so that extreme ends, which are dear, are rarely computed.
     start = min(max(1.0, low), high)
-    inside, outside = (start, None) if excess(math.log(start)) <= 0.0 else (None, start)
+    inside: float | None = None
+    outside: float | None = None
+    if excess(math.log(start)) <= 0.0:
+        inside = start
+    else:
+        outside = start
     while inside is None:
+        assert outside is not None  # one of them is known from the start
         if outside >= high:
             raise ValueError(
                 f"no noise up to {high:.6g} reaches (epsilon={epsilon}, delta={delta}); allow more "

@@ -7,7 +7,8 @@ import dataclasses
 import functools
 import math
 import numbers
-from typing import ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -16,7 +17,10 @@ from skriemdp._validation import check_fraction, check_nonnegative
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
 from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
 
-__all__ = ["Event", "plain", "profile_epsilon", "settle"]
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+__all__ = ["Event", "plain", "profile_epsilon", "real_delta", "real_epsilon", "settle"]
 
 # Rounding of the Fourier transforms in a composition, put on top of every delta that comes from one
 # (measured below a tenth of it, tests/test_events.py).
@@ -38,7 +42,7 @@ class Event(abc.ABC):
     kind: ClassVar[str]
 
     @abc.abstractmethod
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """Loss distribution that dominates the release, on a grid of width `interval`.
 
         Returns
@@ -71,6 +75,16 @@ class Event(abc.ABC):
         return 0.0
 
     @property
+    def tv(self) -> float:
+        """Total variation between the release and the one that all other numbers describe.
+
+        Not 0 where integers stand for Gaussian noise on random batches (docs/theory/lattice.md,
+        Theorem 3).  :meth:`epsilon` and :meth:`delta` count it; loss distributions and Renyi
+        divergences are those of Gaussian noise.
+        """
+        return 0.0
+
+    @property
     def unit(self) -> tuple[Event, int]:
         """A simpler event and how often it happened: ``self == unit repeated count times``."""
         if hasattr(self, "count"):
@@ -97,7 +111,7 @@ class Event(abc.ABC):
             In [0, 1).  ``delta=0`` gives the pure epsilon, inf where there is none.
         """
         check_fraction(open_left=False, delta=delta)
-        return _epsilon(self, float(delta))
+        return _epsilon(self, float(delta)) if self.tv == 0.0 else _far_epsilon(self, float(delta))
 
     def delta(self, epsilon: float) -> float:
         """Smallest proved delta such that the event is (epsilon, delta)-DP, rounded up.
@@ -108,7 +122,7 @@ class Event(abc.ABC):
             Nonnegative.
         """
         check_nonnegative(epsilon=epsilon)
-        return _delta(self, float(epsilon))
+        return min(real_delta(self, float(epsilon)) + distance_delta(self, float(epsilon)), 1.0)
 
     def to_dict(self) -> dict:
         """Plain data, ready for ``json.dumps``; :func:`skriemdp.privacy.events.event_from_dict`."""
@@ -142,7 +156,13 @@ class Event(abc.ABC):
         """The inverse of :meth:`delta_with_gaussian`, rounded up; None where that is None."""
         if self.delta_with_gaussian(mu, 0.0) is None:
             return None
-        return profile_epsilon(lambda epsilon: self.delta_with_gaussian(mu, epsilon), delta)
+
+        def together(epsilon: float) -> float:
+            found = self.delta_with_gaussian(mu, epsilon)
+            assert found is not None  # known at one epsilon, known at all
+            return found
+
+        return profile_epsilon(together, delta)
 
     @property
     def rough_size(self) -> float:
@@ -172,7 +192,7 @@ def settle(event: Event) -> None:
             object.__setattr__(event, field.name, plain(value))
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """Fields as JSON has them."""
     if isinstance(value, Event):
         return value.to_dict()
@@ -183,6 +203,36 @@ def plain(value):
     if isinstance(value, numbers.Real):
         return float(value)
     return value
+
+
+def real_delta(event: Event, epsilon: float) -> float:
+    """Delta of `event` as if its noise were real: without what its `tv` adds."""
+    return _delta(event, epsilon)
+
+
+def real_epsilon(event: Event, delta: float) -> float:
+    """The inverse of :func:`real_delta`, rounded up."""
+    return _epsilon(event, delta)
+
+
+def distance_delta(event: Event, epsilon: float) -> float:
+    """What the total variation `tv` adds to delta: ``(1 + e^epsilon) tv``, at most 1."""
+    if event.tv == 0.0:
+        return 0.0
+    return min((1.0 + math.exp(min(epsilon, 700.0))) * event.tv * _UP, 1.0)
+
+
+def _far_epsilon(event: Event, delta: float) -> float:
+    """Smallest epsilon found with ``real_delta + (1 + e^epsilon) tv <= delta``; inf if none."""
+    epsilon = 0.0
+    for _ in range(60):
+        left = delta - distance_delta(event, epsilon)
+        needed = _epsilon(event, left) if left > 0.0 else math.inf
+        if needed <= epsilon or needed == math.inf:
+            return epsilon if needed <= epsilon else math.inf
+        # The left side grows with epsilon: what is needed only grows, by less in every round.
+        epsilon = needed * (1.0 + 1e-12)
+    return math.inf
 
 
 @functools.lru_cache(maxsize=4096)
@@ -213,11 +263,11 @@ def _delta(event: Event, epsilon: float) -> float:
     return float(min(best, 1.0))
 
 
-def profile_epsilon(profile, delta: float) -> float:
+def profile_epsilon(profile: Callable[[float], float], delta: float) -> float:
     """Smallest epsilon >= 0 with ``profile(epsilon)`` at most `delta`, rounded up."""
 
     @functools.cache
-    def excess(epsilon):
+    def excess(epsilon: float) -> float:
         return math.log(max(profile(epsilon), 1e-300)) - math.log(delta)
 
     if excess(0.0) <= 0.0:
@@ -235,13 +285,13 @@ def profile_epsilon(profile, delta: float) -> float:
     return epsilon
 
 
-def loss_epsilon(loss, delta: float) -> float:
+def loss_epsilon(loss: PrivacyLossDistribution, delta: float) -> float:
     """The same of a loss distribution."""
     return profile_epsilon(loss.get_delta_for_epsilon, delta)
 
 
 @functools.lru_cache(maxsize=16)
-def _loss(event: Event):
+def _loss(event: Event) -> PrivacyLossDistribution:
     return event.privacy_loss_distribution(automatic_interval(event))
 
 
@@ -263,11 +313,11 @@ def automatic_interval(event: Event) -> float:
 _ROUGH_ORDERS = (1.25, 1.5, 2.0, 3.0, 5.0, 9.0, 20.0, 60.0, 200.0, 1000.0)
 
 
-def _rough_reach(divergence, order):
+def _rough_reach(divergence: float, order: float) -> float:
     return divergence + 30.0 / (order - 1.0)
 
 
-def convex_profile(divergence, interval: float) -> np.ndarray:
+def convex_profile(divergence: Callable[[float], float], interval: float) -> np.ndarray:
     """Upper bounds of delta at 0, h, 2h, ... from Renyi divergences, until they vanish."""
     orders = 1.0 + np.exp(np.linspace(-4.0, 12.0, 129))
     values = np.array([divergence(order) for order in orders])

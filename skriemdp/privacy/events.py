@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from skriemdp._validation import check_count
 from skriemdp.privacy.event import Event, settle
@@ -25,6 +27,10 @@ from skriemdp.privacy.events_sampled import (
     PoissonSampledGaussianEvent,
 )
 from skriemdp.privacy.loss_distributions import TAIL, gaussian_loss, nothing, repeat
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
 
 __all__ = [
     "ApproximateEvent",
@@ -78,7 +84,7 @@ class ComposedEvent(Event):
     events: tuple
     kind = "composed"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "events", tuple(self.events))
         for event in self.events:
             if not isinstance(event, Event):
@@ -100,6 +106,11 @@ class ComposedEvent(Event):
         return math.fsum(event.extra_delta for event in self.events)
 
     @property
+    def tv(self) -> float:
+        """Sum over the parts."""
+        return math.fsum(event.tv for event in self.events)
+
+    @property
     def steps(self) -> int:
         """Sum over the parts."""
         return max(sum(event.steps for event in self.events), 1)
@@ -109,7 +120,7 @@ class ComposedEvent(Event):
         """Sum over the parts."""
         return math.fsum(event.rough_size for event in self.events)
 
-    def _gaussian_and_other(self):
+    def _gaussian_and_other(self) -> tuple[float, Event] | None:
         """Mu of the one part and the other part, for a Gaussian and another event; else None."""
         if len(self.events) == 2:
             for gaussian, other in (self.events, self.events[::-1]):
@@ -117,13 +128,13 @@ class ComposedEvent(Event):
                     return gaussian.mu, other
         return None
 
-    def _exact_delta(self, epsilon):
+    def _exact_delta(self, epsilon: float) -> float | None:
         pair = self._gaussian_and_other()
         if pair is None:
             return super()._exact_delta(epsilon)
         return pair[1].delta_with_gaussian(pair[0], epsilon)
 
-    def _exact_epsilon(self, delta):
+    def _exact_epsilon(self, delta: float) -> float | None:
         pair = self._gaussian_and_other()
         if pair is None:
             return super()._exact_epsilon(delta)
@@ -143,7 +154,7 @@ class ComposedEvent(Event):
         """Sum over the parts."""
         return math.fsum(event.renyi(order) for event in self.events)
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         losses = [
             (
@@ -179,14 +190,14 @@ class SelfComposedEvent(Event):
     count: int
     kind = "self-composed"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         settle(self)
         if not isinstance(self.event, Event):
             raise TypeError(f"event must be an Event, got {type(self.event).__name__}.")
         check_count(count=self.count)
 
     @property
-    def unit(self):
+    def unit(self) -> tuple[Event, int]:
         """The innermost event and how often it happened in all."""
         event, count = self.event.unit
         return event, count * self.count
@@ -206,6 +217,11 @@ class SelfComposedEvent(Event):
     def extra_delta(self) -> float:
         """`count` times that of the event."""
         return self.count * self.event.extra_delta
+
+    @property
+    def tv(self) -> float:
+        """`count` times that of the event."""
+        return self.count * self.event.tv
 
     @property
     def steps(self) -> int:
@@ -231,7 +247,7 @@ class SelfComposedEvent(Event):
         """`count` times that of the event."""
         return self.count * self.event.renyi(order)
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         event, count = self.unit
         merged = event.repeated(count)
@@ -240,11 +256,14 @@ class SelfComposedEvent(Event):
         return repeat(event.privacy_loss_distribution(interval), count)
 
 
-def _root_sum_of_squares(parts) -> float | None:
-    return None if None in parts else math.sqrt(math.fsum(part * part for part in parts))
+def _root_sum_of_squares(parts: list[float | None]) -> float | None:
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return math.sqrt(math.fsum(part * part for part in known))
 
 
-def compose(events) -> Event:
+def compose(events: Iterable[Event]) -> Event:
     """One event for several on the same records.
 
     Nested compositions are opened, equal events counted, Gaussian parts merged into one by their
@@ -282,7 +301,7 @@ def compose(events) -> Event:
     return parts[0] if len(parts) == 1 else ComposedEvent(tuple(parts))
 
 
-def _open(events, times: int, counts: dict) -> None:
+def _open(events: Iterable[Event], times: int, counts: dict) -> None:
     for event in events:
         if not isinstance(event, Event):
             raise TypeError(f"compose needs Event objects, got {type(event).__name__}.")
@@ -312,7 +331,7 @@ def event_from_dict(values: dict) -> Event:
         raise ValueError(f"the stored event of kind {kind!r} is malformed: {error}") from error
 
 
-def _revive(value):
+def _revive(value: Any) -> Any:
     if isinstance(value, dict) and "kind" in value:
         return event_from_dict(value)
     if isinstance(value, (list, tuple)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import erfinv, ndtri_exp
@@ -16,6 +17,10 @@ from skriemdp.privacy.loss_distributions import (
     privacy_parameters_loss,
 )
 from skriemdp.privacy.renyi import randomized_response_renyi
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
 
 __all__ = ["ApproximateEvent", "GaussianEvent", "PureEvent", "ZCDPEvent"]
 
@@ -48,7 +53,7 @@ class GaussianEvent(Event):
     count: int = 1
     kind = "gaussian"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         settle(self)
         check_positive(noise_multiplier=self.noise_multiplier)
         check_count(count=self.count)
@@ -67,7 +72,7 @@ class GaussianEvent(Event):
         """``order * mu**2 / 2``."""
         return 0.5 * order * self.mu**2
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         return gaussian_loss(self.mu, interval)
 
@@ -106,7 +111,7 @@ class PureEvent(Event):
     epsilon_0: float
     kind = "pure"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         settle(self)
         check_positive(epsilon_0=self.epsilon_0)
 
@@ -129,14 +134,14 @@ class PureEvent(Event):
         """That of randomized response."""
         return randomized_response_renyi(float(self.epsilon_0), order)
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         return privacy_parameters_loss(self.epsilon_0, 0.0, interval)
 
-    def _exact_delta(self, epsilon):
+    def _exact_delta(self, epsilon: float) -> float:
         return _response_delta(self.epsilon_0, 0.0, epsilon)
 
-    def _exact_epsilon(self, delta):
+    def _exact_epsilon(self, delta: float) -> float:
         return _response_epsilon(self.epsilon_0, 0.0, delta)
 
 
@@ -161,7 +166,7 @@ class ApproximateEvent(Event):
     delta_0: float
     kind = "approximate"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         settle(self)
         check_positive(epsilon_0=self.epsilon_0)
         check_fraction(delta_0=self.delta_0)
@@ -180,14 +185,14 @@ class ApproximateEvent(Event):
         """That of randomized response, for the part of mass ``1 - delta_0``."""
         return randomized_response_renyi(float(self.epsilon_0), order)
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         return privacy_parameters_loss(self.epsilon_0, self.delta_0, interval)
 
-    def _exact_delta(self, epsilon):
+    def _exact_delta(self, epsilon: float) -> float:
         return _response_delta(self.epsilon_0, self.delta_0, epsilon)
 
-    def _exact_epsilon(self, delta):
+    def _exact_epsilon(self, delta: float) -> float:
         return _response_epsilon(self.epsilon_0, self.delta_0, delta)
 
 
@@ -208,7 +213,7 @@ class ZCDPEvent(Event):
     rho: float
     kind = "zcdp"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         settle(self)
         check_positive(rho=self.rho)
 
@@ -225,6 +230,6 @@ class ZCDPEvent(Event):
         """``order * rho``."""
         return order * float(self.rho)
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         return loss_from_profile(convex_profile(self.renyi, interval), interval)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import brentq
 
 from skriemdp._validation import check_option, check_positive
-from skriemdp.privacy.event import Event, convex_profile
+from skriemdp.privacy.event import Event, convex_profile, real_delta, real_epsilon
 from skriemdp.privacy.loss_distributions import (
     TAIL,
     largest_loss,
@@ -20,7 +22,25 @@ from skriemdp.privacy.loss_distributions import (
     repeat,
 )
 
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+
 __all__ = ["MixtureEvent", "ParallelEvent", "SelectionEvent"]
+
+
+def _all_known(parts: Iterable[float | None]) -> list[float] | None:
+    known = []
+    for part in parts:
+        if part is None:
+            return None
+        known.append(part)
+    return known
+
+
+def _largest(parts: Iterable[float | None]) -> float | None:
+    known = _all_known(parts)
+    return None if known is None else max(known)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +68,7 @@ class MixtureEvent(Event):
     events: tuple
     kind = "mixture"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "weights", tuple(float(w) for w in self.weights))
         object.__setattr__(self, "events", tuple(self.events))
         if len(self.weights) != len(self.events) or not self.events:
@@ -65,7 +85,7 @@ class MixtureEvent(Event):
             raise ValueError(f"weights must sum to 1, got {math.fsum(self.weights)!r}.")
 
     @property
-    def _possible(self):
+    def _possible(self) -> list[tuple[float, Event]]:
         return [(w, e) for w, e in zip(self.weights, self.events, strict=True) if w > 0.0]
 
     @property
@@ -77,13 +97,17 @@ class MixtureEvent(Event):
     @property
     def gdp_bound(self) -> float | None:
         """The largest bound of an event."""
-        parts = [event.gdp_bound for _, event in self._possible]
-        return None if None in parts else max(parts)
+        return _largest(event.gdp_bound for _, event in self._possible)
 
     @property
     def extra_delta(self) -> float:
         """The largest of an event: each may give away more mass than it has to."""
         return max(event.extra_delta for _, event in self._possible)
+
+    @property
+    def tv(self) -> float:
+        """The mean over the coins."""
+        return math.fsum(weight * event.tv for weight, event in self._possible) * (1.0 + 1e-12)
 
     @property
     def steps(self) -> int:
@@ -116,10 +140,10 @@ class MixtureEvent(Event):
             inside = math.log1p(math.fsum(w * math.expm1(x) for w, x in scaled))
         return min(top, max(top + inside / (order - 1.0), 0.0) * (1.0 + 1e-12))
 
-    def _pairs(self, parts):
+    def _pairs(self, parts: Iterable[float]) -> Iterator[tuple[float, float]]:
         return zip((w for w, _ in self._possible), parts, strict=True)
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         # k-fold compositions of one event are built from each other, shortest first.
         order = sorted(self._possible, key=lambda pair: pair[1].unit[1])
@@ -137,32 +161,38 @@ class MixtureEvent(Event):
             losses.append(loss)
         return mixture_loss([weight for weight, _ in order], losses) or nothing(interval)
 
-    def _exact_delta(self, epsilon):
-        parts = [event._exact_delta(epsilon) for _, event in self._possible]
-        if None in parts:
+    def _exact_delta(self, epsilon: float) -> float | None:
+        parts = _all_known(event._exact_delta(epsilon) for _, event in self._possible)
+        if parts is None:
             return None
         total = math.fsum(w * part for w, part in self._pairs(parts)) * (1.0 + 1e-12)
         # A product of two tiny numbers must not become 0.
         return min(max(total, 5e-324 if any(parts) else 0.0), 1.0)
 
-    def _exact_epsilon(self, delta):
+    def _exact_epsilon(self, delta: float) -> float | None:
         if self._exact_delta(0.0) is None:
             return None
+
+        def exact(epsilon: float) -> float:
+            found = self._exact_delta(epsilon)
+            assert found is not None  # known at one epsilon, known at all
+            return found
+
         if delta == 0.0:
             return math.inf if self.extra_delta else self.renyi(math.inf)
-        if self._exact_delta(0.0) <= delta:
+        if exact(0.0) <= delta:
             return 0.0
-        high = max(event._exact_epsilon(delta) for _, event in self._possible)
-        if not math.isfinite(high):
+        high = _largest(event._exact_epsilon(delta) for _, event in self._possible)
+        if high is None or not math.isfinite(high):
             high = 1.0
-            while self._exact_delta(high) > delta:
+            while exact(high) > delta:
                 high *= 2.0
                 if high > 1e7:
                     return math.inf
         low = 0.0
         while high - low > 1e-12 * high:
             middle = 0.5 * (low + high)
-            if self._exact_delta(middle) > delta:
+            if exact(middle) > delta:
                 low = middle
             else:
                 high = middle
@@ -196,7 +226,7 @@ class ParallelEvent(Event):
     events: tuple
     kind = "parallel"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "events", tuple(self.events))
         if not self.events:
             raise ValueError("events must not be empty.")
@@ -207,19 +237,22 @@ class ParallelEvent(Event):
     @property
     def mu(self) -> float | None:
         """The largest, when all are Gaussian."""
-        parts = [event.mu for event in self.events]
-        return None if None in parts else max(parts)
+        return _largest(event.mu for event in self.events)
 
     @property
     def gdp_bound(self) -> float | None:
         """The largest bound of an event."""
-        parts = [event.gdp_bound for event in self.events]
-        return None if None in parts else max(parts)
+        return _largest(event.gdp_bound for event in self.events)
 
     @property
     def extra_delta(self) -> float:
         """The largest of an event."""
         return max(event.extra_delta for event in self.events)
+
+    @property
+    def tv(self) -> float:
+        """The largest of an event."""
+        return max(event.tv for event in self.events)
 
     @property
     def steps(self) -> int:
@@ -230,28 +263,28 @@ class ParallelEvent(Event):
         """The largest of the events'."""
         return max(event.renyi(order) for event in self.events)
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         return largest_loss([e.privacy_loss_distribution(interval) for e in self.events], interval)
 
-    def _exact_delta(self, epsilon):
-        return max(event.delta(epsilon) for event in self.events)
+    def _exact_delta(self, epsilon: float) -> float:
+        return max(real_delta(event, epsilon) for event in self.events)
 
-    def _exact_epsilon(self, delta):
-        return max(event.epsilon(delta) for event in self.events)
+    def _exact_epsilon(self, delta: float) -> float:
+        return max(real_epsilon(event, delta) for event in self.events)
 
 
 @functools.lru_cache(maxsize=256)
 def _gamma(mean: float, shape: float) -> float:
     """Parameter gamma of the truncated negative binomial law with this mean."""
 
-    def excess(log_odds):
+    def excess(log_odds: float) -> float:
         return math.log(_mean(1.0 / (1.0 + math.exp(log_odds)), shape)) - math.log(mean)
 
     return 1.0 / (1.0 + math.exp(brentq(excess, -30.0, 60.0, xtol=1e-13)))
 
 
-def _mean(gamma, shape):
+def _mean(gamma: float, shape: float) -> float:
     if shape == 0.0:
         return (1.0 / gamma - 1.0) / -math.log(gamma)
     return shape * (1.0 - gamma) / (gamma * -math.expm1(shape * math.log(gamma)))
@@ -296,7 +329,7 @@ class SelectionEvent(Event):
     shape: float = 1.0
     kind = "selection"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.event, Event):
             raise TypeError(f"event must be an Event, got {type(self.event).__name__}.")
         check_option(("negative-binomial", "poisson"), law=self.law)
@@ -321,7 +354,7 @@ class SelectionEvent(Event):
         """Parameter gamma in (0, 1) of the truncated negative binomial law."""
         return _gamma(float(self.mean), float(self.shape))
 
-    def draw_count(self, rng) -> int:
+    def draw_count(self, rng: np.random.Generator) -> int:
         """K, drawn from the law that this event accounts for.
 
         Parameters
@@ -351,6 +384,11 @@ class SelectionEvent(Event):
         return count
 
     @property
+    def tv(self) -> float:
+        """``mean`` times that of a run: a search of K runs is off by K times as much at most."""
+        return self.mean * self.event.tv * (1.0 + 1e-12)
+
+    @property
     def gdp_bound(self) -> None:
         """None."""
         return None
@@ -364,7 +402,7 @@ class SelectionEvent(Event):
         """The theorem of `law`, at most the pure bound where a run is pure."""
         return _selection_renyi(self, float(order))
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         return loss_from_profile(convex_profile(self.renyi, interval), interval)
 
@@ -404,7 +442,9 @@ def _selection_bound(event: SelectionEvent, order: float) -> float:
         return (base.renyi(order) + extra + math.log(event.mean) / (order - 1.0)) * (1.0 + 1e-12)
     if order == math.inf:
         # Pure runs: the ratio of two values of e^(E[K] x), at most total variation apart.
-        return (pure + event.mean * base.delta(0.0)) * (1.0 + 1e-12) if pure < math.inf else pure
-    delta = base.delta(math.log1p(1.0 / (order - 1.0)))
+        return (
+            (pure + event.mean * real_delta(base, 0.0)) * (1.0 + 1e-12) if pure < math.inf else pure
+        )
+    delta = real_delta(base, math.log1p(1.0 / (order - 1.0)))
     runs = math.log(event.mean) + (order - 1.0) * (base.renyi(order) + event.mean * delta)
     return float(np.logaddexp(-event.mean, runs)) / (order - 1.0) * (1.0 + 1e-12)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.privacy.event import Event, settle
+from skriemdp.privacy.lattice import rounding_distance
 from skriemdp.privacy.loss_distributions import (
     fixed_size_gaussian_loss,
     poisson_gaussian_loss,
     repeat,
 )
 from skriemdp.privacy.renyi import fixed_size_gaussian_renyi, poisson_gaussian_renyi
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
 
 __all__ = ["FixedSizeSampledGaussianEvent", "PoissonSampledGaussianEvent"]
 
@@ -29,6 +35,9 @@ class PoissonSampledGaussianEvent(Event):
         every record's contribution.  (dp_accounting divides by tau: its multiplier is twice this.)
     count : int, default=1
         Number of adaptive steps, each with a fresh batch.
+    integers : int, default=0
+        How many numbers a step releases, where they are integers with discrete Gaussian noise; 0
+        for real noise.  They add :attr:`tv` to what is proved of real noise.
 
     Notes
     -----
@@ -41,13 +50,21 @@ class PoissonSampledGaussianEvent(Event):
     sampling_probability: float
     noise_multiplier: float
     count: int = 1
+    integers: int = 0
     kind = "poisson-gaussian"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         settle(self)
         check_fraction(open_right=False, sampling_probability=self.sampling_probability)
         check_positive(noise_multiplier=self.noise_multiplier)
         check_count(count=self.count)
+        check_count(minimum=0, integers=self.integers)
+
+    @property
+    def tv(self) -> float:
+        """``count * integers / (24 s^2)``; 0 with full batches, where integers need no delta."""
+        whole = self.sampling_probability == 1.0
+        return 0.0 if whole else rounding_distance(self.integers, self.count)
 
     @property
     def mu(self) -> float | None:
@@ -58,7 +75,7 @@ class PoissonSampledGaussianEvent(Event):
 
     @property
     def gdp_bound(self) -> float:
-        """That of full batches, which sampling can only improve."""
+        """That of full batches, which sampling can only improve; true of integers as it stands."""
         return self.count**0.5 / self.noise_multiplier
 
     def renyi(self, order: float) -> float:
@@ -67,7 +84,7 @@ class PoissonSampledGaussianEvent(Event):
             float(self.sampling_probability), float(self.noise_multiplier), float(order)
         )
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         single = poisson_gaussian_loss(self.sampling_probability, self.noise_multiplier, interval)
         return repeat(single, self.count)
@@ -88,6 +105,9 @@ class FixedSizeSampledGaussianEvent(Event):
         of its records is replaced.
     count : int, default=1
         Number of adaptive steps, each with a fresh batch.
+    integers : int, default=0
+        How many numbers a step releases, where they are integers with discrete Gaussian noise; 0
+        for real noise.  They add :attr:`tv` to what is proved of real noise.
 
     Notes
     -----
@@ -100,9 +120,10 @@ class FixedSizeSampledGaussianEvent(Event):
     batch_size: int
     noise_multiplier: float
     count: int = 1
+    integers: int = 0
     kind = "fixed-size-gaussian"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         settle(self)
         check_count(population=self.population, batch_size=self.batch_size, count=self.count)
         if self.batch_size > self.population:
@@ -111,6 +132,13 @@ class FixedSizeSampledGaussianEvent(Event):
                 "all records."
             )
         check_positive(noise_multiplier=self.noise_multiplier)
+        check_count(minimum=0, integers=self.integers)
+
+    @property
+    def tv(self) -> float:
+        """``count * integers / (24 s^2)``; 0 with full batches, where integers need no delta."""
+        whole = self.batch_size == self.population
+        return 0.0 if whole else rounding_distance(self.integers, self.count)
 
     @property
     def fraction(self) -> float:
@@ -124,7 +152,10 @@ class FixedSizeSampledGaussianEvent(Event):
 
     @property
     def gdp_bound(self) -> float:
-        """That of full batches with the same noise per sum, which sampling can only improve."""
+        """That of full batches with the same noise per sum, which sampling can only improve.
+
+        True of integers as it stands: given the batch, a sum of integers is as private.
+        """
         return self.count**0.5 / self.noise_multiplier
 
     def renyi(self, order: float) -> float:
@@ -133,7 +164,7 @@ class FixedSizeSampledGaussianEvent(Event):
             self.fraction, float(self.noise_multiplier), float(order)
         )
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         single = fixed_size_gaussian_loss(self.fraction, self.noise_multiplier, interval)
         return repeat(single, self.count)

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr
+
+# Upper bounds of the delta of a symmetric pair, at an array of epsilons.
+Profile: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 __all__ = ["CELLS", "MOST_MU", "Cells", "chord_delta", "choose_cells"]
 
@@ -37,7 +42,7 @@ class Cells:
     tail : float
     """
 
-    def __init__(self, mu: float, edges):
+    def __init__(self, mu: float, edges: ArrayLike):
         edges = np.asarray(edges, dtype=float)
         self.edges = edges
         self.losses = 0.5 * mu * mu + mu * edges
@@ -52,13 +57,13 @@ class Cells:
         self.tail = float(ndtr(-edges[-1]))
 
 
-def _between(edges):
+def _between(edges: np.ndarray) -> np.ndarray:
     """N(0, 1) mass between successive edges, from the smaller tail."""
     below, above = ndtr(edges), ndtr(-edges)
     return np.where(edges[:-1] >= 0.0, above[:-1] - above[1:], below[1:] - below[:-1])
 
 
-def _mirrored(profile, levels):
+def _mirrored(profile: Profile, levels: np.ndarray) -> np.ndarray:
     """The profile of a symmetric pair at any epsilon."""
     size = np.abs(levels)
     deltas = profile(size)
@@ -66,7 +71,9 @@ def _mirrored(profile, levels):
     return np.where(levels >= 0.0, deltas, np.minimum(negative, 1.0))
 
 
-def _first_cells(profile, mu, epsilon, kink):
+def _first_cells(
+    profile: Profile, mu: float, epsilon: float, kink: float | None
+) -> tuple[Cells, np.ndarray]:
     """Equal cells that reach far enough, and what each of their edges contributes."""
     reach = _REACH
     while True:
@@ -84,7 +91,7 @@ def _first_cells(profile, mu, epsilon, kink):
         reach = min(max(wanted, reach + 1.0), _FARTHEST)
 
 
-def _cut(mu, cells, shares, count):
+def _cut(mu: float, cells: Cells, shares: np.ndarray, count: int) -> Cells:
     """About `count` cells, most of them where the contributions are."""
     total = float(shares.sum())
     if not total > 0.0:
@@ -138,7 +145,7 @@ def chord_delta(
         Of :func:`choose_cells` for similar numbers; any cells give a bound.
     """
 
-    def value(cells):
+    def value(cells: Cells) -> float:
         values = _mirrored(profile, epsilon - cells.losses)
         return min(float(cells.weights @ values + cells.tail) * _UP, 1.0)
 

@@ -1,4 +1,4 @@
-"""How much discrete Gaussian noise on the integers makes a shift as private as a Gaussian would."""
+"""What discrete Gaussian noise on the integers hides: shifts, as a Gaussian would; and batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,90 @@ from fractions import Fraction
 
 from skriemdp._validation import check_count, check_positive
 
-__all__ = ["largest_shift", "lattice_scale", "lattice_step"]
+__all__ = [
+    "NOISE_SCALE",
+    "largest_shift",
+    "lattice_scale",
+    "lattice_step",
+    "check_distance",
+    "rounding_distance",
+    "rounding_divergence",
+    "sampled_delta",
+]
+
+# Discrete Gaussian noise has this scale in every release; the spacing of the integers varies.
+NOISE_SCALE = 2**40
+# Part of delta that is kept for :func:`rounding_distance` where batches are drawn at random.
+_KEPT = 1e-6
+# Noise is compared with a rounded Gaussian up to here, in standard deviations: a shift is no longer
+# than 2^10 of them, and where it and the noise are both longer together has no weight.
+_FARTHEST = 2.0**12
+
+
+def rounding_distance(integers: int, count: int = 1) -> float:
+    """Total variation between integer releases and rounded Gaussian ones, rounded up.
+
+    Discrete Gaussian noise of scale `NOISE_SCALE` on an integer vector is no further than
+    ``integers / (24 NOISE_SCALE^2)`` from Gaussian noise of that standard deviation, rounded to
+    integers.  So whatever is proved of Gaussian noise holds with ``(1 + e^epsilon)`` times as
+    much added to delta.
+
+    Parameters
+    ----------
+    integers : int
+        Length of the vector.
+    count : int, default=1
+        Number of releases, also adaptive ones.
+
+    Notes
+    -----
+    *Guarantee*: docs/theory/lattice.md, Theorem 3.  The rounding up is larger than the error in the
+    law of a batch's size (:mod:`skriemdp.mechanisms.batch_sizes`).
+
+    Examples
+    --------
+    >>> from skriemdp.privacy.lattice import rounding_distance
+    >>> f"{rounding_distance(100, count=1000):.2g}"
+    '3.4e-21'
+    """
+    check_count(minimum=0, integers=integers)
+    check_count(count=count)
+    return float(integers) * float(count) / (24.0 * float(NOISE_SCALE) ** 2) * (1.0 + 1e-9)
+
+
+def rounding_divergence(distance: float, order: float) -> float:
+    """What integers add to a Renyi divergence of Gaussian noise, but for mass far below 1e-24.
+
+    Parameters
+    ----------
+    distance : float
+        :func:`rounding_distance` of the releases.
+    order : float
+        Above 1.
+
+    Notes
+    -----
+    *Guarantee*: docs/theory/lattice.md, Theorem 3, for noise multipliers above ``2^-10``, the least
+    that integers admit.
+    """
+    return distance * (order / (order - 1.0) + _FARTHEST**2) * (1.0 + 1e-9)
+
+
+def sampled_delta(delta: float) -> float:
+    """What to calibrate a sampled run to, so that integers may take the place of its real noise."""
+    return delta * (1.0 - _KEPT)
+
+
+def check_distance(distance: float, epsilon: float, delta: float) -> None:
+    """ValueError where integers would take more of delta than :func:`sampled_delta` keeps."""
+    if not math.log1p(math.exp(-epsilon)) + epsilon + math.log(distance) <= math.log(
+        0.99 * _KEPT * delta
+    ):
+        raise ValueError(
+            f"delta={delta:g} leaves no room for integers in sampled batches at "
+            f"epsilon={epsilon:g}; use a larger delta or "
+            "skriemdp.config_context(arithmetic='float')."
+        )
 
 
 def lattice_step(scale: int) -> float:

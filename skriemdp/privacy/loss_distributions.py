@@ -12,9 +12,15 @@ the profile is then the chord of the true one, never below it.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri_exp
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
 
 __all__ = [
     "TAIL",
@@ -36,7 +42,9 @@ _LOG_BEYOND = -50.0
 _MOST_POINTS = 4_000_000
 
 
-def _dp_accounting(lower, probabilities, infinity, interval):
+def _dp_accounting(
+    lower: int, probabilities: np.ndarray, infinity: float, interval: float
+) -> PrivacyLossDistribution:
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
@@ -44,7 +52,7 @@ def _dp_accounting(lower, probabilities, infinity, interval):
     return PrivacyLossDistribution(pmf)
 
 
-def _check_size(points):
+def _check_size(points: float) -> None:
     if points > _MOST_POINTS:
         raise ValueError(
             f"a privacy loss distribution with {points:.3g} points was asked for; use a larger "
@@ -52,7 +60,9 @@ def _check_size(points):
         )
 
 
-def _symmetric(atoms, infinity, interval, zero=0.0):
+def _symmetric(
+    atoms: np.ndarray, infinity: float, interval: float, zero: float = 0.0
+) -> PrivacyLossDistribution:
     """Atoms at 0, h, 2h, ... of one side; the other side follows from (1)."""
     k = np.arange(atoms.size)
     mirrored = atoms * np.exp(-interval * k)
@@ -61,7 +71,9 @@ def _symmetric(atoms, infinity, interval, zero=0.0):
     return _dp_accounting(1 - atoms.size, probabilities, infinity, interval)
 
 
-def _connect(mass_p, mass_q, tail_p, interval, zero=0.0):
+def _connect(
+    mass_p: np.ndarray, mass_q: np.ndarray, tail_p: float, interval: float, zero: float = 0.0
+) -> PrivacyLossDistribution:
     """Distribution from the masses of P and Q in [0, h], [h, 2h], ... and of P beyond."""
     edge = interval * np.arange(mass_p.size)
     # Where Q's mass underflows, all of P's goes to the upper point.
@@ -73,13 +85,13 @@ def _connect(mass_p, mass_q, tail_p, interval, zero=0.0):
     return _symmetric(atoms, tail_p, interval, zero)
 
 
-def _between(edges):
+def _between(edges: np.ndarray) -> np.ndarray:
     """N(0, 1) mass between successive edges, from the smaller tail."""
     below, above = ndtr(edges), ndtr(-edges)
     return np.where(edges[:-1] > 0.0, above[:-1] - above[1:], below[1:] - below[:-1])
 
 
-def gaussian_loss(mu: float, interval: float):
+def gaussian_loss(mu: float, interval: float) -> PrivacyLossDistribution:
     """The pair N(mu, 1), N(0, 1)."""
     reach = 0.5 * mu * mu - mu * float(ndtri_exp(_LOG_BEYOND))
     count = max(math.ceil(reach / interval), 1)
@@ -90,7 +102,9 @@ def gaussian_loss(mu: float, interval: float):
     )
 
 
-def poisson_gaussian_loss(probability: float, noise: float, interval: float):
+def poisson_gaussian_loss(
+    probability: float, noise: float, interval: float
+) -> PrivacyLossDistribution:
     """The pair ``q N(1/2, s^2) + (1-q) N(0, s^2)``, ``q N(-1/2, s^2) + (1-q) N(0, s^2)``."""
     q, s = probability, noise
     if q == 1.0:
@@ -119,7 +133,9 @@ def poisson_gaussian_loss(probability: float, noise: float, interval: float):
     return _connect(mass_p, mass_q, tail, interval)
 
 
-def fixed_size_gaussian_loss(fraction: float, noise: float, interval: float):
+def fixed_size_gaussian_loss(
+    fraction: float, noise: float, interval: float
+) -> PrivacyLossDistribution:
     """PLD*: profile ``q [Phi(-(x-1)/s) - e^t Phi(-x/s)]`` for epsilon >= 0, symmetric.
 
     An atom at 0 holds the rest.
@@ -143,7 +159,9 @@ def fixed_size_gaussian_loss(fraction: float, noise: float, interval: float):
     return _connect(mass_p, mass_q, tail, interval, zero)
 
 
-def privacy_parameters_loss(epsilon: float, delta: float, interval: float):
+def privacy_parameters_loss(
+    epsilon: float, delta: float, interval: float
+) -> PrivacyLossDistribution:
     """The pair that dominates every (epsilon, delta)-DP release (Kairouz, Oh, Viswanath 2015)."""
     k = math.floor(epsilon / interval)
     _check_size(k)
@@ -157,12 +175,12 @@ def privacy_parameters_loss(epsilon: float, delta: float, interval: float):
     return _symmetric(atoms, delta, interval)
 
 
-def nothing(interval: float):
+def nothing(interval: float) -> PrivacyLossDistribution:
     """No release at all."""
     return _dp_accounting(0, np.ones(1), 0.0, interval)
 
 
-def loss_from_profile(deltas, interval: float):
+def loss_from_profile(deltas: ArrayLike, interval: float) -> PrivacyLossDistribution:
     """Distribution of a symmetric pair from upper bounds of delta at 0, h, 2h, ...
 
     Profiles are convex in e^epsilon, so the true one lies below the greatest convex function below
@@ -180,8 +198,8 @@ def loss_from_profile(deltas, interval: float):
     return _symmetric(atoms, deltas[-1], interval)
 
 
-def _lower_hull(x, y):
-    kept = []
+def _lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    kept: list[int] = []
     for k in range(x.size):
         while len(kept) > 1:
             i, j = kept[-2], kept[-1]
@@ -192,7 +210,7 @@ def _lower_hull(x, y):
     return np.asarray(kept)
 
 
-def repeat(loss, count: int):
+def repeat(loss: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
     """`count` independent copies at once."""
     if count == 1:
         return loss
@@ -201,7 +219,7 @@ def repeat(loss, count: int):
         return loss.self_compose(count, tail_mass_truncation=TAIL)
 
 
-def largest_loss(losses, interval: float):
+def largest_loss(losses: list[PrivacyLossDistribution], interval: float) -> PrivacyLossDistribution:
     """Whose profile is the largest of the losses' at every epsilon."""
     count = 1
     while any(
@@ -215,7 +233,9 @@ def largest_loss(losses, interval: float):
     )
 
 
-def mixture_loss(weights, losses):
+def mixture_loss(
+    weights: list[float], losses: list[PrivacyLossDistribution]
+) -> PrivacyLossDistribution | None:
     """A public coin with these weights chose which release happened."""
     total, mixed = 0.0, None
     for weight, loss in zip(weights, losses, strict=True):

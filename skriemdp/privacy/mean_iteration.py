@@ -99,7 +99,7 @@ def rounding_is_small(radius: float, n: int, rounding: float) -> bool:
 
     Rounding acts like a hash of all records: a mean that it moves by more than a record may would
     not have the sensitivity that the proof gives it.  A rule that was measured, not proved
-    (docs/theory/mean-iteration.md; tests/test_hardening.py holds it).
+    (docs/theory/mean-iteration.md; tests/test_mean_iteration.py holds it).
 
     Parameters
     ----------
@@ -124,7 +124,9 @@ def _growth(radius: float, low: float, constant: bool) -> float:
     return math.exp(min(x if constant else 2.0 * x, 700.0)) / math.sqrt(-low)
 
 
-def _nonpositive(radius, n, root_k, accuracy, tolerance):
+def _nonpositive(
+    radius: float, n: int, root_k: float, accuracy: float, tolerance: float
+) -> MeanIteration | None:
     # |grad F(x_j)| <= gradient, d(x_j, c) <= wander, and d(x_j, x'_j) <= spread for neighbours.
     gradient, wander, spread = radius, 0.0, 0.0
     smallest = 2.0 * radius / n
@@ -150,7 +152,9 @@ def _nonpositive(radius, n, root_k, accuracy, tolerance):
     return None
 
 
-def _positive(radius, n, root_low, root_high, accuracy, tolerance):
+def _positive(
+    radius: float, n: int, root_low: float, root_high: float, accuracy: float, tolerance: float
+) -> MeanIteration | None:
     exact = frechet_mean_sensitivity(radius, n, root_high**2)
     gradient, wander = radius, 0.0
     steps: list[float] = []

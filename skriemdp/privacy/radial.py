@@ -10,8 +10,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtri_exp
 
@@ -24,6 +27,10 @@ from skriemdp.privacy.gaussian_chords import CELLS, MOST_MU, choose_cells, chord
 from skriemdp.privacy.loss_distributions import gaussian_loss, loss_from_profile
 from skriemdp.privacy.radial_profile import log_renyi_tail, radial_delta
 from skriemdp.privacy.radial_search import log_deltas, mean_square, search_shifts
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
 
 __all__ = [
     "EXPONENTS",
@@ -77,7 +84,7 @@ class RadialEvent(Event):
     scale_over_sensitivity: float
     kind = "radial"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_count(dim=self.dim)
         check_positive(exponent=self.exponent, scale_over_sensitivity=self.scale_over_sensitivity)
         if not 1.0 <= self.exponent <= 2.0:
@@ -109,15 +116,15 @@ class RadialEvent(Event):
         pure = self.shift if self.exponent == 1.0 else math.inf
         return pure if order == math.inf else min(_renyi(self, float(order)), pure)
 
-    def _exact_delta(self, epsilon):
-        if self.exponent == 2.0:
+    def _exact_delta(self, epsilon: float) -> float:
+        if self.mu is not None:
             return gaussian_delta(self.mu, epsilon)
         return float(radial_delta(self.dim, self.exponent, self.shift, [epsilon])[0])
 
-    def _exact_epsilon(self, delta):
+    def _exact_epsilon(self, delta: float) -> float:
         if delta == 0.0:
             return self.shift if self.exponent == 1.0 else math.inf
-        if self.exponent == 2.0:
+        if self.mu is not None:
             return gaussian_epsilon(self.mu, delta)
         if self._exact_delta(0.0) <= delta:
             return 0.0
@@ -137,7 +144,7 @@ class RadialEvent(Event):
         if mu > MOST_MU:
             return None
 
-        def profile(epsilons):
+        def profile(epsilons: np.ndarray) -> np.ndarray:
             return radial_delta(self.dim, self.exponent, self.shift, epsilons)
 
         return chord_delta(profile, mu, epsilon, _kink(self.exponent, self.shift))
@@ -147,10 +154,10 @@ class RadialEvent(Event):
         """The squared shift."""
         return self.shift**2
 
-    def _log_delta(self, epsilon):
+    def _log_delta(self, epsilon: float) -> float:
         return math.log(max(self._exact_delta(epsilon), 5e-324))
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         if self.exponent == 2.0:
             return gaussian_loss(math.sqrt(2.0) * self.shift, interval)
         epsilons, deltas = _profile(self, _NEGLIGIBLE, _GRID)
@@ -161,7 +168,7 @@ class RadialEvent(Event):
 
 
 @functools.lru_cache(maxsize=64)
-def _profile(event: RadialEvent, negligible: float, points: int):
+def _profile(event: RadialEvent, negligible: float, points: int) -> tuple[np.ndarray, np.ndarray]:
     """Grid of epsilons up to where delta is negligible, and upper bounds of delta there."""
     end = event.shift
     if event.exponent > 1.0:
@@ -179,7 +186,7 @@ def _profile(event: RadialEvent, negligible: float, points: int):
     return epsilons, np.minimum.accumulate(deltas)
 
 
-def _renyi_profile(event):
+def _renyi_profile(event: RadialEvent) -> tuple[np.ndarray, np.ndarray]:
     """With exponent 1 in few dimensions a tenth of the points adds at most 3e-5 of a divergence.
 
     Elsewhere it would add up to 5e-3, so these keep all points.
@@ -189,7 +196,7 @@ def _renyi_profile(event):
 
 
 @functools.lru_cache(maxsize=4096)
-def _renyi(event, alpha):
+def _renyi(event: RadialEvent, alpha: float) -> float:
     """From the masses that represent the chords of the profile, plus a bound of its tail."""
     epsilons, deltas = _renyi_profile(event)
     drop, gap = -np.diff(deltas), np.diff(epsilons)
@@ -206,14 +213,14 @@ def _renyi(event, alpha):
             moment += beyond * tangent + alpha * order * math.exp(tail)
         return math.log1p(moment) / order * (1.0 + 1e-9)
     with np.errstate(divide="ignore"):
-        terms = [np.log(masses) + order * loss, [0.0]]
+        terms: list[ArrayLike] = [np.log(masses) + order * loss, [0.0]]
     if beyond > 0.0:
         terms.append([math.log(beyond * alpha) + order * epsilons[-1]])
         terms.append([math.log(alpha * order) + _log_tail(event, alpha)])
     return float(logsumexp(np.concatenate(terms))) / order * (1.0 + 1e-9)
 
 
-def _log_tail(event, alpha):
+def _log_tail(event: RadialEvent, alpha: float) -> float:
     end = float(_renyi_profile(event)[0][-1])
     return log_renyi_tail(event.dim, event.exponent, event.shift, alpha, end)
 
@@ -281,7 +288,7 @@ def best_radial_law(dim: int, epsilon: float, delta: float) -> RadialEvent:
     if delta == 0.0:
         return calibrated_radial_law(dim, 1.0, epsilon, delta)
 
-    def compute():
+    def compute() -> RadialEvent:
         laws = _search(dim, EXPONENTS[:-1], epsilon, delta)
         laws.append(calibrated_radial_law(dim, 2.0, epsilon, delta))
         return min(laws, key=lambda law: law.mean_square_over_sensitivity)
@@ -337,7 +344,7 @@ def best_radial_law_after(dim: int, mu: float, epsilon: float, delta: float) -> 
     )
 
 
-def _search_after(dim, mu, total, epsilon, delta):
+def _search_after(dim: int, mu: float, total: float, epsilon: float, delta: float) -> RadialEvent:
     alone = best_radial_law(dim, epsilon, delta)
     first = EXPONENTS.index(alone.exponent)
     rest = total * math.sqrt((1.0 - mu / total) * (1.0 + mu / total))
@@ -348,7 +355,7 @@ def _search_after(dim, mu, total, epsilon, delta):
     guess = np.full(p.size, alone.shift * rest / total)
     guess *= np.sqrt(mean_square(dim, p) / mean_square(dim, alone.exponent))
 
-    def search(index, guess, count, tolerance):
+    def search(index: np.ndarray, guess: np.ndarray, count: int, tolerance: float) -> np.ndarray:
         """With cells chosen at the guess; every choice gives upper bounds."""
         profiles = [_profile_at(dim, p[k]) for k in index]
         cells = [
@@ -356,7 +363,7 @@ def _search_after(dim, mu, total, epsilon, delta):
             for k, profile, shift in zip(index, profiles, guess, strict=True)
         ]
 
-        def log_delta(which, shifts):
+        def log_delta(which: np.ndarray, shifts: np.ndarray) -> np.ndarray:
             values = [
                 chord_delta(profiles[k](shift), mu, epsilon, cells=cells[k])
                 for k, shift in zip(which, shifts, strict=True)
@@ -377,16 +384,18 @@ def _search_after(dim, mu, total, epsilon, delta):
     return min([*laws, gaussian], key=lambda law: law.mean_square_over_sensitivity)
 
 
-def _profile_at(dim, p):
+def _profile_at(dim: int, p: float) -> Callable[[float], Callable[[np.ndarray], np.ndarray]]:
     window = Window()
     return lambda shift: lambda epsilons: radial_delta(dim, p, shift, epsilons, window)
 
 
-def _kink(exponent, shift):
+def _kink(exponent: float, shift: float) -> float | None:
     return shift if exponent == 1.0 else None
 
 
-def _remembered(dim, mu, epsilon, delta, compute) -> RadialEvent:
+def _remembered(
+    dim: int, mu: float, epsilon: float, delta: float, compute: Callable[[], RadialEvent]
+) -> RadialEvent:
     """The law from the disk if it is there and right, else computed and kept.
 
     Right means private and not wider than needed, by its own profile; which exponent is best is
@@ -409,11 +418,17 @@ def _remembered(dim, mu, epsilon, delta, compute) -> RadialEvent:
     return law
 
 
-def _reached(law, epsilon, mu):
-    return law.delta_with_gaussian(mu, epsilon) if mu > 0.0 else law._exact_delta(epsilon)
+def _reached(law: RadialEvent, epsilon: float, mu: float) -> float:
+    if mu == 0.0:
+        return law._exact_delta(epsilon)
+    reached = law.delta_with_gaussian(mu, epsilon)
+    assert reached is not None  # only a mu above MOST_MU has none, and leaves nothing to a law
+    return reached
 
 
-def _search(dim: int, exponents, epsilon: float, delta: float) -> list[RadialEvent]:
+def _search(
+    dim: int, exponents: tuple[float, ...], epsilon: float, delta: float
+) -> list[RadialEvent]:
     """Calibrated laws of those exponents that may have the smallest mean square.
 
     All are searched roughly, and the smallest ones are then found exactly.

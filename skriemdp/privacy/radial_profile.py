@@ -6,8 +6,10 @@ Derivation, monotonicity in the shift and error control: docs/theory/radial-nois
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln, gammainc, gammaincc, gammaln
 
 from skriemdp.privacy._quadrature import Window, integrate
@@ -23,7 +25,7 @@ _SMALL_CAP = 1e-200
 _SPAN = (-5.5, 12.0)
 
 
-def _cap(u, n):
+def _cap(u: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Share of S^n beyond the hyperplane at height 1 - 2u, I_u(n/2, n/2), and its log."""
     u = np.clip(u, 0.0, 1.0)
     half = 0.5 * n
@@ -48,7 +50,7 @@ def _cap(u, n):
     return share, log_share
 
 
-def _gap(r, epsilon, p):
+def _gap(r: np.ndarray, epsilon: np.ndarray, p: np.ndarray) -> np.ndarray:
     """R - r, where the loss at radius r is epsilon at the distance R: R^p = r^p + epsilon."""
     if np.all(p == 1.0):
         return np.broadcast_to(epsilon, np.shape(r)).astype(float)
@@ -59,7 +61,7 @@ def _gap(r, epsilon, p):
     return np.where(p == 1.0, epsilon, curved)
 
 
-def _first_radius(epsilon, p, shift):
+def _first_radius(epsilon: np.ndarray, p: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """Where spheres around the first centre begin to be cut by the set of large loss.
 
     Newton's method from a side where it is monotone: ``2 r + gap - shift`` is convex and increases,
@@ -88,7 +90,9 @@ def _first_radius(epsilon, p, shift):
     return np.where(pure, np.where(near, 0.5 * (shift - epsilon), np.inf), r)
 
 
-def radial_delta(dim: int, p, shift, epsilons, window: Window | None = None):
+def radial_delta(
+    dim: int, p: ArrayLike, shift: ArrayLike, epsilons: ArrayLike, window: Window | None = None
+) -> np.ndarray:
     """Upper bounds of the smallest deltas of the law exp(-|v|^p) and its shift by `shift`.
 
     Parameters
@@ -127,7 +131,7 @@ def radial_delta(dim: int, p, shift, epsilons, window: Window | None = None):
         # Beyond r0 the tail of the law is a power of e within this distance.
         scale = np.minimum(1.0 + r0, (1.0 + r0) ** (2.0 - q)) if dim < 4 else 1.0 + r0
 
-        def evaluate(index, t):
+        def evaluate(index: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             k, b = q[index], a[index]
             x = np.exp(t - np.exp(-t))
             r = r0[index] + scale[index] * x
@@ -177,18 +181,18 @@ def log_renyi_tail(dim: int, p: float, shift: float, alpha: float, epsilon: floa
     """
     shape = dim / p
 
-    def loss(r):
+    def loss(r: Any) -> Any:
         return r**p * np.expm1(p * np.log1p(shift / r))
 
-    def slope(r):
+    def slope(r: Any) -> Any:
         return p * r ** (p - 1.0) * np.expm1((p - 1.0) * np.log1p(shift / r))
 
-    def log_majorant(r):
+    def log_majorant(r: Any) -> Any:
         z = r**p
         tail = np.where(shape > 1.0, -np.log1p(-np.minimum((shape - 1.0) / z, 0.999)), 0.0)
         return (shape - 1.0) * np.log(z) - z - gammaln(shape) + tail
 
-    def log_tail(r):
+    def log_tail(r: Any) -> Any:
         with np.errstate(divide="ignore"):
             exact = np.log(gammaincc(shape, r**p))
         return np.where(exact > -600.0, exact, log_majorant(r))

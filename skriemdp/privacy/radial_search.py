@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from skriemdp.privacy._quadrature import Window
@@ -22,17 +23,17 @@ _MOST_STEPS = 80
 _LONGEST_STEP = 1.5
 
 
-def mean_square(dim: int, p):
+def mean_square(dim: int, p: float | np.ndarray) -> np.ndarray:
     """E|v|^2 over the squared scale."""
     return np.exp(gammaln((dim + 2.0) / p) - gammaln(dim / p))
 
 
-def log_deltas(dim: int, exponents, epsilon: float) -> Callable:
+def log_deltas(dim: int, exponents: ArrayLike, epsilon: float) -> Callable:
     """The ``log_delta`` of :func:`search_shifts` for one release of each exponent."""
     exponents = np.asarray(exponents, dtype=float)
     low, high = np.full(exponents.shape, np.nan), np.full(exponents.shape, np.nan)
 
-    def log_delta(index, shifts):
+    def log_delta(index: np.ndarray, shifts: np.ndarray) -> np.ndarray:
         known = np.isfinite(low[index]).all()
         window = Window(low[index], high[index]) if known else Window()
         deltas = radial_delta(dim, exponents[index], shifts, np.full(index.size, epsilon), window)
@@ -44,7 +45,7 @@ def log_deltas(dim: int, exponents, epsilon: float) -> Callable:
 
 
 def search_shifts(
-    log_delta: Callable, target: float, guess, lowest, tolerance: float
+    log_delta: Callable, target: float, guess: ArrayLike, lowest: ArrayLike, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shifts with ``log_delta(index, shift) = target``, to `tolerance` of themselves.
 

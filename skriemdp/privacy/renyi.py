@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -23,7 +24,7 @@ _UP = 1.0 + 1e-12
 _MOST_NODES = 200_000
 
 
-def _log_delta(divergence, order, epsilon):
+def _log_delta(divergence: float, order: float, epsilon: float) -> float:
     # Canonne, Kamath and Steinke (2020), Proposition 12, solved for delta.
     return (
         (order - 1.0) * (divergence - epsilon)
@@ -32,14 +33,14 @@ def _log_delta(divergence, order, epsilon):
     )
 
 
-def _epsilon(divergence, order, log_delta):
+def _epsilon(divergence: float, order: float, log_delta: float) -> float:
     return divergence + math.log1p(-1.0 / order) - (log_delta + math.log(order)) / (order - 1.0)
 
 
-def _best(value):
+def _best(value: Callable[[float], float]) -> float:
     """Smallest value over orders > 1 that the search finds."""
 
-    def at(log_order):
+    def at(log_order: float) -> float:
         result = value(1.0 + math.exp(log_order))
         return result if not math.isnan(result) else math.inf
 
@@ -52,7 +53,7 @@ def _best(value):
     return min(values[k], found.fun)
 
 
-def renyi_epsilon(divergence, delta: float) -> float:
+def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
     """Epsilon at which Renyi divergences ``divergence(order)`` in both directions give `delta`."""
     if delta <= 0.0:
         return math.inf
@@ -61,7 +62,7 @@ def renyi_epsilon(divergence, delta: float) -> float:
     return max(best, 0.0) * _UP
 
 
-def renyi_delta(divergence, epsilon: float) -> float:
+def renyi_delta(divergence: Callable[[float], float], epsilon: float) -> float:
     """Delta at which Renyi divergences ``divergence(order)`` in both directions give `epsilon`."""
     log_delta = _best(lambda order: _log_delta(divergence(order), order, epsilon))
     return min(1.0, max(math.exp(min(log_delta, 0.0)) * _UP, 5e-324))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from skriemdp._validation import check_count, check_nonnegative, check_positive
 
 __all__ = [
     "direction_score_sensitivity",
+    "disjoint_groups_sensitivity",
     "weighted_sum_sensitivity",
     "ball_sensitivity",
     "check_sensitivity",
@@ -24,14 +26,13 @@ __all__ = [
     "frechet_mean_sensitivity",
     "gradient_root_sensitivity",
     "grouped_sum_sensitivity",
-    "histogram_sensitivity",
     "interval_sensitivity",
     "iterated_mean_sensitivity",
-    "joint_moment_sensitivity",
     "leading_eigenvalues_sensitivity",
     "log_lipschitz",
     "mean_sensitivity",
     "second_moment_sensitivity",
+    "semidefinite_sum_sensitivity",
     "Sensitivity",
     "sums_and_counts_sensitivity",
     "trace_part_sensitivity",
@@ -61,11 +62,11 @@ class Sensitivity:
     value: float
     theorem: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(sensitivity=self.value)
 
 
-def check_sensitivity(sensitivity) -> None:
+def check_sensitivity(sensitivity: object) -> None:
     """TypeError for a bare number: what scales noise must come with its theorem."""
     if not isinstance(sensitivity, Sensitivity):
         raise TypeError(
@@ -151,6 +152,16 @@ def second_moment_sensitivity(norm: float) -> Sensitivity:
     return Sensitivity(math.sqrt(2.0) * norm**2 * _UP, "second_moment_sensitivity")
 
 
+def semidefinite_sum_sensitivity(norm: float) -> Sensitivity:
+    """Of a sum of one positive semidefinite matrix per record, Frobenius norm <= `norm`.
+
+    ``sqrt(2) norm``: two of them have a nonnegative inner product, so ``|P - Q|^2 <= |P|^2 +
+    |Q|^2``.  Attained by projectors on orthogonal subspaces.  location-scale.md, section 2.
+    """
+    check_positive(norm=norm)
+    return Sensitivity(math.sqrt(2.0) * norm * _UP, "semidefinite_sum_sensitivity")
+
+
 def frame_product_sensitivity(norm: float, columns: int, bound: float = math.inf) -> Sensitivity:
     """Of ``sum z z' W``, terms of Frobenius norm <= `bound`, W with orthonormal `columns`.
 
@@ -164,24 +175,6 @@ def frame_product_sensitivity(norm: float, columns: int, bound: float = math.inf
     return Sensitivity(min(2.0 * bound, diameter) * _UP, "frame_product_sensitivity")
 
 
-def joint_moment_sensitivity(feature_norm: float, target_norm: float, weight: float) -> Sensitivity:
-    """Of ``(sum x x', weight * sum x y')`` in the Frobenius norm of both blocks together.
-
-    For ``|x| <= feature_norm`` and ``|y| <= target_norm``, with ``c = weight * target_norm /
-    feature_norm``: ``feature_norm^2 (2 + c^2) / sqrt(2)`` for ``c^2 <= 2``, else ``2 feature_norm^2
-    c`` (docs/theory/moments.md).
-
-    Examples
-    --------
-    >>> round(joint_moment_sensitivity(1.0, 1.0, 1.0).value, 6)       # 3 / sqrt(2)
-    2.12132
-    """
-    check_positive(feature_norm=feature_norm, target_norm=target_norm, weight=weight)
-    c = weight * target_norm / feature_norm
-    unit = (2.0 + c * c) / math.sqrt(2.0) if c * c <= 2.0 else 2.0 * c
-    return Sensitivity(feature_norm**2 * unit * _UP, "joint_moment_sensitivity")
-
-
 def sums_and_counts_sensitivity(weight: float) -> Sensitivity:
     """Of the sums and counts of all groups together, in units of the counts: ``2 weight``.
 
@@ -190,11 +183,6 @@ def sums_and_counts_sensitivity(weight: float) -> Sensitivity:
     """
     check_positive(weight=weight)
     return Sensitivity(2.0 * weight * _UP, "sums_and_counts_sensitivity")
-
-
-def histogram_sensitivity() -> Sensitivity:
-    """Of the numbers of records per cell: a record leaves one cell for another, ``sqrt(2)``."""
-    return Sensitivity(math.sqrt(2.0) * _UP, "histogram_sensitivity")
 
 
 def direction_score_sensitivity(norm: float) -> Sensitivity:
@@ -225,6 +213,17 @@ def leading_eigenvalues_sensitivity(tolerance: float) -> Sensitivity:
     to each of them, so it moves by at most 2.  `tolerance` bounds the error of the iteration.
     """
     return Sensitivity(with_tolerance(2.0, tolerance), "leading_eigenvalues_sensitivity")
+
+
+def disjoint_groups_sensitivity(term: Sensitivity) -> Sensitivity:
+    """Of a sum of one term per group of records: what replacing one term can do.
+
+    The groups are disjoint and public: pairs of records, for instance, matched without a look at
+    them.  A record belongs to at most one group, so replacing it replaces at most one term, and the
+    other records of its group are part of what a term is a function of.  `term` is the sensitivity
+    of a sum of such terms when one term is replaced.  sensitivity.md, section 10.
+    """
+    return Sensitivity(term.value, "disjoint_groups_sensitivity")
 
 
 def mean_sensitivity(total: Sensitivity, n: float) -> Sensitivity:
@@ -276,7 +275,7 @@ def log_lipschitz(kappa: float, distance: float) -> float:
     return 1.0 if x < 1e-9 else x / math.sin(x) * _UP
 
 
-def gradient_root_sensitivity(n: int, norm_bounds) -> Sensitivity:
+def gradient_root_sensitivity(n: int, norm_bounds: Sequence[float]) -> Sensitivity:
     """Frobenius sensitivity of ``(sum_t g_t g_t')^{1/2}``, g_t the mean gradient of step t.
 
     Parameters
@@ -385,11 +384,11 @@ def _largest_ratio(r: float) -> float:
     return max(float(upper.max()), best)
 
 
-def _stretch(x):
+def _stretch(x: np.ndarray) -> np.ndarray:
     return x / np.sin(x)
 
 
-def _cotangent(t):
+def _cotangent(t: np.ndarray) -> np.ndarray:
     return np.where(t < 1e-8, 1.0, t / np.tan(np.maximum(t, 1e-8)))
 
 

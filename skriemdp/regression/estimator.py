@@ -4,71 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_records, read_weights
-from skriemdp._random import check_random_state
-from skriemdp._validation import (
-    check_count,
-    check_factor,
-    check_option,
-    check_scale,
-)
-from skriemdp.core.arithmetic import chooses_integers, draws_dominate
-from skriemdp.core.estimator import Data, Plan, PrivateEstimator
-from skriemdp.core.manifold_input import (
-    check_descent_radius,
-    public_array,
-    public_point,
-    warn_large_delta,
-)
-from skriemdp.core.work import Work, check_limit
+from skriemdp._validation import check_option
+from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.descent.progress import ProgressBar
-from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
-from skriemdp.ledger.accountant import BudgetExceededError
-from skriemdp.mechanisms.integers import check_integers
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.regression.planning import (
-    BASE_SHARE,
-    BasePoint,
-    composed,
-    frechet_variation,
-    frequency_rule,
-    length_rule,
-    model_rule,
-    query_rule,
-    shorten,
-)
+from skriemdp.geometry import Hyperboloid
+from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
+from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.regression.fit_plan import plan_fit
+from skriemdp.regression.layouts import COORDINATES, layout, tangent_labels
+from skriemdp.regression.planning import BASE_SHARE, frechet_variation, length_rule, shorten
 from skriemdp.regression.structured_prediction import (
     KernelRidgeWeights,
     KernelWeights,
     QueryServer,
-    WeightedMean,
 )
-from skriemdp.regression.wrapped_model import FeatureMap, MomentModel, WrappedModel
 
 __all__ = ["PrivateHyperbolicRegressor"]
-
-METHODS = ("parametric", "sufficient-statistics", "per-query")
-UNITS = ("record", "label")
-COORDINATES = ("tangent", "lorentz", "poincare")
-# Scaled features are clipped to this many scales.
-_FEATURE_LIMIT = 10.0
-# Curvature radii from the origin to the farthest label.
-_FARTHEST = 20.0
-# Above it the kernel matrix of the per-query method needs more than a gigabyte.
-_LARGEST_KERNEL = 12_000
-
-
-@dataclasses.dataclass(frozen=True)
-class _Settings:
-    base: BasePoint | None
-    public_base: np.ndarray | None
-    model: object
-    features: FeatureMap
 
 
 class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
@@ -90,8 +49,11 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         Layout of y and of predictions: normal coordinates at the origin (any real vector is one),
         the hyperboloid (time coordinate first), or the unit ball.
     curvature : float, default=-1.0
-    feature_scale : float or array-like of shape (n_features,), default=1.0
-        Public scale of the features, which are divided by it and clipped at ten of it.
+    feature_scale : "auto", float or array-like of shape (n_features,), default="auto"
+        Scale of the features, which are divided by it and clipped at ten of it.  "auto" finds a
+        centre, which is subtracted, and one scale for all features privately, for 3 to 45 % of
+        ``mu**2``; with public features it takes the mean and the standard deviation of each.
+        Numbers must be public; nothing is subtracted then.
     radius : float, default=6.0
         Public bound of the labels' distance from the origin; labels outside are projected.  Neither
         privacy nor noise of "parametric" depends on it.  At most 10 curvature radii for a private
@@ -132,6 +94,11 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         Base point, in the layout of y.
     feature_map_ : FeatureMap
         ``feature_map_(X)`` are the random features of X.
+    feature_center_, feature_scale_ : ndarray or float
+        What is subtracted from the features, and their scale.
+    clipped_fraction_ : float
+        Private estimate, for 1 % of ``mu**2``, of the share of records with a feature beyond ten
+        scales.  Exact where features are public.
     noise_scale_ : float
         Noise on every entry of: the mean gradient of one step ("parametric"), the products of
         features and labels ("sufficient-statistics"), the gradient per unit of the largest weight
@@ -174,27 +141,27 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     def __init__(
         self,
-        method="parametric",
+        method: Any = "parametric",
         *,
-        privacy_unit="record",
-        coordinates="tangent",
-        curvature=-1.0,
-        feature_scale=1.0,
-        radius=6.0,
-        base_point="private",
-        n_frequencies=None,
-        length_scale=None,
-        clip_norm=None,
-        n_steps=None,
-        step_size=None,
-        ridge=None,
-        n_queries=100,
-        public_seed=0,
-        epsilon=1.0,
-        delta=1e-5,
-        accountant=None,
-        random_state=None,
-        verbose=0,
+        privacy_unit: Any = "record",
+        coordinates: Any = "tangent",
+        curvature: Any = -1.0,
+        feature_scale: Any = "auto",
+        radius: Any = 6.0,
+        base_point: Any = "private",
+        n_frequencies: Any = None,
+        length_scale: Any = None,
+        clip_norm: Any = None,
+        n_steps: Any = None,
+        step_size: Any = None,
+        ridge: Any = None,
+        n_queries: Any = 100,
+        public_seed: Any = 0,
+        epsilon: Any = 1.0,
+        delta: Any = 1e-5,
+        accountant: PrivacyAccountant | None = None,
+        random_state: Any = None,
+        verbose: Any = 0,
     ):
         self.method = method
         self.privacy_unit = privacy_unit
@@ -219,7 +186,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
-    def fit(self, X, y):
+    def fit(self, X: Any, y: Any) -> PrivateHyperbolicRegressor:
         """Release a private model ("per-query": charge for all queries).
 
         Parameters
@@ -241,7 +208,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         """
         return self._fit(X, y)
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Predicted labels, in the layout of the fitted y.
 
         Raises
@@ -254,7 +221,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         X = read_records(self, X, reset=False, dtype=np.float64)
         return self._layout(self._tangent_predictions(X))
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
         """Fréchet R^2: one minus the squared distances to y over those of y's Fréchet mean.
 
         Parameters
@@ -285,7 +252,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         return 1.0 - error / total
 
     @property
-    def n_queries_left_(self):
+    def n_queries_left_(self) -> int:
         """Queries that "per-query" will still answer in this process."""
         check_is_fitted(self)
         if self._server is None:
@@ -293,10 +260,10 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         return self.n_queries - self._server.n_answered if self._server.can_answer else 0
 
     @property
-    def _remembers_queries(self):
+    def _remembers_queries(self) -> bool:  # type: ignore[override]  # a field elsewhere
         return self.method == "per-query"
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         # A private model of a few hundred records is mostly noise.
@@ -305,7 +272,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     # -- the order of work ----------------------------------------------------------------------
 
-    def _validate(self, X, y=None):
+    def _validate(self, X: Any, y: Any = None) -> Data:
         check_option(COORDINATES, coordinates=self.coordinates)
         X, y = read_records(
             self,
@@ -323,226 +290,62 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         facts = {"geometry": geometry, "n": len(X), "d": X.shape[1], "flat": y.ndim == 1}
         return Data((X, labels), facts)
 
-    def _plan(self, facts, terms):
-        n, geometry = facts["n"], facts["geometry"]
-        check_option(METHODS, method=self.method)
-        check_option(UNITS, privacy_unit=self.privacy_unit)
-        check_scale(radius=self.radius)
-        check_random_state(self.public_seed)
-        for name in ("length_scale", "clip_norm", "step_size", "ridge"):
-            if getattr(self, name) is not None:
-                check_factor(**{name: getattr(self, name)})
-        warn_large_delta(self.delta, n)
-        unit = math.sqrt(-geometry.curvature)
-        check_scale(**{"radius * sqrt(-curvature)": float(self.radius) * unit})
-        if float(self.radius) * unit > _FARTHEST:
-            raise ValueError(
-                f"radius={self.radius!r} is above {_FARTHEST / unit:.4g}, {_FARTHEST:g} curvature "
-                "radii, beyond which points of hyperbolic space overflow floating point; pass a "
-                "smaller radius, or rescale the labels."
-            )
-        if self.clip_norm is not None:
-            check_scale(**{"clip_norm * sqrt(-curvature)": float(self.clip_norm) * unit})
-        mu = gaussian_mu(self.epsilon, self.delta)
-        base, public_base = None, None
-        if isinstance(self.base_point, str):
-            check_option(("private",), base_point=self.base_point)
-            check_descent_radius(
-                geometry, float(self.radius), "pass a smaller one, or a public base_point"
-            )
-            base = BasePoint(geometry.dim, float(self.radius) * unit, n, math.sqrt(BASE_SHARE) * mu)
-            mu = math.sqrt(mu**2 - base.event.mu**2) * (1.0 - 1e-14)
-        else:
-            public_base = self._public_base(geometry)
-        model, copies = self._model(n, mu, geometry, unit)
-        features, work = self._feature_map(n, facts["d"], geometry.dim)
-        exact = self._adds_integers(n, base, model, features, geometry.dim)
-        if exact:
-            model = dataclasses.replace(model, exact=True)
-            base = None if base is None else dataclasses.replace(base, exact=True)
-        return Plan(
-            event=composed(base, model, copies),
-            settings=_Settings(base, public_base, model, features),
-            public={
-                "n": n,
-                "coordinates": self.coordinates,
-                "curvature": float(self.curvature),
-                "radius": float(self.radius),
-                "feature_scale": self.feature_scale,
-                "public_seed": self.public_seed,
-                "base_point": self.base_point,
-            }
-            | ({"X": "every feature"} if self.privacy_unit == "label" else {}),
-            unit=self.privacy_unit,
-            work=work,
-            exact=exact,
-        )
+    def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
+        return plan_fit(self, facts)
 
-    def _adds_integers(self, n, base, model, features, dim):
-        def check():
-            for noise_multiplier in () if base is None else base.solver.noise_multipliers:
-                check_integers(dim, noise_multiplier)
-            model.lattice(2 * features.n_frequencies, dim)
-
-        costly = draws_dominate(n, 2 * features.n_frequencies * dim)
-        return chooses_integers(
-            self.method == "parametric", check, "method='parametric'", costly=costly
-        )
-
-    def _model(self, n, mu, geometry, unit):
-        records = self.privacy_unit == "record"
-        default_clip = 0.5 if self.method == "parametric" else 2.0
-        clip = default_clip if self.clip_norm is None else float(self.clip_norm) * unit
-        if self.n_steps is not None:
-            check_count(n_steps=self.n_steps)
-        if self.method == "sufficient-statistics":
-            return MomentModel(mu, clip, self.ridge, records), 1
-        if self.method == "parametric":
-            n_steps, step_size, momentum = model_rule(n, mu, self.n_steps)
-            step_size = step_size if self.step_size is None else self.step_size
-            return WrappedModel(n, mu, n_steps, step_size, clip, momentum), 1
-        check_count(n_queries=self.n_queries)
-        if not records and n > _LARGEST_KERNEL:
-            raise ValueError(
-                f"n={n} records are too many for kernel ridge weights (at most {_LARGEST_KERNEL}); "
-                "use method='parametric', or fit on a subsample."
-            )
-        check_limit("most_steps", n_queries=self.n_queries)
-        least = 4.0 * np.finfo(float).eps * n * n
-        if not records and self.ridge is not None and self.ridge < least:
-            raise ValueError(
-                f"ridge={self.ridge!r} is below {least:.2g}, where rounding of n={n} kernel rows "
-                "could leave no solution; pass a larger ridge."
-            )
-        mu_query = mu / math.sqrt(self.n_queries)
-        n_steps = query_rule(n, mu_query) if self.n_steps is None else self.n_steps
-        ball = GeodesicBall(Hyperboloid(geometry.dim), None, float(self.radius) * unit)
-        return WeightedMean(ball, mu_query, n_steps, clip, records), self.n_queries
-
-    def _feature_map(self, n, d, dim):
-        """The random features, and the work of a fit, refused before they are drawn."""
-        try:
-            scale = np.asarray(self.feature_scale, dtype=float)
-        except (TypeError, ValueError, OverflowError):
-            scale = np.zeros(())
-        sane = (scale >= 1e-100) & (scale <= 1e100)
-        if scale.shape not in ((), (d,)) or not sane.all():
-            raise ValueError(
-                f"feature_scale must be a number in [1e-100, 1e100] or {d} of them, one per "
-                "feature."
-            )
-        n_frequencies = (
-            frequency_rule(n, self.method == "parametric")
-            if self.n_frequencies is None
-            else self.n_frequencies
-        )
-        check_count(n_frequencies=n_frequencies)
-        length = length_rule(d) if self.length_scale is None else self.length_scale
-        columns = 2 * n_frequencies
-        entries = n * (columns + 4 * dim) + d * n_frequencies + 5 * columns * dim
-        if self.method == "sufficient-statistics":
-            entries += 4 * columns * columns
-        if self.method == "per-query" and self.privacy_unit == "label":
-            entries += 3 * n * n
-        steps = (1 if self.n_steps is None else self.n_steps) * (
-            self.n_queries if self.method == "per-query" else 1
-        )
-        work = Work(8.0 * entries, steps, f"n_frequencies={n_frequencies}").check()
-        features = FeatureMap(d, n_frequencies, length, scale, _FEATURE_LIMIT, self.public_seed)
-        return features, work
-
-    def _public_base(self, geometry):
-        """The public base point on the hyperboloid of curvature -1."""
-        if self.coordinates == "lorentz":
-            point = public_point(geometry, base_point=self.base_point)[None]
-        elif self.coordinates == "poincare":
-            ball = Poincare(geometry.dim, geometry.curvature)
-            point = public_point(ball, base_point=self.base_point)[None]
-        else:
-            point = public_array("base_point", self.base_point).reshape(1, -1)
-            if point.shape[1] != geometry.dim or not np.isfinite(point).all():
-                raise ValueError(f"base_point must hold {geometry.dim} finite numbers.")
-        unit = math.sqrt(-geometry.curvature)
-        labels = self._tangent_labels(point, geometry)
-        labels = shorten(labels, float(self.radius)) * unit
-        space = Hyperboloid(geometry.dim)
-        return np.asarray(space.exp_coordinates(space.base_point, labels))[0]
-
-    def _release(self, data, plan, streams):
+    def _release(self, data: Data, plan: Plan, streams: Any) -> None:
         (X, labels), settings = data.arrays, plan.settings
         geometry = data.facts["geometry"]
         unit = math.sqrt(-geometry.curvature)
         space = Hyperboloid(geometry.dim)
         labels = shorten(labels, float(self.radius)) * unit
         points = np.asarray(space.exp_coordinates(space.base_point, labels))
+        budget = GaussianBudget(settings.mu)
+        features = settings.scaling.release(X, settings.features, budget, streams)
+        self.clipped_fraction_ = settings.scaling.clipped(X, features, budget, streams)
+        self.feature_center_, self.feature_scale_ = features.center, features.scale
         base = settings.public_base
         if settings.base is not None:
+            budget.take(BASE_SHARE)
             base = settings.base.release(points, streams("base point"))
-        self.geometry_, self.feature_map_ = geometry, settings.features
+        model = dataclasses.replace(settings.model, mu=budget.rest() / math.sqrt(settings.copies))
+        self.geometry_, self.feature_map_ = geometry, features
         self._base, self._flat = base, data.facts["flat"]
         self._reach = float(self.radius) * unit
         origin = np.asarray(space.log_coordinates(space.base_point, base))[None] / unit
         self._server = None
-        self.noise_scale_ = settings.model.sigma / unit
+        self.noise_scale_ = model.sigma / unit
         if self.method == "per-query":
-            weights = self._weights(settings.features.scaled(X))
-            self._server = QueryServer(
-                settings.model, weights, points, base, self.n_queries, streams
-            )
+            weights = self._weights(features.scaled(X))
+            self._server = QueryServer(model, weights, points, base, self.n_queries, streams)
         else:
             arguments = {}
             if self.verbose:
                 name = type(self).__name__
                 arguments["progress"] = ProgressBar(name, self.epsilon, self.delta)
             coordinates = np.asarray(space.log_coordinates(base, points))
-            weights = settings.model.release(
-                settings.features(X), coordinates, streams("model"), **arguments
-            )
+            weights = model.release(features(X), coordinates, streams("model"), **arguments)
             self.coef_ = weights / unit
         self.base_point_ = self._layout(origin)[0]
 
-    def _weights(self, X):
+    def _weights(self, X: np.ndarray) -> Any:
         length = self._query_length(X.shape[1])
         if self.privacy_unit == "record":
             return KernelWeights(X, length)
         return KernelRidgeWeights(X, length, 1.0 if self.ridge is None else self.ridge)
 
-    def _query_length(self, d):
+    def _query_length(self, d: int) -> float:
         return length_rule(d) if self.length_scale is None else self.length_scale
 
     # -- layouts --------------------------------------------------------------------------------
 
-    def _tangent_labels(self, y, geometry):
-        """Normal coordinates at the origin, ``(n, dim)``; raises for rows that are no points."""
-        y = np.asarray(y, dtype=float)
-        y = y[:, None] if y.ndim == 1 else y
-        if self.coordinates == "tangent":
-            space, expected = None, geometry.dim
-        elif self.coordinates == "lorentz":
-            space, expected = geometry, geometry.dim + 1
-        else:
-            space, expected = Poincare(geometry.dim, geometry.curvature), geometry.dim
-        if y.shape[1] != expected:
-            raise ValueError(f"y has {y.shape[1]} columns, but {expected} are expected.")
-        if space is None:
-            return y
-        if not np.asarray(space.belongs(y)).all():
-            raise ValueError(
-                f"some rows of y are not points of {space}; check coordinates="
-                f"{self.coordinates!r} and curvature, or pass coordinates='tangent'."
-            )
-        return np.asarray(space.log_coordinates(space.base_point, y))
+    def _tangent_labels(self, y: Any, geometry: Hyperboloid) -> np.ndarray:
+        return tangent_labels(y, self.coordinates, geometry)
 
-    def _layout(self, coordinates):
-        """Labels in the user's layout, from normal coordinates at the origin."""
-        if self.coordinates == "tangent":
-            return coordinates[:, 0] if self._flat else coordinates
-        space = self.geometry_
-        if self.coordinates == "poincare":
-            space = Poincare(space.dim, space.curvature)
-        return np.asarray(space.exp_coordinates(space.base_point, coordinates))
+    def _layout(self, coordinates: np.ndarray) -> np.ndarray:
+        return layout(coordinates, self.coordinates, self.geometry_, self._flat)
 
-    def _tangent_predictions(self, X):
+    def _tangent_predictions(self, X: np.ndarray) -> np.ndarray:
         """Normal coordinates of the predictions at the origin; geodesic distance."""
         unit = math.sqrt(-self.geometry_.curvature)
         space = Hyperboloid(self.geometry_.dim)
@@ -556,7 +359,8 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         coordinates = np.asarray(space.log_coordinates(space.base_point, points))
         return shorten(coordinates, self._reach) / unit
 
-    def _refusal(self):
+    def _refusal(self) -> str:
+        assert self._server is not None
         if not self._server.can_answer:
             return (
                 "this is a copy, pickle or forked process of a model with method='per-query': it "

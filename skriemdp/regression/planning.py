@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import GeodesicBall, Hyperboloid
-from skriemdp.privacy.events import compose
+
+if TYPE_CHECKING:
+    from skriemdp.geometry.base import Geometry
+    from skriemdp.privacy.events_basic import GaussianEvent
+
 
 __all__ = [
     "BASE_SHARE",
     "BasePoint",
     "frequency_rule",
-    "composed",
     "frechet_variation",
     "length_rule",
     "model_rule",
@@ -29,7 +33,7 @@ BASE_SHARE = 0.1
 _BASE_CLIP = 1.0
 
 
-def shorten(coordinates, length):
+def shorten(coordinates: np.ndarray, length: float) -> np.ndarray:
     """Rows scaled to norm <= `length`; post-processing of releases, projection of labels."""
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.linalg.norm(coordinates, axis=-1, keepdims=True)
@@ -83,7 +87,7 @@ class BasePoint:
         )
 
     @property
-    def event(self):
+    def event(self) -> GaussianEvent:
         return self.solver.event
 
     @property
@@ -94,9 +98,9 @@ class BasePoint:
         squares = zip(np.atleast_1d(solver.step_size), solver.noise_multipliers, strict=True)
         return diameter * math.sqrt(math.fsum((eta * m) ** 2 for eta, m in squares))
 
-    def release(self, points, rng):
+    def release(self, points: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """The base point, from labels on the hyperboloid."""
-        solver = self.solver
+        solver: Any = self.solver
         problem = FrechetProblem(solver.domain, points)
         geometry, origin = problem.geometry, solver.domain.center
         coordinates = geometry.log_coordinates(origin, solver.solve(problem, origin, rng))
@@ -138,7 +142,7 @@ def query_rule(n: int, mu: float) -> int:
     return int(np.clip(n * mu / 100.0, 1, 10))
 
 
-def frechet_variation(geometry, points, weights) -> float:
+def frechet_variation(geometry: Geometry, points: np.ndarray, weights: np.ndarray) -> float:
     """Weighted sum of squared distances to the weighted Fréchet mean; Hadamard, not private."""
     point, step, previous = geometry.base_point, 1.0, math.inf
     shares = weights / weights.sum()
@@ -153,9 +157,3 @@ def frechet_variation(geometry, points, weights) -> float:
         previous = size
         point = np.asarray(geometry.exp_coordinates(point, step * move))
     return float(weights @ np.asarray(geometry.dist(point, points)) ** 2)
-
-
-def composed(base, model, copies: int = 1):
-    """Event of the whole fit."""
-    parts = [model.event] * copies if base is None else [base.event, *[model.event] * copies]
-    return compose(parts)

@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 import threading
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -15,6 +16,10 @@ from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import weighted_sum_sensitivity
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+
 
 __all__ = [
     "KernelRidgeWeights",
@@ -25,7 +30,7 @@ __all__ = [
 ]
 
 
-def gaussian_kernel(X, Y, length_scale):
+def gaussian_kernel(X: np.ndarray, Y: np.ndarray, length_scale: float) -> np.ndarray:
     """``exp(-|x - y|^2 / (2 length_scale^2))``, shape ``(len(X), len(Y))``."""
     squares = np.sum(X * X, axis=1)[:, None] + np.sum(Y * Y, axis=1)[None, :] - 2.0 * X @ Y.T
     return np.exp(np.maximum(squares, 0.0) * (-0.5 / length_scale**2))
@@ -37,13 +42,13 @@ class KernelRidgeWeights:
     Every weight depends on every feature, so only labels can be protected.
     """
 
-    def __init__(self, X, length_scale, ridge):
+    def __init__(self, X: np.ndarray, length_scale: float, ridge: float):
         self._X, self._length_scale = X, length_scale
         kernel = gaussian_kernel(X, X, length_scale)
         kernel[np.diag_indices_from(kernel)] += ridge
         self._factor = cho_factor(kernel, lower=True, overwrite_a=True, check_finite=False)
 
-    def __call__(self, x):
+    def __call__(self, x: np.ndarray) -> tuple[np.ndarray, float]:
         """Weights ``(n,)`` for one query, and the largest absolute one: a public number."""
         kernel = gaussian_kernel(self._X, x[None, :], self._length_scale)[:, 0]
         weights = cho_solve(self._factor, kernel, check_finite=False)
@@ -53,10 +58,10 @@ class KernelRidgeWeights:
 class KernelWeights:
     """Weights ``k(x, x_i)`` in [0, 1]: each depends on its own record, so records are protected."""
 
-    def __init__(self, X, length_scale):
+    def __init__(self, X: np.ndarray, length_scale: float):
         self._X, self._length_scale = X, length_scale
 
-    def __call__(self, x):
+    def __call__(self, x: np.ndarray) -> tuple[np.ndarray, float]:
         """Weights ``(n,)`` for one query, and their public bound 1."""
         return gaussian_kernel(self._X, x[None, :], self._length_scale)[:, 0], 1.0
 
@@ -87,7 +92,7 @@ class WeightedMean:
     agree, so the density is free.  Steps compose.
     """
 
-    ball: object
+    ball: Any
     mu: float
     n_steps: int
     clip_norm: float
@@ -113,7 +118,14 @@ class WeightedMean:
         """Noise on a gradient per unit of the largest weight."""
         return self.mechanism(1.0).sigma
 
-    def release(self, start, labels, weights, largest, rng):
+    def release(
+        self,
+        start: np.ndarray,
+        labels: np.ndarray,
+        weights: np.ndarray,
+        largest: float,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
         """A private point near the weighted mean of `labels`.
 
         Parameters
@@ -168,9 +180,18 @@ class QueryServer:
     streams : NoiseStreams
     """
 
-    def __init__(self, release, weights, labels, start, n_queries, streams):
+    def __init__(
+        self,
+        release: WeightedMean,
+        weights: KernelWeights,
+        labels: np.ndarray,
+        start: np.ndarray,
+        n_queries: int,
+        streams: NoiseStreams,
+    ):
         self.release, self.n_queries = release, n_queries
-        self._start, self._answers = start, {}
+        self._start = start
+        self._answers: dict[Any, Any] = {}
         self._private = (weights, labels, streams, threading.Lock(), os.getpid())
 
     @property
@@ -183,7 +204,7 @@ class QueryServer:
         """Whether this object holds the records (it is the fitted original, in its process)."""
         return self._private is not None and self._private[-1] == os.getpid()
 
-    def answer(self, queries):
+    def answer(self, queries: np.ndarray) -> np.ndarray | None:
         """Points ``(m, *shape)`` for scaled queries ``(m, d)``; None if the budget is too small.
 
         Nothing is released unless all of `queries` can be answered.
@@ -206,5 +227,5 @@ class QueryServer:
                 self._answers[key] = self.release.release(self._start, labels, values, largest, rng)
             return np.stack([self._answers[key] for key in keys])
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_private": None}

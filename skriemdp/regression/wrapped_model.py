@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms.covariance import JointMoments
 from skriemdp.mechanisms.integer_products import IntegerFactors
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.vector import GaussianNoise
@@ -22,13 +23,11 @@ from skriemdp.privacy.sensitivity import (
 
 __all__ = [
     "FeatureMap",
-    "MomentModel",
     "WrappedModel",
+    "clip_columns",
     "geodesic_gradients",
 ]
 
-# Covers the rounding of feature norms and of clipped gradients.
-_UP = 1.0 + 1e-12
 # Rows whose features and gradients are worked on at once; a few megabytes.
 _TILE = 4096
 # Rows of integers that stay in cache for both products.
@@ -50,11 +49,13 @@ class FeatureMap:
     length_scale : float
         In units of `scale`.
     scale : float or array of shape (n_inputs,)
-        Public scale of the inputs, which are divided by it.
+        Public or released scale of the inputs, which are divided by it.
     limit : float
         Scaled inputs are clipped to ``[-limit, limit]``.
     seed : int
         Public seed of the frequencies.
+    center : float or array of shape (n_inputs,), default=0.0
+        Public or released; it is subtracted from the inputs first.
     """
 
     n_inputs: int
@@ -63,21 +64,28 @@ class FeatureMap:
     scale: float | np.ndarray
     limit: float
     seed: int
+    center: float | np.ndarray = 0.0
     frequencies: np.ndarray = dataclasses.field(init=False, repr=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_count(n_inputs=self.n_inputs, n_frequencies=self.n_frequencies)
         check_positive(length_scale=self.length_scale)
         rng = public_generator(self.seed, "random Fourier features")
         frequencies = rng.standard_normal((self.n_frequencies, self.n_inputs)).T / self.length_scale
         object.__setattr__(self, "frequencies", frequencies)
 
-    def scaled(self, X):
-        """Inputs over their scale, clipped."""
+    def scaled(self, X: np.ndarray) -> np.ndarray:
+        """Inputs less their centre, over their scale, clipped."""
         with np.errstate(over="ignore"):
-            return np.clip(X / self.scale, -self.limit, self.limit)
+            return np.clip((X - self.center) / self.scale, -self.limit, self.limit)
 
-    def __call__(self, X):
+    def beyond(self, X: np.ndarray) -> int:
+        """Number of rows in which some input is clipped."""
+        with np.errstate(over="ignore"):
+            outside = np.abs((X - self.center) / self.scale) > self.limit
+        return int(np.count_nonzero(outside.any(axis=1)))
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
         """Features of shape ``(n, 2 n_frequencies)``."""
         half = self.n_frequencies
         features = np.empty((len(X), 2 * half))
@@ -90,7 +98,7 @@ class FeatureMap:
         return features
 
 
-def geodesic_gradients(z, directions, lengths):
+def geodesic_gradients(z: np.ndarray, directions: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Gradients of half the squared distance from ``exp_o(z_i)`` to the labels, in ``z_i``.
 
     In hyperbolic space of curvature -1, in normal coordinates at the base point o.
@@ -132,7 +140,7 @@ def geodesic_gradients(z, directions, lengths):
     return (factor * radial) * u - (factor * ratio_r * sinh_s) * across
 
 
-def _clip_columns(gradients, clip_norm):
+def clip_columns(gradients: np.ndarray, clip_norm: float) -> np.ndarray:
     """Columns scaled to norm <= `clip_norm`, in place; those that are not finite become zero."""
     norms = np.sqrt(np.einsum("ij,ij->j", gradients, gradients))
     scale = clip_norm / np.maximum(norms, clip_norm)
@@ -151,6 +159,8 @@ class WrappedModel:
     Parameters
     ----------
     n : int
+    shape : tuple of int
+        Of W: numbers of features and of dimensions.
     mu : float
         Gaussian differential privacy parameter of the whole run.
     n_steps : int
@@ -173,6 +183,7 @@ class WrappedModel:
     """
 
     n: int
+    shape: tuple[int, int]
     mu: float
     n_steps: int
     step_size: float
@@ -193,20 +204,30 @@ class WrappedModel:
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise on each entry of the mean gradient."""
+        if self.exact:
+            return self.lattice.sigma(self.clip_norm) / self.n
         return self._noise.sigma
 
     @property
-    def _noise(self):
+    def _noise(self) -> GaussianNoise:
         total = computed_sum_sensitivity(
             ball_sensitivity(self.clip_norm), self.clip_norm, self.n, 1, _TILE
         )
         return GaussianNoise(mean_sensitivity(total, self.n), self.noise_multiplier)
 
-    def lattice(self, n_features: int, dim: int) -> IntegerFactors:
-        """The integers of a record's gradient."""
-        return IntegerFactors(n_features, dim, self.noise_multiplier)
+    @functools.cached_property
+    def lattice(self) -> IntegerFactors:
+        """The integers of a record's gradient; ValueError where they would be too coarse."""
+        return IntegerFactors(*self.shape, self.noise_multiplier)
 
-    def _exact_gradient(self, weights, rows, directions, lengths, rng):
+    def _exact_gradient(
+        self,
+        weights: np.ndarray,
+        rows: tuple[IntegerFactors, np.ndarray, np.ndarray],
+        directions: np.ndarray,
+        lengths: np.ndarray,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
         """Noisy clipped mean gradient, from integer features and their lengths."""
         lattice, features, sizes = rows
         total, inner = lattice.start(), weights.T / lattice.resolution
@@ -219,7 +240,9 @@ class WrappedModel:
             lattice.add(total, features[tile], right)
         return lattice.release(total, self.clip_norm, rng) / self.n
 
-    def mean_gradient(self, weights, features, directions, lengths):
+    def mean_gradient(
+        self, weights: np.ndarray, features: np.ndarray, directions: np.ndarray, lengths: np.ndarray
+    ) -> np.ndarray:
         """Clipped mean gradient ``(n_features, dim)``; tile by tile, two products each."""
         total = np.zeros(weights.shape[::-1])
         with np.errstate(all="ignore"):
@@ -227,10 +250,16 @@ class WrappedModel:
                 rows = slice(begin, begin + _TILE)
                 z = weights.T @ features[rows].T
                 gradients = geodesic_gradients(z, directions[:, rows], lengths[rows])
-                total += _clip_columns(gradients, self.clip_norm) @ features[rows]
+                total += clip_columns(gradients, self.clip_norm) @ features[rows]
         return total.T / self.n
 
-    def release(self, features, labels, rng, progress=None):
+    def release(
+        self,
+        features: np.ndarray,
+        labels: np.ndarray,
+        rng: np.random.Generator,
+        progress: Callable[..., None] | None = None,
+    ) -> np.ndarray:
         """Private weights ``(n_features, dim)``.
 
         Parameters
@@ -245,12 +274,11 @@ class WrappedModel:
         """
         lengths = np.linalg.norm(labels, axis=1)
         directions = np.ascontiguousarray((labels / np.maximum(lengths, 1e-150)[:, None]).T)
-        weights = np.zeros((features.shape[1], labels.shape[1]))
+        weights = np.zeros(self.shape)
         velocity, average = np.zeros_like(weights), np.zeros_like(weights)
         first, mechanism = self.n_steps // 2, self._noise
         if self.exact:
-            lattice = self.lattice(*weights.shape)
-            rows = (lattice, *lattice.round_left(features))
+            rows = (self.lattice, *self.lattice.round_left(features))
             expect_integers(rng, self.n_steps * weights.size)
         for step in range(self.n_steps):
             if self.exact:
@@ -265,67 +293,3 @@ class WrappedModel:
             if progress is not None:
                 progress(step + 1, self.n_steps)
         return average
-
-
-@dataclasses.dataclass(frozen=True)
-class MomentModel:
-    """Ridge regression of clipped tangent labels on features, from noisy moments.
-
-    Parameters
-    ----------
-    mu : float
-    clip_norm : float
-        Length to which labels are clipped in the tangent space at the base point.
-    ridge : float or None
-        Added to the second moments (sums, not means); half the size of their noise by default.
-    features_private : bool
-        Whether features are protected too.  If not, the second moments are used as they are and
-        only the products with the labels get noise.
-
-    Notes
-    -----
-    *Guarantee*: exactly mu-GDP.  Records: one joint release of ``(sum phi phi', sum phi v')``,
-    :class:`skriemdp.mechanisms.covariance.JointMoments`.  Labels: ``sum phi_i v_i'`` changes by
-    ``|phi_i| |v_i - v_i'| <= 2 clip_norm``.
-    """
-
-    mu: float
-    clip_norm: float
-    ridge: float | None
-    features_private: bool
-
-    @property
-    def event(self) -> GaussianEvent:
-        """What the release costs."""
-        return GaussianEvent(1.0 / self.mu)
-
-    @property
-    def moments(self) -> JointMoments:
-        """The joint mechanism of private features."""
-        return JointMoments(_UP, self.clip_norm * _UP, 1.0 / self.mu)
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of the noise on each entry of ``sum phi v'``."""
-        if self.features_private:
-            return self.moments.product_sigma
-        return self._label_noise.sigma
-
-    @property
-    def _label_noise(self):
-        return GaussianNoise(ball_sensitivity(self.clip_norm * _UP), 1.0 / self.mu)
-
-    def release(self, features, labels, rng, progress=None):
-        """Private weights ``(n_features, dim)``; arguments as in :meth:`WrappedModel.release`."""
-        labels = _clip_columns(labels.T.copy(), self.clip_norm).T
-        moment, product = features.T @ features, features.T @ labels
-        if self.features_private:
-            moment, product = self.moments.release(moment, product, rng)
-        else:
-            product = self._label_noise.release(product, rng)
-        ridge = self.ridge
-        if ridge is None:
-            ridge = 0.5 * self.sigma / self.clip_norm * math.sqrt(2.0 * len(moment))
-        values, vectors = np.linalg.eigh(moment)
-        values = np.maximum(values, 0.0) + ridge
-        return vectors @ ((vectors.T @ product) / values[:, None])

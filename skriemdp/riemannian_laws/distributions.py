@@ -73,7 +73,7 @@ class _RadialLaw(abc.ABC):
     geometry: Geometry
 
     @abc.abstractmethod
-    def _potential(self, r):
+    def _potential(self, r: np.ndarray) -> np.ndarray:
         """Minus the log density at distance r, up to a constant."""
 
     @property
@@ -82,10 +82,10 @@ class _RadialLaw(abc.ABC):
         """Parameter of the law that is a length."""
 
     @abc.abstractmethod
-    def _matrix_logarithms(self, count, rng):
+    def _matrix_logarithms(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Logarithms of draws at the identity of SPD matrices."""
 
-    def _check(self):
+    def _check(self) -> None:
         if not isinstance(self.geometry, Geometry):
             raise TypeError(
                 f"geometry must be a skriemdp.geometry object, got {type(self.geometry).__name__}; "
@@ -104,7 +104,7 @@ class _RadialLaw(abc.ABC):
             )
 
     @property
-    def _form(self):
+    def _form(self) -> SpaceForm | None:
         return space_form(self.geometry)
 
     @property
@@ -114,7 +114,9 @@ class _RadialLaw(abc.ABC):
             raise TypeError(f"the radius of {self} has no one-dimensional density.")
         return _table(self)
 
-    def sample(self, center, size, rng):
+    def sample(
+        self, center: np.ndarray, size: int | tuple[int, ...], rng: np.random.Generator
+    ) -> np.ndarray:
         """Independent draws.
 
         Parameters
@@ -138,14 +140,15 @@ class _RadialLaw(abc.ABC):
         coordinates = xp.asarray(coordinates, dtype=center.dtype, device=device(center))
         return self.geometry.exp_coordinates(center, coordinates)
 
-    def check_representable(self, bits=64):
+    def check_representable(self, bits: int = 64) -> None:
         """Raise ValueError if more than 1e-13 of the law lies beyond what points can hold."""
         geometry = self.geometry
-        if isinstance(geometry, (Hyperboloid, Poincare)) and self._form.name == "hyperbolic":
+        form = self._form
+        if isinstance(geometry, (Hyperboloid, Poincare)) and form and form.name == "hyperbolic":
             longest = (300.0, 40.0) if isinstance(geometry, Hyperboloid) else (33.0, 13.0)
             reach = longest[0 if bits == 64 else 1] / math.sqrt(-geometry.curvature)
             fits = self.distance_quantile(1.0 - 1e-13) <= reach
-        elif self._form is None:
+        elif form is None:
             fits = self._matrix_reach() <= (32.0 if bits == 64 else 12.0)
         else:
             return
@@ -156,11 +159,19 @@ class _RadialLaw(abc.ABC):
                 "mechanism, or sample_coordinates."
             )
 
+    @property
+    def _size(self) -> int:
+        """Rows of the matrices, on a space of matrices."""
+        assert isinstance(self.geometry, AffineInvariantSPD)
+        return self.geometry.size
+
     @abc.abstractmethod
     def _matrix_reach(self) -> float:
         """Largest gap of log-eigenvalues but for about 1e-13 of the law; an estimate."""
 
-    def sample_coordinates(self, size, rng):
+    def sample_coordinates(
+        self, size: int | tuple[int, ...], rng: np.random.Generator
+    ) -> np.ndarray:
         """Normal coordinates of draws at any centre, ndarray ``(*size, dim)``; norm = distance.
 
         They keep full accuracy where the points themselves lose it (far out in hyperbolic space).
@@ -173,13 +184,14 @@ class _RadialLaw(abc.ABC):
         direction = rng.standard_normal((*size, self.geometry.dim))
         return direction * (radius / np.linalg.norm(direction, axis=-1, keepdims=True))
 
-    def log_density(self, center, points):
+    def log_density(self, center: np.ndarray, points: np.ndarray) -> np.ndarray:
         """Log density of `points` with respect to the Riemannian volume, shape ``(...)``.
 
         Raises TypeError on SPD matrices, where the normaliser has no simple form.
         """
         form = self._form
         normaliser = self._table.log_normaliser
+        assert form is not None  # others have no table
         sphere = math.log(2.0) + 0.5 * form.dim * math.log(math.pi) - gammaln(0.5 * form.dim)
         distance = self.geometry.dist(center, points)
         return -self._potential(distance) - (normaliser + float(sphere))
@@ -198,7 +210,7 @@ class _RadialLaw(abc.ABC):
         """Geodesic distance that a draw does not exceed with this probability."""
         return float(self._table.ppf(probability))
 
-    def _matrix_mean_square(self):
+    def _matrix_mean_square(self) -> float:
         raise TypeError(f"the mean squared distance of {self} has no simple form.")
 
 
@@ -235,24 +247,24 @@ class RiemannianGaussian(_RadialLaw):
     geometry: Geometry
     sigma: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(sigma=self.sigma)
         self._check()
 
     @property
-    def _length(self):
+    def _length(self) -> float:
         return self.sigma
 
-    def _potential(self, r):
+    def _potential(self, r: np.ndarray) -> np.ndarray:
         return 0.5 * (r / self.sigma) ** 2
 
-    def _matrix_logarithms(self, count, rng):
-        return sample_gaussian_logarithms(self.geometry.size, self.sigma, count, rng)
+    def _matrix_logarithms(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        return sample_gaussian_logarithms(self._size, self.sigma, count, rng)
 
-    def _matrix_reach(self):
-        return (self.geometry.size - 1) * self.sigma**2 + 10.6 * self.sigma
+    def _matrix_reach(self) -> float:
+        return (self._size - 1) * self.sigma**2 + 10.6 * self.sigma
 
-    def _matrix_mean_square(self):
+    def _matrix_mean_square(self) -> float:
         # SPD(2) is isometric to R x H^2(-1/2), and the law is a product.
         plane = RiemannianGaussian(Hyperboloid(2, -0.5), self.sigma)
         return self.sigma**2 + plane.mean_squared_distance()
@@ -290,12 +302,12 @@ like exp(0.707107 r), so 1 / scale must exceed 0.707107, that is scale < 1.41421
     geometry: Geometry
     scale: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_positive(scale=self.scale)
         self._check()
         form = self._form
         if form is None:
-            growth = volume_growth(self.geometry.size)
+            growth = volume_growth(self._size)
         elif form.name == "hyperbolic":
             growth = (form.dim - 1) * math.sqrt(-form.curvature)
         else:
@@ -308,45 +320,47 @@ like exp(0.707107 r), so 1 / scale must exceed 0.707107, that is scale < 1.41421
             )
 
     @property
-    def _length(self):
+    def _length(self) -> float:
         return self.scale
 
-    def _potential(self, r):
+    def _potential(self, r: np.ndarray) -> np.ndarray:
         return r / self.scale
 
-    def _matrix_logarithms(self, count, rng):
-        return sample_laplace_logarithms(self.geometry.size, self.scale, count, rng)
+    def _matrix_logarithms(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        return sample_laplace_logarithms(self._size, self.scale, count, rng)
 
-    def _matrix_reach(self):
+    def _matrix_reach(self) -> float:
         dim = self.geometry.dim
-        excess = 1.0 / self.scale - volume_growth(self.geometry.size)
+        excess = 1.0 / self.scale - volume_growth(self._size)
         return math.sqrt(2.0) * (30.0 + 0.5 * dim) / excess
 
 
 @functools.lru_cache(maxsize=128)
-def _table(law) -> RadialTable:
+def _table(law: _RadialLaw) -> RadialTable:
     """Law of the distance to the centre, ``exp(-potential) S(r)**(dim - 1)``."""
     form = law._form
+    assert form is not None
     n, root = form.dim - 1, math.sqrt(abs(form.curvature))
     if form.name == "sphere":
 
-        def on_sphere(r):
+        def on_sphere(r: np.ndarray) -> np.ndarray:
             return (n * np.log(np.sin(root * r) / root) if n else 0.0) - law._potential(r)
 
         return RadialTable(on_sphere, law._length, math.pi / root)
     if form.name == "euclidean" or n == 0:
 
-        def on_flat(r):
+        def on_flat(r: np.ndarray) -> np.ndarray:
             return (n * np.log(r) if n else 0.0) - law._potential(r)
 
         return RadialTable(on_flat, law._length)
 
-    def on_hyperbolic(r):
+    def on_hyperbolic(r: np.ndarray) -> np.ndarray:
         # exp(n r) joined with the potential: for wide laws both are huge.
         x = root * r
         curved = n * (np.log(-np.expm1(-2.0 * x)) - math.log(2.0 * root))
         if isinstance(law, RiemannianLaplace):
             return curved - (1.0 - n * root * law.scale) / law.scale * r
+        assert isinstance(law, RiemannianGaussian)
         return curved + (n * root - 0.5 * r / law.sigma**2) * r
 
     return RadialTable(on_hyperbolic, law._length)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import gammaln
@@ -26,16 +28,16 @@ def volume_growth(size: int) -> float:
 
 
 @functools.cache
-def _pairs(size):
+def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
     return np.triu_indices(size, 1)
 
 
-def _gaps(rho):
+def _gaps(rho: np.ndarray) -> np.ndarray:
     i, j = _pairs(rho.shape[-1])
     return rho[..., i] - rho[..., j]
 
 
-def _log_sinh_sum(rho):
+def _log_sinh_sum(rho: np.ndarray) -> np.ndarray:
     """``sum_{i<j} log sinh((rho_i - rho_j) / 2)`` for decreasing rho; -inf when not decreasing."""
     gaps = _gaps(rho)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -43,7 +45,7 @@ def _log_sinh_sum(rho):
     return np.where((gaps > 0.0).all(axis=-1), value, -np.inf)
 
 
-def _log_sinhc(z):
+def _log_sinhc(z: float | np.ndarray) -> np.ndarray:
     """``g(z) = log(sinh(x) / x)``, ``x = sqrt(z) / 2``: concave in z."""
     x = 0.5 * np.sqrt(z)
     small = x < 1e-2
@@ -52,14 +54,14 @@ def _log_sinhc(z):
     return np.where(small, series, safe + np.log(-0.5 * np.expm1(-2.0 * safe) / safe))
 
 
-def _log_sinhc_slope(z):
+def _log_sinhc_slope(z: float) -> float:
     x = 0.5 * math.sqrt(z)
     if x < 1e-2:
         return (1.0 / 3.0 - x * x / 45.0) / 8.0
     return (1.0 / math.tanh(x) - 1.0 / x) / (8.0 * x)
 
 
-def _mode(size, variance):
+def _mode(size: int, variance: float) -> np.ndarray:
     """Decreasing rho that maximises ``sum log sinh - |rho|**2 / (2 variance)``, by Newton's method.
 
     Any decreasing vector would do as a point of tangency; the mode gives the best acceptance.
@@ -68,7 +70,7 @@ def _mode(size, variance):
     ranks = 0.5 * (size + 1 - 2 * np.arange(1, size + 1))
     rho = ranks * (variance + 2.0 * math.sqrt(variance / size))
 
-    def value(r):
+    def value(r: np.ndarray) -> float:
         return float(_log_sinh_sum(r) - r @ r / (2.0 * variance))
 
     for _ in range(60):
@@ -99,7 +101,7 @@ class _TangentEnvelope:
     Good for wide laws; the proposal is rejected unless it is decreasing.
     """
 
-    def __init__(self, size, variance):
+    def __init__(self, size: int, variance: float):
         rho = _mode(size, variance)
         gap = _gaps(rho)
         slope = 0.5 / np.tanh(0.5 * gap)
@@ -110,19 +112,21 @@ class _TangentEnvelope:
         self.offset = float(_log_sinh_sum(rho) - self.gradient @ rho)
         self.size = size
 
-    def log_mass(self, variance):
+    def log_mass(self, variance: float | np.ndarray) -> float | np.ndarray:
         """Log of the proposal's integral over decreasing rho (over all rho, in fact)."""
         square = float(self.gradient @ self.gradient)
         volume = 0.5 * self.size * np.log(2.0 * math.pi * variance)
         return volume + self.offset + 0.5 * variance * square
 
-    def propose(self, variance, rng):
+    def propose(
+        self, variance: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Logarithms and log acceptance probabilities, for an array of variances."""
         noise = rng.standard_normal((variance.size, self.size))
         rho = variance[:, None] * self.gradient + np.sqrt(variance)[:, None] * noise
         return rho, _log_sinh_sum(rho) - self.offset - rho @ self.gradient
 
-    def finish(self, rho, rng):
+    def finish(self, rho: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         # Uniform eigenvectors: QR of a Gaussian matrix with the signs of R's diagonal taken out.
         q, r = np.linalg.qr(rng.standard_normal((*rho.shape, self.size)))
         q = q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
@@ -135,7 +139,7 @@ class _GaussianMatrixEnvelope:
     Good for narrow laws, where it is exact in the limit.
     """
 
-    def __init__(self, size, variance):
+    def __init__(self, size: int, variance: float):
         self.size, self.pairs = size, size * (size - 1) // 2
         # The point of tangency with the largest acceptance solves z0 = (m + 2) S(z0)**2.
         z0 = (size + 2.0) * variance
@@ -156,17 +160,19 @@ class _GaussianMatrixEnvelope:
         )
         self._constant = mehta - gammaln(size + 1.0) + self.pairs * (self.offset - math.log(2.0))
 
-    def _traceless_variance(self, variance):
+    def _traceless_variance(self, variance: float | np.ndarray) -> np.ndarray:
         stretched = 1.0 / variance - 2.0 * self.size * self.slope
         return np.where(stretched > 0.0, 1.0 / np.where(stretched > 0.0, stretched, 1.0), np.inf)
 
-    def log_mass(self, variance):
+    def log_mass(self, variance: float | np.ndarray) -> float | np.ndarray:
         """Log of the proposal's integral over decreasing rho."""
         traceless = 0.5 * (self.size - 1) * (self.size + 2)
         spread = 0.5 * traceless * np.log(self._traceless_variance(variance))
         return self._constant + 0.5 * np.log(variance) + spread
 
-    def propose(self, variance, rng):
+    def propose(
+        self, variance: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
         size = self.size
         noise = rng.standard_normal((variance.size, size * (size + 1) // 2))
         matrix = sym.unpack(np, noise, size)
@@ -179,19 +185,27 @@ class _GaussianMatrixEnvelope:
         z = _gaps(np.linalg.eigvalsh(matrix)) ** 2
         return matrix, (_log_sinhc(z) - self.offset - self.slope * z).sum(axis=-1)
 
-    def finish(self, matrix, rng):
+    def finish(self, matrix: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return matrix
 
 
+_Envelope: TypeAlias = _GaussianMatrixEnvelope | _TangentEnvelope
+
+
 @functools.lru_cache(maxsize=4096)
-def _envelope(size, variance):
+def _envelope(size: int, variance: float) -> _Envelope:
     """The envelope with the smaller mass, hence the larger acceptance, at this variance."""
-    candidates = [_TangentEnvelope(size, variance), _GaussianMatrixEnvelope(size, variance)]
+    candidates: list[_Envelope] = [
+        _TangentEnvelope(size, variance),
+        _GaussianMatrixEnvelope(size, variance),
+    ]
     # A little above: the second kind stops to exist somewhere, and a cell of variances uses it.
     return min(candidates, key=lambda envelope: float(envelope.log_mass(1.08 * variance)))
 
 
-def sample_gaussian_logarithms(size: int, sigma: float, count: int, rng):
+def sample_gaussian_logarithms(
+    size: int, sigma: float, count: int, rng: np.random.Generator
+) -> np.ndarray:
     """Logarithms L, shape ``(count, size, size)``, of Gaussian draws centred at the identity."""
     if size == 1:
         return sigma * rng.standard_normal((count, 1, 1))
@@ -199,7 +213,9 @@ def sample_gaussian_logarithms(size: int, sigma: float, count: int, rng):
     return _rejection(count, size, rng, lambda k: [(envelope, np.full(k, float(sigma) ** 2))])
 
 
-def sample_laplace_logarithms(size: int, scale: float, count: int, rng):
+def sample_laplace_logarithms(
+    size: int, scale: float, count: int, rng: np.random.Generator
+) -> np.ndarray:
     """Logarithms L of Laplace draws centred at the identity: a Gaussian law of random variance.
 
     ``exp(-t / b)`` is a mixture of ``exp(-t**2 / (2 v))`` with weights ``v**(-1/2)
@@ -210,7 +226,7 @@ def sample_laplace_logarithms(size: int, scale: float, count: int, rng):
         return (sign * scale * rng.standard_exponential(count))[:, None, None]
     edges, envelopes, table = _laplace_variances(size, float(scale))
 
-    def draw(k):
+    def draw(k: int) -> list[tuple[_Envelope, np.ndarray]]:
         variance = table.sample(k, rng)
         cell = np.clip(np.searchsorted(edges, variance, side="right") - 1, 0, len(envelopes) - 1)
         order = np.argsort(cell, kind="stable")
@@ -226,7 +242,7 @@ def sample_laplace_logarithms(size: int, scale: float, count: int, rng):
 
 
 @functools.lru_cache(maxsize=64)
-def _laplace_variances(size, scale):
+def _laplace_variances(size: int, scale: float) -> tuple[np.ndarray, list[_Envelope], RadialTable]:
     rate = 0.5 * (1.0 / scale**2 - volume_growth(size) ** 2)
     dim = size * (size + 1) // 2
     # Between the small variances of a flat law of this dimension and the exponential tail.
@@ -236,7 +252,7 @@ def _laplace_variances(size, scale):
     middle = np.sqrt(edges[:-1] * edges[1:])
     envelopes = [_envelope(size, float(v)) for v in middle]
 
-    def log_density(v):
+    def log_density(v: np.ndarray) -> np.ndarray:
         # Relative to the middle of its cell, to which every envelope belongs.
         cell = np.clip(np.searchsorted(edges, v, side="right") - 1, 0, len(envelopes) - 1)
         result = np.empty_like(v)
@@ -248,7 +264,9 @@ def _laplace_variances(size, scale):
     return edges, envelopes, RadialTable(log_density, math.sqrt(low * high), high, cuts=edges)
 
 
-def _rejection(count, size, rng, draw):
+def _rejection(
+    count: int, size: int, rng: np.random.Generator, draw: Callable[..., Any]
+) -> np.ndarray:
     """Repeat proposals until `count` have been accepted.
 
     The proposals of one round are exchangeable only within an envelope, so all that a round accepts
@@ -263,9 +281,9 @@ def _rejection(count, size, rng, draw):
             proposal, log_acceptance = envelope.propose(variance, rng)
             keep = np.log(rng.random(variance.size)) < log_acceptance
             accepted.append(envelope.finish(proposal[keep], rng))
-        accepted = np.concatenate(accepted)
-        if len(accepted) > 1:
-            accepted = accepted[rng.permutation(len(accepted))]
-        kept.append(accepted)
-        have, tried = have + len(accepted), tried + batch
+        together = np.concatenate(accepted)
+        if len(together) > 1:
+            together = together[rng.permutation(len(together))]
+        kept.append(together)
+        have, tried = have + len(together), tried + batch
     return np.concatenate(kept)[:count]

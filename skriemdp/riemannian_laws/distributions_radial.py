@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 __all__ = ["RadialTable"]
@@ -30,7 +33,13 @@ class RadialTable:
     below 1e-13 (tests/test_distributions.py).  Draws take 53-bit uniform numbers.
     """
 
-    def __init__(self, log_density, scale, end=np.inf, cuts=()):
+    def __init__(
+        self,
+        log_density: Callable[..., Any],
+        scale: float,
+        end: float = np.inf,
+        cuts: np.ndarray | tuple[int, ...] = (),
+    ):
         self._log_density = log_density
         low, high, self._top = _support(log_density, scale, end)
         width = high - low
@@ -50,11 +59,13 @@ class RadialTable:
         inside = edges[:-1] + 1e-9 * cell, edges[1:] - 1e-9 * cell
         self._slopes = [np.exp(self._safe_log(r) - self._top) * cell / mass.sum() for r in inside]
 
-    def _safe_log(self, r):
+    def _safe_log(self, r: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.nan_to_num(self._log_density(r), nan=-np.inf, neginf=-np.inf)
 
-    def _cell_integrals(self, edges, factor=None):
+    def _cell_integrals(
+        self, edges: np.ndarray, factor: Callable[..., Any] | None = None
+    ) -> np.ndarray:
         half = 0.5 * np.diff(edges)[:, None]
         r = edges[:-1, None] + half * (1.0 + _NODES)
         value = np.exp(self._safe_log(r) - self._top)
@@ -62,19 +73,21 @@ class RadialTable:
             value = value * factor(r)
         return (half * value) @ _WEIGHTS
 
-    def mean(self, function) -> float:
+    def mean(self, function: Callable[..., Any]) -> float:
         """Expectation of a vectorised function of the variable."""
         total = np.exp(self.log_normaliser - self._top)
         return float(self._cell_integrals(self._edges, function).sum() / total)
 
-    def cdf(self, r):
+    def cdf(self, r: np.ndarray) -> np.ndarray:
         """Distribution function, by interpolation."""
         r = np.clip(r, self._edges[0], self._edges[-1])
         cell = np.clip(np.searchsorted(self._edges, r, side="right") - 1, 0, self._cdf.size - 2)
         x = (r - self._edges[cell]) / (self._edges[cell + 1] - self._edges[cell])
         return self._cdf[cell] + self._hermite(cell, x)[0]
 
-    def _hermite(self, cell, x):
+    def _hermite(
+        self, cell: int | np.ndarray, x: float | np.ndarray
+    ) -> tuple[float | np.ndarray, float | np.ndarray]:
         """Mass of the cell up to the share x of its width, and its derivative."""
         rise = self._cdf[cell + 1] - self._cdf[cell]
         first, last = self._slopes[0][cell], self._slopes[1][cell]
@@ -83,7 +96,7 @@ class RadialTable:
         slope = first + x * (2.0 * (3.0 * rise - 2.0 * first - last) + 3.0 * x * bend)
         return value, slope
 
-    def ppf(self, u):
+    def ppf(self, u: float | np.ndarray) -> Any:
         """Inverse of the distribution function."""
         u = np.asarray(u, dtype=float)
         cell = np.clip(np.searchsorted(self._cdf, u, side="right") - 1, 0, self._cdf.size - 2)
@@ -95,15 +108,17 @@ class RadialTable:
             x = np.clip(x - (value - wanted) / np.maximum(slope, 1e-3 * rise + 1e-300), 0.0, 1.0)
         return self._edges[cell] + x * (self._edges[cell + 1] - self._edges[cell])
 
-    def sample(self, size, rng):
+    def sample(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Any:
         """Independent draws; `size` an int or a tuple."""
         return self.ppf(rng.random(size))
 
 
-def _support(log_density, scale, end):
+def _support(
+    log_density: Callable[..., Any], scale: float, end: float
+) -> tuple[float, float, float]:
     """Interval outside which the density is negligible, and the log of its peak."""
 
-    def value(r):
+    def value(r: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.nan_to_num(log_density(r), nan=-np.inf, neginf=-np.inf)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 
+from skriemdp._arrays import Size
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd_affine import AffineInvariantSPD
@@ -24,7 +26,7 @@ __all__ = [
 ]
 
 
-def _space(geometry):
+def _space(geometry: Geometry) -> tuple[str, int, float]:
     """(space, dim, curvature) as RiemannianEvent wants them."""
     form = space_form(geometry)
     if form is not None:
@@ -82,13 +84,21 @@ class RiemannianGaussianMechanism:
     sensitivity: Sensitivity
     sigma: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_sensitivity(self.sensitivity)
         check_positive(sigma=self.sigma)
         _ = self.event, self.law
 
     @classmethod
-    def calibrated(cls, geometry, sensitivity, *, epsilon=None, delta=None, mu=None):
+    def calibrated(
+        cls,
+        geometry: Geometry,
+        sensitivity: Sensitivity,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        mu: float | None = None,
+    ) -> RiemannianGaussianMechanism:
         """The least noise found that meets (epsilon, delta), or is certified to be mu-GDP.
 
         Raises :class:`skriemdp.riemannian_laws.profiles.InfeasibleTarget` where no sigma does.
@@ -117,7 +127,7 @@ class RiemannianGaussianMechanism:
         """The noise."""
         return RiemannianGaussian(self.geometry, self.sigma)
 
-    def release(self, point, rng, size=()):
+    def release(self, point: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
         """A draw around the exact `point`; `size` draws of them cost that many events.
 
         Parameters
@@ -173,13 +183,21 @@ class RiemannianLaplaceMechanism:
     sensitivity: Sensitivity
     scale: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_sensitivity(self.sensitivity)
         check_positive(scale=self.scale)
         _ = self.law, self.event
 
     @classmethod
-    def calibrated(cls, geometry, sensitivity, *, epsilon=None, delta=0.0, mu=None):
+    def calibrated(
+        cls,
+        geometry: Geometry,
+        sensitivity: Sensitivity,
+        *,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        mu: float | None = None,
+    ) -> RiemannianLaplaceMechanism:
         """The least noise found that meets (epsilon, delta), pure by default, or mu.
 
         Raises
@@ -195,6 +213,7 @@ class RiemannianLaplaceMechanism:
                     "alone."
                 )
             check_positive(epsilon=epsilon)
+            assert epsilon is not None
             return cls(geometry, sensitivity, sensitivity.value / epsilon * (1.0 + 1e-15))
         event = calibrated_riemannian_event(
             "laplace",
@@ -226,7 +245,7 @@ class RiemannianLaplaceMechanism:
         """The noise."""
         return RiemannianLaplace(self.geometry, self.scale)
 
-    def release(self, point, rng, size=()):
+    def release(self, point: np.ndarray, rng: np.random.Generator, size: Size = ()) -> np.ndarray:
         """A draw around the exact `point`, as :meth:`RiemannianGaussianMechanism.release`."""
         return _draw(self, self.scale, "riemannian-laplace", point, rng, size)
 
@@ -265,13 +284,15 @@ class KNormGradientMechanism:
     sensitivity: Sensitivity
     scale: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_sensitivity(self.sensitivity)
         check_positive(scale=self.scale)
         _check_hadamard(self.geometry)
 
     @classmethod
-    def calibrated(cls, geometry, sensitivity, *, epsilon):
+    def calibrated(
+        cls, geometry: Geometry, sensitivity: Sensitivity, *, epsilon: float
+    ) -> KNormGradientMechanism:
         """The mechanism that is pure epsilon-DP."""
         check_sensitivity(sensitivity)
         check_positive(epsilon=epsilon)
@@ -282,14 +303,23 @@ class KNormGradientMechanism:
         """What one release costs."""
         return PureEvent(2.0 * self.sensitivity.value / self.scale * (1.0 + 1e-15))
 
-    def check_law(self, n_records) -> None:
+    def check_law(self, n_records: int) -> None:
         """Raise ValueError unless there is a law to draw from for this many records."""
         _proposal(self.geometry, n_records, self.scale)
 
-    def release(self, gradient_norm, n_records, center, rng, size=()):
+    def release(
+        self,
+        gradient_norm: Callable[[np.ndarray], np.ndarray],
+        n_records: int,
+        center: np.ndarray,
+        rng: np.random.Generator,
+        size: Size = (),
+    ) -> np.ndarray:
         """Draws; arguments as for :func:`sample_k_norm_gradient`."""
 
-        def sampler(norm, rng, size):
+        def sampler(
+            norm: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator, size: Size
+        ) -> np.ndarray:
             return sample_k_norm_gradient(
                 self.geometry, norm, n_records, center, self.scale, rng, size
             )
@@ -305,15 +335,22 @@ class KNormGradientMechanism:
         )
 
 
-def _draw(mechanism, scale, name, point, rng, size):
-    def sampler(point, rng, size):
+def _draw(
+    mechanism: RiemannianGaussianMechanism | RiemannianLaplaceMechanism,
+    scale: float,
+    name: str,
+    point: np.ndarray,
+    rng: np.random.Generator,
+    size: Size,
+) -> np.ndarray:
+    def sampler(point: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]) -> np.ndarray:
         return mechanism.law.sample(point, size, rng)
 
     bound = mechanism.sensitivity.value
     return noise.draw(point, scale, name, rng, size, sensitivity=bound, sampler=sampler)
 
 
-def _check_hadamard(geometry):
+def _check_hadamard(geometry: Geometry) -> None:
     if not geometry.is_hadamard:
         raise ValueError(
             f"the K-norm gradient law is drawn exactly on Hadamard manifolds only, got {geometry}; "
@@ -321,13 +358,21 @@ def _check_hadamard(geometry):
         )
 
 
-def _proposal(geometry, n_records, scale) -> RiemannianLaplace:
+def _proposal(geometry: Geometry, n_records: int, scale: float) -> RiemannianLaplace:
     law = RiemannianLaplace(geometry, scale / n_records)
     law.check_representable()
     return law
 
 
-def sample_k_norm_gradient(geometry, gradient_norm, n_records, center, scale, rng, size=()):
+def sample_k_norm_gradient(
+    geometry: Geometry,
+    gradient_norm: Callable[[np.ndarray], np.ndarray],
+    n_records: int,
+    center: np.ndarray,
+    scale: float,
+    rng: np.random.Generator,
+    size: Size = (),
+) -> np.ndarray:
     """Exact draws with density proportional to ``exp(-gradient_norm(x) / scale)``.
 
     Parameters

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from skriemdp.privacy._quadrature import Window, integrate
-from skriemdp.riemannian_laws.profile_integrand import RadialPair, log_share
+from skriemdp.riemannian_laws.profile_integrand import RadialPair, _Boundary, log_share
 
 __all__ = [
     "log_complement",
@@ -25,7 +27,7 @@ _INFINITE_SPAN = (-5.0, 26.0)
 _MOST_CANCELLATION = 1e4
 
 
-def _finite_map(t):
+def _finite_map(t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Double-exponential map of the real line to (0, 1): share, 1 - share, log derivative."""
     g = np.pi * np.sinh(t)
     low, high = np.exp(-np.logaddexp(0.0, -g)), np.exp(-np.logaddexp(0.0, g))
@@ -33,17 +35,19 @@ def _finite_map(t):
     return low, high, derivative
 
 
-def _infinite_map(t):
+def _infinite_map(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Double-exponential map of the real line to (0, inf) for integrands that decay fast."""
     log_x = t - np.exp(-t)
     return np.exp(log_x), log_x + np.log1p(np.exp(-t))
 
 
-def _log_mass(log_density, lengths, window=None):
+def _log_mass(
+    log_density: Callable[..., Any], lengths: list[float] | np.ndarray, window: Window | None = None
+) -> np.ndarray:
     """Log integrals of ``exp(log_density(index, v))`` over ``0 < v < lengths[index]``."""
     lengths = np.asarray(lengths, dtype=float)
 
-    def evaluate(index, t):
+    def evaluate(index: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         share, _, derivative = _finite_map(t)
         length = lengths[index, None]
         with np.errstate(divide="ignore"):
@@ -54,7 +58,7 @@ def _log_mass(log_density, lengths, window=None):
     return _log(sums[0]) + factor
 
 
-def _log(x):
+def _log(x: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x > 0.0, np.log(np.maximum(x, 0.0)), -np.inf)
 
@@ -64,7 +68,7 @@ def _log_normaliser(pair: RadialPair) -> float:
     if pair.kind > 0:
         return float(_log_mass(lambda _, v: pair.log_weight(v), [np.pi])[0])
 
-    def evaluate(_, t):
+    def evaluate(_: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x, derivative = _infinite_map(t)
         log_scale = pair.log_weight(pair.scale * x) + derivative + np.log(pair.scale)
         return log_scale, np.ones((1, *t.shape))
@@ -73,7 +77,13 @@ def _log_normaliser(pair: RadialPair) -> float:
     return float(factor[0] + np.log(sums[0, 0]))
 
 
-def _main(pair, boundary, rows, terms, window=None):
+def _main(
+    pair: RadialPair,
+    boundary: _Boundary,
+    rows: int,
+    terms: Callable[..., Any],
+    window: Window | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """Integrals over the distances r at which the sphere around the first centre is cut.
 
     ``terms(log_first, log_second, shares)`` turns the four shares into a log scale and terms.
@@ -81,7 +91,7 @@ def _main(pair, boundary, rows, terms, window=None):
     if pair.kind > 0 and not (boundary.length > 0.0).any():
         return np.full(rows, -np.inf), np.zeros((3, rows))
 
-    def evaluate(index, t):
+    def evaluate(index: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if pair.kind > 0:
             share, rest, derivative = _finite_map(t)
             length = boundary.length[index, None]
@@ -100,8 +110,10 @@ def _main(pair, boundary, rows, terms, window=None):
         return integrate(evaluate, rows, span, window)
 
 
-def _difference_terms(pair):
-    def terms(log_ratio, shares):
+def _difference_terms(pair: RadialPair) -> Callable[..., Any]:
+    def terms(
+        log_ratio: np.ndarray, shares: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
         first = log_share(shares[0], pair.order)
         second = log_ratio + log_share(shares[2], pair.order)
         top = np.maximum(first, second)
@@ -114,16 +126,20 @@ def _difference_terms(pair):
     return terms
 
 
-def _outside_terms(pair):
-    def terms(_, shares):
+def _outside_terms(pair: RadialPair) -> Callable[..., Any]:
+    def terms(
+        _: np.ndarray, shares: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
         outside = log_share(shares[1], pair.order)
         return outside, np.ones((1, *outside.shape))
 
     return terms
 
 
-def _complement_terms(pair):
-    def terms(log_ratio, shares):
+def _complement_terms(pair: RadialPair) -> Callable[..., Any]:
+    def terms(
+        log_ratio: np.ndarray, shares: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
         outside = log_share(shares[1], pair.order)
         second = log_ratio + log_share(shares[2], pair.order)
         total = np.logaddexp(outside, second)
@@ -132,8 +148,10 @@ def _complement_terms(pair):
     return terms
 
 
-def _second_terms(pair):
-    def terms(log_ratio, shares):
+def _second_terms(pair: RadialPair) -> Callable[..., Any]:
+    def terms(
+        log_ratio: np.ndarray, shares: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
         second = log_ratio + log_share(shares[2], pair.order)
         return second, np.ones((1, *second.shape))
 
@@ -143,7 +161,7 @@ def _second_terms(pair):
 # Next to the antipodes of the centres the boundary does not reach the spheres of radius > r1, R1.
 
 
-def _cap_mass(pair, rest):
+def _cap_mass(pair: RadialPair, rest: np.ndarray) -> np.ndarray:
     """Log of the mass of the spheres whose radius is within `rest` of pi; -inf below exp(-1e6)."""
     nearest = (math.pi - rest) / pair.scale
     potential = nearest if pair.law == "laplace" else 0.5 * nearest**2
@@ -155,19 +173,21 @@ def _cap_mass(pair, rest):
     return result
 
 
-def _first_cap(pair, boundary):
+def _first_cap(pair: RadialPair, boundary: _Boundary) -> np.ndarray:
     """Log of the mass of those around the first centre; they lie outside the set."""
     return _cap_mass(pair, boundary.first_rest)
 
 
-def _second_cap(pair, boundary, epsilon):
+def _second_cap(pair: RadialPair, boundary: _Boundary, epsilon: np.ndarray) -> np.ndarray:
     """Log of the mass of those around the second centre, inside the set, times exp(epsilon)."""
     if pair.kind <= 0:
         return np.full(epsilon.size, -np.inf)
     return epsilon + _cap_mass(pair, boundary.second_rest)
 
 
-def _shells(pair, boundary, rows, window=None):
+def _shells(
+    pair: RadialPair, boundary: _Boundary, rows: np.ndarray, window: Window | None = None
+) -> np.ndarray:
     """Log of the mass of the spheres around the first centre that the boundary does not reach.
 
     -inf but for `rows`, an array of bool.
@@ -178,14 +198,18 @@ def _shells(pair, boundary, rows, window=None):
     return result
 
 
-def _as_arrays(pair, epsilon, gap):
+def _as_arrays(
+    pair: RadialPair, epsilon: float | np.ndarray, gap: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     epsilon = np.atleast_1d(np.asarray(epsilon, dtype=float)).ravel()
     if gap is None:
         gap = pair.epsilon_max - epsilon
     return epsilon, np.atleast_1d(np.asarray(gap, dtype=float)).ravel()
 
 
-def log_second_share(pair: RadialPair, epsilon, gap=None):
+def log_second_share(
+    pair: RadialPair, epsilon: np.ndarray, gap: np.ndarray | None = None
+) -> np.ndarray:
     """Log of ``exp(epsilon)`` times the chance under the second law that the loss exceeds epsilon.
 
     It is minus the derivative of the profile.  ``gap`` is ``epsilon_max - epsilon`` where it is
@@ -215,7 +239,7 @@ def log_half_complement(pair: RadialPair) -> float:
     return min(float(total[0]) - _log_normaliser(pair), _LOG_HALF)
 
 
-def log_complement(pair: RadialPair, epsilon):
+def log_complement(pair: RadialPair, epsilon: float | np.ndarray) -> np.ndarray:
     """``log(1 - delta(epsilon))``, accurate however close delta is to one; epsilon >= 0."""
     epsilon, gap = _as_arrays(pair, epsilon, None)
     result = np.zeros(epsilon.size)
@@ -232,7 +256,7 @@ def log_complement(pair: RadialPair, epsilon):
     return np.minimum(result, 0.0)
 
 
-def log_delta(pair: RadialPair, epsilon):
+def log_delta(pair: RadialPair, epsilon: float | np.ndarray) -> np.ndarray:
     """``log delta(epsilon)`` for epsilon >= 0, not rounded; ``-inf`` from ``epsilon_max`` on.
 
     ``delta = (1/Z) integral exp(-V(r)) (E(r) - G(r)) dr`` with E the part of the sphere of radius r
@@ -248,8 +272,10 @@ def log_delta(pair: RadialPair, epsilon):
 
 
 def log_delta_direct(
-    pair: RadialPair, epsilon, windows: tuple[Window | None, Window | None] = (None, None)
-):
+    pair: RadialPair,
+    epsilon: np.ndarray,
+    windows: tuple[Window | None, Window | None] = (None, None),
+) -> tuple[np.ndarray, np.ndarray]:
     """As :func:`log_delta` without the nested form; also by how much the two halves cancel.
 
     The relative error is about machine epsilon times the second result.  `windows` of the last call
@@ -275,12 +301,12 @@ def log_delta_direct(
     return result, cancellation
 
 
-def _log_delta_nested(pair, epsilon, gap):
+def _log_delta_nested(pair: RadialPair, epsilon: np.ndarray, gap: np.ndarray) -> np.ndarray:
     """The same as the integral of :func:`log_second_share` from epsilon on: positive, slower."""
     finite = np.isfinite(pair.epsilon_max)
     width = pair.distance / pair.scale
 
-    def evaluate(index, t):
+    def evaluate(index: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if finite:
             _, share, derivative = _finite_map(t)
             rest = gap[index, None] * share

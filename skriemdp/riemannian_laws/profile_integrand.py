@@ -59,7 +59,7 @@ class RadialPair:
 
     # -- radial weight exp(-V) S**order, up to the constant that `log_mass` also leaves out --
 
-    def log_weight(self, r, complement=None):
+    def log_weight(self, r: np.ndarray, complement: np.ndarray | None = None) -> np.ndarray:
         """Log of ``exp(-V(r)) S(r)**order``; `complement` is pi - r where that is more accurate."""
         n, s = self.order, self.scale
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -77,7 +77,7 @@ class RadialPair:
 
     # -- the boundary of {loss >= epsilon}: distances r and R(r) to the two centres --
 
-    def boundary(self, epsilon, gap):
+    def boundary(self, epsilon: np.ndarray, gap: np.ndarray) -> _Boundary:
         """Numbers that describe the boundary for each epsilon; `gap` is epsilon_max - epsilon."""
         return _Boundary(self, epsilon, gap)
 
@@ -97,7 +97,7 @@ class _Boundary:
         On the sphere: pi - r and pi - R at the far end of the boundary.
     """
 
-    def __init__(self, pair: RadialPair, epsilon, gap):
+    def __init__(self, pair: RadialPair, epsilon: np.ndarray, gap: np.ndarray):
         self.pair = pair
         a, b, s = pair.distance, pair.far, pair.scale
         if pair.law == "laplace":
@@ -126,7 +126,14 @@ class _Boundary:
             self.first_rest = 0.5 * a + self.c / (2.0 * b)
             self.second_rest = missing / (2.0 * b)
 
-    def at(self, index, x, rest):
+    def at(
+        self, index: np.ndarray, x: np.ndarray, rest: np.ndarray | None
+    ) -> tuple[
+        np.ndarray,
+        np.ndarray | None,
+        np.ndarray,
+        tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    ]:
         """Geometry at ``r = start + x`` (and ``rest = length - x`` on the sphere).
 
         Returns ``r, pi - r, log(dR/dr (S(R)/S(r))**order)`` and four numbers u whose incomplete
@@ -169,6 +176,7 @@ class _Boundary:
                 e_p * e_w / (e_R * e_a),
             )
         else:
+            assert rest is not None  # spheres are given it
             first_rest = self.first_rest[index, None] + rest
             if pair.law == "laplace":
                 half = rest  # pi - P / 2
@@ -198,7 +206,7 @@ class _Boundary:
         return r, first_rest, log_ratio + np.zeros_like(r), shares
 
 
-def log_share(u, order):
+def log_share(u: np.ndarray, order: int) -> np.ndarray:
     """Log of the incomplete beta ``I_u(order / 2, order / 2)``: the share of a distance sphere.
 
     Relative accuracy is kept where the share underflows.
@@ -221,11 +229,11 @@ def log_share(u, order):
 
 
 @functools.cache
-def _log_beta(half):
+def _log_beta(half: float) -> float:
     return float(betaln(half, half))
 
 
-def _log_small_share(u, half):
+def _log_small_share(u: np.ndarray, half: float) -> np.ndarray:
     # u^h (1-u)^h / (h B(h, h)) * 2F1(2h, 1; h + 1; u); terms shrink like 2u, and u is small here.
     term = np.ones_like(u)
     total = np.ones_like(u)

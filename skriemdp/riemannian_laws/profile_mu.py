@@ -37,7 +37,7 @@ _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _MOST_CELLS = 12000
 
 
-def _gaussian_logs(mu, epsilon):
+def _gaussian_logs(mu: float | np.ndarray, epsilon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """``log delta`` and ``log(1 - delta)`` of mu-GDP at epsilon; both arrays."""
     mu, epsilon = np.broadcast_arrays(np.asarray(mu, float), np.asarray(epsilon, float))
     middle, half = epsilon / mu, 0.5 * mu
@@ -54,7 +54,9 @@ def _gaussian_logs(mu, epsilon):
     return delta, np.minimum(complement, 0.0)
 
 
-def _profile_logs(pair, epsilon):
+def _profile_logs(
+    pair: RadialPair, epsilon: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``log delta``, ``log(1 - delta)`` and the error of the first; never the slow nested form."""
     delta, cancellation = log_delta_direct(pair, epsilon)
     hard = ~(cancellation < 1e7)
@@ -80,14 +82,14 @@ def mu_at_zero(pair: RadialPair) -> float:
     return -2.0 * float(ndtri_exp(log_half))
 
 
-def _normal_quantile_above_half(excess):
+def _normal_quantile_above_half(excess: float) -> float:
     # Inverse of Phi(x) - 1/2 for small excess: series of the inverse error function.
     z = excess * math.sqrt(2.0 * math.pi)
     z2 = z * z
     return z * (1.0 + z2 * (1.0 / 6.0 + z2 * (7.0 / 120.0 + z2 * 127.0 / 5040.0)))
 
 
-def _mu_of_profile(pair, epsilon):
+def _mu_of_profile(pair: RadialPair, epsilon: np.ndarray) -> np.ndarray:
     """The mu of the Gaussian pair with the same delta at each epsilon, by bisection."""
     delta, complement, _ = _profile_logs(pair, epsilon)
     low, high = np.full(epsilon.size, math.log(1e-12)), np.full(epsilon.size, math.log(1e4))
@@ -121,7 +123,7 @@ def mu_estimate(pair: RadialPair) -> float:
     return best
 
 
-def tail_line(pair):
+def tail_line(pair: RadialPair) -> tuple[float, float, float]:
     """m, shift, log C of ``delta <= C phi(y) (R(y) - R(y + m))``, ``y = epsilon/m - shift >= 0``.
 
     Gaussian laws (docs/theory/riemannian-gdp.md): on the sphere the flat profile, by comparison; on
@@ -135,7 +137,7 @@ def tail_line(pair):
 
 
 @functools.lru_cache(maxsize=1024)
-def _tail_start(pair, mu):
+def _tail_start(pair: RadialPair, mu: float) -> float | None:
     """An epsilon from which on ``delta(epsilon) <= delta_mu(epsilon)`` is proved; None if none.
 
     With the flat value m = Delta / sigma (docs/theory/riemannian-gdp.md, "Certificate"):
@@ -180,7 +182,7 @@ def is_gdp(pair: RadialPair, mu: float) -> bool:
         return False
 
 
-def _is_gdp(pair, mu):
+def _is_gdp(pair: RadialPair, mu: float) -> bool:
     if pair.law == "gaussian" and pair.kind == 0:
         return pair.distance / pair.scale <= mu
     end = pair.epsilon_max
@@ -211,7 +213,12 @@ def _is_gdp(pair, mu):
     return True
 
 
-def _below_tangent(mu, left, right, at):
+def _below_tangent(
+    mu: float,
+    left: tuple[np.ndarray, np.ndarray],
+    right: tuple[np.ndarray, np.ndarray],
+    at: tuple[np.ndarray, np.ndarray],
+) -> np.ndarray:
     """Whether the values at one end lie below the Gaussian profile's tangent at the middle."""
     middle = 0.5 * (left[0] + right[0])
     epsilon, (delta, complement, error) = at
@@ -244,7 +251,7 @@ def certified_mu(pair: RadialPair) -> float | None:
     return None
 
 
-def _affordable(pair, mu, slack):
+def _affordable(pair: RadialPair, mu: float, slack: float) -> bool:
     # A cell of width h passes while (h / mu)**2 / 8 <= slack, roughly.
     end = pair.epsilon_max
     if pair.law == "gaussian":

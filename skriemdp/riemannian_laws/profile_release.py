@@ -5,14 +5,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from skriemdp.riemannian_laws.profile_hockey import log_delta, log_delta_direct
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import _gaussian_logs, certified_mu, tail_line
+
+if TYPE_CHECKING:
+    from skriemdp.privacy._quadrature import Window
+
 
 __all__ = ["RadialRelease", "epsilon_for_delta", "symmetric_losses"]
 
@@ -27,7 +34,7 @@ _LARGE_ORDER = 64.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
-def log_margin(pair: RadialPair, epsilon, log_value):
+def log_margin(pair: RadialPair, epsilon: np.ndarray, log_value: np.ndarray) -> np.ndarray:
     """What is added to a computed ``log delta`` before it is reported.
 
     1e-10 exceeds the error of every high-precision case of the tests; 1e-14 of the logarithm covers
@@ -41,7 +48,7 @@ def log_margin(pair: RadialPair, epsilon, log_value):
     return margin
 
 
-def epsilon_for_delta(log_delta_upper, delta, top):
+def epsilon_for_delta(log_delta_upper: Callable[..., Any], delta: float, top: float) -> float:
     """Smallest epsilon found with ``log_delta_upper(epsilon) <= log(delta)``; at most `top`.
 
     ``log_delta_upper`` takes and returns one number and does not increase.
@@ -50,7 +57,7 @@ def epsilon_for_delta(log_delta_upper, delta, top):
         return top
     target = math.log(delta)
 
-    def excess(epsilon):
+    def excess(epsilon: float) -> float:
         return max(log_delta_upper(epsilon), -1e6) - target
 
     if excess(0.0) <= 0.0:
@@ -70,7 +77,9 @@ def epsilon_for_delta(log_delta_upper, delta, top):
     return root
 
 
-def symmetric_losses(log_delta_upper, reach, interval, points=_POINTS):
+def symmetric_losses(
+    log_delta_upper: Callable[..., Any], reach: float, interval: float, points: int = _POINTS
+) -> tuple[np.ndarray, np.ndarray]:
     """Support (integers, in units of `interval`) and deltas of a pessimistic symmetric profile.
 
     The neighbours can be swapped, so ``delta(-e) = 1 - exp(-e) (1 - delta(e))``.  The support is
@@ -114,7 +123,7 @@ class RadialRelease:
     def epsilon_max(self) -> float:
         return self.pair.epsilon_max * (1.0 + 1e-14)
 
-    def log_delta_upper(self, epsilon):
+    def log_delta_upper(self, epsilon: ArrayLike) -> np.ndarray:
         """``log delta`` at an array of epsilon >= 0, rounded up."""
         epsilon = np.asarray(epsilon, dtype=float)
         value = self._tail_bound(epsilon)
@@ -122,7 +131,11 @@ class RadialRelease:
         value[near] = log_delta(self.pair, epsilon[near])
         return self._rounded(epsilon, value, log_margin(self.pair, epsilon, value))
 
-    def _quick_log_delta_upper(self, epsilon, windows=(None, None)):
+    def _quick_log_delta_upper(
+        self,
+        epsilon: ArrayLike,
+        windows: tuple[Window | None, Window | None] = (None, None),
+    ) -> np.ndarray:
         """The same with a margin that grows with cancellation (at most 4e-9): for whole grids."""
         epsilon = np.asarray(epsilon, dtype=float)
         value, cancellation = self._tail_bound(epsilon), np.ones(epsilon.shape)
@@ -134,7 +147,7 @@ class RadialRelease:
         margin = log_margin(self.pair, epsilon, value) + 4e-15 * cancellation
         return self._rounded(epsilon, value, margin)
 
-    def _rounded(self, epsilon, value, margin):
+    def _rounded(self, epsilon: np.ndarray, value: np.ndarray, margin: np.ndarray) -> np.ndarray:
         rounded = value + margin
         # Just below epsilon_max the difference may have been lost to rounding.
         lost = ~np.isfinite(value) & (epsilon < self.epsilon_max)
@@ -151,7 +164,7 @@ class RadialRelease:
             lambda e: float(self._quick_log_delta_upper([e])[0]), delta, self.epsilon_max
         )
 
-    def losses(self, interval: float):
+    def losses(self, interval: float) -> tuple[np.ndarray, np.ndarray]:
         return symmetric_losses(self._quick_log_delta_upper, self.reach, interval)
 
     @property
@@ -170,7 +183,7 @@ class RadialRelease:
             return self.epsilon_max
         return min(_renyi(self, float(order)), self.epsilon_max)
 
-    def _tail_bound(self, epsilon):
+    def _tail_bound(self, epsilon: np.ndarray) -> np.ndarray:
         if self.pair.law == "laplace":
             return np.full(epsilon.shape, np.inf)
         m, shift, log_constant = tail_line(self.pair)
@@ -186,7 +199,7 @@ class RadialRelease:
         m, shift, log_constant = tail_line(self.pair)
         return min(m * (shift + math.sqrt(104.0 + 2.0 * max(log_constant, 0.0))), self.epsilon_max)
 
-    def _tail(self, alpha):
+    def _tail(self, alpha: float) -> tuple[float, float]:
         """Last node, and the log of the integral beyond it: ``delta <= C Phi(-y)``, y linear."""
         m, shift, log_constant = tail_line(self.pair)
         tilt = (alpha - 1.0) * m
@@ -203,7 +216,7 @@ class RadialRelease:
 
 
 @functools.lru_cache(maxsize=64)
-def _base_nodes(release):
+def _base_nodes(release: RadialRelease) -> tuple[np.ndarray, np.ndarray]:
     """Nodes on which the profile drops by less than a quarter per cell, and upper logs of delta."""
     top = release.reach
     nodes = np.concatenate([[0.0], np.geomspace(1e-3 * top, top, 48)])
@@ -216,7 +229,9 @@ def _base_nodes(release):
     return nodes, logs
 
 
-def _split(release, nodes, logs, cells):
+def _split(
+    release: RadialRelease, nodes: np.ndarray, logs: np.ndarray, cells: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     left, right = nodes[:-1][cells, None], nodes[1:][cells, None]
     extra = (left + (right - left) * np.array([0.25, 0.5, 0.75])).ravel()
     nodes, first = np.unique(np.concatenate([nodes, extra]), return_index=True)
@@ -224,7 +239,7 @@ def _split(release, nodes, logs, cells):
 
 
 @functools.lru_cache(maxsize=4096)
-def _renyi(release, alpha):
+def _renyi(release: RadialRelease, alpha: float) -> float:
     pair = release.pair
     flat = 0.5 * alpha * (pair.distance / pair.scale) ** 2 * (1.0 + 1e-12)
     if pair.law == "gaussian" and pair.kind == 0:
@@ -253,7 +268,7 @@ def _renyi(release, alpha):
     return float(np.logaddexp(0.0, log_moment)) / (alpha - 1.0) * (1.0 + 1e-9)
 
 
-def _chord_integrals(nodes, logs, alpha):
+def _chord_integrals(nodes: np.ndarray, logs: np.ndarray, alpha: float) -> np.ndarray:
     """Logs of the integrals of ``(e^((alpha-1) e) + e^(-alpha e))`` times chords in exp(e)."""
     left, right = nodes[:-1, None], nodes[1:, None]
     e = 0.5 * (left + right) + 0.5 * (right - left) * _NODES

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
 from skriemdp.privacy._quadrature import Window
@@ -78,7 +81,7 @@ class MatrixRelease:
         m = self.sensitivity / self.scale
         return RadialRelease(self._plane(0.0)).reach + m * (0.5 * m + 10.2)
 
-    def _plane(self, q) -> RadialPair:
+    def _plane(self, q: float) -> RadialPair:
         distance = self.sensitivity * math.sqrt(1.0 - q) * _ROOT_CURVATURE
         return RadialPair("gaussian", -1, 2, distance, self.scale * _ROOT_CURVATURE)
 
@@ -88,7 +91,7 @@ class MatrixRelease:
         m = self.sensitivity / self.scale
         return max((mu_at_zero(self._plane(0.0)) / m) ** 2 - 1.0, 0.0)
 
-    def _cells(self):
+    def _cells(self) -> list[float]:
         """Edges of the cells in q for whole profiles."""
         excess = self._excess
         # Narrow at q = 0; elsewhere as wide as the plane's excess over a line makes harmless.
@@ -99,7 +102,7 @@ class MatrixRelease:
             edges.append(min(1.0, edges[-1] * (1.0 + growth) + first))
         return edges
 
-    def log_delta_upper(self, epsilon):
+    def log_delta_upper(self, epsilon: ArrayLike) -> np.ndarray:
         """``log delta`` at an array of epsilon >= 0, rounded up."""
         epsilon = np.asarray(epsilon, dtype=float)
         worst = np.zeros(epsilon.shape)
@@ -124,7 +127,7 @@ class MatrixRelease:
         """The inverse of :meth:`delta`: where the reported profile reaches it, then checked."""
         stretched = _with_line(_profile(self.stretched_pair), mu)
 
-        def log_delta(epsilon):
+        def log_delta(epsilon: float) -> float:
             return math.log(max(stretched(epsilon), 1e-300))
 
         epsilon = epsilon_for_delta(log_delta, delta, self.epsilon_max)
@@ -134,7 +137,7 @@ class MatrixRelease:
             step *= 4.0
         return epsilon
 
-    def losses(self, interval: float):
+    def losses(self, interval: float) -> tuple[np.ndarray, np.ndarray]:
         return symmetric_losses(self.log_delta_upper, self._reach, interval, 400)
 
     @property
@@ -148,13 +151,13 @@ class MatrixRelease:
         return 0.5 * order * bound * bound * (1.0 + 1e-12)
 
 
-def _profile(pair: RadialPair):
+def _profile(pair: RadialPair) -> Callable[..., Any]:
     """Upper deltas of one radial release; successive calls use each other's windows."""
     release, windows = RadialRelease(pair), (Window(), Window())
     return lambda epsilon: np.exp(release._quick_log_delta_upper(epsilon, windows))
 
 
-def _with_line(profile, mu):
+def _with_line(profile: Callable[..., Any], mu: float) -> Callable[..., Any]:
     """Delta, as a function of epsilon, of a release with this profile and a mu-GDP one."""
     if mu > 0.0:
         return lambda epsilon: chord_delta(profile, mu, epsilon)
@@ -187,7 +190,7 @@ def _matrix_delta(release: MatrixRelease, epsilon: float, mu: float) -> float:
 
 
 @functools.lru_cache(maxsize=64)
-def _cell_losses(release: MatrixRelease):
+def _cell_losses(release: MatrixRelease) -> list[tuple[float, np.ndarray, np.ndarray, float]]:
     """For each cell: mu of the line's part, and atoms that dominate the plane's loss."""
     edges = release._cells()
     result = []
@@ -207,7 +210,7 @@ def _cell_losses(release: MatrixRelease):
 
 
 @functools.lru_cache(maxsize=256)
-def _matrix_mu(release: MatrixRelease):
+def _matrix_mu(release: MatrixRelease) -> float | None:
     """A mu for all directions from one certificate, by group privacy.
 
     If the plane's pair at distance ``Delta / k`` is nu-GDP, then the one at ``j Delta / k`` is

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -18,6 +20,10 @@ from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import delta_floor, mu_estimate, mu_floor
 from skriemdp.riemannian_laws.profile_release import RadialRelease
 from skriemdp.riemannian_laws.profile_spd import MatrixRelease
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
 
 __all__ = ["InfeasibleTarget", "RiemannianEvent", "calibrated_riemannian_event"]
 
@@ -97,7 +103,7 @@ class RiemannianEvent(Event):
     scale: float
     kind = "riemannian"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_option(_LAWS, law=self.law)
         check_option((*_KINDS, "spd"), space=self.space)
         check_count(dim=self.dim)
@@ -133,7 +139,7 @@ class RiemannianEvent(Event):
     def renyi(self, order: float) -> float:
         return self.release.renyi(order)
 
-    def privacy_loss_distribution(self, interval: float = 1e-4):
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
@@ -142,10 +148,10 @@ class RiemannianEvent(Event):
             create_pmf_pessimistic_connect_dots(interval, support, deltas)
         )
 
-    def _exact_delta(self, epsilon):
+    def _exact_delta(self, epsilon: float) -> float:
         return self.release.delta(epsilon)
 
-    def _exact_epsilon(self, delta):
+    def _exact_epsilon(self, delta: float) -> float:
         return self.release.epsilon(delta)
 
     def delta_with_gaussian(self, mu: float, epsilon: float) -> float | None:
@@ -176,11 +182,11 @@ class RiemannianEvent(Event):
         return (self.sensitivity / self.scale) ** 2
 
     @property
-    def _is_flat(self):
+    def _is_flat(self) -> bool:
         return self.space == "euclidean" or (self.space == "hyperbolic" and self.dim == 1)
 
 
-def _check_space(event):
+def _check_space(event: RiemannianEvent) -> None:
     curvature = event.curvature
     if event.space == "spd":
         if event.law != "gaussian" or event.dim != 3 or curvature != -0.5:
@@ -211,7 +217,7 @@ def _check_space(event):
 
 
 @functools.lru_cache(maxsize=1024)
-def _release(event):
+def _release(event: RiemannianEvent) -> MatrixRelease | RadialRelease:
     if event.space == "spd":
         return MatrixRelease(event.sensitivity, event.scale)
     if event._is_flat:
@@ -225,7 +231,9 @@ def _release(event):
     return RadialRelease(RadialPair(event.law, kind, event.dim, distance, scale))
 
 
-def _floor(law, space, dim, curvature, sensitivity, target):
+def _floor(
+    law: str, space: str, dim: int, curvature: float, sensitivity: float, target: Callable[..., Any]
+) -> float:
     """Limit of ``target(dim, distance)`` as the noise grows; zero on spheres and lines."""
     if space == "spd":
         return target(2, sensitivity * math.sqrt(0.5))
@@ -234,7 +242,7 @@ def _floor(law, space, dim, curvature, sensitivity, target):
     return target(dim, sensitivity * math.sqrt(-curvature))
 
 
-def _widest(law, space, dim, curvature):
+def _widest(law: str, space: str, dim: int, curvature: float) -> float:
     if law == "laplace" and space == "hyperbolic" and dim > 1:
         return (1.0 - 1e-9) / ((dim - 1) * math.sqrt(-curvature))
     return math.inf
@@ -286,7 +294,11 @@ tangent space instead, or raise mu.
         if epsilon is None or delta is None:
             raise TypeError("pass epsilon and delta, or mu.")
         check_privacy(epsilon, delta)
-        target = {"epsilon": float(epsilon), "delta": float(delta), "mu": None}
+        target: dict[str, float | None] = {
+            "epsilon": float(epsilon),
+            "delta": float(delta),
+            "mu": None,
+        }
     elif epsilon is not None or delta is not None:
         raise ValueError("pass either mu or epsilon and delta.")
     else:
@@ -296,8 +308,17 @@ tangent space instead, or raise mu.
 
 
 @functools.lru_cache(maxsize=1024)
-def _calibrated(law, space, dim, curvature, sensitivity, epsilon, delta, mu):
-    def event(scale):
+def _calibrated(
+    law: str,
+    space: str,
+    dim: int,
+    curvature: float,
+    sensitivity: float,
+    epsilon: float | None,
+    delta: float | None,
+    mu: float | None,
+) -> RiemannianEvent:
+    def event(scale: float) -> RiemannianEvent:
         return RiemannianEvent(law, space, dim, curvature, sensitivity, scale)
 
     widest = _widest(law, space, dim, curvature)
@@ -306,17 +327,18 @@ def _calibrated(law, space, dim, curvature, sensitivity, epsilon, delta, mu):
     if mu is not None:
         _refuse(law, space, dim, curvature, sensitivity, "mu", mu, mu_floor)
         return _calibrated_mu(event, sensitivity, mu, widest)
+    assert epsilon is not None and delta is not None  # else mu was given
     if delta == 0.0:
         return _calibrated_pure(event, law, space, sensitivity, curvature, epsilon, widest)
 
-    def floor(d, a):
+    def floor(d: int, a: float) -> float:
         return delta_floor(d, a, epsilon)
 
     _refuse(law, space, dim, curvature, sensitivity, "delta", delta, floor)
     target = math.log(delta)
     windows = Window(), Window()
 
-    def excess(log_scale):
+    def excess(log_scale: float) -> float:
         release = event(math.exp(log_scale)).release
         if isinstance(release, MatrixRelease):
             release = RadialRelease(release.stretched_pair)
@@ -340,7 +362,16 @@ def _calibrated(law, space, dim, curvature, sensitivity, epsilon, delta, mu):
     return found
 
 
-def _refuse(law, space, dim, curvature, sensitivity, name, value, target):
+def _refuse(
+    law: str,
+    space: str,
+    dim: int,
+    curvature: float,
+    sensitivity: float,
+    name: str,
+    value: float,
+    target: Callable[..., Any],
+) -> None:
     floor = _floor(law, space, dim, curvature, sensitivity, target)
     if value > floor:
         return
@@ -352,7 +383,7 @@ def _refuse(law, space, dim, curvature, sensitivity, name, value, target):
     raise _infeasible(name, value, floor, low)
 
 
-def _infeasible(name, value, floor, sensitivity):
+def _infeasible(name: str, value: float, floor: float, sensitivity: float) -> InfeasibleTarget:
     return InfeasibleTarget(
         f"{name}={value!r} cannot be reached: on this space {name} stays above {floor:.6g} however "
         f"wide the noise; reduce the sensitivity below {sensitivity:.3g}, add noise in a tangent "
@@ -361,7 +392,7 @@ def _infeasible(name, value, floor, sensitivity):
     )
 
 
-def _root(excess, start, top):
+def _root(excess: Callable[..., Any], start: float, top: float) -> float:
     """Where a decreasing function of the log scale changes sign; never beyond `top`."""
     low = high = min(start, top - 1e-9)
     while excess(low) < 0.0:
@@ -375,7 +406,15 @@ def _root(excess, start, top):
     return low if low == high else brentq(excess, low, high, xtol=1e-13, rtol=1e-14)
 
 
-def _calibrated_pure(event, law, space, sensitivity, curvature, epsilon, widest):
+def _calibrated_pure(
+    event: Callable[..., Any],
+    law: str,
+    space: str,
+    sensitivity: float,
+    curvature: float,
+    epsilon: float,
+    widest: float,
+) -> RiemannianEvent:
     if law == "laplace":
         scale = sensitivity / epsilon
         if scale >= widest:
@@ -400,8 +439,10 @@ def _calibrated_pure(event, law, space, sensitivity, curvature, epsilon, widest)
     return event(scale)
 
 
-def _calibrated_mu(event, sensitivity, mu, widest):
-    def excess(log_scale):
+def _calibrated_mu(
+    event: Callable[..., Any], sensitivity: float, mu: float, widest: float
+) -> RiemannianEvent:
+    def excess(log_scale: float) -> float:
         return mu_estimate(event(math.exp(log_scale)).release.worst_pair) - aim
 
     aim = mu / (1.0 + 1e-5) * (1.0 - 1e-12)

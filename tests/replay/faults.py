@@ -256,17 +256,36 @@ class Line:
     pairs: str = ""
 
 
-_ITEMS = "completion.item_effects"
+_MEMBERS = "mechanisms.memberships"
 _QUERIES = "regression.structured_prediction:WeightedMean"
 _PRODUCT = "privacy.sensitivity:frame_product_sensitivity"
 _LATTICE = "mechanisms.integers"
-_UNWEIGHTED = "np.minimum(1.0, self.tau / np.sqrt(np.maximum(counts, 1)))"
+_LIFTED = "mechanisms.lifted_moments:LiftedMoments"
+_UNWEIGHTED = "np.minimum(1.0, weight / np.sqrt(np.maximum(counts, 1)))"
+_EXACT = "mechanisms.integer_products"
 _ROOTS = "GaussianEvent(self.moment_multiplier, count=self.n_steps)"
 _ROUNDS = "math.ceil(self.n_rounds"
 
 LINES = (
     Line("mechanisms.bounds:Ball.enforce", "shortened(offsets, self.radius)", "offsets", "erm "),
-    Line("mechanisms.sums:noisy_sum", "2 * lattice.units", "lattice.units", "mean lattice"),
+    Line("mechanisms.sums:release_integers", "2 * lattice.units", "lattice.units", "mean lattice"),
+    Line("mechanisms.sums:integer_total", "lattice.integers(", "2.0 * lattice.integers(", "erm p"),
+    Line("descent.sampling:PoissonSampler.event", "integers=self.integers", "integers=0", "erm p"),
+    Line(
+        "descent.sampling:FixedSizeSampler.event", "integers=self.integers", "integers=0", "erm f"
+    ),
+    Line(
+        "mechanisms.sums:integer_sums",
+        "lattice.integers(",
+        "2.0 * lattice.integers(",
+        "federated rsgd 1.0",
+    ),
+    Line(
+        "mechanisms.integer_products:IntegerFactors.round_right",
+        "self.units * (1.0 - _SLACK) / lengths - half",
+        "3.0 * self.units / lengths",
+        "adagrad ",
+    ),
     Line("mechanisms.vector:GaussianNoise.sigma", "self.sens", "0.5 * self.sens", "pca cov"),
     Line("mechanisms.vector:RadialNoise.scale", "self.sens", "0.5 * self.sens", "mean laplace"),
     Line(f"{_LATTICE}:IntegerBall.spacing", "(self.units -", "(3 * self.units -", "mean lattice"),
@@ -307,10 +326,70 @@ LINES = (
     Line(_PRODUCT, "(1.0 if", "(0.5 if", "pca refine 1"),
     Line(_PRODUCT, "else math.sqrt(2.0))", "else math.sqrt(0.5))", "pca refine 2"),
     Line(_PRODUCT, "min(2.0 * bound", "min(bound", "pca refine"),
-    Line("pca.bounds:_Budget._take", "self.left -= share", "pass", "pca"),
-    Line("pca.rows:clip_weights", "return weights", "return np.ones_like(weights)", "pca"),
     Line(
-        "pca.releases:_with_variances",
+        f"{_EXACT}:IntegerFrames.spacing", "(self.longest -", "(2 * self.longest -", "exact, long"
+    ),
+    Line(
+        f"{_EXACT}:IntegerFrames.longest", "factor * middle", "factor // 16 * middle", "exact, long"
+    ),
+    Line(
+        "location_scale.rows:PairDifferences.__init__",
+        "order[half : 2 * half]",
+        "np.zeros(half, dtype=int)",
+        "pca pairs",
+    ),
+    Line(
+        "mechanisms.subspaces:ProjectorSum._products",
+        "bound / np.maximum(norms, bound)",
+        "1.0",
+        "search start long frames",
+    ),
+    Line(
+        "mechanisms.subspaces:ProjectorSum._spacing",
+        "self._diameter.value",
+        "0.5 * self._diameter.value",
+        "search start grassmann",
+    ),
+    Line(
+        "location_scale.search:LocationScaleSearch._walk",
+        "budget.take(share)",
+        "2.0 * budget.take(share)",
+        "search hyperboloid",
+    ),
+    Line(
+        "location_scale.points:PointRecords.logarithms",
+        "center, radius, self.points",
+        "center, float(np.max(next(self.distances(center)))), self.points",
+        "search hyperboloid",
+    ),
+    # People: a class counted with its whole weight, means that nobody shortens, rows counted as
+    # people, and weights that everybody's number of rows decides.
+    Line(
+        "mean.classifier:_by_person",
+        "np.sqrt(classes[owners])",
+        "np.ones(len(owners))",
+        "people class means",
+    ),
+    Line(
+        "mean.classifier:_class_means",
+        "weights[:, None] * shortened",
+        "weights[:, None] * vectors",
+        "people class means beyond float",
+    ),
+    Line("core.estimator:Data.by_group", "groups.count", "len(groups.order)", "people mean"),
+    Line("core.estimator:Data.by_group", "groups.count", "len(groups.order)", "people erm poisson"),
+    Line(
+        "_groups:Groups.means",
+        "np.repeat(1.0 / sizes, sizes)",
+        "np.repeat(1.0 / np.full(self.count, sizes.mean()), sizes)",
+        "people erm 1 ",
+    ),
+    Line("mechanisms.budget:_Budget._take", "self.left -= share", "pass", "pca"),
+    Line(
+        "location_scale.rows:clip_weights", "return weights", "return np.ones_like(weights)", "pca"
+    ),
+    Line(
+        "pca.releases:_float_variances",
         "second_moment_sensitivity(row_norm)",
         "interval_sensitivity(0.7 * row_norm**2)",
         "pca exponential 2",
@@ -321,22 +400,41 @@ LINES = (
         "ball_sensitivity(0.5 * radius)",
         "mean k-norm",
     ),
-    Line("mean.planning:split_budget", "1.0 - _COUNT - search", "1.0 - search", "mean gradient"),
-    Line("mean.planning:_radial_budget", "_MEAN_BASIC * epsilon", "epsilon", "mean laplace"),
+    Line("mean.planning:_seeking_plan", "else first.mu", "else total", "mean adaptive radial"),
+    Line("mean.planning:_seeking_plan", "dim, first.mu,", "dim, 0.5 * first.mu,", "mean radial"),
+    Line("mean.planning:_pure_plan", "budget.rest()", "epsilon", "mean laplace"),
     Line(
         "completion.releases:CompletionPlan.main_share",
         "1.0 - sum(self.small.values())",
         "1.0",
         "completion",
     ),
-    Line(f"{_ITEMS}:ItemEffects.totals", _UNWEIGHTED, "np.ones(len(counts))", "completion"),
+    Line(f"{_MEMBERS}:Memberships.bounded", _UNWEIGHTED, "np.ones(len(counts))", "completion"),
     Line(
-        "completion.local_factors:RidgeVote.release",
-        "Ball(self.bound).enforce(votes)",
-        "votes",
-        "covariance",
+        f"{_MEMBERS}:Memberships.bounded",
+        "np.clip(self.values / bound, -1.0, 1.0)",
+        "self.values / bound",
+        "completion lattice",
     ),
-    Line("regression.wrapped_model:_clip_columns", "gradients *= scale", "", "parametric"),
+    Line(
+        f"{_MEMBERS}:IntegerMemberships.spacing",
+        "return 2.0 * self.weight",
+        "return 1.0 * self.weight",
+        "completion lattice",
+    ),
+    Line(
+        f"{_LATTICE}:IntegerNumber.spacing",
+        "(self.units - 2)",
+        "(3 * self.units)",
+        "completion lattice signal",
+    ),
+    Line(
+        "completion.local_factors:_Ballots.total",
+        "self.bound.enforce(rows)",
+        "rows",
+        "completion covariance",
+    ),
+    Line("regression.wrapped_model:clip_columns", "gradients *= scale", "", "parametric"),
     Line(f"{_QUERIES}.noise_multiplier", "math.sqrt(self.n_steps)", "1.0", "queries"),
     Line(f"{_QUERIES}.mechanism", "(self.clip_norm", "(0.5 * self.clip_norm", "queries"),
     Line(
@@ -345,7 +443,33 @@ LINES = (
         "1.0",
         "queries",
     ),
-    Line("linear_model.adagrad:NoisyAdaGrad.event", _ROOTS, "GaussianEvent(1e9)", "adagrad"),
+    Line(f"{_LIFTED}.norm", "1.0 + self.scale**2", "0.5", "moments"),
+    Line(f"{_LIFTED}.lifts", "shortened(second[rows], self.norms[1])", "second[rows]", "moments"),
+    Line(
+        "linear_model.adagrad:NoisyAdaGrad.with_mu",
+        "1.0 - _MOMENT_SHARE",
+        "1.0",
+        "adagrad root moments",
+    ),
+    Line(
+        "linear_model.fit_plan:_event",
+        "bounds.share + COUNT_SHARE",
+        "COUNT_SHARE",
+        "search sampled",
+    ),
+    Line(
+        "linear_model.estimator:PrivateNoisyAdaGrad._release",
+        "budget.rest()",
+        "budget.total",
+        "adagrad hinge",
+    ),
+    Line(
+        "regression.estimator:PrivateHyperbolicRegressor._release",
+        "budget.take(BASE_SHARE)",
+        "pass",
+        "private base",
+    ),
+    Line("erm.clipping:ClipNorm.share", "_SHARE if", "0.0 if", "erm found clip"),
     Line("selection:PrivateGridSearchCV._run", "_length(test[0])", "_length(train[0])", "search"),
     Line(
         "selection:PrivateGridSearchCV._run",

@@ -24,6 +24,7 @@ from skriemdp import (
     config_context,
     selection,
 )
+from skriemdp._random import NoiseStreams
 from skriemdp.federated import FederatedEstimator
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.messages import LocalTask
@@ -31,16 +32,21 @@ from skriemdp.federated.training import LocalSettings
 from skriemdp.geometry import (
     AffineInvariantSPD,
     BuresWassersteinSPD,
+    Circle,
     Euclidean,
     GeodesicBall,
     Grassmann,
     Hyperboloid,
     LogEuclideanSPD,
     Poincare,
+    Product,
     Sphere,
     Stiefel,
 )
+from skriemdp.location_scale.points import PointRecords, plan_point_search
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.privacy.events import GaussianEvent, SelectionEvent
 
 PAIRS: list[Pair] = []
@@ -104,19 +110,26 @@ def opposite(geometry, radius, n=N, rest=0.0, beyond=1.0):
     return first, along(geometry, steps)
 
 
+def filled(geometry, radius, n=N):
+    """As :func:`opposite`, with the other records near the rim of the ball, more at one end."""
+    steps = 0.95 * radius * np.where(np.arange(n) % 3, 1.0, -1.0)
+    return changed(along(geometry, steps), *along(geometry, [radius, -radius]))
+
+
 def means():
     for name, (geometry, radius) in GEOMETRIES.items():
         here = {"manifold": geometry, "radius": radius, "arithmetic": "float"}
-        for mechanism in ("tangent", "gradient", "adaptive"):
-            least = {"tangent": 0.8, "gradient": 0.8, "adaptive": 0.7}[mechanism]
-            pair(
-                f"mean {mechanism} {name}",
-                fitted(PrivateFrechetMean, mechanism=mechanism, noise="gaussian", **here)
-                if mechanism == "tangent"
-                else fitted(PrivateFrechetMean, mechanism=mechanism, **here),
-                *opposite(geometry, radius),
-                attains=least if name not in ("bures", "stiefel") else 0.4,
-            )
+        least = 0.8 if name not in ("bures", "stiefel") else 0.4
+        for mechanism in ("tangent", "gradient"):
+            fit = fitted(PrivateFrechetMean, mechanism=mechanism, noise="gaussian", **here)
+            pair(f"mean {mechanism} {name}", fit, *opposite(geometry, radius), attains=least)
+        for noise_law in ("gaussian", "radial"):
+            # Enough of a budget to look first; the mean in the small ball, and in the public one.
+            fit = fitted(PrivateFrechetMean, noise=noise_law, epsilon=20.0, **here)
+            narrow = opposite(geometry, radius)
+            pair(f"mean adaptive {noise_law} {name}", fit, *narrow, attains=0.9 * least)
+            wide = filled(geometry, radius)
+            pair(f"mean adaptive {noise_law} wide {name}", fit, *wide, attains=0.8 * least)
     plane, space = Euclidean(2), Hyperboloid(2)
     for law, delta in (("radial", 1e-5), ("laplace", 1e-5), ("laplace", 0.0)):
         fit = fitted(
@@ -130,19 +143,26 @@ def means():
         fit = fitted(PrivateFrechetMean, space, radius=1.0, mechanism=mechanism, delta=delta)
         data = opposite(space, 1.0)
         pair(f"mean output {mechanism} {delta}", fit, *data, attains=0.9, geometry=space)
-    fit = fitted(PrivateFrechetMean, AffineInvariantSPD(2), mechanism="laplace", delta=0.0)
+    fit = fitted(
+        PrivateFrechetMean, AffineInvariantSPD(2), mechanism="laplace", delta=0.0, radius=1.0
+    )
     data = opposite(AffineInvariantSPD(2), 1.0, n=80)
     pair("mean output laplace spd", fit, *data, attains=0.9, geometry=AffineInvariantSPD(2))
-    fit = fitted(PrivateFrechetMean, space, mechanism="k-norm", delta=0.0)
+    fit = fitted(PrivateFrechetMean, space, mechanism="k-norm", delta=0.0, radius=1.0)
     data = opposite(space, 1.0, n=80)
     pair("mean k-norm", fit, *data, attains=0.8, geometry=space)
     for geometry, name in ((plane, "euclidean"), (space, "hyperboloid")):
-        for mechanism in ("tangent", "gradient", "adaptive"):
-            fit = fitted(PrivateFrechetMean, geometry, mechanism=mechanism, arithmetic="lattice")
+        for mechanism in ("tangent", "gradient", "auto"):
+            settings = {"mechanism": mechanism, "epsilon": 20.0, "arithmetic": "lattice"}
+            fit = fitted(PrivateFrechetMean, geometry, radius=1.0, **settings)
             pair(f"mean lattice {mechanism} {name}", fit, *opposite(geometry, 1.0), attains=0.7)
             # Noisy answers, and a record beyond the ball.
             data = opposite(geometry, 1.0, rest=0.2, beyond=3.0)
             pair(f"mean lattice {mechanism} {name} noisy", fit, *data, quiet=False)
+    # One look, for want of more budget.
+    box = Euclidean(10)
+    fit = fitted(PrivateFrechetMean, box, epsilon=1.0, radius=1.0)
+    pair("mean adaptive one look", fit, *opposite(box, 1.0, n=150), attains=0.8)
     for arithmetic in ("float", "lattice"):
         for center, radius in (("private", "auto"), (None, "auto"), ("private", 1.0)):
             for quiet in (True, False):
@@ -157,12 +177,27 @@ def means():
                 kind = f"mean {arithmetic} center {center} radius {radius} quiet {quiet}"
                 data = opposite(space, 4.0, rest=0.3, n=40)
                 pair(kind, fit, *data, quiet=quiet, attains=0.5 if quiet else 0.0)
+    # With nothing given: a search, and a mean whose radial law is fixed before it.
+    for name, (geometry, radius) in GEOMETRIES.items():
+        fit = fitted(PrivateFrechetMean, geometry, epsilon=3.0)
+        data = opposite(geometry, radius, n=120, rest=0.1 * radius)
+        pair(f"mean found {name}", fit, *data, attains=0.9)
+    data = along(Sphere(2), np.linspace(-2.6, 2.6, 120))
+    fit = fitted(PrivateFrechetMean, Sphere(2), epsilon=3.0)
+    pair(
+        "mean of wide directions", fit, *changed(data, *along(Sphere(2), [2.9, -2.9])), attains=0.2
+    )
+    # What a search does not need is lost to a radial mean.
+    data = changed(along(space, np.linspace(-1.5, 1.5, 120)), *along(space, [9.0, -9.0]))
+    fit = fitted(PrivateFrechetMean, space, epsilon=3.0)
+    lost = functools.partial(Tape.check_charge, unspent=0.28)  # one mean of two
+    pair("mean found at once", fit, *data, attains=0.5, charge=lost)
     # A record crosses the distance that a search asks about: its counts move.
     spread = along(space, np.linspace(0.05, 2.0, 60))
     data = changed(spread, *along(space, [1e-9, 290.0]))
     fit = fitted(PrivateFrechetMean, space, radius="auto", mechanism="tangent")
     pair("mean counts of a radius", fit, *data, attains=0.05)
-    fit = fitted(PrivateFrechetMean, space, radius=3.0, mechanism="adaptive")
+    fit = fitted(PrivateFrechetMean, space, radius=3.0, epsilon=20.0, noise="gaussian")
     pair("mean counts of an adaptive radius", fit, *changed(spread, *along(space, [0, 2.9])))
     fit = fitted(PrivateFrechetMean, space, center="private", radius="auto")
     pair("mean counts of a zoom", fit, *changed(spread, *along(space, [1e-9, 290.0])))
@@ -177,21 +212,23 @@ def means():
     # Descent that starts away from the centre, more steps, retractions, clipped logarithms.
     start = along(space, [0.9])[0]
     settings = {"mechanism": "gradient", "n_steps": 3, "clip_norm": 0.7, "start": start}
-    fit = fitted(PrivateFrechetMean, space, output="average", retraction=True, **settings)
+    fit = fitted(
+        PrivateFrechetMean, space, radius=1.0, output="average", retraction=True, **settings
+    )
     pair("mean clipped descent", fit, *opposite(space, 1.0), attains=0.4)
     pair("mean clipped descent, noisy", fit, *opposite(space, 1.0, rest=0.5), quiet=False)
     fit = fitted(PrivateFrechetMean, Sphere(2), radius=0.4, mechanism="gradient", n_steps=4)
     pair("mean descent sphere noisy", fit, *opposite(Sphere(2), 0.4, rest=0.1), quiet=False)
     # Extreme norms, repeated records, single precision.
     flat = np.full((N, 2), 0.25)
-    fit = fitted(PrivateFrechetMean, "euclidean", mechanism="gradient")
+    fit = fitted(PrivateFrechetMean, "euclidean", mechanism="gradient", radius=1.0)
     for small, large in ((1e-120, -1e200), (1e200, -1e200), (0.0, 1e150)):
         pair(f"mean norms {small} {large}", fit, *changed(flat, [small, 0], [large, 0]))
     data = [d.astype(np.float32) for d in opposite(plane, 1.0)]
     pair("mean single precision", fit, *data, attains=0.8)
     same = np.tile([0.6, 0.8], (N, 1))
-    fit = fitted(PrivateFrechetMean, "euclidean", mechanism="adaptive")
-    pair("mean of one repeated record", fit, *changed(same, [0.6, 0.8], [-0.6, -0.8]), attains=0.5)
+    fit = fitted(PrivateFrechetMean, "euclidean", epsilon=20.0, radius=1.0)
+    pair("mean of one repeated record", fit, *changed(same, [0.6, 0.8], [-0.6, -0.8]), attains=0.2)
     for name, (geometry, radius) in GEOMETRIES.items():
         if geometry.point_ndim == 2 and name in ("spd", "bures", "log-euclidean"):
             points = np.array(opposite(geometry, radius)[0])
@@ -213,12 +250,203 @@ def class_means():
         fit = fitted(PrivateMinimumDistanceToMean, geometry, **settings)
         pair(f"class means, other label {name}", fit, (one, y), (two, other), attains=0.95)
     one, two = opposite(plane, 1.0)
-    fit = fitted(PrivateMinimumDistanceToMean, plane, classes=range(3), delta=0.0)
+    fit = fitted(PrivateMinimumDistanceToMean, plane, radius=1.0, classes=range(3), delta=0.0)
     other = np.where(np.arange(N) == 0, 1, y)
     pair("class means pure", fit, (one, y), (two, other), attains=0.95)
     one, two = opposite(plane, 1.0, beyond=1e9)
-    fit = fitted(PrivateMinimumDistanceToMean, plane, classes=range(3))
+    fit = fitted(PrivateMinimumDistanceToMean, plane, radius=1.0, classes=range(3))
     pair("class means noisy", fit, (one, y), (two, y), attains=0.95, quiet=False)
+    for geometry in (AffineInvariantSPD(2), Sphere(2), Stiefel(3, 2)):
+        one, two = opposite(geometry, 0.6, rest=0.2, beyond=2.0)
+        for quiet in (True, False):
+            name = f"class means in a private ball {geometry} {quiet}"
+            fit = fitted(PrivateMinimumDistanceToMean, geometry, classes=range(3), epsilon=20.0)
+            pair(name, fit, (one, y), (two, y), quiet=quiet)
+
+    # A record crosses the distances that a search asks about: its counts move.
+    space = Hyperboloid(2)
+    data = changed(along(space, np.linspace(0.05, 2.0, 60)), *along(space, [1e-9, 200.0]))
+    y = np.arange(60) % 3
+    fit = fitted(PrivateMinimumDistanceToMean, space, classes=range(3), epsilon=5.0)
+    pair("class means counts of a private ball", fit, *((x, y) for x in data))
+
+
+# -- people who own several records ---------------------------------------------------------------
+
+ROWS = 40
+
+
+def owned(points, first, label=None):
+    """Rows, labels and ids: person 0 has `first` rows, the others one to three, all mixed.
+
+    Person 0 shows the classes in turn, or `label` alone.
+    """
+    sizes = 1 + np.arange(len(points)) % 3
+    sizes[0] = first
+    ids = np.repeat(np.arange(len(points)), sizes)
+    y = np.arange(len(ids)) % 3
+    if label is not None:
+        y[ids == 0] = label
+    # Everybody else's classes are their own.
+    y[ids > 0] = (np.arange(len(ids)) - first)[ids > 0] % 3
+    order = np.random.default_rng(first).permutation(len(ids))
+    return points[ids][order], y[order], ids[order]
+
+
+def exchanged(points, other, label=None):
+    """Person 0 has 40 rows like ``points[0]``, or else one row like ``other[0]``."""
+    return owned(points, ROWS), owned(other, 1, label)
+
+
+def without_labels(data):
+    return tuple((X, None, ids) for X, _, ids in data)
+
+
+def people():
+    kind = PrivateMinimumDistanceToMean
+    for name, (geometry, radius) in GEOMETRIES.items():
+        for arithmetic in ("float", "auto"):
+            settings = {"radius": radius, "classes": range(3), "arithmetic": arithmetic}
+            data = exchanged(*opposite(geometry, radius, rest=0.3 * radius), label=1)
+            title = f"people class means {name} {arithmetic}"
+            pair(title, fitted(kind, geometry, **settings), *data, attains=0.95)
+    one, two = opposite(Euclidean(2), 1.0, rest=0.3, beyond=50.0)
+    for arithmetic in ("float", "auto"):
+        settings = {"radius": 1.0, "classes": range(3), "arithmetic": arithmetic}
+        data = owned(one, ROWS), owned(two, ROWS)
+        title = f"people class means beyond {arithmetic}"
+        pair(title, fitted(kind, "euclidean", **settings), *data, attains=0.95)
+    space = Hyperboloid(2)
+    data = exchanged(*opposite(space, 4.0, rest=0.3, n=60), label=1)
+    for quiet in (True, False):
+        fit = fitted(kind, space, classes=range(3), epsilon=5.0)
+        title = f"people class means in a private ball {quiet}"
+        pair(title, fit, *data, quiet=quiet, attains=0.5 if quiet else 0.0)
+    for name, (geometry, radius) in GEOMETRIES.items():
+        data = without_labels(exchanged(*opposite(geometry, radius, rest=0.3 * radius)))
+        least = 0.8 if name not in ("bures", "stiefel") else 0.4
+        for mechanism in ("tangent", "gradient"):
+            settings = {"mechanism": mechanism, "noise": "gaussian", "radius": radius}
+            fit = fitted(PrivateFrechetMean, geometry, **settings)
+            pair(f"people mean {mechanism} {name}", fit, *data, attains=least)
+        data = without_labels(exchanged(*opposite(geometry, radius, n=120, rest=0.1 * radius)))
+        fit = fitted(PrivateFrechetMean, geometry, epsilon=3.0)
+        pair(f"people mean found {name}", fit, *data, attains=0.85)
+    data = without_labels(exchanged(*opposite(space, 1.0, rest=0.2)))
+    fit = fitted(PrivateFrechetMean, space, radius=1.0, delta=0.0)
+    pair("people mean pure", fit, *data, attains=0.5)
+    fit = fitted(PrivateFrechetMean, space, radius=1.0, epsilon=20.0)
+    pair("people mean adaptive", fit, *data, attains=0.7)
+    pair("people mean adaptive noisy", fit, *data, quiet=False)
+    _risks_of_people()
+
+
+def _risks_of_people():
+    erm = functools.partial(fitted, PrivateRiemannianERM)
+    plane, space = Euclidean(2), Hyperboloid(2)
+    for beyond in (1.0, 1e3):
+        data = exchanged(*opposite(plane, 1.0, rest=-0.3, beyond=beyond))
+        for arithmetic in ("float", "auto"):
+            settings = {"gradient": linear_gradient, "arithmetic": arithmetic}
+            fit = erm("euclidean", n_steps=3, **settings)
+            pair(f"people erm {beyond:g} {arithmetic}", fit, *data, attains=0.95)
+    for sampling, least in (("poisson", 0.2), ("fixed-size", 0.5)):
+        settings = {"gradient": linear_gradient, "n_steps": 6, "batch_size": 6}
+        fit = erm("euclidean", sampling=sampling, **settings)
+        pair(f"people erm {sampling}", fit, *data, attains=least)
+        pair(f"people erm {sampling} noisy", fit, *data, quiet=False)
+    fit = erm("euclidean", gradient=linear_gradient, clip_norm="auto", n_steps=2)
+    pair("people erm found clip", fit, *data, attains=0.8)
+    data = exchanged(*opposite(space, 2.0, rest=0.5))
+    settings = {"solver": "variance-reduced", "n_steps": 20, "batch_size": 6, "step_size": 0.4}
+    for sampling, clip in (("poisson", {"smoothness": 1.0}), ("fixed-size", {"clip_norm": 0.05})):
+        fit = erm(space, sampling=sampling, **settings, **clip)
+        pair(f"people erm svrg {sampling}", fit, *data)
+        pair(f"people erm svrg {sampling} noisy", fit, *data, quiet=False)
+
+
+# -- searches for centre and scale ----------------------------------------------------------------
+
+
+def searched(geometry, mu=6.0, exact=False, **known):
+    """``fit(accountant, points)``: a search, and a count that gets what it leaves."""
+
+    def fit(accountant, points):
+        accountant.spend(GaussianEvent(1.0 / mu))
+        plan = plan_point_search(geometry, len(points), mu, exact=exact, **known)
+        records, budget, streams = (
+            PointRecords(geometry, points),
+            GaussianBudget(mu),
+            NoiseStreams(),
+        )
+        found = plan.release(records, budget, streams)
+        (distances,) = records.distances(found.center)
+        rest = GaussianCount(1.0 / budget.rest())
+        return rest.release(np.count_nonzero(distances <= found.radius), streams("rest"))
+
+    return fit
+
+
+def searches():
+    spaces = {
+        "affine": (AffineInvariantSPD(2), 1.0),
+        "log-euclidean": (LogEuclideanSPD(2), 1.0),
+        "bures": (BuresWassersteinSPD(2), 0.4),
+        "sphere": (Sphere(2), 0.6),
+        "circle": (Circle(24.0), 2.0),
+        "grassmann": (Grassmann(4, 2), 0.4),
+        "hyperplanes": (Grassmann(3, 2), 0.4),
+        "stiefel": (Stiefel(3, 2), 0.4),
+        "hyperboloid": (Hyperboloid(2), 1.5),
+        "euclidean": (Euclidean(2), 1.0),
+        "product": (Product(Sphere(2), AffineInvariantSPD(2), Euclidean(1)), 0.5),
+    }
+    for name, (geometry, reach) in spaces.items():
+        # A cloud that shrinks round by round, and one record at either end of it.
+        steps = reach * np.geomspace(0.02, 1.0, 40)
+        points = along(geometry, steps)
+        data = changed(points, *along(geometry, [2.0 * reach, -2.0 * reach]), at=39)
+        for exact in (False, True) if geometry.separate_rows else (False,):
+            for quiet in (True, False):
+                title = f"search {name} exact {exact} quiet {quiet}"
+                fit = searched(geometry, exact=exact)
+                least = 0.1 if quiet and geometry.is_hadamard else 0.0
+                pair(title, fit, *data, changed=39, quiet=quiet, attains=least)
+    # Records as far from each other as a manifold allows, before any centre is known.
+    turned = np.eye(4)[:, 2:]
+    extremes = {
+        "sphere": (Sphere(2), np.eye(3)[0], -np.eye(3)[0]),
+        "stiefel": (Stiefel(3, 2), np.eye(3, 2), -np.eye(3, 2)),
+        "grassmann": (Grassmann(4, 2), np.eye(4, 2), turned),
+        "hyperplanes": (Grassmann(3, 2), np.eye(3)[:, :2], np.eye(3)[:, 1:]),
+        "long frames": (Grassmann(4, 2), 3.0 * np.eye(4, 2), 5.0 * turned),
+        "units": (AffineInvariantSPD(2), 1e-30 * np.eye(2), 1e30 * np.eye(2)),
+        "units of bures": (BuresWassersteinSPD(2), 1e-30 * np.eye(2), 1e30 * np.eye(2)),
+        "not finite": (Euclidean(2), np.full(2, np.nan), np.array([1.0, -1.0])),
+    }
+    for name, (geometry, one, other) in extremes.items():
+        spread = [0.05, -0.05, 0.1, -0.1] * 5
+        points = along(geometry, spread)
+        for exact in (False, True) if geometry.separate_rows else (False,):
+            fit = searched(geometry, mu=3.0, exact=exact)
+            least = 0.2 if name in ("sphere", "stiefel", "grassmann") else 0.0
+            data = changed(points, one, other)
+            pair(f"search start {name} exact {exact}", fit, *data, attains=least)
+    # Directions all around: one clipped step of the logarithms, and no ball.
+    rng = np.random.default_rng(5)
+    around = rng.normal(size=(60, 3)) + [0.4, 0, 0]
+    around /= np.linalg.norm(around, axis=1, keepdims=True)
+    middle = around[1:].mean(axis=0)
+    middle /= np.linalg.norm(middle)
+    aside = 1e-3 * np.cross(middle, [0.0, 0.0, 1.0])
+    data = changed(around, aside - middle, -aside - middle)
+    for exact in (False, True):
+        pair(f"search wide exact {exact}", searched(Sphere(2), exact=exact), *data, attains=0.1)
+    space = Hyperboloid(2)
+    data = opposite(space, 2.0, rest=0.3, n=40)
+    for known in ({"center": space.base_point}, {"radius": 1.0}):
+        fit = searched(space, exact=True, **known)
+        pair(f"search with a public {next(iter(known))}", fit, *data, quiet=False)
 
 
 # -- principal components -------------------------------------------------------------------------
@@ -277,6 +505,32 @@ def components():
     slope = 1e-3
     data = changed(little, across + slope * w, -across + slope * w)
     pair("pca power, shortened products", pca(mechanism="power", n_steps=1, **known), *data)
+    # Products and gradients in integers; the second pair of each keeps the terms unshortened.
+    for mechanism, steps in (
+        ("refine", {}),
+        ("power", {"n_steps": 1}),
+        ("gradient", {"n_steps": 2}),
+    ):
+        for k in (1, 2):
+            fit = pca(k, mechanism=mechanism, arithmetic="lattice", **steps, **known)
+            pair(f"pca {mechanism} {k} exact", fit, *orthogonal)
+            ends = np.tile([1.0, 0, 0], (n, 1))
+            data = changed(ends, [1.0, 0, 0], [0, 1.0, 0])
+            pair(f"pca {mechanism} {k} exact, long products", fit, *data)
+    # The trace of the clipped rows.
+    trace = changed(zeros, [1.0, 0, 0], [0, 0, 0])
+    for arithmetic in ("float", "lattice"):
+        fit = pca(mechanism="power", n_steps=1, arithmetic=arithmetic, **known)
+        pair(f"pca power trace {arithmetic}", fit, *trace)
+    # Differences of pairs: n mu is 8.8 times the root of d.
+    fit = pca(mechanism="covariance", epsilon=1.5)
+    ends = changed(cloud, [1e9, 0, 0], [0, 1e9, 0])
+    pair("pca pairs", fit, *ends, attains=0.8)
+    pair("pca pairs noisy", fit, *ends, quiet=False)
+    pair("pca pairs sparse", fit, *map(sparse.csr_array, ends), attains=0.8)
+    pair("pca pairs exact", pca(epsilon=1.5, arithmetic="lattice"), *ends, attains=0.8)
+    for mechanism in ("refine", "power", "gradient"):
+        pair(f"pca pairs {mechanism}", pca(mechanism=mechanism, epsilon=1.5), *ends)
     # Found centres and norms: far data, opposite rows at the bound, pairs of equal rows.
     far = cloud + [50.0, 0, 0]
     for mechanism in ("covariance", "refine", "power", "gradient"):
@@ -329,27 +583,31 @@ def completion():
     disjoint = changed(crowd, *ratings([left, right], d))
     complete = functools.partial(fitted, PrivateMatrixCompletion)
     strong = {"epsilon": 8.0, "signal_test": "none"}
-    pair("completion items", complete(method="none"), *disjoint, attains=0.8)
-    pair("completion items noisy", complete(method="none"), *disjoint, attains=0.8, quiet=False)
     few = changed(crowd, *ratings([{0: 5.0}, {0: 1.0}], d))
-    pair("completion one opposite rating", complete(method="none"), *few, attains=0.05)
     nothing = changed(crowd, *ratings([{}, left | right], d))
-    pair("completion nothing rated", complete(method="none"), *nothing, attains=0.2)
     flat = changed(crowd, *ratings([{}, dict.fromkeys(range(d), 3.0)], d))
-    pair("completion all alike", complete(method="none"), *flat, attains=0.2)
-    fit = complete(2, method="covariance", **strong)
-    pair("completion covariance", fit, *disjoint, attains=0.8)
-    pair("completion covariance noisy", fit, *disjoint, quiet=False)
-    for step in (0.5, 4.0):
-        fit = complete(2, method="gradient", n_steps=3, step_size=step, **strong)
-        pair(f"completion gradient {step}", fit, *disjoint, attains=0.5)
-        pair(f"completion gradient {step} noisy", fit, *disjoint, quiet=False)
-    clipped = {"clip_norm": 1e-3, "n_steps": 2, "method": "gradient", "ridge": 1e-3}
-    pair("completion gradient, small clip", complete(2, **clipped, **strong), *disjoint)
-    fit = complete(2, method="stochastic", batch_size=8, n_steps=4, **strong)
-    pair("completion stochastic", fit, *disjoint)
-    fit = complete(2, method="gradient", epsilon=60.0, n_steps=2)
-    pair("completion paid signal", fit, *disjoint)
+    for arithmetic in ("float", "lattice"):
+        exact = functools.partial(complete, arithmetic=arithmetic)
+        name = "completion" if arithmetic == "float" else "completion lattice"
+        plain = exact(method="none", epsilon=8.0)
+        pair(f"{name} items", plain, *disjoint, attains=0.8)
+        pair(f"{name} items noisy", plain, *disjoint, attains=0.8, quiet=False)
+        pair(f"{name} one opposite rating", plain, *few, attains=0.05)
+        pair(f"{name} nothing rated", plain, *nothing, attains=0.2)
+        pair(f"{name} all alike", plain, *flat, attains=0.2)
+        fit = exact(2, method="covariance", **strong)
+        pair(f"{name} covariance", fit, *disjoint, attains=0.8)
+        pair(f"{name} covariance noisy", fit, *disjoint, quiet=False)
+        fit = exact(2, method="gradient", n_steps=3, **strong)
+        pair(f"{name} gradient", fit, *disjoint, attains=0.5)
+        pair(f"{name} gradient noisy", fit, *disjoint, quiet=False)
+        fit = exact(2, method="gradient", epsilon=60.0, n_steps=2)
+        pair(f"{name} paid signal", fit, *disjoint)
+        fit = exact(2, method="stochastic", n_steps=4, **strong)
+        pair(f"{name} stochastic", fit, *disjoint)
+        # The noise of this epsilon hides items: nothing but a level, from one end to the other.
+        ends = changed(crowd, np.full(d, 1.0), np.full(d, 5.0))
+        pair(f"{name} level only", exact(epsilon=0.02), *ends, attains=0.8)
     less = functools.partial(Tape.check_charge, unspent=0.01)  # that of a clip norm of descent
     fit = complete(2, epsilon=60.0)
     pair("completion auto", fit, *disjoint, quiet=False, charge=less)
@@ -360,31 +618,37 @@ def completion():
     turning[:, 6:, 20:] = [1.0, -1.0]
     turning[1, 0] = 0.0
     turning[1, 0, 20:] = 1.0
-    pair("completion signal", _signal, *map(sparse.csr_array, turning), attains=0.5)
+    for exact in (False, True):
+        fit, name = functools.partial(_signal, exact), "lattice signal" if exact else "signal"
+        pair(f"completion {name}", fit, *map(sparse.csr_array, turning), attains=0.5)
     votes = np.array(crowd)
     some = changed(votes, *ratings([{}, {i: 5.0 if i % 3 else 1.0 for i in range(d)}], d))
     pair("completion votes", complete(2, method="covariance", **strong), *some)
     pair(
         "completion extremes",
-        complete(method="none"),
+        complete(method="none", epsilon=8.0),
         *changed(crowd, np.full(d, 1e200), np.full(d, -1e200)),
     )
     with np.errstate(all="ignore"):
         stored = [sparse.csr_array(np.nan_to_num(x)) for x in disjoint]
-    pair("completion sparse", complete(method="none"), *stored, attains=0.5)
+    pair("completion sparse", complete(method="none", epsilon=8.0), *stored, attains=0.5)
 
 
-def _signal(accountant, residuals):
+def _signal(exact, accountant, residuals):
     from skriemdp._random import NoiseStreams
     from skriemdp.completion.releases import CompletionPlan, _measured_signal
 
     n, d = residuals.shape
-    plan = CompletionPlan(mu=1.0, n=n, d=d, rank=2)
+    plan = CompletionPlan(mu=1.0, n=n, d=d, rank=2, exact=exact)
     accountant.spend(GaussianEvent(1.0 / plan.mu_of(plan.small["signal"])))
-    return _measured_signal(residuals, plan, 2, 10.0, NoiseStreams(0))
+    return _measured_signal(residuals, np.ones(d), plan, 2, 10.0, NoiseStreams(0))
 
 
 # -- linear models --------------------------------------------------------------------------------
+
+
+def _turning_axis(step):
+    return np.array([[math.cos(0.3 * step)], [math.sin(0.3 * step)]])
 
 
 def linear_models():
@@ -393,7 +657,7 @@ def linear_models():
     X[:, 1] = 0.3
     rows = changed(X, [1.0, 0], [1.0, 0])
     targets = changed(y, 1.0, -1.0)
-    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad)
+    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, feature_norm=1.0)
     public = np.eye(p)
     for name in ("noised", "diagonal", "norm", "paper", "public", "none"):
         more = {"public_X": public} if name == "public" else {}
@@ -406,6 +670,13 @@ def linear_models():
     fit = adagrad("squared_error", "noised", n_steps=6, batch_size=10)
     pair("adagrad sampled", fit, *data, attains=0.3)
     pair("adagrad sampled noisy", fit, *data, quiet=False)
+    fit = adagrad("squared_error", "noised", n_steps=6, batch_size=10, arithmetic="float")
+    pair("adagrad sampled float", fit, *data, attains=0.3)
+    stored = [(sparse.csr_array(a), b) for a, b in data]
+    fit = adagrad("squared_error", n_steps=6, batch_size=10)
+    pair("adagrad sampled sparse", fit, *stored, attains=0.1)
+    fit = adagrad("squared_error", n_steps=6, batch_size=10, subspace=_turning_axis)
+    pair("adagrad sampled subspace", fit, *data)
     fit = adagrad("squared_error", "paper", n_steps=5, fit_intercept=False)
     pair("adagrad paper noisy", fit, *data, quiet=False)
     fit = adagrad("squared_error", "noised", n_steps=3, subspace=np.array([[1.0], [0.0]]))
@@ -433,6 +704,57 @@ def linear_models():
     pair("adagrad extremes", adagrad("squared_error", n_steps=3), *data)
     stored = [(sparse.csr_array(a), b) for a, b in zip(rows, targets, strict=True)]
     pair("adagrad sparse", adagrad("squared_error", n_steps=3), *stored, attains=0.5)
+    _searches_of_linear_models()
+
+
+def _searches_of_linear_models():
+    """Centres and norms that are found: means, counts and what is left for the steps."""
+    rng = np.random.default_rng(4)
+    n, p = 60, 3
+    y = np.where(np.arange(n) % 2, 1.0, -1.0)
+    flipped = changed(y, -1.0, 1.0)[1]
+    X = 5.0 + rng.normal(size=(n, p))
+    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, "squared_error", n_steps=3)
+    ends = changed(X, [1e9, 0, 0], [-1e9, 0, 0])
+    data = (ends[0], y), (ends[1], flipped)
+    for arithmetic in ("float", "lattice"):
+        fit = adagrad(arithmetic=arithmetic)
+        pair(f"adagrad search {arithmetic}", fit, *data, attains=0.3)
+        pair(f"adagrad search {arithmetic} noisy", fit, *data, quiet=False)
+        strong = adagrad(arithmetic=arithmetic, epsilon=30.0)
+        pair(f"adagrad search {arithmetic}, much budget", strong, *data, attains=0.3)
+    pair("adagrad search paper", adagrad(preconditioner="paper"), *data)
+    fit = adagrad(batch_size=20)
+    pair("adagrad search sampled", fit, *data, charge=_of_a_sampled_search)
+    pair("adagrad search without centre", adagrad(fit_intercept=False), *data)
+    stored = [(sparse.csr_array(a), b) for a, b in data]
+    pair("adagrad search sparse", adagrad(), *stored)
+    known = adagrad(center=[5.0, 5.0, 5.0])
+    pair("adagrad search about a centre", known, *data)
+    pair("adagrad about a public centre", adagrad(center=[5.0] * 3, feature_norm=2.0), *data)
+    fit = adagrad(public_X=5.0 + rng.normal(size=(20, p)))
+    pair("adagrad public bounds", fit, *data, attains=0.4)
+    # A record crosses the norm: the count of clipped rows moves.
+    steps = np.outer(np.geomspace(0.01, 100.0, n), [1.0, 0, 0])
+    data = changed(steps, [1e-3, 0, 0], [50.0, 0, 0])
+    pair("adagrad count", adagrad(feature_norm=1.0), (data[0], y), (data[1], y))
+    same = np.full((n, p), 3.0)
+    data = changed(same, [3.0, 3.0, 3.0], [1e200, 0, -1e200])
+    pair("adagrad search, equal rows", adagrad(), (data[0], y), (data[1], y), quiet=False)
+
+
+def _of_a_sampled_search(tape, mine):
+    """What the search does not need is lost: the noise of sampled steps is planned before it."""
+    tape.check_charge(mine, unspent=_unspent(tape))
+
+
+def _unspent(tape):
+    ((_, event),) = tape.charges
+    claimed = next(e.mu**2 for e in event.events if isinstance(e, GaussianEvent))
+    used = sum(draw.cost for draw in tape.draws if draw.batch is None)
+    if used > claimed * (1.0 + 1e-9):
+        raise Refuted(f"the search spends {used!r} of {claimed!r}")
+    return 1.0 - used / claimed
 
 
 # -- empirical risk -------------------------------------------------------------------------------
@@ -449,31 +771,35 @@ def risks():
     ends = changed(flat, [1e3, 0], [-1.0, 0])
     gradient = {"gradient": linear_gradient}
     pair("erm descent", erm("euclidean", n_steps=3, **gradient), *ends, attains=0.95)
+    _found_clips(erm)
     fit = erm("euclidean", n_steps=3, center=[0.0, 0], radius=2.0, **gradient)
     pair("erm descent in a ball", fit, *ends, attains=0.95)
     for sampling, least in (("poisson", 0.2), ("fixed-size", 0.5)):
         fit = erm("euclidean", n_steps=6, batch_size=6, sampling=sampling, **gradient)
         pair(f"erm {sampling}", fit, *ends, attains=least)
         pair(f"erm {sampling} noisy", fit, *ends, quiet=False)
-    settings = {"solver": "variance-reduced", "epoch_length": 3, "n_steps": 8, "batch_size": 6}
+        settings = {"n_steps": 6, "batch_size": 6, "sampling": sampling, "arithmetic": "float"}
+        pair(f"erm {sampling} float", erm("euclidean", **settings, **gradient), *ends)
+    settings = {"solver": "variance-reduced", "n_steps": 20, "batch_size": 6}
     for sampling, clip, geometry, radius in (
-        ("poisson", {"difference_clip": 0.05}, Sphere(2), 1.0),
+        ("poisson", {"clip_norm": 0.05}, Sphere(2), 1.0),
         ("poisson", {"smoothness": 1.0}, Hyperboloid(2), 2.0),
-        ("fixed-size", {"difference_clip": 0.05}, Sphere(2), 1.0),
+        ("fixed-size", {"clip_norm": 0.05}, Sphere(2), 1.0),
     ):
         fit = erm(geometry, sampling=sampling, step_size=0.4, **settings, **clip)
         data = opposite(geometry, radius, rest=0.5)
         name = f"erm svrg {sampling} {next(iter(clip))}"
         pair(name, fit, *data)
         pair(f"{name} noisy", fit, *data, quiet=False)
+        in_floats = {"step_size": 0.4, "arithmetic": "float", **settings, **clip}
+        pair(f"{name} float", erm(geometry, sampling=sampling, **in_floats), *data)
     # Anchors that cancel: gradients whose difference is at the clip, in both directions.
     fit = erm(
         "euclidean",
         gradient=_turning,
         solver="variance-reduced",
-        difference_clip=0.5,
-        epoch_length=2,
-        n_steps=6,
+        clip_norm=0.5,
+        n_steps=10,
         batch_size=6,
     )
     pair("erm svrg, opposite differences", fit, *ends, attains=0.2)
@@ -508,12 +834,23 @@ def risks():
     pair("erm dask sampled", _dask_fit(n_steps=4, batch_size=6), *ends, attains=0.2)
     pair(
         "erm dask svrg",
-        _dask_fit(
-            n_steps=6, batch_size=6, solver="variance-reduced", epoch_length=2, difference_clip=0.3
-        ),
+        _dask_fit(n_steps=10, batch_size=6, solver="variance-reduced", clip_norm=0.3),
         *ends,
     )
     _pymanopt()
+
+
+def _found_clips(erm):
+    """Clip norms from quantiles at the start: counts move, gradients are clipped at a release."""
+    spread = np.outer(np.geomspace(1e-3, 1e3, N), [1.0, 0.0])
+    for arithmetic in ("float", "lattice"):
+        settings = {"gradient": linear_gradient, "clip_norm": "auto", "n_steps": 2}
+        fit = erm("euclidean", arithmetic=arithmetic, **settings)
+        data = changed(spread, [1e-9, 0.0], [-1e9, 0.0])
+        pair(f"erm found clip {arithmetic}", fit, *data)
+        pair(f"erm found clip {arithmetic} noisy", fit, *data, quiet=False)
+        ends = changed(np.zeros((N, 2)), [1e3, 0], [-1e3, 0])
+        pair(f"erm found clip of equal records {arithmetic}", fit, *ends)
 
 
 def _turning(point, X, y=None):
@@ -545,9 +882,9 @@ def _pymanopt():
 
     manifold = pymanopt.manifolds.Sphere(3)
 
-    def run(optimizer, *arguments, **settings):
+    def run(optimizer, *arguments, gradient=_principal, **settings):
         def fit(accountant, X):
-            problem = PerSampleProblem(manifold, None, X, euclidean_gradient=_principal)
+            problem = PerSampleProblem(manifold, None, X, euclidean_gradient=gradient)
             made = optimizer(*arguments, accountant=accountant, verbosity=0, **settings)
             return made.run(problem, initial_point=np.array([1.0, 0, 0]))
 
@@ -558,13 +895,25 @@ def _pymanopt():
     pair("pymanopt descent", run(PrivateGradientDescent, max_iterations=3), *data, attains=0.5)
     fit = run(PrivateStochasticGradientDescent, 6, max_iterations=4)
     pair("pymanopt sampled", fit, *data, attains=0.2)
-    settings = {"epoch_length": 2, "difference_clip": 0.2, "max_iterations": 6}
+    settings = {"clip_norm": 0.2, "max_iterations": 10}
     fit = run(PrivateVarianceReducedGradientDescent, 6, **settings)
     pair("pymanopt svrg", fit, *data)
+    # Row by row, which admits integers.
+    apart = {"gradient": _principal_apart}
+    fit = run(PrivateGradientDescent, max_iterations=3, **apart)
+    pair("pymanopt descent exact", fit, *data, attains=0.5)
+    fit = run(PrivateStochasticGradientDescent, 6, max_iterations=4, **apart)
+    pair("pymanopt sampled exact", fit, *data, attains=0.2)
+    fit = run(PrivateVarianceReducedGradientDescent, 6, **settings, **apart)
+    pair("pymanopt svrg exact", fit, *data)
 
 
 def _principal(point, X, y=None):
     return -2.0 * (X @ point)[:, None] * X
+
+
+def _principal_apart(point, X, y=None):
+    return -2.0 * np.einsum("ij,j->i", X, point)[:, None] * X
 
 
 # -- regression -----------------------------------------------------------------------------------
@@ -578,7 +927,8 @@ def regression():
     X[0] = 0.0
     ends = changed(y, [5.0, 0], [-5.0, 0])
     moved = changed(X, [0.0, 0.0], [9.0, -9.0])
-    regress = functools.partial(fitted, PrivateHyperbolicRegressor, n_frequencies=8)
+    settings = {"n_frequencies": 8, "feature_scale": 1.0}
+    regress = functools.partial(fitted, PrivateHyperbolicRegressor, **settings)
     origin = {"base_point": [0.0, 0.0]}
     for unit in ("record", "label"):
         here = {"privacy_unit": unit}
@@ -590,8 +940,9 @@ def regression():
         fit = regress("parametric", n_steps=4, **here)
         pair(f"regression private base {unit}", fit, *labels, attains=0.5)
         pair(f"regression private base {unit} noisy", fit, *labels, quiet=False)
-        fit = regress("sufficient-statistics", **here, **origin)
-        pair(f"regression moments {unit}", fit, *labels, attains=0.5)
+        for arithmetic in ("float", "lattice"):
+            fit = regress("sufficient-statistics", arithmetic=arithmetic, **here, **origin)
+            pair(f"regression moments {unit} {arithmetic}", fit, *labels, attains=0.8)
         for steps in (1, 3):
             fit = _answers(n_queries=1, n_steps=steps, privacy_unit=unit, **origin)
             pair(f"regression queries {unit} {steps}", fit, *labels, attains=0.95)
@@ -600,7 +951,22 @@ def regression():
         fit = regress("parametric", n_steps=4, arithmetic=arithmetic, **origin)
         pair(f"regression parametric, all, {arithmetic}", fit, *both)
     # Features at right angles, labels at the bound: second moments and products move together.
-    pair("regression moments, all", regress("sufficient-statistics", **origin), *both, attains=0.5)
+    for arithmetic in ("float", "lattice"):
+        fit = regress("sufficient-statistics", arithmetic=arithmetic, **origin)
+        pair(f"regression moments, all, {arithmetic}", fit, *both, attains=0.5)
+    fit = regress("sufficient-statistics", arithmetic="lattice")
+    pair("regression moments, exact base", fit, *both)
+    far = changed(X, [1e9, 0.0], [-1e9, 1.0])
+    searched = {"feature_scale": "auto", "n_steps": 3}
+    for arithmetic in ("float", "lattice"):
+        fit = regress("parametric", arithmetic=arithmetic, **searched)
+        data = (far[0], ends[0]), (far[1], ends[1])
+        pair(f"regression found scale {arithmetic}", fit, *data, attains=0.1)
+        pair(f"regression found scale {arithmetic} noisy", fit, *data, quiet=False)
+    fit = _answers(n_queries=2, **searched)
+    pair("regression queries, found scale", fit, *data)
+    fit = regress("parametric", privacy_unit="label", **searched)
+    pair("regression public moments", fit, (X, ends[0]), (X, ends[1]), attains=0.5)
     absent = (moved[0], ends[0]), (changed(X, [9e150, 9e150])[0], ends[1])
     pair("regression queries, absent", _answers(n_queries=1, n_steps=2, **origin), *absent)
     pair(
@@ -615,7 +981,7 @@ def regression():
 def _answers(**settings):
     def fit(accountant, X, y):
         model = PrivateHyperbolicRegressor(
-            "per-query", n_frequencies=8, accountant=accountant, **settings
+            "per-query", **{"feature_scale": 1.0} | settings, accountant=accountant, n_frequencies=8
         ).fit(X, y)
         asked = np.zeros((model.n_queries, 2))
         asked[:, 0] = np.arange(model.n_queries)
@@ -652,7 +1018,7 @@ def search():
     X[:] = 0.2 * rng.normal(size=X.shape)
     grid = {"radius": [0.5, 1.0]}
     for law in ("gaussian", "radial"):
-        estimator = PrivateFrechetMean(mechanism="tangent", noise=law)
+        estimator = PrivateFrechetMean(mechanism="tangent", noise=law, radius=1.0)
         fit = _search(estimator, grid, loss_bound=0.5)
         train, test = _places(40)
         for at, name in ((train, "training"), (test, "validation")):
@@ -709,6 +1075,9 @@ def federations():
             title = f"federated {local} {fraction} {name}"
             pair(title, fit, *data, attains=least, mine=of_client)
             pair(f"{title} noisy", fit, *data, quiet=False, mine=of_client)
+            more = {"local": local, "batch_fraction": fraction, "local_steps": 2}
+            fit = _federated(estimator, 2, 3, arithmetic="float", **more)
+            pair(f"{title} float", fit, *data, mine=of_client)
     estimator = PrivateRiemannianERM("euclidean", gradient=linear_gradient, start=[0.0, 0.0])
     one, two = opposite(plane, 1.0, beyond=1e6)
     fit = _federated(estimator, 3, 3, local_steps=2)
@@ -719,10 +1088,12 @@ def federations():
     for sign in (1.0, -1.0):
         steps[:8] = sign
         ends.append((along(plane, steps), groups))
-    estimator = PrivateFrechetMean(plane)
+    estimator = PrivateFrechetMean(plane, radius=1.0)
     fit = _federated(estimator, 3, 2, unit="client", update_clip=0.5)
     pair("federated client", fit, *ends, attains=0.5, charge=charge_of_clients)
-    estimator = PrivateFrechetMean(plane)
+    fit = _federated(estimator, 3, 2, unit="client", update_clip=0.5, arithmetic="float")
+    pair("federated client float", fit, *ends, attains=0.5, charge=charge_of_clients)
+    estimator = PrivateFrechetMean(plane, radius=1.0)
     fit = _federated(estimator, 3, 2, participation="uniform")
     data = [(x, groups) for x in opposite(plane, 1.0)]
     facts = {"mine": of_client, "charge": charge_of_rounds}
@@ -750,6 +1121,8 @@ def charge_of_clients(tape, mine):
     for draw in tape.draws:
         if not math.isclose(draw.scale[0] / draw.bound[0], event.noise_multiplier, rel_tol=1e-9):
             raise Refuted(f"{draw.site}: noise of another multiplier than charged.")
+        if draw.law == ("discrete-gaussian",) and event.integers != np.size(draw.exact[0]):
+            raise Refuted(f"{draw.site}: {event.integers} integers were charged.")
 
 
 def charge_of_rounds(tape, mine):
@@ -763,12 +1136,13 @@ def charge_of_rounds(tape, mine):
     check_composition(draws, event.events[len({draw.label for draw in draws})])
 
 
-def _federated(estimator, *arguments, **settings):
+def _federated(estimator, *arguments, arithmetic="auto", **settings):
     def fit(accountant, X, groups):
         model = FederatedEstimator(
             estimator, *arguments, accountant=accountant, random_state=0, **settings
         )
-        return model.fit(X, groups=groups)
+        with config_context(arithmetic=arithmetic):
+            return model.fit(X, groups=groups)
 
     return fit
 
@@ -810,11 +1184,13 @@ def _agent(geometry, distance):
 for _family in (
     means,
     class_means,
+    people,
     components,
     completion,
     linear_models,
     risks,
     regression,
+    searches,
     search,
     federations,
 ):

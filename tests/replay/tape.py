@@ -398,10 +398,12 @@ def _claims(event, times=1) -> Counter:
             total["gaussian"] += times * event.count / event.noise_multiplier**2
         else:
             rate = _rounded(event.sampling_probability)
-            total[("poisson", rate, _rounded(event.noise_multiplier))] += times * event.count
+            key = ("poisson", rate, _rounded(event.noise_multiplier), event.integers)
+            total[key] += times * event.count
     elif isinstance(event, FixedSizeSampledGaussianEvent):
         share = _rounded(event.batch_size / event.population)
-        total[("fixed", share, _rounded(event.noise_multiplier))] += times * event.count
+        key = ("fixed", share, _rounded(event.noise_multiplier), event.integers)
+        total[key] += times * event.count
     else:
         raise TypeError(f"no rule for {type(event).__name__}")
     return total
@@ -426,7 +428,8 @@ def _uses(draws, kinds) -> Counter:
         if draw.batch is not None:
             kind, n, rate, _ = draw.batch
             rate = rate if kind == "poisson" else rate / n
-            total[(kind, _rounded(rate), _rounded(scale / bound))] += times
+            integers = np.size(draw.exact[0]) if law == "discrete-gaussian" else 0
+            total[(kind, _rounded(rate), _rounded(scale / bound), integers)] += times
         elif law in ("gaussian", "symmetric"):
             total["gaussian"] += draw.cost
         elif law == "discrete-gaussian":

@@ -1,9 +1,8 @@
-"""Every public estimator against hostile input: documented errors that charge and show nothing."""
+"""Every public estimator against junk and extreme records: nothing crashes, nothing is shown."""
 
 import traceback
 import warnings
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,28 +20,22 @@ from skriemdp import (
     PrivateRiemannianERM,
 )
 from skriemdp.completion.problem import LEAST_RIDGE, CompletionProblem
-from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import GradientQuery
+from skriemdp.core.estimator import Terms
 from skriemdp.federated import FederatedEstimator
-from skriemdp.federated.together import PooledRecords
-from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Hyperboloid, Poincare, Sphere
-from skriemdp.geometry.ball import descent_reach
-from skriemdp.mean.planning import split_budget
-from skriemdp.mean.releases import iterate_mean
+from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere
+from skriemdp.mean.planning import plan_mean
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.pca.rows import Rows
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, PoissonSampledGaussianEvent, PureEvent
-from skriemdp.privacy.mean_iteration import plan_mean_iteration
+from skriemdp.privacy.events import GaussianEvent, PoissonSampledGaussianEvent
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 ESTIMATORS = [
-    PrivateFrechetMean(),
-    PrivateFrechetMean(mechanism="adaptive"),
-    PrivateFrechetMean(mechanism="gradient"),
+    PrivateFrechetMean(radius=1.0),
+    PrivateFrechetMean(noise="gaussian", shrink=None, radius=1.0),
+    PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateFrechetMean(center="private", radius="auto"),
-    PrivateFrechetMean(mechanism="laplace"),
+    PrivateFrechetMean(mechanism="laplace", radius=1.0),
     PrivateMinimumDistanceToMean(),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics"),
@@ -154,7 +147,7 @@ def test_one_extreme_record_changes_no_outcome(estimator, value):
 
 
 @pytest.mark.parametrize("geometry", [SPD(2), Sphere(2), Hyperboloid(2)], ids=str)
-@pytest.mark.parametrize("parameters", [{}, {"mechanism": "adaptive"}, {"mechanism": "gradient"}])
+@pytest.mark.parametrize("parameters", [{}, {"epsilon": 8.0}, {"mechanism": "gradient"}])
 def test_one_far_point_changes_no_outcome(geometry, parameters):
     rng = np.random.default_rng(1)
     base = geometry.base_point
@@ -187,7 +180,7 @@ LONE = [
 ]
 
 
-@pytest.mark.parametrize("settings", [{}, {"mechanism": "gradient"}, {"mechanism": "adaptive"}])
+@pytest.mark.parametrize("settings", [{}, {"mechanism": "gradient"}, {"epsilon": 8.0}])
 @pytest.mark.parametrize("case", LONE, ids=lambda case: case[0])
 def test_a_record_out_of_range_spoils_no_mean(case, settings):
     # A release of NaN, or an exception after the charge, would tell that the record is there.
@@ -195,7 +188,8 @@ def test_a_record_out_of_range_spoils_no_mean(case, settings):
     X = np.stack([usual] * 60)
     X[0] = lone
     recorder = Recorder()
-    model = PrivateFrechetMean(manifold, center, epsilon=2.0, accountant=recorder, **settings)
+    settings = {"epsilon": 2.0} | settings
+    model = PrivateFrechetMean(manifold, center, 1.0, accountant=recorder, **settings)
     assert np.isfinite(model.fit(X).mean_).all()
     assert len(recorder.spends) == 1
     model = PrivateMinimumDistanceToMean(manifold, center, classes=[0, 1], accountant=recorder)
@@ -208,23 +202,6 @@ def test_a_record_out_of_range_spoils_no_search():
         X[0] = lone
         model = PrivateFrechetMean("spd", "private", "auto", epsilon=3.0, accountant=Recorder())
         assert np.isfinite(model.fit(X).mean_).all()
-
-
-def test_points_that_overflow_are_no_points():
-    points = np.array([[1.7e308, 1.7e308, 0.0], [np.inf, 1e200, 0.0], [np.sqrt(2.0), 1.0, 0.0]])
-    assert Hyperboloid(2).belongs(points).tolist() == [False, False, True]
-
-
-@pytest.mark.parametrize("geometry", [SPD(2), SPD(3), Hyperboloid(3)], ids=str)
-def test_coordinates_at_the_centre_obey_the_radius(geometry):
-    # Projecting and then taking the logarithm returned 1.37 times the radius for SPD(3).
-    rng = np.random.default_rng(0)
-    ball = GeodesicBall(geometry, None, 100.0)
-    u = rng.normal(size=(50, geometry.dim))
-    u *= 250.0 / np.linalg.norm(u, axis=1, keepdims=True)
-    points = geometry.exp_coordinates(geometry.base_point, u)
-    lengths = np.linalg.norm(ball.coordinates(points), axis=1)
-    assert lengths.max() <= 100.0
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
@@ -245,21 +222,22 @@ def test_narrow_numpy_numbers_round_nothing_to_the_public_side(narrow):
     assert GaussianEvent(2.0, np.int8(100)).repeated(3).mu == GaussianEvent(2.0, 300).mu
     for epsilon in (narrow(0.7), narrow(1.0)):
         assert gaussian_mu.__wrapped__(epsilon, 1e-5) == gaussian_mu(float(epsilon), 1e-5)
-        budget = split_budget(Euclidean(2), "tangent", "auto", epsilon, 0.0, False, False)
+        budget = plan_mean(Euclidean(2), 100, epsilon, 0.0, mechanism="tangent")
         assert budget.count.epsilon + 1.0 / budget.law.scale_over_sensitivity <= float(epsilon)
-    model = PrivateHyperbolicRegressor(clip_norm=narrow(0.5))
-    sigma = model._model(40_000_000, 0.1, Hyperboloid(2), 1.0)[0].sigma
-    assert sigma >= 2 * 0.5 / 40_000_000 / 0.1
+    model = PrivateHyperbolicRegressor(clip_norm=narrow(0.5), n_frequencies=4)
+    terms = Terms(1.0, 1e-5)
+    facts = {"geometry": Hyperboloid(2), "n": 40_000_000, "d": 2, "flat": False}
+    sigma = model._plan(facts, terms).settings.model.sigma
+    assert sigma >= 2 * 0.5 / 40_000_000 / gaussian_mu(1.0, 1e-5)
 
 
 TINY = [
     PrivateFrechetMean(radius=1e-170),
-    PrivateFrechetMean(mechanism="gradient", clip_norm=1e-170),
+    PrivateFrechetMean(mechanism="gradient", clip_norm=1e-170, radius=1.0),
     PrivateMinimumDistanceToMean(radius=1e-170),
     PrivateHyperbolicRegressor(radius=1e-170),
     PrivateHyperbolicRegressor(curvature=-1e-99, radius=1e-30),
     PrivateHyperbolicRegressor(clip_norm=1e-170),
-    PrivateMatrixCompletion(clip_norm=1e-170),
     PrivateNoisyAdaGrad(feature_norm=1e-170),
     PrivatePrincipalEigenvector(row_norm=1e-80),
     PrivateRiemannianERM(clip_norm=1e-170),
@@ -272,14 +250,6 @@ def test_bounds_whose_squares_underflow_are_refused(estimator):
     recorder = Recorder()
     with pytest.raises(ValueError, match="between 1e-60 and 1e60"):
         clone(estimator).set_params(accountant=recorder).fit(*records(estimator))
-    assert not recorder.spends
-
-
-def test_a_ridge_that_rounding_swallows_is_refused():
-    recorder = Recorder()
-    model = PrivateMatrixCompletion(ridge=1e-14, accountant=recorder)
-    with pytest.raises(ValueError, match="ridge must be at least"):
-        model.fit(*records(model))
     assert not recorder.spends
 
 
@@ -299,64 +269,6 @@ def test_the_clip_holds_for_nearly_singular_regressions():
     assert 0.9 < worst < 1.0 + 1e-9
 
 
-@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-@pytest.mark.parametrize("offset", [1e2, 1e5, 1e8])
-def test_a_far_centre_leaves_the_sensitivity_of_second_moments(make, offset):
-    # Sparse rows around 1e8 moved their second moment by 93 times its sensitivity.
-    rng = np.random.default_rng(0)
-    center = np.full(3, offset)
-    X = center + rng.normal(size=(4000, 3))
-    grams = []
-    for _ in range(4):
-        X[0] = center + 10.0 * rng.normal(size=3)
-        grams.append(Rows(make(X), *X.shape).clipped_gram(center, 1.0))
-    moved = max(np.linalg.norm(a - b) for a in grams for b in grams)
-    assert 0.0 < moved <= np.sqrt(2.0) * (1.0 + 1e-9)
-
-
-@pytest.mark.parametrize("epsilon", [1e-14, 1e-8, 1e-4, 0.1, 0.999, 1.001, 8.0])
-def test_the_gaussian_bound_of_a_pure_event_is_rounded_up(epsilon):
-    with mpmath.workdps(60):
-        exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(mpmath.tanh(mpmath.mpf(epsilon) / 2))
-        ratio = float(PureEvent(epsilon).gdp_bound / exact - 1)
-    assert 0.0 <= ratio < 1e-12
-
-
-@pytest.mark.parametrize("geometry", [SPD(2), SPD(4), Hyperboloid(2), Poincare(2)], ids=str)
-@pytest.mark.parametrize("reach", [4.0, 8.0, 12.0])
-def test_the_mean_is_iterated_only_where_rounding_moves_it_less_than_a_record(geometry, reach):
-    # One record changes in its last bits; nothing but rounding can move the mean by more than that.
-    rng = np.random.default_rng(0)
-    radius = reach / np.sqrt(-geometry.curvature_bounds[0])
-    ball, n = GeodesicBall(geometry, None, radius), 20
-    direction = np.eye(geometry.dim)[0]
-    if geometry.point_ndim == 2:
-        direction = direction - np.eye(geometry.dim)[1]  # the worst condition number
-    direction /= np.linalg.norm(direction)
-    far = geometry.exp_coordinates(ball.center, 0.95 * radius * direction)
-    X = geometry.exp_coordinates(far, 0.05 * rng.normal(size=(n, geometry.dim)))
-    if geometry.point_ndim == 2:
-        turn = np.linalg.qr(rng.normal(size=geometry.shape))[0]
-        X = turn @ X @ turn.T
-        X = 0.5 * (X + X.transpose(0, 2, 1))
-    steps = plan_mean_iteration(radius, n, geometry.curvature_bounds, 0.1 * radius / n).step_sizes
-    means = []
-    for k in range(3):
-        X[0] *= 1.0 + 2e-16 * k
-        problem, _ = FrechetProblem.from_records(ball, X)
-        means.append(geometry.log_coordinates(ball.center, iterate_mean(problem, steps)))
-    moved = max(np.linalg.norm(mean - means[0]) for mean in means)
-    assert moved < 4.0 * np.finfo(float).eps * geometry.rounding(ball.center, radius)
-
-
-def test_no_schedule_where_rounding_would_decide():
-    spd, hyperbolic = SPD(3).curvature_bounds, Hyperboloid(3).curvature_bounds
-    assert plan_mean_iteration(10.0, 10**6, spd, 1e-6) is not None
-    assert plan_mean_iteration(20.0, 10**6, spd, 1e-6) is None
-    assert plan_mean_iteration(20.0, 10**6, hyperbolic, 1e-6) is None
-    assert plan_mean_iteration(10.0, 10**6, hyperbolic, 1e-6) is not None
-
-
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 def test_no_error_quotes_an_entry(estimator):
     X, y = records(estimator)
@@ -368,46 +280,7 @@ def test_no_error_quotes_an_entry(estimator):
     assert "carla" not in report
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-@pytest.mark.parametrize("geometry", [SPD(2), SPD(3)], ids=str)
-def test_gradients_obey_their_diameter_where_logarithms_lose_digits(geometry, pooled):
-    # Two gradients differed by 1.17 (SPD(2)) and 1.04 (SPD(3)) times the bound; 1.38 when the
-    # gradients of many clients are summed at once.
-    rng, radius, worst = np.random.default_rng(2), 40.0, 0.0
-    ball = GeodesicBall(geometry, None, radius)
-    for reach in (0.3, 0.3, 0.6, 0.6, 1.0, 1.0):
-        u = rng.normal(size=(31, geometry.dim))
-        u *= radius / np.linalg.norm(u, axis=1, keepdims=True)
-        point = ball.project(geometry.exp_coordinates(ball.center, reach * u[:1]))[0]
-        points = ball.project(geometry.exp_coordinates(ball.center, 2.0 * u[1:]))
-        problem = FrechetProblem(ball, points)
-        if pooled:
-            pool = PooledRecords(problem, dict.fromkeys(range(30), 1))
-            sums = pool.gradient_sums(range(30), point, problem.gradient_ball(point))
-        else:
-            query = GradientQuery(problem, point)
-            sums = np.stack([query.total(np.array([i])) for i in range(30)])
-        spread = np.linalg.norm(sums[:, None] - sums, axis=-1).max()
-        worst = max(worst, spread / problem.gradient_ball(point).diameter.value)
-    assert 0.8 < worst < 1.0 + 1e-12
-
-
-@pytest.mark.parametrize("geometry", [SPD(2), SPD(5), Hyperboloid(3)], ids=str)
-def test_within_reach_of_a_descent_rounding_is_negligible(geometry):
-    rng, radius, worst = np.random.default_rng(3), descent_reach(geometry), 0.0
-    for _ in range(60):
-        u = rng.normal(size=geometry.dim)
-        u *= radius / np.linalg.norm(u)
-        point = geometry.exp_coordinates(geometry.base_point, u)
-        vectors = rng.normal(size=(20, geometry.dim))
-        tangent = geometry.tangent_from_coordinates(point, vectors)
-        moved = geometry.coordinates_from_tangent(point, tangent) - vectors
-        worst = max(worst, (np.linalg.norm(moved, axis=1) / np.linalg.norm(vectors, axis=1)).max())
-    assert worst < 1e-6
-
-
-@pytest.mark.parametrize("mechanism", ["adaptive", "gradient"])
-def test_wide_balls_are_left_at_their_centre_only(mechanism):
+def test_wide_balls_are_left_at_their_centre_only(mechanism="gradient"):
     X = np.exp(np.random.default_rng(4).normal(size=(60, 2)))[:, :, None] * np.eye(2)
     ledger = Recorder()
     wide = PrivateFrechetMean("spd", radius=15.0, epsilon=8.0, accountant=ledger)
@@ -427,7 +300,7 @@ def test_wide_balls_are_left_at_their_centre_only(mechanism):
 def test_no_floating_point_warning_tells_of_a_clients_record(unit):
     X = np.full((24, 2), 0.1)
     X[3] = 1e200
-    mean = PrivateFrechetMean(epsilon=2.0, accountant=Recorder())
+    mean = PrivateFrechetMean(epsilon=2.0, accountant=Recorder(), radius=1.0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = FederatedEstimator(mean, 2, 2, unit=unit).fit(X, groups=np.arange(24) % 4)
@@ -440,7 +313,7 @@ def test_centres_where_coordinates_lose_their_digits_are_refused():
     space, recorder = Hyperboloid(2), Recorder()
     for distance, allowed in [(16.0, True), (18.0, False)]:
         center = space.exp_coordinates(space.base_point, np.array([distance, 0.0]))
-        model = PrivateFrechetMean("hyperboloid", center, accountant=recorder)
+        model = PrivateFrechetMean("hyperboloid", center, accountant=recorder, radius=1.0)
         X = np.stack([center] * 20)
         if allowed:
             model.fit(X)

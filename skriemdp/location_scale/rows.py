@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite
 
 from skriemdp._quiet import quietly
-from skriemdp._random import data_digest
+from skriemdp._random import data_digest, public_generator
+from skriemdp.mechanisms.bounds import Ball, shortened
 
-__all__ = ["Rows", "clip_weights", "is_stream", "open_rows", "rows_digest"]
+__all__ = [
+    "PairDifferences",
+    "RowSum",
+    "Rows",
+    "clip_weights",
+    "is_stream",
+    "open_rows",
+    "row_products",
+    "rows_digest",
+]
 
 # Large enough for BLAS to run at full speed, small enough that a centred copy stays in the cache
 # (benchmarks/pca.py --only speed).
 _TILE_BYTES = 1 << 21
+_SPARSE_ROWS = 1 << 14
+# Rows that are rounded one by one go through several operations: fewer at a time.
+_ROUNDED_BYTES = 1 << 18
 _EPSILON = np.finfo(float).eps
 # Neighbours per run when pairs of records are sampled.
 _RUN = 1024
@@ -44,23 +60,30 @@ class Rows:
         Whether `chunks` is an iterable rather than one table in memory or mapped to it.
     """
 
-    def __init__(self, chunks, n: int, d: int):
+    def __init__(self, chunks: Any, n: int, d: int) -> None:
         self.chunks, self.n, self.d = chunks, n, d
-        self.streamed = not hasattr(chunks, "shape")
+        self.streamed, self.paired = not hasattr(chunks, "shape"), False
         self._norms: tuple[bytes, np.ndarray] | None = None
         self._plain: np.ndarray | None = None
+        # Sums of the rows of each piece as they are, by the number of its first row.
+        self._sums: dict[int, np.ndarray] = {}
 
-    def arrays(self):
+    def arrays(self) -> Iterator[Any]:
         """The chunks, one after the other."""
         return iter(self.chunks) if self.streamed else iter((self.chunks,))
 
-    def _pieces(self):
+    @property
+    def longest_tile(self) -> int:
+        """Most rows that are added in one go; public."""
+        return max(_TILE_BYTES // (8 * self.d), _SPARSE_ROWS)
+
+    def _pieces(self) -> Iterator[tuple[slice, Any]]:
         begin = 0
         rows = max(1, _TILE_BYTES // (8 * self.d))
         for chunk in self.arrays():
             if sparse.issparse(chunk):
                 chunk = chunk.tocsr()
-                rows = max(rows, 1 << 14)
+                rows = max(rows, _SPARSE_ROWS)
             elif not hasattr(chunk, "shape"):
                 chunk = np.asarray(chunk)
             for start in range(0, chunk.shape[0], rows):
@@ -69,14 +92,14 @@ class Rows:
                 yield slice(begin, stop), piece
                 begin = stop
 
-    def tiles(self, center):
+    def tiles(self, center: np.ndarray) -> Iterator[tuple[slice, Any]]:
         """Pairs (slice of record numbers, centred tile)."""
         # One workspace for all tiles: fresh memory would cost more than the arithmetic.
         workspace = np.empty((max(1, _TILE_BYTES // (8 * self.d)), self.d))
         for where, piece in self._pieces():
-            yield where, _tile(piece, center, workspace)
+            yield where, _tile(piece, center, workspace, self._sums.get(where.start))
 
-    def squared_norms(self, center):
+    def squared_norms(self, center: np.ndarray) -> Iterator[np.ndarray]:
         """``|z_i|^2``, rounded up, one array per tile; infinite where it overflows.
 
         Kept for the last centre when the records are in memory.
@@ -90,7 +113,7 @@ class Rows:
             self._norms = (key, self._all_squared_norms(np.asarray(center)))
         yield self._norms[1]
 
-    def _all_squared_norms(self, center):
+    def _all_squared_norms(self, center: np.ndarray) -> np.ndarray:
         if not center.any():
             return self._plain_norms()
         along = np.empty(self.n)
@@ -99,11 +122,15 @@ class Rows:
                 along[where] = _matrix(piece) @ center
         return _expanded(self._plain_norms(), along, float(center @ center), self.d)
 
-    def _plain_norms(self):
+    def _plain_norms(self) -> np.ndarray:
         if self._plain is None:
             self._plain = np.empty(self.n)
-            for where, tile in self.tiles(np.zeros(self.d)):
-                self._plain[where] = tile.squared_norms
+            for where, piece in self._pieces():
+                self._plain[where] = _tile(piece, np.zeros(self.d)).squared_norms
+                if isinstance(piece, np.ndarray) and piece.dtype == np.float64:
+                    # Added up while the piece is in the cache; later sums start from here.
+                    with np.errstate(all="ignore"):
+                        self._sums[where.start] = np.ones(len(piece)) @ piece
         return self._plain
 
     @property
@@ -116,7 +143,14 @@ class Rows:
         """Whether all rows, one table in memory, are finite and their norms do not overflow."""
         return bool(np.isfinite(self._plain_norms().sum()))
 
-    def select(self, indices, center, radius):
+    def pairs(self, public_seed: int) -> Rows:
+        """The differences of disjoint pairs of these records, as rows."""
+        differences = PairDifferences(self.chunks, public_seed)
+        rows = Rows(differences, *differences.shape)
+        rows.paired = True
+        return rows
+
+    def select(self, indices: Any, center: np.ndarray, radius: float) -> np.ndarray:
         """Records by slice or index array, centred and scaled to norm <= `radius`; dense."""
         if self.streamed:
             raise TypeError("single records of a stream cannot be selected; pass one table.")
@@ -126,7 +160,7 @@ class Rows:
         tile = _DenseTile(chosen, center)
         return tile.scaled(clip_weights(tile.squared_norms, radius))
 
-    def paired_cosines(self, center, most: int):
+    def paired_cosines(self, center: np.ndarray, most: int) -> tuple[float, int]:
         """Sum of ``cos^2`` of the angle between z_i and z_j over disjoint pairs, and their number.
 
         Pairs are chosen by position, at most `most` of them where the records are in memory.
@@ -137,7 +171,7 @@ class Rows:
             pairs += len(cosines)
         return total, pairs
 
-    def squared_cosines(self, center, most: int):
+    def squared_cosines(self, center: np.ndarray, most: int) -> Iterator[np.ndarray]:
         """The terms of :meth:`paired_cosines`, tile by tile; zero where there is no angle."""
         for first, second in self._pairs(center, most):
             squares = first.squared_norms * second.squared_norms
@@ -145,7 +179,7 @@ class Rows:
                 cosines = first.inner_products(second) ** 2 / squares
             yield np.minimum(np.where(np.isfinite(cosines), cosines, 0.0), 1.0)
 
-    def _pairs(self, center, most):
+    def _pairs(self, center: np.ndarray, most: int) -> Iterator[tuple[Any, Any]]:
         if self.streamed:
             for _, piece in self._pieces():
                 if (half := piece.shape[0] // 2) > 0:
@@ -159,42 +193,63 @@ class Rows:
             second = self.chunks[half + start : half + start + run]
             yield _tile(first, center), _tile(second, center)
 
-    def centred(self, center):
+    def centred(self, center: np.ndarray) -> Iterator[np.ndarray]:
         """Dense tiles of the z_i, of all records; a tile is valid until the next one is asked."""
-        few = max(1, _TILE_BYTES // (8 * self.d))
+        few = max(
+            1, min(max(_ROUNDED_BYTES // (8 * self.d), 4 * self.d), _TILE_BYTES // 8 // self.d)
+        )
         workspace = np.empty((few, self.d))
         for _, piece in self._pieces():
-            if not sparse.issparse(piece):
-                yield _DenseTile(piece, center, workspace).centred
-                continue
             for begin in range(0, piece.shape[0], few):
-                part = piece[begin : begin + few].toarray()
+                part = piece[begin : begin + few]
+                if sparse.issparse(part):
+                    part = part.toarray()
                 yield _DenseTile(part, center, workspace).centred
+
+    def projected(
+        self, center: np.ndarray, radius: float, frame: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Tiles of the z_i scaled to norm <= `radius`, and of their products with `frame`.
+
+        What a record gives is the same to the last bit in a dense, a sparse and a streamed table.
+        """
+        for tile in self.centred(center):
+            z = shortened(tile, radius)
+            yield z, row_products(z, frame)
+
+    def clipped_squares(self, center: np.ndarray, radius: float) -> Iterator[np.ndarray]:
+        """Tiles of ``min(|z_i|^2, radius^2)``, shape (b, 1); as :meth:`projected`."""
+        for tile in self.centred(center):
+            yield np.minimum(_row_squares(tile), radius**2)[:, None]
 
     # -- sums -------------------------------------------------------------------------------------
 
-    def _weighted(self, center, radius):
+    def _weighted(
+        self, center: np.ndarray, radius: float
+    ) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
         norms = iter(self.squared_norms(center))
         whole = None if self.streamed else next(norms)
         for where, tile in self.tiles(center):
             squares = tile.squared_norms if whole is None else whole[where]
             yield tile, squares, clip_weights(squares, radius)
 
-    def clipped_sum(self, center, radius):
+    def clipped_sum(self, center: np.ndarray, radius: float) -> np.ndarray:
         """Sum of the z_i, each scaled to norm <= `radius`, shape ``(d,)``."""
         total = np.zeros(self.d)
-        for tile, _, weights in self._weighted(center, radius):
-            total += tile.weighted_sum(weights)
+        for tile, squares, weights in self._weighted(center, radius):
+            total += tile.weighted_sum(weights, squares, radius)
         return total
 
-    def clipped_gram(self, center, radius):
+    def clipped_gram(self, center: np.ndarray, radius: float) -> np.ndarray:
         """Sum of ``z_i z_i'``, each z_i scaled to norm <= `radius`, shape ``(d, d)``."""
         total = np.zeros((self.d, self.d))
         for tile, squares, weights in self._weighted(center, radius):
             total += tile.gram(weights, squares, radius)
         return total
 
-    def clipped_product(self, center, radius, frame, bound=math.inf):
+    def clipped_product(
+        self, center: np.ndarray, radius: float, frame: np.ndarray, bound: float = math.inf
+    ) -> np.ndarray:
         """Sum of ``z_i z_i' W``, with z_i scaled to norm <= `radius` and each term to <= `bound`.
 
         `frame` is W, shape ``(d, k)`` with orthonormal columns; the norm of a term is Frobenius.
@@ -208,7 +263,7 @@ class Rows:
             total += tile.back(projections * weights[:, None])
         return total
 
-    def residual_product(self, center, radius, frame):
+    def residual_product(self, center: np.ndarray, radius: float, frame: np.ndarray) -> np.ndarray:
         """Sum of ``r_i (W' z_i)'``, r_i the part of z_i outside the columns of W, shape ``(d, k)``.
 
         Every z_i is scaled to norm <= `radius`, and every term to Frobenius norm <= ``radius^2/2``,
@@ -226,13 +281,17 @@ class Rows:
             total += outside.T @ (inside * scale[:, None])
         return total
 
-    def product_norms(self, center, radius, frame):
+    def product_norms(
+        self, center: np.ndarray, radius: float, frame: np.ndarray
+    ) -> Iterator[np.ndarray]:
         """Squared norms ``|z_i|^2 |W' z_i|^2`` of the terms of :meth:`clipped_product`, by tile."""
         for tile, squares, weights in self._weighted(center, radius):
             projections = tile.product(frame) * weights[:, None]
             yield np.minimum(squares, radius * radius) * _row_squares(projections)
 
-    def clipped_projected_gram(self, center, radius, frame):
+    def clipped_projected_gram(
+        self, center: np.ndarray, radius: float, frame: np.ndarray
+    ) -> tuple[np.ndarray, float]:
         """Sums of ``W' z_i z_i' W`` and of ``|z_i|^2``, each z_i scaled to norm <= `radius`."""
         k = frame.shape[1]
         gram, total = np.zeros((k, k)), 0.0
@@ -243,7 +302,75 @@ class Rows:
         return gram, total
 
 
-def clip_weights(squared_norms, bound):
+@dataclasses.dataclass(frozen=True, eq=False)
+class RowSum:
+    """One vector per record, tile by tile, for :func:`skriemdp.mechanisms.sums.noisy_sum`.
+
+    Attributes
+    ----------
+    n, dim : int
+    bound : Ball
+        Every vector is moved into it.
+    tiles : callable
+        Gives the vectors anew, tile by tile; row i depends on record i and public numbers only.
+    add : callable, optional
+        The sum of the offsets from the centre of `bound`, in floating point, where there is a
+        faster way than tile by tile.
+    longest_block : int, default=1
+        Most records that are added in one go in floating point.
+    """
+
+    n: int
+    dim: int
+    bound: Ball
+    tiles: Callable[[], Iterator[np.ndarray]]
+    add: Callable[[], np.ndarray] | None = None
+    longest_block: int = 1
+
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        """All vectors, before the bound is enforced; there are no batches of them."""
+        assert indices is None
+        return self.tiles()
+
+    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
+        """Floating-point sum of the offsets of all vectors from the centre of the ball."""
+        assert indices is None
+        if self.add is not None:
+            return self.add()
+        total = np.zeros(self.dim)
+        for rows in self.blocks():
+            total += self.bound.enforce(rows).sum(axis=0)
+        return total
+
+
+class PairDifferences:
+    """Differences ``(x_i - x_j) / sqrt(2)`` of disjoint pairs of records, in place of a table.
+
+    Their second moment has the covariance of the records as its expectation, without any centre.
+    The n // 2 pairs are a public random matching, drawn without a look at the records; of an odd
+    number one record is left out.  Replacing a record changes one difference.
+
+    Parameters
+    ----------
+    table : ndarray, memory map or CSR matrix of shape (n, d)
+    public_seed : int
+        Of the matching.
+    """
+
+    def __init__(self, table: Any, public_seed: int) -> None:
+        half = table.shape[0] // 2
+        rng = public_generator(public_seed, "pairs of records", table.shape[0])
+        order = rng.permutation(table.shape[0])
+        self._table, self._first, self._second = table, order[:half], order[half : 2 * half]
+        self.shape = (half, table.shape[1])
+
+    def __getitem__(self, index: Any) -> Any:
+        # Halved before they are subtracted, so that no difference of finite numbers overflows.
+        first, second = (self._table[of[index]] for of in (self._first, self._second))
+        return first * math.sqrt(0.5) - second * math.sqrt(0.5)
+
+
+def clip_weights(squared_norms: np.ndarray, bound: float) -> np.ndarray:
     """Factors that scale vectors of these squared norms to norm <= `bound`; 0 for infinite ones."""
     weights = np.ones_like(squared_norms)
     outside = np.flatnonzero(~(squared_norms <= bound * bound))
@@ -253,15 +380,20 @@ def clip_weights(squared_norms, bound):
     return weights
 
 
-def _row_squares(matrix):
+def row_products(rows: np.ndarray, frame: np.ndarray) -> np.ndarray:
+    """``rows @ frame``, each row's to the last bit the same in any company, unlike with BLAS."""
+    return np.stack([np.einsum("ij,j->i", rows, w) for w in frame.T.copy()], axis=1)
+
+
+def _row_squares(matrix: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", matrix, matrix)
 
 
-def _matrix(piece):
+def _matrix(piece: Any) -> Any:
     return piece if sparse.issparse(piece) else np.asarray(piece, dtype=float)
 
 
-def _expanded(squares, along, center_square, d):
+def _expanded(squares: np.ndarray, along: np.ndarray, center_square: float, d: int) -> np.ndarray:
     """``|x|^2 - 2 x'c + |c|^2``, raised by a bound of its rounding error."""
     slack = (2.0 * d + 16.0) * _EPSILON
     with np.errstate(all="ignore"):
@@ -270,92 +402,118 @@ def _expanded(squares, along, center_square, d):
     return np.maximum(raised, 0.0)
 
 
-def _tile(piece, center, workspace=None):
+def _tile(
+    piece: Any,
+    center: np.ndarray,
+    workspace: np.ndarray | None = None,
+    plain_sum: np.ndarray | None = None,
+) -> Any:
     if sparse.issparse(piece):
         return _SparseTile(piece, center)
-    return _DenseTile(piece, center, workspace)
+    return _DenseTile(piece, center, workspace, plain_sum)
 
 
 class _DenseTile:
     """A few rows, centred explicitly, in `workspace` where they are changed."""
 
-    def __init__(self, piece, center, workspace=None):
-        if workspace is None:
-            workspace = np.empty(piece.shape)
-        self._piece, self._center = piece, center
-        self._workspace = workspace[: len(piece)]
+    def __init__(
+        self,
+        piece: np.ndarray,
+        center: np.ndarray,
+        workspace: np.ndarray | None = None,
+        plain_sum: np.ndarray | None = None,
+    ) -> None:
+        self._piece, self._center, self._plain_sum = piece, center, plain_sum
+        self._space = workspace
         self._centred = piece if piece.dtype == np.float64 and not center.any() else None
 
     @property
-    def _rows(self):
+    def _workspace(self) -> np.ndarray:
+        if self._space is None:
+            self._space = np.empty(self._piece.shape)
+        return self._space[: len(self._piece)]
+
+    @property
+    def _rows(self) -> np.ndarray:
         if self._centred is None:
             self._centred = self._workspace
             with np.errstate(all="ignore"):
-                np.subtract(self._piece, self._center, out=self._workspace)
+                np.subtract(self._piece, self._center, out=self._centred)
         return self._centred
 
     @property
-    def centred(self):
+    def centred(self) -> np.ndarray:
         """The rows less the centre."""
         return self._rows
 
     @property
-    def squared_norms(self):
+    def squared_norms(self) -> np.ndarray:
         with np.errstate(all="ignore"):
             squares = _row_squares(self._rows)
         squares[np.isnan(squares)] = np.inf
         return squares
 
-    def scaled(self, weights):
+    def scaled(self, weights: np.ndarray) -> np.ndarray:
         changed = np.flatnonzero(weights != 1.0)
         if len(changed):
-            if self._rows is not self._workspace:  # the caller's table is never written to
-                self._workspace[...] = self._rows
+            if self._rows is self._piece:  # the caller's table is never written to
                 self._centred = self._workspace
+                self._centred[...] = self._piece
             self._rows[changed] = _times(self._rows[changed], weights[changed, None])
         return self._rows
 
     dense = scaled
 
-    def weighted_sum(self, weights):
+    def weighted_sum(self, weights: np.ndarray, squares: np.ndarray, radius: float) -> np.ndarray:
+        clipped = np.flatnonzero(weights != 1.0)
         with np.errstate(all="ignore"):
-            total = weights @ self._piece - weights.sum() * self._center
+            if self._plain_sum is not None and self._few(clipped, squares, radius):
+                total = self._plain_sum - (1.0 - weights[clipped]) @ self._piece[clipped]
+            else:
+                total = weights @ self._piece
+            total = total - weights.sum() * self._center
         if np.isfinite(total).all():
             return total
         return np.ones(len(weights)) @ self.scaled(weights)
 
-    def gram(self, weights, squares, radius):
+    def _few(self, clipped: np.ndarray, squares: np.ndarray, radius: float) -> bool:
+        """Whether a sum may start from the whole table and correct for the rows `clipped`."""
+        limit = (_MODERATE * radius) ** 2
+        return (
+            self._piece.dtype == np.float64
+            and 4 * len(clipped) <= len(squares)
+            and self._center @ self._center <= limit
+            and bool((squares[clipped] <= limit).all())
+        )
+
+    def gram(self, weights: np.ndarray, squares: np.ndarray, radius: float) -> np.ndarray:
         center, plain = self._center, self._piece
         clipped = np.flatnonzero(weights != 1.0)
-        limit = (_MODERATE * radius) ** 2
-        if (
-            plain.dtype != np.float64
-            or 4 * len(clipped) > len(weights)
-            or center @ center > limit
-            or not (squares[clipped] <= limit).all()
-        ):
+        if not self._few(clipped, squares, radius):
             rows = self.scaled(weights)
             return rows.T @ rows
         # Nearly all rows count in full: take the table as it is and correct for the few others.
-        gram = plain.T @ plain
+        gram, total = plain.T @ plain, self._plain_sum
+        if total is None and center.any():
+            total = np.ones(len(plain)) @ plain
         if len(clipped):
-            excess = plain[clipped] * np.sqrt(1.0 - weights[clipped] ** 2)[:, None]
+            roots = np.sqrt(1.0 - weights[clipped] ** 2)
+            excess = plain[clipped] * roots[:, None]
             gram -= excess.T @ excess
-        if not center.any():
-            return gram
-        shares = weights * weights
-        return _centred_gram(gram, shares @ plain, shares.sum(), center)
+            if total is not None:
+                total = total - roots @ excess
+        return _centred_gram(gram, total, weights @ weights, center)
 
-    def inner_products(self, other):
+    def inner_products(self, other: Any) -> np.ndarray:
         return np.einsum("ij,ij->i", self._rows, other._rows)
 
-    def product(self, frame):
+    def product(self, frame: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             values = self._rows @ frame
         values[~np.isfinite(values)] = 0.0
         return values
 
-    def back(self, coefficients):
+    def back(self, coefficients: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             result = self._rows.T @ coefficients
         if np.isfinite(result).all():
@@ -366,12 +524,12 @@ class _DenseTile:
 class _SparseTile:
     """A few rows of a CSR matrix; the centre is subtracted in the sums, never in the rows."""
 
-    def __init__(self, piece, center):
+    def __init__(self, piece: Any, center: np.ndarray) -> None:
         self._rows = piece.astype(float, copy=False)
         self._center = center
 
     @property
-    def squared_norms(self):
+    def squared_norms(self) -> np.ndarray:
         with np.errstate(all="ignore"):
             squares = np.asarray(self._rows.multiply(self._rows).sum(axis=1), dtype=float).ravel()
             if not self._center.any():
@@ -380,28 +538,28 @@ class _SparseTile:
         center_square = float(self._center @ self._center)
         return _expanded(squares, along, center_square, self._rows.shape[1])
 
-    def _scaled(self, weights):
+    def _scaled(self, weights: np.ndarray) -> Any:
         scaled = self._rows.copy()
         lengths = np.diff(scaled.indptr)
         scaled.data = _times(scaled.data, np.repeat(weights, lengths))
         return scaled
 
-    def dense(self, weights):
+    def dense(self, weights: np.ndarray) -> np.ndarray:
         """The centred and weighted rows, spelled out."""
         return _times(self._rows.toarray() - self._center, weights[:, None])
 
-    def weighted_sum(self, weights):
+    def weighted_sum(self, weights: np.ndarray, squares: np.ndarray, radius: float) -> np.ndarray:
         plain = np.asarray(self._scaled(weights).sum(axis=0), dtype=float).ravel()
         return plain - weights.sum() * self._center
 
-    def gram(self, weights, squares, radius):
+    def gram(self, weights: np.ndarray, squares: np.ndarray, radius: float) -> np.ndarray:
         if self._center @ self._center > (_MODERATE * radius) ** 2:
             return self._explicit_gram(weights)
         scaled = self._scaled(weights)
         gram = (scaled.T @ scaled).toarray()
         return _centred_gram(gram, scaled.T @ weights, weights @ weights, self._center)
 
-    def _explicit_gram(self, weights):
+    def _explicit_gram(self, weights: np.ndarray) -> np.ndarray:
         # A far centre, subtracted from the sums, would leave more rounding than a record may move
         # them; such rows are dense in all but name, and few of them at a time are spelled out.
         size, d = self._rows.shape
@@ -412,38 +570,40 @@ class _SparseTile:
             total += rows.T @ rows
         return total
 
-    def inner_products(self, other):
+    def inner_products(self, other: Any) -> np.ndarray:
         inner = np.asarray(self._rows.multiply(other._rows).sum(axis=1), dtype=float).ravel()
         if self._center.any():
             along = self._rows @ self._center + other._rows @ self._center
             inner += self._center @ self._center - along
         return inner
 
-    def product(self, frame):
+    def product(self, frame: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             values = self._rows @ frame - self._center @ frame
         values[~np.isfinite(values)] = 0.0
         return values
 
-    def back(self, coefficients):
+    def back(self, coefficients: np.ndarray) -> np.ndarray:
         return self._rows.T @ coefficients - np.outer(self._center, coefficients.sum(axis=0))
 
 
-def _centred_gram(gram, total, mass, center):
+def _centred_gram(
+    gram: np.ndarray, total: np.ndarray | None, mass: float, center: np.ndarray
+) -> np.ndarray:
     """``sum s (x - c)(x - c)'`` from ``sum s x x'``, ``sum s x`` and ``sum s``."""
-    if center.any():
+    if total is not None and center.any():
         cross = np.outer(total, center)
         gram = gram + mass * np.outer(center, center) - cross - cross.T
     return gram
 
 
-def _times(values, weights):
+def _times(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Product in which a weight of zero wins over a value that overflowed."""
     with np.errstate(all="ignore"):
         return np.where(weights == 0.0, 0.0, values * weights)
 
 
-def open_rows(X, check) -> Rows:
+def open_rows(X: Any, check: Callable[[Any, bool], Any]) -> Rows:
     """The rows of X, which is one table or a re-iterable of tables.
 
     Parameters
@@ -480,12 +640,12 @@ def open_rows(X, check) -> Rows:
     return Rows(X, n, d)
 
 
-def _refuse_nan(table):
+def _refuse_nan(table: Any) -> None:
     entries = table.data if sparse.issparse(table) else table
     quietly(lambda entries: assert_all_finite(entries, input_name="X"), entries)
 
 
-def is_stream(X):
+def is_stream(X: Any) -> bool:
     """Whether X gives tables, rather than being one: its items would have two dimensions."""
     if hasattr(X, "shape") or hasattr(X, "__array__") or hasattr(X, "__dataframe__"):
         return False

@@ -1,0 +1,91 @@
+"""The norm that clips gradients: public, or found at the public start; and how many it clips."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from skriemdp.descent.problem import Problem
+from skriemdp.descent.queries import GradientQuery
+from skriemdp.location_scale.bounded_rows import COUNT_SHARE, clipped_fraction
+from skriemdp.mechanisms.budget import GaussianBudget
+
+__all__ = ["ClipNorm"]
+
+# Share of mu**2 for the quantile, and the norms that it may find: gradients have no natural unit.
+_SHARE = 0.03
+_RATIO = 1.1
+_GRID = tuple((1e-12 * _RATIO ** np.arange(580.0)).tolist())
+
+
+@dataclasses.dataclass(frozen=True)
+class ClipNorm:
+    """Finds a clip norm, or takes a public one, and counts the gradients beyond it.
+
+    Parameters
+    ----------
+    n : int
+    mu : float
+        Gaussian differential privacy parameter of the whole fit.
+    public : float or None
+        None for a quantile of the norms of the gradients at the start.
+
+    Notes
+    -----
+    *Guarantee*: within `share` of ``mu**2``.  Both releases are counts of records by a function of
+    one record at a public point; a count moves by one when a record is replaced.
+    """
+
+    n: int
+    mu: float
+    public: float | None
+
+    @property
+    def share(self) -> float:
+        """What is spent of ``mu**2``."""
+        return COUNT_SHARE + (_SHARE if self.public is None else 0.0)
+
+    @functools.cached_property
+    def level(self) -> float:
+        """Share of gradients within the norm: the highest that noisy counts can tell from all."""
+        return float(np.clip(1.0 - 6.0 / (self.n * self.mu * math.sqrt(_SHARE)), 0.5, 0.9))
+
+    def release(
+        self, problem: Problem, start: np.ndarray, budget: GaussianBudget, streams: Any
+    ) -> tuple[float, float]:
+        """The clip norm, and a private estimate of the share of gradients beyond it.
+
+        Parameters
+        ----------
+        problem : Problem
+        start : ndarray
+            Public.
+        budget : GaussianBudget
+            Of the whole fit.
+        streams : NoiseStreams
+        """
+        norms = _norms(problem, start)
+        clip, meant = self.public, 0.0
+        if clip is None:
+            quantile = budget.quantile(_SHARE, _GRID, self.level)
+            found = quantile.release(norms, streams("clip norm"))
+            # A grid value stands for the interval below it.
+            clip, meant = float(found) / math.sqrt(_RATIO), 1.0 - self.level
+        beyond = int(np.count_nonzero(~(norms <= clip)))
+        advice = (
+            f"have gradients longer than {clip:.3g} at the start, which were shortened; choose "
+            "clip_norm from public knowledge, or pass clip_norm='auto'."
+        )
+        return clip, clipped_fraction(beyond, self.n, meant, advice, budget, streams)
+
+
+def _norms(problem: Problem, start: np.ndarray) -> np.ndarray:
+    """Norms of all gradients at `start`, infinite where they are not finite."""
+    blocks = GradientQuery(problem, start).blocks()
+    with np.errstate(all="ignore"):
+        norms = np.concatenate([np.sqrt(np.einsum("ij,ij->i", b, b)) for b in blocks])
+    return np.where(np.isfinite(norms), norms, np.inf)

@@ -1,0 +1,46 @@
+"""Whom a budget protects: a label, a record, a group of records (a person), or a whole client."""
+
+from __future__ import annotations
+
+from skriemdp.ledger.errors import BudgetError
+
+__all__ = ["UNITS", "check_protects"]
+
+UNITS = ("label", "record", "group", "client")
+# What a charge for one unit also protects.  Ids must be public slots under the smaller unit too: a
+# replaced row stays with its group.  A client is no larger than a person who is in two of them.
+_COVERED = {
+    "label": {"label"},
+    "record": {"label", "record"},
+    "group": {"label", "record", "group"},
+    "user": {"label", "record", "group"},
+    "client": {"label", "record", "client"},
+}
+_CURES = {
+    "record": "leave privacy_unit='record', or make an accountant with unit='label'",
+    "group": "pass groups= to fit, and in searches and cross-validation enable metadata routing, "
+    "without which scikit-learn keeps groups from fit",
+    "client": "use a federated fit with unit='client'",
+}
+
+
+def check_protects(stored: str, asked: str, where: str) -> None:
+    """Refuse a charge that protects less than the ledger says it does.
+
+    Parameters
+    ----------
+    stored, asked : str
+        Unit of the ledger and of the charge.
+    where : str
+        The ledger, for the message.
+
+    Raises
+    ------
+    BudgetError
+        The charge does not protect the ledger's unit.
+    """
+    if stored not in _COVERED.get(asked, {asked}):
+        raise BudgetError(
+            f"{where} protects each {stored}, and this charge each {asked} only; nothing was "
+            f"charged. Instead {_CURES.get(stored, 'use another accountant')}."
+        )

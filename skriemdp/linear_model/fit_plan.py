@@ -1,0 +1,355 @@
+"""What a fit of a linear model will release, decided from its parameters and public facts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from skriemdp._quiet import read_array
+from skriemdp._validation import (
+    check_count,
+    check_fraction,
+    check_nonnegative,
+    check_option,
+    check_positive,
+    check_scale,
+)
+from skriemdp.core.arithmetic import chooses_integers, draws_dominate
+from skriemdp.core.estimator import Plan
+from skriemdp.core.manifold_input import public_array, warn_large_delta
+from skriemdp.core.work import Work
+from skriemdp.descent.sampling import FullBatch, PoissonSampler
+from skriemdp.descent.stochastic import NOISE_BRACKET
+from skriemdp.linear_model.adagrad import NoisyAdaGrad
+from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
+from skriemdp.linear_model.planning import (
+    FULL_MATRIX_LIMIT,
+    default_steps,
+    envelope,
+    orthonormal_basis,
+    public_curvature,
+    public_minimizer,
+)
+from skriemdp.linear_model.targets import scaled_targets, target_interval
+from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds
+from skriemdp.privacy.calibration import calibrate, gaussian_mu
+from skriemdp.privacy.events import Event, GaussianEvent, compose
+from skriemdp.privacy.lattice import check_distance, sampled_delta
+
+__all__ = ["FitPlan", "plan_fit", "ridge_penalty"]
+
+PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "none")
+_FULL = ("noised", "paper", "public")
+# Where "huber" turns linear, over half the width of `target_range`.
+_HUBER_THRESHOLD = 0.5
+# Share of the public rows within the norm that is taken from them.
+_PUBLIC_LEVEL = 0.95
+# Largest ridge; what is larger leaves no coefficients, and must not overflow.
+_LARGEST_RIDGE = 1e100
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FitPlan:
+    """A planned fit.
+
+    Attributes
+    ----------
+    bounds : RowBounds
+        Finds, or knows, where the rows are.
+    solver : NoisyAdaGrad
+        For full batches with the least budget that the bounds leave; it then gets what is left.
+    sampled : bool
+        Whether batches are sampled; the noise of `solver` is then final.
+    loss : GeneralizedLinearLoss
+    start : ndarray of shape (size, n_outputs)
+        Public.
+    basis : ndarray of shape (p + intercept, k) or None
+        Of a fixed public subspace.
+    public_weights : ndarray of shape (size, n_outputs) or None
+        Fitted to the public rows.
+    """
+
+    bounds: RowBounds
+    solver: NoisyAdaGrad
+    sampled: bool
+    loss: GeneralizedLinearLoss
+    start: np.ndarray
+    basis: np.ndarray | None
+    public_weights: np.ndarray | None
+
+
+def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
+    """The plan of :class:`skriemdp.PrivateNoisyAdaGrad` `model`; nothing private is seen."""
+    n, p, classes = facts["n"], facts["p"], facts["classes"]
+    _check_parameters(model, n)
+    warn_large_delta(model.delta, n)
+    n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
+    loss = GeneralizedLinearLoss(model.loss, n_outputs, _HUBER_THRESHOLD)
+    work = _work(model, n, p, n_outputs)
+    mu, intercept = gaussian_mu(model.epsilon, model.delta), bool(model.fit_intercept)
+    public_X = _public_rows(model, p, facts["sparse"])
+    center, norm = _bounds(model, p, facts["sparse"], public_X)
+    bounds = RowBounds(n, p, mu, center, norm)
+    if center is None or center.any():
+        work = work.plus(8.0 * n * p, "the centred copy of X")
+    rest = mu * math.sqrt(1.0 - bounds.share - COUNT_SHARE)
+    public = None
+    if public_X is not None:
+        assert center is not None and norm is not None  # from the public rows, where not given
+        rows = LinearRows(public_X - center if center.any() else public_X, norm, intercept)
+        public = LinearProblem(rows, _public_targets(model, public_X, classes), loss)
+    moving, basis, bases, size = callable(model.subspace), None, None, p + intercept
+    if moving:
+        width = orthonormal_basis(model.subspace(1), p, intercept).shape[1]
+    elif model.subspace is not None:
+        basis = orthonormal_basis(
+            model.subspace, p, intercept, None if public is None else public.rows
+        )
+        size = width = basis.shape[1]
+    else:
+        width = size
+    name = model.preconditioner
+    if name == "auto":
+        name = "norm" if model.subspace is None else "noised"
+    _check_preconditioner(name, width, moving, public)
+    warm = model.public_y is not None and model.start != "zero"
+    n_steps, step_size, first_step_size = default_steps(name, n, width, rest, loss, warm)
+    sampled = model.batch_size is not None and model.batch_size < n
+    if model.batch_size is not None:
+        # The steps of sampled runs come from public sizes alone, so that a smaller epsilon
+        # never buys more of them and never costs a ledger more.
+        n_steps, _, _ = default_steps(name, n, width, 1.0, loss, warm)
+    n_steps = n_steps if model.n_steps is None else int(model.n_steps)
+    if model.step_size is not None:
+        step_size, first_step_size = float(model.step_size), None
+    if moving:
+        steps = range(1, n_steps + 1)
+        bases = [orthonormal_basis(model.subspace(t), p, intercept) for t in steps]
+    unit = LinearRows(np.zeros((1, p)), 1.0, intercept).unit
+    penalty = None
+    if norm is not None:
+        penalty = ridge_penalty(model.alpha, norm, unit, size, intercept)
+        _check_ridge(model.alpha, float(penalty[0, 0]))
+    solver = NoisyAdaGrad(
+        sampler=PoissonSampler(float(model.batch_size)) if sampled else FullBatch(),
+        n_steps=n_steps,
+        noise_multiplier=1.0,
+        moment_multiplier=1.0 if name == "paper" else None,
+        step_size=step_size,
+        first_step_size=first_step_size,
+        clip_norms=envelope(model.clip_norm, n_steps, loss.residual_bound),
+        preconditioner=name,
+        curvature=public_curvature(public, basis, penalty) if name == "public" else None,
+        max_norm=None if model.max_norm is None else float(model.max_norm) / unit,
+        basis_at=None if bases is None else (lambda step: bases[step - 1]),
+    )
+    solver = _sampled(solver, model, bounds, n) if sampled else solver.with_mu(rest)
+    in_integers = solver if name == "paper" else solver.with_integers(width * n_outputs)
+    copied = work
+    if not moving and (basis is not None or not facts["sparse"]):
+        # A sparse copy is as large as X, and the size of X is not public.
+        copied = work.plus(8.0 * 3.0 * n * width, "the rounded copy of X, in exact integers")
+    exact = _adds_integers(model, bounds, in_integers, n, (width, n_outputs), copied)
+    if exact:
+        solver, work = in_integers, copied
+        bounds = dataclasses.replace(bounds, exact=True)
+    event = _event(bounds, solver, n) if sampled else GaussianEvent(1.0 / mu)
+    start, weights = np.zeros((size, n_outputs)), None
+    if public is not None and public.targets is not None:
+        inside = public
+        if basis is not None:
+            inside = dataclasses.replace(public, rows=public.rows.in_basis(basis))
+        weights = public_minimizer(inside, penalty)
+        if warm:
+            start = weights
+    if solver.max_norm is not None:
+        start = start * min(1.0, solver.max_norm / max(float(np.linalg.norm(start)), 1e-300))
+    return Plan(
+        event=event,
+        settings=FitPlan(bounds, solver, sampled, loss, start, basis, weights),
+        public=_public_facts(model, facts, center, norm),
+        work=work,
+        exact=exact,
+    )
+
+
+def ridge_penalty(alpha: float, norm: float, unit: float, size: int, intercept: bool) -> np.ndarray:
+    """Ridge per weight of scaled rows, shape ``(size, 1)``; the intercept, the last, pays none."""
+    penalty = np.full((size, 1), min(float(alpha) * (unit / norm) ** 2, _LARGEST_RIDGE))
+    if intercept:
+        penalty[-1] = 0.0
+    return penalty
+
+
+def _check_ridge(alpha: float, ridge: float) -> None:
+    if ridge >= _LARGEST_RIDGE:
+        raise ValueError(
+            f"alpha={alpha!r} is {ridge:.3g} or more for rows of norm one; pass a smaller alpha."
+        )
+
+
+def _event(bounds: RowBounds, solver: NoisyAdaGrad, n: int) -> Event:
+    """What a fit in sampled batches costs, with the search and the count."""
+    first = GaussianEvent(1.0 / (bounds.mu * math.sqrt(bounds.share + COUNT_SHARE)))
+    return compose([first, solver.event(n)])
+
+
+def _sampled(solver: NoisyAdaGrad, model: Any, bounds: RowBounds, n: int) -> NoisyAdaGrad:
+    """The solver with the noise that keeps the target together with the search."""
+
+    def event(noise: float) -> Event:
+        return _event(bounds, dataclasses.replace(solver, noise_multiplier=noise), n)
+
+    noise = calibrate(event, model.epsilon, sampled_delta(model.delta), NOISE_BRACKET)
+    return dataclasses.replace(solver, noise_multiplier=noise)
+
+
+def _adds_integers(
+    model: Any,
+    bounds: RowBounds,
+    in_integers: NoisyAdaGrad,
+    n: int,
+    shape: tuple[int, int],
+    copied: Work,
+) -> bool:
+    def check() -> None:
+        bounds.check_integers()
+        in_integers.factors(*shape)
+        distance = in_integers.event(n).tv
+        if distance:
+            check_distance(distance, float(model.epsilon), float(model.delta))
+
+    costly = draws_dominate(in_integers.sampler.expected_size(n), math.prod(shape))
+    reason = "a preconditioner other than 'paper'"
+    return chooses_integers(in_integers.exact, check, reason, costly or not copied.fits)
+
+
+def _work(model: Any, n: int, p: int, n_outputs: int) -> Work:
+    """Memory and steps; refused already here, because public rows are worked on in planning."""
+    steps = 1 if model.n_steps is None else int(model.n_steps)
+    entries, cause = 6.0 * p * n_outputs + 3.0 * n * n_outputs, "the number of classes"
+    if model.public_X is not None:
+        entries += 3.0 * p * p
+        cause = f"the {p} x {p} matrices of public_X"
+    if callable(model.subspace):
+        shape = np.shape(model.subspace(1))
+        entries += steps * float(math.prod(shape))
+        cause = "a basis per step of a callable subspace"
+    return Work(8.0 * entries, steps, cause).check()
+
+
+def _public_facts(
+    model: Any, facts: dict[str, Any], center: np.ndarray | None, norm: float | None
+) -> dict[str, Any]:
+    public: dict[str, Any] = {"n": facts["n"]}
+    if norm is not None:
+        public["feature_norm"] = norm
+    if center is not None and center.any():
+        public["center"] = center
+    if facts["classes"] is None:
+        public["target_range"] = target_interval(model.target_range)
+    else:
+        public["classes"] = facts["classes"]
+    if model.subspace is not None:
+        public["subspace"] = "given"
+    if model.public_X is not None:
+        public["public_X"] = "given"
+    return public
+
+
+def _check_parameters(model: Any, n: int) -> None:
+    check_fraction(delta=model.delta)
+    check_option(PRECONDITIONERS, preconditioner=model.preconditioner)
+    check_option(("auto", "zero", "public"), start=model.start)
+    if isinstance(model.feature_norm, str):
+        check_option(("auto",), feature_norm=model.feature_norm)
+    else:
+        check_scale(feature_norm=model.feature_norm)
+    check_nonnegative(alpha=model.alpha)
+    for name in ("max_norm", "step_size", "batch_size"):
+        if getattr(model, name) is not None:
+            check_positive(**{name: getattr(model, name)})
+    if model.n_steps is not None:
+        check_count(n_steps=model.n_steps)
+    if model.start == "public" and model.public_y is None:
+        raise ValueError("start='public' needs public_X and public_y.")
+    if model.batch_size is not None and model.batch_size > n:
+        raise ValueError(f"batch_size={model.batch_size} exceeds the number of rows n={n}.")
+
+
+def _check_preconditioner(
+    name: str, width: int, moving: bool, public: LinearProblem | None
+) -> None:
+    if name in _FULL and width > FULL_MATRIX_LIMIT:
+        raise ValueError(
+            f"preconditioner={name!r} works with a matrix of size {width}, more than "
+            f"{FULL_MATRIX_LIMIT}; pass a public subspace, or preconditioner='diagonal'."
+        )
+    if name == "public" and public is None:
+        raise ValueError("preconditioner='public' needs public_X.")
+    if name in ("diagonal", "public") and moving:
+        raise ValueError(
+            f"preconditioner={name!r} belongs to fixed axes; with a callable subspace use "
+            "'noised', 'norm', 'paper' or 'none'."
+        )
+
+
+# -- centre, norm and public rows -----------------------------------------------------------------
+
+
+def _bounds(
+    model: Any, p: int, sparse: bool, public_X: Any
+) -> tuple[np.ndarray | None, float | None]:
+    """Public centre and norm; None for what is found privately."""
+    auto, center = model.feature_norm == "auto", None
+    if model.center is not None:
+        center = public_array("center", model.center)
+        if center.shape != (p,) or not (np.abs(center) <= 1e60).all():
+            raise ValueError(f"center must hold {p} finite numbers up to 1e60, one per feature.")
+        if center.any() and not model.fit_intercept:
+            raise ValueError(
+                "center= moves the origin, through which a model without an intercept must pass; "
+                "pass fit_intercept=True or center=None."
+            )
+        if center.any() and sparse:
+            raise ValueError("center= would fill the sparse X; pass X.toarray() or center=None.")
+    elif not auto or sparse or not model.fit_intercept:
+        center = np.zeros(p)
+    elif public_X is not None:
+        center = public_X.mean(axis=0)
+    if not auto:
+        return center, float(model.feature_norm)
+    if public_X is None:
+        return center, None
+    assert center is not None
+    rows = public_X - center if center.any() else public_X
+    squares = (
+        rows.multiply(rows).sum(axis=1) if issparse(rows) else np.einsum("ij,ij->i", rows, rows)
+    )
+    lengths = np.sqrt(np.asarray(squares, dtype=float).ravel())
+    return center, float(np.clip(np.quantile(lengths, _PUBLIC_LEVEL), 1e-60, 1e60))
+
+
+def _public_rows(model: Any, p: int, sparse: bool) -> Any:
+    if model.public_X is None:
+        if model.public_y is not None:
+            raise ValueError("public_y was given without public_X.")
+        return None
+    X = read_array(model.public_X, "public_X", accept_sparse="csr", dtype=np.float64)
+    if X.shape[1] != p:
+        raise ValueError(f"public_X has {X.shape[1]} columns, X has {p}.")
+    return X.toarray() if issparse(X) and not sparse else X
+
+
+def _public_targets(model: Any, public_X: Any, classes: np.ndarray | None) -> np.ndarray | None:
+    if model.public_y is None:
+        return None
+    y = np.asarray(model.public_y)
+    if y.shape != (public_X.shape[0],):
+        raise ValueError(f"public_y has shape {y.shape}, expected {(public_X.shape[0],)}.")
+    interval = target_interval(model.target_range) if classes is None else None
+    return scaled_targets(y, classes, interval, "public_y")

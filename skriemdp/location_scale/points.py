@@ -1,0 +1,170 @@
+"""Points of a manifold, as the search for centre and scale asks for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skriemdp._warnings import warn_user
+from skriemdp.descent.queries import LogarithmQuery
+from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry.ball import center_reach
+from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.circle import Circle
+from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.sphere import Sphere
+from skriemdp.location_scale.search import Found, LocationScaleSearch, Radii, Start, search_shares
+from skriemdp.location_scale.starts import start_rule
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+    from skriemdp.mechanisms.budget import GaussianBudget
+
+
+__all__ = [
+    "PointRecords",
+    "check_point_integers",
+    "plan_point_search",
+    "radii",
+    "warn_direction",
+    "within_reach",
+]
+
+# Radii in natural units, and in spaces that have none.
+_RATIO = 1.1
+_LEAST, _MOST = 1e-5, 1e3
+_WIDEST = 1e12
+# Medians of the first radius, in radii of curvature.
+_NEGATIVE, _POSITIVE = 1.5, 0.6
+# Length of the first mean over that of its noise below which no direction is believed.
+_DIRECTION = 1.5
+# Balls end a little below the limit.
+_BELOW = 0.999
+
+
+def radii(geometry: Geometry) -> Radii:
+    """What is public about radii on `geometry`."""
+    low, high = geometry.curvature_bounds
+    if isinstance(geometry, SPDGeometry):
+        return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size))
+    if isinstance(geometry, Sphere):
+        whole = math.pi * geometry.radius
+        grid = _grid(_LEAST * geometry.radius, whole)
+        limit = _BELOW * geometry.radius_limit
+        return Radii(grid, _POSITIVE * geometry.radius, limit, whole)
+    limit = geometry.radius_limit
+    if limit < math.inf:
+        scale = geometry.length / (2.0 * math.pi) if isinstance(geometry, Circle) else 1.0
+        median = min(_POSITIVE * scale, 0.5 * limit)
+        return Radii(_grid(1e-5 * limit, _BELOW * limit), median, _BELOW * limit)
+    if -math.inf < low < 0.0 and high <= 0.0 and not hasattr(geometry, "factors"):
+        scale = 1.0 / math.sqrt(-low)
+        return Radii(_grid(_LEAST * scale, _MOST * scale), _NEGATIVE * scale)
+    return Radii(_grid(1.0 / _WIDEST, _WIDEST))
+
+
+def _grid(low: float, high: float) -> tuple[float, ...]:
+    """Geometric grid that ends at `high`."""
+    count = math.ceil(math.log(high / low) / math.log(_RATIO))
+    return tuple((high * _RATIO ** -np.arange(count, -1.0, -1.0)).tolist())
+
+
+def plan_point_search(
+    geometry: Geometry,
+    n: int,
+    mu: float,
+    center: np.ndarray | None = None,
+    radius: float | None = None,
+    exact: bool = False,
+) -> LocationScaleSearch:
+    """A search on `geometry` for what is None of `center` and `radius`.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    n : int
+    mu : float
+        Of the whole fit, of which the search takes its shares.
+    center, radius : ndarray, float or None
+        Public, or None.
+    exact : bool, default=False
+        Add integers; :func:`check_point_integers` says whether that can be done.
+    """
+    rule, known = start_rule(geometry), center is not None
+    t = n * mu
+    shares = search_shares(
+        t,
+        start=0.0 if rule is None else rule.share(t),
+        wide=isinstance(geometry, Sphere),
+        center_known=known,
+        radius_known=radius is not None,
+    )
+    return LocationScaleSearch(
+        n, geometry.dim, mu, shares, radii(geometry), center=center, radius=radius, exact=exact
+    )
+
+
+def check_point_integers(geometry: Geometry, search: LocationScaleSearch) -> None:
+    """ValueError where some sum of the search has no lattice that is fine enough."""
+    search.check_integers()
+    rule = start_rule(geometry)
+    if rule is not None and search.shares.start > 0.0:
+        rule.check_integers(search.mu * math.sqrt(search.shares.start))
+
+
+def warn_direction(found: Found) -> None:
+    """Warn, from released numbers, when the data favour no place of a compact manifold."""
+    if found.direction is not None and found.direction < _DIRECTION:
+        warn_user(
+            "no direction stands out of the noise, so the mean need not be unique and the result "
+            "may lie anywhere; use more records or a larger epsilon, or pass a public center and "
+            "radius."
+        )
+
+
+class PointRecords:
+    """Private points.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    points : ndarray of shape (n, *geometry.shape)
+    """
+
+    def __init__(self, geometry: Geometry, points: np.ndarray):
+        self.geometry, self.points = geometry, points
+        self.n, self.dim = len(points), geometry.dim
+
+    def start(
+        self, budget: GaussianBudget, share: float, exact: bool, streams: NoiseStreams
+    ) -> Start:
+        rule = start_rule(self.geometry)
+        if rule is None or share == 0.0:
+            return Start(self.geometry.base_point)
+        return rule.release(self.points, budget, share, exact, streams)
+
+    def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
+        yield np.asarray(map_tiles(lambda block: self.geometry.dist(center, block), self.points))
+
+    def logarithms(self, center: np.ndarray, radius: float) -> LogarithmQuery:
+        return LogarithmQuery(self.geometry, center, radius, self.points)
+
+    def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        moved = np.asarray(self.geometry.exp_coordinates(center, vector))
+        # Noise much longer than the data can leave the range of floats; then stay.
+        if not np.isfinite(moved).all() or not bool(self.geometry.belongs(moved)):
+            return center
+        return within_reach(self.geometry, moved)
+
+
+def within_reach(geometry: Geometry, point: np.ndarray) -> np.ndarray:
+    """`point`, or the point towards it where coordinates still keep their digits."""
+    reach, base = center_reach(geometry), geometry.base_point
+    distance = float(geometry.dist(base, point))
+    if distance <= reach:
+        return point
+    seen = np.asarray(geometry.log_coordinates(base, point))
+    return np.asarray(geometry.exp_coordinates(base, seen * (reach / distance)))

@@ -1,0 +1,382 @@
+"""One private search for where data lie and how far they reach, behind every estimator."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from scipy.stats import chi2
+
+from skriemdp._validation import check_count, check_positive
+from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.integers import check_integers
+from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
+from skriemdp.mechanisms.sums import BoundedSum, noisy_sum, sum_sigma
+from skriemdp.privacy.events import GaussianEvent
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+
+
+__all__ = ["Found", "LocationScaleSearch", "Radii", "Records", "Shares", "Start", "search_shares"]
+
+# All constants are measured (benchmarks/raw_data.py), none of them on the data of a fit.
+
+# Over n mu: the fraction that the radius should clip.  Half as much suits skewed data better and
+# costs Gaussian data a fifth of their error; twice as much gains Gaussian data a tenth.
+_CLIPPED = 6.0
+# A second mean is taken where the first one shrank the radius by more than this.
+_SHRUNK = 0.7
+# Spread of the logarithm of a radius, before it is seen.
+_PRIOR_SPREAD = 1.5
+# On a manifold of diameter D: from these parts of D on, no ball around the data has a mean of its
+# own, and the clipped mean of the logarithms is taken with D as the clip.
+_WIDE_FIRST, _WIDE_LAST = 1.2 / math.pi, 1.3 / math.pi
+_WIDE_SHARE = 0.15
+
+
+@dataclasses.dataclass(frozen=True)
+class Radii:
+    """What is public about the distances of records to a centre.
+
+    Attributes
+    ----------
+    grid : tuple of float
+        Geometric; the radii that a search may return, before they are widened.
+    median : float or None
+        Of the log-normal prior of the first radius; None prefers small values, for data without a
+        natural unit.
+    limit : float
+        Balls stay below this.
+    whole : float
+        The diameter of a space in which data can be too wide for any ball; infinite otherwise.
+    """
+
+    grid: tuple[float, ...]
+    median: float | None = None
+    limit: float = math.inf
+    whole: float = math.inf
+
+    def __post_init__(self) -> None:
+        check_positive(allow_inf=True, limit=self.limit, whole=self.whole)
+        if len(self.grid) < 2:
+            raise ValueError("grid must hold two radii at least.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Shares:
+    """Fractions of the ``mu**2`` of a fit that its search may spend; public.
+
+    Attributes
+    ----------
+    start : float
+        Of the start, before any radius is known; zero where there is none.
+    radius, move : float
+        Of each of the `rounds` radii, and of the mean after it.
+    final : float
+        Of the radius about the last centre; zero where the radius is public.
+    rounds : int
+        Most means that are taken; zero where the centre is public.
+    wide : float
+        Of the one mean of data too wide for a ball; zero where there is no such thing.
+    """
+
+    start: float
+    radius: float
+    move: float
+    final: float
+    rounds: int
+    wide: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.total <= 1.0:
+            raise ValueError(f"the shares of a search add up to {self.total:.4g}, not to (0, 1].")
+
+    @property
+    def total(self) -> float:
+        """The most that a search spends, whatever it finds."""
+        rounds = self.rounds * (self.radius + self.move)
+        if self.rounds:
+            rounds = max(rounds, self.radius + self.wide)
+        return self.start + rounds + self.final
+
+
+def search_shares(
+    t: float,
+    start: float = 0.0,
+    wide: bool = False,
+    center_known: bool = False,
+    radius_known: bool = False,
+) -> Shares:
+    """Shares of a search for what is not known, from ``t = n mu`` of the whole fit.
+
+    `start` is the share of the start, by the kind of the data; `wide` allows for data too wide for
+    a ball.
+
+    Examples
+    --------
+    >>> search_shares(100.0).total <= 0.35
+    True
+    """
+    check_positive(t=t)
+    # Skewed data need a level that counts tell directly, hence a last radius that is not cheap.
+    # A rank that is off by half of the records is a radius that may be anything.
+    radius = float(np.clip((12.0 / t) ** 2, 0.01, 0.08)) if t > 1e-3 else 0.08
+    final = float(np.clip((30.0 / t) ** 2, 0.05, 0.08)) if t > 1e-3 else 0.08
+    rounds = 2 if t >= 30.0 else 1
+    if center_known:
+        start, rounds, wide = 0.0, 0, False
+    final = 0.0 if radius_known else final
+    return Shares(start, radius, 0.07, final, rounds, _WIDE_SHARE if wide else 0.0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Start:
+    """Where a search begins; released, or public.
+
+    Attributes
+    ----------
+    center : Any
+    unit : float
+        Released length by which the public radii are multiplied.
+    direction : float or None
+        Length of a released mean over the length that noise alone would give it.
+    """
+
+    center: Any
+    unit: float = 1.0
+    direction: float | None = None
+
+
+class Records(Protocol):
+    """Private records as a search asks for them: points of a manifold, or rows of a table."""
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def dim(self) -> int: ...
+
+    def start(
+        self, budget: GaussianBudget, share: float, exact: bool, streams: NoiseStreams
+    ) -> Start:
+        """Where to begin, for `share` of the budget; a public centre where `share` is zero."""
+        ...
+
+    def distances(self, center: Any) -> Iterable[np.ndarray]:
+        """Distances of all records to `center`, block by block; one number per record."""
+        ...
+
+    def logarithms(self, center: Any, radius: float) -> BoundedSum:
+        """The records seen from `center`, in orthonormal coordinates, in a ball of `radius`."""
+        ...
+
+    def move(self, center: Any, vector: np.ndarray) -> Any:
+        """The centre seen at `vector`, or the old one where floats cannot hold that."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Found:
+    """What a search found: functions of noisy answers and of public numbers.
+
+    Attributes
+    ----------
+    center : Any
+    radius : float
+        About the share `level` of the records should lie within it.
+    level : float
+    noise : float
+        Standard deviation of the noise on every coordinate of the centre, in distance, from the
+        last mean; what is left of it after shrinkage.
+    wide : bool
+        The data are too wide for a ball: `radius` is the diameter of the space.
+    unit : float
+        By which public radii were multiplied.
+    direction : float or None
+        Length of the mean that the search started from over the length of its noise: below 3, no
+        direction stands out.  None where there is no such mean.
+    """
+
+    center: Any
+    radius: float
+    level: float
+    noise: float = 0.0
+    wide: bool = False
+    unit: float = 1.0
+    direction: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LocationScaleSearch:
+    """Private centre and radius, planned from public numbers.
+
+    Quantiles of the distances to a centre and means of the records seen from there, each shortened
+    to the last quantile, take turns; a last quantile, widened, is the radius.
+
+    Parameters
+    ----------
+    n, dim : int
+        Numbers of records and of coordinates.
+    mu : float
+        Gaussian differential privacy parameter of the whole fit.
+    shares : Shares
+        What the search may spend of ``mu**2``.
+    radii : Radii
+    center : Any, optional
+        Public centre; None searches for one.
+    radius : float, optional
+        Public radius; None searches for one.
+    exact : bool, default=False
+        Add integers, and discrete Gaussian integers to them.
+
+    Notes
+    -----
+    *Guarantee*: ``mu sqrt(shares.total)``-GDP under replacement of one record.  A radius comes from
+    counts, which move by one; a mean of vectors no longer than q moves by 2q over n, on any
+    manifold; every release is asked with what earlier ones answered, and their ``mu_t^2`` add up
+    to at most the planned total (docs/theory/location-scale.md).  What is not spent is left in the
+    budget, for a Gaussian release that takes the rest.
+    """
+
+    n: int
+    dim: int
+    mu: float
+    shares: Shares
+    radii: Radii
+    center: Any = None
+    radius: float | None = None
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        check_count(n=self.n, dim=self.dim)
+        check_positive(mu=self.mu)
+
+    @property
+    def mu_search(self) -> float:
+        """Of the search alone, whatever it finds."""
+        return self.mu * math.sqrt(self.shares.total)
+
+    @property
+    def event(self) -> GaussianEvent:
+        """What the search costs at most, and what a fit charges for it."""
+        return GaussianEvent(1.0 / self.mu_search)
+
+    @property
+    def level(self) -> float:
+        """The share of records that the radius should hold."""
+        wanted = float(np.clip(1.0 - _CLIPPED / (self.n * self.mu), 0.6, 0.997))
+        return max(wanted, self._resolved(self.shares.final))
+
+    def check_integers(self) -> None:
+        """ValueError where some mean has no lattice that is fine enough."""
+        if self.center is None:
+            for share in (self.shares.move, self.shares.wide):
+                if share > 0.0:
+                    check_integers(self.dim, 1.0 / (self.mu * math.sqrt(share)))
+
+    def release(self, records: Records, budget: GaussianBudget, streams: NoiseStreams) -> Found:
+        """Search; spends at most `shares.total` of the `budget`, whose `total` is `mu`."""
+        if self.center is not None:
+            start, noise, wide, last = Start(self.center), 0.0, False, None
+            center = self.center
+        else:
+            start = records.start(budget, self.shares.start, self.exact, streams)
+            center, noise, wide, last = self._walk(records, start, budget, streams)
+        if self.radius is not None:
+            radius, level = float(self.radius), 1.0
+        else:
+            quantile = self._quantile(self.shares.final, budget, start.unit, last)
+            q = _within(quantile, records, center, self.n, streams("search radius"))
+            level = self.level
+            radius = self._widened(q, quantile.level, noise)
+            wide = wide or self._is_wide(radius, _WIDE_LAST)
+            if wide:
+                radius, level = self.radii.whole, 1.0
+            radius = min(radius, self.radii.limit) if not wide else radius
+        return Found(center, radius, level, noise, wide, start.unit, start.direction)
+
+    def _walk(
+        self, records: Records, start: Start, budget: GaussianBudget, streams: NoiseStreams
+    ) -> tuple[Any, float, bool, float | None]:
+        """Means of shortened records; the centre, its noise, whether the data are wide, and q."""
+        center, noise, last = start.center, 0.0, None
+        for k in range(self.shares.rounds):
+            quantile = self._quantile(self.shares.radius, budget, start.unit, last)
+            q = _within(quantile, records, center, self.n, streams("rough radius", k))
+            if last is not None and q >= _SHRUNK * last:
+                return center, noise, False, q
+            rng = streams("rough mean", k)
+            wide = k == 0 and self._is_wide(q, _WIDE_FIRST)
+            clip = self.radii.whole if wide else q
+            share = self.shares.wide if wide else self.shares.move
+            center, noise = self._moved(records, center, clip, budget.take(share), rng)
+            last = q
+            if wide:
+                break
+        return center, noise, False, last
+
+    def _moved(
+        self, records: Records, center: Any, clip: float, mu: float, rng: np.random.Generator
+    ) -> tuple[Any, float]:
+        """The centre after one private mean, shrunk towards the old one, and its noise."""
+        query = records.logarithms(center, clip)
+        mean = noisy_sum(query, 1.0 / mu, rng, exact=self.exact) / self.n
+        sigma = sum_sigma(query, 1.0 / mu, self.exact) / self.n
+        length = float(np.linalg.norm(mean))
+        keep = 1.0
+        if self.dim > 2 and length > 0.0:
+            keep = max(0.0, 1.0 - (self.dim - 2) * sigma**2 / length**2)
+        move = mean * min(keep, clip / length if length > 0.0 else 1.0)
+        # Times `keep`, the variance of the noise is Stein's estimate of the shrunken mean's error.
+        return records.move(center, move), sigma * math.sqrt(keep)
+
+    def _is_wide(self, radius: float, part: float) -> bool:
+        return self.shares.wide > 0.0 and radius > part * self.radii.whole
+
+    def _resolved(self, share: float) -> float:
+        """The highest level that noisy counts of this share can tell from all records."""
+        if share == 0.0:
+            return 0.5
+        return float(np.clip(1.0 - 6.0 / (self.n * self.mu * math.sqrt(share)), 0.5, 0.98))
+
+    def _quantile(
+        self, share: float, budget: GaussianBudget, unit: float, last: float | None
+    ) -> PrivateQuantile:
+        grid = self.radii.grid if unit == 1.0 else tuple(unit * r for r in self.radii.grid)
+        median = last
+        if median is None and self.radii.median is not None:
+            median = unit * self.radii.median
+        prior = None if median is None else log_normal_weights(grid, median, _PRIOR_SPREAD)
+        return budget.quantile(share, grid, self._resolved(share), prior)
+
+    def _widened(self, q: float, resolved: float, noise: float) -> float:
+        """`q`, released at the level that counts resolve, carried on to the level wanted.
+
+        As if the squared distances less the noise of the centre were chi-squared.
+        """
+        growth = chi2.ppf(self.level, self.dim) / chi2.ppf(resolved, self.dim) - 1.0
+        return math.sqrt(q * q + growth * max(q * q - self.dim * noise * noise, 0.0))
+
+
+def _within(
+    quantile: PrivateQuantile, records: Records, center: Any, n: int, rng: np.random.Generator
+) -> float:
+    """Private quantile of the distances to `center`."""
+    blocks = iter(records.distances(center))
+    first = next(blocks)
+    if len(first) == n:
+        found = quantile.search(lambda r: np.count_nonzero(first <= r), n, rng)
+    else:
+        found = quantile.release_counts(_counts(quantile.grid, first, blocks), n, rng)
+    # A grid value stands for the interval below it; its middle is as often too small as too large.
+    return found * math.sqrt(quantile.grid[0] / quantile.grid[1])
+
+
+def _counts(grid: tuple[float, ...], first: np.ndarray, blocks: Iterable[np.ndarray]) -> np.ndarray:
+    counts = np.zeros(len(grid) + 1, dtype=np.int64)
+    for block in (first, *blocks):
+        counts += np.bincount(np.searchsorted(grid, block), minlength=len(counts))
+    return np.cumsum(counts)[:-1]

@@ -1,0 +1,312 @@
+"""Where a search on a manifold begins: one release that needs no radius, on spaces that allow it.
+
+Compact manifolds in a Euclidean space have a mean there, and bounds that hold for every point;
+symmetric positive definite matrices have a determinant.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from skriemdp.geometry import _symmetric as sym
+from skriemdp.geometry._orthonormal import Complement
+from skriemdp.geometry._tiles import block_length, map_tiles, tiles
+from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.circle import Circle
+from skriemdp.geometry.grassmann import Grassmann
+from skriemdp.geometry.product import Product
+from skriemdp.geometry.pymanopt_adapter import PymanoptGeometry
+from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.spd_bures import BuresWassersteinSPD
+from skriemdp.geometry.sphere import Sphere
+from skriemdp.geometry.stiefel import Stiefel
+from skriemdp.location_scale.search import Start
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.integers import check_integers
+from skriemdp.mechanisms.quantile import PrivateQuantile
+from skriemdp.mechanisms.subspaces import ProjectorSum
+from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
+
+__all__ = ["StartRule", "start_rule"]
+
+# Logarithms of the units that are told apart: 30 decades to either side, a decibel each.
+_UNITS = tuple((np.arange(-304, 305) * (math.log(10.0) / 10.0)).tolist())
+
+
+class StartRule(abc.ABC):
+    """How to begin on one geometry; a public rule."""
+
+    @abc.abstractmethod
+    def share(self, t: float) -> float:
+        """Share of ``mu**2`` for the start, with ``t = n mu`` of the fit."""
+
+    @abc.abstractmethod
+    def release(
+        self,
+        points: np.ndarray,
+        budget: GaussianBudget,
+        share: float,
+        exact: bool,
+        streams: Callable[..., np.random.Generator],
+    ) -> Start:
+        """A start; spends `share` of the budget."""
+
+    def check_integers(self, mu: float) -> None:
+        """ValueError where the release, mu-GDP, has no lattice that is fine enough."""
+        return None
+
+
+def start_rule(geometry: Geometry) -> StartRule | None:
+    """The rule for a geometry; None where a search begins at the base point."""
+    if isinstance(geometry, SPDGeometry):
+        return _Unit(geometry)
+    if isinstance(geometry, Grassmann):
+        return _Subspace(geometry)
+    if isinstance(geometry, Product):
+        rules = tuple(start_rule(factor) for factor in geometry.factors)
+        return None if all(rule is None for rule in rules) else _Factors(geometry, rules)
+    if isinstance(geometry, Sphere | Stiefel | Circle) or _is_rotations(geometry):
+        return _Ambient(geometry)
+    return None
+
+
+def _is_rotations(geometry: Geometry) -> bool:
+    """Whether points are matrices of pymanopt's special orthogonal group."""
+    if not isinstance(geometry, PymanoptGeometry):
+        return False
+    kind = type(geometry.manifold)
+    named = kind.__name__ == "SpecialOrthogonalGroup" and kind.__module__.startswith("pymanopt.")
+    return named and len(geometry.shape) == 2 and geometry.shape[0] == geometry.shape[1]
+
+
+def _clipped_share(part: float, t: float, low: float, high: float) -> float:
+    """``(part / t)**2`` within bounds, for every positive t."""
+    return min(max((part / max(t, 1e-3)) ** 2, low), high)
+
+
+# -- means in the surrounding space ---------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ambient(StartRule):
+    """The mean of the points as vectors, each in the ball that holds all of the manifold."""
+
+    geometry: Geometry
+
+    def share(self, t: float) -> float:
+        if isinstance(self.geometry, Sphere):
+            return _clipped_share(8.0 * math.sqrt((self.geometry.dim + 1) / 3.0), t, 0.03, 0.2)
+        return _clipped_share(10.0, t, 0.03, 0.25)
+
+    def check_integers(self, mu: float) -> None:
+        check_integers(self._dim, 1.0 / mu)
+
+    @property
+    def _dim(self) -> int:
+        return 2 if isinstance(self.geometry, Circle) else math.prod(self.geometry.shape)
+
+    @property
+    def _radius(self) -> float:
+        shape = self.geometry.shape
+        return math.sqrt(shape[1]) if len(shape) == 2 else 1.0
+
+    def release(
+        self,
+        points: np.ndarray,
+        budget: GaussianBudget,
+        share: float,
+        exact: bool,
+        streams: Callable[..., np.random.Generator],
+    ) -> Start:
+        noise_multiplier = 1.0 / budget.take(share)
+        query = _Vectors(self._embedded, points, self._dim, Ball(self._radius))
+        rng = streams("surrounding mean")
+        mean = noisy_sum(query, noise_multiplier, rng, exact=exact) / query.n
+        sigma = sum_sigma(query, noise_multiplier, exact) / query.n
+        direction = float(np.linalg.norm(mean)) / (sigma * math.sqrt(self._dim))
+        return Start(self._nearest(mean), 1.0, direction)
+
+    def _embedded(self, points: np.ndarray) -> np.ndarray:
+        """Rows of numbers; only sphere and circle need to be brought to unit length."""
+        if isinstance(self.geometry, Sphere):
+            return points / self.geometry.radius
+        if isinstance(self.geometry, Circle):
+            angles = points[:, 0] * (2.0 * math.pi / self.geometry.length)
+            return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        return points.reshape(len(points), -1)
+
+    def _nearest(self, mean: np.ndarray) -> np.ndarray:
+        """The point of the manifold nearest to `mean` (post-processing)."""
+        geometry = self.geometry
+        if isinstance(geometry, Sphere):
+            length = float(np.linalg.norm(mean))
+            return mean * (geometry.radius / length) if length > 0.0 else geometry.base_point
+        if isinstance(geometry, Circle):
+            turn = math.atan2(mean[1], mean[0]) % (2.0 * math.pi)
+            return np.array([turn * (geometry.length / (2.0 * math.pi))])
+        left, _, right = np.linalg.svd(mean.reshape(geometry.shape), full_matrices=False)
+        if geometry.shape[0] == geometry.shape[1] and np.linalg.det(left @ right) < 0.0:
+            left[:, -1] *= -1.0  # the nearest rotation
+        return left @ right
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Vectors:
+    """One row of numbers per point, for :func:`noisy_sum`."""
+
+    embedded: Callable[[np.ndarray], np.ndarray]
+    points: np.ndarray
+    dim: int
+    bound: Ball
+
+    @property
+    def n(self) -> int:
+        return len(self.points)
+
+    @property
+    def longest_block(self) -> int:
+        return block_length(self.points)
+
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        for block in tiles(self.points if indices is None else self.points[indices]):
+            yield self.embedded(block)
+
+    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
+        total = np.zeros(self.dim)
+        for rows in self.blocks(indices):
+            total += self.bound.enforce(rows).sum(axis=0)
+        return total
+
+
+@dataclasses.dataclass(frozen=True)
+class _Subspace(StartRule):
+    """The leading subspace of the mean projector, on the subspaces or on their complements.
+
+    Whichever have the lower dimension: their projectors are closer to each other.
+    """
+
+    geometry: Grassmann
+
+    def share(self, t: float) -> float:
+        return _clipped_share(10.0, t, 0.03, 0.25)
+
+    def check_integers(self, mu: float) -> None:
+        self._sum(mu).check_integers()
+
+    @property
+    def _turned(self) -> bool:
+        return 2 * self.geometry.p > self.geometry.n
+
+    def _sum(self, mu: float) -> ProjectorSum:
+        m, p = self.geometry.n, self.geometry.p
+        return ProjectorSum(m, m - p if self._turned else p, 1.0 / mu)
+
+    def release(
+        self,
+        points: np.ndarray,
+        budget: GaussianBudget,
+        share: float,
+        exact: bool,
+        streams: Callable[..., np.random.Generator],
+    ) -> Start:
+        m, p = self.geometry.n, self.geometry.p
+        mechanism = self._sum(budget.take(share))
+        blocks = map(self._frames, tiles(points))
+        noisy = mechanism.release(blocks, len(points), streams("surrounding mean"), exact)
+        middle = noisy - np.trace(noisy) / m * np.eye(m)
+        sigma = mechanism.sigma(len(points), exact)
+        direction = float(np.linalg.norm(middle)) / (sigma * math.sqrt(mechanism.dim))
+        vectors = np.linalg.eigh(-noisy if self._turned else noisy)[1]
+        return Start(vectors[:, m - p :], 1.0, direction)
+
+    def _frames(self, points: np.ndarray) -> np.ndarray:
+        if not self._turned:
+            return points
+        eye = np.eye(self.geometry.dim // self.geometry.p)
+        eye = np.broadcast_to(eye, (len(points), *eye.shape))
+        return Complement(np, points).expand(eye)
+
+
+# -- units of matrices ----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Unit(StartRule):
+    """A multiple of the identity, at the private median of the determinants."""
+
+    geometry: SPDGeometry
+
+    def share(self, t: float) -> float:
+        return _clipped_share(14.0, t, 0.03, 0.25)
+
+    def release(
+        self,
+        points: np.ndarray,
+        budget: GaussianBudget,
+        share: float,
+        exact: bool,
+        streams: Callable[..., np.random.Generator],
+    ) -> Start:
+        size = self.geometry.size
+        prior = (0.0,) * len(_UNITS)
+        quantile: PrivateQuantile = budget.quantile(share, _UNITS, 0.5, prior)
+
+        def units(block: np.ndarray) -> np.ndarray:
+            return np.asarray(sym.log_eigenvalues(np, block)).sum(axis=-1) / size
+
+        values = map_tiles(units, points)
+        found = quantile.search(
+            lambda u: np.count_nonzero(values <= u), len(points), streams("unit")
+        )
+        unit = math.exp(found - 0.5 * (_UNITS[1] - _UNITS[0]))
+        # Distances of the other metrics do not change with the unit.
+        scale = math.sqrt(unit) if isinstance(self.geometry, BuresWassersteinSPD) else 1.0
+        return Start(unit * np.eye(size), scale)
+
+
+# -- products -------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Factors(StartRule):
+    """Every factor begins by its own rule, with an equal part of the share."""
+
+    geometry: Product
+    rules: tuple[StartRule | None, ...]
+
+    @functools.cached_property
+    def _count(self) -> int:
+        return sum(rule is not None for rule in self.rules)
+
+    def share(self, t: float) -> float:
+        return max(rule.share(t) for rule in self.rules if rule is not None)
+
+    def check_integers(self, mu: float) -> None:
+        for rule in self.rules:
+            if rule is not None:
+                rule.check_integers(mu / math.sqrt(self._count))
+
+    def release(
+        self,
+        points: np.ndarray,
+        budget: GaussianBudget,
+        share: float,
+        exact: bool,
+        streams: Callable[..., np.random.Generator],
+    ) -> Start:
+        centers, part = [], share / self._count
+        parts = zip(self.geometry.factors, self.rules, self.geometry.split(points), strict=True)
+        for k, (factor, rule, own) in enumerate(parts):
+            if rule is None:
+                centers.append(factor.base_point)
+            else:
+                named = functools.partial(streams, k)
+                centers.append(rule.release(own, budget, part, exact, named).center)
+        return Start(self.geometry.join(*centers))

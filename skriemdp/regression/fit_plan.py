@@ -1,0 +1,269 @@
+"""What a regression will release, decided from its parameters and public facts."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from skriemdp._random import check_random_state
+from skriemdp._validation import check_count, check_factor, check_option, check_scale
+from skriemdp.core.arithmetic import chooses_integers, draws_dominate
+from skriemdp.core.estimator import Plan
+from skriemdp.core.manifold_input import (
+    check_descent_radius,
+    public_array,
+    public_point,
+    warn_large_delta,
+)
+from skriemdp.core.work import Work, check_limit
+from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
+from skriemdp.location_scale.bounded_rows import RowBounds
+from skriemdp.mechanisms.integers import check_integers
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import GaussianEvent
+from skriemdp.regression.layouts import tangent_labels
+from skriemdp.regression.moment_model import MomentModel
+from skriemdp.regression.planning import (
+    BASE_SHARE,
+    BasePoint,
+    frequency_rule,
+    length_rule,
+    model_rule,
+    query_rule,
+    shorten,
+)
+from skriemdp.regression.scaling import FeatureScaling
+from skriemdp.regression.structured_prediction import WeightedMean
+from skriemdp.regression.wrapped_model import FeatureMap, WrappedModel
+
+__all__ = ["FitPlan", "plan_fit"]
+
+METHODS = ("parametric", "sufficient-statistics", "per-query")
+UNITS = ("record", "label")
+# Scaled features are clipped to this many scales.
+_FEATURE_LIMIT = 10.0
+# Curvature radii from the origin to the farthest label.
+_FARTHEST = 20.0
+# Second moments of fewer records take more than 1.5 times as long in integers as in floats.
+_FEW_RECORDS = 1000
+# Above it the kernel matrix of the per-query method needs more than a gigabyte.
+_LARGEST_KERNEL = 12_000
+
+
+@dataclasses.dataclass(frozen=True)
+class FitPlan:
+    """A planned fit.
+
+    Attributes
+    ----------
+    mu : float
+        Gaussian differential privacy parameter of the whole fit.
+    scaling : FeatureScaling
+    features : FeatureMap
+        Its centre and scale are placeholders where the scaling finds them.
+    base : BasePoint or None
+        None where the base point is public.
+    public_base : ndarray or None
+    model : WrappedModel, MomentModel or WeightedMean
+        With the least budget that the other releases leave; it then gets what is left.
+    copies : int
+        Number of releases of the model: one, or that of the queries.
+    """
+
+    mu: float
+    scaling: FeatureScaling
+    features: FeatureMap
+    base: BasePoint | None
+    public_base: np.ndarray | None
+    model: WrappedModel | MomentModel | WeightedMean
+    copies: int
+
+
+def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
+    """The plan of a :class:`skriemdp.PrivateHyperbolicRegressor`; nothing private is seen."""
+    n, d, geometry = facts["n"], facts["d"], facts["geometry"]
+    unit = math.sqrt(-geometry.curvature)
+    _check_parameters(estimator, unit)
+    warn_large_delta(estimator.delta, n)
+    mu = gaussian_mu(estimator.epsilon, estimator.delta)
+    features, work = _feature_map(estimator, n, d, geometry.dim)
+    scaling = FeatureScaling(
+        isinstance(estimator.feature_scale, str),
+        estimator.privacy_unit == "label",
+        RowBounds(n, d, mu),
+    )
+    left, base, public_base = 1.0 - scaling.share, None, None
+    if isinstance(estimator.base_point, str):
+        check_option(("private",), base_point=estimator.base_point)
+        radius = float(estimator.radius)
+        check_descent_radius(geometry, radius, "pass a smaller one, or a public base_point")
+        base = BasePoint(geometry.dim, radius * unit, n, math.sqrt(BASE_SHARE) * mu)
+        left -= BASE_SHARE
+    else:
+        public_base = _public_base(estimator, geometry)
+    shape = (2 * features.n_frequencies, geometry.dim)
+    model, copies = _model(estimator, n, shape, math.sqrt(left) * mu, unit)
+    exact = _adds_integers(estimator, scaling, base, model, n, shape)
+    if exact:
+        bounds = dataclasses.replace(scaling.bounds, exact=True)
+        scaling = dataclasses.replace(scaling, bounds=bounds)
+        assert not isinstance(model, WeightedMean)
+        model = dataclasses.replace(model, exact=True)
+        base = None if base is None else dataclasses.replace(base, exact=True)
+    return Plan(
+        event=GaussianEvent(1.0 / mu),
+        settings=FitPlan(mu, scaling, features, base, public_base, model, copies),
+        public={
+            "n": n,
+            "coordinates": estimator.coordinates,
+            "curvature": float(estimator.curvature),
+            "radius": float(estimator.radius),
+            "feature_scale": estimator.feature_scale,
+            "public_seed": estimator.public_seed,
+            "base_point": estimator.base_point,
+        }
+        | ({"X": "every feature"} if estimator.privacy_unit == "label" else {}),
+        unit=estimator.privacy_unit,
+        work=work,
+        exact=exact,
+    )
+
+
+def _check_parameters(estimator: Any, unit: float) -> None:
+    check_option(METHODS, method=estimator.method)
+    check_option(UNITS, privacy_unit=estimator.privacy_unit)
+    check_scale(radius=estimator.radius)
+    check_random_state(estimator.public_seed)
+    for name in ("length_scale", "clip_norm", "step_size", "ridge"):
+        if getattr(estimator, name) is not None:
+            check_factor(**{name: getattr(estimator, name)})
+    lengths: dict[str, Any] = {"radius * sqrt(-curvature)": float(estimator.radius) * unit}
+    check_scale(**lengths)
+    if float(estimator.radius) * unit > _FARTHEST:
+        raise ValueError(
+            f"radius={estimator.radius!r} is above {_FARTHEST / unit:.4g}, {_FARTHEST:g} curvature "
+            "radii, beyond which points of hyperbolic space overflow floating point; pass a "
+            "smaller radius, or rescale the labels."
+        )
+    if estimator.clip_norm is not None:
+        lengths = {"clip_norm * sqrt(-curvature)": float(estimator.clip_norm) * unit}
+        check_scale(**lengths)
+
+
+def _adds_integers(
+    estimator: Any,
+    scaling: FeatureScaling,
+    base: BasePoint | None,
+    model: Any,
+    n: int,
+    shape: tuple[int, int],
+) -> bool:
+    def check() -> None:
+        scaling.check_integers()
+        for noise_multiplier in () if base is None else base.solver.noise_multipliers:
+            check_integers(shape[1], noise_multiplier)
+        _ = model.lattice  # raises where it would be too coarse
+
+    if estimator.method == "parametric":
+        costly = draws_dominate(n, math.prod(shape))
+    else:  # integer noise on the moments alone, beside one pass over the records
+        costly = n < max(_FEW_RECORDS, sum(shape) ** 2 // 2)
+    answers = estimator.method == "per-query"
+    return chooses_integers(not answers, check, "a method other than 'per-query'", costly=costly)
+
+
+def _model(
+    estimator: Any, n: int, shape: tuple[int, int], mu: float, unit: float
+) -> tuple[WrappedModel | MomentModel | WeightedMean, int]:
+    """The model for the rest of the budget, and how often it is released."""
+    records = estimator.privacy_unit == "record"
+    clip = 0.5 if estimator.method == "parametric" else 2.0
+    if estimator.clip_norm is not None:
+        clip = float(estimator.clip_norm) * unit
+    if estimator.n_steps is not None:
+        check_count(n_steps=estimator.n_steps)
+    if estimator.method == "sufficient-statistics":
+        return MomentModel(n, shape, mu, clip, estimator.ridge, records), 1
+    if estimator.method == "parametric":
+        n_steps, step_size, momentum = model_rule(n, mu, estimator.n_steps)
+        step_size = step_size if estimator.step_size is None else estimator.step_size
+        return WrappedModel(n, shape, mu, n_steps, step_size, clip, momentum), 1
+    check_count(n_queries=estimator.n_queries)
+    if not records and n > _LARGEST_KERNEL:
+        raise ValueError(
+            f"n={n} records are too many for kernel ridge weights (at most {_LARGEST_KERNEL}); "
+            "use method='parametric', or fit on a subsample."
+        )
+    check_limit("most_steps", n_queries=estimator.n_queries)
+    least = 4.0 * np.finfo(float).eps * n * n
+    if not records and estimator.ridge is not None and estimator.ridge < least:
+        raise ValueError(
+            f"ridge={estimator.ridge!r} is below {least:.2g}, where rounding of n={n} kernel rows "
+            "could leave no solution; pass a larger ridge."
+        )
+    mu_query = mu / math.sqrt(estimator.n_queries)
+    n_steps = query_rule(n, mu_query) if estimator.n_steps is None else estimator.n_steps
+    ball = GeodesicBall(Hyperboloid(shape[1]), None, float(estimator.radius) * unit)
+    return WeightedMean(ball, mu_query, n_steps, clip, records), estimator.n_queries
+
+
+def _feature_scale(estimator: Any, d: int) -> np.ndarray:
+    """The public scale; one where it has to be found."""
+    if isinstance(estimator.feature_scale, str):
+        check_option(("auto",), feature_scale=estimator.feature_scale)
+        return np.ones(())
+    try:
+        scale = np.asarray(estimator.feature_scale, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        scale = np.zeros(())
+    sane = (scale >= 1e-100) & (scale <= 1e100)
+    if scale.shape not in ((), (d,)) or not sane.all():
+        raise ValueError(
+            f"feature_scale must be 'auto', a number in [1e-100, 1e100] or {d} of them, one per "
+            "feature."
+        )
+    return scale
+
+
+def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, Work]:
+    """The random features, and the work of a fit, refused before they are drawn."""
+    scale = _feature_scale(estimator, d)
+    n_frequencies = (
+        frequency_rule(n, estimator.method == "parametric")
+        if estimator.n_frequencies is None
+        else estimator.n_frequencies
+    )
+    check_count(n_frequencies=n_frequencies)
+    length = length_rule(d) if estimator.length_scale is None else estimator.length_scale
+    columns = 2 * n_frequencies
+    entries = n * (columns + 4 * dim) + d * n_frequencies + 5 * columns * dim
+    if estimator.method == "sufficient-statistics":
+        entries += 4 * columns * columns
+    if estimator.method == "per-query" and estimator.privacy_unit == "label":
+        entries += 3 * n * n
+    steps = (1 if estimator.n_steps is None else estimator.n_steps) * (
+        estimator.n_queries if estimator.method == "per-query" else 1
+    )
+    work = Work(8.0 * entries, steps, f"n_frequencies={n_frequencies}").check()
+    return FeatureMap(d, n_frequencies, length, scale, _FEATURE_LIMIT, estimator.public_seed), work
+
+
+def _public_base(estimator: Any, geometry: Hyperboloid) -> np.ndarray:
+    """The public base point on the hyperboloid of curvature -1."""
+    if estimator.coordinates == "lorentz":
+        point = public_point(geometry, base_point=estimator.base_point)[None]
+    elif estimator.coordinates == "poincare":
+        ball = Poincare(geometry.dim, geometry.curvature)
+        point = public_point(ball, base_point=estimator.base_point)[None]
+    else:
+        point = public_array("base_point", estimator.base_point).reshape(1, -1)
+        if point.shape[1] != geometry.dim or not np.isfinite(point).all():
+            raise ValueError(f"base_point must hold {geometry.dim} finite numbers.")
+    unit = math.sqrt(-geometry.curvature)
+    labels = tangent_labels(point, estimator.coordinates, geometry)
+    labels = shorten(labels, float(estimator.radius)) * unit
+    space = Hyperboloid(geometry.dim)
+    return np.asarray(space.exp_coordinates(space.base_point, labels))[0]

@@ -1,0 +1,43 @@
+"""Layouts of labels in hyperbolic space: normal coordinates at the origin, Lorentz, Poincaré."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skriemdp.geometry import Hyperboloid, Poincare
+
+__all__ = ["COORDINATES", "layout", "tangent_labels"]
+
+COORDINATES = ("tangent", "lorentz", "poincare")
+
+
+def tangent_labels(y: Any, coordinates: str, geometry: Hyperboloid) -> np.ndarray:
+    """Normal coordinates at the origin, ``(n, dim)``; ValueError for rows that are no points."""
+    y = np.asarray(y, dtype=float)
+    y = y[:, None] if y.ndim == 1 else y
+    space: Hyperboloid | Poincare | None = None
+    expected = geometry.dim
+    if coordinates == "lorentz":
+        space, expected = geometry, geometry.dim + 1
+    elif coordinates == "poincare":
+        space = Poincare(geometry.dim, geometry.curvature)
+    if y.shape[1] != expected:
+        raise ValueError(f"y has {y.shape[1]} columns, but {expected} are expected.")
+    if space is None:
+        return y
+    if not np.asarray(space.belongs(y)).all():
+        raise ValueError(
+            f"some rows of y are not points of {space}; check coordinates="
+            f"{coordinates!r} and curvature, or pass coordinates='tangent'."
+        )
+    return np.asarray(space.log_coordinates(space.base_point, y))
+
+
+def layout(tangent: np.ndarray, coordinates: str, geometry: Hyperboloid, flat: bool) -> np.ndarray:
+    """Labels in the user's layout, from normal coordinates at the origin; `flat`: ``(n,)``."""
+    if coordinates == "tangent":
+        return tangent[:, 0] if flat else tangent
+    space = geometry if coordinates == "lorentz" else Poincare(geometry.dim, geometry.curvature)
+    return np.asarray(space.exp_coordinates(space.base_point, tangent))

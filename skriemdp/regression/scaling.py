@@ -1,0 +1,88 @@
+"""Centre and scale of a regression's features: public, or found privately."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from skriemdp._warnings import warn_user
+from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped_fraction
+from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.regression.wrapped_model import FeatureMap
+
+__all__ = ["FeatureScaling"]
+
+_ADVICE = (
+    "have a feature beyond {limit:g} times feature_scale and were clipped; choose feature_scale "
+    "from public knowledge of the data, or pass feature_scale='auto'."
+)
+_WARN = 0.2
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FeatureScaling:
+    """How features are brought to scale one.
+
+    Parameters
+    ----------
+    auto : bool
+        Whether the centre and the scale have to be found.
+    public : bool
+        Whether the features are public, so that they are what their own moments say.
+    bounds : RowBounds
+        The search for those of private features.
+
+    Notes
+    -----
+    *Guarantee*: that of :class:`skriemdp.location_scale.bounded_rows.RowBounds`, and a count, which
+    moves by one, within `share` of the fit's ``mu**2``.  Nothing for public features.
+    """
+
+    auto: bool
+    public: bool
+    bounds: RowBounds
+
+    @property
+    def _searches(self) -> bool:
+        return self.auto and not self.public
+
+    @property
+    def share(self) -> float:
+        """The most that is spent of ``mu**2``."""
+        count = 0.0 if self.public else COUNT_SHARE
+        return count + (self.bounds.share if self._searches else 0.0)
+
+    def check_integers(self) -> None:
+        """ValueError where some sum of the search has no lattice that is fine enough."""
+        if self._searches:
+            self.bounds.check_integers()
+
+    def release(
+        self, X: np.ndarray, features: FeatureMap, budget: GaussianBudget, streams: Any
+    ) -> FeatureMap:
+        """`features` with the centre and the scale of the rows X."""
+        if not self.auto:
+            return features
+        if self.public:
+            center, scale = X.mean(axis=0), X.std(axis=0)
+            usable = np.isfinite(center) & np.isfinite(scale) & (scale > 1e-100)
+            return dataclasses.replace(
+                features, center=np.where(usable, center, 0.0), scale=np.where(usable, scale, 1.0)
+            )
+        place = self.bounds.release(X, budget, streams)
+        scale = place.norm / math.sqrt(X.shape[1])
+        return dataclasses.replace(features, center=place.center, scale=scale)
+
+    def clipped(
+        self, X: np.ndarray, features: FeatureMap, budget: GaussianBudget, streams: Any
+    ) -> float:
+        """Share of records that the limit of the features changes; noisy if they are private."""
+        beyond, advice = features.beyond(X), _ADVICE.format(limit=features.limit)
+        if not self.public:
+            return clipped_fraction(beyond, len(X), 0.0, advice, budget, streams)
+        if beyond > _WARN * len(X):
+            warn_user(f"{beyond / len(X):.0%} of the rows {advice}")
+        return beyond / len(X)

@@ -1,0 +1,172 @@
+"""Grassmann and Stiefel manifolds: cut loci, curvature constants, exact formulas."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.linalg
+from conftest import random_points
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+
+from skriemdp.geometry import (
+    Grassmann,
+    Sphere,
+    Stiefel,
+)
+
+
+def test_grassmann_principal_angles_at_their_extremes(rng):
+    geometry = Grassmann(6, 2)
+    frame = geometry.random_point(rng)
+    q, _ = np.linalg.qr(np.concatenate([frame, rng.normal(size=(6, 4))], axis=1))
+    x, orthogonal = q[:, :2], q[:, 2:4]
+    turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]
+    for angles in [(0, 0), (0, 1e-9), (1e-9, 1e-9), (0.3, 0.3), (0, math.pi / 2), (1.2, 1e-12)]:
+        y = (x * np.cos(angles) + orthogonal * np.sin(angles)) @ turn
+        assert_allclose(geometry.dist(x, y), np.linalg.norm(angles), rtol=1e-6, atol=1e-15)
+        v = geometry.log(x, y)
+        assert_allclose(geometry.norm(x, v), np.linalg.norm(angles), rtol=1e-6, atol=1e-15)
+        end = geometry.exp(x, v)
+        assert_allclose(end @ end.T, y @ y.T, atol=1e-14)
+        moved = geometry.transport(x, y, orthogonal)
+        assert_allclose(geometry.norm(y, moved), math.sqrt(2), rtol=1e-12)
+    right = geometry.log(x, orthogonal)
+    assert_allclose(geometry.norm(x, right), math.pi / math.sqrt(2))
+
+
+def test_lines_are_a_sphere_without_signs(rng):
+    lines, sphere = Grassmann(4, 1), Sphere(3)
+    x, y = random_points(sphere, rng, 2)
+    expected = min(sphere.dist(x, y), sphere.dist(x, -y))
+    assert_allclose(lines.dist(x[:, None], -y[:, None]), expected)
+
+
+@pytest.mark.parametrize("n, p", [(4, 2), (7, 3), (5, 4)])
+@pytest.mark.parametrize("metric", ["embedded", "canonical"])
+def test_stiefel_exp_against_matrix_exponentials(n, p, metric, rng):
+    """Edelman, Arias and Smith (1998), equations 2.42 (embedded) and 2.45 (canonical)."""
+    geometry = Stiefel(n, p, metric=metric)
+    x = geometry.random_point(rng)
+    u = geometry.projection(x, rng.normal(size=(n, p)))
+    a = x.T @ u
+    if metric == "embedded":
+        block = np.block([[a, -u.T @ u], [np.eye(p), a]])
+        expected = np.hstack([x, u]) @ scipy.linalg.expm(block)[:, :p] @ scipy.linalg.expm(-a)
+    else:
+        lift = u @ x.T - x @ u.T + x @ (u.T @ x) @ x.T
+        expected = scipy.linalg.expm(lift) @ x
+    assert_allclose(geometry.exp(x, u), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["embedded", "canonical"])
+@pytest.mark.parametrize("share, atol", [(0.5, 1e-11), (0.8, 1e-10), (0.88, 1e-7)])
+def test_stiefel_log_up_to_the_injectivity_radius(metric, share, atol, rng):
+    geometry = Stiefel(7, 3, metric=metric)
+    x = geometry.random_point(rng)
+    c = rng.normal(size=(60, geometry.dim))
+    c[:10, :3] = 0.0  # no rotation inside the subspace
+    c[10:20, 3:] = 0.0  # nothing else
+    c[20:30, 3:9] = 0.0  # rank-deficient
+    c *= share * geometry.injectivity_radius / np.linalg.norm(c, axis=1, keepdims=True)
+    v = geometry.tangent_from_coordinates(x, c)
+    assert_allclose(geometry.log(x, geometry.exp(x, v)), v, atol=atol)
+
+
+def test_stiefel_log_beyond_the_injectivity_radius_is_a_tangent_vector(rng):
+    geometry = Stiefel(4, 2)
+    x = geometry.base_point
+    far = np.stack([geometry.random_point(rng) for _ in range(50)] + [-x])
+    v = geometry.log(x, far)
+    assert_allclose(geometry.projection(x, v), v, atol=1e-12)
+    reached = np.linalg.norm(geometry.exp(x, v) - far, axis=(-2, -1)) < 1e-8
+    assert np.mean(reached) > 0.5
+    assert np.all(geometry.norm(x, v) <= 2 * geometry.injectivity_radius + 1e-9)
+
+
+def sectional_curvature(n, p, metric, pair):
+    """Curvature of the plane spanned by two tangent vectors, by Gauss and by O'Neill."""
+
+    def parts(c):
+        a = np.zeros((p, p))
+        a[np.tril_indices(p, -1)] = c[: p * (p - 1) // 2]
+        return a - a.T, c[p * (p - 1) // 2 :].reshape(n - p, p)
+
+    def inner(u, v):
+        return beta * np.sum(u[0] * v[0]) + np.sum(u[1] * v[1])
+
+    def bracket(u, v):
+        full = []
+        for a, b in (u, v):
+            full.append(np.block([[a, -b.T], [b, np.zeros((n - p, n - p))]]))
+        return full[0] @ full[1] - full[1] @ full[0]
+
+    beta = 1.0 if metric == "embedded" else 0.5
+    u, v = (parts(c) for c in np.split(pair, 2))
+    u = tuple(block / math.sqrt(inner(u, u)) for block in u)
+    along = inner(u, v)
+    v = tuple(b - along * a for a, b in zip(u, v, strict=True))
+    v = tuple(block / math.sqrt(inner(v, v)) for block in v)
+    if metric == "embedded":  # second fundamental form -X sym(U' V)
+        u, v = np.vstack(u), np.vstack(v)
+        mixed = (u.T @ v + v.T @ u) / 2
+        return np.sum((u.T @ u) * (v.T @ v)) - np.sum(mixed**2)
+    commutator = bracket(u, v)  # in the metric |.|^2 / 2 of the orthogonal group
+    vertical = np.sum(commutator[p:, p:] ** 2) / 2
+    if metric == "grassmann":
+        return np.sum(commutator**2) / 2
+    return np.sum(commutator**2) / 8 + 0.75 * vertical
+
+
+@pytest.mark.parametrize("metric", ["embedded", "canonical"])
+def test_stiefel_curvature_bounds_are_attained(metric, rng):
+    geometry = Stiefel(4, 2, metric=metric)
+    low, high = geometry.curvature_bounds
+    starts = rng.normal(size=(6, 2 * geometry.dim))
+    values = []
+    for sign in (1, -1):
+        results = [
+            minimize(lambda z, s=sign: s * sectional_curvature(4, 2, metric, z), start)
+            for start in starts
+        ]
+        values.append(sign * min(result.fun for result in results))
+    assert_allclose(values, [low, high], atol=1e-4)
+
+
+def test_grassmann_curvature_bounds_are_attained():
+    """The third side of a hinge, to fourth order, shows curvature 0 and 2 on Gr(4, 2)."""
+    geometry, h = Grassmann(4, 2), 0.05
+    x = geometry.base_point
+    directions = {
+        0.0: ([1, 0, 0, 0], [0, 0, 0, 1]),
+        2.0: ([1, 0, 0, 1], [0, 1, -1, 0]),
+    }
+    for curvature, (u, v) in directions.items():
+        u, v = (h * np.array(w, dtype=float) / np.linalg.norm(w) for w in (u, v))
+        side = geometry.dist(geometry.exp_coordinates(x, u), geometry.exp_coordinates(x, v))
+        measured = 3 * (2 * h**2 - side**2) / h**4
+        assert_allclose(measured, curvature, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "geometry", [Sphere(3, radius=2.0), Grassmann(5, 2), Stiefel(4, 2)], ids=str
+)
+def test_random_points_are_uniform(geometry):
+    rng = np.random.default_rng(5)
+    points = np.stack([geometry.random_point(rng) for _ in range(4000)])
+    assert np.all(geometry.belongs(points, 1e-12))
+    flat = points.reshape(4000, -1)
+    # Mean zero and, by invariance, every entry with the variance radius^2 / n; 6 standard errors.
+    scale = np.sum(flat**2, axis=1).mean() / flat.shape[1]
+    assert np.max(np.abs(flat.mean(axis=0))) < 6 * math.sqrt(scale / 4000)
+    assert_allclose(np.mean(flat**2, axis=0), scale, rtol=6 * math.sqrt(3 / 4000))
+    again = geometry.random_point(np.random.default_rng(5))
+    assert_allclose(again, points[0])
+
+
+def test_iterates_do_not_drift_off_the_manifold(rng):
+    for geometry in (Grassmann(6, 2), Stiefel(6, 2), Stiefel(6, 2, metric="canonical")):
+        x = geometry.base_point
+        for step in rng.normal(size=(500, geometry.dim)):
+            x = geometry.exp(x, geometry.tangent_from_coordinates(x, step))
+        assert np.max(np.abs(x.T @ x - np.eye(2))) < 1e-14

@@ -1,0 +1,76 @@
+"""A budget says whom it protects, and refuses what protects less."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV, GroupKFold
+
+from skriemdp import PrivacyAccountant, PrivateMinimumDistanceToMean
+from skriemdp.datasets import make_people
+from skriemdp.ledger.errors import BudgetError
+from skriemdp.ledger.units import UNITS
+from skriemdp.privacy.events import GaussianEvent
+
+X, Y, PEOPLE = make_people(12, 6, 2, rng=np.random.default_rng(0))
+MDM = PrivateMinimumDistanceToMean("spd", radius=0.5, classes=[0, 1], epsilon=0.1)
+EVENT = GaussianEvent(50.0)
+
+
+@pytest.mark.parametrize(
+    ("stored", "admitted"),
+    [
+        ("label", {"label", "record", "group", "user", "client"}),
+        ("record", {"record", "group", "user", "client"}),
+        ("group", {"group", "user"}),
+        ("client", {"client"}),
+    ],
+)
+def test_a_charge_must_protect_what_the_budget_protects(stored, admitted):
+    budget = PrivacyAccountant(epsilon=1.0, unit=stored)
+    assert budget.unit == stored
+    for asked in ("label", "record", "group", "user", "client"):
+        before = len(budget.history)
+        if asked in admitted:
+            budget.spend(EVENT, params={"unit": asked})
+            assert len(budget.history) == before + 1
+        else:
+            with pytest.raises(BudgetError, match=f"protects each {stored}.* each {asked} only"):
+                budget.spend(EVENT, params={"unit": asked})
+            assert len(budget.history) == before
+
+
+def test_parts_and_other_data_sets_protect_the_same_and_files_remember(tmp_path):
+    path = tmp_path / "people.ledger"
+    budget = PrivacyAccountant(epsilon=1.0, path=path, unit="group")
+    assert budget.dataset("second").unit == "group"
+    assert [part.unit for part in budget.split(2)] == ["group", "group"]
+    assert PrivacyAccountant(path=path).unit == "group"
+    assert "each group" in budget.summary()
+    with pytest.raises(BudgetError, match="unit='record'"):
+        PrivacyAccountant(path=path, unit="record")
+
+
+def test_units_are_named():
+    assert UNITS == ("label", "record", "group", "client")
+    with pytest.raises(ValueError, match="unit='person' is not one of"):
+        PrivacyAccountant(unit="person")
+
+
+def test_a_fit_without_groups_is_refused_and_the_cure_works():
+    budget = PrivacyAccountant(epsilon=1.0, unit="group")
+    model = MDM.set_params(accountant=budget)
+    with pytest.raises(BudgetError, match="pass groups= to fit"):
+        model.fit(X, Y)
+    assert len(budget.history) == 0
+    model.fit(X, Y, groups=PEOPLE)
+    assert len(budget.history) == 1
+
+
+def test_a_search_that_swallows_the_groups_is_refused():
+    # With routing off, scikit-learn gives groups to the splitter and not to fit.
+    budget = PrivacyAccountant(epsilon=1.0, unit="group")
+    model = MDM.set_params(accountant=budget)
+    folds = GroupKFold(2, shuffle=True, random_state=0)
+    search = GridSearchCV(model, {"radius": [0.4, 0.5]}, cv=folds, error_score="raise")
+    with pytest.raises(BudgetError, match="metadata routing"):
+        search.fit(X, Y, groups=PEOPLE)
+    assert len(budget.history) == 0

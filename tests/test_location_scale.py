@@ -1,0 +1,501 @@
+"""The search for centre and scale: its shares, what it finds, what it costs, hard cases."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skriemdp import PrivateMinimumDistanceToMean
+from skriemdp._random import NoiseStreams
+from skriemdp.auditing import audit_scores
+from skriemdp.datasets import make_cloud
+from skriemdp.geometry import (
+    SPD,
+    AffineInvariantSPD,
+    BuresWassersteinSPD,
+    Circle,
+    Euclidean,
+    Grassmann,
+    Hyperboloid,
+    LogEuclideanSPD,
+    Product,
+    Sphere,
+    Stiefel,
+    as_geometry,
+)
+from skriemdp.location_scale.points import (
+    PointRecords,
+    check_point_integers,
+    plan_point_search,
+    radii,
+    warn_direction,
+)
+from skriemdp.location_scale.search import Shares, search_shares
+from skriemdp.location_scale.starts import start_rule
+from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
+from skriemdp.mechanisms.subspaces import ProjectorSum
+
+SPACES = {
+    "affine": (SPD(3), 3.0, 0.3),
+    "log-euclidean": (LogEuclideanSPD(2), 3.0, 0.3),
+    "bures": (BuresWassersteinSPD(3), 0.5, 0.2),
+    "sphere": (Sphere(2), 2.5, 0.3),
+    "large sphere": (Sphere(4, radius=100.0), 200.0, 20.0),
+    "grassmann": (Grassmann(6, 2), 1.2, 0.2),
+    "hyperplanes": (Grassmann(5, 4), 1.2, 0.2),
+    "stiefel": (Stiefel(5, 2), 1.5, 0.2),
+    "hyperboloid": (Hyperboloid(2, curvature=-4.0), 1.0, 0.2),
+    "circle": (Circle(24.0), 10.0, 1.0),
+    "euclidean": (Euclidean(3), 100.0, 20.0),
+    "product": (Product(Sphere(2), SPD(2)), 1.5, 0.2),
+}
+
+
+def cloud(geometry, offset, spread, n=1000, seed=0):
+    """Points of root-mean-square distance `spread` around one `offset` away from the base point."""
+    rng = np.random.default_rng(seed)
+    u = rng.normal(size=geometry.dim)
+    center = geometry.exp_coordinates(geometry.base_point, u * (offset / np.linalg.norm(u)))
+    steps = rng.normal(size=(n, geometry.dim)) * (spread / math.sqrt(geometry.dim))
+    return np.asarray(center), np.asarray(geometry.exp_coordinates(center, steps))
+
+
+def search(geometry, points, t, seed=0, exact=None, **known):
+    mu = t / len(points)
+    exact = geometry.separate_rows if exact is None else exact
+    plan = plan_point_search(geometry, len(points), mu, exact=exact, **known)
+    if exact:
+        check_point_integers(geometry, plan)
+    budget = GaussianBudget(mu)
+    found = plan.release(PointRecords(geometry, points), budget, NoiseStreams(seed))
+    assert 1.0 - budget.left <= plan.shares.total * (1 + 1e-12)
+    return found
+
+
+# -- what it may spend ----------------------------------------------------------------------------
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    log_t=st.floats(-30.0, 30.0),
+    name=st.sampled_from(sorted(SPACES)),
+    center_known=st.booleans(),
+    radius_known=st.booleans(),
+)
+def test_shares_leave_a_third_for_what_follows(log_t, name, center_known, radius_known):
+    geometry = SPACES[name][0]
+    n = 1000
+    mu = math.exp(log_t) / n
+    center = geometry.base_point if center_known else None
+    if center_known and radius_known:
+        return
+    plan = plan_point_search(geometry, n, mu, center, 1.0 if radius_known else None)
+    assert 0.0 < plan.shares.total < 0.66
+    assert plan.event.mu <= mu
+    assert 0.5 <= plan.level <= 0.997
+
+
+def test_shares_beyond_the_budget_are_refused():
+    with pytest.raises(ValueError, match="add up to 1.1"):
+        Shares(start=0.5, radius=0.1, move=0.1, final=0.2, rounds=2)
+    with pytest.raises(ValueError, match="add up to 1.1"):
+        Shares(start=0.5, radius=0.1, move=0.1, final=0.1, rounds=1, wide=0.4)
+
+
+def test_what_is_public_costs_nothing():
+    whole = search_shares(100.0, start=0.03)
+    assert search_shares(100.0, start=0.03, center_known=True).total == whole.final
+    known = search_shares(100.0, start=0.03, radius_known=True)
+    assert known.total == pytest.approx(whole.total - whole.final)
+
+
+# -- what it finds (seeded: these pass always or never) -------------------------------------------
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_a_cloud_anywhere_is_found(name):
+    geometry, offset, spread = SPACES[name]
+    center, points = cloud(geometry, offset, spread)
+    errors = []
+    for seed in range(3):
+        found = search(geometry, points, 200.0, seed)
+        assert spread < found.radius < 3.0 * spread
+        errors.append(float(geometry.dist(found.center, center)) / spread)
+    assert np.median(errors) < 0.5
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e6])
+@pytest.mark.parametrize("kind", [AffineInvariantSPD, LogEuclideanSPD, BuresWassersteinSPD])
+def test_the_unit_of_matrices_does_not_matter(kind, unit):
+    geometry = kind(3)
+    center, points = cloud(geometry, 0.5, 0.2)
+    length = math.sqrt(unit) if kind is BuresWassersteinSPD else 1.0
+    for seed in range(3):
+        found = search(geometry, unit * points, 200.0, seed)
+        assert float(geometry.dist(found.center, unit * center)) < 0.08 * length
+        assert 0.2 < found.radius / length < 0.4
+
+
+def test_a_public_centre_or_radius_is_kept():
+    geometry, points = Hyperboloid(2), cloud(Hyperboloid(2), 1.0, 0.2)[1]
+    found = search(geometry, points, 200.0, center=geometry.base_point)
+    assert np.array_equal(found.center, geometry.base_point) and 1.0 < found.radius < 2.0
+    assert search(geometry, points, 200.0, radius=0.75).radius == 0.75
+
+
+def test_the_radius_holds_what_it_should():
+    """Extrapolated from the median or so, for Gaussian clouds, to the level that was wanted."""
+    for dim in (2, 20):
+        geometry = Euclidean(dim)
+        points = np.random.default_rng(dim).normal(size=(2000, dim))
+        for t in (40.0, 150.0):
+            held = []
+            for seed in range(12):
+                found = search(geometry, points, t, seed, center=geometry.base_point)
+                held.append(np.mean(np.linalg.norm(points, axis=1) <= found.radius) - found.level)
+            assert abs(np.median(held)) < 0.1
+
+
+def test_a_radius_is_as_often_too_small_as_too_large():
+    """Over 200 seeds the median ratio to the exact quantile is within three per cent of one."""
+    geometry = Euclidean(1)
+    values = np.random.default_rng(0).normal(size=(4000, 1))
+    exact = np.quantile(np.abs(values), 0.98)
+    plan = plan_point_search(geometry, 4000, 1.0, center=np.zeros(1))
+    assert plan.level == 0.997 and plan._resolved(plan.shares.final) == 0.98
+    ratios = []
+    for seed in range(200):
+        unit = 1.1 ** (seed / 200.0)  # everywhere between two values of the grid
+        found = search(geometry, unit * values, 4000.0, seed, center=np.zeros(1), exact=False)
+        ratios.append(found.radius / (unit * exact))
+    assert abs(np.median(ratios) / plan._widened(1.0, 0.98, 0.0) - 1.0) < 0.03
+
+
+def test_noise_of_the_centre_is_not_widened():
+    plan = plan_point_search(Euclidean(4), 100, 0.5)
+    assert plan._widened(1.0, 0.5, 0.5) == 1.0  # distances are all noise
+    assert plan._widened(1.0, 0.5, 0.0) > plan._widened(1.0, 0.5, 0.3) > 1.0
+
+
+def wide_directions(n=3000, kappa=1.4, seed=0):
+    """Von Mises and Fisher's law around the first axis."""
+    rng = np.random.default_rng(seed)
+    u = rng.random(n)
+    w = 1.0 + np.log(u + (1.0 - u) * math.exp(-2.0 * kappa)) / kappa
+    angle = 2.0 * math.pi * rng.random(n)
+    r = np.sqrt(1.0 - w * w)
+    return np.stack([w, r * np.cos(angle), r * np.sin(angle)], axis=1)
+
+
+def test_directions_too_wide_for_a_ball():
+    points = wide_directions()
+    found = search(Sphere(2), points, 300.0)
+    assert found.wide and found.radius == math.pi
+    assert float(Sphere(2).dist(found.center, np.eye(3)[0])) < 0.2
+    narrow = search(Sphere(2), cloud(Sphere(2), 1.0, 0.3)[1], 300.0)
+    assert not narrow.wide and narrow.radius < Sphere(2).radius_limit
+
+
+def test_antipodal_halves_give_a_point_and_a_warning():
+    points = np.tile(np.eye(3)[0], (200, 1))
+    points[::2] *= -1.0
+    found = search(Sphere(2), points, 100.0)
+    assert np.isfinite(found.center).all() and found.direction < 1.5
+    with pytest.warns(UserWarning, match="no direction stands out"):
+        warn_direction(found)
+
+
+def test_a_clear_direction_gives_no_warning():
+    found = search(Sphere(2), cloud(Sphere(2), 1.0, 0.3)[1], 200.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_direction(found)
+
+
+@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("n", [2, 50])
+def test_equal_records_and_few_records_are_no_errors(name, n):
+    geometry, offset, spread = SPACES[name]
+    center, _ = cloud(geometry, offset, spread, n=1)
+    points = np.broadcast_to(center, (n, *geometry.shape)).copy()
+    for t in (1e-3, 5.0, 1000.0):
+        found = search(geometry, points, t, exact=False)
+        assert bool(geometry.belongs(found.center)) and 0.0 < found.radius < math.inf
+
+
+@pytest.mark.parametrize("geometry", [SPD(2), LogEuclideanSPD(2), Hyperboloid(2), Euclidean(2)])
+def test_a_few_records_far_away_do_not_spoil_a_search(geometry):
+    far = {Hyperboloid(2): 30.0, Euclidean(2): 1e9}.get(geometry, 100.0)
+    center, points = cloud(geometry, 1.0, 0.3)
+    steps = np.zeros((30, geometry.dim))
+    steps[:, 0] = far
+    points[:30] = geometry.exp_coordinates(center, steps)
+    errors = [
+        float(geometry.dist(search(geometry, points, 200.0, s).center, center)) for s in range(5)
+    ]
+    assert np.median(errors) < 0.15
+
+
+def test_a_logarithm_that_is_not_finite_counts_as_zero():
+    points = cloud(Euclidean(2), 0.0, 1.0, n=400)[1]
+    spoiled = points.copy()
+    spoiled[0] = np.nan
+    found = search(Euclidean(2), spoiled, 200.0)
+    assert np.isfinite(found.center).all() and found.radius < 4.0
+
+
+def test_rotations_start_from_the_nearest_rotation():
+    manifolds = pytest.importorskip("pymanopt.manifolds")
+    geometry = as_geometry(manifolds.SpecialOrthogonalGroup(3))
+    rng = np.random.default_rng(0)
+    middle = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    middle *= np.sign(np.linalg.det(middle))
+    steps = 0.1 * rng.normal(size=(60, 3))
+    points = np.stack([geometry.exp_coordinates(middle, step) for step in steps])
+    rule = start_rule(geometry)
+    assert rule.share(10.0) == 0.25 and rule.share(1e4) == 0.03
+    start = rule.release(points, GaussianBudget(8.0), 0.25, False, NoiseStreams(0))
+    assert np.linalg.det(start.center) == pytest.approx(1.0)
+    assert np.linalg.norm(start.center - middle) < 0.5
+    # As many reflections: the mean's polar factor is no rotation, and its nearest rotation is.
+    start = rule.release(-points, GaussianBudget(8.0), 0.25, False, NoiseStreams(0))
+    assert np.linalg.det(start.center) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("geometry", [space[0] for space in SPACES.values()], ids=list(SPACES))
+def test_radii_are_public_and_below_the_limit(geometry):
+    public = radii(geometry)
+    assert public.limit < geometry.radius_limit or geometry.radius_limit == math.inf
+    assert public.median is None or public.grid[0] < public.median < public.grid[-1]
+
+
+# -- priors of a quantile -------------------------------------------------------------------------
+
+
+def test_a_prior_decides_where_counts_say_nothing():
+    grid = log_grid(1e-3, 1e3, 1.1)
+    prior = log_normal_weights(grid, 5.0, 0.5)
+    quantile = PrivateQuantile(grid, 0.5, 1e-6, prior)
+    found = quantile.release(np.full(100, 1e-2), np.random.default_rng(0), 20)
+    assert (np.abs(np.log(found / 5.0)) < 1.0).all()
+
+
+@pytest.mark.parametrize("prior", [(0.0,), (0.0, math.nan), (0.0, -math.inf)])
+def test_a_prior_must_fit_the_grid(prior):
+    with pytest.raises(ValueError, match="log_normal_weights"):
+        PrivateQuantile((1.0, 2.0), 0.5, 1.0, prior)
+
+
+# -- sums of projectors ---------------------------------------------------------------------------
+
+
+def test_integer_projectors_are_no_further_apart_than_the_noise_hides(monkeypatch):
+    mechanism = ProjectorSum(4, 2, 2.0)
+    rng = np.random.default_rng(0)
+    frames = np.concatenate(
+        [
+            np.eye(4)[None, :, :2],
+            np.eye(4)[None, :, 2:],
+            np.linalg.qr(rng.normal(size=(40, 4, 2)))[0],
+            rng.normal(size=(40, 4, 2)) * 10.0 ** rng.integers(-5, 160, size=(40, 1, 1)),
+            np.full((1, 4, 2), np.inf),
+            np.zeros((1, 4, 2)),
+        ]
+    )
+    totals = []
+    monkeypatch.setattr(noise, "draw", lambda exact, *a, **k: totals.append(exact) or exact)
+    for frame in frames:
+        mechanism.release([frame[None]], 1, rng, exact=True)
+    totals = np.array(totals)
+    squares = ((totals[:, None] - totals[None]) ** 2).sum(axis=-1)
+    assert squares.max() <= mechanism._units**2
+    assert squares.max() >= 0.9999 * mechanism._units**2
+
+
+def test_a_noisy_projector_sum_has_the_noise_it_states():
+    """2000 releases: the standard deviation is within 10 % of `sigma`, false alarm below 1e-7."""
+    frames = np.eye(3)[None, :, :1]
+    for exact in (False, True):
+        mechanism = ProjectorSum(3, 1, 3.0)
+        rng = np.random.default_rng(1)
+        noisy = np.array([mechanism.release([frames], 1, rng, exact) for _ in range(2000)])
+        assert noisy[:, 0, 0].mean() == pytest.approx(1.0, abs=0.6)
+        for entry in (noisy[:, 1, 1], math.sqrt(2.0) * noisy[:, 1, 2]):
+            assert np.std(entry) == pytest.approx(mechanism.sigma(1, exact), rel=0.1)
+
+
+# -- audits: 1 - 1e-8 confidence, so a false alarm once in 1e8 runs -------------------------------
+
+MU = 2.0
+
+
+def start_scores(geometry, points, direction, trials=500):
+    rule = start_rule(geometry)
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        draw = noise.draw
+
+        def watched(exact, *arguments, **settings):
+            noisy = draw(exact, *arguments, **settings)
+            seen.append(float(np.ravel(np.asarray(noisy, dtype=float)) @ direction))
+            return noisy
+
+        patch.setattr(noise, "draw", watched)
+        for _ in range(trials):
+            rule.release(points, GaussianBudget(MU), 1.0, True, NoiseStreams())
+    return np.array(seen)
+
+
+def packed(matrix):
+    rows, columns = np.tril_indices(len(matrix))
+    return (matrix * np.where(np.eye(len(matrix)), 1.0, math.sqrt(2.0)))[rows, columns]
+
+
+STARTS = {
+    "sphere": (Sphere(2), np.eye(3)[0], -np.eye(3)[0], np.eye(3)[0]),
+    "stiefel": (Stiefel(3, 2), np.eye(3, 2), -np.eye(3, 2), np.eye(3, 2).ravel()),
+    "grassmann": (
+        Grassmann(4, 2),
+        np.eye(4)[:, :2],
+        np.eye(4)[:, 2:],
+        packed(np.diag([1.0, 1.0, -1.0, -1.0])),
+    ),
+}
+
+
+@pytest.mark.parametrize("halved", [False, True], ids=["as shipped", "halved noise"])
+@pytest.mark.parametrize("name", STARTS)
+def test_audit_of_a_start_at_opposite_records(name, halved, monkeypatch):
+    geometry, one, other, direction = STARTS[name]
+    if halved:
+        integers = noise._integers
+        monkeypatch.setattr(noise, "_integers", lambda *args: integers(*args) // 2)
+    points = np.stack([one] * 6)
+    neighbour = points.copy()
+    neighbour[0] = other
+    sides = (
+        -start_scores(geometry, points, direction),
+        -start_scores(geometry, neighbour, direction),
+    )
+    audit = audit_scores(*sides, delta=1e-3, confidence=1 - 1e-8, tuning_share=0.2)
+    assert (audit.mu > MU) == halved
+    assert audit.mu > 0.4 * MU
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["affine", "sphere", "grassmann", "hyperboloid"])
+def test_audit_of_a_whole_search(name):
+    """One record at either end of the data: centre and radius tell less than mu."""
+    geometry, _, spread = SPACES[name]
+    ends = np.zeros((2, geometry.dim))
+    ends[:, 0] = [3.0 * spread, -3.0 * spread]
+    ends = np.asarray(geometry.exp_coordinates(geometry.base_point, ends))
+    rest = cloud(geometry, 1e-3, 0.3 * spread, n=11)[1]
+    scores = []
+    for end in ends:
+        points = np.concatenate([end[None], rest])
+        plan = plan_point_search(geometry, 12, MU, exact=True)
+        side = []
+        for _ in range(100):
+            records = PointRecords(geometry, points)
+            found = plan.release(records, GaussianBudget(MU), NoiseStreams())
+            side.append(-float(geometry.log_coordinates(geometry.base_point, found.center)[0]))
+        scores.append(np.array(side))
+    audit = audit_scores(*scores, delta=1e-3, confidence=1 - 1e-8, tuning_share=0.2)
+    assert audit.mu <= plan.event.mu
+
+
+# -- class means in a ball of their own -----------------------------------------------------------
+
+
+def labelled(geometry, n=900, seed=0):
+    center, points = cloud(geometry, 2.0, 0.3, n=n, seed=seed)
+    y = np.arange(n) % 3
+    steps = np.zeros((n, geometry.dim))
+    steps[:, 0] = 0.6 * (y - 1)
+    steps += 0.15 * np.random.default_rng(seed).normal(size=steps.shape)
+    return np.asarray(geometry.exp_coordinates(center, steps)), y
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0])
+def test_class_means_need_no_ball(unit):
+    X, y = labelled(SPD(2))
+    model = PrivateMinimumDistanceToMean("spd", classes=range(4), epsilon=3.0, random_state=0)
+    model.fit(unit * X, y)
+    assert model.score(unit * X, y) > 0.9
+    assert 0.5 < model.radius_ < 2.0 and model.clipped_fraction_ < 0.2
+    assert model.means_.shape == (4, 2, 2)  # a class without records, too
+    assert np.isfinite(model.means_).all() and model.class_counts_[3] < 50
+    assert "center" not in model.privacy_spent_.public
+    assert "radius" not in model.privacy_spent_.public
+
+
+def test_class_means_of_wide_directions():
+    X = wide_directions(3000)
+    y = (X[:, 1] > 0).astype(int)
+    model = PrivateMinimumDistanceToMean("sphere", classes=[0, 1], epsilon=5.0, random_state=0)
+    assert model.fit(X, y).score(X, y) > 0.9
+    assert model.radius_ == math.pi
+
+
+def test_labels_do_not_enter_the_search():
+    X, y = labelled(SPD(2))
+    centers = set()
+    for labels in (y, np.zeros_like(y)):
+        plan = PrivateMinimumDistanceToMean("spd", classes=range(3))
+        data = plan._validate(X, labels)
+        settings_ = plan._plan(data.facts, plan._terms(plan._accountant())).settings
+        found = settings_.search.release(
+            PointRecords(settings_.geometry, data.arrays[0]),
+            settings_.budget(),
+            NoiseStreams(0),
+        )
+        centers.add(found.center.tobytes())
+    assert len(centers) == 1
+
+
+def test_a_number_still_means_a_public_ball():
+    X, y = labelled(SPD(2))
+    model = PrivateMinimumDistanceToMean("spd", radius=4.0, classes=range(3)).fit(X, y)
+    assert np.array_equal(model.center_, np.eye(2)) and model.radius_ == 4.0
+    assert model.privacy_spent_.public["radius"] == 4.0
+
+
+def test_a_ball_beside_the_data_is_reported():
+    X, y = labelled(SPD(2))
+    model = PrivateMinimumDistanceToMean("spd", radius=0.1, classes=range(3), epsilon=5.0)
+    with pytest.warns(UserWarning, match="lie outside the ball"):
+        model.fit(X, y)
+    assert model.clipped_fraction_ > 0.9
+
+
+@pytest.mark.parametrize("ball", [{}, {"center": "private", "radius": 1.0}, {"center": np.eye(2)}])
+def test_pure_class_means_name_what_is_missing(ball, recording_accountant):
+    X, y = labelled(SPD(2))
+    model = PrivateMinimumDistanceToMean(
+        "spd", classes=range(3), delta=0.0, accountant=recording_accountant, **ball
+    )
+    with pytest.raises(ValueError, match="center= and radius="):
+        model.fit(X, y)
+    assert recording_accountant.spends == []
+    model.set_params(center=np.eye(2), radius=4.0).fit(X, y)
+    assert 0.0 <= model.clipped_fraction_ <= 1.0
+
+
+def test_few_records_for_a_private_ball_are_warned_of():
+    X, y = labelled(SPD(2), n=30)
+    model = PrivateMinimumDistanceToMean("spd", classes=range(3))
+    with pytest.warns(UserWarning, match=r"n mu = 8\.\d"):
+        model.fit(X, y)
+
+
+def test_make_cloud_is_found_on_a_sphere():
+    points = make_cloud(Sphere(2), 500, radius=0.3, rng=np.random.default_rng(0))
+    assert search(Sphere(2), points, 200.0).radius < 0.6

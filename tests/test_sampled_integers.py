@@ -1,0 +1,475 @@
+"""Integers on random batches: what they add to delta, who is in a batch, whole fits."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+from threadpoolctl import threadpool_limits
+
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateNoisyAdaGrad,
+    PrivateRiemannianERM,
+    config_context,
+)
+from skriemdp._random import NoiseStreams
+from skriemdp.core.arithmetic import descends_in_integers
+from skriemdp.descent.queries import GradientQuery, Query
+from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
+from skriemdp.descent.trajectory import Walk
+from skriemdp.federated import Agent, FederatedEstimator, LocalSettings
+from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere, Stiefel
+from skriemdp.geometry._tiles import blocks_of_at_most
+from skriemdp.ledger.filters import make_filter
+from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
+from skriemdp.mechanisms.batch_sizes import COIN, _table, binomial_size, coin_threshold
+from skriemdp.mechanisms.bounds import Ball, Factors
+from skriemdp.mechanisms.integer_products import IntegerFactors
+from skriemdp.mechanisms.integers import IntegerBall
+from skriemdp.mechanisms.sums import noisy_batch_sum
+from skriemdp.privacy import lattice
+from skriemdp.privacy.events import (
+    FixedSizeSampledGaussianEvent,
+    GaussianEvent,
+    MixtureEvent,
+    ParallelEvent,
+    PoissonSampledGaussianEvent,
+    PureEvent,
+    SelectionEvent,
+    SelfComposedEvent,
+    compose,
+    event_from_dict,
+)
+from skriemdp.privacy.lattice import rounding_distance, rounding_divergence, sampled_delta
+
+# -- Theorem 3 -----------------------------------------------------------------------------------
+
+
+def discrete_and_rounded(s, reach=14):
+    """Probabilities of -reach s, ..., reach s under both laws, in 40 digits."""
+    with mp.workdps(40):
+        steps = range(-reach * s, reach * s + 1)
+        weights = [mp.exp(-(mpf(t) ** 2) / (2 * s * s)) for t in steps]
+        total = mp.fsum(weights)
+        discrete = [w / total for w in weights]
+        cuts = [mp.ncdf((mpf(t) - mpf(1) / 2) / s) for t in (*steps, reach * s + 1)]
+        rounded = [b - a for a, b in zip(cuts, cuts[1:], strict=False)]
+    return list(steps), discrete, rounded
+
+
+@pytest.mark.parametrize("s", [2, 3, 5, 10, 20])
+def test_discrete_noise_is_near_rounded_noise(s):
+    steps, discrete, rounded = discrete_and_rounded(s)
+    with mp.workdps(40):
+        tv = mp.fsum(max(p - r, mpf(0)) for p, r in zip(discrete, rounded, strict=True))
+        bound = mpf(1) / (24 * s * s)
+        assert 0.39 < tv / bound < 0.5  # the proof gives away a factor of two, no more
+        for t, p, r in zip(steps, discrete, rounded, strict=True):
+            if abs(t) <= 8 * s:  # beyond, differences of distribution functions lose digits
+                assert r >= (1 - bound) * p
+                assert r <= mp.exp(mpf(t) ** 2 / (24 * mpf(s) ** 4)) * p * (1 + mpf(10) ** -25)
+
+
+def sampled_deltas(law, s, shift, q, epsilon):
+    """Delta at epsilon of one Poisson step, absent against shift, by this law of noise."""
+    reach = len(law) // 2
+    here = dict(zip(range(-reach, reach + 1), law, strict=True))
+    spots = range(-reach - shift, reach + shift + 1)
+    mixed = {
+        sign: [(1 - q) * here.get(t, 0) + q * here.get(t - sign * shift, 0) for t in spots]
+        for sign in (1, -1)
+    }
+    growth = mp.exp(mpf(epsilon))
+    return mp.fsum(max(a - growth * b, 0) for a, b in zip(mixed[1], mixed[-1], strict=True))
+
+
+@pytest.mark.parametrize(("s", "shift"), [(4, 2), (6, 6), (12, 3)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.2, 1.0, 3.0])
+def test_profiles_of_small_lattices_count_the_distance(s, shift, epsilon):
+    """Records of length `shift` in a batch: the noise is ``s / (2 shift)`` sensitivities."""
+    _, discrete, rounded = discrete_and_rounded(s)
+    q = 0.3
+    real = PoissonSampledGaussianEvent(q, s / (2 * shift)).delta(epsilon)
+    with mp.workdps(40):
+        found = sampled_deltas(discrete, s, shift, mpf(q), epsilon)
+        tails = mpf(10) ** -30  # beyond the reach of both tables
+        assert sampled_deltas(rounded, s, shift, mpf(q), epsilon) <= real + tails
+        assert found <= real + (1 + math.exp(epsilon)) / (24 * s * s)
+
+
+# -- events --------------------------------------------------------------------------------------
+
+COARSE = 2**12
+POISSON = PoissonSampledGaussianEvent(0.1, 1.5, count=10, integers=7)
+FIXED = FixedSizeSampledGaussianEvent(100, 10, 1.5, count=10, integers=7)
+
+
+@pytest.fixture
+def coarse(monkeypatch):
+    """A scale so small that the distance shows."""
+    monkeypatch.setattr(lattice, "NOISE_SCALE", COARSE)
+
+
+def real(event):
+    """The same event with real noise."""
+    text = json.dumps(event.to_dict()).replace('"integers": 7', '"integers": 0')
+    return event_from_dict(json.loads(text))
+
+
+TV = 70 / (24 * COARSE**2)
+
+
+@pytest.mark.parametrize(
+    ("event", "distance"),
+    [
+        (POISSON, TV),
+        (FIXED, TV),
+        (SelfComposedEvent(POISSON, 3), 3 * TV),
+        (compose([POISSON, POISSON, FIXED, GaussianEvent(3.0)]), 3 * TV),
+        (compose([POISSON, PureEvent(0.1)]), TV),
+        (ParallelEvent((POISSON, GaussianEvent(2.0))), TV),
+        (MixtureEvent((0.25, 0.75), (GaussianEvent(2.0), POISSON)), 0.75 * TV),
+        (SelectionEvent(POISSON, 8.0), 8 * TV),
+        (SelectionEvent(FIXED, 8.0, "poisson"), 8 * TV),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_every_statement_counts_the_distance(event, distance, coarse):
+    assert event.tv == pytest.approx(distance, rel=1e-8)
+    assert event.tv >= distance
+    again = event_from_dict(json.loads(json.dumps(event.to_dict())))
+    assert again == event
+    assert again.tv == event.tv
+    plain = real(event)
+    assert plain.tv == 0.0
+    for epsilon in (0.1, 1.0, 2.5):
+        more = (1 + math.exp(epsilon)) * distance
+        assert again.delta(epsilon) == pytest.approx(plain.delta(epsilon) + more, rel=1e-6)
+        assert again.delta(epsilon) >= plain.delta(epsilon) + more
+    for delta in (1e-4, 1e-3):
+        epsilon = again.epsilon(delta)
+        if math.isfinite(epsilon):
+            assert epsilon > plain.epsilon(delta)
+            assert again.delta(epsilon) <= delta * (1 + 1e-8)
+            assert again.delta(epsilon * (1 - 1e-4)) > delta
+    # Nothing below the distance can be promised.
+    assert again.epsilon(distance) == math.inf
+
+
+def test_full_batches_need_no_delta():
+    for event in (
+        PoissonSampledGaussianEvent(1.0, 2.0, integers=5),
+        FixedSizeSampledGaussianEvent(10, 10, 2.0, integers=5),
+    ):
+        assert event.tv == 0.0
+        assert event.mu == 0.5
+
+
+def test_the_distance_at_the_usual_scale():
+    assert rounding_distance(10**6, 10**4) == pytest.approx(1e10 / (24 * 2.0**80), rel=1e-8)
+    exact = Fraction(7 * 10, 24 * 2**80)
+    assert Fraction(POISSON.tv) >= exact
+
+
+def test_stored_events_of_real_noise_are_read():
+    stored = POISSON.to_dict()
+    del stored["integers"]
+    assert event_from_dict(stored) == real(POISSON)
+
+
+@pytest.mark.parametrize("kind", ["auto", "renyi", "gdp", "sum"])
+def test_ledgers_charge_integers_on_batches(kind, coarse):
+    rule = make_filter(kind, 8.0, 1e-2)
+    cost, plain = rule.cost(POISSON), rule.cost(real(POISSON))
+    if kind == "gdp":  # the mu of full batches, which integers have
+        assert cost == plain
+    elif kind == "sum":
+        assert all(a > b for a, b in zip(cost, plain, strict=True))
+        epsilon, delta = (amount / 10**24 for amount in cost)
+        assert POISSON.delta(epsilon) <= delta
+    else:
+        places = {"auto": (1, 2), "renyi": (0, 1)}[kind]
+        rho, delta = (cost[i] - plain[i] for i in places)
+        assert delta == 1
+        expected = rounding_divergence(POISSON.tv, rule.order)
+        assert rho == pytest.approx(expected * 10**24, rel=1e-9)
+        assert rho > POISSON.tv * 10**24
+
+
+def test_a_ledger_on_disk_counts_the_distance(tmp_path, coarse):
+    accountant = PrivacyAccountant(20.0, 1e-2, path=tmp_path / "ledger.db")
+    accountant.spend(POISSON, label="one")
+    accountant.spend(POISSON, label="two")
+    again = PrivacyAccountant(20.0, 1e-2, path=tmp_path / "ledger.db")
+    both = compose([POISSON, POISSON])
+    assert again.spent.epsilon == both.epsilon(1e-2) > real(both).epsilon(1e-2)
+
+
+# -- who is in a batch ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "q"), [(1, 0.3), (7, 0.25), (40, 1 / 3), (30, 0.97), (25, 1e-9)])
+def test_sizes_have_the_binomial_law(n, q):
+    threshold = coin_threshold(q)
+    assert Fraction(threshold, COIN) <= Fraction(q) < Fraction(threshold + 1, COIN)
+    smallest, sums = _table(n, threshold)
+    weights = np.diff([0, *sums])
+    p = Fraction(threshold, COIN)
+    law = [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+    found = [Fraction(0)] * smallest + [Fraction(int(w), sums[-1]) for w in weights]
+    found += [Fraction(0)] * (n + 1 - len(found))
+    distance = sum(abs(a - b) for a, b in zip(law, found, strict=True)) / 2
+    assert distance <= Fraction(n * n, 2**512)
+
+
+def test_sizes_are_drawn_from_the_table(rng):
+    sizes = np.array([binomial_size(1000, 0.05, rng) for _ in range(4000)])
+    # Five standard deviations of the mean, and ten per cent of the variance: false alarms < 1e-6.
+    assert abs(sizes.mean() - 50.0) < 5 * math.sqrt(47.5 / 4000)
+    assert abs(sizes.var() / 47.5 - 1.0) < 0.12
+    assert {binomial_size(9, 1.0, rng) for _ in range(5)} == {9}
+    assert {binomial_size(9, 1e-300, rng) for _ in range(5)} == {0}
+
+
+# -- sums ----------------------------------------------------------------------------------------
+
+
+class Pairwise(Query):
+    """A set of which only the diameter is known."""
+
+    n = longest_block = dim = 3
+    bound = type("Weighted", (), {"is_bounded": True})()
+
+    def blocks(self, indices=None):
+        yield np.eye(3)[indices]
+
+
+@pytest.mark.parametrize("sampler", [PoissonSampler(2), FixedSizeSampler(2)])
+@pytest.mark.parametrize("integers", [0, 3])
+def test_bounds_of_differences_are_refused(sampler, integers, rng):
+    sampler = sampler.with_integers(integers)
+    with pytest.raises(TypeError, match="Ball or Factors"):
+        sampler.release(Pairwise(), 1.0, rng)
+
+
+def test_more_integers_than_charged_are_refused(rng):
+    query = GradientQuery(mean_problem(Euclidean(3), 50), np.zeros(3), 1.0)
+    with pytest.raises(RuntimeError, match="more integers"):
+        PoissonSampler(5).with_integers(2).release(query, 1.0, rng)
+
+
+def mean_problem(geometry, n, seed=0):
+    rng = np.random.default_rng(seed)
+    c = rng.normal(size=(n, geometry.dim))
+    c *= 0.5 * rng.random((n, 1)) / np.linalg.norm(c, axis=1, keepdims=True)
+    X = np.asarray(geometry.exp_coordinates(geometry.base_point, c))
+    return PrivateRiemannianERM(geometry)._problem(X)
+
+
+@pytest.mark.parametrize("geometry", [Sphere(2), SPD(3), Hyperboloid(2)], ids=str)
+def test_sums_of_batches_are_the_same_in_any_order_and_tiles(geometry):
+    problem = mean_problem(geometry, 4001)
+    chosen = np.flatnonzero(np.random.default_rng(1).random(4001) < 0.5)
+    point = geometry.base_point
+
+    def released(indices):
+        query = GradientQuery(problem, point, 0.3)
+        return noisy_batch_sum(query, 2.0, np.random.default_rng(7), indices, exact=True)
+
+    first = released(chosen)
+    for other in (chosen[::-1], np.random.default_rng(2).permutation(chosen)):
+        np.testing.assert_array_equal(released(other), first)
+    for size in (2**10, 2**14, 2**22):
+        with blocks_of_at_most(size):
+            np.testing.assert_array_equal(released(chosen), first)
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            np.testing.assert_array_equal(released(chosen), first)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_sums_of_products_are_the_same_in_any_order(n_outputs):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(2000, 17)), rng.integers(0, max(n_outputs, 2), size=2000).astype(float)
+    loss = GeneralizedLinearLoss("log_loss", n_outputs, 0.5)
+    factors = IntegerFactors(18, n_outputs, 2.0)
+    problem = LinearProblem(LinearRows(X, 1.0, True), y, loss).on_lattice(factors)
+    weights = rng.normal(size=(18, n_outputs))
+    chosen = np.flatnonzero(rng.random(2000) < 0.3)
+
+    def total(indices):
+        return problem.integer_total(factors, weights, 0.5, indices).value()
+
+    first = total(chosen)
+    for other in (chosen[::-1], rng.permutation(chosen)):
+        assert (total(other) == first).all()
+    # What the others add does not move when one record is left out.
+    alone = total(chosen[5:6])
+    assert (total(np.delete(chosen, 5)) + alone == first).all()
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            assert (total(chosen) == first).all()
+
+
+def test_factors_bound_what_they_say():
+    bound = Factors(0.7, 3, 2)
+    assert bound.diameter.value == pytest.approx(1.4)
+    assert bound.radius == 0.7
+    assert bound.is_bounded
+
+
+# -- the low bits --------------------------------------------------------------------------------
+
+
+def one_step(value, integers, trials):
+    """What one Poisson step on the line releases: batches hold nine zeros, and the value or not."""
+    records = np.zeros((10, 1))
+    records[0] = value
+    problem = PrivateRiemannianERM(Euclidean(1), gradient=lambda p, X, y: X)._problem(records)
+    sampler = PoissonSampler(5).with_integers(integers)
+    rng = np.random.default_rng(3)
+    query = GradientQuery(problem, np.zeros(1), 1.0)
+    return np.array([5 * sampler.release(query, 4.0, rng)[0] for _ in range(trials)])
+
+
+def test_batches_have_one_support_whatever_their_records():
+    spacing = IntegerBall(Ball(1.0), 1, 4.0).spacing
+    for value in (0.0, 1 / 3, 1.0):
+        units = one_step(value, 1, 1500) / spacing
+        np.testing.assert_allclose(units, np.rint(units), rtol=1e-12)
+        odd = np.mod(np.rint(units), 2.0).mean()
+        assert 0.43 < odd < 0.57  # both residues, five standard deviations
+
+
+# -- whole fits ----------------------------------------------------------------------------------
+
+LABELS = (np.random.default_rng(0).random(400) < 0.5).astype(int)
+
+
+def rows(geometry, n=400):
+    return mean_problem(geometry, n).X
+
+
+def erm(**settings):
+    return PrivateRiemannianERM(Sphere(2), n_steps=20, batch_size=40, **settings)
+
+
+def federated(**settings):
+    settings = {"clients_per_round": 4, **settings}
+    return FederatedEstimator(PrivateFrechetMean(Sphere(2), radius=0.6), 3, **settings)
+
+
+FITS = {
+    "poisson": (erm(), ()),
+    "fixed-size": (erm(sampling="fixed-size"), ()),
+    "variance-reduced": (erm(solver="variance-reduced", smoothness=1.0), ()),
+    "adagrad": (PrivateNoisyAdaGrad(classes=[0, 1], batch_size=150), (LABELS,)),
+    "federated": (federated(), (np.arange(400) % 4,)),
+    "federated joblib": (federated(engine="joblib", n_jobs=1), (np.arange(400) % 4,)),
+    "federated batches": (federated(batch_fraction=0.3, local_steps=2), (np.arange(400) % 4,)),
+    "federated svrg": (federated(local="rsvrg", batch_fraction=0.3), (np.arange(400) % 4,)),
+    "federated clients": (federated(unit="client", clients_per_round=3), (np.arange(400) % 8,)),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("arithmetic", ["auto", "lattice", "float"])
+def test_fits_say_what_they_add(name, arithmetic, recording_accountant):
+    model, more = FITS[name]
+    data = {"groups": more[0]} if name.startswith("federated") else {}
+    labels = () if data else more
+    with config_context(arithmetic=arithmetic):
+        model.set_params(accountant=recording_accountant).fit(rows(Sphere(2)), *labels, **data)
+    spent = model.privacy_spent_
+    exact = arithmetic != "float"
+    assert spent.public["arithmetic"] == ("exact integers" if exact else "floating point")
+    (charged,) = recording_accountant.spends
+    assert charged == spent.event
+    assert spent.event.delta(spent.epsilon) <= spent.delta
+    assert spent.event.epsilon(spent.delta) <= spent.epsilon
+    sampled = name not in ("federated", "federated joblib")
+    assert (spent.event.tv > 0.0) == (exact and sampled)
+
+
+def test_both_arithmetics_have_the_same_noise():
+    scales = []
+    for arithmetic in ("float", "lattice"):
+        with config_context(arithmetic=arithmetic):
+            model = erm(accountant=PrivacyAccountant()).fit(rows(Sphere(2)))
+        scales.append((model.noise_scale_, model.privacy_spent_.event.noise_multiplier))
+    assert scales[0] == scales[1]
+
+
+def test_a_delta_without_room_stays_in_floats():
+    model = erm(delta=1e-18, accountant=PrivacyAccountant())
+    assert model.fit(rows(Sphere(2))).privacy_spent_.public["arithmetic"] == "floating point"
+    with config_context(arithmetic="lattice"), pytest.raises(ValueError, match="larger delta"):
+        model.fit(rows(Sphere(2)))
+
+
+def mixing_bits(point, X, y):
+    return -2.0 * (X @ point)[:, None] * X
+
+
+@pytest.mark.parametrize(
+    ("geometry", "settings"),
+    [
+        (Stiefel(3, 2), {}),
+        (Sphere(9), {"euclidean_gradient": mixing_bits}),
+    ],
+    ids=["coupled logarithms", "gradient that mixes bits"],
+)
+def test_what_couples_rows_stays_in_floats(geometry, settings):
+    X = np.random.default_rng(0).normal(size=(300, 10))
+    if not settings:
+        rng = np.random.default_rng(0)
+        X = np.stack([geometry.random_point(rng) for _ in range(300)])
+    model = PrivateRiemannianERM(
+        geometry, n_steps=3, batch_size=30, accountant=PrivacyAccountant(), **settings
+    )
+    if model.fit(X)._problem(X).separate_rows:
+        pytest.skip("this BLAS gives the same bits in any company")
+    assert model.privacy_spent_.public["arithmetic"] == "floating point"
+    with config_context(arithmetic="lattice"), pytest.raises(ValueError, match="any company"):
+        model.fit(X)
+
+
+def test_few_records_for_many_coordinates_stay_in_floats():
+    solver = calibrated_sgd(PoissonSampler(50), Walk(5), 1000, 1.0, 1e-5)
+    for batch, integers in ((50, False), (5000, True)):
+        exact = solver.with_integers(100)
+        said = descends_in_integers(exact, exact.event(1000), 100, (1.0, 1e-5), True, batch)
+        assert said is integers
+
+
+def test_calibration_keeps_room_for_integers():
+    sampler = PoissonSampler(100)
+    solver = calibrated_sgd(sampler, Walk(50), 1000, 1.0, 1e-6)
+    assert solver.event(1000).delta(1.0) <= sampled_delta(1e-6) < 1e-6
+    exact = solver.with_integers(10**6)
+    assert type(exact) is RiemannianSGD
+    assert solver.event(1000).delta(1.0) < exact.event(1000).delta(1.0) <= 1e-6
+
+
+def test_full_batches_take_integers_as_before():
+    assert FullBatch().with_integers(3).exact
+
+
+# -- streams -------------------------------------------------------------------------------------
+
+
+def test_a_stock_of_noise_stays_in_its_process():
+    settings = LocalSettings("rsgd", 1, 1, 0.5, 1.0, 1.0, integers=3)
+    problem = mean_problem(Euclidean(3), 20)
+    agent = Agent("a", problem, settings, 2.0, shared=NoiseStreams()("simulated clients"))
+    with pytest.raises(TypeError, match="never pickled"):
+        pickle.dumps(agent)
+    assert pickle.loads(pickle.dumps(Agent("a", problem, settings, 2.0))).shared is None
