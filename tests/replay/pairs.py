@@ -43,10 +43,12 @@ from skriemdp.geometry import (
     Sphere,
     Stiefel,
 )
+from skriemdp.location_scale.bounded_rows import COUNT_SHARE
 from skriemdp.location_scale.points import PointRecords, plan_point_search
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, SelectionEvent
 
 PAIRS: list[Pair] = []
@@ -66,6 +68,14 @@ def fitted(kind, *arguments, arithmetic="auto", **settings):
             return kind(*arguments, **settings, accountant=accountant).fit(*data)
 
     return fit
+
+
+def _lost(geometry, unspent, n=120, epsilon=3.0):
+    """A check of the charge of a default mean whose search leaves this share of ``mu**2``."""
+    total = gaussian_mu(epsilon, PrivateFrechetMean().delta)
+    shares = plan_point_search(geometry, n, total).shares
+    before = COUNT_SHARE + shares.total  # and the count of clipped records
+    return functools.partial(Tape.check_charge, unspent=unspent(shares) / before)
 
 
 def changed(X, *values, at=0):
@@ -184,13 +194,13 @@ def means():
         pair(f"mean found {name}", fit, *data, attains=0.9)
     data = along(Sphere(2), np.linspace(-2.6, 2.6, 120))
     fit = fitted(PrivateFrechetMean, Sphere(2), epsilon=3.0)
-    pair(
-        "mean of wide directions", fit, *changed(data, *along(Sphere(2), [2.9, -2.9])), attains=0.2
-    )
-    # What a search does not need is lost to a radial mean.
+    # What a search does not need is lost to a radial mean: here two rounds but for one wide mean.
+    lost = _lost(Sphere(2), lambda s: s.total - (s.start + s.radius + s.wide + s.final))
+    neighbours = changed(data, *along(Sphere(2), [2.9, -2.9]))
+    pair("mean of wide directions", fit, *neighbours, attains=0.2, charge=lost)
     data = changed(along(space, np.linspace(-1.5, 1.5, 120)), *along(space, [9.0, -9.0]))
     fit = fitted(PrivateFrechetMean, space, epsilon=3.0)
-    lost = functools.partial(Tape.check_charge, unspent=0.28)  # one mean of two
+    lost = _lost(space, lambda s: s.move)  # one mean of two
     pair("mean found at once", fit, *data, attains=0.5, charge=lost)
     # A record crosses the distance that a search asks about: its counts move.
     spread = along(space, np.linspace(0.05, 2.0, 60))
