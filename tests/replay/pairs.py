@@ -420,7 +420,7 @@ def searches():
             for quiet in (True, False):
                 title = f"search {name} exact {exact} quiet {quiet}"
                 fit = searched(geometry, exact=exact)
-                least = 0.1 if quiet and geometry.is_hadamard else 0.0
+                least = 0.07 if quiet and geometry.is_hadamard else 0.0
                 pair(title, fit, *data, changed=39, quiet=quiet, attains=least)
     # Data farther off than one step may go: further rounds.
     for exact in (False, True):
