@@ -187,7 +187,9 @@ class Rows:
             return
         # Evenly spaced runs of neighbours: cheap to read, and no part of the table is left out.
         half = self.n // 2
-        run = min(_RUN, most)
+        run = min(_RUN, most, half)
+        if run == 0:
+            return
         for start in np.linspace(0, half - run, most // run).astype(int):
             first = self.chunks[start : start + run]
             second = self.chunks[half + start : half + start + run]

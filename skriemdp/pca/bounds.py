@@ -78,13 +78,14 @@ def clip_level(d: int, n_mu: float, effective_rank: float) -> float:
     return float(np.clip(1.0 - clipped, 0.5, 0.998))
 
 
-def pairs_are_better(d: int, n_mu: float) -> bool:
+def pairs_are_better(n: int, d: int, n_mu: float) -> bool:
     """Whether differences of disjoint pairs show more than rows about a private mean.
 
     Pairs need no mean, and have half as many terms.  With less budget than the window names neither
-    finds much, with more the means come close (docs/user_guide/pca.md).
+    finds much, with more the means come close (docs/user_guide/pca.md).  Two or three records make
+    one difference, which has no angle with another.
     """
-    return _PAIRS_FROM <= n_mu / math.sqrt(d) <= _PAIRS_TO
+    return n >= 4 and _PAIRS_FROM <= n_mu / math.sqrt(d) <= _PAIRS_TO
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
