@@ -13,9 +13,8 @@ from skriemdp.location_scale.rows import Rows, RowSum
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.integers import check_integers
-from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
+from skriemdp.mechanisms.sums import float_sensitivity, noisy_sum, sum_sigma
 from skriemdp.privacy.sensitivity import (
-    ball_sensitivity,
     disjoint_groups_sensitivity,
     interval_sensitivity,
     mean_sensitivity,
@@ -258,7 +257,7 @@ class BoundsSearch:
         """A private mean of the offsets from `center`, and the noise of its coordinates."""
         query = RowRecords(rows).logarithms(center, bound)
         if isinstance(budget, PureBudget):
-            sensitivity = mean_sensitivity(ball_sensitivity(bound), self.n)
+            sensitivity = mean_sensitivity(float_sensitivity(query), self.n)
             mechanism = budget.noise(share, sensitivity, self.d)
             return mechanism.release(query.total() / self.n, rng), mechanism.sigma
         multiplier = 1.0 / budget.take(share)
