@@ -3,9 +3,9 @@
     python benchmarks/raw_tables.py [--seeds 40] [--data FOLDER] [--only NAME]
 
 Every number is a mean over splits (30 % held out, 10 % of the mammals) and fresh noise; delta =
-1e-5.  Beside the private model: the most frequent class; noisy class means of somebody who knows the
-centre and the scale of every column and the 95 % norm of what is left; a model without
-privacy on standardised features.  The mammals need a folder with `hyperbolic_M1.npz`; without it
+1e-5.  Beside the private model: the most frequent class; noisy class means of somebody who knows
+the centre and the scale of every column and the 95 % norm of what is left; a model without privacy
+on standardised features.  The mammals need a folder with `hyperbolic_M1.npz`; without it
 they are skipped; beside them stands the noisy mean of all targets, in a ball that is known.
 """
 
