@@ -129,6 +129,8 @@ class RowBounds:
         Public; None searches for one.
     exact : bool, default=False
         Add integers, and discrete Gaussian integers to them.
+    highest : float, default=0.997
+        The largest share of rows that the norm is asked to hold.
 
     Notes
     -----
@@ -142,6 +144,7 @@ class RowBounds:
     center: np.ndarray | None = None
     norm: float | None = None
     exact: bool = False
+    highest: float = 0.997
 
     @functools.cached_property
     def search(self) -> LocationScaleSearch | None:
@@ -150,7 +153,8 @@ class RowBounds:
             return None
         plan = plan_row_search(self.n, self.d, self.mu, self.center, self.norm, self.exact)
         settings = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan)}
-        return _TableSearch(**settings | {"shares": _shares(plan.shares, self.n * self.mu)})
+        shares = _shares(plan.shares, self.n * self.mu)
+        return _TableSearch(**settings | {"shares": shares, "highest": self.highest})
 
     @property
     def share(self) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from scipy.stats import chi2
 
-from skriemdp._validation import check_count, check_positive
+from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.integers import check_integers
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
@@ -238,6 +238,9 @@ class LocationScaleSearch:
         Public radius; None searches for one.
     exact : bool, default=False
         Add integers, and discrete Gaussian integers to them.
+    highest : float, default=0.997
+        The radius is asked to hold at most this share of the records: less than the default where
+        it is a scale, which a few far records must not stretch.
 
     Notes
     -----
@@ -256,10 +259,12 @@ class LocationScaleSearch:
     center: Any = None
     radius: float | None = None
     exact: bool = False
+    highest: float = 0.997
 
     def __post_init__(self) -> None:
         check_count(n=self.n, dim=self.dim)
         check_positive(mu=self.mu)
+        check_fraction(highest=self.highest)
 
     @property
     def mu_search(self) -> float:
@@ -275,7 +280,7 @@ class LocationScaleSearch:
     def level(self) -> float:
         """The share of records that the radius should hold."""
         wanted = float(np.clip(1.0 - _CLIPPED / (self.n * self.mu), 0.6, 0.997))
-        return max(wanted, self._resolved(self.shares.final))
+        return min(max(wanted, self._resolved(self.shares.final)), self.highest)
 
     def check_integers(self) -> None:
         """ValueError where some mean has no lattice that is fine enough."""
@@ -295,7 +300,7 @@ class LocationScaleSearch:
         if self.radius is not None:
             radius, level = float(self.radius), 1.0
         else:
-            quantile = self._quantile(self.shares.final, budget, start.unit, last)
+            quantile = self._quantile(self.shares.final, budget, start.unit, last, self.highest)
             q = _within(quantile, records, center, self.n, streams("search radius"))
             level = self.level
             radius = self._widened(q, quantile.level, noise)
@@ -363,14 +368,19 @@ class LocationScaleSearch:
         return float(np.clip(1.0 - 6.0 / (self.n * self.mu * math.sqrt(share)), 0.5, 0.98))
 
     def _quantile(
-        self, share: float, budget: GaussianBudget, unit: float, last: float | None
+        self,
+        share: float,
+        budget: GaussianBudget,
+        unit: float,
+        last: float | None,
+        highest: float = 1.0,
     ) -> PrivateQuantile:
         grid = self.radii.grid if unit == 1.0 else tuple(unit * r for r in self.radii.grid)
         median = last
         if median is None and self.radii.median is not None:
             median = unit * self.radii.median
         prior = None if median is None else log_normal_weights(grid, median, _PRIOR_SPREAD)
-        return budget.quantile(share, grid, self._resolved(share), prior)
+        return budget.quantile(share, grid, min(self._resolved(share), highest), prior)
 
     def _widened(self, q: float, resolved: float, noise: float) -> float:
         """`q`, released at the level that counts resolve, carried on to the level wanted.
