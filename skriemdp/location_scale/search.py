@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
 
-__all__ = ["Found", "LocationScaleSearch", "Radii", "Records", "Shares", "Start", "search_shares"]
+__all__ = [
+    "Found",
+    "LocationScaleSearch",
+    "Radii",
+    "Records",
+    "Shares",
+    "Shrink",
+    "Start",
+    "james_stein",
+    "search_shares",
+]
 
 # All constants are measured (benchmarks/raw_data.py), none of them on the data of a fit.
 
@@ -216,6 +226,22 @@ class Found:
     direction: float | None = None
 
 
+# Of a noisy vector and its noise: the vector after shrinkage, and the noise left in a coordinate.
+Shrink = Callable[[np.ndarray, float], tuple[np.ndarray, float]]
+
+
+def james_stein(mean: np.ndarray, sigma: float) -> tuple[np.ndarray, float]:
+    """A noisy vector moved towards zero, all coordinates alike, and the error left in each.
+
+    Post-processing.  Times the factor, the variance of the noise is Stein's estimate of the error.
+    """
+    square = float(mean @ mean)
+    if len(mean) <= 2 or square == 0.0:
+        return mean, sigma
+    keep = max(0.0, 1.0 - (len(mean) - 2) * sigma**2 / square)
+    return keep * mean, sigma * math.sqrt(keep)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class LocationScaleSearch:
     """Private centre and radius, planned from public numbers.
@@ -241,6 +267,9 @@ class LocationScaleSearch:
     highest : float, default=0.997
         The radius is asked to hold at most this share of the records: less than the default where
         it is a scale, which a few far records must not stretch.
+    shrink : callable, default=james_stein
+        ``shrink(mean, sigma)`` moves a noisy mean, of standard deviation `sigma` in every
+        coordinate, towards zero, and says what noise is left; chosen when a fit is planned.
 
     Notes
     -----
@@ -260,6 +289,7 @@ class LocationScaleSearch:
     radius: float | None = None
     exact: bool = False
     highest: float = 0.997
+    shrink: Shrink = james_stein
 
     def __post_init__(self) -> None:
         check_count(n=self.n, dim=self.dim)
@@ -339,14 +369,11 @@ class LocationScaleSearch:
         query = records.logarithms(center, clip)
         mean = noisy_sum(query, 1.0 / mu, rng, exact=self.exact) / self.n
         sigma = sum_sigma(query, 1.0 / mu, self.exact) / self.n
-        length = float(np.linalg.norm(mean))
-        keep = 1.0
-        if self.dim > 2 and length > 0.0:
-            keep = max(0.0, 1.0 - (self.dim - 2) * sigma**2 / length**2)
+        move, left = self.shrink(mean, sigma)
+        length = float(np.linalg.norm(move))
         most = min(clip, self._longest(sigma * math.sqrt(self.dim) / clip))
-        move = mean * min(keep, most / length if length > 0.0 else 1.0)
-        # Times `keep`, the variance of the noise is Stein's estimate of the shrunken mean's error.
-        return records.move(center, move), sigma * math.sqrt(keep), keep * length > most
+        move = move * min(1.0, most / length if length > 0.0 else 1.0)
+        return records.move(center, move), left, most < min(clip, length)
 
     def _longest(self, angle: float) -> float:
         """How far to go in a direction that noise has turned by `angle`, in negative curvature.

@@ -116,7 +116,9 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         public_base = _public_base(estimator, geometry)
     shape = (2 * features.n_frequencies, geometry.dim)
     model, copies = _model(estimator, n, shape, math.sqrt(left) * mu, unit)
-    exact = _adds_integers(estimator, scaling, base, model, n, shape)
+    # A search spends what it needs: the model may have more than it was planned with.
+    models = model, dataclasses.replace(model, mu=mu / math.sqrt(copies))
+    exact = _adds_integers(estimator, scaling, base, models, n, shape)
     if exact:
         bounds = dataclasses.replace(scaling.bounds, exact=True)
         scaling = dataclasses.replace(scaling, bounds=bounds)
@@ -167,15 +169,18 @@ def _adds_integers(
     estimator: Any,
     scaling: FeatureScaling,
     base: BasePoint | None,
-    model: Any,
+    models: Any,
     n: int,
     shape: tuple[int, int],
 ) -> bool:
+    """Whether the sums are of integers; `models` with the least that may be left, and with all."""
+
     def check() -> None:
         scaling.check_integers()
         for noise_multiplier in () if base is None else base.solver.noise_multipliers:
             check_integers(shape[1], noise_multiplier)
-        _ = model.lattice  # raises where it would be too coarse
+        for model in models:
+            _ = model.lattice  # raises where a record would need too few bits, or too many
 
     if estimator.method == "parametric":
         costly = draws_dominate(n, math.prod(shape))
