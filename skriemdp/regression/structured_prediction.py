@@ -157,7 +157,9 @@ class WeightedMean:
             scale = self.clip_norm / np.maximum(norms, self.clip_norm)
             total = (weights * scale) @ coordinates
             total = mechanism.release(total, rng)
-            move = total / size / math.sqrt(step + 1.0)
+            # Shrunk by the share of its square that noise explains: post-processing.
+            explained = len(total) * sigma**2 / max(float(total @ total), 1e-300)
+            move = max(0.0, 1.0 - explained) * total / size / math.sqrt(step + 1.0)
             move *= min(1.0, self.ball.radius / max(float(np.linalg.norm(move)), 1e-300))
             point = self.ball.project(np.asarray(geometry.exp_coordinates(point, move))[None])[0]
         return point
