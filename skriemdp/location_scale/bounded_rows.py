@@ -114,6 +114,8 @@ class RowBounds:
         Public; None searches for one.
     exact : bool, default=False
         Add integers, and discrete Gaussian integers to them.
+    highest : float, default=0.997
+        The largest share of rows that the norm is asked to hold.
 
     Notes
     -----
@@ -127,6 +129,7 @@ class RowBounds:
     center: np.ndarray | None = None
     norm: float | None = None
     exact: bool = False
+    highest: float = 0.997
 
     @functools.cached_property
     def search(self) -> LocationScaleSearch | None:
@@ -136,7 +139,7 @@ class RowBounds:
         plan = plan_row_search(self.n, self.d, self.mu, self.center, self.norm, self.exact)
         # Columns come in unlike units: a few of them may hold all of the mean.
         shares = _shares(plan.shares, self.n * self.mu)
-        return dataclasses.replace(plan, shares=shares, shrink=shrunken)
+        return dataclasses.replace(plan, shares=shares, shrink=shrunken, highest=self.highest)
 
     @property
     def share(self) -> float:

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.stats import chi2
 
 from skriemdp._random import check_random_state
 from skriemdp._validation import check_count, check_factor, check_option, check_scale
@@ -82,6 +83,15 @@ class FitPlan:
     copies: int
 
 
+def _within_scale(d: int) -> float:
+    """The share of Gaussian rows within ``sqrt(d)`` standard deviations: a norm that is a scale.
+
+    A norm that holds nearly all rows is a scale of its own where a few rows lie far off, and
+    features in its units would hardly differ.
+    """
+    return float(chi2.cdf(d, d))
+
+
 def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     """The plan of a :class:`skriemdp.PrivateHyperbolicRegressor`; nothing private is seen."""
     n, d, geometry = facts["n"], facts["d"], facts["geometry"]
@@ -93,7 +103,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     scaling = FeatureScaling(
         isinstance(estimator.feature_scale, str),
         estimator.privacy_unit == "label",
-        RowBounds(n, d, mu),
+        RowBounds(n, d, mu, highest=_within_scale(d)),
     )
     left, base, public_base = 1.0 - scaling.share, None, None
     if isinstance(estimator.base_point, str):
