@@ -359,7 +359,7 @@ ONE_SHOT = {
     "PrivateMatrixCompletion, effects": (PrivateMatrixCompletion(0), None),
 }
 LONG = {"epsilon": 8.0}
-HINGE = {"loss": "hinge", "preconditioner": "none", "fit_intercept": False, "output": "last"}
+HINGE = {"loss": "hinge", "preconditioner": "none", "fit_intercept": False}
 OTHERS = {
     "PrivateFrechetMean, tangent, sphere": (
         Mean("sphere", radius=0.5, **GAUSSIAN, **LONG),

@@ -111,7 +111,6 @@ def print_row(name, values):
 
 
 def table(name, X, y, radius, length, splits, repeats):
-    queries = len(X) // 10
     print(f"\n### {name} (n = {len(X)})\n")
     print("| method | " + " | ".join(f"{epsilon:g}" for epsilon in EPSILONS) + " |")
     print("|---" * (len(EPSILONS) + 1) + "|")
@@ -124,22 +123,7 @@ def table(name, X, y, radius, length, splits, repeats):
     ):
         row = sweep(X, y, splits, repeats, regressor(radius, length, **parameters))
         print_row(label, row)
-    if len(X) <= 5000:
-        for unit in ("record", "label"):
-            for count in (1, queries):
-                parameters = {"method": "per-query", "privacy_unit": unit, "n_queries": count}
-                parameters = {"method": "per-query", "privacy_unit": unit, "n_queries": count}
-                # Errors are those of 25 held-out rows; the noise is that of `count` queries.
-                rows = []
-                for width in (length, 0.2 * length):
-                    if count == 1:
-                        predict = one_query_each(radius, width, parameters)
-                    else:
-                        predict = regressor(radius, width, **parameters)
-                    rows.append(sweep(X, y, splits, 1, predict, 25))
-                # In each cell the better width on the test set: the comparison favours this method.
-                row = np.min(rows, axis=0)
-                print_row(f"per query, {unit}, budget for {count}", row)
+    query_rows(X, y, radius, length, splits)
     row = []
     for split in range(splits):
         train, test = split_of(len(X), split)
@@ -148,7 +132,23 @@ def table(name, X, y, radius, length, splits, repeats):
     print_row("parametric, not private", [np.mean(row)] * len(EPSILONS))
 
 
-def one_query_each(radius, length, parameters):
+def query_rows(X, y, radius, length, splits):
+    """Rows of "per-query"; errors are those of 25 held-out rows, noise that of all queries."""
+    if len(X) > 5000:
+        return
+    for unit in ("record", "label"):
+        for count in (1, len(X) // 10):
+            parameters = {"method": "per-query", "privacy_unit": unit, "n_queries": count}
+            rows = []
+            for width in (length, 0.2 * length):
+                choose = one_query_each if count == 1 else regressor
+                predict = choose(radius, width, **parameters)
+                rows.append(sweep(X, y, splits, 1, predict, 25))
+            # In each cell the better width on the test set: the comparison favours this method.
+            print_row(f"per query, {unit}, budget for {count}", np.min(rows, axis=0))
+
+
+def one_query_each(radius, length, **parameters):
     """Every held-out row gets a whole budget of its own: what one query costs."""
 
     def fit_predict(X, y, held_out, epsilon):
@@ -233,6 +233,7 @@ def main():
     parser.add_argument("--sets", nargs="*", help="names of the sets; all by default")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one split, one repeat, small sets")
+    parser.add_argument("--queries", action="store_true", help="only the rows of single queries")
     parser.add_argument("--speed", action="store_true", help="only the speed table")
     parser.add_argument("--figure", help="only the figure of two mammals, to this file")
     options = parser.parse_args()
@@ -253,6 +254,10 @@ def main():
             if options.quick and "20000" in name:
                 continue
             X, y, radius = load(options.data, name)
+            if options.queries:
+                print(f"\n### {name} (n = {len(X)})\n")
+                query_rows(X, y, radius, length, 1 if options.quick else splits)
+                continue
             table(name, X, y, radius, length, 1 if options.quick else splits, repeats)
     if options.quick:
         speed(sizes=(2000,))

@@ -45,10 +45,10 @@ def exponential(excess, mu, rng, runs):
     return np.argmax(scores + rng.gumbel(size=(runs, len(excess))), axis=1)
 
 
-def bisection(excess, mu, rng, runs):
+def bisection(counts, wanted, n, mu, rng, runs):
     """What the library does."""
-    mechanism = PrivateQuantile(tuple(range(1, len(excess) + 1)), 0.5, mu)
-    return mechanism._search(excess, rng, runs)
+    mechanism = PrivateQuantile(tuple(range(1, len(counts) + 1)), wanted / n, mu)
+    return mechanism.release_counts(counts, n, rng, runs) - 1
 
 
 def public(excess, mu, rng, runs):
@@ -97,11 +97,13 @@ def main(runs):
     table: dict[str, dict[str, list]] = {}
     for title, norms, grid, level, mu, cost in tasks(rng):
         counts = np.searchsorted(np.sort(norms), grid, side="right")
-        excess = counts - level * len(norms)
+        n = len(norms)
+        excess = counts - level * n
         costs = np.array([cost(R) for R in grid])
         exact = costs[min(int(np.argmax(excess >= 0.0)), len(grid) - 1)]
         for name, method in METHODS.items():
-            ratio = costs[method(excess, mu, rng, runs)] / exact
+            asked = (counts, level * n, n) if method is bisection else (excess,)
+            ratio = costs[method(*asked, mu, rng, runs)] / exact
             summary = np.log([np.exp(np.log(ratio).mean()), ratio.mean(), np.quantile(ratio, 0.95)])
             table.setdefault(title, {}).setdefault(name, []).append(summary)
     print("cost over that of the exact quantile: geometric mean / mean / 95 % quantile")

@@ -17,7 +17,7 @@ from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.regression import PrivateHyperbolicRegressor
+from skriemdp.regression import PrivateHyperbolicRegressor, structured_prediction
 from skriemdp.regression.moment_model import MomentModel
 from skriemdp.regression.planning import (
     BASE_SHARE,
@@ -25,6 +25,7 @@ from skriemdp.regression.planning import (
     frechet_variation,
     frequency_rule,
     model_rule,
+    query_ridge,
 )
 from skriemdp.regression.structured_prediction import (
     KernelRidgeWeights,
@@ -451,11 +452,13 @@ def audited_model(method, unit, scale, trials=1500):
     weaker = mock.patch.object(
         noise, "_integers", lambda *args: (scale * integers(*args)).astype(np.int64)
     )
+    # Shrinkage is post-processing, and hides most of what an audit would see.
+    whole = mock.patch.object(structured_prediction, "signal_share", lambda total, sigma: 1.0)
     for data in ((X, y), (X, other_y)):
         arrays = estimator._validate(*data)
         plan = estimator._plan(arrays.facts, Terms(8.0, 1e-5))
         for _ in range(trials):
-            with weaker:
+            with weaker, whole:
                 estimator._release(arrays, plan, lambda *label: Weaker(rng, scale))
                 if method == "per-query":
                     outputs.append(estimator.predict(X[:1]).ravel())
@@ -576,3 +579,36 @@ def test_the_disk_display_draws_geodesics():
     np.testing.assert_allclose(curve[[0, -1]], disk.from_hyperboloid(y[[7, 15]]), atol=1e-12)
     unknown = np.linalg.lstsq(2.0 * curve, np.sum(curve**2, axis=1) + 1.0, rcond=None)[0]
     np.testing.assert_allclose(2.0 * curve @ unknown, np.sum(curve**2, axis=1) + 1.0, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_weights_of_a_query_follow_its_budget():
+    """Little budget asks for even weights, much for the ridge that is right without privacy."""
+    ridges = [query_ridge(1000, mu) for mu in (1e-200, 1e-6, 0.01, 0.1, 1.0, 10.0, 1e6)]
+    assert ridges == sorted(ridges, reverse=True)
+    assert np.isfinite(ridges[0]) and ridges[-1] == pytest.approx(1.0)
+    assert query_ridge(2000, 0.1) < query_ridge(1000, 0.1)
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    even = []
+    for n_queries in (1, 1000):
+        fitted = PrivateHyperbolicRegressor(
+            "per-query", privacy_unit="label", n_queries=n_queries, epsilon=10.0
+        )
+        weights, largest = fitted.fit(X, X)._server._private[0](X[0])
+        even.append(np.abs(weights).sum() / largest)
+    assert even[1] > 1.1 * even[0]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("unit", UNITS)
+def test_answers_in_features_of_any_unit_are_no_worse_than_no_answers_by_much(unit):
+    """Twenty answers at epsilon = 3 from 400 records; without shrinkage scores were below -3."""
+    rng, scores = np.random.default_rng(0), []
+    X = rng.normal(size=(420, 3)) * [1.0, 50.0, 1e-3]
+    y = 0.7 * np.stack([np.sin(X[:, 0]), X[:, 1] / 50.0], axis=1)
+    for seed in range(5):
+        fitted = PrivateHyperbolicRegressor(
+            "per-query", privacy_unit=unit, n_queries=20, epsilon=3.0, random_state=seed
+        ).fit(X[:400], y[:400])
+        scores.append(fitted.score(X[400:], y[400:]))
+    assert np.mean(scores) > -1.0

@@ -20,7 +20,13 @@ from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import COORDINATES, layout, tangent_labels
-from skriemdp.regression.planning import BASE_SHARE, frechet_variation, length_rule, shorten
+from skriemdp.regression.planning import (
+    BASE_SHARE,
+    frechet_variation,
+    length_rule,
+    query_ridge,
+    shorten,
+)
 from skriemdp.regression.structured_prediction import (
     KernelRidgeWeights,
     KernelWeights,
@@ -76,7 +82,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         Step size of "parametric"; a public rule by default.
     ridge : float, optional
         Ridge of "sufficient-statistics" (half the noise by default) and of the kernel ridge weights
-        of "per-query" (1 by default).
+        of "per-query" (by default it follows the budget of a query: 1 where that is large).
     n_queries : int, default=100
         Distinct rows that "per-query" will answer; the budget is split over them.
     public_seed : int, default=0
@@ -316,7 +322,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         self._server = None
         self.noise_scale_ = model.sigma / unit
         if self.method == "per-query":
-            weights = self._weights(features.scaled(X))
+            weights = self._weights(features.scaled(X), model.mu)
             self._server = QueryServer(model, weights, points, base, self.n_queries, streams)
         else:
             arguments = {}
@@ -328,11 +334,12 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             self.coef_ = weights / unit
         self.base_point_ = self._layout(origin)[0]
 
-    def _weights(self, X: np.ndarray) -> Any:
+    def _weights(self, X: np.ndarray, mu: float) -> Any:
         length = self._query_length(X.shape[1])
         if self.privacy_unit == "record":
             return KernelWeights(X, length)
-        return KernelRidgeWeights(X, length, 1.0 if self.ridge is None else self.ridge)
+        ridge = query_ridge(len(X), mu) if self.ridge is None else self.ridge
+        return KernelRidgeWeights(X, length, ridge)
 
     def _query_length(self, d: int) -> float:
         return length_rule(d) if self.length_scale is None else self.length_scale

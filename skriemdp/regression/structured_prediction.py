@@ -36,6 +36,11 @@ def gaussian_kernel(X: np.ndarray, Y: np.ndarray, length_scale: float) -> np.nda
     return np.exp(np.maximum(squares, 0.0) * (-0.5 / length_scale**2))
 
 
+def signal_share(total: np.ndarray, sigma: float) -> float:
+    """Part of the square of a noisy vector that its noise does not explain; post-processing."""
+    return max(0.0, 1.0 - len(total) * sigma**2 / max(float(total @ total), 1e-300))
+
+
 class KernelRidgeWeights:
     """Weights ``(K + ridge I)^-1 k(x)`` of kernel ridge regression: features are public.
 
@@ -157,7 +162,7 @@ class WeightedMean:
             scale = self.clip_norm / np.maximum(norms, self.clip_norm)
             total = (weights * scale) @ coordinates
             total = mechanism.release(total, rng)
-            move = total / size / math.sqrt(step + 1.0)
+            move = signal_share(total, sigma) * total / size / math.sqrt(step + 1.0)
             move *= min(1.0, self.ball.radius / max(float(np.linalg.norm(move)), 1e-300))
             point = self.ball.project(np.asarray(geometry.exp_coordinates(point, move))[None])[0]
         return point
