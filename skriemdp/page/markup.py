@@ -235,6 +235,6 @@ def _conditions() -> str:
     )
     return (
         "<section aria-labelledby='conditions'>\n<h2 id='conditions'>Conditions</h2>\n"
-        "<p>The ledger cannot see these. What the page says holds if all of them are true; tick what you have "
-        f"checked.</p>\n<ul class='checks'>{rows}</ul>\n</section>\n"
+        "<p>The ledger cannot see these. What the page says holds if all of them are true; tick "
+        f"what you have checked.</p>\n<ul class='checks'>{rows}</ul>\n</section>\n"
     )
