@@ -1,8 +1,12 @@
 """Sphinx configuration: built warning-free and offline by ``make docs``."""
 
 import re
+import sys
+from pathlib import Path
 
 import skriemdp
+
+sys.path.insert(0, str(Path(__file__).parent))  # for gallery_axes
 
 project = "skriemdp"
 author = "The skriemdp developers"
@@ -15,6 +19,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
@@ -31,6 +36,10 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_typehints = "none"
 
+# What is copied from an example are its commands, without prompts and output.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
 html_theme = "pydata_sphinx_theme"
 html_title = "skriemdp"
 html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
@@ -44,6 +53,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "abort_on_example_error": True,
     "plot_gallery": True,
+    "image_scrapers": ("gallery_axes.scraper",),
     "write_computation_times": False,
 }
 
