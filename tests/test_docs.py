@@ -114,6 +114,8 @@ def test_some_docstring_examples_exist():
 def test_python_of_complete_pages_runs(page, tmp_path, monkeypatch):
     if "classification" in page:
         pytest.importorskip("pyriemann", reason="its page shows a pipeline with pyRiemann")
+    if "bounds" in page:
+        pytest.importorskip("pandas", reason="its page reads tables")
     monkeypatch.chdir(tmp_path)
     blocks = _blocks(ROOT / page, "python")
     assert blocks
@@ -153,6 +155,26 @@ def test_every_public_name_is_in_the_reference():
     reference = (ROOT / "docs/api/index.md").read_text(encoding="utf-8").split()
     missing = [name for name in skriemdp.__all__ if name[0] != "_" and name not in reference]
     assert not missing, f"add {missing} to docs/api/index.md"
+
+
+def _listed_names():
+    """(module, name) of every entry of the tables in the reference."""
+    where = "skriemdp"
+    for line in (ROOT / "docs/api/index.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith(".. currentmodule::"):
+            where = line.split()[-1]
+        elif re.fullmatch(r"   [\w.]+", line):
+            yield where, line.strip()
+
+
+@pytest.mark.parametrize("where, name", list(_listed_names()))
+def test_names_of_the_reference_exist(where, name):
+    try:
+        importlib.import_module(f"{where}.{name}")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("skriemdp"):
+            pytest.skip(f"{name} needs the optional package {error.name}")
+        assert hasattr(importlib.import_module(where), name)
 
 
 # -- commands -------------------------------------------------------------------------------------
