@@ -14,6 +14,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -502,6 +503,35 @@ def test_what_cannot_be_read(tmp_path, capsys):
     whole = (tmp_path / "a.ledger").read_bytes()
     (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
     assert run("check", tmp_path / "cut") == 3
+
+
+def test_an_unfinished_charge_is_not_undone_by_a_reader(tmp_path, capsys):
+    """A charge that was cut off lies half in the file; who may not write must not guess."""
+    budget = varied(tmp_path / "a.ledger")
+    script = """
+        import os, signal, sys
+        from skriemdp.ledger import connections
+        db = connections.open_file(sys.argv[1])
+        db.execute("PRAGMA journal_mode = PERSIST")
+        db.execute("PRAGMA cache_size = 1")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("UPDATE entries SET label = 'cut off'")
+        for number in range(200):
+            db.execute("INSERT INTO events(json) VALUES (?)", (str(number) * 500,))
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    for link in connections._links.values():
+        link.close()
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), budget.path],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    before = state(tmp_path)
+    assert run("report", budget.path) == 3
+    assert "open it once where" in lines_of(capsys)[1]
+    assert state(tmp_path) == before
+    assert len(budget.history) == 6  # this opens it for writing, and undoes what was cut off
+    assert run("check", budget.path) == 0
 
 
 def test_a_rule_of_another_version_is_unreadable(tmp_path, capsys):
