@@ -28,7 +28,8 @@ exclude_patterns = ["_build", "README.md", "**sg_execution_times.rst"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
 # Links to folders and scripts are for readers on a code host; tests/test_docs.py checks them.
-suppress_warnings = ["myst.xref_missing"]
+# Docstrings that are inherited from scikit-learn refer to labels and terms of its own pages.
+suppress_warnings = ["myst.xref_missing", "ref.ref", "ref.term"]
 
 autosummary_generate = True
 autosummary_ignore_module_all = False  # a module's page lists its __all__, re-exports included
