@@ -1,16 +1,21 @@
 """Batched kernels against a loop over pymanopt's methods, and the cost of Stiefel logarithms.
 
     OMP_NUM_THREADS=1 python benchmarks/pymanopt_loops.py
+    OMP_NUM_THREADS=1 python benchmarks/pymanopt_loops.py --gradients
 
+The second compares the gradients of a cost that autograd differentiates with batched ones.
 Both sides run in one process on the same points; process time, best of several.
 """
 
+import argparse
 import time
 
+import autograd.numpy as anp
 import numpy as np
 import pymanopt.manifolds as pm
 
 from skriemdp.geometry import Stiefel, as_geometry
+from skriemdp.pymanopt_optimizers import PerSampleProblem
 
 PAIRS = [pm.Sphere(6), pm.SymmetricPositiveDefinite(5), pm.Grassmann(10, 3), pm.PoincareBall(5)]
 PAIRS.append(pm.Stiefel(10, 3))
@@ -67,7 +72,34 @@ def stiefel_logarithms():
         print("| " + " | ".join(row) + " |")
 
 
+def component_cost(point, x, y):
+    """Minus the squared projection of a record: its minimiser is the first component."""
+    return -(anp.sum(point * x) ** 2)
+
+
+def component_gradient(point, X, y):
+    return -2.0 * (X @ point)[:, None] * X
+
+
+def gradients():
+    print("| records | batched, ms | autograd / batched |\n|---|---|---|")
+    for n, d in ((1000, 10), (10000, 10), (1000, 100)):
+        X = np.random.default_rng(0).normal(size=(n, d))
+        batched = PerSampleProblem(pm.Sphere(d), None, X, euclidean_gradient=component_gradient)
+        automatic = PerSampleProblem(pm.Sphere(d), component_cost, X)
+        point = batched.geometry.base_point
+        fast, slow = (
+            best(problem.problem.gradients, point, repeat=3) for problem in (batched, automatic)
+        )
+        print(f"| {n:,} x {d} | {1e3 * fast:.2f} | {slow / fast:.0f} |")
+
+
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gradients", action="store_true", help="only those")
+    if parser.parse_args().gradients:
+        gradients()
+        raise SystemExit
     print("| geometry | n | exp, us | pymanopt's loop / ours | log, us | pymanopt's loop / ours |")
     print("|---|---|---|---|---|---|")
     for manifold in PAIRS:

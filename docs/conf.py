@@ -1,8 +1,12 @@
 """Sphinx configuration: built warning-free and offline by ``make docs``."""
 
 import re
+import sys
+from pathlib import Path
 
 import skriemdp
+
+sys.path.insert(0, str(Path(__file__).parent))  # for gallery_axes
 
 project = "skriemdp"
 author = "The skriemdp developers"
@@ -15,6 +19,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".rst": "restructuredtext", ".md": "markdown"}
@@ -23,13 +28,18 @@ exclude_patterns = ["_build", "README.md", "**sg_execution_times.rst"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
 # Links to folders and scripts are for readers on a code host; tests/test_docs.py checks them.
-suppress_warnings = ["myst.xref_missing"]
+# Docstrings that are inherited from scikit-learn refer to labels and terms of its own pages.
+suppress_warnings = ["myst.xref_missing", "ref.ref", "ref.term"]
 
 autosummary_generate = True
 autosummary_ignore_module_all = False  # a module's page lists its __all__, re-exports included
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_typehints = "none"
+
+# What is copied from an example are its commands, without prompts and output.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 html_theme = "pydata_sphinx_theme"
 html_title = "skriemdp"
@@ -44,6 +54,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "abort_on_example_error": True,
     "plot_gallery": True,
+    "image_scrapers": ("gallery_axes.scraper",),
     "write_computation_times": False,
 }
 

@@ -69,6 +69,9 @@ class PerSampleProblem:
 
     Notes
     -----
+    An automatic cost is differentiated record by record, which takes hundreds of times as long as
+    a `gradient` of all records at once (docs/user_guide/pymanopt.md has the numbers).
+
     A gradient whose row i depends on other records than record i is refused, as in
     :class:`skriemdp.PrivateRiemannianERM`; what was computed from the data beforehand, such as
     their mean, cannot be seen in a function and must not be used there.
@@ -243,7 +246,7 @@ class _PrivateOptimizer(Optimizer):
             accountant,
             event,
             self,
-            params={"unit": "record"},
+            params={"unit": "record", "seeded": self._random_state is not None},
             at=(self._epsilon, self._delta),
         )
         streams = NoiseStreams(self._random_state, self._context(event, problem))

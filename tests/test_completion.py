@@ -503,6 +503,68 @@ def test_from_frame_keeps_the_last_rating_and_the_catalogue():
         from_frame(users, items, [1, 2], catalogue=[10])
 
 
+def _tables():
+    """The same five ratings as a dict of columns, and in every kind of frame that is installed."""
+    columns = {"who": ["b", "a", "b", "b", "c"], "film": [30, 10, 10, 30, 99], "n": [1, 2, 0, 4, 5]}
+    yield columns
+    pandas = pytest.importorskip("pandas")
+    yield pandas.DataFrame(columns, index=[3, 1, 4, 1, 5])
+    yield pandas.DataFrame(columns).convert_dtypes()
+    for name in ("polars", "pyarrow"):
+        try:
+            module = __import__(name)
+        except ImportError:
+            continue
+        yield module.DataFrame(columns) if name == "polars" else module.table(columns)
+    try:
+        import narwhals
+    except ImportError:
+        return
+    yield narwhals.from_native(pandas.DataFrame(columns))
+
+
+def test_from_frame_takes_any_table():
+    names = {"user": "who", "item": "film", "rating": "n"}
+    for table in _tables():
+        X, ids = from_frame(table, **names, catalogue=[30, 20, 10])
+        assert ids.tolist() == ["a", "b", "c"]
+        assert X.toarray().tolist() == [[0, 0, 2], [4, 0, 0], [0, 0, 0]]
+        with pytest.raises(ValueError, match="no column"):
+            from_frame(table, **names | {"item": "movie"}, catalogue=[30])
+        with pytest.raises(TypeError, match="name the columns"):
+            from_frame(table, user="who", catalogue=[30])
+    with pytest.raises(TypeError, match="not both"):
+        from_frame([1], [1], [1], user="who", catalogue=[1])
+    with pytest.raises(TypeError, match="data frame"):
+        from_frame(np.ones((3, 3)), **names, catalogue=[1])
+
+
+def test_a_long_table_is_told_what_to_do(recording_accountant):
+    pandas = pytest.importorskip("pandas")
+    for names in (("user", "item", "rating"), ("userId", "movieId", "rating", "timestamp")):
+        table = pandas.DataFrame(np.ones((50, len(names))), columns=names)
+        with pytest.raises(ValueError, match="from_frame"):
+            PrivateMatrixCompletion(accountant=recording_accountant).fit(table)
+    assert recording_accountant.spends == []
+
+
+def test_recommendations_have_the_names_of_the_columns(rng):
+    pandas = pytest.importorskip("pandas")
+    ratings = rng.integers(1, 6, (200, 12)).astype(float)
+    ratings[rng.random((200, 12)) < 0.5] = np.nan
+    names = [f"film {i}" for i in range(12)]
+    frame = pandas.DataFrame(ratings, columns=names)
+    model = PrivateMatrixCompletion(epsilon=3.0).fit(frame)
+    places = PrivateMatrixCompletion.recommend(model, frame.iloc[:5], 12)
+    numbers = model.predict(frame.iloc[:5])
+    for row, found, predicted in zip(ratings[:5], places, numbers, strict=True):
+        listed = [name for name in found if name is not None]
+        assert sorted(listed) == sorted(np.array(names)[np.isnan(row)])
+        order = [predicted[names.index(name)] for name in listed]
+        assert order == sorted(order, reverse=True)
+        assert list(found[len(listed) :]) == [None] * (12 - len(listed))
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_movielens_files_are_read(tmp_path, packed, monkeypatch):
     folder = tmp_path / "ml-1m"

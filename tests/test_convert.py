@@ -95,17 +95,25 @@ class SlantedPlane(pm.manifold.Manifold):
 
 # With logarithms and with Riemannian facts: these obey the laws of our own geometries.
 LAWFUL = [
-    pm.Oblique(3, 2),
+    as_geometry(pm.Oblique(3, 2)),
+    PymanoptGeometry(
+        pm.SymmetricPositiveDefinite(2, k=2),
+        curvature_bounds=(-0.5, 0.0),
+        injectivity_radius=math.inf,
+    ),
+]
+# Copies of manifolds of ours.
+COPIES = [
     pm.SymmetricPositiveDefinite(2, k=2),
+    pm.Stiefel(4, 2, k=2),
+    pm.Grassmann(4, 2, k=2),
+    pm.PoincareBall(2, k=2),
 ]
 # The rest of pymanopt: several arrays, complex numbers, quotients, retractions only.
 OTHERS = [
     pm.SpecialOrthogonalGroup(3),
     pm.Positive(1, 2),
     pm.Stiefel(3, 3),
-    pm.Stiefel(4, 2, k=2),
-    pm.Grassmann(4, 2, k=2),
-    pm.PoincareBall(2, k=2),
     pm.ComplexCircle(3),
     pm.ComplexGrassmann(4, 2),
     pm.UnitaryGroup(2),
@@ -116,13 +124,14 @@ OTHERS = [
     SlantedPlane(4),
 ]
 OTHER_GEOMETRIES = [as_geometry(manifold) for manifold in OTHERS]
+OTHER_GEOMETRIES += [PymanoptGeometry(manifold) for manifold in COPIES[1:]]
 OTHER_GEOMETRIES.append(PymanoptGeometry(Ellipsoid(), base_point=np.array([0.6, 0.4, 0.0])))
 ids = {"ids": lambda value: str(value).split("(", 1)[-1].split(" object")[0]}
 
 
 @pytest.fixture(params=LAWFUL, ids=str)
 def geometry(request):
-    return as_geometry(request.param)
+    return request.param
 
 
 def test_lawful_manifolds_carry_their_curvature(geometry):
@@ -207,7 +216,8 @@ def test_an_adapted_manifold_is_a_value(geometry):
     "geometry",
     [
         *map(as_geometry, [pm.Oblique(3, 2), pm.SpecialOrthogonalGroup(3), pm.Symmetric(2)]),
-        *map(as_geometry, [pm.SymmetricPositiveDefinite(2, k=2), pm.ComplexCircle(2)]),
+        PymanoptGeometry(pm.SymmetricPositiveDefinite(2, k=2)),
+        as_geometry(pm.ComplexCircle(2)),
         PymanoptGeometry(SlantedPlane(4)),
         PymanoptGeometry(Ellipsoid(), base_point=np.array([0.6, 0.4, 0.0])),
     ],
@@ -295,7 +305,7 @@ def test_the_users_random_state_is_left_alone():
 
 
 def test_equal_points_of_manifolds_that_divide_zero_by_zero():
-    geometry = as_geometry(pm.PoincareBall(2, k=2))
+    geometry = PymanoptGeometry(pm.PoincareBall(2, k=2))
     x = geometry.base_point
     y = x.copy()
     y[0] *= 0.5
@@ -331,6 +341,7 @@ class Norm:
         (BrokenNorm(), ValueError, "inner product"),
         (Norm(), TypeError, "no projection"),
         (pm.Elliptope(4, 2), ValueError, "idempotent"),  # not a projection in pymanopt 2.2
+        (pm.SpecialHermitianPositiveDefinite(3), ValueError, "dimension"),  # stated wrongly
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -364,6 +375,8 @@ def test_other_arrays_are_refused_with_the_cure():
         (pm.Grassmann(5, 2), Grassmann(5, 2)),
         (pm.Stiefel(5, 2), Stiefel(5, 2)),
         (pm.PoincareBall(3), Poincare(3)),
+        (pm.Grassmann(5, 2, k=2), Product(Grassmann(5, 2), Grassmann(5, 2))),
+        (pm.PoincareBall(3, k=2), Product(Poincare(3), Poincare(3))),
         (pm.Product([pm.Sphere(3), pm.Euclidean(2)]), Product(Sphere(2), Euclidean(2))),
         (Circle(2.0), Circle(2.0)),
     ],
@@ -373,6 +386,32 @@ def test_pymanopt_twins(manifold, expected):
     """Same manifold, same metric (agreement of the numbers is a law test)."""
     assert as_geometry(manifold) == expected
     assert as_geometry(manifold, point_shape=(17, 17)) == expected  # rows need not be points
+
+
+@pytest.mark.parametrize("manifold", COPIES, ids=str)
+def test_copies_measure_as_pymanopt_does(manifold, rng):
+    geometry, shape = as_geometry(manifold), np.shape(manifold.random_point())
+    adapter = PymanoptGeometry(manifold)
+    x = adapter.base_point
+    v = adapter.tangent_from_coordinates(x, 0.3 * rng.normal(size=adapter.dim))
+    flat, w = x.reshape(geometry.shape), v.reshape(geometry.shape)
+    assert shape == x.shape and geometry.dim == manifold.dim and geometry.belongs(flat)
+    assert_allclose(geometry.norm(flat, w), manifold.norm(x, v), rtol=1e-9)
+    assert_allclose(geometry.projection(flat, w), w, atol=1e-10)
+    if not isinstance(manifold, pm.Stiefel):  # which has no distance there
+        y = manifold.exp(x, v)
+        assert_allclose(geometry.dist(flat, y.reshape(-1)), manifold.dist(x, y), rtol=1e-6)
+
+
+def test_records_of_copies_come_as_pymanopt_stores_them(rng):
+    from skriemdp import PrivateFrechetMean
+
+    X = 0.2 * rng.normal(size=(200, 2, 3)).clip(-2, 2)
+    mean = PrivateFrechetMean(pm.PoincareBall(3, k=2), radius=2.0, epsilon=5.0, random_state=0)
+    assert mean.fit(X).mean_.shape == (6,)
+    assert_array_equal(mean.mean_, mean.fit(X.reshape(200, 6)).mean_)
+    with pytest.raises(ValueError, match="rows of shape"):
+        mean.fit(X[:, :1])
 
 
 @pytest.mark.parametrize("twin", [pm.Oblique(3, 2), pm.SpecialOrthogonalGroup(4), pm.Sphere(2, 2)])
@@ -410,6 +449,7 @@ def test_subclasses_of_pymanopts_classes_keep_their_own_metric():
         ("sphere", (3,), Sphere(2)),
         ("hyperboloid", (3,), Hyperboloid(2)),
         ("poincare", (3,), Poincare(3)),
+        ("circle", (1,), Circle(2 * math.pi)),
         ("spd", (3, 3), SPD(3)),
         ("spd-log-euclidean", (3, 3), LogEuclideanSPD(3)),
         ("spd-bures-wasserstein", (3, 3), BuresWassersteinSPD(3)),

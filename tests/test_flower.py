@@ -181,6 +181,26 @@ class Replay:
                 yield task.client, self.agents[task.client].handle(fresh)
 
 
+def test_a_deployment_that_fails_leaves_its_logs(tmp_path, monkeypatch):
+    """Of a run that stands still: the error names them, and they outlive the run's own files."""
+    demo = load("deployment_demo", DEPLOYMENT / "run.py")
+    monkeypatch.setattr(demo, "write_certificates", lambda folder: None)
+    monkeypatch.setattr(demo.Federation, "register", lambda self: dict.fromkeys(demo.HOSPITALS, 1))
+    monkeypatch.setattr(demo.Federation, "start_node", lambda self, name: None)
+    monkeypatch.setattr(demo.Federation, "submit", lambda self: None)
+
+    def start_server(self):
+        self._start("server", sys.executable, "-c", "print('the server said this')")
+        self.processes["server"].wait(60)
+
+    monkeypatch.setattr(demo.Federation, "start_server", start_server)
+    arguments = ["run.py", "--logs", str(tmp_path / "logs"), "--timeout", "0.1"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(TimeoutError, match=r"0\.1 s.*logs"):
+        demo.main()
+    assert (tmp_path / "logs" / "server.txt").read_text() == "the server said this\n"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_deployment_survives_a_lost_node_and_a_lost_server(tmp_path, monkeypatch):

@@ -32,6 +32,8 @@ ALLOWED = {
     "core": LEAVES | {"geometry", "privacy", "ledger", "mechanisms"},
     "pymanopt_optimizers": SOLVING | {"core", "ledger"},
     "datasets": LEAVES | {"geometry"},
+    "page": LEAVES | {"privacy", "ledger"},
+    "__main__": {"page"},
     "plotting": {"_validation", "ledger", "geometry"},
     "reporting": {"_validation", "ledger"},
     "erm": ROOM,

@@ -4,8 +4,9 @@
 
 starts Flower's server and nodes as separate processes on loopback, runs four rounds of a private
 mean of covariance matrices, prints the result and stops everything.  `--kill NAME` ends a hospital
-after the first round; `--restart` ends the server after it and starts it again.  Needs
-``pip install 'skriemdp[flower]'``.
+after the first round; `--restart` ends the server after it and starts it again.  `--logs DIR` keeps
+what every process said, however the run ends; `--timeout SECONDS` says how long it may stand still.
+Needs ``pip install 'skriemdp[flower]'``.
 """
 
 from __future__ import annotations
@@ -125,8 +126,12 @@ class Federation:
         round_grace=12.0,
         epsilon=1.0,
         noise_seed=None,
+        logs=None,
+        timeout=120.0,
     ):
         self.folder = Path(folder)
+        self.logs = self.folder / "logs" if logs is None else Path(logs)
+        self.timeout = timeout
         self.n_rounds, self.round_timeout = n_rounds, round_timeout
         self.round_grace = round_grace
         self.epsilon, self.noise_seed = epsilon, noise_seed
@@ -138,6 +143,7 @@ class Federation:
     def __enter__(self):
         for name in ("server", "operator", *HOSPITALS):
             (self.folder / name).mkdir(parents=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
         write_certificates(self.folder)
         return self
 
@@ -158,7 +164,7 @@ class Federation:
 
     def _start(self, name, *command):
         home = self.folder / name
-        with open(home / "log.txt", "a") as log:
+        with open(self.logs / f"{name}.txt", "a") as log:
             self.processes[name] = subprocess.Popen(
                 command,
                 stdout=log,
@@ -277,12 +283,15 @@ class Federation:
         except FileNotFoundError:
             return {"next_round": 0, "answered": {}}
 
-    def wait_for(self, answered_rounds, seconds=120.0):
+    def wait_for(self, answered_rounds):
         """Wait until so many rounds have ended."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + self.timeout
         while len(self.state()["answered"]) < answered_rounds:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no progress; see the logs under {self.folder}.")
+                raise TimeoutError(
+                    f"no progress in {self.timeout:g} s; see {self.logs} (a longer --timeout, and "
+                    "--logs DIR, which keeps them)."
+                )
             time.sleep(0.2)
         return self.state()
 
@@ -317,12 +326,21 @@ def main():
     parser.add_argument("--kill", choices=HOSPITALS, help="end this hospital after round 1")
     parser.add_argument("--restart", action="store_true", help="restart the server after round 1")
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--logs", metavar="DIR", help="keep the logs of all processes there")
+    parser.add_argument("--timeout", type=float, default=120.0, help="seconds without progress")
     parser.add_argument("--folder", help="where files are kept; a temporary folder by default")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(arguments.folder or temporary).resolve()
         began = time.monotonic()
-        state = run(folder, arguments.kill, arguments.restart, n_rounds=arguments.rounds)
+        state = run(
+            folder,
+            arguments.kill,
+            arguments.restart,
+            n_rounds=arguments.rounds,
+            logs=arguments.logs and Path(arguments.logs).resolve(),
+            timeout=arguments.timeout,
+        )
         for t, clients in state["answered"].items():
             print(f"round {int(t) + 1}: {', '.join(clients)}")
         print("private mean:", state["point"])

@@ -174,8 +174,9 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_users, n_items)
-            Dense: NaN is unobserved.  Sparse: stored entries are observed, zeros included.  For
-            columns of a table see :func:`skriemdp.datasets.ratings.from_frame`.
+            Dense: NaN is unobserved.  Sparse: stored entries are observed, zeros included.  A table
+            with one rating per row becomes such a matrix by
+            :func:`skriemdp.datasets.ratings.from_frame`.
         y : ignored
 
         Returns
@@ -245,8 +246,9 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
         Returns
         -------
-        ndarray of int, shape (n_users, k)
-            Column numbers; -1 where a user has fewer than k unrated items.
+        ndarray of shape (n_users, k)
+            Column numbers; -1 where a user has fewer than k unrated items.  Where the model was
+            fitted on a data frame, names of columns, and None.
         """
         check_count(k=k)
         matrix = self._observed(X)
@@ -262,7 +264,8 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
             rated = np.isneginf(np.take_along_axis(scores, best, axis=1))
             result[begin : begin + rows] = np.where(rated, -1, best)
-        return result
+        names = getattr(self, "feature_names_in_", None)
+        return result if names is None else np.append(names, [None])[result]
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the root mean squared error of predicted ratings.
@@ -340,6 +343,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return parts
 
     def _validate(self, X: Any, y: Any = None) -> Data:
+        _refuse_long_tables(X)
         X = read_records(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, **_CHECKS)
         matrix = observed_matrix(X)
         if not np.isfinite(matrix.data).all():
@@ -451,6 +455,25 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         if self.verbose < 2:
             return None
         return lambda step, n_steps: print(f"step {step} of {n_steps}")
+
+
+# Names of columns, without "id", of tables with one rating per row.
+_WHO = {"user", "customer", "client", "person", "reader", "viewer", "member"}
+_WHAT = {"item", "movie", "film", "product", "book", "song", "title", "article"}
+
+
+def _refuse_long_tables(X: Any) -> None:
+    """A table with one rating per row has other rows than the users'; its column names show it."""
+    names = getattr(X, "columns", None)
+    if names is None or len(names) > 6:
+        return
+    words = {str(name).lower().replace("_", "").removesuffix("id") for name in names}
+    if words & _WHO and words & _WHAT:
+        raise ValueError(
+            "X looks like a table with one rating per row, but every row must be one user's "
+            "ratings of all items; X, users = skriemdp.datasets.from_frame(X, user=, item=, "
+            "rating=, catalogue=) makes such rows."
+        )
 
 
 def _pattern(wanted: Any) -> sparse.csr_array:

@@ -12,7 +12,9 @@ from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
 from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.product import Product
 from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.sphere import Sphere
 
 __all__ = [
     "CHECKS",
@@ -51,7 +53,10 @@ def as_points(geometry: Geometry, X: Any) -> Any:
     Every record is then one point, whichever entries a computation reads; the other checks come
     after, but what is not symmetric beyond rounding is refused here, before it is made so.
     """
-    if X.shape[1:] == geometry.shape or (X.ndim == 2 and X.shape[1] == math.prod(geometry.shape)):
+    flat = X.ndim == 2 or isinstance(geometry, Product)  # copies of a manifold may keep their axis
+    if X.shape[1:] == geometry.shape or (
+        flat and math.prod(X.shape[1:]) == math.prod(geometry.shape)
+    ):
         points = X.reshape(len(X), *geometry.shape)
         _refuse_asymmetric(geometry, points)
         return geometry.canonical(points)
@@ -99,10 +104,13 @@ def check_membership(geometry: Geometry, points: Any) -> None:
         return
     if isinstance(geometry, SPDGeometry):
         _refuse(geometry, geometry.complaint(points[~belongs]) or "positive definite")
-    raise ValueError(
-        f"some rows of X are not points of {geometry} (tolerance 1e-6); check their layout, or map "
-        "them to the manifold first."
-    )
+    cure = "check their layout, or map them to the manifold first."
+    if isinstance(geometry, Sphere):
+        cure = (
+            "they must have that length: divide each by its norm, and make places by "
+            "skriemdp.geometry.from_lat_lon(lat, lon)."
+        )
+    raise ValueError(f"some rows of X are not points of {geometry} (tolerance 1e-6); {cure}")
 
 
 def public_array(name: str, value: Any) -> np.ndarray:

@@ -57,13 +57,26 @@ def _same_index(matrix: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array((matrix.data, indices, indptr), shape=matrix.shape)
 
 
-def from_frame(users: Any, items: Any, ratings: Any, *, catalogue: Any) -> Any:
-    """A sparse users x items matrix from columns of a table of ratings.
+def from_frame(
+    users: Any,
+    items: Any = None,
+    ratings: Any = None,
+    *,
+    user: Any = None,
+    item: Any = None,
+    rating: Any = None,
+    catalogue: Any,
+) -> Any:
+    """A sparse users x items matrix from a table with one rating per row.
 
     Parameters
     ----------
-    users, items, ratings : array-like of shape (m,)
+    users : data frame, or array-like of shape (m,)
+        The table (pandas, polars, pyarrow, narwhals or a dict of columns), whose columns `user`,
+        `item` and `rating` name; or the users, with `items` and `ratings` beside them.
+    items, ratings : array-like of shape (m,), optional
         One rating per entry; identifiers of any sortable type.
+    user, item, rating : column names, optional
     catalogue : array-like of shape (d,)
         Public list of all items, in the order of the columns.  Required: the set of items that
         occur is private, since one user may have rated an item that nobody else did.  Ratings of
@@ -83,7 +96,16 @@ def from_frame(users: Any, items: Any, ratings: Any, *, catalogue: Any) -> Any:
     >>> X, users = from_frame(["ann", "bob", "ann"], [7, 7, 9], [4, 2, 5], catalogue=[7, 8, 9])
     >>> X.toarray().tolist(), users.tolist()
     ([[4.0, 0.0, 5.0], [2.0, 0.0, 0.0]], ['ann', 'bob'])
+    >>> table = {"who": ["ann", "bob"], "film": [7, 9], "stars": [4, 2]}
+    >>> X, _ = from_frame(table, user="who", item="film", rating="stars", catalogue=[7, 8, 9])
+    >>> X.toarray().tolist()
+    [[4.0, 0.0, 0.0], [0.0, 0.0, 2.0]]
     """
+    named = {"user": user, "item": item, "rating": rating}
+    if items is None and ratings is None:
+        users, items, ratings = (_column(users, what, name) for what, name in named.items())
+    elif any(name is not None for name in named.values()):
+        raise TypeError("pass a table with user=, item= and rating=, or three columns, not both.")
     users, items = np.asarray(users), np.asarray(items)
     ratings, catalogue = np.asarray(ratings, dtype=np.float64), np.asarray(catalogue)
     if not (users.ndim == 1 and users.shape == items.shape == ratings.shape):
@@ -107,6 +129,24 @@ def from_frame(users: Any, items: Any, ratings: Any, *, catalogue: Any) -> Any:
     rows, columns = np.divmod(cells, len(catalogue))
     shape = (len(user_ids), len(catalogue))
     return sparse.csr_array((values, (rows, columns)), shape=shape), user_ids
+
+
+def _column(table: Any, what: str, name: Any) -> Any:
+    """One column of any data frame; nothing has to be installed for frames of other people."""
+    if name is None:
+        raise TypeError(
+            "of a table, name the columns: from_frame(table, user=, item=, rating=, catalogue=)."
+        )
+    names = table.keys() if isinstance(table, dict) else getattr(table, "columns", None)
+    if hasattr(table, "collect_schema") and hasattr(table, "collect"):
+        raise TypeError("the table is a lazy frame; call its collect() first.")
+    if names is None:
+        raise TypeError(f"a table of ratings must be a data frame, got {type(table).__name__}.")
+    if not isinstance(table, dict):
+        names = getattr(table, "column_names", names)  # pyarrow's columns are the data
+    if name not in list(names):
+        raise ValueError(f"{what}={name!r} is no column of the table, which has {list(names)}.")
+    return table[name]
 
 
 _MOVIELENS = {

@@ -189,7 +189,11 @@ class Agent:
             self.accountant.spend(
                 solver.event(self.problem.n),
                 label="federated round",
-                params={"fit": task.fit_id, "round": task.round},
+                params={
+                    "fit": task.fit_id,
+                    "round": task.round,
+                    "seeded": self.random_state is not None,
+                },
             )
         # A replayed release never comes here, so a stream is used once per client and round.
         answer = train(self.problem, point, solver, self.stream(task))

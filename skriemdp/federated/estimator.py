@@ -315,7 +315,11 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             accountant,
             event,
             self,
-            params={"estimator": type(self.estimator).__name__, "unit": self.unit},
+            params={
+                "estimator": type(self.estimator).__name__,
+                "unit": self.unit,
+                "seeded": streams.seeded,
+            },
             at=(float(self.estimator.epsilon), float(self.estimator.delta)),
         )
         entry = getattr(spend, "entry", None)

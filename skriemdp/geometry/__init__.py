@@ -5,6 +5,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.circle import Circle
 from skriemdp.geometry.convert import as_geometry, geometry_from_name
 from skriemdp.geometry.euclidean import Euclidean
+from skriemdp.geometry.globe import from_lat_lon, to_lat_lon
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.geometry.hyperbolic import Hyperboloid
 from skriemdp.geometry.poincare import Poincare
@@ -34,5 +35,7 @@ __all__ = [
     "Sphere",
     "Stiefel",
     "as_geometry",
+    "from_lat_lon",
     "geometry_from_name",
+    "to_lat_lon",
 ]

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.circle import Circle
 from skriemdp.geometry.euclidean import Euclidean
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.geometry.hyperbolic import Hyperboloid
@@ -31,7 +32,16 @@ Build: TypeAlias = Callable[..., Geometry | None]
 # name -> (what a point looks like, number of axes or None for any, geometry from the shape)
 _NAMES: dict[str, tuple[str, int | None, Build]] = {
     "euclidean": ("any array", None, Euclidean),
-    "sphere": ("(d + 1,), vectors of length one", 1, lambda size: Sphere(size - 1)),
+    "sphere": (
+        "(d + 1,), vectors of length one (places: skriemdp.geometry.from_lat_lon(lat, lon))",
+        1,
+        lambda size: Sphere(size - 1),
+    ),
+    "circle": (
+        "(1,), angles in radians (other units: pass skriemdp.geometry.Circle(24.0))",
+        1,
+        lambda size: Circle(math.tau) if size == 1 else None,
+    ),
     "hyperboloid": ("(d + 1,), time coordinate first", 1, lambda size: Hyperboloid(size - 1)),
     "poincare": ("(d,), vectors shorter than one", 1, Poincare),
     "spd": ("(m, m), symmetric positive definite", 2, _square(SPD)),
@@ -56,7 +66,7 @@ def geometry_from_name(name: str, point_shape: tuple[int, ...] | None) -> Geomet
     Parameters
     ----------
     name : str
-        "euclidean", "sphere", "hyperboloid", "poincare", "spd" (affine-invariant metric),
+        "euclidean", "sphere", "circle", "hyperboloid", "poincare", "spd" (affine-invariant metric),
         "spd-log-euclidean", "spd-bures-wasserstein", "grassmann" or "stiefel" (embedded metric).
     point_shape : tuple of int
         Shape of one point, ``X.shape[1:]`` of the data.
@@ -104,7 +114,8 @@ def as_geometry(manifold: Any, point_shape: tuple[int, ...] | None = None) -> Ge
     manifold : Geometry, str, or pymanopt manifold
         A geometry comes back as it is; a name is looked up by :func:`geometry_from_name`;
         pymanopt's Euclidean, Sphere, SymmetricPositiveDefinite, Grassmann, Stiefel, PoincareBall
-        and Product become our batched geometries with the same metric; any other object with
+        and Product become our batched geometries with the same metric, ``k > 1`` copies a
+        :class:`Product`; any other object with
         pymanopt's methods (yours, too) becomes a :class:`PymanoptGeometry`.
     point_shape : tuple of int or None, default=None
         Shape of one point; a name needs it, an object knows its own.
@@ -170,8 +181,8 @@ def _stiefel(n: int, p: int) -> Geometry | None:
     return Stiefel(n, p) if p < n else None
 
 
-# Class -> geometry from the shape of a point, None where there is none of ours (the points of
-# several copies, k > 1, have one axis more).  Metrics agree with pymanopt's; a test compares them.
+# Class -> geometry from the shape of a point, None where there is none of ours.  Metrics agree with
+# pymanopt's; a test compares them.
 _TWINS: dict[str, tuple[int | None, Build]] = {
     "Euclidean": (None, Euclidean),
     "Sphere": (1, lambda size: Sphere(size - 1)),
@@ -189,8 +200,11 @@ _FACTS = {
     "SkewSymmetric": ((0.0, 0.0), math.inf),
     "SpecialOrthogonalGroup": ((0.0, 0.25), math.sqrt(2.0) * math.pi),  # |[A, B]|^2 / 4
     "Symmetric": ((0.0, 0.0), math.inf),
-    "SymmetricPositiveDefinite": ((-0.5, 0.0), math.inf),
 }
+
+
+# Classes whose points have one axis more where they hold k > 1 copies; metrics add up.
+_COPIED = {"SymmetricPositiveDefinite", "Grassmann", "Stiefel", "PoincareBall"}
 
 
 def _from_pymanopt(manifold: Any) -> Geometry:
@@ -203,6 +217,9 @@ def _from_pymanopt(manifold: Any) -> Geometry:
         axes, build = _TWINS[name]
         shape = np.shape(example_point(manifold))
         geometry = build(*shape) if axes in (None, len(shape)) else None
+        if name in _COPIED and axes is not None and len(shape) == axes + 1:
+            factor = build(*shape[1:])
+            geometry = None if factor is None else Product(*[factor] * shape[0])
         if geometry is not None:
             return geometry
     bounds, radius = _FACTS.get(name, ((-math.inf, math.inf), 0.0))

@@ -11,10 +11,10 @@ import os
 import secrets
 import sys
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -40,8 +40,9 @@ from skriemdp.ledger.statements import (
     round_up,
 )
 from skriemdp.ledger.storage import BudgetError, Ledger, Standing, add
+from skriemdp.ledger.totals import charge_lists, total_epsilon
 from skriemdp.ledger.units import UNITS, check_protects
-from skriemdp.privacy.events import Event, SelfComposedEvent, compose, event_from_dict
+from skriemdp.privacy.events import Event
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -535,21 +536,16 @@ class PrivacyAccountant:
         Of the whole data set: common charges plus the worst partition's.  Of a partition: common
         charges plus its own.  Of a divided budget: of all charges to its parts.
         """
-        common: Counter[str] = Counter()
-        parts: dict[str, Counter[str]] = {}
-        entries = 0
-        names = self._undivided()
-        for name in names:
-            for part, _, event, count in self._ledger.tallies(name):
-                if self._partition and part not in ("", self._partition):
-                    continue
-                entries += count
-                # Partitions of different parts of a budget may hold the same records.
-                apart = part and len(names) == 1
-                (parts.setdefault(part, Counter()) if apart else common)[event] += count
-        lists = {frozenset((common + own).items()) for own in parts.values()}
-        lists = lists or {frozenset(common.items())}
-        epsilon = max(_total_epsilon(charges, self.delta) for charges in lists)
+        counts = {
+            name: [
+                (part, event, count)
+                for part, _, event, count in self._ledger.tallies(name)
+                if not self._partition or part in ("", self._partition)
+            ]
+            for name in self._undivided()
+        }
+        epsilon = max(total_epsilon(charges, self.delta) for charges in charge_lists(counts))
+        entries = sum(row[2] for rows in counts.values() for row in rows)
         return LedgerTotal(epsilon, self.delta if entries else 0.0, entries)
 
     def remaining(
@@ -857,20 +853,6 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-@lru_cache(maxsize=256)
-def _total_epsilon(charges: frozenset, delta: float) -> float:
-    if not charges:
-        return 0.0
-    total = compose([_repeat(json.loads(event), count) for event, count in sorted(charges)])
-    pure = total.renyi(math.inf) if total.extra_delta == 0 else math.inf
-    return min(float(total.epsilon(delta)), pure) if delta > 0 or pure == math.inf else pure
-
-
-def _repeat(event: dict, count: int) -> Event:
-    single = event_from_dict(event)
-    return single if count == 1 else SelfComposedEvent(single, count)
 
 
 def _check_name(what: str, name: str) -> None:

@@ -191,8 +191,7 @@ def _lent(path: str) -> Iterator[Connection]:
 def verify(path: str, key: str | None, noted: chain.Head | None) -> None:
     """Add up all entries again, in short transactions; the file must hold the entry `noted`."""
     with _lent(path) as db:
-        if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-            raise BudgetError(_CORRUPT.format(path=path))
+        check_pages(db, path)
     again, done = None, False
     while not done:
         with reading(path, key) as session:
@@ -244,22 +243,7 @@ def _connect(path: str) -> sqlite3.Connection:
     files.refuse_network(path)
     db = open_file(path)
     try:
-        application = db.execute("PRAGMA application_id").fetchone()[0]
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if application != APPLICATION_ID:
-            raise BudgetError(f"{path!r} is an SQLite file, but not a privacy ledger.")
-        if version == 1:
-            raise BudgetError(
-                f"the ledger {path!r} has format 1; close all programs that use it and call "
-                "skriemdp.ledger.upgrade with its path. Nothing was released."
-            )
-        if version != chain.FORMAT:
-            raise BudgetError(
-                f"the ledger {path!r} has format {version}, this version of skriemdp reads "
-                f"{chain.FORMAT}; use the version that wrote it."
-            )
-        if db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
-            raise BudgetError(f"{path!r} was changed by another program; restore the ledger.")
+        _check_format(db, path)
         # The journal stays and is overwritten; each commit is synced, and so is its end mark.
         db.execute("PRAGMA journal_mode = PERSIST")
         db.execute("PRAGMA synchronous = EXTRA")
@@ -273,10 +257,56 @@ def _connect(path: str) -> sqlite3.Connection:
     return db
 
 
+def _check_format(db: sqlite3.Connection, path: str) -> None:
+    application = db.execute("PRAGMA application_id").fetchone()[0]
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if application != APPLICATION_ID:
+        raise BudgetError(f"{path!r} is an SQLite file, but not a privacy ledger.")
+    if version == 1:
+        raise BudgetError(
+            f"the ledger {path!r} has format 1; close all programs that use it and call "
+            "skriemdp.ledger.upgrade with its path (or run `python -m skriemdp upgrade`). "
+            "Nothing was released."
+        )
+    if version != chain.FORMAT:
+        raise BudgetError(
+            f"the ledger {path!r} has format {version}, this version of skriemdp reads "
+            f"{chain.FORMAT}; use the version that wrote it."
+        )
+    if db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+        raise BudgetError(f"{path!r} was changed by another program; restore the ledger.")
+
+
+@contextlib.contextmanager
+def looking(path: str) -> Iterator[Connection]:
+    """One transaction that cannot write, on a connection of its own; of a ledger of this format.
+
+    For reports: the file may lie where nobody may write, and nothing is remembered of it.  No fork
+    happens meanwhile.
+    """
+    with _links_lock, explained(path):
+        _inode(path)
+        db = open_file(path, "ro")
+        try:
+            db.execute("PRAGMA query_only = ON")
+            db.execute("PRAGMA trusted_schema = OFF")
+            db.execute("BEGIN")
+            _check_format(db, path)
+            yield db
+        finally:
+            db.close()
+
+
+def check_pages(db: sqlite3.Connection, path: str) -> None:
+    """SQLite's own check of the file."""
+    if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+        raise BudgetError(_CORRUPT.format(path=path))
+
+
 def _look_through(db: sqlite3.Connection, path: str) -> None:
     first = path not in _looked_through
-    if first and db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-        raise BudgetError(_CORRUPT.format(path=path))
+    if first:
+        check_pages(db, path)
     db.execute("BEGIN")
     try:
         chain.check_schema(db)
@@ -295,10 +325,10 @@ def _look_through(db: sqlite3.Connection, path: str) -> None:
     _looked_through.add(path)
 
 
-def open_file(path: str) -> sqlite3.Connection:
-    """An existing SQLite file, for reading and writing, with nothing set or checked."""
+def open_file(path: str, mode: str = "rw") -> sqlite3.Connection:
+    """An existing SQLite file, for reading and writing ("ro": reading), with nothing checked."""
     return sqlite3.connect(
-        f"{Path(path).as_uri()}?mode=rw",
+        f"{Path(path).as_uri()}?mode={mode}",
         uri=True,
         timeout=BUSY_SECONDS,
         isolation_level=None,

@@ -21,6 +21,7 @@ __all__ = [
     "Remaining",
     "Spend",
     "charge_line",
+    "guarantee",
     "noise_of",
     "percent",
     "plain_number",
@@ -182,22 +183,22 @@ def charge_line(row: Entry, share: float | None, delta: float) -> str:
     assert row.event is not None  # a charge has one
     params, event = json.loads(row.params), json.loads(row.event)
     where = f" on partition {row.part}" if row.part else ""
-    if "epsilon" in params and "delta" in params:
-        guarantee = f"epsilon={params['epsilon']:g}, delta={params['delta']:g}"
-    else:
-        guarantee = _guarantee(event, delta)
     pieces = [f"{row.id}", row.time[:19].replace("T", " "), f"{row.label}{where}"]
-    pieces.append(f"{guarantee} per {row.unit}")
+    pieces.append(f"{guarantee(params, event, delta)} per {row.unit}")
     if share is not None:
         pieces.append(percent(share))
     seeded = ", seeded" if params.get("seeded") else ""
     return "  ".join([*pieces, f"({noise_of(event)}{seeded})"])
 
 
-def _guarantee(event: dict, delta: float) -> str:
+def guarantee(params: dict, event: dict, delta: float) -> str:
+    """Epsilon and delta of a charge: the pair that was noted, else that of its event."""
+    noted = params.get("epsilon"), params.get("delta")
+    if all(isinstance(number, (int, float)) for number in noted):
+        return f"epsilon={noted[0]:g}, delta={noted[1]:g}"
     try:
         known = event_from_dict(event)
-    except (ValueError, TypeError):  # written by another version
+    except (ValueError, TypeError, KeyError):  # written by another version
         return "epsilon unknown"
     pure = known.renyi(math.inf)
     if pure < math.inf and known.extra_delta == 0.0:

@@ -1,0 +1,91 @@
+"""Latitudes and longitudes as unit vectors, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["from_lat_lon", "to_lat_lon"]
+
+
+def from_lat_lon(lat: Any, lon: Any, degrees: bool = True) -> np.ndarray:
+    """Places on the globe as points of ``Sphere(2)``.
+
+    Parameters
+    ----------
+    lat, lon : array-like of the same shape
+        Latitude, north positive, from -90 to 90 degrees; longitude, east positive, any number.
+    degrees : bool, default=True
+        False: both are in radians.
+
+    Returns
+    -------
+    ndarray of shape (..., 3)
+        Unit vectors: the first axis points to latitude and longitude zero, the last one north.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, a number is not finite or a latitude lies beyond a pole.
+
+    Notes
+    -----
+    Each place is mapped by itself, so this costs no privacy.  On the sphere, distances are angles:
+    one radian is 6371 km on the Earth.
+
+    Examples
+    --------
+    >>> from skriemdp.geometry import from_lat_lon
+    >>> from_lat_lon([0.0, 90.0], [90.0, 12.0]).round(6).tolist()
+    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    latitude, longitude = np.asarray(lat, dtype=float), np.asarray(lon, dtype=float)
+    if latitude.shape != longitude.shape:
+        raise ValueError(
+            f"lat and lon must have the same shape, got {latitude.shape} and {longitude.shape}."
+        )
+    if degrees:
+        latitude, longitude = np.deg2rad(latitude), np.deg2rad(longitude)
+    if not (np.isfinite(latitude).all() and np.isfinite(longitude).all()):
+        raise ValueError("lat and lon must be finite; remove what is missing, record by record.")
+    if (np.abs(latitude) > np.pi / 2 * (1 + 1e-12)).any():
+        unit = "degrees" if degrees else "radians"
+        raise ValueError(
+            f"some latitudes lie beyond a pole; lat comes first, and both are in {unit} "
+            f"(degrees={degrees})."
+        )
+    across = np.cos(latitude)
+    return np.stack(
+        [across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)], axis=-1
+    )
+
+
+def to_lat_lon(points: Any, degrees: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Latitudes and longitudes of points of a sphere in three dimensions.
+
+    Parameters
+    ----------
+    points : array-like of shape (..., 3)
+        Of any length but zero.
+    degrees : bool, default=True
+        False: in radians.
+
+    Returns
+    -------
+    lat, lon : ndarray of shape (...)
+        Longitudes from -180 to 180 degrees; 0 at the poles of :func:`from_lat_lon`'s axis.
+
+    Examples
+    --------
+    >>> from skriemdp.geometry import from_lat_lon, to_lat_lon
+    >>> lat, lon = to_lat_lon(from_lat_lon(48.2, 16.4))
+    >>> round(float(lat), 6), round(float(lon), 6)
+    (48.2, 16.4)
+    """
+    points = np.asarray(points, dtype=float)
+    if points.ndim == 0 or points.shape[-1] != 3:
+        raise ValueError(f"points must have shape (..., 3), got {points.shape}.")
+    x, y, z = points[..., 0], points[..., 1], points[..., 2]
+    lat, lon = np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)
+    return (np.rad2deg(lat), np.rad2deg(lon)) if degrees else (lat, lon)

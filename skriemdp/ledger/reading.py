@@ -1,0 +1,121 @@
+"""Reading a ledger file from end to end without writing to it, and adding it up on the way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from skriemdp.ledger import chain, connections, witness
+from skriemdp.ledger.chain import Dataset, Entry, Head
+from skriemdp.ledger.errors import BudgetError
+
+__all__ = ["File", "read", "witnessed"]
+
+PAGE = 10_000  # entries of one transaction, so that nobody who charges has to wait for long
+
+
+class File(NamedTuple):
+    """What a file turned out to be.
+
+    Attributes
+    ----------
+    created : str
+        When it was made.
+    datasets : list of Dataset
+        In the order of their creation, parts included.
+    head : Head or None
+        The last entry.
+    problems : list of str
+        Sentences on what does not add up; empty for an intact file.
+    """
+
+    created: str
+    datasets: list[Dataset]
+    head: Head | None
+    problems: list[str]
+
+
+def read(
+    path: str,
+    take: Callable[[Entry, Dataset], None] = lambda row, place: None,
+    noted: Head | None = None,
+) -> File:
+    """Read all entries, in short transactions, adding them up again.
+
+    Parameters
+    ----------
+    path : str or path-like
+    take : callable
+        Gets every entry with its data set, in order, also after a problem was found.
+    noted : Head, optional
+        An entry that the file must hold; number 0 stands for any.
+
+    Returns
+    -------
+    File
+
+    Raises
+    ------
+    BudgetError
+        The file is missing, no ledger, of another format, or damaged so that it cannot be read.
+    """
+    path = os.path.realpath(os.fsdecode(path))
+    problems: list[str] = []
+    again: chain.Replay | None = None
+    header, held, number, head = None, noted is None, 1, None
+    while True:
+        with connections.looking(path) as db:
+            places = {place.id: place for place in chain.datasets(db)}
+            if header is None:
+                connections.check_pages(db, path)
+                header = chain.header(db)
+                again = chain.Replay(header)
+                _note(problems, chain.check_schema, db)
+            elif header != chain.header(db):
+                raise BudgetError(f"{path!r} was replaced while it was read; try again.")
+            found = chain.rows(db, number, PAGE)
+            if again is not None:
+                again.places = places
+            for row in found:
+                if again is not None and not _note(problems, again.take, row):
+                    again = None
+                if noted is not None and row.digest == noted.digest:
+                    held = held or noted.entry in (0, row.id)
+                if row.dataset in places:
+                    take(row, places[row.dataset])
+                number, head = row.id + 1, Head(row.id, row.digest)
+            if len(found) < PAGE:
+                if again is not None:
+                    _note(problems, again.finish, db)
+                break
+    if not held:
+        where = "no entry" if noted is None or noted.entry == 0 else f"not entry {noted.entry}"
+        problems.append(
+            f"the file holds {where} with the digest that was noted: it is an old copy, or was "
+            "changed since"
+        )
+    return File(header[1], list(places.values()), head, problems)
+
+
+def witnessed(path: str, witness_path: str) -> Head | None:
+    """The newest entry in a witness file of this ledger; None before the first.
+
+    Raises
+    ------
+    BudgetError
+        The ledger or the witness file cannot be read, or they do not belong together.
+    """
+    with connections.looking(os.path.realpath(os.fsdecode(path))) as db:
+        key = chain.header(db)[0]
+    return witness.newest(witness_path, key)
+
+
+def _note(problems: list[str], check: Callable[..., object], value: object) -> bool:
+    """Whether a check passes; what it says otherwise joins the problems."""
+    try:
+        check(value)
+    except chain.Broken as error:
+        problems.append(f"the file does not add up: {error}")
+        return False
+    return True

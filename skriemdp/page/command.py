@@ -1,0 +1,182 @@
+"""``python -m skriemdp``: reports on a ledger, checks of it, and the upgrade of an old one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+
+import skriemdp
+from skriemdp.ledger import reading, upgrade
+from skriemdp.ledger.chain import Head
+from skriemdp.ledger.errors import BudgetError
+from skriemdp.page.facts import clean, gather
+from skriemdp.page.markup import to_html
+from skriemdp.page.plain import to_data, to_text
+
+__all__ = ["main"]
+
+FINE, FOUND, USAGE, UNREADABLE = 0, 1, 2, 3
+
+
+class Refused(Exception):
+    """The command cannot be carried out as it was given."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process where left out.
+
+    Returns
+    -------
+    int
+        0: fine; 1: something was found; 2: wrong use; 3: the ledger cannot be read.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except Refused as error:
+        return _problem(str(error), USAGE)
+    except BudgetError as error:
+        return _problem(str(error), UNREADABLE)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m skriemdp",
+        description="What a ledger of privacy budgets holds, and whether it can be believed.",
+        epilog="Exit status: 0 fine, 1 something was found, 2 wrong use, 3 not readable.",
+    )
+    parser.add_argument("--version", action="version", version=skriemdp.__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    report = commands.add_parser("report", help="the whole ledger as text, HTML or JSON")
+    report.add_argument("ledger", metavar="LEDGER")
+    report.add_argument("--dataset", metavar="N", help="only this data set and its parts")
+    report.add_argument("--html", metavar="FILE", help="write one HTML file that needs no network")
+    report.add_argument("--json", action="store_true", help="print JSON instead of text")
+    report.add_argument("--force", action="store_true", help="replace FILE where it exists")
+    report.set_defaults(run=_report)
+
+    check = commands.add_parser("check", help="only what was found; silent where it is fine")
+    check.add_argument("ledger", metavar="LEDGER")
+    check.set_defaults(run=_check)
+
+    verify = commands.add_parser("verify", help="add up every entry and compare noted ones")
+    verify.add_argument("ledger", metavar="LEDGER")
+    verify.add_argument(
+        "--head", metavar="HEX", help="a digest that was noted, or its entry's number and digest"
+    )
+    verify.add_argument("--witness", metavar="FILE", help="the ledger's witness file, or a copy")
+    verify.set_defaults(run=_verify)
+
+    older = commands.add_parser("upgrade", help="bring a ledger of an older format to this one")
+    older.add_argument("ledger", metavar="LEDGER")
+    older.set_defaults(run=_upgrade)
+    return parser
+
+
+def _report(options: argparse.Namespace) -> int:
+    if options.html is not None:
+        _check_target(options)
+    try:
+        facts = gather(options.ledger, options.dataset)
+    except KeyError:
+        raise Refused(f"the ledger has no data set {clean(options.dataset)!r}.") from None
+    if options.html is not None:
+        _write(options.html, to_html(facts))
+    if options.json:
+        print(json.dumps(to_data(facts), indent=1, sort_keys=True, allow_nan=False))
+    elif options.html is None:
+        _say(to_text(facts))
+    return _outcome(facts.findings)
+
+
+def _check(options: argparse.Namespace) -> int:
+    return _outcome(gather(options.ledger).findings)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    noted = None if options.head is None else _head(options.head)
+    file = reading.read(options.ledger, noted=noted)
+    problems = list(file.problems)
+    if options.witness is not None:
+        if not os.path.isfile(options.witness):
+            raise Refused(f"there is no witness file {options.witness!r}.")
+        try:
+            seen = reading.witnessed(options.ledger, options.witness)
+        except BudgetError as error:
+            problems.append(str(error))
+        else:
+            if seen is not None:
+                again = reading.read(options.ledger, noted=seen).problems
+                problems += [f"by the witness, {text}" for text in again if text not in problems]
+    if not problems and file.head is not None:
+        _say(f"entry {file.head.entry} {file.head.digest}\n")
+    return _outcome(problems)
+
+
+def _upgrade(options: argparse.Namespace) -> int:
+    upgrade(options.ledger)
+    return FINE
+
+
+def _head(text: str) -> Head:
+    number, _, digest = text.removeprefix("entry ").strip().rpartition(" ")
+    digits = set("0123456789abcdef")
+    if len(digest) != 64 or set(digest) - digits or (number and not number.strip().isdecimal()):
+        raise Refused(
+            "--head takes the 64 hexadecimal digits of a digest, or the number of an entry and its "
+            "digest, as a report shows them."
+        )
+    return Head(int(number or 0), digest)
+
+
+def _check_target(options: argparse.Namespace) -> None:
+    target = options.html
+    if not os.path.lexists(target):
+        return
+    if not options.force:
+        raise Refused(f"{target!r} exists already; add --force to replace it.")
+    folder, name = os.path.split(os.path.realpath(options.ledger))
+    kept = [os.path.join(folder, name + suffix) for suffix in ("", "-journal", "-wal", "-shm")]
+    if os.path.realpath(target) in kept or os.path.isdir(target):
+        raise Refused(f"{target!r} is the ledger or a folder, which no page may replace.")
+
+
+def _write(target: str, text: str) -> None:
+    """The whole file or nothing."""
+    target, draft = os.path.realpath(target), ""
+    try:
+        number, draft = tempfile.mkstemp(dir=os.path.dirname(target))
+        with open(number, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.replace(draft, target)
+    except OSError as error:
+        if draft:
+            os.unlink(draft)
+        raise Refused(f"cannot write {target!r}: {error.strerror}.") from None
+
+
+def _say(text: str) -> None:
+    """Print, whatever the terminal can show."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _outcome(found: list[str]) -> int:
+    for text in found:
+        _problem(text, FOUND)
+    return FOUND if found else FINE
+
+
+def _problem(text: str, status: int) -> int:
+    print(f"skriemdp: {clean(text)}".encode("ascii", "backslashreplace").decode(), file=sys.stderr)
+    return status

@@ -1,0 +1,580 @@
+"""The auditor's page: what it says is true, whatever the labels, and reading changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import html.parser
+import json
+import math
+import os
+import pickle
+import re
+import runpy
+import shutil
+import sqlite3
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import skriemdp
+from skriemdp.ledger import chain, connections, storage
+from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.page import found_at_most, gather, guessed_at_most, to_data, to_html, to_text
+from skriemdp.page.command import main
+from skriemdp.page.facts import ENDS, GROUPS, LISTED
+from skriemdp.page.markup import DARK, LIGHT
+from skriemdp.page.meaning import pair, profile_of
+from skriemdp.privacy.events import GaussianEvent, PureEvent
+
+HEBREW = "\u05e9\u05dc\u05d5\u05dd"
+LABELS = (
+    "<script>alert('&')</script>",
+    f"{HEBREW} \u202egpj.exe",
+    "long" * 50,
+    "\x1b[2J\x00 clears the screen",
+    "' onload='x' \"",
+)
+
+
+def charge_often(path, count, labels=LABELS, size=1e-7, days=3):
+    """Many charges in one transaction, as fast as the file takes them."""
+    budget = PrivacyAccountant(epsilon=1.0, delta=1e-6, path=path)
+    rule, event = budget._filter, PureEvent(size)
+    cost, text = rule.cost(event), json.dumps(event.to_dict(), sort_keys=True)
+    with connections.writing(budget.path, budget._ledger.key) as session:
+        for number in range(count):
+            place = chain.dataset(session.db, "default")
+            day = 1 + days * number // count
+            time = f"2026-03-{day:02d}T{number // 60 % 24:02d}:{number % 60:02d}:00.000+00:00"
+            label = labels[number % len(labels)]
+            storage.write_charge(
+                session.db, place, "", 0, (), cost, time=time, label=label, params="{}",
+                event=text, unit="record", arithmetic="float",
+            )  # fmt: skip
+    return budget
+
+
+def varied(path):
+    """A ledger with labels of every kind, partitions, a division and a second data set."""
+    budget = PrivacyAccountant(epsilon=1.0, delta=1e-6, path=path)
+    for label in LABELS:
+        budget.spend(GaussianEvent(20.0), label=label)
+    budget.partition(f"{HEBREW}<b>").spend(PureEvent(0.05))
+    parts = budget.dataset("other & more", 3.0, 1e-5).split(2, gaussian=True)
+    parts[1].spend(GaussianEvent(4.0), label="mean", at=(1.0, 1e-5))
+    return budget
+
+
+def lines_of(capsys):
+    streams = capsys.readouterr()
+    return streams.out, streams.err
+
+
+def run(*arguments):
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as end:  # argparse
+        return end.code
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects elements, and refuses what is not nested."""
+
+    EMPTY = {"meta", "input", "path", "!doctype"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.found, self.text = [], [], ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        assert len(dict(attrs)) == len(attrs)
+        self.found.append((tag, dict(attrs), tuple(self.open)))
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.found.append((tag, dict(attrs), tuple(self.open)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += "" if self.open[-1:] == ["style"] else data
+
+    def all(self, tag):
+        return [attrs for name, attrs, _ in self.found if name == tag]
+
+
+# -- what an epsilon means -------------------------------------------------------------------------
+
+
+def test_numbers_of_a_bare_pair():
+    assert found_at_most(0.01, pair(1.0, 1e-6)) == pytest.approx(0.0272, abs=5e-5)
+    assert guessed_at_most(pair(1.0, 1e-6)) == pytest.approx(0.731, abs=5e-4)
+    assert found_at_most(0.01, pair(3.0, 1e-5)) == pytest.approx(0.201, abs=5e-4)
+    assert guessed_at_most(pair(3.0, 1e-5)) == pytest.approx(0.953, abs=5e-4)
+
+
+def test_numbers_of_a_ceiling_that_gaussian_releases_fill():
+    from skriemdp.privacy.calibration import gaussian_mu
+
+    full = profile_of(GaussianEvent(1.0 / gaussian_mu(1.0, 1e-6)).delta, 1.0)
+    assert found_at_most(0.01, full) == pytest.approx(0.0183, abs=1e-4)
+    assert guessed_at_most(full) == pytest.approx(0.547, abs=5e-4)
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 2.0])
+@pytest.mark.parametrize("alarm", [0.0, 0.001, 0.05, 0.4, 0.9, 1.0])
+def test_bounds_cover_the_best_test_of_a_gaussian_release(mu, alarm):
+    event = GaussianEvent(1.0 / mu)
+    exact = norm.cdf(norm.ppf(alarm) + mu)
+    bound = found_at_most(alarm, profile_of(event.delta, event.epsilon(1e-6)))
+    assert exact <= bound <= max(1.02 * exact, exact + 1e-3)
+    guess = guessed_at_most(profile_of(event.delta, event.epsilon(1e-6)))
+    assert norm.cdf(mu / 2) <= guess <= 1.001 * norm.cdf(mu / 2)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_a_pure_pair_is_attained_by_randomised_response(epsilon):
+    right = math.exp(epsilon) / (1.0 + math.exp(epsilon))
+    bare = pair(epsilon, 0.0)
+    assert right <= found_at_most(1.0 - right, bare) <= right * (1 + 1e-9)
+    assert right <= guessed_at_most(bare) <= right * (1 + 1e-9)
+
+
+def test_no_test_does_better_than_the_bounds_on_random_releases():
+    """Releases with five outcomes, each with its own exact profile, and all their tests."""
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        one, other = generator.dirichlet(np.ones(5), size=2)
+        profile = (
+            (0.0, 0.3, 1.0, 2.0),
+            lambda x, one=one, other=other: max(
+                np.maximum(one - math.exp(x) * other, 0).sum(),
+                np.maximum(other - math.exp(x) * one, 0).sum(),
+            ),
+        )
+        for mask in range(32):
+            chosen = np.array([mask >> i & 1 for i in range(5)], dtype=bool)
+            alarm, power = other[chosen].sum(), one[chosen].sum()
+            assert power <= found_at_most(alarm, profile) + 1e-12
+            assert (power + 1 - alarm) / 2 <= guessed_at_most(profile) + 1e-12
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """HTML of ledgers with 0, 3 and 1200 charges, and of one with everything in it."""
+    folder = tmp_path_factory.mktemp("pages")
+    PrivacyAccountant(epsilon=3.0, path=folder / "0.ledger")
+    charge_often(folder / "3.ledger", 3)
+    charge_often(folder / "1200.ledger", 1200)
+    varied(folder / "varied.ledger")
+    return {path.stem: to_html(gather(path)) for path in sorted(folder.glob("*.ledger"))}
+
+
+NAMES = ["0", "3", "1200", "varied"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_is_one_file_without_script_or_request(pages, name):
+    page = Reader(pages[name])
+    tags = {tag for tag, _, _ in page.found}
+    assert not tags & {"script", "link", "img", "iframe", "object", "form", "a", "base", "image"}
+    names = {attribute for _, attrs, _ in page.found for attribute in attrs}
+    assert not {n for n in names if n in ("src", "href", "style") or n.startswith("on")}
+    assert not re.search(r"url\(|@import|https?:", pages[name])
+    (policy,) = [m["content"] for m in page.all("meta") if "content" in m and "http-equiv" in m]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_can_be_read_by_everybody(pages, name):
+    page = Reader(pages[name])
+    assert page.all("html") == [{"lang": "en"}]
+    ids = [attrs["id"] for _, attrs, _ in page.found if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    for _, attrs, _ in page.found:
+        assert set(attrs.get("aria-labelledby", "").split()) <= set(ids)
+    assert len(page.all("caption")) == len(page.all("table"))
+    assert all(attrs.get("scope") in ("row", "col") for attrs in page.all("th"))
+    for tag, attrs, inside in page.found:
+        if tag == "svg":
+            assert attrs["role"] == "img" and attrs["aria-labelledby"]
+        if tag == "table":
+            assert inside[-1] == "div"
+        if tag == "input":
+            assert inside[-1] == "label"
+    assert all(div["tabindex"] == "0" and div["role"] == "region" for div in page.all("div"))
+    assert len(page.all("svg")) == len(page.all("title")) - 1 == len(page.all("desc"))
+
+
+def test_labels_are_text_and_keep_their_direction_to_themselves(pages):
+    page = Reader(pages["varied"])
+    assert LABELS[0] in page.text and LABELS[2] in page.text and HEBREW in page.text
+    assert not re.search("[\x00-\x08\x1b\u202a-\u202e\u2066-\u2069]", pages["varied"])
+    around = [inside for tag, _, inside in page.found if tag == "bdi" and "td" in inside]
+    assert len(around) >= len(LABELS)
+
+
+def contrast(one, other):
+    """WCAG 2.2, relative luminance."""
+
+    def luminance(colour):
+        parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255.0
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    high, low = sorted([luminance(one), luminance(other)], reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_contrast_in_light_and_dark(pages, colours):
+    assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
+    for name, colour in colours.items():
+        if name != "back":
+            assert contrast(colour, colours["back"]) >= 4.5
+            assert f"--{name}: {colour}" in pages["3"]
+    # No other colour is on the page.
+    found = set(re.findall(r"#[0-9a-f]{6}\b", pages["3"]))
+    assert found == {*LIGHT.values(), *DARK.values()}
+
+
+def test_the_same_ledger_gives_the_same_bytes(tmp_path):
+    varied(tmp_path / "a.ledger")
+    os.mkdir(tmp_path / "elsewhere")
+    shutil.copy(tmp_path / "a.ledger", tmp_path / "elsewhere" / "a.ledger")
+    for seed, name in (("1", "a.ledger"), ("2", "elsewhere/a.ledger")):
+        command = [sys.executable, "-m", "skriemdp", "report", tmp_path / name, "--html"]
+        done = subprocess.run(
+            [*command, tmp_path / f"{seed}.html"],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert done.returncode == 0
+    assert (tmp_path / "1.html").read_bytes() == (tmp_path / "2.html").read_bytes()
+
+
+def test_many_charges_are_grouped_and_the_ends_shown(pages, tmp_path):
+    page = Reader(pages["1200"])
+    facts = gather(charge_often(tmp_path / "again.ledger", LISTED + 200).path)
+    (account,) = facts.accounts
+    assert [charge.entry for charge in account.charges] == [
+        *range(2, 2 + ENDS),
+        *range(LISTED + 202 - ENDS, LISTED + 202),
+    ]
+    assert sum(group.count for group in account.groups) == account.count == LISTED + 200
+    assert {group.day for group in account.groups} == {"2026-03-01", "2026-03-02", "2026-03-03"}
+    assert math.fsum(group.share for group in account.groups) == pytest.approx(account.used)
+    assert f"All {LISTED + 200} charges" in page.text
+    assert len(page.all("tr")) < 2 * ENDS + 100
+
+
+def test_all_groups_are_counted_where_there_are_too_many(tmp_path):
+    labels = [f"label {i}" for i in range(GROUPS + 50)]
+    facts = gather(charge_often(tmp_path / "a.ledger", len(labels), labels, days=1).path)
+    (account,) = facts.accounts
+    assert len(account.groups) == GROUPS and account.more_groups == 50
+    assert "50 more groups are not shown" in to_html(facts)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_charges(tmp_path):
+    budget = charge_often(tmp_path / "long.ledger", 100_000)
+    facts = gather(budget.path)
+    page = to_html(facts)
+    assert facts.findings == [] and len(page) < 300_000
+    assert facts.accounts[0].count == 100_000
+    assert facts.accounts[0].used == pytest.approx(budget.remaining().used)
+    assert page == to_html(gather(budget.path))
+
+
+def test_the_page_says_what_the_accountant_says(tmp_path):
+    budget = varied(tmp_path / "a.ledger")
+    by_name = {account.name: account for account in gather(budget.path).accounts}
+    assert list(by_name) == [
+        "default", "other & more", "other & more: part 1 of 2", "other & more: part 2 of 2",
+    ]  # fmt: skip
+    for name, account in by_name.items():
+        handle = PrivacyAccountant(path=budget.path)._handle(budget._ledger, name, "")
+        assert account.epsilon == handle.spent.epsilon
+        assert account.rule == handle._filter
+        if not account.parts:
+            assert account.used == handle.remaining().used
+            assert [c.entry for c in account.charges] == [s.entry for s in handle.history]
+    facts = gather(budget.path)
+    assert f"{facts.head.entry} {facts.head.digest}" == budget.head
+    assert facts.head.digest in to_html(facts) and facts.head.digest in to_text(facts)
+    last = by_name["default"].charges[-1]
+    assert last.part == f"{HEBREW}<b>" and last.used == by_name["default"].used
+    (charge,) = by_name["other & more: part 2 of 2"].charges
+    assert charge.guarantee == "epsilon=1, delta=1e-05"
+
+
+def test_a_weak_ceiling_is_called_weak(tmp_path):
+    weak = gather(PrivacyAccountant(epsilon=3.0, path=tmp_path / "3.ledger").path)
+    strong = gather(PrivacyAccountant(epsilon=2.9, path=tmp_path / "2.ledger").path)
+    none = gather(PrivacyAccountant(path=tmp_path / "inf.ledger").path)
+    assert "is weak" in to_text(weak) and "is weak" not in to_text(strong)
+    assert "nothing limits what is released" in none.verdict
+
+
+def test_json_is_plain(tmp_path, capsys):
+    path = varied(tmp_path / "a.ledger").path
+    assert run("report", path, "--json") == 0
+    said = json.loads(lines_of(capsys)[0])
+    assert said == json.loads(json.dumps(to_data(gather(path))))
+    assert said["datasets"][0]["charges"][0]["label"] == LABELS[0]
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def state(folder):
+    return {
+        name: (hashlib.sha256((folder / name).read_bytes()).hexdigest(),
+               (folder / name).stat().st_mtime_ns)
+        for name in sorted(os.listdir(folder))
+    }  # fmt: skip
+
+
+def test_reading_writes_nothing_and_unpickles_nothing(tmp_path, monkeypatch, capsys):
+    path = varied(tmp_path / "a.ledger").path
+    for link in connections._links.values():
+        link.close()
+    before = state(tmp_path)
+
+    def refuse(*arguments, **options):
+        raise AssertionError("unpickled")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    opened, connect = [], sqlite3.connect
+
+    def note(database, *arguments, **options):
+        opened.append(str(database))
+        return connect(database, *arguments, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", note)
+    for command in (["report"], ["report", "--json"], ["check"], ["verify"]):
+        assert run(command[0], path, *command[1:]) == 0
+    assert state(tmp_path) == before
+    files = [name for name in opened if "memory" not in name]
+    assert files and all(name.endswith("?mode=ro") for name in files)
+
+
+def test_exit_status_of_a_good_ledger(tmp_path, capsys):
+    path = varied(tmp_path / "a.ledger").path
+    assert run("check", path) == 0 and lines_of(capsys) == ("", "")
+    assert run("report", path, "--dataset", "default") == 0
+    out, err = lines_of(capsys)
+    assert err == "" and "other & more" not in out and "\x1b" not in out and "\u202e" not in out
+    assert run("--version") == 0
+    assert lines_of(capsys)[0].strip() == skriemdp.__version__
+    assert run("upgrade", path) == 0
+
+
+def test_a_seeded_charge_is_a_finding(tmp_path, capsys):
+    budget = PrivacyAccountant(epsilon=1.0, path=tmp_path / "a.ledger")
+    budget.spend(PureEvent(0.1), label="mean", params={"seeded": True})
+    assert run("check", budget.path) == 1
+    out, err = lines_of(capsys)
+    assert out == "" and "entry 2" in err and "protects nobody" in err
+    assert run("report", budget.path, "--html", tmp_path / "a.html") == 1
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "seeded: protects nobody" in text and "Chances of an attack" not in text
+
+
+def test_fits_with_a_random_state_are_found(tmp_path):
+    from skriemdp import PrivateFrechetMean
+
+    budget = PrivacyAccountant(epsilon=10.0, path=tmp_path / "a.ledger")
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    mean = PrivateFrechetMean("sphere", center=[1.0, 0, 0], radius=0.5, accountant=budget)
+    mean.fit(X)
+    assert gather(budget.path).findings == []
+    mean.set_params(random_state=0).fit(X)
+    assert gather(budget.path).accounts[0].seeded == [3]
+
+
+def test_an_event_of_another_version_is_a_finding(tmp_path, capsys, monkeypatch):
+    budget = PrivacyAccountant(epsilon=1.0, path=tmp_path / "a.ledger")
+
+    class Unheard(PureEvent):
+        def to_dict(self):
+            return {"kind": "unheard of", "size": 3}
+
+    budget.spend(Unheard(0.1))
+    assert run("report", budget.path) == 1
+    out, err = lines_of(capsys)
+    assert "cannot read" in err and "epsilon unknown" in out and "not computed" in out
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE entries SET cost = '[0,0,0,0]' WHERE id = 3",
+        "UPDATE datasets SET entries = 0",
+        "DELETE FROM entries WHERE id = 4",
+        "CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM tallies; END",
+        "UPDATE tallies SET count = 7",
+    ],
+)
+def test_an_edited_file_is_a_finding(tmp_path, capsys, edit):
+    path = varied(tmp_path / "a.ledger").path
+    with sqlite3.connect(path) as db:
+        db.execute(edit)
+    db.close()
+    assert run("check", path) == run("verify", path) == 1
+    assert "does not add up" in lines_of(capsys)[1]
+    assert run("report", path, "--html", tmp_path / "a.html") == 1
+    text = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "do not rely on what it says" in text and "Chances of an attack" not in text
+
+
+def test_heads_and_witnesses(tmp_path, capsys):
+    witness = tmp_path / "w"
+    budget = PrivacyAccountant(epsilon=1.0, path=tmp_path / "a.ledger", witness=witness)
+    budget.spend(PureEvent(0.1))
+    noted, path = budget.head, budget.path
+    shutil.copy(path, tmp_path / "old.ledger")
+    budget.spend(PureEvent(0.1))
+    for head in (noted, budget.head, noted.split()[1], f"entry {noted}"):
+        assert run("verify", path, "--head", head, "--witness", witness) == 0
+    capsys.readouterr()
+    old = tmp_path / "old.ledger"
+    assert run("verify", old, "--head", noted) == 0
+    assert run("verify", old, "--head", budget.head) == 1
+    assert run("verify", old, "--witness", witness) == 1
+    assert "old copy" in lines_of(capsys)[1]
+    assert run("verify", path, "--head", "1 " + noted.split()[1]) == 1
+    assert run("verify", path, "--head", "abc") == 2
+    assert run("verify", path, "--witness", tmp_path / "none") == 2
+    other = PrivacyAccountant(epsilon=1.0, path=tmp_path / "b.ledger", witness=tmp_path / "v")
+    assert run("verify", other.path, "--witness", witness) == 1
+
+
+def test_wrong_use(tmp_path, capsys):
+    path = varied(tmp_path / "a.ledger").path
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    for arguments in (
+        [],
+        ["report"],
+        ["burn", path],
+        ["report", path, "--dataset", "none"],
+        ["report", path, "--html", page],
+        ["report", path, "--html", path, "--force"],
+        ["report", path, "--html", f"{path}-journal", "--force"],
+        ["report", path, "--html", tmp_path, "--force"],
+        ["report", path, "--html", tmp_path / "no" / "folder.html"],
+    ):
+        assert run(*arguments) == 2
+        assert lines_of(capsys)[1]
+    assert page.read_text() == "mine"
+    assert run("verify", path) == 0
+    assert run("report", path, "--html", page, "--force") == 0
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert sorted(os.listdir(tmp_path)) == ["a.ledger", "a.ledger-journal", "page.html"]
+
+
+def test_what_cannot_be_read(tmp_path, capsys):
+    good = varied(tmp_path / "a.ledger").path
+    (tmp_path / "text").write_text("no ledger" * 1000)
+    (tmp_path / "empty").touch()
+    shutil.copy(good, tmp_path / "format-1")
+    with sqlite3.connect(tmp_path / "format-1") as db:
+        db.execute("PRAGMA user_version = 1")
+    db.close()
+    for name in ("missing", "text", "empty", "format-1"):
+        for command in ("report", "check", "verify"):
+            assert run(command, tmp_path / name) == 3
+    assert "python -m skriemdp upgrade" in lines_of(capsys)[1]
+    whole = (tmp_path / "a.ledger").read_bytes()
+    (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
+    assert run("check", tmp_path / "cut") == 3
+
+
+def test_an_unfinished_charge_is_not_undone_by_a_reader(tmp_path, capsys):
+    """A charge that was cut off lies half in the file; who may not write must not guess."""
+    budget = varied(tmp_path / "a.ledger")
+    script = """
+        import os, signal, sys
+        from skriemdp.ledger import connections
+        db = connections.open_file(sys.argv[1])
+        db.execute("PRAGMA journal_mode = PERSIST")
+        db.execute("PRAGMA cache_size = 1")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("UPDATE entries SET label = 'cut off'")
+        for number in range(200):
+            db.execute("INSERT INTO events(json) VALUES (?)", (str(number) * 500,))
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    for link in connections._links.values():
+        link.close()
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), budget.path],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    before = state(tmp_path)
+    assert run("report", budget.path) == 3
+    assert "open it once where" in lines_of(capsys)[1]
+    assert state(tmp_path) == before
+    assert len(budget.history) == 6  # this opens it for writing, and undoes what was cut off
+    assert run("check", budget.path) == 0
+
+
+def test_a_rule_of_another_version_is_unreadable(tmp_path, capsys):
+    path = varied(tmp_path / "a.ledger").path
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE datasets SET filter = replace(filter, 'auto', 'newer')")
+    db.close()
+    assert run("report", path) == 3
+    assert "rule that this version cannot read" in lines_of(capsys)[1]
+
+
+def test_reading_while_others_charge(tmp_path, monkeypatch):
+    """Pages of the file come from different moments; what is said is the last one."""
+    from skriemdp.ledger import reading
+
+    budget = charge_often(tmp_path / "a.ledger", 50)
+    monkeypatch.setattr(reading, "PAGE", 10)
+    looking, left = connections.looking, [3]
+
+    def interrupted(path):
+        if left[0]:
+            left[0] -= 1
+            budget.spend(PureEvent(1e-3))
+        return looking(path)
+
+    monkeypatch.setattr(connections, "looking", interrupted)
+    facts = gather(budget.path)
+    assert facts.findings == [] and facts.accounts[0].count == 53
+    assert facts.accounts[0].used == budget.remaining().used
+
+
+# -- the example in the documentation --------------------------------------------------------------
+
+
+def test_the_example_of_the_documentation_is_what_the_program_makes():
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    with open(os.path.join(root, "docs", "example-report.html"), encoding="utf-8") as file:
+        committed = file.read()
+    tool = runpy.run_path(os.path.join(root, "tools", "example_report.py"))
+
+    def without_digest(text):  # it holds costs to the last digit, which moves with SciPy
+        return re.sub(r"\b[0-9a-f]{64}\b", "digest", text)
+
+    assert without_digest(tool["example"]()) == without_digest(committed), (
+        "run python tools/example_report.py"
+    )

@@ -1,0 +1,49 @@
+"""The auditor's page of a made-up clinic, docs/example-report.html.
+
+    python tools/example_report.py
+
+The clock and the ledger's key are fixed, so that the page changes only where the program does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+from skriemdp import PrivacyAccountant
+from skriemdp.ledger import storage
+from skriemdp.page import gather, to_html
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import GaussianEvent, PureEvent
+
+TARGET = Path(__file__).parents[1] / "docs" / "example-report.html"
+DELTA = 1e-6
+
+
+def example() -> str:
+    """The page."""
+    days = itertools.count(2)
+    clock = mock.patch.object(
+        storage, "now", lambda: f"2026-03-{next(days):02d}T09:30:00.000+00:00"
+    )
+    key = mock.patch.object(storage.secrets, "token_hex", lambda size: "c" * 2 * size)
+    with tempfile.TemporaryDirectory() as folder, clock, key:
+        budget = PrivacyAccountant(epsilon=2.0, delta=DELTA, path=f"{folder}/clinic.ledger")
+        for label, epsilon in (
+            ("PrivateFrechetMean", 0.5),
+            ("PrivateFrechetMean", 0.5),
+            ("PrivateMinimumDistanceToMean", 0.75),
+            ("PrivatePrincipalEigenvector", 0.5),
+        ):
+            event = GaussianEvent(1.0 / gaussian_mu(epsilon, DELTA))
+            budget.spend(event, label=label, at=(epsilon, DELTA))
+        for site in ("north", "south"):
+            budget.partition(site).spend(PureEvent(0.1), label="count of visits", at=(0.1, 0.0))
+        return to_html(gather(budget.path))
+
+
+if __name__ == "__main__":
+    TARGET.write_text(example(), encoding="utf-8", newline="\n")
+    print(f"wrote {TARGET}")
