@@ -303,18 +303,18 @@ class Rows:
             yield np.minimum(squares, radius * radius) * _row_squares(projections)
 
     def clipped_projected_gram(
-        self, center: np.ndarray, radius: float, frame: np.ndarray, most: float
+        self, center: np.ndarray, radius: float, frame: np.ndarray, most: float = math.inf
     ) -> tuple[np.ndarray, float]:
         """Sums of ``W' z_i z_i' W`` and of ``|z_i|^2``, each z_i scaled to norm <= `radius`.
 
-        The squares are at most `most`, which is ``radius^2`` here.
+        The squares are cut at `most`, too.
         """
         k = frame.shape[1]
         gram, total = np.zeros((k, k)), 0.0
         for tile, squares, weights in self._weighted(center, radius):
             projections = tile.product(frame) * weights[:, None]
             gram += projections.T @ projections
-            total += float(np.minimum(squares, most).sum())
+            total += float(np.minimum(squares, min(most, radius * radius)).sum())
         return gram, total
 
 
