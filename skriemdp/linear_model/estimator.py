@@ -151,8 +151,9 @@ default="auto"
     Notes
     -----
     *Guarantee*: (epsilon, delta)-DP under replacement of one record (row and target), or of all
-    records of one group (docs/theory/groups.md), n, their number, and the class list public; exactly Gaussian for full batches, exact composition of Poisson-sampled
-    Gaussian mechanisms with the search otherwise.  Public inputs must not be computed from X or y.
+    records of one group (docs/theory/groups.md), n, their number, and the class list public;
+    exactly Gaussian for full batches, exact composition of Poisson-sampled Gaussian mechanisms with
+    the search otherwise.  Public inputs must not be computed from X or y.
     There are no class or sample weights.  `predict` and `score` depend on the rows they are given.
 
     Use ``cv=KFold(5)`` in searches and cross-validation: folds stratified by the labels are chosen

@@ -156,9 +156,7 @@ class LiftedMoments:
             shares = np.where(inside, 1.0 / np.sqrt(sizes[chosen, None]), 0.0)
             yield lifts.reshape(*rows.shape, size) * shares[:, :, None]
 
-    def total_of_people(
-        self, first: np.ndarray, second: np.ndarray, groups: Groups
-    ) -> np.ndarray:
+    def total_of_people(self, first: np.ndarray, second: np.ndarray, groups: Groups) -> np.ndarray:
         """The sum of people's mean ``w w'`` in floating point, each in its ball, without noise."""
         size = sum(self.sizes)
         total = np.zeros(size * size)

@@ -113,10 +113,11 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
     Notes
     -----
     *Guarantee*: (epsilon, delta)-DP under replacement of one record (x, y), of one label, or of all
-    records of one group (docs/theory/groups.md), n, their number, public; exactly Gaussian.  Predictions of "parametric" and "sufficient-statistics" are
-    post-processing.  Those of "per-query" were charged at `fit`, all of them; the model must then
-    hold the records, and refuses in copies, pickles and other processes.  `score` depends on the
-    rows it is given and is not private.  Proofs: docs/theory/regression.md.
+    records of one group (docs/theory/groups.md), n, their number, public; exactly Gaussian.
+    Predictions of "parametric" and "sufficient-statistics" are post-processing.  Those of
+    "per-query" were charged at `fit`, all of them; the model must then hold the records, and
+    refuses in copies, pickles and other processes.  `score` depends on the rows it is given and is
+    not private.  Proofs: docs/theory/regression.md.
 
     Features that were computed from all records together (spectral embeddings of a graph,
     standardisation) carry the other records into x; then a record's privacy is that of its row,

@@ -251,7 +251,9 @@ class WrappedModel:
     def sigma(self) -> float:
         """Standard deviation of the noise on each entry of the mean gradient."""
         if self.grouped:
-            return sum_sigma(self._query(lambda: iter(())), self.noise_multiplier, self.exact) / self.n
+            return (
+                sum_sigma(self._query(lambda: iter(())), self.noise_multiplier, self.exact) / self.n
+            )
         if self.exact:
             return self._factors.sigma(self.clip_norm) / self.n
         return self._noise.sigma
@@ -278,9 +280,7 @@ class WrappedModel:
         """The sum of people's gradients, each one row of `tiles`."""
         return RowSum(self.n, math.prod(self.shape), Ball(self.clip_norm), tiles)
 
-    def people_gradients(
-        self, weights: np.ndarray, blocks: list[_People]
-    ) -> Iterator[np.ndarray]:
+    def people_gradients(self, weights: np.ndarray, blocks: list[_People]) -> Iterator[np.ndarray]:
         """Mean gradients of people, not yet shortened, one row each, block by block."""
         for own in blocks:
             with np.errstate(all="ignore"):
