@@ -26,6 +26,7 @@ MDM = PrivateMinimumDistanceToMean(
     "spd-log-euclidean", radius=0.5, classes=[0, 1], epsilon=3.0, random_state=0
 )
 MODEL = PerGroup(Recenter("spd"), MDM)
+SOME = X[PEOPLE < 8], Y[PEOPLE < 8], PEOPLE[PEOPLE < 8]
 UNSEEDED = clone(MODEL).set_params(estimator__random_state=None, estimator__epsilon=30.0)
 
 
@@ -204,15 +205,15 @@ def test_which_folds_depend_on_ids_alone(splitter, fixed):
 @pytest.mark.parametrize("piped", [False, True])
 def test_a_private_search_over_transformed_people(routing, piped):
     searched = make_pipeline(FunctionTransformer(), clone(UNSEEDED)) if piped else clone(UNSEEDED)
-    grid = {("pergroup__" if piped else "") + "estimator__radius": [0.1, 0.5]}
+    grid = {("pergroup__" if piped else "") + "estimator__radius": [0.5]}
     with config_context(enable_metadata_routing=routing):
-        search = PrivateGridSearchCV(searched, grid, delta=1e-3)
+        search = PrivateGridSearchCV(searched, grid, delta=1e-3, mean_runs=1.5)
         with pytest.raises(ValueError, match="says who owns"):
-            clone(search).fit(X, Y)
-        search.fit(X, Y, groups=PEOPLE)
+            clone(search).fit(*SOME[:2])
+        search.fit(*SOME)
         assert search.privacy_spent_.unit == "group"
-        assert search.privacy_spent_.public == {"n_groups": 30, "n_validation": 8}
-        assert search.score(X, Y, groups=PEOPLE) > 0.6
+        assert search.privacy_spent_.public == {"n_groups": 8, "n_validation": 2}
+        assert search.score(*SOME[:2], groups=SOME[2]) > 0.6
         assert search.predict(X[:12], groups=np.zeros(12)).shape == (12,)
         with pytest.raises(ValueError, match="groups=np.zeros"):
             search.predict(X[:12])
@@ -229,8 +230,10 @@ def test_a_loss_of_a_search_sees_transformed_rows():
         seen.append(type(model).__name__)
         return (model.predict(X) != y).astype(float)
 
-    search = PrivateGridSearchCV(clone(UNSEEDED), {"estimator__radius": [0.3]}, loss=loss)
-    search.fit(X, Y, groups=PEOPLE)
+    search = PrivateGridSearchCV(
+        clone(UNSEEDED), {"estimator__radius": [0.3]}, loss=loss, mean_runs=1.5
+    )
+    search.fit(*SOME)
     assert set(seen) == {"PrivateMinimumDistanceToMean"} and search.best_score_ < 0.0
 
 
