@@ -143,7 +143,10 @@ class GroupedRows:
         Pairs are chosen by the order of the ids, at most `most` of them.
         """
         half = self.n // 2
-        first = np.concatenate([np.arange(r.start, r.stop) for r in runs_of_neighbours(half, most)])
+        runs = [np.arange(r.start, r.stop) for r in runs_of_neighbours(half, most)]
+        first = np.concatenate([np.empty(0, dtype=np.intp), *runs])
+        if len(first) == 0:
+            return
         (norms,) = self.squared_norms(center)
         inner = np.empty(len(first))
         for chosen, left, right in self._both(first, first + half, center):
@@ -176,7 +179,7 @@ class GroupedRows:
 
     def paired_cosines(self, center: np.ndarray, most: int) -> tuple[float, int]:
         """Sum and number of :meth:`squared_cosines`."""
-        (cosines,) = self.squared_cosines(center, most)
+        cosines = np.concatenate([np.empty(0), *self.squared_cosines(center, most)])
         return float(cosines.sum()), len(cosines)
 
     def pairs(self, public_seed: int) -> GroupedRows:

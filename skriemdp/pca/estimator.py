@@ -352,7 +352,7 @@ class PrivatePrincipalEigenvector(
             and not pure
             and not facts["streamed"]
             and not (facts["sparse"] and grouped)
-            and pairs_are_better(d, n * strength)
+            and pairs_are_better(n, d, n * strength)
         ):
             bounds = dataclasses.replace(bounds, pair_seed=self.public_seed)
         release = self._release_of(name)
@@ -376,7 +376,9 @@ class PrivatePrincipalEigenvector(
     ) -> bool:
         def check() -> None:
             bounds.check_integers(mu)
-            release.check_integers(bounds.d, mu * math.sqrt(LEAST_LEFT), grouped)
+            # A search spends what it needs, and less noise needs more bits.
+            for left in (LEAST_LEFT, 1.0):
+                release.check_integers(bounds.d, mu * math.sqrt(left), grouped)
             GaussianCount(1.0 / (mu * math.sqrt(_COUNT_SHARE)))
 
         # Exact sums take up to four times as long: rows are centred and rounded one by one
