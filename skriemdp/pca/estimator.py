@@ -147,8 +147,8 @@ class PrivatePrincipalEigenvector(
 
     Notes
     -----
-    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, n public;
-    exactly ``privacy_spent_.mu``-GDP, or pure for ``delta=0`` and "exponential".  Norms, mean,
+    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, or of all
+    records of one group (docs/theory/groups.md), n, their number, public; exactly ``privacy_spent_.mu``-GDP, or pure for ``delta=0`` and "exponential".  Norms, mean,
     components and variances are all charged; `transform`, `predict` and `score` of a row depend on
     that row and are not private (docs/theory/pca.md).
 
