@@ -148,9 +148,10 @@ class PrivatePrincipalEigenvector(
     Notes
     -----
     *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, or of all
-    records of one group (docs/theory/groups.md), n, their number, public; exactly ``privacy_spent_.mu``-GDP, or pure for ``delta=0`` and "exponential".  Norms, mean,
-    components and variances are all charged; `transform`, `predict` and `score` of a row depend on
-    that row and are not private (docs/theory/pca.md).
+    records of one group (docs/theory/groups.md), n, their number, public; exactly
+    ``privacy_spent_.mu``-GDP, or pure for ``delta=0`` and "exponential".  Norms, mean, components
+    and variances are all charged; `transform`, `predict` and `score` of a row depend on that row
+    and are not private (docs/theory/pca.md).
 
     Variances are those of clipped rows, too small where clipping cuts tails; the directions
     hardly suffer.  Where the largest released eigenvalue is within the reach of the noise, a
