@@ -1,11 +1,23 @@
 """People who own several rows: averages against rows, and a decoder for people never seen.
 
-    OMP_NUM_THREADS=1 python benchmarks/people.py [--quick] [--part mean|decoder|void]
+    OMP_NUM_THREADS=1 python benchmarks/people.py [--quick] \
+        [--part mean|components|linear|decoder|void]
 
 "mean": mean square error of a private mean of 600 people in 6 dimensions, epsilon = 1, delta = 1e-5
 for a whole person; people's own means vary by .15 per coordinate about a point at distance .3 from
 the public centre, their rows by .4 about their own mean.  Each way gets the radius that is best for
 it among the same ten, over the same 40 draws (8 with ``--quick``).
+
+"components": relative excess risk of three private components, epsilon = 1, delta = 1e-5 for a
+whole person.  Rows are Gaussian with variances 1, 1/2, 1/3, ...; a share of .15 of each variance
+lies between people.  "rows" are the same rows without groups, at the epsilon whose mu is divided by
+the number of rows per person, which is also what clipping each row and then averaging would give.
+Both ways get the public norm that is best for them among the same nine, and the mean risk over 20
+draws (4 with ``--quick``).
+
+"linear": accuracy of logistic regression on new rows by the clip norm, epsilon = 1, delta = 1e-5
+for a whole person; features of norm about one, half of their standard deviation between people;
+mean over 10 draws (3 with ``--quick``).
 
 "decoder": covariances of 109 made-up people (40 trials each, 6 channels); accuracy on the trials of
 60 new people, mean and standard deviation over 5 draws of everybody (2 with ``--quick``).
@@ -15,11 +27,17 @@ of the two classes, over the 2 r for which such a fit adds noise.
 """
 
 import argparse
+import warnings
 
 import numpy as np
 from scipy.optimize import brentq
 
-from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean
+from skriemdp import (
+    PrivateFrechetMean,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+)
 from skriemdp.datasets import make_people
 from skriemdp.geometry import AffineInvariantSPD
 from skriemdp.preprocessing import PerGroup, Recenter
@@ -27,6 +45,7 @@ from skriemdp.privacy.calibration import gaussian_mu
 
 PEOPLE, DIM, BETWEEN, WITHIN, OFFSET = 600, 6, 0.15, 0.4, 0.3
 RADII = np.geomspace(0.2, 2.0, 10)
+NORMS = np.geomspace(0.5, 3.0, 9)
 DELTA = 1e-5
 
 
@@ -78,6 +97,57 @@ def means(quick):
     for name, sizes in (("5", (5, 5)), ("20", (20, 20)), ("1 to 20", (1, 20))):
         cells = " | ".join(f"{value:.5f}" for value in errors_of_means(sizes, draws))
         print(f"| {name} | {cells} |")
+
+
+def components(quick):
+    draws, k = 4 if quick else 20, 3
+    print(f"{k} components, epsilon = 1, best of {len(NORMS)} norms, {draws} draws\n")
+    print("| people x rows, d | groups= | rows | ratio |\n|---|---|---|---|")
+    for people, rows, d in ((500, 20, 20), (500, 20, 50), (2000, 8, 50)):
+        variances, found = 1.0 / np.arange(1.0, d + 1.0), np.zeros((2, len(NORMS)))
+        settings = {"mechanism": "covariance", "center": "assume", "delta": DELTA}
+        for draw in range(draws):
+            rng = np.random.default_rng(draw)
+            groups = np.repeat(np.arange(people), rows)
+            X = np.sqrt(0.15) * rng.standard_normal((people, d))[groups]
+            X += np.sqrt(0.85) * rng.standard_normal(X.shape)
+            X *= np.sqrt(variances)
+            for place, norm in enumerate(NORMS):
+                for way, (epsilon, given) in enumerate(((1.0, groups), (weaker(rows), None))):
+                    pca = PrivatePrincipalEigenvector(k, norm, epsilon=epsilon, **settings)
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")  # about clipped rows, and noise
+                        W = pca.fit(X, groups=given).components_
+                    found[way, place] += 1.0 - np.sum(W**2 @ variances) / variances[:k].sum()
+        ours, other = found.min(axis=1) / draws
+        print(f"| {people} x {rows}, {d} | {ours:.4f} | {other:.4f} | {other / ours:.1f} |")
+
+
+def linear(quick):
+    draws, clips = 3 if quick else 10, (1.0, 0.5, 0.25, 0.125, 0.0625)
+    print(f"accuracy by clip norm, epsilon = 1, {draws} draws\n")
+    print("| people x rows, features | " + " | ".join(map(str, clips)) + " |")
+    print("|---" * (len(clips) + 1) + "|")
+    for people, rows, p in ((1000, 20, 30), (1000, 1, 30), (300, 10, 5), (300, 1, 5)):
+        scores = np.zeros(len(clips))
+        for draw in range(draws):
+            rng = np.random.default_rng(draw)
+            coef = rng.standard_normal(p)
+            coef *= 1.5 / np.linalg.norm(coef)
+            groups = np.repeat(np.arange(people + 2000), rows)
+            X = np.sqrt(0.25) * rng.standard_normal((people + 2000, p))[groups]
+            X += np.sqrt(0.75) * rng.standard_normal(X.shape)
+            y = (rng.random(len(X)) < 1.0 / (1.0 + np.exp(-2.0 * X @ coef))).astype(int)
+            here = groups < people
+            for place, clip in enumerate(clips):
+                settings = {"clip_norm": clip, "feature_norm": p**0.5, "delta": DELTA}
+                model = PrivateNoisyAdaGrad(classes=[0, 1], epsilon=1.0, **settings)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # about clipped rows
+                    model.fit(X[here], y[here], groups=groups[here])
+                scores[place] += model.score(X[~here], y[~here])
+        cells = " | ".join(f"{score / draws:.3f}" for score in scores)
+        print(f"| {people} x {rows}, {p} | {cells} |")
 
 
 def class_means(radius, epsilon):
@@ -133,10 +203,16 @@ def void(radius=0.3):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--part", choices=("mean", "decoder", "void"))
+    parser.add_argument("--part", choices=("mean", "components", "linear", "decoder", "void"))
     arguments = parser.parse_args()
     if arguments.part in (None, "mean"):
         means(arguments.quick)
+        print()
+    if arguments.part in (None, "components"):
+        components(arguments.quick)
+        print()
+    if arguments.part in (None, "linear"):
+        linear(arguments.quick)
         print()
     if arguments.part in (None, "decoder"):
         decoder(arguments.quick)

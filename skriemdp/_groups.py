@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,43 @@ class Groups:
         begins = np.cumsum(sizes) - sizes
         places = np.arange(int(sizes.sum())) + np.repeat(starts - begins, sizes)
         return Groups(self.order[places], begins)
+
+    def runs(self, most: int) -> Iterator[slice]:
+        """Cut the groups into runs of about `most` rows, for :meth:`select`."""
+        first = np.flatnonzero(np.diff(self.starts // max(most, 1), prepend=-1))
+        for begin, end in zip(first, np.append(first[1:], self.count), strict=True):
+            yield slice(int(begin), int(end))
+
+    def blocks(self, most: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Groups of about one size together, for arrays with one slot for each group.
+
+        Sizes are filled up to powers of two, so that a group's slot depends on its own size only
+        and there are few lengths.
+
+        Parameters
+        ----------
+        most : int
+            Rows at a time, but for a single group that has more.
+
+        Yields
+        ------
+        chosen : ndarray of shape (b,)
+            Numbers of groups.
+        rows : ndarray of shape (b, size)
+            Numbers of their rows; some repeat where a group has fewer.
+        inside : ndarray of bool, shape (b, size)
+            Which of `rows` count.
+        """
+        sizes = self.sizes
+        filled = np.left_shift(1, np.frexp(sizes - 1.0)[1].astype(np.intp))
+        for size in np.unique(filled):
+            members, places = np.flatnonzero(filled == size), np.arange(size)
+            step = max(1, most // int(size))
+            for begin in range(0, len(members), step):
+                chosen = members[begin : begin + step]
+                own = sizes[chosen, None]
+                rows = self.order[self.starts[chosen, None] + np.minimum(places, own - 1)]
+                yield chosen, rows, places < own
 
     def sums(self, rows: np.ndarray) -> np.ndarray:
         """Sum of each group's own `rows`, which are given in the order of `order`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import numbers
 import warnings
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, train_test_split
 from sklearn.pipeline import Pipeline
-from sklearn.utils import Tags, get_tags
+from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
+from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import Charged, QuietQueries, quietly, read_array
 from skriemdp._random import (
     NoiseStreams,
@@ -28,7 +31,7 @@ from skriemdp._random import (
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.charge import charge
-from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of, validated
+from skriemdp.core.estimator import Data, PrivateEstimator, check_noise, tags_of, validated
 from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import SEEDED, PrivacySpent
@@ -37,7 +40,9 @@ from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
+from skriemdp.ledger.units import UNITS
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
+from skriemdp.preprocessing import PerGroup
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.radial import RadialEvent, best_radial_law
@@ -63,6 +68,32 @@ _NUMBERS: dict[str, Any] = {
     "ensure_min_samples": 0,
     "ensure_min_features": 0,
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """Records of a search: rows, or people with their rows.
+
+    Attributes
+    ----------
+    X, y : array-like
+    people : ndarray of int or None
+        Who owns each row, by the place of the id among all that are sorted.
+    """
+
+    X: Any
+    y: Any = None
+    people: Any = None
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return _length(self.X) if self.people is None else len(np.unique(self.people))
+
+    def rows(self, chosen: np.ndarray) -> _Part:
+        """The rows `chosen`."""
+        X, y = (None if a is None else _safe_indexing(a, chosen) for a in (self.X, self.y))
+        return _Part(X, y, None if self.people is None else self.people[chosen])
 
 
 class _Prepaid:
@@ -153,6 +184,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         Public; each record's loss is clipped to [0, loss_bound].
     validation_fraction : float, default=0.25
         Public share of the records that scores; the split is public, random and blind to labels.
+        With groups it is a split of groups, by a permutation of their sorted ids.
     delta : float, default=1e-5
         The delta at which `privacy_spent_` states the cost.
     accountant : PrivacyAccountant, optional
@@ -177,7 +209,11 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    *Guarantee*: replace-one record, n and the split public.  A record trains or scores, so one run
+    *Guarantee*: replace-one record, or all records of one group (docs/theory/groups.md), n and the
+    split public; for fits that protect less, as ``privacy_unit="label"`` does, no more than that.
+    With groups a group's loss is the mean of own rows' losses, and
+    :class:`skriemdp.preprocessing.PerGroup` may stand for the private estimator; a `loss` then sees
+    the estimator inside, and transformed rows.  A record trains or scores, so one run
     costs the larger of the two (parallel composition); scores get noise that costs what the most
     expensive fit costs at `delta`, so they are almost free.  Fits count with their own Renyi
     divergences, whatever the law of their noise.  K is never stored or shown, but wall time reveals
@@ -228,8 +264,26 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         self.random_state = random_state
         self.public_seed = public_seed
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    __metadata_request__fit = {"groups": True}
+    __metadata_request__predict = {"groups": True}
+    __metadata_request__predict_proba = {"groups": True}
+    __metadata_request__transform = {"groups": True}
+    __metadata_request__score = {"groups": True}
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Search, and release the best run.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, ...)
+        y : array-like of shape (n, ...), optional
+        groups : array-like of shape (n,), optional
+            Who owns each row.  Every fit gets the groups of its part, whether or not scikit-learn
+            routes metadata.  All rows of one owner and their number are protected together.
+
+        Returns
+        -------
+        self
 
         Raises
         ------
@@ -264,17 +318,17 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_positive(mean_runs=runs)
         check_limit("most_runs", mean_runs=runs)
         _refuse_streams(_private_step(self.estimator), X)
-        train, test = self._split(X, y)
+        whole, train, test = self._parts(X, y, groups)
         if callable(self.loss):
-            for part in ((X, y), train, test):
-                check_per_sample(self.loss, len(part[0]), part, "loss")
+            for part in (whole, train, test):
+                check_per_sample(self.loss, part.n, (part.X, part.y), "loss")
             self._try_loss(candidates[0], X, y)
-        test = self._with_truth(*test)
+        self._check_truth(test)
         accountant = self.accountant
         if accountant is None:
             token = getattr(_private_step(self.estimator), "_ledger_token", None)
             accountant = current_accountant(token)
-        fits = self._fit_events(candidates, (X, y), train, accountant)
+        fits, unit = self._fit_events(candidates, whole, train, accountant)
         event, scoring = self._event(fits, accountant.composes(0.0, self.delta))
         seeded = self.random_state is not None
         epsilon = float(event.epsilon(self.delta))
@@ -286,7 +340,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 "estimator": type(_private_step(self.estimator)).__name__,
                 "epsilon": epsilon,
                 "delta": float(self.delta),
-                "unit": "record",
+                "unit": unit,
                 "guarantee": SEEDED if seeded else "exact",
                 "seeded": seeded,
             },
@@ -301,17 +355,42 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             epsilon=epsilon,
             delta=float(self.delta),
             event=event,
+            unit=unit,
             guarantee=SEEDED if seeded else "exact",
             seeded=seeded,
-            public={
-                "n": _length(train[0]) + _length(test[0]),
-                "n_validation": _length(test[0]),
-            },
+            public={"n" if groups is None else "n_groups": whole.n, "n_validation": test.n},
         )
         self._report(candidates, best)
         return self
 
     # -- before the charge: public numbers only -------------------------------------------------
+
+    def _parts(self, X: Any, y: Any, groups: Any) -> tuple[_Part, _Part, _Part]:
+        """All records, those that train and those that score."""
+        last = _last_step(self.estimator)
+        if groups is None:
+            if isinstance(last, PerGroup):
+                raise ValueError(
+                    "groups says who owns each row, and PerGroup needs it; for rows of one person "
+                    "each pass groups=np.arange(len(X))."
+                )
+            train, test = self._split(X, y)
+            return _Part(X, y), _Part(*train), _Part(*test)
+        if not has_fit_parameter(last, "groups"):
+            raise ValueError(
+                f"estimator: fit of {type(last).__name__} takes no groups, so a search over it "
+                "protects single records; leave out groups, or use an estimator whose fit has "
+                "groups=."
+            )
+        if y is not None:
+            quietly(lambda X, y: check_consistent_length(X, y), X, y, labels=True)
+        owned = read_groups(groups, _length(X))
+        people = np.empty(_length(X), dtype=np.intp)
+        people[owned.order] = owned.owners()
+        whole = _Part(X, y, people)
+        (trains, _), (scores, _) = self._split(np.arange(owned.count), None)
+        rows = [np.flatnonzero(np.isin(people, chosen)) for chosen in (trains, scores)]
+        return whole, whole.rows(rows[0]), whole.rows(rows[1])
 
     def _split(
         self, X: Any, y: Any
@@ -331,14 +410,14 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             (parts[1], None if y is None else parts[3]),
         )
 
-    def _with_truth(self, X: Any, y: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
-        """The validation records, with numbers where "squared_error" will compare; or an error.
+    def _check_truth(self, part: _Part) -> None:
+        """Raise unless the validation records hold numbers where "squared_error" will compare.
 
         What cannot be compared must be found out before the charge.
         """
-        model, loss = self.estimator, self.loss
+        model, loss, X, y = self.estimator, self.loss, part.X, part.y
         if callable(loss):
-            return X, y
+            return
         supervised = y is not None and (is_classifier(model) or is_regressor(model))
         if not hasattr(_private_step(model), "predict"):
             raise TypeError(f"loss={loss!r} needs an estimator with predict; pass a function.")
@@ -348,19 +427,18 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 "with its rows; pass X.toarray(), or a function as loss."
             )
         if loss == "zero_one" or (loss == "auto" and is_classifier(model)):
-            return X, y
+            return
         read_array(y if supervised else X, "y" if supervised else "X", **_NUMBERS)
-        return X, y
 
     def _fit_events(
         self,
         candidates: list[dict[str, float]],
-        whole: tuple[Any, Any],
-        train: tuple[list[list[float]] | np.ndarray, list[int] | np.ndarray | None],
+        whole: _Part,
+        train: _Part,
         accountant: PrivacyAccountant,
-    ) -> list[Event]:
-        """What a fit of each candidate will cost."""
-        events = []
+    ) -> tuple[list[Event], str]:
+        """What a fit of each candidate will cost, and the least that one of them protects."""
+        events, units = [], set()
         for parameters in candidates:
             model = clone(self.estimator).set_params(**parameters)
             step = _private_step(model)
@@ -377,9 +455,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 )
             check_parameters(step)
             # Validation records raise now or never.
-            validated(step, *quietly(_before_of(model), *whole, labels=True))
-            data = validated(step, *quietly(_before_of(model), *train, labels=True))
+            _validated(model, step, whole)
+            data = _validated(model, step, train)
             plan = step._plan(data.facts, step._terms(accountant))
+            units.add(plan.unit)
             plan.work.check()
             check_noise(plan.event)
             event = plan.event
@@ -389,7 +468,9 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                     "has no known cost; use a mechanism with Gaussian or radial noise."
                 )
             events.append(event)
-        return events
+        known = [unit for unit in UNITS if unit in units]
+        unit = known[0] if known else units.pop()
+        return events, unit if train.people is None else "group"
 
     def _event(self, fits: list[Event], composes: bool) -> tuple[SelectionEvent, Event]:
         """The whole search, and what a score costs: a record is in a fit, or in a score.
@@ -435,11 +516,14 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             made = [_as_given(records, X.shape[1:], y, step) for records in made]
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                model.fit(*made[0])
+                fit_with = _fit_arguments(model, np.arange(len(made[0][0])), always=False)
+                model.fit(*made[0], **fit_with)
         except Exception as error:  # noqa: BLE001  the estimator may want other records than these
             check = RowCheck(False, True, False, error=type(error).__name__)
         else:
-            check = check_rows(lambda X, y: self.loss(model, X, y), [made])
+            check = check_rows(
+                lambda X, y: self.loss(*_seen(model, X, np.arange(len(X))), y), [made]
+            )
         refuse_mixing(check, "loss")
 
     # -- after the charge -----------------------------------------------------------------------
@@ -449,14 +533,14 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         event: SelectionEvent,
         scoring: Event,
         candidates: list[tuple[dict[str, float], Event]],
-        train: tuple[Any, Any],
-        test: tuple[Any, Any],
+        train: _Part,
+        test: _Part,
         streams: NoiseStreams,
         accountant: PrivacyAccountant,
     ) -> tuple[float, int, PrivateEstimator] | None:
         rng = streams("search")
         total = interval_sensitivity(self.loss_bound)
-        noise = _score_noise(scoring, mean_sensitivity(total, _length(test[0])))
+        noise = _score_noise(scoring, mean_sensitivity(total, test.n))
         best = None
         for _ in range(event.draw_count(rng)):
             index = int(rng.integers(len(candidates)))
@@ -472,16 +556,21 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 # A warning of a run that loses would show that run, and count the runs; one of an
                 # overflow would tell of a validation record.
                 warnings.simplefilter("ignore")
-                model.fit(*train)
-                losses = np.clip(self._losses(model, *test), 0.0, self.loss_bound)
-            step.set_params(accountant=owner, random_state=None, verbose=verbose)
+                model.fit(train.X, train.y, **_fit_arguments(model, train.people))
+                losses = np.clip(self._losses(model, test), 0.0, self.loss_bound)
+                if test.people is not None:
+                    owned = Groups.from_ids(test.people)
+                    losses = owned.means(losses[owned.order])
+            for used in (step, _fitted(model)):
+                used.set_params(accountant=owner, random_state=None, verbose=verbose)
             score = float(noise.release(-np.mean(losses, keepdims=True), rng)[0])
             if best is None or score > best[0]:
                 best = (score, index, model)
         return best
 
-    def _losses(self, model: PrivateEstimator, X: np.ndarray, y: np.ndarray | None) -> np.ndarray:
-        loss = self.loss
+    def _losses(self, model: Any, part: _Part) -> np.ndarray:
+        loss, y = self.loss, part.y
+        model, X = _seen(model, part.X, part.people)
         if loss == "auto":
             loss = "zero_one" if is_classifier(model) else "squared_error"
         if callable(loss):
@@ -509,7 +598,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             self.best_params_ = candidates[self.best_index_]
             scores[self.best_index_] = self.best_score_
             # What the winner alone would have cost is not what its release cost.
-            _private_step(self.best_estimator_).privacy_spent_ = self.privacy_spent_
+            for step in (_fitted(self.best_estimator_), _last_step(self.best_estimator_)):
+                step.privacy_spent_ = self.privacy_spent_
         self.cv_results_ = {"params": candidates, "released_score": scores}
 
     # -- the winner's methods -------------------------------------------------------------------
@@ -529,35 +619,50 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         return self._winner().classes_
 
     @available_if(_delegates("predict"))
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """``best_estimator_.predict(X)``."""
-        return self._winner().predict(X)
+    def predict(self, X: np.ndarray, groups: Any = None) -> np.ndarray:
+        """``best_estimator_.predict(X)``; `groups` is for :class:`PerGroup`."""
+        return self._asked("predict", X, groups)
 
     @available_if(_delegates("predict_proba"))
-    def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """``best_estimator_.predict_proba(X)``."""
-        return self._winner().predict_proba(X)
+    def predict_proba(self, X: np.ndarray, groups: Any = None) -> np.ndarray:
+        """``best_estimator_.predict_proba(X)``; `groups` is for :class:`PerGroup`."""
+        return self._asked("predict_proba", X, groups)
 
     @available_if(_delegates("transform"))
-    def transform(self, X: Any) -> np.ndarray:
-        """``best_estimator_.transform(X)``."""
-        return self._winner().transform(X)
+    def transform(self, X: Any, groups: Any = None) -> np.ndarray:
+        """``best_estimator_.transform(X)``; `groups` is for :class:`PerGroup`."""
+        return self._asked("transform", X, groups)
 
     @available_if(_delegates("transform"))
-    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+    def fit_transform(self, X: Any, y: Any = None, groups: Any = None) -> np.ndarray:
         """Search, then transform the same rows with the winner."""
-        return self.fit(X, y).transform(X)
+        return self.fit(X, y, groups).transform(X, groups)
+
+    def _asked(self, method: str, X: Any, groups: Any) -> np.ndarray:
+        winner = self._winner()
+        if not isinstance(_last_step(winner), PerGroup):
+            return getattr(winner, method)(X)
+        model, rows = _before_last(winner, X)
+        return getattr(model, method)(rows, groups=groups)
 
     @available_if(_delegates("score"))
     def score(
-        self, X: np.ndarray, y: np.ndarray | None = None, sample_weight: ArrayLike | None = None
+        self,
+        X: np.ndarray,
+        y: np.ndarray | None = None,
+        sample_weight: ArrayLike | None = None,
+        groups: Any = None,
     ) -> float:
         """``best_estimator_.score(X, y)``; depends on the rows it is given, not private.
 
-        `sample_weight` is passed on when it is given.
+        `sample_weight` is passed on when it is given; `groups` is for :class:`PerGroup`.
         """
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return self._winner().score(X, y, **weights)
+        weights: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
+        winner: Any = self._winner()
+        if isinstance(_last_step(winner), PerGroup):
+            winner, X = _before_last(winner, X)
+            weights["groups"] = groups
+        return winner.score(X, y, **weights)
 
     def __sklearn_tags__(self) -> Tags:
         return tags_of(super().__sklearn_tags__(), self.estimator)
@@ -584,6 +689,8 @@ def _private_step(estimator: PrivateEstimator) -> PrivateEstimator:
                     "only pipelines of stateless steps and one private estimator at the end."
                 )
         step = estimator.steps[-1][1]
+    if isinstance(step, PerGroup):
+        step = step.estimator
     if not isinstance(step, PrivateEstimator):
         raise TypeError(
             f"estimator must be a private estimator of skriemdp, or a pipeline that ends with one; "
@@ -592,21 +699,56 @@ def _private_step(estimator: PrivateEstimator) -> PrivateEstimator:
     return step
 
 
-def _before(
-    estimator: PrivateEstimator, X: np.ndarray, y: np.memmap | np.ndarray | None
-) -> tuple[Any, Any]:
-    """What the last step of a pipeline of stateless steps is fitted on."""
-    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
-        X = estimator[:-1].fit_transform(X, y)
-    return X, y
+def _last_step(estimator: Any) -> Any:
+    """The private estimator, or `PerGroup` around it."""
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+
+
+def _fitted(model: Any) -> Any:
+    """The private estimator that was fitted in `model`."""
+    last = _last_step(model)
+    return last.estimator_ if isinstance(last, PerGroup) else last
+
+
+def _before_last(model: Any, X: Any) -> tuple[Any, Any]:
+    """The last step of a model, and what the stateless steps before it make of X."""
+    if isinstance(model, Pipeline) and len(model.steps) > 1:
+        X = model[:-1].transform(X)
+    return _last_step(model), X
+
+
+def _seen(model: Any, X: Any, people: Any) -> tuple[Any, Any]:
+    """What predicts, and from which rows: within `PerGroup`, people's own transformed ones."""
+    if not isinstance(_last_step(model), PerGroup):
+        return model, X
+    last, X = _before_last(model, X)
+    return last.estimator_, last._transformed(X, people)
+
+
+def _fit_arguments(model: Any, people: Any, always: bool = True) -> dict[str, Any]:
+    """Groups as `fit` of a model or a pipeline wants them; `always`, or where they are required."""
+    if people is None or not (always or isinstance(_last_step(model), PerGroup)):
+        return {}
+    if isinstance(model, Pipeline) and not get_config()["enable_metadata_routing"]:
+        return {f"{model.steps[-1][0]}__groups": people}
+    return {"groups": people}
+
+
+def _validated(model: Any, step: PrivateEstimator, part: _Part) -> Data:
+    """Validated input of the private step."""
+
+    def before(X: Any, y: Any) -> tuple[Any, Any]:
+        if isinstance(model, Pipeline) and len(model.steps) > 1:
+            X = model[:-1].fit_transform(X, y)
+        last = _last_step(model)
+        return (last._transformed(X, part.people) if isinstance(last, PerGroup) else X), y
+
+    X, y = quietly(before, part.X, part.y, labels=True)
+    return validated(step, X, y, part.people)
 
 
 def _length(X: np.ndarray) -> int:
     return X.shape[0] if hasattr(X, "shape") else len(X)
-
-
-def _before_of(estimator: PrivateEstimator) -> Callable[..., Any]:
-    return lambda X, y: _before(estimator, X, y)
 
 
 def _array(value: np.ndarray | None) -> np.ndarray | None:

@@ -25,6 +25,7 @@ from skriemdp.auditing import (
     audit_scores,
     worst_case_neighbours,
 )
+from skriemdp.core.estimator import Data
 from skriemdp.descent.sampling import PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import GeodesicBall
@@ -264,3 +265,58 @@ def test_audits_catch_faults(fault, estimator, trials, monkeypatch):
         pair = dataclasses.replace(pair, score=counts)
     audit = audit_estimator(estimator, pair, trials=trials, confidence=CONFIDENCE)
     assert audit.refuted == (fault is not None)
+
+
+# -- people with 40 rows each: one of them turns into another --------------------------------------
+
+OWNERS = {
+    "components": (
+        PrivatePrincipalEigenvector(2, 1.0, "covariance", center="assume", epsilon=8.0),
+        300,
+    ),
+    "linear": (
+        PrivateNoisyAdaGrad(
+            classes=[0, 1], feature_norm=1.0, n_steps=1, fit_intercept=False, epsilon=8.0
+        ),
+        300,
+    ),
+    "regression": (
+        PrivateHyperbolicRegressor(
+            base_point=[0.0, 0.0], feature_scale=1.0, n_frequencies=4, n_steps=1, epsilon=8.0
+        ),
+        300,
+    ),
+    "means": (ONE_SHOT, 300),
+}
+
+
+def dropped_groups(monkeypatch):
+    """Divided by the number of rows: each of them is a record."""
+    monkeypatch.setattr(Data, "by_group", lambda self, groups: self)
+
+
+def owned_by_people(neighbours, rows=40):
+    """Everybody has `rows` rows like the record."""
+
+    def side(data):
+        X, y = (*data, None)[:2]
+        ids = np.repeat(np.arange(len(X)), rows)
+        return X[ids], None if y is None else np.asarray(y)[ids], ids
+
+    data, other = side(neighbours.data), side(neighbours.neighbour)
+    return dataclasses.replace(neighbours, data=data, neighbour=other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [None, dropped_groups], ids=["as shipped", "dropped groups"])
+@pytest.mark.parametrize("name", OWNERS)
+def test_audits_of_people_with_many_rows(name, fault, monkeypatch):
+    """False alarms below 1e-8 each (the confidence of the bound)."""
+    if fault is not None:
+        fault(monkeypatch)
+    estimator, trials = OWNERS[name]
+    pair = owned_by_people(worst_case_neighbours(estimator, 60))
+    audit = audit_estimator(estimator, pair, trials=trials, confidence=CONFIDENCE)
+    assert audit.refuted == (fault is not None)
+    if fault is None:
+        assert audit.audited > 1.0

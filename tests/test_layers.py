@@ -43,7 +43,7 @@ ALLOWED = {
     "completion": ROOM,
     "linear_model": ROOM,
     "regression": ROOM,
-    "selection": ROOM,
+    "selection": ROOM | {"preprocessing"},
     "federated": ROOM | {"regression"},
     "__init__": set(),
 }

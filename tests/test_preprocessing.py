@@ -5,12 +5,17 @@ import pytest
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupKFold, cross_validate
+from sklearn.model_selection import (
+    GroupKFold,
+    LeaveOneGroupOut,
+    StratifiedGroupKFold,
+    cross_validate,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skriemdp import PrivacyAccountant, PrivateMinimumDistanceToMean
+from skriemdp import PrivacyAccountant, PrivateGridSearchCV, PrivateMinimumDistanceToMean
 from skriemdp.datasets import make_people
 from skriemdp.geometry import AffineInvariantSPD, Hyperboloid, Sphere
 from skriemdp.mean.estimator import frechet_mean
@@ -21,6 +26,8 @@ MDM = PrivateMinimumDistanceToMean(
     "spd-log-euclidean", radius=0.5, classes=[0, 1], epsilon=3.0, random_state=0
 )
 MODEL = PerGroup(Recenter("spd"), MDM)
+SOME = X[PEOPLE < 8], Y[PEOPLE < 8], PEOPLE[PEOPLE < 8]
+UNSEEDED = clone(MODEL).set_params(estimator__random_state=None, estimator__epsilon=30.0)
 
 
 @parametrize_with_checks([Recenter("euclidean")])
@@ -154,3 +161,87 @@ def test_in_a_pipeline():
         pipe = make_pipeline(FunctionTransformer(), clone(MODEL))
         pipe.fit(X, Y, groups=PEOPLE)
         assert pipe.score(X, Y, groups=PEOPLE) > 0.6
+
+
+def test_a_score_by_name_predicts_without_groups_and_is_refused():
+    # The scorer of scoring="accuracy" calls predict without them; the default one does not.
+    folds = GroupKFold(3, shuffle=True, random_state=0)
+    with config_context(enable_metadata_routing=True):
+        given = {"params": {"groups": PEOPLE}, "cv": folds, "error_score": "raise"}
+        with pytest.raises(ValueError, match="groups=np.zeros"):
+            cross_validate(clone(MODEL), X, Y, scoring="accuracy", **given)
+
+
+@pytest.mark.parametrize(
+    ("splitter", "fixed"),
+    [
+        (GroupKFold(5, shuffle=True, random_state=0), True),
+        (LeaveOneGroupOut(), True),
+        (GroupKFold(5), False),
+        (StratifiedGroupKFold(5), False),
+    ],
+    ids=str,
+)
+def test_which_folds_depend_on_ids_alone(splitter, fixed):
+    def tested(groups, labels):
+        found = {}
+        for fold, (_, test) in enumerate(splitter.split(groups, labels, groups)):
+            found |= {int(group): fold for group in groups[test]}
+        return found
+
+    rng = np.random.default_rng(1)
+    groups = np.repeat(np.arange(40), rng.integers(1, 9, 40))
+    labels = rng.integers(0, 3, len(groups))
+    before, moved = tested(groups, labels), 0
+    for group in range(0, 40, 4):
+        keep = groups != group
+        others = np.concatenate([groups[keep], np.full(25, group)])
+        after = tested(others, np.concatenate([labels[keep], rng.integers(0, 3, 25)]))
+        moved = max(moved, sum(before[k] != after[k] for k in range(40) if k != group))
+    assert (moved == 0) if fixed else (moved > 20)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+@pytest.mark.parametrize("piped", [False, True])
+def test_a_private_search_over_transformed_people(routing, piped):
+    searched = make_pipeline(FunctionTransformer(), clone(UNSEEDED)) if piped else clone(UNSEEDED)
+    grid = {("pergroup__" if piped else "") + "estimator__radius": [0.5]}
+    with config_context(enable_metadata_routing=routing):
+        search = PrivateGridSearchCV(searched, grid, delta=1e-3, mean_runs=1.5)
+        with pytest.raises(ValueError, match="says who owns"):
+            clone(search).fit(*SOME[:2])
+        search.fit(*SOME)
+        assert search.privacy_spent_.unit == "group"
+        assert search.privacy_spent_.public == {"n_groups": 8, "n_validation": 2}
+        assert search.score(*SOME[:2], groups=SOME[2]) > 0.6
+        assert search.predict(X[:12], groups=np.zeros(12)).shape == (12,)
+        with pytest.raises(ValueError, match="groups=np.zeros"):
+            search.predict(X[:12])
+    inside = search.best_estimator_[-1] if piped else search.best_estimator_
+    # What the winner alone would have cost is nowhere, and no accountant of the search is left.
+    assert inside.estimator_.privacy_spent_ is inside.privacy_spent_ is search.privacy_spent_
+    assert inside.estimator_.accountant is None
+
+
+def test_a_loss_of_a_search_sees_transformed_rows():
+    seen = []
+
+    def loss(model, X, y):
+        seen.append(type(model).__name__)
+        return (model.predict(X) != y).astype(float)
+
+    search = PrivateGridSearchCV(
+        clone(UNSEEDED), {"estimator__radius": [0.3]}, loss=loss, mean_runs=1.5
+    )
+    search.fit(*SOME)
+    assert set(seen) == {"PrivateMinimumDistanceToMean"} and search.best_score_ < 0.0
+
+
+def test_a_search_refuses_groups_that_its_fits_do_not_take():
+    class Deaf(PrivateMinimumDistanceToMean):
+        def fit(self, X, y):
+            return super().fit(X, y)
+
+    model = Deaf("spd", radius=0.3, classes=[0, 1])
+    with pytest.raises(ValueError, match="takes no groups"):
+        PrivateGridSearchCV(model, {"radius": [0.3]}).fit(X, Y, groups=PEOPLE)

@@ -121,7 +121,7 @@ def validated(estimator: Any, X: Any, y: Any = None, groups: Any = None) -> Data
     # What scikit-learn says was repeated on stand-ins within; the rest gets a fixed sentence.
     data = quietly(estimator._validate, X, y, labels=True)
     if groups is not None:
-        data = data.by_group(read_groups(groups, len(data.arrays[0])))
+        data = data.by_group(read_groups(groups, data.facts["n"]))
     return estimator._with_tried_functions(data)
 
 

@@ -24,7 +24,8 @@ class PrivacySpent:
     event : Event
         What was released, in numbers; composes with other events (:mod:`skriemdp.privacy.events`).
     unit : str
-        Whose data are protected: ``"record"``, ``"label"``, ``"user"`` or ``"client"``.
+        Whose data are protected: ``"record"``, ``"label"``, ``"group"``, ``"user"`` or
+        ``"client"``.
     guarantee : str
         ``"exact"``, ``"statistical"`` (a constant was certified by simulation with a stated error
         probability), or ``"none (seeded)"``: the noise can be reproduced from `random_state`, so

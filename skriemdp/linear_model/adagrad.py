@@ -12,11 +12,12 @@ import numpy as np
 from skriemdp.descent.queries import Query
 from skriemdp.descent.sampling import FullBatch, PoissonSampler, exact_sums
 from skriemdp.linear_model.glm import LinearProblem
+from skriemdp.linear_model.groups import GroupedLinearProblem
 from skriemdp.linear_model.preconditioners import Metric, make_preconditioner
-from skriemdp.mechanisms.bounds import Factors
+from skriemdp.mechanisms.bounds import Ball, Factors
 from skriemdp.mechanisms.integer_products import IntegerFactors
-from skriemdp.mechanisms.integers import ExactTotal
-from skriemdp.mechanisms.noise import expect_integers
+from skriemdp.mechanisms.integers import ExactTotal, IntegerBall
+from skriemdp.mechanisms.noise import NOISE_SCALE, expect_integers
 from skriemdp.privacy.events import Event, GaussianEvent, compose
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class NoisyAdaGrad:
         Radius of the ball that holds the iterates.
     basis_at : callable, optional
         ``basis_at(t)`` is the public orthonormal basis, shape (size, k), of step t = 1, 2, ...
+    grouped : bool, default=False
+        Whether records are people, whose gradients are no outer products.
 
     Notes
     -----
@@ -85,6 +88,7 @@ class NoisyAdaGrad:
     max_norm: float | None = None
     basis_at: Callable | None = None
     first_step_size: float | None = None
+    grouped: bool = False
 
     def __post_init__(self) -> None:
         if self.exact and self.preconditioner == "paper":
@@ -126,8 +130,15 @@ class NoisyAdaGrad:
         return dataclasses.replace(self, noise_multiplier=noise, moment_multiplier=moment)
 
     def factors(self, size: int, n_outputs: int) -> IntegerFactors:
-        """The integers of a gradient of this shape."""
+        """The integers of a row's gradient of this shape."""
         return IntegerFactors(size, n_outputs, self.noise_multiplier)
+
+    def integer_sigma(self, shape: tuple[int, int], bound: float) -> float:
+        """Noise of an entry of an exact sum of gradients; ValueError without a fine lattice."""
+        if self.grouped:
+            ball = IntegerBall(Ball(bound), math.prod(shape), self.noise_multiplier)
+            return NOISE_SCALE * ball.spacing
+        return self.factors(*shape).sigma(bound)
 
     def noise(self, n: int, step: int, shape: tuple[int, int]) -> float:
         """Standard deviation of the noise of a coordinate of the mean gradient of `step`.
@@ -136,7 +147,7 @@ class NoisyAdaGrad:
         """
         bound = float(self.clip_norms[step - 1])
         if self.exact:
-            return self.factors(*shape).sigma(bound) / self.sampler.expected_size(n)
+            return self.integer_sigma(shape, bound) / self.sampler.expected_size(n)
         return self.noise_multiplier * 2.0 * bound / self.sampler.expected_size(n)
 
     def solve(
@@ -189,13 +200,15 @@ class NoisyAdaGrad:
         first = self.n_steps // 2 + 1  # of the iterates that are averaged
         total = np.zeros_like(weights)
         if self.exact and self.basis_at is None:
-            problem = problem.on_lattice(self.factors(*weights.shape))
+            if not self.grouped:
+                problem = problem.on_lattice(self.factors(*weights.shape))
             expect_integers(rng, self.n_steps * weights.size)
         for step in range(1, self.n_steps + 1):
             previous = basis
             basis = None if self.basis_at is None else self.basis_at(step)
             bound = float(self.clip_norms[step - 1])
-            query = _StepQuery(problem, weights, basis, bound)
+            kind = _PeopleQuery if self.grouped else _StepQuery
+            query = kind(problem, weights, basis, bound)
             gradient = self.sampler.release(query, self.noise_multiplier, rng)
             gradient = gradient + _coordinates(penalty * weights, basis)
             change = None if previous is None else basis.T @ previous
@@ -308,6 +321,32 @@ class _StepQuery(Query):
 
     def leave(self, vector: np.ndarray) -> np.ndarray:
         return vector.reshape(self._shape)
+
+
+class _PeopleQuery(_StepQuery):
+    """The same for people: means of own rows' gradients, clipped after averaging."""
+
+    _problem: GroupedLinearProblem
+    bound: Ball  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        weights: np.ndarray,
+        basis: np.ndarray | None,
+        clip_norm: float,
+    ):
+        super().__init__(problem, weights, basis, clip_norm)
+        self.bound = Ball(clip_norm)
+
+    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        with np.errstate(all="ignore"):
+            yield from self._problem.gradients(self._weights, indices, self._basis)
+
+    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
+        total = Query.total(self, indices)
+        self.exact_total = total.reshape(self._shape)
+        return total
 
 
 def _coordinates(vector: np.ndarray, basis: np.ndarray | None) -> np.ndarray:

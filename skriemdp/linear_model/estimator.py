@@ -21,6 +21,7 @@ from skriemdp.core.parameters import label_list
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.linear_model.fit_plan import plan_fit, ridge_penalty
 from skriemdp.linear_model.glm import CLASSIFICATION, LOSSES, LinearProblem, LinearRows
+from skriemdp.linear_model.groups import GroupedLinearProblem
 from skriemdp.linear_model.targets import scaled_targets, target_interval
 from skriemdp.location_scale.bounded_rows import RowPlace, clipped_fraction, rows_beyond
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -103,7 +104,8 @@ default="auto"
         Bound of the norm of a record's gradient in units of scaled rows (norm at most 1): one
         number, one per step, or a function of the step t = 1, 2, ...; public.  By default the
         loss's own bound (1 for two classes, sqrt(2) for more, 1/2 for "huber"), and 1 for
-        "squared_error", which has none.
+        "squared_error", which has none; with groups, whose mean gradients are short, an eighth of
+        that.
     n_steps : int, optional
         Public rule by default.
     step_size : float, optional
@@ -148,9 +150,10 @@ default="auto"
 
     Notes
     -----
-    *Guarantee*: (epsilon, delta)-DP under replacement of one record (row and target), n and the
-    class list public; exactly Gaussian for full batches, exact composition of Poisson-sampled
-    Gaussian mechanisms with the search otherwise.  Public inputs must not be computed from X or y.
+    *Guarantee*: (epsilon, delta)-DP under replacement of one record (row and target), or of all
+    records of one group (docs/theory/groups.md), n, their number, and the class list public;
+    exactly Gaussian for full batches, exact composition of Poisson-sampled Gaussian mechanisms with
+    the search otherwise.  Public inputs must not be computed from X or y.
     There are no class or sample weights.  `predict` and `score` depend on the rows they are given.
 
     Use ``cv=KFold(5)`` in searches and cross-validation: folds stratified by the labels are chosen
@@ -175,6 +178,8 @@ default="auto"
     >>> bool(model.score(X, y) > 0.8)
     True
     """
+
+    __metadata_request__fit = {"groups": True}
 
     def __init__(
         self,
@@ -227,13 +232,17 @@ default="auto"
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> PrivateNoisyAdaGrad:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> PrivateNoisyAdaGrad:
         """Train on the rows of X.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, n_features)
         y : array-like of shape (n,)
+        groups : array-like of shape (n,), optional
+            Who owns each row.  Then an owner's gradient is the mean of own rows' gradients, clipped
+            after averaging.  All rows of one owner and their number are protected together; n, and
+            what `batch_size` counts, is the number of owners.
 
         Returns
         -------
@@ -246,7 +255,7 @@ default="auto"
         BudgetExceededError
             If the accountant's ceiling would be exceeded; nothing is released.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
     @available_if(_has_scores)
     def decision_function(self, X: np.ndarray) -> np.ndarray:
@@ -346,12 +355,12 @@ default="auto"
         return "batch_size=None"
 
     def _release(self, data: Data, plan: Plan, streams: Any) -> None:
-        (X, targets), settings = data.arrays, plan.settings
+        (X, targets), settings, groups = data.arrays, plan.settings, data.groups
         budget = GaussianBudget(settings.bounds.mu)
-        place = settings.bounds.release(X, budget, streams)
+        place = settings.bounds.release(X, budget, streams, groups)
         self.clipped_fraction_ = clipped_fraction(
-            rows_beyond(X, place),
-            len(targets),
+            rows_beyond(X, place, groups),
+            data.facts["n"],
             1.0 - place.level,
             f"lie farther than {place.norm:.3g} from their center and were scaled down; choose "
             "center and feature_norm from public knowledge of the data's range, or pass "
@@ -365,8 +374,10 @@ default="auto"
         rows = LinearRows(place.offsets(X), place.norm, bool(self.fit_intercept))
         unit = rows.unit
         if basis is not None:
-            rows = rows.in_basis(basis)
+            rows = rows.in_basis(basis, apart=groups is not None)
         problem = LinearProblem(rows, targets, settings.loss)
+        if groups is not None:
+            problem = GroupedLinearProblem(rows, targets, settings.loss, groups)
         progress = None
         if self.verbose:
             progress = ProgressBar(type(self).__name__, self.epsilon, self.delta)

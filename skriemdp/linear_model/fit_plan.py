@@ -26,6 +26,7 @@ from skriemdp.descent.sampling import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.linear_model.adagrad import NoisyAdaGrad
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
+from skriemdp.linear_model.groups import CLIP_SHARE
 from skriemdp.linear_model.planning import (
     FULL_MATRIX_LIMIT,
     default_steps,
@@ -85,6 +86,7 @@ class FitPlan:
 def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     """The plan of :class:`skriemdp.PrivateNoisyAdaGrad` `model`; nothing private is seen."""
     n, p, classes = facts["n"], facts["p"], facts["classes"]
+    grouped = facts.get("grouped", False)
     _check_parameters(model, n)
     warn_large_delta(model.delta, n)
     n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
@@ -141,16 +143,19 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         moment_multiplier=1.0 if name == "paper" else None,
         step_size=step_size,
         first_step_size=first_step_size,
-        clip_norms=envelope(model.clip_norm, n_steps, loss.residual_bound),
+        clip_norms=envelope(
+            model.clip_norm, n_steps, loss.residual_bound, CLIP_SHARE if grouped else 1.0
+        ),
         preconditioner=name,
         curvature=public_curvature(public, basis, penalty) if name == "public" else None,
         max_norm=None if model.max_norm is None else float(model.max_norm) / unit,
         basis_at=None if bases is None else (lambda step: bases[step - 1]),
+        grouped=grouped,
     )
     solver = _sampled(solver, model, bounds, n) if sampled else solver.with_mu(rest)
     in_integers = solver if name == "paper" else solver.with_integers(width * n_outputs)
     copied = work
-    if not moving and (basis is not None or not facts["sparse"]):
+    if not (moving or grouped) and (basis is not None or not facts["sparse"]):
         # A sparse copy is as large as X, and the size of X is not public.
         copied = work.plus(8.0 * 3.0 * n * width, "the rounded copy of X, in exact integers")
     whole = in_integers if sampled else in_integers.with_mu(bounds.mu)
@@ -226,7 +231,7 @@ def _adds_integers(
     def check() -> None:
         bounds.check_integers()
         for solver in solvers:
-            solver.factors(*shape)
+            solver.integer_sigma(shape, 1.0)
         distance = in_integers.event(n).tv
         if distance:
             check_distance(distance, float(model.epsilon), float(model.delta))

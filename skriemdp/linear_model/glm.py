@@ -181,9 +181,24 @@ class LinearRows:
         if self._intercept:
             total[p] += self._constant * residuals.sum(axis=0)
 
-    def in_basis(self, basis: np.ndarray) -> _Coordinates:
-        """The rows' coordinates in the columns of `basis`, themselves rows of unit scale."""
-        return _Coordinates(self.scores(basis, slice(None)))
+    def in_basis(self, basis: np.ndarray, apart: bool = False) -> _Coordinates:
+        """The rows' coordinates in the columns of `basis`, themselves rows of unit scale.
+
+        With `apart` each row's are the same, to the last bit, in any company.
+        """
+        scores = self.scores_apart if apart else self.scores
+        return _Coordinates(scores(basis, slice(None)))
+
+    def taken(self, chosen: np.ndarray) -> np.ndarray:
+        """The rows of the index array `chosen`, dense, with the constant feature."""
+        rows = self._X[chosen]
+        if issparse(rows):
+            rows = rows.toarray()
+        with np.errstate(all="ignore"):
+            rows = rows * self._factors[chosen, None]
+        if not self._intercept:
+            return rows
+        return np.column_stack([rows, np.full(len(rows), self._constant)])
 
     def formed(self) -> Any:
         """The rows themselves, dense or CSR, with the constant feature."""

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
+from skriemdp.location_scale.grouped_rows import records_of
 from skriemdp.location_scale.row_records import RowRecords, plan_row_search
-from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import GaussianBudget
 
@@ -151,19 +152,28 @@ class RowBounds:
         if self.search is not None:
             self.search.check_integers()
 
-    def release(self, X: Any, budget: GaussianBudget, streams: Any) -> RowPlace:
-        """Spend at most `share` of the fit's budget on the rows X, dense or CSR."""
+    def release(
+        self, X: Any, budget: GaussianBudget, streams: Any, groups: Groups | None = None
+    ) -> RowPlace:
+        """Spend at most `share` of the fit's budget on the rows X, dense or CSR.
+
+        With `groups` the records are people: means of own rows are added up, and distances are root
+        mean squares of own rows'.
+        """
         if self.search is None:
             assert self.center is not None and self.norm is not None
             return RowPlace(self.center, self.norm)
-        records: Any = RowRecords(Rows(X, self.n, self.d))
+        records: Any = RowRecords(records_of(X, groups))
         found = self.search.release(records, budget, streams)
         return RowPlace(found.center, found.radius, found.level)
 
 
-def rows_beyond(X: Any, place: RowPlace) -> int:
-    """Number of rows farther from the centre than the norm; private."""
-    norms = RowRecords(Rows(X, *X.shape)).distances(place.center)
+def rows_beyond(X: Any, place: RowPlace, groups: Groups | None = None) -> int:
+    """Number of rows farther from the centre than the norm; private.
+
+    With `groups` of people whose rows are, in root mean square.
+    """
+    norms = RowRecords(records_of(X, groups)).distances(place.center)
     return sum(int(np.count_nonzero(~(part <= place.norm))) for part in norms)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.rows import Rows, RowSum, largest_summand
 from skriemdp.location_scale.search import LocationScaleSearch, Radii, Start, search_shares
 from skriemdp.mechanisms.bounds import Ball
@@ -79,7 +80,9 @@ class RowRecords:
 
     Parameters
     ----------
-    rows : Rows
+    rows : Rows or GroupedRows
+        With people for records, distances are root mean squares of own rows' distances, and what is
+        added up are means of own rows.
 
     Notes
     -----
@@ -89,7 +92,7 @@ class RowRecords:
     knows its sensitivity ``2 radius`` and its rounding; ``move(center, v)`` is ``center + v``.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows | GroupedRows) -> None:
         self.rows, self.n, self.dim = rows, rows.n, rows.d
 
     def start(self, budget: GaussianBudget, share: float, exact: bool, streams: object) -> Start:
@@ -103,7 +106,7 @@ class RowRecords:
 
     def logarithms(self, center: np.ndarray, radius: float) -> RowSum:
         """The rows less `center`, each shortened to `radius`."""
-        rows = self.rows
+        rows = self.rows.points
         return RowSum(
             self.n,
             self.dim,

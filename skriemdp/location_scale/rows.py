@@ -25,6 +25,7 @@ __all__ = [
     "open_rows",
     "row_products",
     "rows_digest",
+    "runs_of_neighbours",
 ]
 
 # Large enough for BLAS to run at full speed, small enough that a centred copy stays in the cache
@@ -61,6 +62,8 @@ class Rows:
         Whether `chunks` is an iterable rather than one table in memory or mapped to it.
     """
 
+    grouped = False
+
     def __init__(self, chunks: Any, n: int, d: int) -> None:
         self.chunks, self.n, self.d = chunks, n, d
         self.streamed, self.paired = not hasattr(chunks, "shape"), False
@@ -68,6 +71,11 @@ class Rows:
         self._plain: np.ndarray | None = None
         # Sums of the rows of each piece as they are, by the number of its first row.
         self._sums: dict[int, np.ndarray] = {}
+
+    @property
+    def points(self) -> Rows:
+        """Of which a mean is taken: these rows."""
+        return self
 
     def arrays(self) -> Iterator[Any]:
         """The chunks, one after the other."""
@@ -188,13 +196,9 @@ class Rows:
             return
         # Evenly spaced runs of neighbours: cheap to read, and no part of the table is left out.
         half = self.n // 2
-        run = min(_RUN, most, half)
-        if run == 0:
-            return
-        for start in np.linspace(0, half - run, most // run).astype(int):
-            first = self.chunks[start : start + run]
-            second = self.chunks[half + start : half + start + run]
-            yield _tile(first, center), _tile(second, center)
+        for run in runs_of_neighbours(half, most):
+            second = self.chunks[half + run.start : half + run.stop]
+            yield _tile(self.chunks[run], center), _tile(second, center)
 
     def centred(self, center: np.ndarray) -> Iterator[np.ndarray]:
         """Dense tiles of the z_i, of all records; a tile is valid until the next one is asked."""
@@ -219,6 +223,13 @@ class Rows:
         for tile in self.centred(center):
             z = shortened(tile, radius)
             yield z, row_products(z, frame)
+
+    def inside_squares(
+        self, center: np.ndarray, radius: float, frame: np.ndarray
+    ) -> Iterator[np.ndarray]:
+        """Tiles of ``|W' z_i|^2``, shape (b, 1); as :meth:`projected`."""
+        for _, inside in self.projected(center, radius, frame):
+            yield _row_squares(inside)[:, None]
 
     def clipped_squares(self, center: np.ndarray, radius: float) -> Iterator[np.ndarray]:
         """Tiles of ``min(|z_i|^2, radius^2)``, shape (b, 1); as :meth:`projected`."""
@@ -293,15 +304,18 @@ class Rows:
             yield np.minimum(squares, radius * radius) * _row_squares(projections)
 
     def clipped_projected_gram(
-        self, center: np.ndarray, radius: float, frame: np.ndarray
+        self, center: np.ndarray, radius: float, frame: np.ndarray, most: float = math.inf
     ) -> tuple[np.ndarray, float]:
-        """Sums of ``W' z_i z_i' W`` and of ``|z_i|^2``, each z_i scaled to norm <= `radius`."""
+        """Sums of ``W' z_i z_i' W`` and of ``|z_i|^2``, each z_i scaled to norm <= `radius`.
+
+        The squares are cut at `most`, too.
+        """
         k = frame.shape[1]
         gram, total = np.zeros((k, k)), 0.0
         for tile, squares, weights in self._weighted(center, radius):
             projections = tile.product(frame) * weights[:, None]
             gram += projections.T @ projections
-            total += float(np.minimum(squares, radius * radius).sum())
+            total += float(np.minimum(squares, min(most, radius * radius)).sum())
         return gram, total
 
 
@@ -375,6 +389,17 @@ class PairDifferences:
         # Halved before they are subtracted, so that no difference of finite numbers overflows.
         first, second = (self._table[of[index]] for of in (self._first, self._second))
         return first * math.sqrt(0.5) - second * math.sqrt(0.5)
+
+
+def runs_of_neighbours(count: int, most: int) -> Iterator[slice]:
+    """Evenly spaced runs of neighbours among `count`, about `most` of them in all.
+
+    They are cheap to read, and no part of a table is left out.
+    """
+    run = min(_RUN, most, count)
+    if run > 0:
+        for start in np.linspace(0, count - run, most // run).astype(int):
+            yield slice(int(start), int(start) + run)
 
 
 def clip_weights(squared_norms: np.ndarray, bound: float) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from skriemdp.privacy.sensitivity import Sensitivity, ball_sensitivity
 
-__all__ = ["Ball", "Bound", "Factors", "shortened"]
+__all__ = ["Ball", "Bound", "Factors", "matrix_norms", "shortened"]
 
 # Squares of numbers in this range, and their sums, are ordinary floats.
 _LEAST, _MOST = 1e-140, 1e140
@@ -152,3 +152,19 @@ def shortened(rows: np.ndarray, norm: float) -> np.ndarray:
         scaled = rows * (norm / np.maximum(lengths, norm))[:, None]
         usable = np.isfinite(lengths)
         return scaled if usable.all() else np.where(usable[:, None], scaled, 0.0)
+
+
+def matrix_norms(factors: np.ndarray) -> np.ndarray:
+    """Frobenius norms of ``L' L`` for each of the `factors` L, shape (b, rows, dim).
+
+    From the smaller Gram matrix of the two; infinite where it is not finite.  One product for each
+    factor, so that none has a bit in common with another.
+    """
+    with np.errstate(all="ignore"):
+        turned = factors.transpose(0, 2, 1)
+        small = factors.shape[1] <= factors.shape[2]
+        gram = np.matmul(factors, turned) if small else np.matmul(turned, factors)
+        largest = np.einsum("bii->bi", gram).max(axis=1)  # of all entries: they are semidefinite
+        scaled = gram / np.where(largest > 0.0, largest, 1.0)[:, None, None]
+        norms = largest * np.sqrt(np.einsum("bij,bij->b", scaled, scaled))
+    return np.where(np.isfinite(norms), norms, np.inf)

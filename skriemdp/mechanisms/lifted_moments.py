@@ -9,9 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from skriemdp._groups import Groups
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.bounds import shortened
 from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.integer_products import IntegerMoments
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import computed_sum_sensitivity, second_moment_sensitivity
@@ -19,6 +21,8 @@ from skriemdp.privacy.sensitivity import computed_sum_sensitivity, second_moment
 __all__ = ["LiftedMoments"]
 
 _TILE = 4096
+# Entries of people's matrices that are added at once.
+_ENTRIES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +48,15 @@ class LiftedMoments:
         a, at most 1: larger means less noise on the products, and more on ``sum z z'``.
     exact : bool, default=False
         Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
+    grouped : bool, default=False
+        Whether records are people who own several rows: then ``w w'`` is the mean over own rows.
 
     Notes
     -----
     *Guarantee*: exactly ``1 / noise_multiplier``-GDP in the worst case, replacement of one record.
     A lift has ``|w|^2 <= norms[0]^2 (1 + a^2)``, so the sum moves by at most ``sqrt(2)`` times as
-    much; orthogonal lifts attain it (docs/theory/moments.md).  With `exact` the statement is about
+    much; orthogonal lifts attain it (docs/theory/moments.md).  Means
+    over own rows are no further apart (docs/theory/groups.md).  With `exact` the statement is about
     the program.
 
     Examples
@@ -65,6 +72,7 @@ class LiftedMoments:
     noise_multiplier: float
     scale: float = math.sqrt(0.5)
     exact: bool = False
+    grouped: bool = False
 
     def __post_init__(self) -> None:
         check_count(n=self.n)
@@ -95,7 +103,8 @@ class LiftedMoments:
     @functools.cached_property
     def lattice(self) -> IntegerMoments:
         """The integer vectors of the lifts; ValueError where they would be too coarse."""
-        return IntegerMoments(self.norm, sum(self.sizes), self.noise_multiplier)
+        kind = IntegerMatrices if self.grouped else IntegerMoments
+        return kind(self.norm, sum(self.sizes), self.noise_multiplier)
 
     @functools.cached_property
     def noise(self) -> SymmetricGaussian:
@@ -136,8 +145,32 @@ class LiftedMoments:
             total += rows.T @ rows
         return total
 
+    def factors(
+        self, first: np.ndarray, second: np.ndarray, groups: Groups
+    ) -> Iterator[np.ndarray]:
+        """Factors L of people's mean ``w w' = L' L``, shape (b, rows, size), tile by tile."""
+        size, sizes = sum(self.sizes), groups.sizes
+        for chosen, rows, inside in groups.blocks(max(1, _ENTRIES // size**2)):
+            places = rows.ravel()
+            lifts = np.concatenate(list(self.lifts(first[places], second[places])))
+            shares = np.where(inside, 1.0 / np.sqrt(sizes[chosen, None]), 0.0)
+            yield lifts.reshape(*rows.shape, size) * shares[:, :, None]
+
+    def total_of_people(self, first: np.ndarray, second: np.ndarray, groups: Groups) -> np.ndarray:
+        """The sum of people's mean ``w w'`` in floating point, each in its ball, without noise."""
+        size = sum(self.sizes)
+        total = np.zeros(size * size)
+        for factors in self.factors(first, second, groups):
+            matrices = np.matmul(factors.transpose(0, 2, 1), factors)
+            total += shortened(matrices.reshape(len(factors), -1), self.norm**2).sum(axis=0)
+        return total.reshape(size, size)
+
     def release(
-        self, first: np.ndarray, second: np.ndarray, rng: np.random.Generator
+        self,
+        first: np.ndarray,
+        second: np.ndarray,
+        rng: np.random.Generator,
+        groups: Groups | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Noisy ``sum z z'``, ``sum z y'`` and ``sum y y'``.
 
@@ -148,11 +181,20 @@ class LiftedMoments:
         second : ndarray of shape (n, sizes[1])
             The y of each record.
         rng : numpy.random.Generator
+        groups : Groups, optional
+            Of the rows, where people are the records.
         """
-        if len(first) != self.n or len(second) != self.n:
+        if (groups is not None) != self.grouped:
+            raise ValueError("groups belongs to grouped=True, which needs it.")
+        if groups is None and (len(first) != self.n or len(second) != self.n):
             raise ValueError(f"first and second must have n={self.n} rows.")
         if self.exact:
-            noisy = self.lattice.release(self.lifts(first, second), rng)
+            lifts = self.lifts(first, second)
+            if groups is not None:
+                lifts = self.factors(first, second, groups)
+            noisy = self.lattice.release(lifts, rng)
+        elif groups is not None:
+            noisy = self.noise.release(self.total_of_people(first, second, groups), rng)
         else:
             noisy = self.noise.release(self.total(first, second), rng)
         k = self.sizes[0]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.row_records import RowRecords, norm_quantile
 from skriemdp.location_scale.rows import Rows, RowSum
 from skriemdp.mechanisms.bounds import Ball
@@ -25,13 +26,17 @@ __all__ = [
     "Bounds",
     "BoundsSearch",
     "Budget",
+    "Records",
     "Streams",
     "clip_level",
     "pairs_are_better",
     "product_quantile",
+    "trace_quantile",
 ]
 
 Budget = GaussianBudget | PureBudget
+# Records are rows, or people who own several.
+Records = Rows | GroupedRows
 # A fresh generator of noise for every label.
 Streams = Callable[..., np.random.Generator]
 
@@ -103,7 +108,7 @@ class Bounds:
         The released mean of the records.
     """
 
-    rows: Rows
+    rows: Records
     center: np.ndarray
     row_norm: float
     mean: np.ndarray
@@ -168,7 +173,7 @@ class BoundsSearch:
         most = 0.25 if self._n_mu >= _PAIRS_FROM * math.sqrt(self.d) else 0.1
         return float(np.clip(0.5 * self.d**0.25 / math.sqrt(self._n_mu), 0.01, most))
 
-    def release(self, rows: Rows, budget: Budget, streams: Streams) -> Bounds:
+    def release(self, rows: Records, budget: Budget, streams: Streams) -> Bounds:
         """Rows, centre and clipping norm."""
         center, rng = np.zeros(self.d), streams("centre and norm")
         if self.pair_seed is not None:
@@ -189,7 +194,7 @@ class BoundsSearch:
             norm = self._norm(rows, center, bound * _NEAR, budget, rng)
         return Bounds(rows, center, norm, center)
 
-    def _release_pairs(self, rows: Rows, budget: Budget, rng: np.random.Generator) -> Bounds:
+    def _release_pairs(self, rows: Records, budget: Budget, rng: np.random.Generator) -> Bounds:
         """Differences of disjoint pairs, their clipping norm, and one rough mean of the records."""
         shares = _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE
         _, mean, _ = self._first_mean(rows, budget, rng, shares)
@@ -201,7 +206,7 @@ class BoundsSearch:
 
     def _first_mean(
         self,
-        rows: Rows,
+        rows: Records,
         budget: Budget,
         rng: np.random.Generator,
         shares: tuple[float, float] | None = None,
@@ -220,7 +225,7 @@ class BoundsSearch:
 
     def _mean(
         self,
-        rows: Rows,
+        rows: Records,
         center: np.ndarray,
         bound: float,
         share: float,
@@ -247,7 +252,7 @@ class BoundsSearch:
 
     def _noisy_move(
         self,
-        rows: Rows,
+        rows: Records,
         center: np.ndarray,
         bound: float,
         share: float,
@@ -271,7 +276,7 @@ class BoundsSearch:
 
     def _norm(
         self,
-        rows: Rows,
+        rows: Records,
         center: np.ndarray,
         grid: np.ndarray,
         budget: Budget,
@@ -286,7 +291,7 @@ class BoundsSearch:
         return norm_quantile(budget, share, grid, level, norms, rows.n, rng)
 
     def _effective_rank(
-        self, rows: Rows, center: np.ndarray, budget: Budget, rng: np.random.Generator
+        self, rows: Records, center: np.ndarray, budget: Budget, rng: np.random.Generator
     ) -> float:
         """``tr(A)^2 / tr(A^2)``, A the second moment of the rows scaled to norm one.
 
@@ -308,7 +313,7 @@ class BoundsSearch:
 
     def _exact_cosine(
         self,
-        rows: Rows,
+        rows: Records,
         center: np.ndarray,
         most: int,
         budget: Budget,
@@ -334,7 +339,7 @@ class BoundsSearch:
 
 
 def product_quantile(
-    rows: Rows,
+    rows: Records,
     center: np.ndarray,
     row_norm: float,
     frame: np.ndarray,
@@ -348,3 +353,21 @@ def product_quantile(
     norms = rows.product_norms(center, row_norm, frame)
     rng = streams("product norm", *label)
     return norm_quantile(budget, share, row_norm**2 * _BELOW, level, norms, rows.n, rng)
+
+
+def trace_quantile(
+    rows: GroupedRows,
+    center: np.ndarray,
+    row_norm: float,
+    budget: Budget,
+    share: float,
+    level: float,
+    streams: Streams,
+) -> float:
+    """A number that bounds about the fraction `level` of the traces of people's matrices.
+
+    Matrices of Frobenius norm ``row_norm^2`` have traces of ``sqrt(d) row_norm^2`` at most.
+    """
+    traces = (tile[:, 0] for tile in rows.clipped_squares(center, row_norm))
+    grid = row_norm * rows.d**0.25 * _BELOW
+    return norm_quantile(budget, share, grid, level, traces, rows.n, streams("trace")) ** 2

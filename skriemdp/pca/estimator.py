@@ -20,6 +20,7 @@ from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.work import Work
 from skriemdp.geometry.base import Geometry
+from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.rows import Rows, is_stream, open_rows, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
@@ -146,10 +147,11 @@ class PrivatePrincipalEigenvector(
 
     Notes
     -----
-    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, n public;
-    exactly ``privacy_spent_.mu``-GDP, or pure for ``delta=0`` and "exponential".  Norms, mean,
-    components and variances are all charged; `transform`, `predict` and `score` of a row depend on
-    that row and are not private (docs/theory/pca.md).
+    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, or of all
+    records of one group (docs/theory/groups.md), n, their number, public; exactly
+    ``privacy_spent_.mu``-GDP, or pure for ``delta=0`` and "exponential".  Norms, mean, components
+    and variances are all charged; `transform`, `predict` and `score` of a row depend on that row
+    and are not private (docs/theory/pca.md).
 
     Variances are those of clipped rows, too small where clipping cuts tails; the directions
     hardly suffer.  Where the largest released eigenvalue is within the reach of the noise, a
@@ -180,6 +182,8 @@ class PrivatePrincipalEigenvector(
     >>> pca.transform(X).shape
     (5000, 1)
     """
+
+    __metadata_request__fit = {"groups": True}
 
     def __init__(
         self,
@@ -216,7 +220,7 @@ class PrivatePrincipalEigenvector(
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
         """Release private principal components of the rows of X.
 
         Parameters
@@ -226,6 +230,10 @@ class PrivatePrincipalEigenvector(
             generators, which can be read once, are refused.
         y : None
             Ignored.
+        groups : array-like of shape (n,), optional
+            Who owns each row; for one table.  Then an owner's second moment takes the place of a
+            row's, shortened after averaging.  All rows of one owner and their number are protected
+            together; n is the number of owners.
 
         Returns
         -------
@@ -238,16 +246,16 @@ class PrivatePrincipalEigenvector(
         BudgetExceededError
             If the accountant's ceiling would be exceeded; nothing is released.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
-    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+    def fit_transform(self, X: Any, y: Any = None, groups: Any = None) -> np.ndarray:
         """Fit, then transform the same rows, which must be one table."""
         if is_stream(X):
             raise TypeError(
                 "X gives its rows in several tables, and their coordinates are several tables too; "
                 "call fit(X), then transform(table) for each."
             )
-        return self.fit(X, y).transform(X)
+        return self.fit(X, y, groups).transform(X)
 
     def transform(self, X: Any) -> np.ndarray:
         """Coordinates of the centred rows along the components, ``(n, n_components)``."""
@@ -297,6 +305,14 @@ class PrivatePrincipalEigenvector(
         facts = {"n": rows.n, "d": rows.d, "sparse": rows.is_sparse, "streamed": rows.streamed}
         return Data((rows,), facts)
 
+    def _with_tried_functions(self, data: Data) -> Data:
+        if data.groups is not None and data.facts["streamed"]:
+            raise ValueError(
+                "groups needs X as one table, of which a person's rows can be taken together: a "
+                "NumPy array, a memory map or a sparse matrix."
+            )
+        return data
+
     def _checked(self, table: Any, first: bool) -> Any:
         return read_records(
             self,
@@ -308,7 +324,7 @@ class PrivatePrincipalEigenvector(
         )
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
-        n, d = facts["n"], facts["d"]
+        n, d, grouped = facts["n"], facts["d"], facts.get("grouped", False)
         if n < 2:
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
         self._check_parameters(n, d)
@@ -336,11 +352,12 @@ class PrivatePrincipalEigenvector(
             and row_norm is None
             and not pure
             and not facts["streamed"]
+            and not (facts["sparse"] and grouped)
             and pairs_are_better(n, d, n * strength)
         ):
             bounds = dataclasses.replace(bounds, pair_seed=self.public_seed)
         release = self._release_of(name)
-        exact = self._adds_integers(bounds, release, pure, total)
+        exact = self._adds_integers(bounds, release, pure, total, grouped)
         bounds = dataclasses.replace(bounds, exact=exact)
         if exact:
             release = dataclasses.replace(release, exact=True)
@@ -355,12 +372,14 @@ class PrivatePrincipalEigenvector(
             exact=exact,
         )
 
-    def _adds_integers(self, bounds: BoundsSearch, release: Any, pure: bool, mu: float) -> bool:
+    def _adds_integers(
+        self, bounds: BoundsSearch, release: Any, pure: bool, mu: float, grouped: bool
+    ) -> bool:
         def check() -> None:
             bounds.check_integers(mu)
             # A search spends what it needs, and less noise needs more bits.
             for left in (LEAST_LEFT, 1.0):
-                release.check_integers(bounds.d, mu * math.sqrt(left))
+                release.check_integers(bounds.d, mu * math.sqrt(left), grouped)
             GaussianCount(1.0 / (mu * math.sqrt(_COUNT_SHARE)))
 
         # Exact sums take up to four times as long: rows are centred and rounded one by one
@@ -443,6 +462,8 @@ class PrivatePrincipalEigenvector(
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         (rows,), settings = data.arrays, plan.settings
         budget = settings.make_budget()
+        if data.groups is not None:
+            rows = GroupedRows(rows.chunks, data.groups, by_trace=budget.pure)
         if self.verbose:
             print(f"[{type(self).__name__}] mechanism {plan.public['mechanism']!r}")
         counting = None

@@ -12,6 +12,7 @@ import numpy as np
 from skriemdp.descent.problem import Problem
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
 from skriemdp.geometry.base import Geometry
+from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.rows import Rows, row_products
 from skriemdp.mechanisms.bounds import Ball, shortened
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from skriemdp.mechanisms.bounds import Bound
 
 
-__all__ = ["FRAME_SPACES", "OrthonormalFrames", "SubspaceProblem", "frame_space"]
+__all__ = ["FRAME_SPACES", "OrthonormalFrames", "SubspaceProblem", "frame_space", "product_ball"]
 
 FRAME_SPACES = ("auto", "sphere", "stiefel", "grassmann", "ambient")
 
@@ -39,6 +40,17 @@ def frame_space(name: str, d: int, k: int) -> tuple[Geometry, OrthonormalFrames 
     return (Stiefel(d, k) if name == "stiefel" else Grassmann(d, k)), None
 
 
+def product_ball(row_norm: float, frame: np.ndarray) -> Ball:
+    """The ball of all ``A W``, A positive semidefinite with ``|A|_F <= row_norm^2``, W a frame.
+
+    Radius ``row_norm^2 rho`` about ``(row_norm^2 / m) W``, with ``m = max(k, 2)`` and ``rho = 1/2``
+    for one column, ``sqrt(1 - 1/k)`` for more (docs/theory/pca.md, docs/theory/groups.md).
+    """
+    columns = frame.shape[1]
+    share = 0.5 if columns == 1 else math.sqrt(1.0 - 1.0 / columns)
+    return Ball(row_norm**2 * share, row_norm**2 / max(columns, 2) * frame.ravel())
+
+
 @dataclasses.dataclass(frozen=True)
 class OrthonormalFrames:
     """Matrices with orthonormal columns, as a set to project on; DP-PGD's domain."""
@@ -53,12 +65,14 @@ class OrthonormalFrames:
 class SubspaceProblem(Problem):
     """``f(W; z) = -|W' z|^2``, z a centred record scaled to norm at most `row_norm`.
 
+    With people for records it is ``-tr W' A W``, A the scaled matrix of a person.
+
     Parameters
     ----------
     geometry : Geometry
         ``Sphere(d - 1)``, ``Stiefel(d, k)``, ``Grassmann(d, k)`` or ``Euclidean(d, k)``; points
         have orthonormal columns on all of them.
-    rows : Rows
+    rows : Rows or GroupedRows
     center : ndarray of shape (d,)
     row_norm : float
 
@@ -70,11 +84,12 @@ class SubspaceProblem(Problem):
     matrix ``-2 r a'``; isotropic noise on that, projected, is isotropic in the tangent space.  The
     ambient gradients ``-2 z z' W`` of k columns lie within ``2 row_norm^2 rho`` of ``-(2 row_norm^2
     / m) W``, with ``m = max(k, 2)`` and ``rho = 1/2`` for one column, ``sqrt(1 - 1/k)`` for more
-    (docs/theory/pca.md).  The published constant ``2 max |z|^2`` is twice the norm bound.
+    (docs/theory/pca.md); people's gradients, with A for ``z z'``, keep these bounds
+    (docs/theory/groups.md).  The published constant ``2 max |z|^2`` is twice the norm bound.
     """
 
     geometry: Geometry
-    rows: Rows
+    rows: Rows | GroupedRows
     center: np.ndarray
     row_norm: float
 
@@ -91,16 +106,20 @@ class SubspaceProblem(Problem):
         return math.prod(self.geometry.shape)
 
     def gradient_ball(self, point: np.ndarray) -> Ball:
-        square = self.row_norm**2
         if not self._ambient:
-            return Ball(square)
-        columns = self.gradient_dim // self.rows.d
-        share = 0.5 if columns == 1 else math.sqrt(1.0 - 1.0 / columns)
-        return Ball(2.0 * square * share, -2.0 * square / max(columns, 2) * point.ravel())
+            return Ball(self.row_norm**2)
+        ball = product_ball(self.row_norm, point.reshape(self.rows.d, -1))
+        assert ball.center is not None
+        return Ball(2.0 * ball.radius, -2.0 * ball.center)
 
     def leave_gradients(self, point: np.ndarray, vector: np.ndarray) -> np.ndarray:
         tangent = self.geometry.projection(point, vector.reshape(self.geometry.shape))
         return np.asarray(self.geometry.coordinates_from_tangent(point, tangent))
+
+    @property
+    def longest_piece(self) -> int:
+        # How many people are added in one go depends on their numbers of rows.
+        return self.n if self.rows.grouped else super().longest_piece
 
     def pieces(self, indices: np.ndarray | None = None) -> Iterator[Any]:
         """As in :class:`Problem`; all rows come as dense tiles, scaled, whatever the table is."""
@@ -108,6 +127,9 @@ class SubspaceProblem(Problem):
             yield from super().pieces(indices)
             return
         most = self.longest_piece
+        if isinstance(self.rows, GroupedRows):
+            yield from self.rows.clipped(self.center, self.row_norm)
+            return
         for tile in self.rows.centred(self.center):
             for begin in range(0, len(tile), most):
                 yield shortened(tile[begin : begin + most], self.row_norm)
@@ -118,6 +140,8 @@ class SubspaceProblem(Problem):
 
     def gradient_coordinates(self, point: np.ndarray, indices: Any = None) -> np.ndarray:
         """As in :class:`Problem`; `indices` may be a tile of :meth:`pieces`."""
+        if isinstance(self.rows, GroupedRows):
+            return self._of_people(point, indices)
         if getattr(indices, "ndim", 1) == 2:
             z = indices
         else:
@@ -129,10 +153,22 @@ class SubspaceProblem(Problem):
             left = z - sum(inside[:, [j]] * w for j, w in enumerate(frame.T))
         return -2.0 * (left[:, :, None] * inside[:, None, :]).reshape(len(z), -1)
 
+    def _of_people(self, point: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        """Gradients of people, from factors of their matrices."""
+        frame = point.reshape(self.rows.d, -1)
+        flat = factors.reshape(-1, self.rows.d)
+        inside = row_products(flat, frame)
+        left = flat
+        if not self._ambient:
+            left = flat - sum(inside[:, [j]] * w for j, w in enumerate(frame.T))
+        left, inside = (part.reshape(*factors.shape[:2], -1) for part in (left, inside))
+        return -2.0 * np.matmul(left.transpose(0, 2, 1), inside).reshape(len(factors), -1)
+
     def gradient_sum(
         self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
     ) -> np.ndarray:
-        if self._ambient or indices is not None or bound.radius < self.row_norm**2:
+        special = self._ambient or indices is not None or bound.radius < self.row_norm**2
+        if special or isinstance(self.rows, GroupedRows):
             return super().gradient_sum(point, bound, indices)
         frame = point.reshape(self.rows.d, -1)
         product = self.rows.residual_product(self.center, self.row_norm, frame)

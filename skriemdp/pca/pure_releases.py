@@ -7,9 +7,8 @@ import math
 
 import numpy as np
 
-from skriemdp.location_scale.rows import Rows
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
-from skriemdp.pca.bounds import Budget, Streams
+from skriemdp.pca.bounds import Budget, Records, Streams
 from skriemdp.pca.releases import Subspace, _from_matrix
 from skriemdp.privacy.sensitivity import trace_part_sensitivity
 
@@ -22,12 +21,13 @@ class PureCovarianceRelease:
 
     *Guarantee*: that of :class:`PureSymmetric` at sensitivity ``row_norm^2 / n``; the eigenvectors
     and eigenvalues of the released matrix are post-processing, however many are used.
+    People's matrices have to be bounded by their traces: ``GroupedRows(by_trace=True)``.
     """
 
     n_components: int
 
     def release(
-        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
         sensitivity = trace_part_sensitivity(row_norm, rows.n)
         mechanism = PureSymmetric(rows.d, sensitivity, budget.rest())

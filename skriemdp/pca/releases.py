@@ -12,15 +12,17 @@ import numpy as np
 from skriemdp._random import public_generator
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.queries import GradientQuery
+from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.rows import Rows, RowSum
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerFrames, IntegerMoments
 from skriemdp.mechanisms.integers import check_integers
 from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
-from skriemdp.pca.bounds import Budget, Streams, product_quantile
-from skriemdp.pca.problem import SubspaceProblem, frame_space
+from skriemdp.pca.bounds import Budget, Records, Streams, product_quantile, trace_quantile
+from skriemdp.pca.problem import SubspaceProblem, frame_space, product_ball
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
     disjoint_groups_sensitivity,
@@ -48,6 +50,8 @@ _INSIDE_SHARE, _TOTAL_SHARE = 0.03, 0.02
 _MATRIX_SHARE, _REFINED_SHARE, _REFINED_LEVEL = 0.35, 0.06, 0.9
 # "power": share of a step for that quantile; its level.
 _POWER_SHARE, _POWER_LEVEL = 0.06, 0.8
+# People: share of the total variance's part for the quantile that bounds traces; its level.
+_TRACE_SHARE, _TRACE_LEVEL = 0.25, 0.9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +89,14 @@ class Release(Protocol):
     n_components: int
 
     def release(
-        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace: ...
 
-    def check_integers(self, d: int, mu: float) -> None:
-        """ValueError where some sum has no lattice that is fine enough, for `mu` in all."""
+    def check_integers(self, d: int, mu: float, grouped: bool) -> None:
+        """ValueError where some sum has no lattice that is fine enough, for `mu` in all.
+
+        With `grouped` the records are people.
+        """
         ...
 
 
@@ -109,13 +116,13 @@ class CovarianceRelease:
     exact: bool = False
 
     def release(
-        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
         matrix, sigma = _noisy_matrix(rows, center, row_norm, budget.rest(), streams, self.exact)
         return _from_matrix(matrix, sigma, self.n_components)
 
-    def check_integers(self, d: int, mu: float) -> None:
-        IntegerMoments(1.0, d, 1.0 / mu)
+    def check_integers(self, d: int, mu: float, grouped: bool) -> None:
+        _moments(grouped)(1.0, d, 1.0 / mu)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +141,7 @@ class RefineRelease:
     exact: bool = False
 
     def release(
-        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
         left = budget.left
         mu = budget.take(_MATRIX_SHARE * left)
@@ -161,10 +168,10 @@ class RefineRelease:
             rough, components=frame.T, variances=variances, noise_scale=scale
         )
 
-    def check_integers(self, d: int, mu: float) -> None:
-        IntegerMoments(1.0, d, 1.0 / (mu * math.sqrt(_MATRIX_SHARE)))
+    def check_integers(self, d: int, mu: float, grouped: bool) -> None:
+        _moments(grouped)(1.0, d, 1.0 / (mu * math.sqrt(_MATRIX_SHARE)))
         rest = 1.0 - _MATRIX_SHARE - _REFINED_SHARE
-        _check_products(d, self.n_components, mu * math.sqrt(rest))
+        _check_products(d, self.n_components, mu * math.sqrt(rest), grouped)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +187,7 @@ class PowerRelease:
     exact: bool = False
 
     def release(
-        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
         frame = _public_frame(rows.d, self.n_components, self.public_seed)
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left / self.n_steps
@@ -197,10 +204,10 @@ class PowerRelease:
             frame = np.linalg.svd(product, full_matrices=False)[0]
         return _with_variances(frame, scale, rows, center, row_norm, budget, streams, self.exact)
 
-    def check_integers(self, d: int, mu: float) -> None:
+    def check_integers(self, d: int, mu: float, grouped: bool) -> None:
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps * (1.0 - _POWER_SHARE)
-        _check_products(d, self.n_components, mu * math.sqrt(share))
-        _check_variances(self.n_components, mu)
+        _check_products(d, self.n_components, mu * math.sqrt(share), grouped)
+        _check_variances(self.n_components, mu, grouped)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,7 +225,7 @@ class GradientRelease:
     exact: bool = False
 
     def release(
-        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
         geometry, domain = frame_space(self.manifold, rows.d, self.n_components)
         problem = SubspaceProblem(geometry, rows, center, row_norm)
@@ -237,10 +244,10 @@ class GradientRelease:
         frame = point.reshape(rows.d, -1)
         return _with_variances(frame, scale, rows, center, row_norm, budget, streams, self.exact)
 
-    def check_integers(self, d: int, mu: float) -> None:
+    def check_integers(self, d: int, mu: float, grouped: bool) -> None:
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps
         check_integers(d * self.n_components, 1.0 / (mu * math.sqrt(share)))
-        _check_variances(self.n_components, mu)
+        _check_variances(self.n_components, mu, grouped)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,7 +261,7 @@ class ExponentialRelease:
     n_components: int
 
     def release(
-        self, rows: Rows, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
+        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
         gram = rows.clipped_gram(center, row_norm)
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left / self.n_components
@@ -269,32 +276,41 @@ class ExponentialRelease:
         return _with_variances(frame, math.nan, rows, center, row_norm, budget, streams)
 
 
-def _check_products(d: int, k: int, mu: float) -> None:
+def _moments(grouped: bool) -> type[IntegerMoments]:
+    """The integers of records whose second moments are added."""
+    return IntegerMatrices if grouped else IntegerMoments
+
+
+def _check_products(d: int, k: int, mu: float, grouped: bool) -> None:
+    if grouped:
+        check_integers(d * k, 1.0 / mu)
+        return
     IntegerFactors(d, k, 1.0 / mu)
     # The frames that will be found are orthonormal up to rounding, as this one is.
     IntegerFrames(1.0, np.eye(d, k), 1.001 / mu)
 
 
-def _check_variances(k: int, mu: float) -> None:
-    IntegerMoments(1.0, k, 1.0 / (mu * math.sqrt(_INSIDE_SHARE)))
-    check_integers(1, 1.0 / (mu * math.sqrt(_TOTAL_SHARE)))
+def _check_variances(k: int, mu: float, grouped: bool) -> None:
+    _moments(grouped)(1.0, k, 1.0 / (mu * math.sqrt(_INSIDE_SHARE)))
+    total = _TOTAL_SHARE * (1.0 - _TRACE_SHARE if grouped else 1.0)
+    check_integers(1, 1.0 / (mu * math.sqrt(total)))
 
 
 # -- parts --------------------------------------------------------------------------------------
 
 
-def _per_row(rows: Rows, term: Sensitivity) -> Sensitivity:
+def _per_row(rows: Records, term: Sensitivity) -> Sensitivity:
     """Of a mean of one such term per row."""
     return mean_sensitivity(disjoint_groups_sensitivity(term) if rows.paired else term, rows.n)
 
 
 def _noisy_matrix(
-    rows: Rows, center: np.ndarray, row_norm: float, mu: float, streams: Streams, exact: bool
+    rows: Records, center: np.ndarray, row_norm: float, mu: float, streams: Streams, exact: bool
 ) -> tuple[np.ndarray, float]:
     """The second moment of clipped rows plus noise, and the noise along a unit matrix."""
     rng = streams("second moment")
     if exact:
-        lattice = IntegerMoments(row_norm, rows.d, 1.0 / mu)
+        lattice = _moments(rows.grouped)(row_norm, rows.d, 1.0 / mu)
         return lattice.release(rows.centred(center), rng) / rows.n, lattice.sigma / rows.n
     sensitivity = _per_row(rows, second_moment_sensitivity(row_norm))
     mechanism = SymmetricGaussian(rows.d, sensitivity, 1.0 / mu)
@@ -316,7 +332,7 @@ def _from_matrix(matrix: np.ndarray, sigma: float, k: int) -> Subspace:
 
 
 def _noisy_product(
-    rows: Rows,
+    rows: Records,
     center: np.ndarray,
     row_norm: float,
     frame: np.ndarray,
@@ -327,6 +343,14 @@ def _noisy_product(
     exact: bool,
 ) -> tuple[np.ndarray, float]:
     """Mean of ``z z' W``, terms clipped to Frobenius norm `bound`, plus noise; and its scale."""
+    if isinstance(rows, GroupedRows):
+        query = _product_query(rows, center, row_norm, frame, bound)
+        multiplier = 1.0 / budget.take(share)
+        noisy = noisy_sum(query, multiplier, rng, exact=exact)
+        if query.bound.center is not None:
+            noisy = noisy + rows.n * query.bound.center
+        scale = sum_sigma(query, multiplier, exact) / rows.n
+        return noisy.reshape(frame.shape) / rows.n, scale
     if exact:
         multiplier = 1.0 / budget.take(share)
         total, sigma = _exact_product(rows, center, row_norm, frame, bound, multiplier, rng)
@@ -335,6 +359,14 @@ def _noisy_product(
     mechanism = budget.noise(share, _per_row(rows, term), frame.size)
     mean = rows.clipped_product(center, row_norm, frame, bound) / rows.n
     return mechanism.release(mean.ravel(), rng).reshape(frame.shape), mechanism.sigma
+
+
+def _product_query(
+    rows: GroupedRows, center: np.ndarray, row_norm: float, frame: np.ndarray, bound: float
+) -> RowSum:
+    """People's terms ``A W``, each in a ball; they are no outer products."""
+    ball = product_ball(row_norm, frame).clipped(bound)
+    return RowSum(rows.n, frame.size, ball, lambda: rows.products(center, row_norm, frame))
 
 
 def _exact_product(
@@ -360,7 +392,7 @@ def _exact_product(
 def _with_variances(
     frame: np.ndarray,
     scale: float,
-    rows: Rows,
+    rows: Records,
     center: np.ndarray,
     row_norm: float,
     budget: Budget,
@@ -369,11 +401,14 @@ def _with_variances(
 ) -> Subspace:
     """Order the columns by their released variances, with what is left of the budget."""
     inside = budget.left * _INSIDE_SHARE / (_INSIDE_SHARE + _TOTAL_SHARE)
+    most = row_norm**2
+    if isinstance(rows, GroupedRows) and not rows.by_trace:
+        # The Frobenius norm of a matrix does not bound its trace by the same number.
+        share = _TRACE_SHARE * (budget.left - inside)
+        most = trace_quantile(rows, center, row_norm, budget, share, _TRACE_LEVEL, streams)
     rng = streams("inside variance"), streams("total variance")
-    if exact:
-        small, total = _exact_variances(frame, rows, center, row_norm, budget, inside, rng)
-    else:
-        small, total = _float_variances(frame, rows, center, row_norm, budget, inside, rng)
+    release = _exact_variances if exact else _float_variances
+    small, total = release(frame, rows, center, row_norm, most, budget, inside, rng)
     values, vectors = np.linalg.eigh(small)
     frame = _signed(frame @ vectors[:, ::-1])
     return Subspace(frame.T, values[::-1], total, scale)
@@ -384,15 +419,16 @@ Rngs = tuple[np.random.Generator, np.random.Generator]
 
 def _float_variances(
     frame: np.ndarray,
-    rows: Rows,
+    rows: Records,
     center: np.ndarray,
     row_norm: float,
+    most: float,
     budget: Budget,
     inside: float,
     rngs: Rngs,
 ) -> tuple[np.ndarray, float]:
-    """Second moment of the coordinates in the frame, and of all coordinates together."""
-    gram, total = rows.clipped_projected_gram(center, row_norm, frame)
+    """Second moment of the coordinates in the frame, and of all together, each at most `most`."""
+    gram, total = rows.clipped_projected_gram(center, row_norm, frame, most)
     k = frame.shape[1]
     # Symmetric matrices as vectors: an isometry takes them to R^(k (k + 1) / 2).
     upper = np.triu_indices(k)
@@ -403,17 +439,17 @@ def _float_variances(
     noisy = mechanism.release(gram[upper] * weights / rows.n, rngs[0])
     small = np.zeros((k, k))
     small[upper] = noisy / weights
-    # |z|^2 lies in [0, row_norm^2].
-    mechanism = budget.rest_noise(_per_row(rows, square), 1)
+    mechanism = budget.rest_noise(_per_row(rows, interval_sensitivity(most)), 1)
     noisy = mechanism.release(np.array([total / rows.n]), rngs[1])
     return small + np.triu(small, 1).T, float(noisy[0])
 
 
 def _exact_variances(
     frame: np.ndarray,
-    rows: Rows,
+    rows: Records,
     center: np.ndarray,
     row_norm: float,
+    most: float,
     budget: Budget,
     inside: float,
     rngs: Rngs,
@@ -421,25 +457,26 @@ def _exact_variances(
     """As :func:`_float_variances`, in integers."""
     multiplier, k = 1.0 / budget.take(inside), frame.shape[1]
 
-    def coordinates() -> Iterator[np.ndarray]:
-        return (inside for _, inside in rows.projected(center, row_norm, frame))
-
     def mean_square(
-        tiles: Callable[[], Iterator[np.ndarray]], multiplier: float, rng: np.random.Generator
+        tiles: Callable[[], Iterator[np.ndarray]],
+        most: float,
+        multiplier: float,
+        rng: np.random.Generator,
     ) -> float:
-        half = 0.5 * row_norm**2
+        half = 0.5 * most
         query = RowSum(rows.n, 1, Ball(half, np.array([half])), tiles)
         noisy = noisy_sum(query, multiplier, rng, exact=True)
         return float(noisy[0]) / rows.n + half
 
     if k == 1:
-        squares = lambda: (inside**2 for inside in coordinates())  # noqa: E731
-        small = np.array([[mean_square(squares, multiplier, rngs[0])]])
+        squares = lambda: rows.inside_squares(center, row_norm, frame)  # noqa: E731
+        small = np.array([[mean_square(squares, row_norm**2, multiplier, rngs[0])]])
     else:
-        lattice = IntegerMoments(row_norm, k, multiplier)
-        small = lattice.release(coordinates(), rngs[0]) / rows.n
+        lattice = _moments(rows.grouped)(row_norm, k, multiplier)
+        inner = (inside for _, inside in rows.projected(center, row_norm, frame))
+        small = lattice.release(inner, rngs[0]) / rows.n
     lengths = lambda: rows.clipped_squares(center, row_norm)  # noqa: E731
-    return small, mean_square(lengths, 1.0 / budget.rest(), rngs[1])
+    return small, mean_square(lengths, most, 1.0 / budget.rest(), rngs[1])
 
 
 def _signed(frame: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._groups import Groups
 from skriemdp._quiet import read_records, read_weights
 from skriemdp._validation import check_option
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
@@ -117,11 +118,12 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     Notes
     -----
-    *Guarantee*: (epsilon, delta)-DP under replacement of one record (x, y), or of one label, n
-    public; exactly Gaussian.  Predictions of "parametric" and "sufficient-statistics" are
-    post-processing.  Those of "per-query" were charged at `fit`, all of them; the model must then
-    hold the records, and refuses in copies, pickles and other processes.  `score` depends on the
-    rows it is given and is not private.  Proofs: docs/theory/regression.md.
+    *Guarantee*: (epsilon, delta)-DP under replacement of one record (x, y), of one label, or of all
+    records of one group (docs/theory/groups.md), n, their number, public; exactly Gaussian.
+    Predictions of "parametric" and "sufficient-statistics" are post-processing.  Those of
+    "per-query" were charged at `fit`, all of them; the model must then hold the records, and
+    refuses in copies, pickles and other processes.  `score` depends on the rows it is given and is
+    not private.  Proofs: docs/theory/regression.md.
 
     Features that were computed from all records together (spectral embeddings of a graph,
     standardisation) carry the other records into x; then a record's privacy is that of its row,
@@ -144,6 +146,8 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
     >>> model.score(X, y) > 0.3
     True
     """
+
+    __metadata_request__fit = {"groups": True}
 
     def __init__(
         self,
@@ -192,7 +196,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> PrivateHyperbolicRegressor:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> PrivateHyperbolicRegressor:
         """Release a private model ("per-query": charge for all queries).
 
         Parameters
@@ -200,6 +204,10 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         X : array-like of shape (n, n_features)
         y : array-like of shape (n, dim), (n,) or (n, dim + 1)
             Labels in the layout `coordinates`.
+        groups : array-like of shape (n,), optional
+            Who owns each row; not with ``privacy_unit="label"``.  Then what a record adds is the
+            mean over an owner's rows ("parametric": of gradients, shortened after averaging).  All
+            rows of one owner and their number are protected together; n is the number of owners.
 
         Returns
         -------
@@ -212,7 +220,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         BudgetExceededError
             If the accountant's ceiling would be exceeded; nothing is released.
         """
-        return self._fit(X, y)
+        return self._fit(X, y, groups)
 
     def predict(self, X: Any) -> np.ndarray:
         """Predicted labels, in the layout of the fitted y.
@@ -300,20 +308,20 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         return plan_fit(self, facts)
 
     def _release(self, data: Data, plan: Plan, streams: Any) -> None:
-        (X, labels), settings = data.arrays, plan.settings
+        (X, labels), settings, groups = data.arrays, plan.settings, data.groups
         geometry = data.facts["geometry"]
         unit = math.sqrt(-geometry.curvature)
         space = Hyperboloid(geometry.dim)
         labels = shorten(labels, float(self.radius)) * unit
         points = np.asarray(space.exp_coordinates(space.base_point, labels))
         budget = GaussianBudget(settings.mu)
-        features = settings.scaling.release(X, settings.features, budget, streams)
-        self.clipped_fraction_ = settings.scaling.clipped(X, features, budget, streams)
+        features = settings.scaling.release(X, settings.features, budget, streams, groups)
+        self.clipped_fraction_ = settings.scaling.clipped(X, features, budget, streams, groups)
         self.feature_center_, self.feature_scale_ = features.center, features.scale
         base = settings.public_base
         if settings.base is not None:
             budget.take(BASE_SHARE)
-            base = settings.base.release(points, streams("base point"))
+            base = settings.base.release(points, streams("base point"), groups)
         model = dataclasses.replace(settings.model, mu=budget.rest() / math.sqrt(settings.copies))
         self.geometry_, self.feature_map_ = geometry, features
         self._base, self._flat = base, data.facts["flat"]
@@ -322,20 +330,25 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         self._server = None
         self.noise_scale_ = model.sigma / unit
         if self.method == "per-query":
-            weights = self._weights(features.scaled(X), model.mu)
+            weights = self._weights(features.scaled(X), model.mu, groups)
             self._server = QueryServer(model, weights, points, base, self.n_queries, streams)
         else:
-            arguments = {}
+            arguments: dict[str, Any] = {} if groups is None else {"groups": groups}
             if self.verbose:
                 name = type(self).__name__
                 arguments["progress"] = ProgressBar(name, self.epsilon, self.delta)
             coordinates = np.asarray(space.log_coordinates(base, points))
-            weights = model.release(features(X), coordinates, streams("model"), **arguments)
+            seen = features(X, apart=groups is not None)
+            weights = model.release(seen, coordinates, streams("model"), **arguments)
             self.coef_ = weights / unit
         self.base_point_ = self._layout(origin)[0]
 
-    def _weights(self, X: np.ndarray, mu: float) -> Any:
+    def _weights(self, X: np.ndarray, mu: float, groups: Groups | None) -> Any:
         length = self._query_length(X.shape[1])
+        if groups is not None:
+            shares = np.empty(len(X))
+            shares[groups.order] = np.repeat(1.0 / groups.sizes, groups.sizes)
+            return KernelWeights(X, length, shares)
         if self.privacy_unit == "record":
             return KernelWeights(X, length)
         ridge = query_ridge(len(X), mu) if self.ridge is None else self.ridge

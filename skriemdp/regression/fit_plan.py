@@ -95,6 +95,12 @@ def _within_scale(d: int) -> float:
 def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     """The plan of a :class:`skriemdp.PrivateHyperbolicRegressor`; nothing private is seen."""
     n, d, geometry = facts["n"], facts["d"], facts["geometry"]
+    grouped = facts.get("grouped", False)
+    if grouped and estimator.privacy_unit == "label":
+        raise ValueError(
+            "privacy_unit='label' protects single labels, not people; pass privacy_unit='record', "
+            "with which groups protects all rows of a person, features included."
+        )
     unit = math.sqrt(-geometry.curvature)
     _check_parameters(estimator, unit)
     warn_large_delta(estimator.delta, n)
@@ -115,7 +121,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     else:
         public_base = _public_base(estimator, geometry)
     shape = (2 * features.n_frequencies, geometry.dim)
-    model, copies = _model(estimator, n, shape, math.sqrt(left) * mu, unit)
+    model, copies = _model(estimator, n, shape, math.sqrt(left) * mu, unit, grouped)
     # A search spends what it needs: the model may have more than it was planned with.
     models = model, dataclasses.replace(model, mu=mu / math.sqrt(copies))
     exact = _adds_integers(estimator, scaling, base, models, n, shape)
@@ -191,7 +197,7 @@ def _adds_integers(
 
 
 def _model(
-    estimator: Any, n: int, shape: tuple[int, int], mu: float, unit: float
+    estimator: Any, n: int, shape: tuple[int, int], mu: float, unit: float, grouped: bool
 ) -> tuple[WrappedModel | MomentModel | WeightedMean, int]:
     """The model for the rest of the budget, and how often it is released."""
     records = estimator.privacy_unit == "record"
@@ -201,11 +207,12 @@ def _model(
     if estimator.n_steps is not None:
         check_count(n_steps=estimator.n_steps)
     if estimator.method == "sufficient-statistics":
-        return MomentModel(n, shape, mu, clip, estimator.ridge, records), 1
+        return MomentModel(n, shape, mu, clip, estimator.ridge, records, grouped=grouped), 1
     if estimator.method == "parametric":
         n_steps, step_size, momentum = model_rule(n, mu, estimator.n_steps)
         step_size = step_size if estimator.step_size is None else estimator.step_size
-        return WrappedModel(n, shape, mu, n_steps, step_size, clip, momentum), 1
+        model = WrappedModel(n, shape, mu, n_steps, step_size, clip, momentum, grouped=grouped)
+        return model, 1
     check_count(n_queries=estimator.n_queries)
     if not records and n > _LARGEST_KERNEL:
         raise ValueError(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from skriemdp._groups import Groups
 from skriemdp.mechanisms.bounds import shortened
 from skriemdp.mechanisms.integer_products import IntegerFactors
 from skriemdp.mechanisms.lifted_moments import LiftedMoments
@@ -40,6 +41,8 @@ class MomentModel:
         only the products with the labels get noise.
     exact : bool, default=False
         Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
+    grouped : bool, default=False
+        Whether records are people who own several rows; their features are private.
 
     Notes
     -----
@@ -55,6 +58,7 @@ class MomentModel:
     ridge: float | None
     features_private: bool
     exact: bool = False
+    grouped: bool = False
 
     @property
     def event(self) -> GaussianEvent:
@@ -65,7 +69,8 @@ class MomentModel:
     def moments(self) -> LiftedMoments:
         """The release of private features and labels."""
         norms = (1.0, self.clip_norm)
-        return LiftedMoments(self.shape, norms, self.n, 1.0 / self.mu, exact=self.exact)
+        settings = {"exact": self.exact, "grouped": self.grouped}
+        return LiftedMoments(self.shape, norms, self.n, 1.0 / self.mu, **settings)
 
     @functools.cached_property
     def lattice(self) -> object:
@@ -99,10 +104,11 @@ class MomentModel:
         labels: np.ndarray,
         rng: np.random.Generator,
         progress: Callable[..., None] | None = None,
+        groups: Groups | None = None,
     ) -> np.ndarray:
         """Private weights ``(n_features, dim)``; arguments as in :meth:`WrappedModel.release`."""
         if self.features_private:
-            moment, product, _ = self.moments.release(features, labels, rng)
+            moment, product, _ = self.moments.release(features, labels, rng, groups)
         else:
             moment, product = features.T @ features, self._products(features, labels, rng)
         ridge = self.ridge

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._groups import Groups
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.groups import GroupedProblem
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import GeodesicBall, Hyperboloid
 
@@ -99,10 +101,14 @@ class BasePoint:
         squares = zip(np.atleast_1d(solver.step_size), solver.noise_multipliers, strict=True)
         return diameter * math.sqrt(math.fsum((eta * m) ** 2 for eta, m in squares))
 
-    def release(self, points: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The base point, from labels on the hyperboloid."""
+    def release(
+        self, points: np.ndarray, rng: np.random.Generator, groups: Groups | None = None
+    ) -> np.ndarray:
+        """The base point, from labels on the hyperboloid, which may belong to `groups`."""
         solver: Any = self.solver
-        problem = FrechetProblem(solver.domain, points)
+        problem: Any = FrechetProblem(solver.domain, points)
+        if groups is not None:
+            problem = GroupedProblem(problem, groups)
         geometry, origin = problem.geometry, solver.domain.center
         coordinates = geometry.log_coordinates(origin, solver.solve(problem, origin, rng))
         length = max(float(np.linalg.norm(coordinates)), 1e-300)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -61,9 +62,14 @@ class FeatureScaling:
             self.bounds.check_integers()
 
     def release(
-        self, X: np.ndarray, features: FeatureMap, budget: GaussianBudget, streams: Any
+        self,
+        X: np.ndarray,
+        features: FeatureMap,
+        budget: GaussianBudget,
+        streams: Any,
+        groups: Groups | None = None,
     ) -> FeatureMap:
-        """`features` with the centre and the scale of the rows X."""
+        """`features` with the centre and the scale of the rows X, which may belong to `groups`."""
         if not self.auto:
             return features
         if self.public:
@@ -72,17 +78,22 @@ class FeatureScaling:
             return dataclasses.replace(
                 features, center=np.where(usable, center, 0.0), scale=np.where(usable, scale, 1.0)
             )
-        place = self.bounds.release(X, budget, streams)
+        place = self.bounds.release(X, budget, streams, groups)
         scale = place.norm / math.sqrt(X.shape[1])
         return dataclasses.replace(features, center=place.center, scale=scale)
 
     def clipped(
-        self, X: np.ndarray, features: FeatureMap, budget: GaussianBudget, streams: Any
+        self,
+        X: np.ndarray,
+        features: FeatureMap,
+        budget: GaussianBudget,
+        streams: Any,
+        groups: Groups | None = None,
     ) -> float:
         """Share of records that the limit of the features changes; noisy if they are private."""
-        beyond, advice = features.beyond(X), _ADVICE.format(limit=features.limit)
+        beyond, advice = features.beyond(X, groups), _ADVICE.format(limit=features.limit)
         if not self.public:
-            return clipped_fraction(beyond, len(X), 0.0, advice, budget, streams)
+            return clipped_fraction(beyond, self.bounds.n, 0.0, advice, budget, streams)
         if beyond > _WARN * len(X):
             warn_user(f"{beyond / len(X):.0%} of the rows {advice}")
         return beyond / len(X)

@@ -61,14 +61,22 @@ class KernelRidgeWeights:
 
 
 class KernelWeights:
-    """Weights ``k(x, x_i)`` in [0, 1]: each depends on its own record, so records are protected."""
+    """Weights ``k(x, x_i)`` in [0, 1]: each depends on its own record, so records are protected.
 
-    def __init__(self, X: np.ndarray, length_scale: float):
-        self._X, self._length_scale = X, length_scale
+    With `shares`, one number for each row, they are multiplied by it: people's rows share a weight.
+    """
+
+    def __init__(self, X: np.ndarray, length_scale: float, shares: np.ndarray | None = None):
+        self._X, self._length_scale, self._shares = X, length_scale, shares
 
     def __call__(self, x: np.ndarray) -> tuple[np.ndarray, float]:
         """Weights ``(n,)`` for one query, and their public bound 1."""
-        return gaussian_kernel(self._X, x[None, :], self._length_scale)[:, 0], 1.0
+        with np.errstate(all="ignore"):
+            offsets = self._X - x
+            # Each row by itself: a weight is the same, to the last bit, in any company.
+            squares = np.einsum("ij,ij->i", offsets, offsets)
+            weights = np.exp(squares * (-0.5 / self._length_scale**2))
+        return weights if self._shares is None else weights * self._shares, 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +102,8 @@ class WeightedMean:
     replaced: ``(sqrt(3) C sum a_i, sum a_i u_i)`` moves by at most 2 C.  The squared distance of
     contributions ``(c a, a u)`` and ``(c b, b v)`` is convex in each of a, b: a corner attains the
     maximum, ``c^2 + C^2`` (one weight zero) or ``4 C^2`` (both one); for ``c = sqrt(3) C`` they
-    agree, so the density is free.  Steps compose.
+    agree, so the density is free.  Means over a person's own rows are no further apart.  Steps
+    compose.
     """
 
     ball: Any

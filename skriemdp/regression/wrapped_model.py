@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from skriemdp._groups import Groups
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_positive
+from skriemdp.location_scale.rows import RowSum, row_products
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.integer_products import IntegerFactors
+from skriemdp.mechanisms.integers import IntegerBall
 from skriemdp.mechanisms.noise import expect_integers
+from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import (
@@ -79,19 +84,26 @@ class FeatureMap:
         with np.errstate(over="ignore"):
             return np.clip((X - self.center) / self.scale, -self.limit, self.limit)
 
-    def beyond(self, X: np.ndarray) -> int:
-        """Number of rows in which some input is clipped."""
+    def beyond(self, X: np.ndarray, groups: Groups | None = None) -> int:
+        """Number of rows in which some input is clipped; with `groups` of people with such rows."""
         with np.errstate(over="ignore"):
-            outside = np.abs((X - self.center) / self.scale) > self.limit
-        return int(np.count_nonzero(outside.any(axis=1)))
+            outside = np.any(np.abs((X - self.center) / self.scale) > self.limit, axis=1)
+        if groups is not None:
+            outside = groups.sums(np.asarray(outside)[groups.order].astype(np.intp)) > 0
+        return int(np.count_nonzero(outside))
 
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        """Features of shape ``(n, 2 n_frequencies)``."""
+    def __call__(self, X: np.ndarray, apart: bool = False) -> np.ndarray:
+        """Features of shape ``(n, 2 n_frequencies)``.
+
+        With `apart` each row's are the same, to the last bit, in any company.
+        """
         half = self.n_frequencies
         features = np.empty((len(X), 2 * half))
         for begin in range(0, len(X), _TILE):
             rows = slice(begin, begin + _TILE)
-            angles = self.scaled(X[rows]) @ self.frequencies
+            scaled = self.scaled(X[rows])
+            frequencies = self.frequencies
+            angles = row_products(scaled, frequencies) if apart else scaled @ frequencies
             np.cos(angles, out=features[rows, :half])
             np.sin(angles, out=features[rows, half:])
         features *= 1.0 / math.sqrt(half)
@@ -152,6 +164,36 @@ def clip_columns(gradients: np.ndarray, clip_norm: float) -> np.ndarray:
     return gradients
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _People:
+    """Rows of some people, in one slot for each, with as many rows; some count for nothing.
+
+    Attributes
+    ----------
+    features : ndarray of shape (b, size, n_features)
+    directions : ndarray of shape (dim, b * size)
+    lengths, shares : ndarray of shape (b * size,)
+        `shares` is one over the number of a person's rows, or zero.
+    """
+
+    features: np.ndarray
+    directions: np.ndarray
+    lengths: np.ndarray
+    shares: np.ndarray
+
+
+def _people(
+    features: np.ndarray, directions: np.ndarray, lengths: np.ndarray, groups: Groups
+) -> list[_People]:
+    found, sizes = [], groups.sizes
+    for chosen, rows, inside in groups.blocks(_TILE):
+        places = rows.ravel()
+        shares = np.where(inside, 1.0 / sizes[chosen, None], 0.0).ravel()
+        own = np.ascontiguousarray(directions[:, places])
+        found.append(_People(features[rows], own, lengths[places], shares))
+    return found
+
+
 @dataclasses.dataclass(frozen=True)
 class WrappedModel:
     """DP gradient descent for the weights W of ``exp_b(W' phi(x))`` at curvature -1.
@@ -172,6 +214,9 @@ class WrappedModel:
         Heavy-ball momentum; of released gradients only.
     exact : bool, default=False
         Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
+    grouped : bool, default=False
+        Whether records are people who own several rows: a person adds the mean of own rows' ``phi
+        g'``, shortened to `clip_norm` after averaging.
 
     Notes
     -----
@@ -190,6 +235,7 @@ class WrappedModel:
     clip_norm: float
     momentum: float = 0.0
     exact: bool = False
+    grouped: bool = False
 
     @property
     def event(self) -> GaussianEvent:
@@ -204,8 +250,12 @@ class WrappedModel:
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise on each entry of the mean gradient."""
+        if self.grouped:
+            return (
+                sum_sigma(self._query(lambda: iter(())), self.noise_multiplier, self.exact) / self.n
+            )
         if self.exact:
-            return self.lattice.sigma(self.clip_norm) / self.n
+            return self._factors.sigma(self.clip_norm) / self.n
         return self._noise.sigma
 
     @property
@@ -216,9 +266,33 @@ class WrappedModel:
         return GaussianNoise(mean_sensitivity(total, self.n), self.noise_multiplier)
 
     @functools.cached_property
-    def lattice(self) -> IntegerFactors:
+    def lattice(self) -> IntegerFactors | IntegerBall:
         """The integers of a record's gradient; ValueError where they would be too coarse."""
+        if self.grouped:
+            return IntegerBall(Ball(self.clip_norm), math.prod(self.shape), self.noise_multiplier)
+        return self._factors
+
+    @property
+    def _factors(self) -> IntegerFactors:
         return IntegerFactors(*self.shape, self.noise_multiplier)
+
+    def _query(self, tiles: Callable[[], Iterator[np.ndarray]]) -> RowSum:
+        """The sum of people's gradients, each one row of `tiles`."""
+        return RowSum(self.n, math.prod(self.shape), Ball(self.clip_norm), tiles)
+
+    def people_gradients(self, weights: np.ndarray, blocks: list[_People]) -> Iterator[np.ndarray]:
+        """Mean gradients of people, not yet shortened, one row each, block by block."""
+        for own in blocks:
+            with np.errstate(all="ignore"):
+                z = np.matmul(own.features, weights).reshape(-1, self.shape[1])
+                gradients = geodesic_gradients(
+                    np.ascontiguousarray(z.T), own.directions, own.lengths
+                )
+                usable = np.isfinite(gradients).all(axis=0) & (own.shares > 0.0)
+                gradients = np.where(usable, gradients * own.shares, 0.0).T
+            right = gradients.reshape(*own.features.shape[:2], -1)
+            means = np.matmul(own.features.transpose(0, 2, 1), right)
+            yield means.reshape(len(means), -1)
 
     def _exact_gradient(
         self,
@@ -259,6 +333,7 @@ class WrappedModel:
         labels: np.ndarray,
         rng: np.random.Generator,
         progress: Callable[..., None] | None = None,
+        groups: Groups | None = None,
     ) -> np.ndarray:
         """Private weights ``(n_features, dim)``.
 
@@ -271,17 +346,29 @@ class WrappedModel:
         rng : numpy.random.Generator
         progress : callable, optional
             ``progress(step, n_steps)`` after each step.
+        groups : Groups, optional
+            Of the rows, where people are the records.
         """
+        if (groups is not None) != self.grouped:
+            raise ValueError("groups belongs to grouped=True, which needs it.")
         lengths = np.linalg.norm(labels, axis=1)
         directions = np.ascontiguousarray((labels / np.maximum(lengths, 1e-150)[:, None]).T)
         weights = np.zeros(self.shape)
         velocity, average = np.zeros_like(weights), np.zeros_like(weights)
         first, mechanism = self.n_steps // 2, self._noise
+        people = [] if groups is None else _people(features, directions, lengths, groups)
         if self.exact:
-            rows = (self.lattice, *self.lattice.round_left(features))
+            if groups is None:
+                rows = (self._factors, *self._factors.round_left(features))
             expect_integers(rng, self.n_steps * weights.size)
         for step in range(self.n_steps):
-            if self.exact:
+            if groups is not None:
+                now = functools.partial(self.people_gradients, weights, people)
+                gradient = noisy_sum(
+                    self._query(now), self.noise_multiplier, rng, exact=self.exact
+                ).reshape(self.shape)
+                gradient = gradient / self.n
+            elif self.exact:
                 gradient = self._exact_gradient(weights, rows, directions, lengths, rng)
             else:
                 gradient = self.mean_gradient(weights, features, directions, lengths)

@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 from scipy import sparse
+from sklearn.preprocessing import StandardScaler
 
 from replay.tape import Pair, Refuted, Tape, check_composition
 from skriemdp import (
@@ -48,6 +49,7 @@ from skriemdp.location_scale.points import PointRecords, plan_point_search
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.preprocessing import PerGroup
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, SelectionEvent
 
@@ -349,6 +351,178 @@ def people():
     pair("people mean adaptive", fit, *data, attains=0.7)
     pair("people mean adaptive noisy", fit, *data, quiet=False)
     _risks_of_people()
+    _components_of_people()
+    _linear_models_of_people()
+    _regressions_of_people()
+    _searches_of_people()
+
+
+def persons(points, first, targets=None, at=0):
+    """Rows, targets and ids: person `at` has `first` rows, the others one to three, all mixed."""
+    sizes = 1 + np.arange(len(points)) % 3
+    sizes[at] = first
+    ids = np.random.default_rng(first).permutation(np.repeat(np.arange(len(points)), sizes))
+    return points[ids], None if targets is None else targets[ids], ids
+
+
+def replaced(points, *values, targets=(None, None), at=0):
+    """Person `at` has 40 rows like the first of `values`, or else one row like the second."""
+    one, two = changed(points, *values, at=at)
+    return persons(one, ROWS, targets[0], at), persons(two, 1, targets[1], at)
+
+
+def _stored(data):
+    return [(sparse.csr_array(X), y, ids) for X, y, ids in data]
+
+
+def _components_of_people():
+    d, n = 3, 40
+    zeros, rng = np.zeros((n, d)), np.random.default_rng(0)
+    cloud = rng.normal(size=(n, d)) * [1.0, 0.5, 0.2]
+    orthogonal = replaced(zeros, [3.0, 0, 0], [0, 1.0, 0])
+    known = {"row_norm": 1.0, "center": "assume"}
+    pca = functools.partial(fitted, PrivatePrincipalEigenvector)
+    for arithmetic in ("float", "lattice"):
+        fit = pca(mechanism="covariance", arithmetic=arithmetic, **known)
+        pair(f"people pca covariance {arithmetic}", fit, *orthogonal, attains=0.95)
+        pair(f"people pca sparse {arithmetic}", fit, *_stored(orthogonal), attains=0.95)
+    pair("people pca pure", pca(mechanism="covariance", delta=0.0, **known), *orthogonal)
+    # A person whose rows go all ways: pure privacy counts the trace.
+    spread = orthogonal[0][0].copy()
+    own = orthogonal[0][2] == 0
+    spread[own] = 30.0 * np.eye(d)[np.arange(own.sum()) % d]
+    around = (spread, None, orthogonal[0][2]), replaced(zeros, [0, 0, 0], [0, 0, 0])[1]
+    pair("people pca pure spread", pca(delta=0.0, **known), *around, attains=0.5)
+    for arithmetic in ("float", "lattice"):
+        fit = pca(mechanism="power", n_steps=1, arithmetic=arithmetic, **known)
+        for quiet in (True, False):
+            pair(f"people pca trace {arithmetic} {quiet}", fit, *around, quiet=quiet)
+    frame = replaced(zeros, [1.0, 0, 0], [0, 1.0, 0])
+    ends = replaced(np.tile([1.0, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
+    for k in (1, 2):
+        for arithmetic in ("float", "lattice"):
+            here = {"arithmetic": arithmetic, **known}
+            fit = pca(k, mechanism="refine", **here)
+            pair(f"people pca refine {k} {arithmetic}", fit, *frame, attains=0.25)
+            pair(f"people pca refine {k} {arithmetic} long", fit, *ends)
+            fit = pca(k, mechanism="power", n_steps=2, **here)
+            pair(f"people pca power {k} {arithmetic}", fit, *frame)
+            pair(f"people pca power {k} {arithmetic} noisy", fit, *ends, quiet=False)
+        fit = pca(k, mechanism="exponential", delta=0.0, **known)
+        pair(f"people pca exponential {k}", fit, *frame, attains=0.5)
+    for manifold, k in (("sphere", 1), ("stiefel", 2), ("grassmann", 2), ("ambient", 1)):
+        w = _start_frame(d, k)[:, 0]
+        across = np.linalg.svd(np.column_stack([w, _start_frame(d, k)]))[0][:, -1]
+        data = replaced(zeros, (w + across) / math.sqrt(2), (w - across) / math.sqrt(2))
+        for arithmetic in ("float", "lattice"):
+            settings = {"manifold": manifold, "n_steps": 3, "arithmetic": arithmetic}
+            fit = pca(k, mechanism="gradient", **settings, **known)
+            pair(f"people pca gradient {manifold} {arithmetic}", fit, *data, attains=0.2)
+    pair("people pca gradient noisy", fit, *data, quiet=False)
+    # Differences of pairs of people, and found centres and norms.
+    far = replaced(cloud + [50.0, 0, 0], [1e9, 0, 0], [-1e9, 0, 0])
+    ends = replaced(cloud, [1e9, 0, 0], [0, 1e9, 0])
+    extreme = replaced(cloud, [0, 0, 1e-120], [0, 1e200, 0])
+    for arithmetic in ("float", "lattice"):
+        fit = pca(epsilon=1.5, arithmetic=arithmetic)
+        pair(f"people pca pairs {arithmetic}", fit, *ends, attains=0.8)
+        pair(f"people pca pairs {arithmetic} noisy", fit, *ends, quiet=False)
+        for mechanism in ("covariance", "power", "gradient"):
+            fit = pca(mechanism=mechanism, arithmetic=arithmetic)
+            pair(f"people pca {mechanism} {arithmetic} private centre", fit, *far)
+            pair(f"people pca {mechanism} {arithmetic} extremes", fit, *extreme, quiet=False)
+    fit = pca(mechanism="exponential", delta=0.0)
+    pair("people pca exponential private centre", fit, *far)
+
+
+def _linear_models_of_people():
+    n, p = 30, 2
+    X, y = np.zeros((n, p)), np.zeros(n)
+    X[:, 1] = 0.3
+    targets = changed(y, 1.0, -1.0)
+    data = replaced(X, [1.0, 0], [1.0, 0], targets=targets)
+    adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, "squared_error", feature_norm=1.0)
+    for arithmetic in ("float", "lattice"):
+        for name in ("noised", "norm"):
+            fit = adagrad(name, n_steps=4, fit_intercept=False, arithmetic=arithmetic)
+            pair(f"people adagrad {name} {arithmetic}", fit, *data, attains=0.9)
+        fit = adagrad(n_steps=6, batch_size=10, arithmetic=arithmetic)
+        pair(f"people adagrad sampled {arithmetic}", fit, *data, attains=0.3)
+        pair(f"people adagrad sampled {arithmetic} noisy", fit, *data, quiet=False)
+        fit = adagrad(n_steps=3, subspace=_turning_axis, arithmetic=arithmetic)
+        pair(f"people adagrad subspace {arithmetic}", fit, *data)
+    pair("people adagrad paper", adagrad("paper", n_steps=4), *data, attains=0.5)
+    pair("people adagrad paper noisy", adagrad("paper", n_steps=4), *data, quiet=False)
+    fit = adagrad(n_steps=3)
+    pair("people adagrad sparse", fit, *_stored(data), attains=0.5)
+    wild = replaced(X, [1e200, 1e200], [1e-120, 0], targets=(y, 1e200 * targets[0]))
+    pair("people adagrad extremes", fit, *wild)
+    labels = (np.arange(n) % 3, changed(np.arange(n) % 3, 2.0)[0].astype(int))
+    three = replaced(X, [1.0, 0], [5.0, 0], targets=labels)
+    fit = fitted(PrivateNoisyAdaGrad, "hinge", feature_norm=1.0, n_steps=3, classes=range(3))
+    pair("people adagrad three classes", fit, *three, attains=0.3)
+    rng = np.random.default_rng(4)
+    n, p = 60, 3
+    signs = np.where(np.arange(n) % 2, 1.0, -1.0)
+    targets = signs, changed(signs, -1.0, 1.0)[1]
+    far = replaced(5.0 + rng.normal(size=(n, p)), [1e9, 0, 0], [-1e9, 0, 0], targets=targets)
+    for arithmetic in ("float", "lattice"):
+        fit = fitted(PrivateNoisyAdaGrad, "squared_error", n_steps=3, arithmetic=arithmetic)
+        pair(f"people adagrad search {arithmetic}", fit, *far, attains=0.2)
+        pair(f"people adagrad search {arithmetic} noisy", fit, *far, quiet=False)
+    steps = np.outer(np.geomspace(0.01, 100.0, n), [1.0, 0, 0])
+    data = replaced(steps, [1e-3, 0, 0], [50.0, 0, 0], targets=(signs, signs))
+    pair("people adagrad count", adagrad(), *data)
+
+
+def _regressions_of_people():
+    n = 30
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(n, 2)), 0.1 * rng.normal(size=(n, 2))
+    ends = changed(y, [5.0, 0], [-5.0, 0])
+    labels = replaced(X, [0.0, 0.0], [0.0, 0.0], targets=ends)
+    both = replaced(X, [0.0, 0.0], [9.0, -9.0], targets=ends)
+    settings = {"n_frequencies": 8, "feature_scale": 1.0}
+    regress = functools.partial(fitted, PrivateHyperbolicRegressor, **settings)
+    origin = {"base_point": [0.0, 0.0]}
+    for arithmetic in ("float", "lattice"):
+        here = {"arithmetic": arithmetic}
+        fit = regress("parametric", n_steps=4, **here, **origin)
+        pair(f"people regression {arithmetic}", fit, *labels, attains=0.95)
+        pair(f"people regression all {arithmetic}", fit, *both)
+        fit = regress("parametric", n_steps=4, **here)
+        pair(f"people regression private base {arithmetic}", fit, *labels, attains=0.5)
+        pair(f"people regression private base {arithmetic} noisy", fit, *labels, quiet=False)
+        fit = regress("sufficient-statistics", **here, **origin)
+        pair(f"people regression moments {arithmetic}", fit, *labels, attains=0.8)
+        pair(f"people regression moments all {arithmetic}", fit, *both, attains=0.5)
+        far = replaced(X, [1e9, 0.0], [-1e9, 1.0], targets=ends)
+        fit = regress("parametric", feature_scale="auto", n_steps=3, **here)
+        pair(f"people regression found scale {arithmetic}", fit, *far, attains=0.1)
+        pair(f"people regression found scale {arithmetic} noisy", fit, *far, quiet=False)
+    for steps in (1, 3):
+        fit = _answers(n_queries=1, n_steps=steps, **origin)
+        pair(f"people regression queries {steps}", fit, *labels, attains=0.95)
+    absent = replaced(X, [0.0, 0.0], [9e150, 9e150], targets=ends)
+    pair("people regression queries, absent", fit, *absent)
+    wild = replaced(X, [1e200, -1e200], [0.0, 0.0], targets=changed(y, [1e200, 1e-120], [5.0, 0.0]))
+    fit = regress("parametric", n_steps=3, arithmetic="float")
+    pair("people regression extremes", fit, *wild, quiet=False)
+
+
+def _searches_of_people():
+    X, grid = 0.2 * np.random.default_rng(3).normal(size=(40, 2)), {"radius": [0.5, 1.0]}
+    mean = PrivateFrechetMean(mechanism="tangent", noise="gaussian", radius=1.0)
+    scaled = PerGroup(StandardScaler(with_mean=False), mean)
+    for at, name in zip(_places(40), ("training", "validation"), strict=True):
+        first = [0.0, 0.0] if name == "validation" else [1.0, 0.0]
+        data = replaced(X, first, [-1e9, 0.0], at=at)
+        facts = {"changed": at, "charge": charge_of_a_search}
+        fit = _search(mean, grid, loss_bound=0.5)
+        pair(f"people search {name}", fit, *data, attains=0.25, **facts)
+        pair(f"people search {name} noisy", fit, *data, quiet=False, **facts)
+        fit = _search(scaled, {"estimator__radius": [0.5, 1.0]}, loss_bound=0.5)
+        pair(f"people search {name}, transformed", fit, *data, **facts)
 
 
 def _risks_of_people():
@@ -996,10 +1170,10 @@ def regression():
 
 
 def _answers(**settings):
-    def fit(accountant, X, y):
+    def fit(accountant, X, y, groups=None):
         model = PrivateHyperbolicRegressor(
             "per-query", **{"feature_scale": 1.0} | settings, accountant=accountant, n_frequencies=8
-        ).fit(X, y)
+        ).fit(X, y, groups)
         asked = np.zeros((model.n_queries, 2))
         asked[:, 0] = np.arange(model.n_queries)
         return model.predict(asked)
@@ -1047,7 +1221,7 @@ def search():
 
 
 def _search(estimator, grid, **settings):
-    def fit(accountant, X):
+    def fit(accountant, *data):
         original = selection._Prepaid.spend
 
         def spend(prepaid, event, **details):
@@ -1056,7 +1230,7 @@ def _search(estimator, grid, **settings):
 
         with mock.patch.object(selection._Prepaid, "spend", spend):
             model = PrivateGridSearchCV(estimator, grid, accountant=accountant, **settings)
-            return model.fit(X)
+            return model.fit(*data)
 
     return fit
 
