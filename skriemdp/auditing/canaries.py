@@ -379,8 +379,8 @@ def _federation(estimator: FederatedEstimator, n: int = 100) -> Neighbours:
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         # The first client holds the pair; the others hold the records that do not change.
         arrays = [np.concatenate([a, *[inner.data[i]] * (clients - 1)]) for i, a in sides]
-        groups = np.repeat(np.arange(clients), n)
-        return (arrays[0], arrays[1] if len(arrays) > 1 else None, groups)
+        owners = np.repeat(np.arange(clients), n)
+        return (arrays[0], arrays[1] if len(arrays) > 1 else None, owners)
 
     changed = inner.neighbour
     if estimator.unit == "client":

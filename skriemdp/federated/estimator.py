@@ -136,7 +136,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     >>> X = np.random.default_rng(0).normal(size=(600, 2)) * 0.2
     >>> hospitals = np.arange(600) % 6
     >>> model = FederatedEstimator(PrivateFrechetMean(radius=1.0, epsilon=1.0), 4, 3)
-    >>> tuple(model.fit(X, groups=hospitals).privacy_spent_)
+    >>> tuple(model.fit(X, clients=hospitals).privacy_spent_)
     (1.0, 1e-05)
     """
 

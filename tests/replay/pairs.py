@@ -1065,7 +1065,7 @@ def _places(n):
 
 
 def federations():
-    groups = np.repeat([0, 1, 2], 8)
+    clients = np.repeat([0, 1, 2], 8)
     space, plane = Hyperboloid(2), Euclidean(2)
 
     def of_client(draw):
@@ -1080,7 +1080,7 @@ def federations():
         for local, fraction in ways:
             estimator = PrivateFrechetMean(geometry, radius=radius)
             fit = _federated(estimator, 2, 3, local=local, batch_fraction=fraction, local_steps=2)
-            data = (one, groups), (two, groups)
+            data = (one, clients), (two, clients)
             least = 0.9 if fraction == 1.0 and name != "sphere" else 0.0
             title = f"federated {local} {fraction} {name}"
             pair(title, fit, *data, attains=least, mine=of_client)
@@ -1091,13 +1091,13 @@ def federations():
     estimator = PrivateRiemannianERM("euclidean", gradient=linear_gradient, start=[0.0, 0.0])
     one, two = opposite(plane, 1.0, beyond=1e6)
     fit = _federated(estimator, 3, 3, local_steps=2)
-    pair("federated erm", fit, (one, groups), (two, groups), attains=0.9, mine=of_client)
+    pair("federated erm", fit, (one, clients), (two, clients), attains=0.9, mine=of_client)
     # A whole client turns round.
     steps = np.zeros(N)
     ends = []
     for sign in (1.0, -1.0):
         steps[:8] = sign
-        ends.append((along(plane, steps), groups))
+        ends.append((along(plane, steps), clients))
     estimator = PrivateFrechetMean(plane, radius=1.0)
     fit = _federated(estimator, 3, 2, unit="client", update_clip=0.5)
     pair("federated client", fit, *ends, attains=0.5, charge=charge_of_clients)
@@ -1105,7 +1105,7 @@ def federations():
     pair("federated client float", fit, *ends, attains=0.5, charge=charge_of_clients)
     estimator = PrivateFrechetMean(plane, radius=1.0)
     fit = _federated(estimator, 3, 2, participation="uniform")
-    data = [(x, groups) for x in opposite(plane, 1.0)]
+    data = [(x, clients) for x in opposite(plane, 1.0)]
     facts = {"mine": of_client, "charge": charge_of_rounds}
     pair("federated uniform", fit, *data, attains=0.9, **facts)
     # The round that was under way when it died is not asked again, though it was paid for.
@@ -1147,12 +1147,12 @@ def charge_of_rounds(tape, mine):
 
 
 def _federated(estimator, *arguments, arithmetic="auto", **settings):
-    def fit(accountant, X, groups):
+    def fit(accountant, X, clients):
         model = FederatedEstimator(
             estimator, *arguments, accountant=accountant, random_state=0, **settings
         )
         with config_context(arithmetic=arithmetic):
-            return model.fit(X, groups=groups)
+            return model.fit(X, clients=clients)
 
     return fit
 
@@ -1160,7 +1160,7 @@ def _federated(estimator, *arguments, arithmetic="auto", **settings):
 def _interrupted(estimator, *arguments):
     """A run that dies between two rounds and is started again from its checkpoint."""
 
-    def fit(accountant, X, groups):
+    def fit(accountant, X, clients):
         draw, died = noise.draw, []
 
         def dies(exact, scale, law, rng, *arguments, **facts):
@@ -1173,8 +1173,8 @@ def _interrupted(estimator, *arguments):
             settings = {"checkpoint": f"{folder}/run", "fit_id": "a run"}
             again = _federated(estimator, *arguments, **settings)
             with contextlib.suppress(KeyboardInterrupt), mock.patch.object(noise, "draw", dies):
-                again(accountant, X, groups)
-            return again(accountant, X, groups)
+                again(accountant, X, clients)
+            return again(accountant, X, clients)
 
     return fit
 
