@@ -36,7 +36,7 @@ class LiftedMoments:
     norms : tuple of float
         Public bounds of ``|z|`` and ``|y|``; longer vectors are shortened.
     n : int
-        Number of records.
+        Number of records, at most.
     noise_multiplier : float
         Standard deviation of the noise on ``sum w w'``, along every unit matrix, over the
         sensitivity of that sum.
@@ -143,14 +143,14 @@ class LiftedMoments:
 
         Parameters
         ----------
-        first : ndarray of shape (n, sizes[0])
-            The z of each record.
-        second : ndarray of shape (n, sizes[1])
+        first : ndarray of shape (m, sizes[0])
+            The z of each record; at most n of them.
+        second : ndarray of shape (m, sizes[1])
             The y of each record.
         rng : numpy.random.Generator
         """
-        if len(first) != self.n or len(second) != self.n:
-            raise ValueError(f"first and second must have n={self.n} rows.")
+        if len(first) > self.n or len(second) != len(first):
+            raise ValueError(f"first and second must have as many rows, at most n={self.n}.")
         if self.exact:
             noisy = self.lattice.release(self.lifts(first, second), rng)
         else:
