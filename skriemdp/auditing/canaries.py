@@ -397,7 +397,7 @@ def _federation(estimator: FederatedEstimator, n: int = 100) -> Neighbours:
 def _as_fitted(model: FederatedEstimator) -> PrivateEstimator:
     """What the score of the inner estimator reads, of a federated model."""
     inner = model.estimator_
-    if isinstance(inner, PrivateFrechetMean):
+    if isinstance(inner, PrivateFrechetMean) and model.local != "statistic":
         geometry = _geometry(inner.manifold)
         inner.center_, inner.radius_ = _center(geometry, inner.center), float(inner.radius)
         inner.mechanism_ = "gradient"

@@ -1121,6 +1121,82 @@ def federations():
         pair(f"agent asked at {distance}", fit, *data, mine=of_client)
 
 
+def _by_clients(data, wanders=False):
+    """Rows, labels, clients and people: person 0 is at client 0, or at clients 0 and 1."""
+    X, y, ids = data
+    clients = ids % 3
+    own = np.flatnonzero(ids == 0)
+    if wanders:
+        clients[own[1::2]] = 1
+    return X, y, clients, ids
+
+
+def sums_of_clients():
+    def of_client(draw):
+        return draw.label[1] == "0"
+
+    def of_two(draw):
+        return draw.label[1] in "01"
+
+    round_of = functools.partial(_federated, n_rounds=1, local="statistic")
+    plane, space = Euclidean(2), Hyperboloid(2)
+    clients = np.repeat([0, 1, 2], 8)
+    y = np.arange(N) % 3
+    for geometry, radius in ((plane, 1.0), (Sphere(2), 0.4), (space, 1.5)):
+        one, two = opposite(geometry, radius, beyond=2.0)
+        means = PrivateMinimumDistanceToMean(geometry, radius=radius, classes=range(3))
+        for arithmetic in ("float", "auto"):
+            fit = round_of(means, arithmetic=arithmetic)
+            title = f"federated class sums {geometry} {arithmetic}"
+            facts = {"attains": 0.95, "mine": of_client}
+            pair(title, fit, (one, y, clients), (two, y, clients), **facts)
+            # A person with 40 rows becomes one with a single row and another label.
+            data = exchanged(*opposite(geometry, radius, rest=0.3 * radius), label=1)
+            pair(f"{title} people", fit, *map(_by_clients, data), **facts)
+        # Somebody with records at two clients: both releases move.
+        data = [owned(x, ROWS) for x in opposite(geometry, radius, rest=0.3 * radius)]
+        data = [_by_clients(d, wanders=True) for d in data]
+        title = f"federated class sums {geometry} of two"
+        pair(title, round_of(means), *data, attains=0.95, mine=of_two)
+        mean = PrivateFrechetMean(geometry, radius=radius)
+        for arithmetic in ("float", "auto"):
+            fit = round_of(mean, arithmetic=arithmetic)
+            title = f"federated log sums {geometry} {arithmetic}"
+            pair(title, fit, (one, None, clients), (two, None, clients), **facts)
+            data = (one, None, clients), (two, None, clients)
+            pair(f"{title} noisy", fit, *data, quiet=False, mine=of_client)
+        rows = without_labels(exchanged(*opposite(geometry, radius, rest=0.3 * radius)))
+        data = [_by_clients(d) for d in rows]
+        for title, fit in (("log sums", round_of(mean)), ("rsgd", _federated(mean, 2, 3))):
+            title = f"federated {title} {geometry} people"
+            pair(title, fit, *data, attains=0.5, mine=of_client)
+    erm = PrivateRiemannianERM("euclidean", gradient=linear_gradient, start=[0.0, 0.0])
+    rows = without_labels(exchanged(*opposite(plane, 1.0, rest=-0.3, beyond=1e3)))
+    data = [_by_clients(d) for d in rows]
+    fit = _federated(erm, 3, 3, local_steps=2)
+    pair("federated erm people", fit, *data, attains=0.9, mine=of_client)
+    data = [_by_clients(owned(x, ROWS), wanders=True) for x in opposite(plane, 1.0, beyond=1e3)]
+    data = [(X, None, clients, ids) for X, _, clients, ids in data]
+    pair("federated erm people of two", fit, *data, attains=0.9, mine=of_two)
+    orthogonal = changed(np.zeros((N, 3)), [3.0, 0, 0], [0, 1.0, 0])
+    components = PrivatePrincipalEigenvector(row_norm=1.0, center="assume")
+    rng = np.random.default_rng(2)
+    X, labels = rng.normal(size=(N, 2)), 0.1 * rng.normal(size=(N, 2))
+    X[0] = 0.0
+    labels = changed(labels, [5.0, 0], [-5.0, 0])
+    moments = PrivateHyperbolicRegressor(
+        "sufficient-statistics", feature_scale=1.0, base_point=[0.0, 0.0], n_frequencies=8
+    )
+    for arithmetic in ("float", "lattice"):
+        fit = round_of(components, arithmetic=arithmetic)
+        data = [(x, None, clients) for x in orthogonal]
+        title = f"federated second moments {arithmetic}"
+        pair(title, fit, *data, attains=0.95, mine=of_client)
+        data = [(X, one, clients) for one in labels]
+        fit = round_of(moments, arithmetic=arithmetic)
+        pair(f"federated moments {arithmetic}", fit, *data, attains=0.8, mine=of_client)
+
+
 def charge_of_clients(tape, mine):
     """A cohort of fixed size, drawn in secret: one release of the mean update in every round."""
     if len(tape.charges) != 1:
@@ -1147,12 +1223,13 @@ def charge_of_rounds(tape, mine):
 
 
 def _federated(estimator, *arguments, arithmetic="auto", **settings):
-    def fit(accountant, X, clients):
+    def fit(accountant, X, *more):
+        y, clients, groups = {1: (None, *more, None), 2: (*more, None), 3: more}[len(more)]
         model = FederatedEstimator(
             estimator, *arguments, accountant=accountant, random_state=0, **settings
         )
         with config_context(arithmetic=arithmetic):
-            return model.fit(X, clients=clients)
+            return model.fit(X, y, clients=clients, groups=groups)
 
     return fit
 
@@ -1203,5 +1280,6 @@ for _family in (
     searches,
     search,
     federations,
+    sums_of_clients,
 ):
     _family()
