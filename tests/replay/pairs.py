@@ -1195,6 +1195,9 @@ def sums_of_clients():
         data = [(X, one, clients) for one in labels]
         fit = round_of(moments, arithmetic=arithmetic)
         pair(f"federated moments {arithmetic}", fit, *data, attains=0.8, mine=of_client)
+        # A feature that is cut moves the count.
+        data = [(x, labels[0], clients) for x in changed(X, [1e3, 0.0], [0.0, 0.0])]
+        pair(f"federated moments cut {arithmetic}", fit, *data, mine=of_client)
 
 
 def charge_of_clients(tape, mine):
