@@ -1,6 +1,6 @@
 """People who own several rows: averages against rows, and a decoder for people never seen.
 
-    OMP_NUM_THREADS=1 python benchmarks/people.py [--quick] [--part mean|decoder|void]
+    OMP_NUM_THREADS=1 python benchmarks/people.py [--quick] [--part mean|decoder|clients|void]
 
 "mean": mean square error of a private mean of 600 people in 6 dimensions, epsilon = 1, delta = 1e-5
 for a whole person; people's own means vary by .15 per coordinate about a point at distance .3 from
@@ -9,6 +9,10 @@ it among the same ten, over the same 40 draws (8 with ``--quick``).
 
 "decoder": covariances of 109 made-up people (40 trials each, 6 channels); accuracy on the trials of
 60 new people, mean and standard deviation over 5 draws of everybody (2 with ``--quick``).
+
+"clients": the decoder at epsilon = 1, of 3 and 6 channels, where the 109 people are spread over N
+hospitals, each of which adds noise of its own to its sums; over 10 draws of everybody (2 with
+``--quick``).
 
 "void": recentred rows handed to a fit that protects rows; how far one replaced row moves the sums
 of the two classes, over the 2 r for which such a fit adds noise.
@@ -21,6 +25,7 @@ from scipy.optimize import brentq
 
 from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean
 from skriemdp.datasets import make_people
+from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD
 from skriemdp.preprocessing import PerGroup, Recenter
 from skriemdp.privacy.calibration import gaussian_mu
@@ -110,6 +115,26 @@ def decoder(quick):
         print(f"| {name} | {np.mean(values):.3f} | {np.std(values):.3f} |")
 
 
+def clients(quick):
+    draws, hospitals = (2 if quick else 10), (1, 5, 10, 20)
+    model = FederatedEstimator(class_means(0.3, 1.0), 1, local="statistic")
+    print(f"109 people x 40 trials, epsilon = 1; accuracy (sd) on 60 new people, {draws} draws\n")
+    print("| channels | " + " | ".join(f"N = {n}" for n in hospitals) + " |")
+    print("|---" * (1 + len(hospitals)) + "|")
+    for channels in (3, 6):
+        scores = np.empty((draws, len(hospitals)))
+        for draw in range(draws):
+            X, y, groups = make_people(169, 40, channels, rng=np.random.default_rng(draw))
+            # As PerGroup does, once for all fits; each of them protects people.
+            X = np.concatenate([Recenter("spd").fit_transform(X[groups == g]) for g in range(169)])
+            here, new = groups < 109, groups >= 109
+            for k, n in enumerate(hospitals):
+                model.fit(X[here], y[here], clients=groups[here] % n, groups=groups[here])
+                scores[draw, k] = model.score(X[new], y[new])
+        found = zip(scores.mean(axis=0), scores.std(axis=0), strict=True)
+        print(f"| {channels} | " + " | ".join(f"{m:.3f} ({s:.3f})" for m, s in found) + " |")
+
+
 def sums(X, y, radius):
     """Sums of the two classes' logarithms of recentred rows, each shortened to the radius."""
     geometry = AffineInvariantSPD(X.shape[1])
@@ -133,13 +158,16 @@ def void(radius=0.3):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--part", choices=("mean", "decoder", "void"))
+    parser.add_argument("--part", choices=("mean", "decoder", "clients", "void"))
     arguments = parser.parse_args()
     if arguments.part in (None, "mean"):
         means(arguments.quick)
         print()
     if arguments.part in (None, "decoder"):
         decoder(arguments.quick)
+        print()
+    if arguments.part in (None, "clients"):
+        clients(arguments.quick)
         print()
     if arguments.part in (None, "void"):
         void()

@@ -37,7 +37,7 @@ class KernelQuery:
     *Guarantee*, in a private estimator that clips every record's gradient: that of the estimator,
     for pairs (x_i, y_i).  A weight depends on its own record only, and its sum over the records is
     never used, so the step size must make up for the mean weight (docs/theory/federated.md, section
-    7).
+    8).
 
     Examples
     --------
@@ -86,7 +86,7 @@ class LabelQuery:
     *Guarantee*, in a private estimator that clips every record's gradient: that of the estimator,
     for pairs (a_i, y_i).  Weights that were computed from all features, such as
     :func:`ridge_weights`, carry the features of others: the guarantee is then for **labels only**,
-    all features public (docs/theory/federated.md, section 7).
+    all features public (docs/theory/federated.md, section 8).
     """
 
     geometry: Geometry
