@@ -78,12 +78,13 @@ class _TableSearch(LocationScaleSearch):
 
     def _moved(
         self, records: Any, center: np.ndarray, clip: float, mu: float, rng: np.random.Generator
-    ) -> tuple[np.ndarray, float]:
+    ) -> tuple[np.ndarray, float, bool]:
         query = records.logarithms(center, clip)
         mean = noisy_sum(query, 1.0 / mu, rng, exact=self.exact) / self.n
         move, noise = shrunken(mean, sum_sigma(query, 1.0 / mu, self.exact) / self.n)
         length = float(np.linalg.norm(move))
-        return records.move(center, move * min(1.0, clip / max(length, 1e-300))), noise
+        moved = records.move(center, move * min(1.0, clip / max(length, 1e-300)))
+        return moved, noise, False
 
 
 def shrunken(mean: np.ndarray, sigma: float) -> tuple[np.ndarray, float]:

@@ -53,12 +53,16 @@ class Radii:
         Balls stay below this.
     whole : float
         The diameter of a space in which data can be too wide for any ball; infinite otherwise.
+    bend : float
+        Geodesics that part from each other part as ``sinh(bend * length)`` at most: the root of
+        minus the least curvature; zero where they never part faster than straight lines.
     """
 
     grid: tuple[float, ...]
     median: float | None = None
     limit: float = math.inf
     whole: float = math.inf
+    bend: float = 0.0
 
     def __post_init__(self) -> None:
         check_positive(allow_inf=True, limit=self.limit, whole=self.whole)
@@ -82,6 +86,8 @@ class Shares:
         Most means that are taken; zero where the centre is public.
     wide : float
         Of the one mean of data too wide for a ball; zero where there is no such thing.
+    further : int
+        Rounds after these, taken only while the data lie farther off than noise lets one step go.
     """
 
     start: float
@@ -90,6 +96,7 @@ class Shares:
     final: float
     rounds: int
     wide: float = 0.0
+    further: int = 0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.total <= 1.0:
@@ -98,7 +105,7 @@ class Shares:
     @property
     def total(self) -> float:
         """The most that a search spends, whatever it finds."""
-        rounds = self.rounds * (self.radius + self.move)
+        rounds = (self.rounds + self.further) * (self.radius + self.move)
         if self.rounds:
             rounds = max(rounds, self.radius + self.wide)
         return self.start + rounds + self.final
@@ -302,17 +309,19 @@ class LocationScaleSearch:
         self, records: Records, start: Start, budget: GaussianBudget, streams: NoiseStreams
     ) -> tuple[Any, float, bool, float | None]:
         """Means of shortened records; the centre, its noise, whether the data are wide, and q."""
-        center, noise, last = start.center, 0.0, None
-        for k in range(self.shares.rounds):
+        center, noise, last, short = start.center, 0.0, None, False
+        for k in range(self.shares.rounds + self.shares.further):
+            if k >= self.shares.rounds and not short:
+                break
             quantile = self._quantile(self.shares.radius, budget, start.unit, last)
             q = _within(quantile, records, center, self.n, streams("rough radius", k))
-            if last is not None and q >= _SHRUNK * last:
+            if last is not None and not short and q >= _SHRUNK * last:
                 return center, noise, False, q
             rng = streams("rough mean", k)
             wide = k == 0 and self._is_wide(q, _WIDE_FIRST)
             clip = self.radii.whole if wide else q
             share = self.shares.wide if wide else self.shares.move
-            center, noise = self._moved(records, center, clip, budget.take(share), rng)
+            center, noise, short = self._moved(records, center, clip, budget.take(share), rng)
             last = q
             if wide:
                 break
@@ -320,8 +329,8 @@ class LocationScaleSearch:
 
     def _moved(
         self, records: Records, center: Any, clip: float, mu: float, rng: np.random.Generator
-    ) -> tuple[Any, float]:
-        """The centre after one private mean, shrunk towards the old one, and its noise."""
+    ) -> tuple[Any, float, bool]:
+        """The centre after one private mean, shrunk; its noise; whether the step was cut short."""
         query = records.logarithms(center, clip)
         mean = noisy_sum(query, 1.0 / mu, rng, exact=self.exact) / self.n
         sigma = sum_sigma(query, 1.0 / mu, self.exact) / self.n
@@ -329,9 +338,20 @@ class LocationScaleSearch:
         keep = 1.0
         if self.dim > 2 and length > 0.0:
             keep = max(0.0, 1.0 - (self.dim - 2) * sigma**2 / length**2)
-        move = mean * min(keep, clip / length if length > 0.0 else 1.0)
+        most = min(clip, self._longest(sigma * math.sqrt(self.dim) / clip))
+        move = mean * min(keep, most / length if length > 0.0 else 1.0)
         # Times `keep`, the variance of the noise is Stein's estimate of the shrunken mean's error.
-        return records.move(center, move), sigma * math.sqrt(keep)
+        return records.move(center, move), sigma * math.sqrt(keep), keep * length > most
+
+    def _longest(self, angle: float) -> float:
+        """How far to go in a direction that noise has turned by `angle`, in negative curvature.
+
+        The last bit of a step of length L leads nearer by itself and away by
+        ``angle * cosh(bend * L)``.
+        """
+        if self.radii.bend == 0.0:
+            return math.inf
+        return math.acosh(max(1.0 / angle, math.cosh(1.0))) / self.radii.bend
 
     def _is_wide(self, radius: float, part: float) -> bool:
         return self.shares.wide > 0.0 and radius > part * self.radii.whole

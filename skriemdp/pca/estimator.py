@@ -339,7 +339,7 @@ class PrivatePrincipalEigenvector(
             and row_norm is None
             and not pure
             and not facts["streamed"]
-            and pairs_are_better(d, n * strength)
+            and pairs_are_better(n, d, n * strength)
         ):
             bounds = dataclasses.replace(bounds, pair_seed=self.public_seed)
         release = self._release_of(name)
