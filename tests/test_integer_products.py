@@ -132,7 +132,6 @@ def test_frames_that_are_not_quite_orthonormal_stay_within_the_bound(stretch):
     assert (moved**2).sum() <= lattice.units**2
 
 
-
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
 def test_balanced_factors_keep_their_bound_and_their_value(multiplier):
     rng, bound = np.random.default_rng(0), 0.7

@@ -163,7 +163,8 @@ def prediction(name, X, Y, word, n_clients, radius, rng, gradient, width=0.3):
         step = 0.5 / kernel.mean()
     function = make_gradient(space, None, "numpy", query)
     problems = [
-        CostProblem(function, weights[clients == c], Y[rows][clients == c]) for c in range(n_clients)
+        CostProblem(function, weights[clients == c], Y[rows][clients == c])
+        for c in range(n_clients)
     ]
     clip = 2.0 * radius * largest / (1.0 if gradient == "labels" else 2.0)
     return Case(
