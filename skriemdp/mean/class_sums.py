@@ -11,6 +11,7 @@ import numpy as np
 from skriemdp._groups import Groups
 from skriemdp.geometry import Geometry
 from skriemdp.geometry._tiles import map_tiles
+from skriemdp.mean.noise_shape import NoiseShape
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
@@ -76,6 +77,8 @@ class ClassSums:
         Add integers, and discrete Gaussian integers to them.
     grouped : bool
         Whether records are people with several rows.
+    shape : NoiseShape or None
+        Behind which vectors are shortened and get their noise; None for round noise.
 
     Notes
     -----
@@ -90,6 +93,7 @@ class ClassSums:
     mechanism: SumsAndCounts | PureSumsAndCounts
     exact: bool
     grouped: bool
+    shape: NoiseShape | None = None
 
     @property
     def size(self) -> int:
@@ -114,6 +118,8 @@ class ClassSums:
         coordinates = np.asarray(
             map_tiles(lambda block: self.geometry.log_coordinates(self.center, block), points)
         )
+        if self.shape is not None:
+            coordinates = self.shape.enter(coordinates)
         rows = _Rows(coordinates, labels, np.arange(len(labels)))
         if groups is not None:
             rows = _by_person(groups, coordinates, labels, self.n_classes)
@@ -143,6 +149,8 @@ class ClassSums:
         means = sums / np.maximum(counts, 1.0)[:, None]
         norms = np.linalg.norm(means, axis=1, keepdims=True)
         means *= np.minimum(1.0, self.radius / np.maximum(norms, 1e-300))
+        if self.shape is not None:
+            means = self.shape.leave(means)
         points = np.asarray(self.geometry.exp_coordinates(self.center, means))
         return float(noisy[0]), points, np.maximum(counts, 0.0)
 
@@ -157,4 +165,5 @@ class ClassSums:
             Number of tables whose noise is in the sums.
         """
         shown = math.sqrt(self.n_classes) if self.grouped else self.n_classes
-        return math.sqrt(n_tables) * self.mechanism.sum_sigma * shown / n
+        shape = 1.0 if self.shape is None else self.shape.noise
+        return math.sqrt(n_tables) * self.mechanism.sum_sigma * shape * shown / n

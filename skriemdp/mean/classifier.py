@@ -43,6 +43,7 @@ from skriemdp.location_scale.points import (
 )
 from skriemdp.location_scale.search import LocationScaleSearch
 from skriemdp.mean.class_sums import ClassSums
+from skriemdp.mean.noise_shape import NoiseShape, read_shape
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.integers import IntegerPairs
@@ -73,6 +74,7 @@ class _Settings:
     center: Any
     radius: float | None
     budget: Callable[[], GaussianBudget | PureBudget]
+    shape: NoiseShape | None = None
 
 
 class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
@@ -92,6 +94,11 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     classes : array-like, optional
         Public list of class labels.  Without it the labels that occur in y are published, with a
         warning: whether a label occurs at all can be one record's secret.
+    shape : array-like of shape (dim, dim) or (dim,), optional
+        Public second moments of tangent coordinates at the center, for instance of class means of
+        *other* people, or their diagonal: noise then has their shape, made rounder by half, and
+        points are shortened in its coordinates alone.  Never computed from X.  Needs a public ball
+        and nonpositive curvature.
     epsilon, delta, accountant, random_state, verbose
         As in :class:`skriemdp.PrivateFrechetMean`.
 
@@ -110,7 +117,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         `groups`.
     noise_scale_ : float
         Noise per tangent coordinate of a class of ``n / n_classes`` records, in geodesic distance;
-        with `groups`, if everybody shows every class.
+        with `groups`, if everybody shows every class; with `shape`, the root mean square over
+        coordinates.
     privacy_spent_ : PrivacySpent
 
     Notes
@@ -146,6 +154,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         radius: Any = "auto",
         *,
         classes: Any = None,
+        shape: Any = None,
         epsilon: Any = 1.0,
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
@@ -156,6 +165,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         self.center = center
         self.radius = radius
         self.classes = classes
+        self.shape = shape
         self.epsilon = epsilon
         self.delta = delta
         self.accountant = accountant
@@ -228,12 +238,15 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         free_center = asked or (free_radius and self.center is None)
         settings: _Settings
         if free_center or free_radius:
+            if self.shape is not None:
+                raise ValueError("shape belongs to one center: pass a public center= and radius=.")
             settings = self._searched(geometry, n, classes, free_center, free_radius)
         else:
             ball = public_ball(geometry, self.center, self.radius)
             kind = PureBudget if self.delta == 0 else GaussianBudget
             budget = functools.partial(kind, self._strength())
-            settings = _Settings(geometry, classes, None, ball.center, ball.radius, budget)
+            shape = self._shape(geometry)
+            settings = _Settings(geometry, classes, None, ball.center, ball.radius, budget, shape)
         known = {"center": settings.center, "radius": settings.radius}
         # The parts of a pure budget add up to a little less, for the rounding of their sum.
         event = PureEvent(float(self.epsilon)) if self.delta == 0 else settings.budget().event
@@ -243,12 +256,21 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             settings=settings,
             public={"n": n, "manifold": str(geometry)}
             | {name: value for name, value in known.items() if value is not None}
-            | {"classes": classes},
+            | {"classes": classes}
+            | ({} if self.shape is None else {"shape": self.shape}),
             work=Work(
                 8.0 * geometry.dim * (2 * n + 3 * len(classes)),
                 cause="the size of X and the number of classes",
             ),
         )
+
+    def _shape(self, geometry: Geometry) -> NoiseShape | None:
+        if self.shape is not None and not geometry.is_hadamard:
+            raise ValueError(
+                f"shape may lengthen what is released, and {geometry} is curved towards itself; "
+                "pass shape=None."
+            )
+        return read_shape(self.shape, geometry.dim)
 
     def _strength(self) -> float:
         """The number that is divided: epsilon of pure privacy, or mu."""
@@ -338,7 +360,17 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         else:
             mechanism = SumsAndCounts(radius, 1.0 / budget.rest())
         size, grouped = len(settings.classes), bool(facts.get("grouped"))
-        return ClassSums(settings.geometry, center, radius, size, count, mechanism, exact, grouped)
+        return ClassSums(
+            settings.geometry,
+            center,
+            radius,
+            size,
+            count,
+            mechanism,
+            exact,
+            grouped,
+            settings.shape,
+        )
 
     def _records(self, data: Data) -> tuple:
         """Points, and the places of their labels; for federated runs."""

@@ -273,6 +273,16 @@ def class_means():
             fit = fitted(PrivateMinimumDistanceToMean, geometry, classes=range(3), epsilon=20.0)
             pair(name, fit, (one, y), (two, y), quiet=quiet)
 
+    # Long in the one direction, short in the other: behind the shape both ends are shortened.
+    one, two = changed(np.zeros((N, 2)), [50.0, 1.0], [-50.0, -1.0])
+    for arithmetic in ("float", "auto"):
+        settings = {"radius": 1.0, "classes": range(3), "shape": [1.0, 0.01]}
+        fit = fitted(PrivateMinimumDistanceToMean, plane, arithmetic=arithmetic, **settings)
+        title = f"class means shaped {arithmetic}"
+        pair(title, fit, (one, y), (two, y), attains=0.95)
+        data = owned(one, ROWS), owned(two, 1, 1)
+        pair(f"{title} people", fit, *data, attains=0.95)
+
     # A record crosses the distances that a search asks about: its counts move.
     space = Hyperboloid(2)
     data = changed(along(space, np.linspace(0.05, 2.0, 60)), *along(space, [1e-9, 200.0]))
