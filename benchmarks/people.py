@@ -147,7 +147,7 @@ def shapes(quick):
         X, y, groups = make_people(189, 40, 16, rng=np.random.default_rng(draw))
         # As PerGroup does, once for all fits; each of them protects people.
         X = np.concatenate([Recenter("spd").fit_transform(X[groups == g]) for g in range(189)])
-        here, new, others = groups < 109, (groups >= 109) & (groups < 169), groups >= 169
+        here, new = groups < 109, (groups >= 109) & (groups < 169)
         rows = np.asarray(geometry.log_coordinates(geometry.base_point, X))
         shown = np.stack(
             [rows[(groups == g) & (y == k)].mean(0) for g in range(189) for k in (0, 1)]
