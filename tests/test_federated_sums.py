@@ -25,6 +25,7 @@ from skriemdp.datasets import make_people
 from skriemdp.federated import (
     Agent,
     AnswerBook,
+    Checkpoint,
     FederatedEstimator,
     InProcessTransport,
     LocalSettings,
@@ -346,6 +347,15 @@ def test_estimators_without_sums_or_groups_are_refused(recording_accountant):
         in_one_round(PrivateNoisyAdaGrad(), **settings).fit(ROWS, LABELS, clients=FOUR)
     with pytest.raises(TypeError, match="protects rows, not groups"):
         in_one_round(COMPONENTS, **settings).fit(ROWS, clients=FOUR, groups=np.arange(240))
+    with pytest.raises(TypeError, match="protects rows, not groups"):
+        sums_agent(
+            COMPONENTS,
+            ROWS,
+            groups=np.arange(240) // 2,
+            client="north",
+            accountant=recording_accountant,
+            book=None,
+        )
     with pytest.raises(ValueError, match="2 people"):
         model = in_one_round(DECODER, **settings)
         model.fit(X, Y, clients=(PEOPLE == 0).astype(int), groups=PEOPLE)
@@ -421,6 +431,20 @@ def test_a_client_pays_its_share_and_keeps_to_its_ceiling(tmp_path):
     with pytest.raises(BudgetError):
         for round in range(1, 4):
             agent.handle(LocalTask("a", round, "north", np.zeros(size)))
+
+
+def test_a_finished_round_is_read_from_its_checkpoint(tmp_path):
+    class Constant:
+        def run(self, tasks):
+            return [(t.client, LocalUpdate(t.fit_id, 0, t.client, np.ones(3))) for t in tasks]
+
+    checkpoint = Checkpoint(str(tmp_path / "run.json"))
+    uploads, _ = SumsLoop(("a", "b"), 3).run(Constant(), None, "spring", checkpoint)
+    stored, refused = SumsLoop(("a", "b"), 3).run(None, None, "spring", checkpoint)
+    assert stored.clients == uploads.clients == ("a", "b") and refused == []
+    np.testing.assert_array_equal(stored.total, [2.0, 2.0, 2.0])
+    with pytest.raises(ValueError, match="other sums"):
+        SumsLoop(("a", "b"), 4).run(None, None, "spring", checkpoint)
 
 
 def test_hostile_uploads_are_left_out():

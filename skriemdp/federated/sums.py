@@ -23,6 +23,7 @@ from skriemdp.federated.messages import (
     check_release_name,
     checked_updates,
 )
+from skriemdp.federated.planning import check_takes_groups
 from skriemdp.geometry import Euclidean
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
@@ -74,6 +75,8 @@ def planned_sums(estimator: Any, facts: Any, terms: Terms, times: int = 1) -> Pl
     times : int
         How many clients these are.
     """
+    if facts.get("grouped"):
+        check_takes_groups(estimator)
     part = clone(estimator)
     part.epsilon = share(float(estimator.epsilon), float(estimator.delta), times)
     plan = part._additive_plan(facts, terms)
@@ -180,10 +183,16 @@ class SumsLoop:
         ------
         RuntimeError
             If too few answers can be used.
+        ValueError
+            If the checkpoint holds a run of this name with other sums; nobody is asked.
         """
         check_release_name(fit_id)
         state = None if checkpoint is None else checkpoint.load(fit_id)
         if state is not None:
+            if state["point"].shape != (self.size,):
+                raise ValueError(
+                    f"the checkpoint holds a run {fit_id!r} of other sums; pass another fit_id."
+                )
             return Uploads(state["point"], tuple(state["answered"])), []
         tasks = [LocalTask(fit_id, 0, client, np.zeros(self.size)) for client in self.clients]
         answers = transport.run(tasks)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from skriemdp._groups import Groups
 from skriemdp._random import public_generator
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.queries import GradientQuery
@@ -158,8 +159,10 @@ class CovarianceSums:
         """Zero, which is public."""
         return np.zeros(self.dim)
 
-    def noisy(self, arrays: tuple, groups: None, streams: Streams) -> np.ndarray:
+    def noisy(self, arrays: tuple, groups: Groups | None, streams: Streams) -> np.ndarray:
         """Number of rows that are shortened, and the sum of ``z z'``, with noise; one vector."""
+        if groups is not None:
+            raise TypeError("second moments of clients are of rows, not of groups.")
         rows = Rows(arrays[0], *arrays[0].shape)
         outside = count_beyond(rows, self.center, self.row_norm)
         noisy = self.count.release(outside, streams("clipped fraction"))

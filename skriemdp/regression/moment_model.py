@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from skriemdp._groups import Groups
 from skriemdp.geometry import Hyperboloid
 from skriemdp.mechanisms.bounds import shortened
 from skriemdp.mechanisms.counts import GaussianCount
@@ -175,9 +176,11 @@ class MomentSums:
         return 1 + features * (features + dim)
 
     def noisy(
-        self, arrays: tuple, groups: None, streams: Callable[..., np.random.Generator]
+        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
     ) -> np.ndarray:
         """Number of records that are cut, and the moments, with noise; one vector."""
+        if groups is not None:
+            raise TypeError("moments of clients are of records, not of groups.")
         X, labels = arrays
         outside = self.count.release(self.features.beyond(X), streams("clipped fraction"))
         space = Hyperboloid(self.model.shape[1])
