@@ -353,7 +353,7 @@ def test_a_sorted_table_loses_nothing():
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
 @pytest.mark.parametrize("arithmetic", ["float", "lattice"])
 def test_very_few_records_are_not_matched_in_pairs(n, arithmetic):
-    """One difference has no angle with another; all that is charged is released."""
+    """One difference has no angle with another; what is charged is released all the same."""
     X, matched = np.random.default_rng(0).normal(size=(n, 2)), []
     for epsilon in (5.0, 10.0, 20.0, 40.0, 80.0):
         model = PrivatePrincipalEigenvector(mechanism="covariance", epsilon=epsilon)

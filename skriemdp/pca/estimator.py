@@ -361,7 +361,9 @@ class PrivatePrincipalEigenvector(
     def _adds_integers(self, bounds: BoundsSearch, release: Any, pure: bool, mu: float) -> bool:
         def check() -> None:
             bounds.check_integers(mu)
-            release.check_integers(bounds.d, mu * math.sqrt(LEAST_LEFT))
+            # A search spends what it needs, and less noise needs more bits.
+            for left in (LEAST_LEFT, 1.0):
+                release.check_integers(bounds.d, mu * math.sqrt(left))
             GaussianCount(1.0 / (mu * math.sqrt(_COUNT_SHARE)))
 
         # Exact sums take up to four times as long: rows are centred and rounded one by one
