@@ -43,7 +43,7 @@ from skriemdp.mechanisms import noise
 from skriemdp.privacy.calibration import gaussian_mu
 
 RNG = np.random.default_rng(0)
-ROWS = RNG.normal(size=(240, 3)) * [1.0, 0.5, 0.5]
+ROWS = RNG.normal(size=(240, 3)) * [1.0, 0.6, 0.3]
 LABELS = np.arange(240) % 2
 FOUR = np.arange(240) // 2 % 4
 MEANS = PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1])
@@ -103,7 +103,7 @@ def test_noise_of_the_sums_is_that_of_every_client(name, arithmetic):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_without_noise_clients_find_what_one_table_shows(name):
     estimator, y = ESTIMATORS[name]
-    loud = clone(estimator).set_params(epsilon=1e5)
+    loud = clone(estimator).set_params(epsilon=1e6)
     with np.errstate(all="ignore"):
         central = alone(loud).fit(ROWS, y)
     model = in_one_round(loud).fit(ROWS, y, clients=FOUR)

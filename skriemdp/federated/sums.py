@@ -128,6 +128,8 @@ def sums_agent(
         Its number of records, or of people, is public.
     """
     check_count(clients_per_person=clients_per_person)
+    if groups is not None:
+        check_takes_groups(estimator)
     estimator = clone(estimator)
     data = validated(estimator, X, y, groups)
     terms = Terms(float(estimator.epsilon), float(estimator.delta))
