@@ -435,6 +435,14 @@ OTHERS = {
         FederatedEstimator(PrivateRiemannianERM(**LONG), 4, 1),
         None,
     ),
+    "FederatedEstimator, sums of one client": (
+        FederatedEstimator(
+            PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1], **LONG),
+            1,
+            local="statistic",
+        ),
+        None,
+    ),
     "FederatedEstimator, clients, 1 round": (
         FederatedEstimator(PrivateFrechetMean(radius=1.0, **LONG), 1, 2, unit="client"),
         LARGE_DELTA,

@@ -102,9 +102,9 @@ def problems():
 
 
 def excess(model, records, risk, n_clients, seed, rounds, per_round, **settings):
-    groups = np.random.default_rng(seed).permutation(len(records)) % n_clients
+    clients = np.random.default_rng(seed).permutation(len(records)) % n_clients
     run = FederatedEstimator(model, rounds, per_round, random_state=seed, **settings)
-    return risk(run.fit(records, groups=groups).point_)
+    return risk(run.fit(records, clients=clients).point_)
 
 
 def risk_table():
@@ -112,7 +112,7 @@ def risk_table():
     print("|---|---|---|---|---|---|---|---|")
     for name, (model, records, risk, step, n_clients) in problems().items():
         probe = FederatedEstimator(model, 1, n_clients, step_size=1e-12, random_state=0)
-        start = risk(probe.fit(records, groups=np.arange(len(records)) % n_clients).point_)
+        start = risk(probe.fit(records, clients=np.arange(len(records)) % n_clients).point_)
         one = np.median(
             [
                 excess(model, records, risk, n_clients, s, 1, n_clients, step_size=step)
@@ -209,7 +209,7 @@ def slopes():
 def engines():
     rng = np.random.default_rng(0)
     points = wishart(rng, 2000)
-    groups = np.arange(2000) % 20
+    clients = np.arange(2000) % 20
     model = PrivateFrechetMean("spd", radius=2.0)
     print("| engine | ms per round, 20 clients of 100 records |")
     print("|---|---|")
@@ -222,11 +222,11 @@ def engines():
         times = []
         for rounds in (5, 45):
             run = FederatedEstimator(model, rounds, 20, engine=engine, n_jobs=2)
-            run.fit(points, groups=groups)  # workers start, calibration is remembered
+            run.fit(points, clients=clients)  # workers start, calibration is remembered
             best = np.inf
             for _ in range(3):
                 begin = time.perf_counter()
-                run.fit(points, groups=groups)
+                run.fit(points, clients=clients)
                 best = min(best, time.perf_counter() - begin)
             times.append(best)
         print(f"| {name} | {1e3 * (times[1] - times[0]) / 40:.1f} |", flush=True)
@@ -271,11 +271,11 @@ def thousand():
     )
     print("| 1000 clients of 20 records | CPU s | wall s | local trainings per CPU s |")
     print("|---|---|---|---|")
-    for name, groups, n_rounds, per_round, more in settings:
+    for name, clients, n_rounds, per_round, more in settings:
         model = PrivateFrechetMean("spd", radius=2.0)
         run = FederatedEstimator(model, n_rounds, per_round, **more)
         begin, cpu = time.perf_counter(), time.process_time()
-        run.fit(points, groups=groups)
+        run.fit(points, clients=clients)
         wall, cpu = time.perf_counter() - begin, time.process_time() - cpu
         print(f"| {name} | {cpu:.1f} | {wall:.1f} | {n_rounds * per_round / cpu:.0f} |", flush=True)
 

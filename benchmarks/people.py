@@ -1,7 +1,7 @@
 """People who own several rows: averages against rows, and a decoder for people never seen.
 
     OMP_NUM_THREADS=1 python benchmarks/people.py [--quick] \
-        [--part mean|components|linear|decoder|void]
+        [--part mean|components|linear|decoder|clients|shape|void]
 
 "mean": mean square error of a private mean of 600 people in 6 dimensions, epsilon = 1, delta = 1e-5
 for a whole person; people's own means vary by .15 per coordinate about a point at distance .3 from
@@ -22,6 +22,14 @@ mean over 10 draws (3 with ``--quick``).
 "decoder": covariances of 109 made-up people (40 trials each, 6 channels); accuracy on the trials of
 60 new people, mean and standard deviation over 5 draws of everybody (2 with ``--quick``).
 
+"clients": the decoder at epsilon = 1, of 3 and 6 channels, where the 109 people are spread over N
+hospitals, each of which adds noise of its own to its sums; over 10 draws of everybody (2 with
+``--quick``).
+
+"shape": the decoder of 16 channels at epsilon = 1, 109 people, its noise in the shape of the class
+means of 20 *other* people (and in that shape with the order of its axes reversed): mean square of
+the noise at matched clipping against round noise, and accuracy; 4 draws (1 with ``--quick``).
+
 "void": recentred rows handed to a fit that protects rows; how far one replaced row moves the sums
 of the two classes, over the 2 r for which such a fit adds noise.
 """
@@ -39,7 +47,9 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
 )
 from skriemdp.datasets import make_people
+from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD
+from skriemdp.mean.noise_shape import NoiseShape
 from skriemdp.preprocessing import PerGroup, Recenter
 from skriemdp.privacy.calibration import gaussian_mu
 
@@ -180,6 +190,60 @@ def decoder(quick):
         print(f"| {name} | {np.mean(values):.3f} | {np.std(values):.3f} |")
 
 
+def clients(quick):
+    draws, hospitals = (2 if quick else 10), (1, 5, 10, 20)
+    model = FederatedEstimator(class_means(0.3, 1.0), 1, local="statistic")
+    print(f"109 people x 40 trials, epsilon = 1; accuracy (sd) on 60 new people, {draws} draws\n")
+    print("| channels | " + " | ".join(f"N = {n}" for n in hospitals) + " |")
+    print("|---" * (1 + len(hospitals)) + "|")
+    for channels in (3, 6):
+        scores = np.empty((draws, len(hospitals)))
+        for draw in range(draws):
+            X, y, groups = make_people(169, 40, channels, rng=np.random.default_rng(draw))
+            # As PerGroup does, once for all fits; each of them protects people.
+            X = np.concatenate([Recenter("spd").fit_transform(X[groups == g]) for g in range(169)])
+            here, new = groups < 109, groups >= 109
+            for k, n in enumerate(hospitals):
+                model.fit(X[here], y[here], clients=groups[here] % n, groups=groups[here])
+                scores[draw, k] = model.score(X[new], y[new])
+        found = zip(scores.mean(axis=0), scores.std(axis=0), strict=True)
+        print(f"| {channels} | " + " | ".join(f"{m:.3f} ({s:.3f})" for m, s in found) + " |")
+
+
+def shapes(quick):
+    draws, radius, geometry = 1 if quick else 4, 0.3, AffineInvariantSPD(16)
+    noise, scores = [], []
+    for draw in range(draws):
+        X, y, groups = make_people(189, 40, 16, rng=np.random.default_rng(draw))
+        # As PerGroup does, once for all fits; each of them protects people.
+        X = np.concatenate([Recenter("spd").fit_transform(X[groups == g]) for g in range(189)])
+        here, new = groups < 109, (groups >= 109) & (groups < 169)
+        rows = np.asarray(geometry.log_coordinates(geometry.base_point, X))
+        shown = np.stack(
+            [rows[(groups == g) & (y == k)].mean(0) for g in range(189) for k in (0, 1)]
+        )
+        truth, known = (part.T @ part / len(part) for part in (shown[:218], shown[338:]))
+        values, vectors = np.linalg.eigh(known)
+        ways = {"round": None, "20 others": known}
+        ways["20 others, reversed"] = (vectors * values[::-1]) @ vectors.T
+        noise.append([1.0])
+        scores.append([])
+        for moments in ways.values():
+            if moments is not None:
+                shape = NoiseShape.of(moments)
+                behind = np.trace(shape.inverse @ truth @ shape.inverse) / np.trace(truth)
+                noise[-1].append(behind * shape.noise**2)
+            model = class_means(radius, 1.0).set_params(shape=moments)
+            model.fit(X[here], y[here], groups=groups[here])
+            scores[-1].append(model.score(X[new], y[new]))
+    print(f"109 people x 40 trials, 16 channels, epsilon = 1, radius {radius}, {draws} draws\n")
+    print(
+        "| noise | its mean square at matched clipping | accuracy on 60 new people |\n|---|---|---|"
+    )
+    for name, squares, hits in zip(ways, np.transpose(noise), np.transpose(scores), strict=True):
+        print(f"| {name} | {squares.mean():.2f} | {hits.mean():.3f} (sd {hits.std():.3f}) |")
+
+
 def sums(X, y, radius):
     """Sums of the two classes' logarithms of recentred rows, each shortened to the radius."""
     geometry = AffineInvariantSPD(X.shape[1])
@@ -203,7 +267,8 @@ def void(radius=0.3):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--part", choices=("mean", "components", "linear", "decoder", "void"))
+    parts = ("mean", "components", "linear", "decoder", "clients", "shape", "void")
+    parser.add_argument("--part", choices=parts)
     arguments = parser.parse_args()
     if arguments.part in (None, "mean"):
         means(arguments.quick)
@@ -216,6 +281,12 @@ def main():
         print()
     if arguments.part in (None, "decoder"):
         decoder(arguments.quick)
+        print()
+    if arguments.part in (None, "clients"):
+        clients(arguments.quick)
+        print()
+    if arguments.part in (None, "shape"):
+        shapes(arguments.quick)
         print()
     if arguments.part in (None, "void"):
         void()

@@ -48,7 +48,7 @@ for label, settings in designs.items():
         runs = [
             excess(
                 FederatedEstimator(inner, n_rounds, 10, random_state=seed, **settings),
-                groups=hospitals,
+                clients=hospitals,
             )
             for seed in range(3)
         ]
@@ -67,7 +67,7 @@ plt.tight_layout()
 # %%
 # What did every hospital pay?  Clients that took turns pay for their own rounds.
 
-model = FederatedEstimator(inner, 3, 10).fit(X, groups=hospitals)
+model = FederatedEstimator(inner, 3, 10).fit(X, clients=hospitals)
 paid = sorted({round(spent.epsilon, 3) for spent in model.privacy_spent_by_client_.values()})
 print(model.privacy_spent_)
 print("epsilon of a client:", paid)

@@ -139,7 +139,7 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
     'group'
     """
 
-    __metadata_request__fit = {"groups": True}
+    __metadata_request__fit = {"groups": True, "clients": True}
     __metadata_request__predict = {"groups": True}
     __metadata_request__predict_proba = {"groups": True}
     __metadata_request__transform = {"groups": True}
@@ -149,7 +149,7 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
         self.transformer = transformer
         self.estimator = estimator
 
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> PerGroup:
+    def fit(self, X: Any, y: Any = None, groups: Any = None, clients: Any = None) -> PerGroup:
         """Transform the rows of each group by themselves, and fit.
 
         Parameters
@@ -158,6 +158,9 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
         y : array-like of shape (n,), optional
         groups : array-like of shape (n,)
             Who owns each row; required.
+        clients : array-like of shape (n,), optional
+            For a :class:`skriemdp.federated.FederatedEstimator`; nobody may be in two clients,
+            which would have to transform their rows together.
 
         Returns
         -------
@@ -166,8 +169,8 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            Without `groups`, for an `estimator` that does not take them, or for a transformer that
-            changes the number of rows.
+            Without `groups`, for an `estimator` that does not take them, for a transformer that
+            changes the number of rows, or for somebody in two clients.
         """
         if not has_fit_parameter(self.estimator, "groups"):
             raise ValueError(
@@ -178,7 +181,11 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
         transformed = self._transformed(X, groups)
         self.estimator_ = clone(self.estimator)
         args = () if y is None else (y,)
-        self.estimator_.fit(transformed, *args, groups=groups)
+        ids = {"groups": groups}
+        if clients is not None:
+            _check_one_client(groups, clients)
+            ids["clients"] = clients
+        self.estimator_.fit(transformed, *args, **ids)
         if hasattr(self.estimator_, "classes_"):
             self.classes_ = self.estimator_.classes_
         self.privacy_spent_ = self.estimator_.privacy_spent_
@@ -256,6 +263,19 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 f"{_TRIED} made-up ones; it must keep the number of rows."
             )
         return tried[0]
+
+
+def _check_one_client(groups: Any, clients: Any) -> None:
+    """Raise where one id of `groups` comes with several of `clients`; both are public."""
+    people, places = (read_groups(ids, len(groups), least=1) for ids in (groups, clients))
+    where = np.empty(len(groups), dtype=np.intp)
+    where[places.order] = places.owners()
+    pairs = np.stack([people.owners(), where[people.order]], axis=1)
+    if len(np.unique(pairs, axis=0)) > people.count:
+        raise ValueError(
+            "clients: a person's rows are transformed together, but the ids show somebody in two "
+            "clients; give that person an id of its own at each, and state clients_per_person."
+        )
 
 
 def _fit_transform(transformer: Any, rows: np.ndarray) -> np.ndarray:

@@ -24,9 +24,9 @@ from skriemdp.federated import FederatedEstimator
 
 
 class TwoClients(FederatedEstimator):
-    """The checks of scikit-learn know no groups: records belong to two clients in turns."""
+    """The checks of scikit-learn know no clients: records belong to two of them in turns."""
 
-    def fit(self, X, y=None, groups=None):
+    def fit(self, X, y=None, clients=None, groups=None):
         return super().fit(X, y, np.arange(_num_samples(X)) % 2)
 
 

@@ -287,7 +287,7 @@ def test_wide_balls_are_left_at_their_centre_only(mechanism="gradient"):
     with pytest.raises(ValueError, match=f"radius=15 is above 14.14.*{mechanism}"):
         clone(wide).set_params(mechanism=mechanism).fit(X)
     with pytest.raises(ValueError, match="radius=15 is above 14.14"):
-        FederatedEstimator(wide, 2, 2).fit(X, groups=np.arange(60) % 2)
+        FederatedEstimator(wide, 2, 2).fit(X, clients=np.arange(60) % 2)
     assert not ledger.spends
     assert clone(wide).fit(X).mechanism_ == "tangent"
     searched = clone(wide).set_params(mechanism=mechanism, radius="auto", random_state=0)
@@ -303,7 +303,7 @@ def test_no_floating_point_warning_tells_of_a_clients_record(unit):
     mean = PrivateFrechetMean(epsilon=2.0, accountant=Recorder(), radius=1.0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = FederatedEstimator(mean, 2, 2, unit=unit).fit(X, groups=np.arange(24) % 4)
+        model = FederatedEstimator(mean, 2, 2, unit=unit).fit(X, clients=np.arange(24) % 4)
     assert np.isfinite(model.point_).all()
     assert not [w for w in caught if issubclass(w.category, RuntimeWarning)]
 

@@ -51,7 +51,7 @@ from skriemdp.privacy.events import GaussianEvent
 
 SPACE = SPD(2)
 X = make_cloud(SPACE, 400, offset=0.4, spread=0.3, rng=np.random.default_rng(0))
-GROUPS = np.arange(400) % 8
+HOSPITALS = np.arange(400) % 8
 MEAN = PrivateFrechetMean("spd", epsilon=2.0, radius=1.0)
 FULL = LocalSettings("rsgd", 1, 1, 1.0, 1.0, math.inf)
 
@@ -134,7 +134,7 @@ def test_whole_clients_need_hidden_cohorts():
 )
 def test_every_setting_states_its_total(parameters, recording_accountant):
     model = FederatedEstimator(MEAN, 6, 3, accountant=recording_accountant, **parameters)
-    model.fit(X, groups=GROUPS)
+    model.fit(X, clients=HOSPITALS)
     (event,) = recording_accountant.spends
     assert event == model.privacy_spent_.event
     assert tuple(model.privacy_spent_) == (2.0, 1e-5)
@@ -146,7 +146,7 @@ def test_every_setting_states_its_total(parameters, recording_accountant):
 
 def test_a_large_budget_finds_the_mean():
     model = FederatedEstimator(PrivateFrechetMean("spd", epsilon=300.0, radius=1.0), 12, 8)
-    model.fit(X, groups=GROUPS)
+    model.fit(X, clients=HOSPITALS)
     assert SPACE.dist(model.point_, frechet_mean(X, SPACE)) < 0.02
     assert model.score(X) == pytest.approx(-np.mean(SPACE.dist(model.point_, X) ** 2))
 
@@ -156,7 +156,7 @@ def test_engines_agree_bit_for_bit():
         FederatedEstimator(
             MEAN, 4, 3, engine=engine, n_jobs=2, random_state=5, batch_fraction=0.5, clip_norm=1.0
         )
-        .fit(X, groups=GROUPS)
+        .fit(X, clients=HOSPITALS)
         .point_
         for engine in ("in-process", "joblib")
     ]
@@ -183,12 +183,12 @@ SPHERE_POINTS = make_cloud(Sphere(2), 400, offset=0.2, spread=0.2, rng=np.random
 )
 def test_small_clients_are_trained_together(inner, records, parameters, monkeypatch):
     """Same numbers as one after another, for clients of different sizes, cut in any blocks."""
-    groups = np.sort(np.random.default_rng(0).integers(0, 12, 400))
+    clients = np.sort(np.random.default_rng(0).integers(0, 12, 400))
     model = FederatedEstimator(inner, 4, 5, random_state=5, **parameters)
     monkeypatch.setattr(together, "_BLOCK_BYTES", 3000)
-    point = model.fit(records, groups=groups).point_
+    point = model.fit(records, clients=clients).point_
     monkeypatch.setattr(together, "FEW_RECORDS", 0)
-    alone = model.fit(records, groups=groups).point_
+    alone = model.fit(records, clients=clients).point_
     np.testing.assert_allclose(point, alone, rtol=0, atol=1e-12)
 
 
@@ -199,7 +199,7 @@ def test_a_record_without_a_gradient_spoils_no_client():
     rows = X.reshape(400, 4).copy()
     rows[7] = 9.0
     erm = PrivateRiemannianERM("euclidean", gradient=gradient, clip_norm=1.0, epsilon=500.0)
-    point = FederatedEstimator(erm, 1, 8, step_size=0.5).fit(rows, groups=GROUPS).point_
+    point = FederatedEstimator(erm, 1, 8, step_size=0.5).fit(rows, clients=HOSPITALS).point_
     clipped = rows / np.maximum(1.0, np.linalg.norm(rows, axis=1))[:, None]
     clipped[7] = 0.0
     np.testing.assert_allclose(point, 0.5 * clipped.mean(axis=0), atol=0.01)
@@ -220,7 +220,7 @@ def test_clients_and_rounds_never_share_noise():
 def test_federated_equals_central(monkeypatch):
     """All clients, one full local step: DP-RGD whose noise is the mean of the clients' noises."""
     ball = GeodesicBall(SPACE, None, 1.0)
-    problems = {c: FrechetProblem(ball, X[GROUPS == c]) for c in range(8)}
+    problems = {c: FrechetProblem(ball, X[HOSPITALS == c]) for c in range(8)}
     agents = {c: Agent(c, p, FULL, 3.0, ball, random_state=2) for c, p in problems.items()}
     loop = ServerLoop(SPACE, ((*range(8),),), {c: p.n for c, p in problems.items()})
     point, refused = loop.run(InProcessTransport(agents), np.eye(2), "fit")
@@ -241,15 +241,15 @@ def test_federated_equals_central(monkeypatch):
 @pytest.mark.parametrize(
     "parameters, words",
     [
-        ({"groups": None}, "groups"),
-        ({"groups": np.r_[np.zeros(399), 1]}, "2 records"),
+        ({"clients": None}, "clients"),
+        ({"clients": np.r_[np.zeros(399), 1]}, "2 records"),
         ({"clients_per_round": 9}, "clients_per_round"),
         ({"local": "adam"}, "local"),
         ({"local": "rsvrg"}, "batch_fraction"),
         ({"batch_fraction": 0.0}, "batch_fraction"),
         ({"engine": "pigeon"}, "engine"),
         ({"unit": "planet"}, "unit"),
-        ({"groups": np.zeros((400, 1))}, "one entry per record"),
+        ({"clients": np.zeros((400, 1))}, "one entry per record"),
         ({"start": -np.eye(2)}, "start"),
         ({"start": np.eye(3)}, "start"),
         ({"checkpoint": "run.json"}, "fit_id"),
@@ -262,25 +262,25 @@ def test_federated_equals_central(monkeypatch):
 )
 def test_bad_settings_charge_nothing(parameters, words, recording_accountant):
     parameters = dict(parameters)
-    groups = parameters.pop("groups", GROUPS)
+    clients = parameters.pop("clients", HOSPITALS)
     model = FederatedEstimator(
         MEAN, 4, **{"clients_per_round": 2, "accountant": recording_accountant, **parameters}
     )
     with pytest.raises(ValueError, match=words):
-        model.fit(X, groups=groups)
+        model.fit(X, clients=clients)
     assert recording_accountant.spends == []
 
 
 def test_the_inner_estimators_budget_is_checked(recording_accountant):
     with pytest.raises(ValueError, match="delta"):
         inner = PrivateFrechetMean("spd", delta=0.0, radius=1.0)
-        FederatedEstimator(inner, 2, 2, accountant=recording_accountant).fit(X, groups=GROUPS)
+        FederatedEstimator(inner, 2, 2, accountant=recording_accountant).fit(X, clients=HOSPITALS)
     assert recording_accountant.spends == []
 
 
 def test_the_inner_estimators_ledger_is_charged(recording_accountant):
     inner = PrivateFrechetMean("spd", accountant=recording_accountant, radius=1.0)
-    model = FederatedEstimator(inner, 2, 2).fit(X, groups=GROUPS)
+    model = FederatedEstimator(inner, 2, 2).fit(X, clients=HOSPITALS)
     assert len(recording_accountant.spends) == 1
     assert model.estimator is inner and not hasattr(inner, "n_features_in_")
 
@@ -288,7 +288,7 @@ def test_the_inner_estimators_ledger_is_charged(recording_accountant):
 def test_worker_processes_charge_the_callers_ledger(tmp_path):
     with PrivacyAccountant(math.inf, path=str(tmp_path / "ledger")) as ledger:
         cross_val_score(
-            FederatedEstimator(MEAN, 2, 2), X, cv=2, n_jobs=2, params={"groups": GROUPS}
+            FederatedEstimator(MEAN, 2, 2), X, cv=2, n_jobs=2, params={"clients": HOSPITALS}
         )
         assert len(ledger.history) == 2
 
@@ -308,7 +308,7 @@ def test_estimators_with_a_problem_are_federated(inner, local):
     model = FederatedEstimator(
         inner, 20, 4, local=local, local_steps=length, batch_fraction=share, step_size=0.7
     )
-    model.fit(rows, groups=np.arange(800) % 4)
+    model.fit(rows, clients=np.arange(800) % 4)
     assert tuple(model.privacy_spent_) == (200.0, 1e-5)
     if isinstance(inner, PrivateRiemannianERM):
         assert np.linalg.norm(model.point_ - rows.mean(axis=0)) < 0.05
@@ -334,7 +334,7 @@ def test_pca_without_public_bounds_is_refused(change, words, recording_accountan
     inner = PrivatePrincipalEigenvector(**{"row_norm": 1.0, "center": "assume", **change})
     model = FederatedEstimator(inner, 2, 2, accountant=recording_accountant)
     with pytest.raises(ValueError, match=words):
-        model.fit(X.reshape(400, 4), groups=GROUPS)
+        model.fit(X.reshape(400, 4), clients=HOSPITALS)
     assert recording_accountant.spends == []
 
 
@@ -362,7 +362,7 @@ def test_a_query_over_private_pairs_is_federated(local):
     share, more = (0.9, {"smoothness": 4.0}) if local == "rsvrg" else (1.0, {"local_steps": 2})
     model = FederatedEstimator(
         erm, 10, 6, local=local, batch_fraction=share, step_size=step, **more
-    ).fit(FEATURES, LABELS, groups=CLIENTS)
+    ).fit(FEATURES, LABELS, clients=CLIENTS)
     assert residual(PLANE.base_point, weights) > 0.3
     assert residual(model.point_, weights) < 0.15  # 0.02 on average; 0.05 happens
 
@@ -382,7 +382,7 @@ def test_a_query_over_private_labels_is_federated():
         epsilon=3000.0,
     )
     model = FederatedEstimator(erm, 20, 6, step_size=0.7 / np.abs(weights).mean())
-    model.fit(weights, LABELS, groups=CLIENTS)
+    model.fit(weights, LABELS, clients=CLIENTS)
     assert residual(model.point_, weights[:, 0]) < 0.05
 
 
@@ -398,7 +398,7 @@ def test_a_query_over_private_labels_is_federated():
 def test_bad_queries_charge_nothing(gradient, records, labels, words, recording_accountant):
     erm = PrivateRiemannianERM(PLANE, gradient=gradient, accountant=recording_accountant)
     with pytest.raises(ValueError, match=words):
-        FederatedEstimator(erm, 2, 2).fit(records, labels, groups=CLIENTS)
+        FederatedEstimator(erm, 2, 2).fit(records, labels, clients=CLIENTS)
     assert recording_accountant.spends == []
 
 
@@ -409,8 +409,8 @@ def test_bad_parameters_of_queries():
         KernelQuery(PLANE, [0.0], 0.0)
     with pytest.raises(ValueError, match="query"):
         ridge_weights(FEATURES, [0.0], 1.0, 1.0)
-    with pytest.raises(ValueError, match="groups"):
-        ridge_weights(FEATURES, FEATURES[0], 1.0, 1.0, groups=[1, 2])
+    with pytest.raises(ValueError, match="clients"):
+        ridge_weights(FEATURES, FEATURES[0], 1.0, 1.0, clients=[1, 2])
 
 
 class Interrupted(Exception):
@@ -427,7 +427,7 @@ def test_an_interrupted_fit_resumes_without_a_second_charge(
         )
 
     def fit(**changes):
-        return model(**changes).fit(X, groups=GROUPS)
+        return model(**changes).fit(X, clients=HOSPITALS)
 
     whole = fit(checkpoint=None)
     asked = []
@@ -466,7 +466,7 @@ def test_estimators_without_a_problem_are_refused():
     from sklearn.linear_model import LogisticRegression
 
     with pytest.raises(TypeError, match="problem on a manifold"):
-        FederatedEstimator(LogisticRegression(), 4, 2).fit(X, groups=GROUPS)
+        FederatedEstimator(LogisticRegression(), 4, 2).fit(X, clients=HOSPITALS)
 
 
 # -- the server against hostile clients -----------------------------------------------------------
@@ -539,7 +539,7 @@ def agents_with_ledgers(folder, ceiling=math.inf):
     for c in range(4):
         agents[c] = Agent(
             c,
-            FrechetProblem(ball, X[GROUPS == c]),
+            FrechetProblem(ball, X[HOSPITALS == c]),
             FULL,
             5.0,
             ball,
@@ -556,7 +556,7 @@ def test_a_run_that_one_budget_paid_for_is_not_resumed_under_another(tmp_path):
     def fit(accountant):
         settings = {"checkpoint": tmp_path / "run.json", "fit_id": "trial"}
         return FederatedEstimator(MEAN, 4, 3, accountant=accountant, **settings).fit(
-            X, groups=GROUPS
+            X, clients=HOSPITALS
         )
 
     paid = PrivacyAccountant(epsilon=20.0, path=tmp_path / "paid.ledger")
@@ -677,10 +677,10 @@ def test_the_longest_step_of_several(k):
 
 def test_theory_sets_the_steps():
     model = FederatedEstimator(MEAN, 2, 2, schedule="theory", local="rsvrg", batch_fraction=0.1)
-    assert tuple(model.fit(X, groups=GROUPS).privacy_spent_) == (2.0, 1e-5)
+    assert tuple(model.fit(X, clients=HOSPITALS).privacy_spent_) == (2.0, 1e-5)
     erm = PrivateRiemannianERM("euclidean", clip_norm=1.0)
     with pytest.raises(ValueError, match="smoothness"):
-        FederatedEstimator(erm, 2, 2, schedule="theory").fit(X.reshape(400, 4), groups=GROUPS)
+        FederatedEstimator(erm, 2, 2, schedule="theory").fit(X.reshape(400, 4), clients=HOSPITALS)
 
 
 def test_bounds_hold_on_a_euclidean_mean(printed):
@@ -846,5 +846,5 @@ def test_differences_clipped_by_distance_have_no_bias():
         batch_fraction=0.5,
         step_size=0.5,
     )
-    model.fit(X, groups=GROUPS)
+    model.fit(X, clients=HOSPITALS)
     assert SPACE.dist(model.point_, frechet_mean(X, SPACE)) < 0.02

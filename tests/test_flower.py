@@ -5,6 +5,7 @@ import math
 import sqlite3
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ pytest.importorskip("flwr", reason="the extra 'flower' is not installed")
 
 from flwr.app import ArrayRecord, ConfigRecord, Error, RecordDict  # noqa: E402
 
-from skriemdp import PrivacyAccountant  # noqa: E402
+from skriemdp import PrivacyAccountant, PrivateMinimumDistanceToMean  # noqa: E402
+from skriemdp.datasets import make_people  # noqa: E402
 from skriemdp.descent.problem import FrechetProblem  # noqa: E402
 from skriemdp.federated import (  # noqa: E402
     Agent,
@@ -21,7 +23,10 @@ from skriemdp.federated import (  # noqa: E402
     LocalSettings,
     LocalTask,
     ServerLoop,
+    SumsLoop,
     flower,
+    learn_from_sums,
+    sums_agent,
 )
 from skriemdp.geometry import SPD, GeodesicBall  # noqa: E402
 
@@ -89,6 +94,67 @@ def test_a_client_answers_once_and_says_nothing_else(tmp_path):
     texts = [text_of(ask(request(round=t))) for t in range(1, 200)]
     assert texts[0] is None and texts[-1] == "declined"
     assert tuple(make_agent(tmp_path).accountant.spent)[0] <= 5.0
+
+
+def test_class_means_of_three_hospitals_on_loopback(tmp_path):
+    """Tasks and sums travel as Flower's messages; the server has no records."""
+    X, y, people = make_people(24, 6, 2, rng=np.random.default_rng(0))
+    decoder = PrivateMinimumDistanceToMean("spd", radius=0.5, classes=[0, 1], epsilon=1e4)
+    nodes = {"north": 1, "south": 2, "west": 3}
+
+    def build(name, place):
+        own = people % 3 == place
+        return sums_agent(
+            decoder,
+            X[own],
+            y[own],
+            people[own],
+            client=name,
+            accountant=PrivacyAccountant(1e5, path=str(tmp_path / name), unit="group"),
+            book=AnswerBook(tmp_path / f"{name}.answers"),
+        )
+
+    agents = {name: build(name, place) for place, name in enumerate(nodes)}
+
+    class Grid:
+        """Nodes in this process."""
+
+        def __init__(self):
+            self.replies = []
+
+        def get_node_ids(self):
+            return list(nodes.values())
+
+        def push_messages(self, messages):
+            for name, message in messages:
+                answer = flower._answer(lambda config, name=name: agents[name], message, {})
+                self.replies.append(Letter(answer, nodes[name], name))
+            return list(nodes)
+
+        def pull_messages(self, ids):
+            replies, self.replies = self.replies, []
+            return replies
+
+    class Letters(flower.GridTransport):
+        def _message(self, task):
+            return task.client, request(task.point, task.fit_id, task.round)
+
+    loop = SumsLoop(tuple(nodes), agents["north"].plan.settings.size)
+    uploads, refused = loop.run(Letters(Grid(), nodes), None, "spring")
+    assert refused == [] and uploads.clients == tuple(nodes)
+    # A restarted server asks again; everybody repeats the stored answer and pays nothing.
+    deployed = flower.Deployment(loop, nodes, None, "spring", tmp_path / "run.json")
+    with mock.patch.object(flower, "GridTransport", Letters):
+        again, _ = deployed.run(Grid())
+        stored, _ = deployed.run(Grid())
+    np.testing.assert_array_equal(uploads.total, again.total)
+    np.testing.assert_array_equal(uploads.total, stored.total)
+    assert [len(agent.accountant.history) for agent in agents.values()] == [1, 1, 1]
+    sizes = dict.fromkeys(nodes, 8)
+    made_up = np.stack([np.eye(2), 2.0 * np.eye(2)])
+    model = learn_from_sums(decoder, uploads, sizes, made_up, [0, 1], grouped=True)
+    central = decoder.fit(X, y, groups=people)
+    np.testing.assert_allclose(model.means_, central.means_, atol=1e-2)
 
 
 @pytest.mark.parametrize("parameters", [{"ceiling": math.inf}, {"book": False}], ids=str)

@@ -50,7 +50,7 @@ class Recorder:
 class Interleaved(FederatedEstimator):
     """Records belong to two clients in turns."""
 
-    def fit(self, X, y=None, groups=None):
+    def fit(self, X, y=None, clients=None, groups=None):
         n = X.shape[0] if hasattr(X, "shape") and X.shape else len(X)
         return super().fit(X, y, np.arange(n) % 2)
 

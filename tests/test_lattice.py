@@ -572,7 +572,7 @@ def test_federated_runs_do_not_pretend(recording_accountant):
     pca = PrivatePrincipalEigenvector(row_norm=1.0, center="assume")
     model = FederatedEstimator(pca, accountant=recording_accountant)
     with config_context(arithmetic="lattice"), pytest.raises(ValueError, match="arithmetic"):
-        model.fit(np.random.default_rng(0).normal(size=(100, 3)), groups=np.repeat([0, 1], 50))
+        model.fit(np.random.default_rng(0).normal(size=(100, 3)), clients=np.repeat([0, 1], 50))
     assert recording_accountant.spends == []
 
 

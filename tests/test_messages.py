@@ -348,11 +348,11 @@ def test_what_cannot_be_done_is_refused_before_the_charge(case, counting):
     records, targets = data(estimator)
     if table is not None:
         records, targets = table, targets[: table.shape[0]]
-    groups = {"groups": np.arange(60) % 2} if isinstance(estimator, FederatedEstimator) else {}
+    clients = {"clients": np.arange(60) % 2} if isinstance(estimator, FederatedEstimator) else {}
     tracemalloc.start()
     try:
         with pytest.raises((ValueError, TypeError), match=words):
-            estimator.fit(records, targets, **groups)
+            estimator.fit(records, targets, **clients)
         assert tracemalloc.get_traced_memory()[1] < 2**30
     finally:
         tracemalloc.stop()

@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skriemdp import PrivacyAccountant, PrivateGridSearchCV, PrivateMinimumDistanceToMean
 from skriemdp.datasets import make_people
+from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD, Hyperboloid, Sphere
 from skriemdp.mean.estimator import frechet_mean
 from skriemdp.preprocessing import PerGroup, Recenter
@@ -62,6 +63,21 @@ def test_recentring_by_person_helps_new_people():
     recentred = clone(MODEL).fit(X, Y, groups=PEOPLE).score(new, truth, groups=who)
     raw = clone(MDM).fit(X, Y, groups=PEOPLE).score(new, truth)
     assert recentred > raw + 0.1  # seeded: .84 and .64
+
+
+def test_clients_may_add_up_what_recentred_people_show():
+    sums = FederatedEstimator(MDM, 1, local="statistic")
+    model = PerGroup(Recenter("spd"), sums).fit(X, Y, groups=PEOPLE, clients=PEOPLE % 3)
+    assert model.privacy_spent_.unit == "group"
+    alone = clone(MODEL).fit(X, Y, groups=PEOPLE)
+    noise = model.estimator_.estimator_.noise_scale_
+    assert noise == pytest.approx(3**0.5 * alone.estimator_.noise_scale_)
+    with pytest.raises(ValueError, match="clients is required"):
+        PerGroup(Recenter("spd"), sums).fit(X, Y, groups=PEOPLE)
+    # Rows at one client would be moved by rows at another.
+    wandering = np.arange(len(PEOPLE)) % 2
+    with pytest.raises(ValueError, match="somebody in two clients"):
+        PerGroup(Recenter("spd"), sums).fit(X, Y, groups=PEOPLE, clients=wandering)
 
 
 def test_a_changed_person_changes_own_transformed_rows_only():

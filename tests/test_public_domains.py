@@ -166,7 +166,7 @@ def test_a_federated_run_needs_a_name_that_books_can_hold():
     mean = PrivateFrechetMean("spd", radius=1.0, accountant=budget)
     for fit_id in ("", "a\nb", 7):
         with pytest.raises((TypeError, ValueError), match="fit_id"):
-            FederatedEstimator(mean, fit_id=fit_id).fit(cloud(SPD(2)), groups=np.arange(40) % 4)
+            FederatedEstimator(mean, fit_id=fit_id).fit(cloud(SPD(2)), clients=np.arange(40) % 4)
     assert budget.history == []
 
 
@@ -224,7 +224,7 @@ def test_walks_too_far_out_are_refused_for_free(settings, words, federated):
     model = PrivateRiemannianERM(PLANE, accountant=budget, n_steps=2, **settings)
     with pytest.raises(ValueError, match=words):
         if federated:
-            FederatedEstimator(model, 2, 2).fit(cloud(PLANE), groups=np.arange(40) % 4)
+            FederatedEstimator(model, 2, 2).fit(cloud(PLANE), clients=np.arange(40) % 4)
         else:
             model.fit(cloud(PLANE))
     assert budget.history == []
@@ -238,11 +238,11 @@ def test_federated_walks_stay_in_the_ball_about_their_start(unit):
     run = FederatedEstimator(model, 8, 2, step_size=40.0, unit=unit, start=start)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run.fit(cloud(PLANE), groups=np.arange(40) % 4)
+        run.fit(cloud(PLANE), clients=np.arange(40) % 4)
     assert PLANE.dist(start, run.point_) <= descent_reach(PLANE) * (1 + 1e-6)
     far = clone(run).set_params(start=away(PLANE, 20.0))
     with pytest.raises(ValueError, match="start lies 20"):
-        far.fit(cloud(PLANE), groups=np.arange(40) % 4)
+        far.fit(cloud(PLANE), clients=np.arange(40) % 4)
     assert len(budget.history) == 1
 
 

@@ -426,7 +426,7 @@ FITS = {
 @pytest.mark.parametrize("arithmetic", ["auto", "lattice", "float"])
 def test_fits_say_what_they_add(name, arithmetic, recording_accountant):
     model, more = FITS[name]
-    data = {"groups": more[0]} if name.startswith("federated") else {}
+    data = {"clients": more[0]} if name.startswith("federated") else {}
     labels = () if data else more
     with config_context(arithmetic=arithmetic):
         model.set_params(accountant=recording_accountant).fit(rows(Sphere(2)), *labels, **data)

@@ -151,10 +151,10 @@ def prediction(name, X, Y, word, n_clients, radius, rng, gradient, width=0.3):
     others = np.delete(np.arange(len(X)), word)
     size = len(others) // n_clients
     rows = rng.permutation(others)[: size * n_clients]
-    groups = np.arange(len(rows)) % n_clients
+    clients = np.arange(len(rows)) % n_clients
     scale = math.sqrt(2.0) * width  # the paper's kernel divides by (2 width)^2
     if gradient == "labels":
-        weights = ridge_weights(X[rows], X[word], scale, 1e-5, groups)
+        weights = ridge_weights(X[rows], X[word], scale, 1e-5, clients)
         largest, step = float(np.abs(weights).max()), 0.6
         query = LabelQuery(space)
     else:
@@ -163,7 +163,8 @@ def prediction(name, X, Y, word, n_clients, radius, rng, gradient, width=0.3):
         step = 0.5 / kernel.mean()
     function = make_gradient(space, None, "numpy", query)
     problems = [
-        CostProblem(function, weights[groups == c], Y[rows][groups == c]) for c in range(n_clients)
+        CostProblem(function, weights[clients == c], Y[rows][clients == c])
+        for c in range(n_clients)
     ]
     clip = 2.0 * radius * largest / (1.0 if gradient == "labels" else 2.0)
     return Case(

@@ -379,8 +379,8 @@ def _federation(estimator: FederatedEstimator, n: int = 100) -> Neighbours:
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
         # The first client holds the pair; the others hold the records that do not change.
         arrays = [np.concatenate([a, *[inner.data[i]] * (clients - 1)]) for i, a in sides]
-        groups = np.repeat(np.arange(clients), n)
-        return (arrays[0], arrays[1] if len(arrays) > 1 else None, groups)
+        owners = np.repeat(np.arange(clients), n)
+        return (arrays[0], arrays[1] if len(arrays) > 1 else None, owners)
 
     changed = inner.neighbour
     if estimator.unit == "client":
@@ -397,7 +397,7 @@ def _federation(estimator: FederatedEstimator, n: int = 100) -> Neighbours:
 def _as_fitted(model: FederatedEstimator) -> PrivateEstimator:
     """What the score of the inner estimator reads, of a federated model."""
     inner = model.estimator_
-    if isinstance(inner, PrivateFrechetMean):
+    if isinstance(inner, PrivateFrechetMean) and model.local != "statistic":
         geometry = _geometry(inner.manifold)
         inner.center_, inner.radius_ = _center(geometry, inner.center), float(inner.radius)
         inner.mechanism_ = "gradient"

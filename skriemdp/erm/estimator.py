@@ -15,6 +15,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
+from skriemdp._groups import Groups
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_option, check_scale
 from skriemdp._warnings import warn_user
@@ -319,15 +320,21 @@ class PrivateRiemannianERM(PrivateEstimator):
         self.point_ = np.asarray(point)
         self.geometry_ = as_geometry(self.manifold, point_shape=self.point_.shape)
 
-    def _problem(self, X: np.ndarray, y: np.ndarray | None = None) -> Any:
-        """The empirical risk on these validated records; what solvers and federated runs use."""
+    def _problem(
+        self, X: np.ndarray, y: np.ndarray | None = None, groups: Groups | None = None
+    ) -> Any:
+        """The empirical risk on these validated records; what solvers and federated runs use.
+
+        With `groups`, of people: the means of their own rows' gradients.
+        """
         geometry = as_geometry(self.manifold, point_shape=tuple(X.shape[1:]))
         gradient = self._gradient(geometry)
         if is_dask(X):
             if self._is_mean:
                 gradient = HalfSquaredDistance(geometry, unchecked=True)
             return DaskProblem(functools.partial(CostProblem, gradient), X, y)
-        return CostProblem(gradient, X, y)
+        problem = CostProblem(gradient, X, y)
+        return problem if groups is None else GroupedProblem(problem, groups)
 
     # -- the order of work ----------------------------------------------------------------------
 
@@ -488,9 +495,7 @@ class PrivateRiemannianERM(PrivateEstimator):
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         settings = plan.settings
-        problem = self._problem(*data.arrays)
-        if data.groups is not None:
-            problem = GroupedProblem(problem, data.groups)
+        problem = self._problem(data.arrays[0], data.arrays[1], data.groups)
         progress = None
         if self.verbose:
             progress = ProgressBar(type(self).__name__, self.epsilon, self.delta)

@@ -1,11 +1,12 @@
 """PriRFed: private Riemannian federated learning."""
 
-from skriemdp.federated.agent import Agent, AnswerBook
+from skriemdp.federated.agent import Agent, AnswerBook, SumsAgent
 from skriemdp.federated.estimator import FederatedEstimator
 from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.messages import LocalTask, LocalUpdate, RefusedUpdate
 from skriemdp.federated.participation import Participation
 from skriemdp.federated.queries import KernelQuery, LabelQuery, ridge_weights
+from skriemdp.federated.sums import SumsLoop, learn_from_sums, sums_agent
 from skriemdp.federated.theory import theory_settings
 from skriemdp.federated.training import LocalSettings
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
@@ -25,6 +26,10 @@ __all__ = [
     "Participation",
     "RefusedUpdate",
     "ServerLoop",
+    "SumsAgent",
+    "SumsLoop",
+    "learn_from_sums",
     "ridge_weights",
+    "sums_agent",
     "theory_settings",
 ]

@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
+from skriemdp._validation import check_option
+from skriemdp.core.additive import Statistic
 from skriemdp.core.manifold_input import check_walk_domain
+from skriemdp.descent.groups import GroupedProblem
 from skriemdp.federated.messages import (
     LocalTask,
     LocalUpdate,
@@ -30,8 +34,11 @@ from skriemdp.ledger.files import private_file
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+    from skriemdp.core.estimator import Plan
+    from skriemdp.privacy.event import Event
 
-__all__ = ["Agent", "AnswerBook"]
+
+__all__ = ["Agent", "AnswerBook", "SumsAgent"]
 
 
 class AnswerBook:
@@ -118,8 +125,71 @@ def _digest(point: np.ndarray) -> str:
     return hashlib.blake2b(repr(point.shape).encode() + point.tobytes()).hexdigest()
 
 
+class _Client:
+    """What answers a server's tasks: charges first, answers once."""
+
+    if TYPE_CHECKING:  # what a subclass has
+        client: Hashable
+        accountant: PrivacyAccountant | None
+        book: AnswerBook | None
+        random_state: int | None
+        context: bytes
+        shared: np.random.Generator | None
+
+        def checked_point(self, task: LocalTask) -> np.ndarray: ...
+        def event(self, task: LocalTask) -> Event: ...
+        def answer(self, task: LocalTask, point: np.ndarray) -> np.ndarray: ...
+
+        unit: str
+
+    def handle(self, task: LocalTask) -> LocalUpdate:
+        """Answer one task.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the task is for another client, names no release, or its point is not what it should
+            be; nothing is charged.
+        BudgetError
+            If the client's own ceiling, or its memory of earlier answers, forbids the release.
+        """
+        if task.client != self.client:
+            raise ValueError("the task is for another client.")
+        point = self.checked_point(task)
+        # Under the client's own spelling: 1, 1.0 and True are equal, and would be three releases.
+        task = dataclasses.replace(task, client=self.client)
+        if self.book is not None:
+            stored = self.book.begin(task)
+            if stored is not None:
+                return LocalUpdate(task.fit_id, task.round, self.client, stored)
+        if self.accountant is not None:
+            self.accountant.spend(
+                self.event(task),
+                label="federated round",
+                params={
+                    "fit": task.fit_id,
+                    "round": task.round,
+                    "unit": self.unit,
+                    "seeded": self.random_state is not None,
+                },
+            )
+        answer = self.answer(task, point)
+        if self.book is not None:
+            self.book.finish(task, answer)
+        return LocalUpdate(task.fit_id, task.round, self.client, answer)
+
+    def stream(self, task: LocalTask, *label: object) -> np.random.Generator:
+        """The noise of one release: of this client, this run and this round."""
+        if self.shared is not None:
+            return self.shared
+        # A replayed release never comes here, so a stream is used once per client and round.
+        streams = NoiseStreams(self.random_state, self.context)
+        fit_id = "" if streams.seeded else task.fit_id
+        return streams("local", str(self.client), fit_id, task.round, *label)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class Agent:
+class Agent(_Client):
     """One client of a federation.
 
     Its noise and its limits are its own: what a server sends is a request.
@@ -128,7 +198,8 @@ class Agent:
     ----------
     client : hashable
     problem : Problem
-        The client's records behind their public bounds.
+        The client's records behind their public bounds; a
+        :class:`skriemdp.descent.groups.GroupedProblem` where people own several.
     settings : LocalSettings
     noise_multiplier : float
     domain : GeodesicBall, optional
@@ -146,6 +217,9 @@ class Agent:
     shared : numpy.random.Generator, optional
         Noise of a simulation without a seed, from one stock for all its clients.  A deployed agent
         has its own.
+    unit : {"record", "group"}, default="record"
+        Whom a release protects: "group" where each record of the problem stands for a person, as in
+        a grouped problem, which says so by itself.
     """
 
     client: Hashable
@@ -158,48 +232,25 @@ class Agent:
     random_state: int | None = None
     context: bytes = b""
     shared: np.random.Generator | None = None
+    unit: str = "record"
 
     def __post_init__(self) -> None:
         check_walk_domain(self.problem.geometry, self.domain)
+        check_option(("record", "group"), unit=self.unit)
+        if isinstance(self.problem, GroupedProblem):
+            object.__setattr__(self, "unit", "group")
 
-    def handle(self, task: LocalTask) -> LocalUpdate:
-        """Answer one task.
+    def event(self, task: LocalTask) -> Event:
+        """What one answer costs a record."""
+        return self._solver(task).event(self.problem.n)
 
-        Raises
-        ------
-        ValueError, TypeError
-            If the task is for another client, names no release, or its point is not one of the
-            manifold and of the domain; nothing is charged.
-        BudgetError
-            If the client's own ceiling, or its memory of earlier answers, forbids the release.
-        """
-        if task.client != self.client:
-            raise ValueError("the task is for another client.")
-        point = self.checked_point(task)
-        # Under the agent's own spelling: 1, 1.0 and True are equal, and would be three releases.
-        task = dataclasses.replace(task, client=self.client)
-        if self.book is not None:
-            stored = self.book.begin(task)
-            if stored is not None:
-                return LocalUpdate(task.fit_id, task.round, self.client, stored)
-        solver = local_solver(
-            self.settings, self.noise_multiplier, self.problem.n, self.domain, task.round
-        )
-        if self.accountant is not None:
-            self.accountant.spend(
-                solver.event(self.problem.n),
-                label="federated round",
-                params={
-                    "fit": task.fit_id,
-                    "round": task.round,
-                    "seeded": self.random_state is not None,
-                },
-            )
-        # A replayed release never comes here, so a stream is used once per client and round.
-        answer = train(self.problem, point, solver, self.stream(task))
-        if self.book is not None:
-            self.book.finish(task, answer)
-        return LocalUpdate(task.fit_id, task.round, self.client, answer)
+    def answer(self, task: LocalTask, point: np.ndarray) -> np.ndarray:
+        """Where one private local training from the server's point ends."""
+        return train(self.problem, point, self._solver(task), self.stream(task))
+
+    def _solver(self, task: LocalTask) -> Any:
+        settings, n = self.settings, self.problem.n
+        return local_solver(settings, self.noise_multiplier, n, self.domain, task.round)
 
     def checked_point(self, task: LocalTask) -> np.ndarray:
         """The server's point, if the task names a release and the point is one of the domain."""
@@ -212,10 +263,57 @@ class Agent:
             raise ValueError("the server's point lies outside the agent's domain.")
         return geometry.canonical(point)
 
-    def stream(self, task: LocalTask) -> np.random.Generator:
-        """The noise of one release: of this client, this run and this round."""
-        if self.shared is not None:
-            return self.shared
-        streams = NoiseStreams(self.random_state, self.context)
-        fit_id = "" if streams.seeded else task.fit_id
-        return streams("local", str(self.client), fit_id, task.round)
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SumsAgent(_Client):
+    """One client of a federation that adds up sums: it releases its own, with noise, once.
+
+    Its records, its noise and its limits are its own.
+
+    Parameters
+    ----------
+    client : hashable
+    plan : Plan
+        Public settings and what one release costs; :func:`skriemdp.federated.sums_agent` makes it.
+    arrays : tuple of ndarray
+        The client's records.
+    groups : Groups, optional
+        Which rows are one person's.
+    accountant, book, random_state, context, shared
+        As for :class:`Agent`.
+    """
+
+    client: Hashable
+    plan: Plan[Statistic]
+    arrays: tuple
+    groups: Groups | None = None
+    accountant: PrivacyAccountant | None = None
+    book: AnswerBook | None = None
+    random_state: int | None = None
+    context: bytes = b""
+    shared: np.random.Generator | None = None
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]  # a field elsewhere
+        """Whom a release protects."""
+        return self.plan.unit
+
+    def event(self, task: LocalTask) -> Event:
+        """What one answer costs a record, or a person."""
+        return self.plan.event
+
+    def answer(self, task: LocalTask, point: np.ndarray) -> np.ndarray:
+        """The client's sums with noise."""
+        with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
+            return self.plan.settings.noisy(
+                self.arrays, self.groups, lambda *label: self.stream(task, *label)
+            )
+
+    def checked_point(self, task: LocalTask) -> np.ndarray:
+        """Zeros, as many as there are sums: server and client mean the same statistic."""
+        check_release_name(task.fit_id)
+        check_round(task.round)
+        point = np.asarray(task.point, dtype=float)
+        if point.shape != (self.plan.settings.size,) or point.any():
+            raise ValueError("sums are asked for with as many zeros; the server means others.")
+        return point

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import math
 import os
@@ -13,25 +14,29 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils import Tags, check_consistent_length
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._groups import Groups
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, data_digest
 from skriemdp.core.charge import charge
-from skriemdp.core.estimator import CarriesLedger, PrivateEstimator, tags_of, validated
+from skriemdp.core.estimator import CarriesLedger, Data, PrivateEstimator, tags_of, validated
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.federated.agent import Agent
+from skriemdp.federated.clients import Clients, clients_of_a_person, read_clients
 from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.participation import Participation
 from skriemdp.federated.planning import (
     calibrated,
     check_settings,
+    check_takes_groups,
     domain_and_start,
     local_settings,
 )
+from skriemdp.federated.sums import SumsLoop, planned_sums, simulated_agents, stated
 from skriemdp.federated.together import ClientsTogether, PooledRecords
 from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
@@ -55,12 +60,18 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     ----------
     estimator : PrivateEstimator
         One with a problem on a manifold and public bounds: `PrivateFrechetMean`,
-        `PrivatePrincipalEigenvector(row_norm=<number>, center="assume")`, `PrivateRiemannianERM`.
-        Its (epsilon, delta) is the total of the whole run for every record (or client); its own
-        solver settings are not used, except bounds: `clip_norm`, `start`, `center`, `radius`.
+        `PrivatePrincipalEigenvector(row_norm=<number>, center="assume")`, `PrivateRiemannianERM`;
+        for ``local="statistic"`` one that learns from sums, in public bounds too.
+        Its (epsilon, delta) is the total of the whole run for every record (person, client); its
+        own solver settings are not used, except bounds: `clip_norm`, `start`, `center`, `radius`.
     n_rounds, clients_per_round : int
-    local : {"rsgd", "rsvrg"}, default="rsgd"
-        Local training: DP-RSGD, or the anchor-noised DP-RSVRG.
+    local : {"rsgd", "rsvrg", "statistic"}, default="rsgd"
+        Local training: DP-RSGD, or the anchor-noised DP-RSVRG.  "statistic": none; in one round
+        (``n_rounds=1``) every client releases its sums with noise of its own, the server adds them
+        and learns what the estimator would.  For `PrivateMinimumDistanceToMean` with `classes`,
+        `PrivateFrechetMean` (the mean of logarithms at `center`), `PrivatePrincipalEigenvector`
+        ("covariance") and `PrivateHyperbolicRegressor` ("sufficient-statistics").  Parameters of
+        rounds and steps are not used.
     local_steps : int, default=1
     step_size : float or sequence of length n_rounds, default=1.0
         Public; one for all rounds, or one per round.
@@ -89,6 +100,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         client, against all but a trusted aggregator that hides who trained.
     update_clip : float, default=1.0
         Riemannian norm of a client's update with ``unit="client"``.
+    clients_per_person : int, optional
+        In how many clients one person may be.  With `groups`, by default what the ids show; a
+        larger number where clients use ids of their own.  With ``unit="client"``, 1 declares that
+        nobody is in two clients: only then may a budget of people pay for the run.
     start : ndarray, optional
         Public start; by default that of `estimator`, the centre of its ball, or a random point
         from `public_seed`.
@@ -107,8 +122,9 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     estimator_ : PrivateEstimator
         A copy of `estimator` whose learned point is the federated one.
     point_ : ndarray
+        Not with ``local="statistic"``.
     privacy_spent_ : PrivacySpent
-        Of the client that trained most often.
+        Of the client that trained most often; with `groups`, of all clients of one person.
     privacy_spent_by_client_ : dict
         Client to PrivacySpent (``unit="record"``): of its own rounds when clients take turns; the
         same for all with ``participation="uniform"``, where the coins are part of the guarantee.
@@ -120,7 +136,9 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     *Guarantee*: client ids and, with ``unit="record"``, their numbers of records are public.
     ``unit="record"``: replacing one record of one client changes the distribution of all uploads of
     the run by at most (epsilon, delta); sampling clients is not counted as amplification, because
-    the server sees who trains.  ``unit="client"``: replacing all records of one client changes that
+    the server sees who trains.  With `groups` the same holds for all rows of one person, at all
+    clients that have some; which people a client has is public, how many rows is not.
+    ``unit="client"``: replacing all records of one client changes that
     of the points which the aggregator sends out by at most that (docs/theory/federated.md).
 
     References
@@ -136,11 +154,20 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     >>> X = np.random.default_rng(0).normal(size=(600, 2)) * 0.2
     >>> hospitals = np.arange(600) % 6
     >>> model = FederatedEstimator(PrivateFrechetMean(radius=1.0, epsilon=1.0), 4, 3)
-    >>> tuple(model.fit(X, groups=hospitals).privacy_spent_)
+    >>> tuple(model.fit(X, clients=hospitals).privacy_spent_)
     (1.0, 1e-05)
+
+    Class means of people, from sums of six hospitals:
+
+    >>> from skriemdp import PrivateMinimumDistanceToMean
+    >>> means = PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1], epsilon=1.0)
+    >>> model = FederatedEstimator(means, n_rounds=1, local="statistic")
+    >>> people, y = np.arange(600) // 12, np.arange(600) // 6 % 2
+    >>> model.fit(X, y, clients=people % 6, groups=people).privacy_spent_.unit
+    'group'
     """
 
-    __metadata_request__fit = {"groups": True}
+    __metadata_request__fit = {"clients": True, "groups": True}
 
     def __init__(
         self,
@@ -162,6 +189,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         n_jobs: Any = None,
         unit: Any = "record",
         update_clip: Any = 1.0,
+        clients_per_person: Any = None,
         start: Any = None,
         checkpoint: Any = None,
         fit_id: Any = None,
@@ -187,6 +215,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self.n_jobs = n_jobs
         self.unit = unit
         self.update_clip = update_clip
+        self.clients_per_person = clients_per_person
         self.start = start
         self.checkpoint = checkpoint
         self.fit_id = fit_id
@@ -196,15 +225,18 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self.verbose = verbose
 
     @np.errstate(all="ignore")  # a warning of overflow would tell that some record is huge
-    def fit(self, X: Any, y: Any = None, groups: np.ndarray | None = None) -> Self:
-        """Simulate the federation on records that `groups` assigns to clients.
+    def fit(self, X: Any, y: Any = None, clients: Any = None, groups: Any = None) -> Self:
+        """Simulate the federation on records that `clients` assigns to clients.
 
         Parameters
         ----------
         X, y
             As for `estimator`.
-        groups : array-like of shape (n,)
+        clients : array-like of shape (n,)
             Public client id of each record.
+        groups : array-like of shape (n,), optional
+            Who owns each row; one id means one person at all clients.  Then all rows of a person
+            and their number are protected together, and a client publishes its number of people.
 
         Returns
         -------
@@ -214,24 +246,28 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             raise TypeError("sparse input is not supported by federated training; pass X.toarray()")
         check_settings(self)
         estimator = clone(self.estimator)
-        data = validated(estimator, X, y)
+        if groups is not None:
+            check_takes_groups(estimator)
+        data = validated(estimator, X, y, groups)
         arrays = estimator._records(data)
-        clients, members = quietly(
-            lambda groups: _members(groups, len(arrays[0])), groups, names=("groups",), labels=True
-        )
+        parts = read_clients(clients, len(arrays[0]), data.groups)
+        most = clients_of_a_person(self.clients_per_person, parts.most)
+        if self.local == "statistic":
+            return self._fit_sums(estimator, data, arrays, parts, most)
+        names, sizes = parts.names, parts.sizes
         # Whole clients are protected by hiding who trains, so they cannot take turns.
         rule = "uniform" if self.unit == "client" else self.participation
-        participation = Participation(len(clients), self.n_rounds, self.clients_per_round, rule)
+        participation = Participation(len(names), self.n_rounds, self.clients_per_round, rule)
         # Bounds and geometry are the same for all records; two show them before anything is charged
         probe = quietly(lambda: estimator._problem(*_rows(arrays, slice(0, 2))))
         cause = "n_rounds and clients_per_round"
         Work(100.0 * self.n_rounds * self.clients_per_round, cause=cause).check()
         domain, start = domain_and_start(self, estimator, probe)
-        settings = local_settings(self, estimator, probe, domain, start, len(clients))
+        settings = local_settings(self, estimator, probe, domain, start, len(names))
         size = self.clients_per_round
         if self.unit == "record":
-            size = self.batch_fraction * len(arrays[0]) / len(clients)
-        settings, event, noise = calibrated(self, participation, settings, probe, size)
+            size = self.batch_fraction * sum(sizes.values()) / len(names)
+        settings, event, noise = calibrated(self, participation, settings, probe, size, most)
         digest = b"" if self.random_state is None else data_digest(*arrays)
         context = b"federated" + digest + repr(event.to_dict()).encode()
         streams = NoiseStreams(self.random_state, context)
@@ -239,8 +275,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         def make_loop(drawn: list[list[int]], pick: int) -> ServerLoop:
             return ServerLoop(
                 geometry=probe.geometry,
-                schedule=tuple(tuple(clients[i] for i in row) for row in drawn),
-                weights={c: len(rows) for c, rows in zip(clients, members, strict=True)},
+                schedule=tuple(tuple(names[i] for i in row) for row in drawn),
+                weights=sizes,
                 aggregation=self.aggregation,
                 output=self.output,
                 pick=pick,
@@ -251,18 +287,23 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         with contextlib.nullcontext() if checkpoint is None else checkpoint.held():
             public = {"event": event.to_dict(), "settings": repr(settings), "start": start.tolist()}
             fit_id, drawn, pick, entry = self._charged(
-                participation, event, public, checkpoint, make_loop, streams
+                participation,
+                event,
+                public,
+                checkpoint,
+                make_loop,
+                streams,
+                self._unit(data.groups),
             )
             with (charged := Charged(entry)):
                 loop = make_loop(drawn, pick)
                 problems = {
-                    client: estimator._problem(*_rows(arrays, rows))
-                    for client, rows in zip(clients, members, strict=True)
+                    name: _problem(estimator, *parts.part(place, arrays))
+                    for place, name in enumerate(names)
                 }
                 pool = None
-                if self.engine == "in-process" and PooledRecords.worthwhile(loop.weights):
-                    everyone = np.concatenate(members)
-                    pool = PooledRecords(estimator._problem(*_rows(arrays, everyone)), loop.weights)
+                if self.engine == "in-process" and PooledRecords.worthwhile(sizes):
+                    pool = PooledRecords(_problem(estimator, *parts.together(arrays)), sizes)
                 if self.unit == "client":
                     point = run_trusted(
                         loop,
@@ -281,7 +322,46 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                         loop, problems, pool, settings, noise, start, fit_id, context, checkpoint
                     )
             charged.settle()
-        self._report(estimator, point, event, settings, noise, loop.schedule, clients, streams)
+        unit = self._unit(data.groups)
+        facts = (self.n_rounds, unit, streams.seeded)
+        self._report(estimator, point, event, settings, noise, loop.schedule, names, facts)
+        return self
+
+    def _unit(self, groups: Groups | None) -> str:
+        """Whom the run protects."""
+        return "group" if groups is not None and self.unit == "record" else self.unit
+
+    def _fit_sums(
+        self, estimator: Any, data: Data, arrays: tuple, parts: Clients, most: int
+    ) -> Self:
+        """One round of sums, each client's with noise for the whole of its share."""
+        accountant = self._accountant()
+        n = sum(parts.sizes.values())
+        facts = data.facts | {"n": n}
+        plan = planned_sums(estimator, facts, estimator._terms(accountant), most)
+        event = compose([plan.event] * most)
+        digest = b"" if self.random_state is None else data_digest(*arrays)
+        streams = NoiseStreams(self.random_state, b"federated sums" + digest)
+        entry = getattr(self._charge(accountant, event, plan.unit, streams), "entry", None)
+        with (charged := Charged(entry)):
+            shared = None if streams.seeded else streams("simulated clients")
+            context = b"federated sums" + digest
+            held = ((name, *parts.part(k, arrays)) for k, name in enumerate(parts.names))
+            agents = simulated_agents(plan, held, self.random_state, context, shared)
+            loop = SumsLoop(tuple(parts.names), plan.settings.size, len(parts.names))
+            uploads, _ = loop.run(InProcessTransport(agents), None, "a simulation")
+            estimator._learn(plan.settings, uploads.total, facts, len(parts.names))
+        charged.settle()
+        public = plan.public | {"clients": list(map(str, parts.names))}
+        plan = dataclasses.replace(plan, public=public)
+        self.estimator_, self.refused_updates_ = estimator, []
+        self.privacy_spent_ = stated(self.estimator, plan, event, streams.seeded)
+        estimator.privacy_spent_ = self.privacy_spent_
+        own = plan.event.epsilon(float(self.estimator.delta)) if most > 1 else self._target()[0]
+        by_client = dataclasses.replace(
+            self.privacy_spent_, event=plan.event, epsilon=min(float(own), self._target()[0])
+        )
+        self.privacy_spent_by_client_ = dict.fromkeys(parts.names, by_client)
         return self
 
     # -- charge, then run -----------------------------------------------------------------------
@@ -294,6 +374,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         checkpoint: Checkpoint | None,
         make_loop: Callable[..., Any],
         streams: NoiseStreams,
+        unit: str,
     ) -> tuple[str, list[list[int]], int, int | None]:
         """Charge a new run and draw who trains; or find that a stored run has been charged."""
         fit_id = self.fit_id
@@ -311,17 +392,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                 )
             make_loop(state["drawn"], state["pick"]).opened(state["point"], fit_id, checkpoint)
             return fit_id, state["drawn"], state["pick"], None
-        spend = charge(
-            accountant,
-            event,
-            self,
-            params={
-                "estimator": type(self.estimator).__name__,
-                "unit": self.unit,
-                "seeded": streams.seeded,
-            },
-            at=(float(self.estimator.epsilon), float(self.estimator.delta)),
-        )
+        spend = self._charge(accountant, event, unit, streams)
         entry = getattr(spend, "entry", None)
         with (charged := Charged(entry)):
             rng = streams("participation")
@@ -333,6 +404,21 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                 checkpoint.save(fresh | {"public": public, "drawn": drawn, "pick": pick})
         charged.settle()
         return fit_id, drawn, pick, entry
+
+    def _target(self) -> tuple[float, float]:
+        return float(self.estimator.epsilon), float(self.estimator.delta)
+
+    def _charge(
+        self, accountant: PrivacyAccountant, event: Event, unit: str, streams: NoiseStreams
+    ) -> Any:
+        params: dict[str, Any] = {
+            "estimator": type(self.estimator).__name__,
+            "unit": unit,
+            "seeded": streams.seeded,
+        }
+        if unit == "client" and self.clients_per_person is not None:
+            params["clients_per_person"] = int(self.clients_per_person)
+        return charge(accountant, event, self, params=params, at=self._target())
 
     def _accountant(self) -> PrivacyAccountant:
         for accountant in (self.accountant, self.estimator.accountant):
@@ -396,16 +482,16 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         noise: float,
         schedule: tuple[tuple[int, ...], ...],
         clients: list[int],
-        streams: NoiseStreams,
+        stated: tuple[int, str, bool],
     ) -> None:
         self.point_ = np.asarray(point)
         self.noise_multiplier_ = noise
-        guarantee = "none (seeded)" if streams.seeded else "exact"
-        public = {"clients": list(map(str, clients)), "n_rounds": self.n_rounds}
+        n_rounds, unit, seeded = stated
+        guarantee = "none (seeded)" if seeded else "exact"
+        public = {"clients": list(map(str, clients)), "n_rounds": n_rounds}
         public["arithmetic"] = "exact integers" if settings.integers else "floating point"
-        target = (float(self.estimator.epsilon), float(self.estimator.delta))
-        facts: tuple[Any, ...] = (self.unit, guarantee, streams.seeded, public, "replace-one")
-        self.privacy_spent_ = PrivacySpent(*target, event, *facts)
+        facts: tuple[Any, ...] = (unit, guarantee, seeded, public, "replace-one")
+        self.privacy_spent_ = PrivacySpent(*self._target(), event, *facts)
         if self.unit == "record":
             self.privacy_spent_by_client_ = self._spent_by_client(
                 settings, noise, schedule, clients, facts
@@ -449,6 +535,18 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels of a classifier."""
+        check_is_fitted(self)
+        return self.estimator_.classes_
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_proba(self, X: np.ndarray) -> np.ndarray:
+        """``estimator_.predict_proba(X)`` of the federated model."""
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
     @available_if(lambda self: hasattr(self.estimator, "transform"))
     def transform(self, X: Any) -> np.ndarray:
         """``estimator_.transform(X)`` at the federated point."""
@@ -456,9 +554,11 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         return self.estimator_.transform(X)
 
     @available_if(lambda self: hasattr(self.estimator, "transform"))
-    def fit_transform(self, X: Any, y: Any = None, groups: np.ndarray | None = None) -> np.ndarray:
+    def fit_transform(
+        self, X: Any, y: Any = None, clients: Any = None, groups: Any = None
+    ) -> np.ndarray:
         """Train, then ``estimator_.transform`` the same rows."""
-        return self.fit(X, y, groups).transform(X)
+        return self.fit(X, y, clients, groups).transform(X)
 
     @available_if(lambda self: hasattr(self.estimator, "score"))
     def score(
@@ -473,19 +573,9 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         return self.estimator_.score(X, y, **weights)
 
 
-def _members(groups: np.ndarray, n: int) -> tuple[list[int], list[np.ndarray]]:
-    if groups is None:
-        raise ValueError("groups is required: the public client id of every record.")
-    groups = np.asarray(groups)
-    if groups.ndim != 1:
-        raise ValueError(f"groups must have one entry per record, got shape {groups.shape}.")
-    check_consistent_length(groups, np.empty(n))
-    clients, index = np.unique(groups, return_inverse=True)
-    order = np.argsort(index, kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(index))[:-1])
-    if min(map(len, members)) < 2:
-        raise ValueError("every client needs at least 2 records, but one has 1 sample.")
-    return [c.item() if hasattr(c, "item") else c for c in clients], members
+def _problem(estimator: Any, arrays: tuple, groups: Groups | None) -> Problem:
+    more = {} if groups is None else {"groups": groups}
+    return estimator._problem(*arrays, **more)
 
 
 def _paid_by(accountant: PrivacyAccountant) -> Any:

@@ -74,10 +74,18 @@ class Participation:
         slots = np.arange(self.n_rounds * self.clients_per_round) % self.n_clients
         return np.sort(order[slots].reshape(self.n_rounds, -1), axis=1)
 
-    def record_event(self, local: Event) -> Event:
-        """What the whole run costs a record, when one local training costs `local`."""
+    def record_event(self, local: Event, clients: int = 1) -> Event:
+        """What the whole run costs a record, when one local training costs `local`.
+
+        Or a person, who has records in at most so many `clients`.
+        """
         if self.rule == "schedule" or self.clients_per_round == self.n_clients:
-            return compose([local] * self.most_rounds)
+            return compose([local] * (self.most_rounds * clients))
+        if clients > 1:
+            raise ValueError(
+                "how often the clients of one person train together is not known with "
+                "participation='uniform'; pass participation='schedule'."
+            )
         share = self.clients_per_round / self.n_clients
         law = binom(self.n_rounds, share)
         last = min(self.n_rounds, int(law.isf(_TAIL)) + 1)

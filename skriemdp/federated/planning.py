@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import os
 from typing import Any
@@ -18,6 +19,7 @@ from skriemdp._validation import (
     check_privacy,
     check_scale,
 )
+from skriemdp.core.additive import Additive
 from skriemdp.core.arithmetic import descends_in_integers
 from skriemdp.core.manifold_input import check_walk_domain, public_point
 from skriemdp.core.parameters import check_parameters
@@ -34,7 +36,13 @@ from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.lattice import sampled_delta
 
-__all__ = ["calibrated", "check_settings", "domain_and_start", "local_settings"]
+__all__ = [
+    "calibrated",
+    "check_settings",
+    "check_takes_groups",
+    "domain_and_start",
+    "local_settings",
+]
 
 ENGINES = ("in-process", "joblib")
 _BRACKET = (0.05, 1e5)
@@ -46,14 +54,16 @@ _ANY = 1000
 
 def check_settings(run: Any) -> None:
     """Raise unless the parameters of a `FederatedEstimator` make sense; nothing is spent."""
-    if not isinstance(run.estimator, Federable):
+    if run.local == "statistic":
+        _check_sums(run)
+    elif not isinstance(run.estimator, Federable):
         raise TypeError(
             "estimator must be a private estimator with a problem on a manifold "
             "(PrivateFrechetMean, PrivateRiemannianERM, ...); got "
             f"{type(run.estimator).__name__}."
         )
     check_privacy(run.estimator.epsilon, run.estimator.delta)
-    check_option(("rsgd", "rsvrg"), local=run.local)
+    check_option(("rsgd", "rsvrg", "statistic"), local=run.local)
     check_option(("given", "theory"), schedule=run.schedule)
     check_option(ENGINES, engine=run.engine)
     check_option(AGGREGATIONS, aggregation=run.aggregation)
@@ -72,6 +82,8 @@ def check_settings(run: Any) -> None:
     check_public_seed(run.public_seed)
     check_parameters(run)
     check_parameters(run.estimator)
+    if run.clients_per_person is not None:
+        check_count(clients_per_person=run.clients_per_person)
     if run.clip_norm is not None:
         check_scale(clip_norm=run.clip_norm)
     if run.local == "rsvrg" and run.batch_fraction >= 1.0:
@@ -84,6 +96,32 @@ def check_settings(run: Any) -> None:
         raise TypeError(f"checkpoint must be a path, got {type(run.checkpoint).__name__}.")
     if run.fit_id is not None:
         check_release_name(run.fit_id)
+
+
+def check_takes_groups(estimator: Any) -> None:
+    """TypeError where an estimator protects rows only."""
+    if "groups" not in inspect.signature(estimator.fit).parameters:
+        raise TypeError(
+            f"{type(estimator).__name__} protects rows, not groups of them; leave groups out, or "
+            "use an estimator whose fit takes groups."
+        )
+
+
+def _check_sums(run: Any) -> None:
+    if not isinstance(run.estimator, Additive):
+        raise TypeError(
+            "local='statistic' needs an estimator that learns from sums "
+            "(PrivateMinimumDistanceToMean, PrivateFrechetMean, PrivatePrincipalEigenvector, "
+            f"PrivateHyperbolicRegressor); got {type(run.estimator).__name__}."
+        )
+    for name, value in (("n_rounds", 1), ("unit", "record"), ("engine", "in-process")):
+        if getattr(run, name) != value:
+            raise ValueError(
+                f"local='statistic' is one round of all clients, each with noise of its own; pass "
+                f"{name}={value!r} (got {getattr(run, name)!r})."
+            )
+    if run.checkpoint is not None:
+        raise ValueError("local='statistic' has nothing to resume; pass checkpoint=None.")
 
 
 def _check_client_unit(run: Any) -> None:
@@ -182,11 +220,17 @@ def _own_clip(run: Any, problem: Problem, start: np.ndarray) -> float:
 
 
 def calibrated(
-    run: Any, participation: Participation, settings: LocalSettings, problem: Problem, n: int
+    run: Any,
+    participation: Participation,
+    settings: LocalSettings,
+    problem: Problem,
+    n: float,
+    clients: int = 1,
 ) -> tuple[LocalSettings, Event, float]:
     """Settings in the arithmetic that serves, event of the whole run, noise multiplier it needs.
 
-    `n` is the expected number of records, or clients, in one noisy sum.
+    `n` is the expected number of records, or clients, in one noisy sum; `clients` the number of
+    clients that one person may be in.
     """
     epsilon, delta = float(run.estimator.epsilon), float(run.estimator.delta)
     if delta == 0:
@@ -195,7 +239,7 @@ def calibrated(
     def event(multiplier: float, settings: LocalSettings = settings) -> Event:
         if run.unit == "client":
             return participation.client_event(multiplier, settings.integers)
-        return participation.record_event(local_event(settings, multiplier))
+        return participation.record_event(local_event(settings, multiplier), clients)
 
     noise = calibrate(event, epsilon, sampled_delta(delta), _BRACKET)
     dim = problem.geometry.dim if run.unit == "client" else problem.gradient_dim

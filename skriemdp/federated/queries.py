@@ -37,7 +37,7 @@ class KernelQuery:
     *Guarantee*, in a private estimator that clips every record's gradient: that of the estimator,
     for pairs (x_i, y_i).  A weight depends on its own record only, and its sum over the records is
     never used, so the step size must make up for the mean weight (docs/theory/federated.md, section
-    7).
+    8).
 
     Examples
     --------
@@ -49,7 +49,7 @@ class KernelQuery:
     >>> X, y = make_tree(600)
     >>> space = Hyperboloid(2)
     >>> erm = PrivateRiemannianERM(space, gradient=KernelQuery(space, X[5], 0.3), clip_norm=2.0)
-    >>> model = FederatedEstimator(erm, 4, 6, step_size=2.0).fit(X, y, groups=np.arange(600) % 6)
+    >>> model = FederatedEstimator(erm, 4, 6, step_size=2.0).fit(X, y, clients=np.arange(600) % 6)
     >>> model.point_.shape, model.privacy_spent_.epsilon
     ((3,), 1.0)
     """
@@ -86,7 +86,7 @@ class LabelQuery:
     *Guarantee*, in a private estimator that clips every record's gradient: that of the estimator,
     for pairs (a_i, y_i).  Weights that were computed from all features, such as
     :func:`ridge_weights`, carry the features of others: the guarantee is then for **labels only**,
-    all features public (docs/theory/federated.md, section 7).
+    all features public (docs/theory/federated.md, section 8).
     """
 
     geometry: Geometry
@@ -102,7 +102,7 @@ def ridge_weights(
     query: np.ndarray,
     length_scale: float,
     ridge: float,
-    groups: np.ndarray | None = None,
+    clients: np.ndarray | None = None,
 ) -> np.ndarray:
     """Weights ``(K + ridge I)^-1 k(query)`` of kernel ridge regression, of each client by itself.
 
@@ -113,7 +113,7 @@ def ridge_weights(
     X : array-like of shape (n, n_features)
     query : sequence of float of length n_features
     length_scale, ridge : float
-    groups : array-like of shape (n,), optional
+    clients : array-like of shape (n,), optional
         Clients, who see their own features only; everyone in one group by default.
 
     Returns
@@ -126,7 +126,7 @@ def ridge_weights(
     >>> import numpy as np
     >>> from skriemdp.federated import ridge_weights
     >>> X = np.linspace(0.0, 1.0, 6)[:, None]
-    >>> weights = ridge_weights(X, [0.2], 0.3, 1.0, groups=[0, 0, 0, 1, 1, 1])
+    >>> weights = ridge_weights(X, [0.2], 0.3, 1.0, clients=[0, 0, 0, 1, 1, 1])
     >>> weights.shape, int(np.argmax(weights))
     ((6, 1), 1)
     """
@@ -134,12 +134,12 @@ def ridge_weights(
     X, query = np.asarray(X, dtype=float), _query(query)
     if X.ndim != 2 or X.shape[1] != len(query):
         raise ValueError(f"X must have shape (n, {len(query)}), as the query has; got {X.shape}.")
-    groups = np.zeros(len(X), dtype=int) if groups is None else np.asarray(groups)
-    if groups.shape != (len(X),):
-        raise ValueError(f"groups must have one entry per row of X, got shape {groups.shape}.")
+    clients = np.zeros(len(X), dtype=int) if clients is None else np.asarray(clients)
+    if clients.shape != (len(X),):
+        raise ValueError(f"clients must have one entry per row of X, got shape {clients.shape}.")
     weights = np.empty((len(X), 1))
-    for client in np.unique(groups):
-        own = groups == client
+    for client in np.unique(clients):
+        own = clients == client
         weights[own, 0] = KernelRidgeWeights(X[own], length_scale, ridge)(query)[0]
     return weights
 

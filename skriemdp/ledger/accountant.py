@@ -459,7 +459,7 @@ class PrivacyAccountant:
         if at is not None:
             params = {"epsilon": at[0], "delta": at[1]} | params
         unit = str(params.get("unit", "record"))
-        self._check_unit(rule, unit)
+        self._check_unit(rule, unit, params.get("clients_per_person") == 1)
         for cost in costs:
             entry, time, standing = self._ledger.charge(
                 self._dataset,
@@ -514,10 +514,10 @@ class PrivacyAccountant:
             rule.fills(event)
         return rule, costs
 
-    def _check_unit(self, rule: Filter, unit: str) -> None:
+    def _check_unit(self, rule: Filter, unit: str, disjoint: bool) -> None:
         # A ledger without a ceiling promises nothing; it lists every charge with its unit.
         if rule.limits is not None or self.unit != "record":
-            check_protects(self.unit, unit, self._where())
+            check_protects(self.unit, unit, self._where(), disjoint)
 
     def _refusal(self, ask: Ask, standing: Standing) -> BudgetExceededError:
         divisible = not self._partition and standing.untouched

@@ -8,7 +8,8 @@ __all__ = ["UNITS", "check_protects"]
 
 UNITS = ("label", "record", "group", "client")
 # What a charge for one unit also protects.  Ids must be public slots under the smaller unit too: a
-# replaced row stays with its group.  A client is no larger than a person who is in two of them.
+# replaced row stays with its group.  A client is smaller than a person who is in two of them, so it
+# covers groups only on the declaration that nobody is.
 _COVERED = {
     "label": {"label"},
     "record": {"label", "record"},
@@ -24,7 +25,7 @@ _CURES = {
 }
 
 
-def check_protects(stored: str, asked: str, where: str) -> None:
+def check_protects(stored: str, asked: str, where: str, disjoint: bool = False) -> None:
     """Refuse a charge that protects less than the ledger says it does.
 
     Parameters
@@ -33,14 +34,25 @@ def check_protects(stored: str, asked: str, where: str) -> None:
         Unit of the ledger and of the charge.
     where : str
         The ledger, for the message.
+    disjoint : bool, default=False
+        Whether the charge declares that no person is in two clients.
 
     Raises
     ------
     BudgetError
         The charge does not protect the ledger's unit.
     """
-    if stored not in _COVERED.get(asked, {asked}):
+    covered = _COVERED.get(asked, {asked})
+    if asked == "client" and disjoint:
+        covered = covered | {"group"}
+    if stored not in covered:
+        cure = _CURES.get(stored, "use another accountant")
+        if (stored, asked) == ("group", "client"):
+            cure = (
+                "pass clients_per_person=1 if nobody is in two clients, which declares it, or "
+                "groups= with unit='record'"
+            )
         raise BudgetError(
             f"{where} protects each {stored}, and this charge each {asked} only; nothing was "
-            f"charged. Instead {_CURES.get(stored, 'use another accountant')}."
+            f"charged. Instead {cure}."
         )

@@ -197,6 +197,11 @@ def clipped_fraction(
     """
     count = budget.count(COUNT_SHARE)
     noisy = count.release(clipped, streams("clipped fraction")) / n
-    if noisy - 4.0 * count.sigma / n > meant + _EXCESS:
+    return told_fraction(noisy, count.sigma / n, meant, advice)
+
+
+def told_fraction(noisy: float, sigma: float, meant: float, advice: str) -> float:
+    """A released share within [0, 1]; warns where it is far above what was `meant`."""
+    if noisy - 4.0 * sigma > meant + _EXCESS:
         warn_user(f"about {min(noisy, 1.0):.0%} of the rows (a private estimate) {advice}")
     return float(np.clip(noisy, 0.0, 1.0))

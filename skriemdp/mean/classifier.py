@@ -14,9 +14,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._groups import Groups
 from skriemdp._quiet import read_records
-from skriemdp._validation import check_scale
+from skriemdp._validation import check_scale, shown
 from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
@@ -36,7 +35,6 @@ from skriemdp.core.parameters import label_list
 from skriemdp.core.work import Work
 from skriemdp.descent.groups import local_means
 from skriemdp.geometry import Geometry, as_geometry
-from skriemdp.geometry._tiles import map_tiles
 from skriemdp.location_scale.points import (
     PointRecords,
     check_point_integers,
@@ -44,9 +42,10 @@ from skriemdp.location_scale.points import (
     warn_direction,
 )
 from skriemdp.location_scale.search import LocationScaleSearch
-from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mean.class_sums import ClassSums
+from skriemdp.mean.noise_shape import NoiseShape, read_shape
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.counts import SumsAndCounts
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.integers import IntegerPairs
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
@@ -75,72 +74,7 @@ class _Settings:
     center: Any
     radius: float | None
     budget: Callable[[], GaussianBudget | PureBudget]
-
-
-def _class_means(
-    geometry: Geometry,
-    center: np.ndarray,
-    radius: float,
-    rows: _Rows,
-    n_classes: int,
-    mechanism: Any,
-    rng: np.random.Generator,
-    exact: bool,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Private class means ``(n_classes, *shape)`` and sizes, from coordinates at the centre.
-
-    One release of the class-wise sums of the logarithms, each shortened to the radius, with their
-    numbers.
-    """
-    vectors, labels, weights = rows.vectors, rows.labels, rows.weights
-    if exact:
-        sums, counts = mechanism.release_rows(vectors, labels, n_classes, rng, weights)
-    else:
-        sums = np.zeros((n_classes, geometry.dim))
-        bound = Ball(radius * (1.0 - 1e-12))  # shorter by more than rounding adds
-        shortened = bound.enforce(vectors)
-        np.add.at(sums, labels, shortened if weights is None else weights[:, None] * shortened)
-        counts = np.bincount(labels, weights, minlength=n_classes).astype(float)
-        sums, counts = mechanism.release(sums, counts, rng)
-    means = sums / np.maximum(counts, 1.0)[:, None]
-    norms = np.linalg.norm(means, axis=1, keepdims=True)
-    means *= np.minimum(1.0, radius / np.maximum(norms, 1e-300))
-    return np.asarray(geometry.exp_coordinates(center, means)), np.maximum(counts, 0.0)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Rows:
-    """What is added to the sums of the classes: vectors at the centre, of which class, of whom."""
-
-    vectors: np.ndarray
-    labels: np.ndarray
-    owners: np.ndarray
-    weights: np.ndarray | None = None
-
-    def count_outside(self, radius: float) -> int:
-        """Number of owners with a vector longer than `radius`."""
-        outside = ~(np.linalg.norm(self.vectors, axis=1) <= radius)
-        return len(np.unique(self.owners[outside]))
-
-
-def _by_person(
-    groups: Groups, coordinates: np.ndarray, labels: np.ndarray, n_classes: int
-) -> _Rows:
-    """What people contribute: means of own `coordinates` by class.
-
-    A person who shows K classes has weight ``1 / sqrt(K)`` in each (docs/theory/groups.md,
-    proposition 3).
-    """
-    owners = np.empty(len(labels), dtype=np.intp)
-    owners[groups.order] = groups.owners()
-    keys = owners * n_classes + labels
-    pairs = Groups.from_ids(keys)
-    shown = keys[pairs.order[pairs.starts]]
-    owners, labels = shown // n_classes, shown % n_classes
-    classes = np.bincount(owners, minlength=groups.count)
-    # Squares of the weights must not add up to more than one by rounding.
-    weights = (1.0 - 2.0**-50) / np.sqrt(classes[owners])
-    return _Rows(pairs.means(coordinates[pairs.order]), labels, owners, weights)
+    shape: NoiseShape | None = None
 
 
 class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
@@ -160,6 +94,11 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     classes : array-like, optional
         Public list of class labels.  Without it the labels that occur in y are published, with a
         warning: whether a label occurs at all can be one record's secret.
+    shape : array-like of shape (dim, dim) or (dim,), optional
+        Public second moments of tangent coordinates at the center, for instance of class means of
+        *other* people, or their diagonal: noise then has their shape, made rounder by half, and
+        points are shortened in its coordinates alone.  Never computed from X.  Needs a public ball
+        and nonpositive curvature.
     epsilon, delta, accountant, random_state, verbose
         As in :class:`skriemdp.PrivateFrechetMean`.
 
@@ -178,7 +117,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         `groups`.
     noise_scale_ : float
         Noise per tangent coordinate of a class of ``n / n_classes`` records, in geodesic distance;
-        with `groups`, if everybody shows every class.
+        with `groups`, if everybody shows every class; with `shape`, the root mean square over
+        coordinates.
     privacy_spent_ : PrivacySpent
 
     Notes
@@ -214,6 +154,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         radius: Any = "auto",
         *,
         classes: Any = None,
+        shape: Any = None,
         epsilon: Any = 1.0,
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
@@ -224,6 +165,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         self.center = center
         self.radius = radius
         self.classes = classes
+        self.shape = shape
         self.epsilon = epsilon
         self.delta = delta
         self.accountant = accountant
@@ -296,12 +238,15 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         free_center = asked or (free_radius and self.center is None)
         settings: _Settings
         if free_center or free_radius:
+            if self.shape is not None:
+                raise ValueError("shape belongs to one center: pass a public center= and radius=.")
             settings = self._searched(geometry, n, classes, free_center, free_radius)
         else:
             ball = public_ball(geometry, self.center, self.radius)
             kind = PureBudget if self.delta == 0 else GaussianBudget
             budget = functools.partial(kind, self._strength())
-            settings = _Settings(geometry, classes, None, ball.center, ball.radius, budget)
+            shape = self._shape(geometry)
+            settings = _Settings(geometry, classes, None, ball.center, ball.radius, budget, shape)
         known = {"center": settings.center, "radius": settings.radius}
         # The parts of a pure budget add up to a little less, for the rounding of their sum.
         event = PureEvent(float(self.epsilon)) if self.delta == 0 else settings.budget().event
@@ -311,12 +256,21 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             settings=settings,
             public={"n": n, "manifold": str(geometry)}
             | {name: value for name, value in known.items() if value is not None}
-            | {"classes": classes},
+            | {"classes": classes}
+            | ({} if self.shape is None else {"shape": self.shape}),
             work=Work(
                 8.0 * geometry.dim * (2 * n + 3 * len(classes)),
                 cause="the size of X and the number of classes",
             ),
         )
+
+    def _shape(self, geometry: Geometry) -> NoiseShape | None:
+        if self.shape is not None and not geometry.is_hadamard:
+            raise ValueError(
+                f"shape may lengthen what is released, and {geometry} is curved towards itself; "
+                "pass shape=None."
+            )
+        return read_shape(self.shape, geometry.dim)
 
     def _strength(self) -> float:
         """The number that is divided: epsilon of pure privacy, or mu."""
@@ -371,43 +325,91 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         return chooses_integers(geometry.separate_rows, check, _REASON.format(geometry))
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
-        (points, labels), settings = data.arrays, plan.settings
-        geometry, classes, n = settings.geometry, settings.classes, data.facts["n"]
-        budget, center, radius, kept = settings.budget(), settings.center, settings.radius, 1.0
+        settings, budget = plan.settings, plan.settings.budget()
+        center, radius, kept = settings.center, settings.radius, 1.0
         count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
         if settings.search is not None:
-            looked_at = points
+            points = data.arrays[0]
             if data.groups is not None:
-                looked_at = local_means(geometry, points, data.groups)
-            found = settings.search.release(PointRecords(geometry, looked_at), budget, streams)
+                points = local_means(settings.geometry, points, data.groups)
+            found = settings.search.release(
+                PointRecords(settings.geometry, points), budget, streams
+            )
             center, radius, kept = found.center, found.radius, found.level
             warn_direction(found)
-        coordinates = np.asarray(
-            map_tiles(lambda block: geometry.log_coordinates(center, block), points)
-        )
-        rows = _Rows(coordinates, labels, np.arange(len(labels)))
-        if data.groups is not None:
-            rows = _by_person(data.groups, coordinates, labels, len(classes))
-        outside = rows.count_outside(radius)
-        noisy = count.release(outside, streams("clipped fraction")) / n
+        statistic = self._sums(settings, center, radius, count, budget, plan.exact, data.facts)
+        noisy = statistic.noisy(data.arrays, data.groups, streams)
+        self._learn(statistic, noisy, data.facts, kept=kept)
+
+    # -- sums over several tables, each with noise of its own -----------------------------------
+
+    def _sums(
+        self,
+        settings: _Settings,
+        center: Any,
+        radius: Any,
+        count: GaussianCount | LaplaceCount,
+        budget: GaussianBudget | PureBudget,
+        exact: bool,
+        facts: dict[str, Any],
+    ) -> ClassSums:
+        """The class sums in a ball, for what is left of the budget."""
         mechanism: SumsAndCounts | PureSumsAndCounts
         if budget.pure:
-            mechanism = PureSumsAndCounts(geometry.dim, radius, budget.rest())
+            mechanism = PureSumsAndCounts(settings.geometry.dim, radius, budget.rest())
         else:
             mechanism = SumsAndCounts(radius, 1.0 / budget.rest())
-        self.means_, self.class_counts_ = _class_means(
-            geometry,
+        size, grouped = len(settings.classes), bool(facts.get("grouped"))
+        return ClassSums(
+            settings.geometry,
             center,
             radius,
-            rows,
-            len(classes),
+            size,
+            count,
             mechanism,
-            streams("class means"),
-            plan.exact,
+            exact,
+            grouped,
+            settings.shape,
         )
-        self.geometry_, self.classes_ = geometry, classes
-        self.center_, self.radius_ = np.asarray(center), float(radius)
-        self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
-        shown = math.sqrt(len(classes)) if data.groups is not None else len(classes)
-        self.noise_scale_ = mechanism.sum_sigma * shown / n
-        warn_clipped(noisy, count.sigma / n, 1.0 - kept, radius)
+
+    def _records(self, data: Data) -> tuple:
+        """Points, and the places of their labels; for federated runs."""
+        return data.arrays
+
+    def _additive_plan(self, facts: dict[str, Any], terms: Terms) -> Plan[ClassSums]:
+        """The sums that clients release; for federated runs."""
+        if self.classes is None:
+            raise ValueError(
+                "clients do not know each other's labels; pass classes=, the public list of all."
+            )
+        plan = self._plan(facts, terms)
+        settings = plan.settings
+        if settings.search is not None:
+            raise ValueError(
+                "clients search for no private ball: pass a public center= and radius=, the ball "
+                f"that bounds the data; got center={shown(self.center)}, "
+                f"radius={shown(self.radius)}."
+            )
+        budget = settings.budget()
+        count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
+        ball = settings.center, settings.radius
+        statistic = self._sums(settings, *ball, count, budget, plan.exact, facts)
+        return dataclasses.replace(plan, settings=statistic)
+
+    def _learn(
+        self,
+        statistic: ClassSums,
+        noisy: np.ndarray,
+        facts: dict[str, Any],
+        n_tables: int = 1,
+        kept: float = 1.0,
+    ) -> None:
+        """Set the learned attributes from noisy sums; `kept` is the share meant to be inside."""
+        n, count = facts["n"], statistic.count
+        outside, self.means_, self.class_counts_ = statistic.finish(noisy)
+        self.geometry_, self.classes_ = statistic.geometry, facts["classes"]
+        self.center_, self.radius_ = np.asarray(statistic.center), float(statistic.radius)
+        self.clipped_fraction_ = float(np.clip(outside / n, 0.0, 1.0))
+        self.noise_scale_ = statistic.noise_scale(n, n_tables)
+        sigma = math.sqrt(n_tables) * count.sigma / n
+        warn_clipped(outside / n, sigma, 1.0 - kept, self.radius_)

@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._config import get_config
+from skriemdp._groups import Groups
 from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option, check_positive, check_scale, shown
 from skriemdp._warnings import warn_user
@@ -57,11 +58,13 @@ from skriemdp.mean.planning import (
 from skriemdp.mean.releases import (
     DescentMean,
     LogStep,
+    LogSums,
     default_clip,
     default_descent,
     exact_tangents,
     plan_tangent_mean,
 )
+from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
 
@@ -548,9 +551,20 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 "records, a larger epsilon, or a public center and radius."
             )
 
-    def _problem(self, X: np.ndarray, y: Any = None) -> FrechetProblem:
-        """The Fréchet problem of rows projected on the public ball; for federated runs."""
+    def _problem(
+        self, X: np.ndarray, y: Any = None, groups: Groups | None = None
+    ) -> FrechetProblem:
+        """The Fréchet problem of rows projected on the public ball; for federated runs.
+
+        With `groups`, of people: the Fréchet means of their own rows.
+        """
         geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
+        ball, points = self._clients_ball(geometry), as_points(geometry, X)
+        if groups is not None:
+            points = local_means(geometry, points, groups)
+        return FrechetProblem.from_records(ball, points)[0]
+
+    def _clients_ball(self, geometry: Geometry) -> GeodesicBall:
         ball = self._ball(geometry)
         if ball is None:
             raise ValueError(
@@ -558,7 +572,43 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 f"that bounds the data; got center={shown(self.center)}, "
                 f"radius={shown(self.radius)}."
             )
-        return FrechetProblem.from_records(ball, as_points(geometry, X))[0]
+        return ball
+
+    def _additive_plan(self, facts: dict[str, Any], terms: Terms) -> Plan[LogSums]:
+        """The sums that clients release: of logarithms at the public centre."""
+        geometry, n = facts["geometry"], facts["n"]
+        for name, options in (("mechanism", ("auto", "tangent")), ("noise", ("auto", "gaussian"))):
+            if getattr(self, name) not in options:
+                raise ValueError(
+                    f"sums of clients are logarithms with Gaussian noise; pass {name}="
+                    f"{options[1]!r} instead of {getattr(self, name)!r}."
+                )
+        check_option(("auto", None), shrink=self.shrink)
+        warn_large_delta(self.delta, n)
+        ball = self._clients_ball(geometry)
+        chosen = plan_mean(
+            geometry, n, self.epsilon, self.delta, mechanism="tangent", noise="gaussian", ball=ball
+        )
+        assert chosen.mu is not None and chosen.event is not None
+        assert isinstance(chosen.count, GaussianCount)
+        sums = LogSums.planned(ball, n, chosen.mu, chosen.count, self.shrink == "auto")
+        public = {"n": n, "manifold": str(geometry), "center": ball.center, "radius": ball.radius}
+        work = Work(16.0 * n * math.prod(geometry.shape))
+        return Plan(chosen.event, sums, public, work=work, exact=sums.mean.exact)
+
+    def _learn(
+        self, statistic: LogSums, noisy: np.ndarray, facts: dict[str, Any], n_tables: int = 1
+    ) -> None:
+        """Set the learned attributes from noisy sums over tables of n records in all."""
+        n, mean = facts["n"], statistic.mean
+        self.mean_ = mean.finish(noisy[1:] / n, n_tables)
+        self.noise_scale_ = math.sqrt(n_tables) * mean.noise_scale
+        self.geometry_, self._flat = facts["geometry"], facts["flat"]
+        self.mechanism_ = "tangent"
+        self.center_, self.radius_ = mean.ball.center, mean.ball.radius
+        self.clipped_fraction_ = float(np.clip(noisy[0] / n, 0.0, 1.0))
+        sigma = math.sqrt(n_tables) * statistic.count.sigma / n
+        warn_clipped(noisy[0] / n, sigma, 0.0, self.radius_)
 
     def _records(self, data: Data) -> tuple:
         """Arrays with one row per record, for federated runs."""

@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp._config import get_config
+from skriemdp._groups import Groups
 from skriemdp.core.arithmetic import adds_integers
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+from skriemdp.descent.groups import local_means
 from skriemdp.descent.problem import FrechetProblem, longest_block
 from skriemdp.descent.queries import GradientQuery, LogarithmQuery, Query
 from skriemdp.descent.sampling import FullBatch, exact_mean
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
+from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration
 from skriemdp.privacy.radial import RadialEvent
 from skriemdp.privacy.sensitivity import (
+    Sensitivity,
     ball_sensitivity,
     computed_sum_sensitivity,
     iterated_mean_sensitivity,
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DescentMean",
     "LogStep",
+    "LogSums",
     "MeanNoise",
     "TangentMean",
     "bias_bounds",
@@ -180,28 +185,34 @@ class TangentMean:
     def noisy(self, problem: FrechetProblem, rng: np.random.Generator) -> np.ndarray:
         """The released coordinates at the centre."""
         if self.schedule is None:
-            ball = self.ball
-            known = problem.center_log_sum if problem.ball is ball else None
-            query = LogarithmQuery(ball.geometry, ball.center, ball.radius, problem.points, known)
-            if self.exact:
-                event: Any = self.mechanism.event
-                multiplier = event.noise_multiplier
-                return noisy_sum(query, multiplier, rng, exact=True) / self.n
-            return self.mechanism.release(query.total(), rng) / self.n
+            return self.noisy_sum(problem, rng) / self.n
         mean = self.ball.project(iterate_mean(problem, self.schedule.step_sizes))
         coordinates = np.asarray(self.ball.geometry.log_coordinates(self.ball.center, mean))
         return self.mechanism.release(coordinates, rng)
+
+    def noisy_sum(self, problem: FrechetProblem, rng: np.random.Generator) -> np.ndarray:
+        """The sum of the logarithms of at most n records, with its noise."""
+        ball = self.ball
+        known = problem.center_log_sum if problem.ball is ball else None
+        query = LogarithmQuery(ball.geometry, ball.center, ball.radius, problem.points, known)
+        if self.exact:
+            event: Any = self.mechanism.event
+            return noisy_sum(query, event.noise_multiplier, rng, exact=True)
+        return self.mechanism.release(query.total(), rng)
 
     def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
         return self.finish(self.noisy(problem, streams("tangent mean"))), self.noise_scale
 
-    def finish(self, noisy: np.ndarray) -> np.ndarray:
-        """Post-processing: shrink, shorten to the ball's radius, map to the manifold."""
+    def finish(self, noisy: np.ndarray, n_tables: int = 1) -> np.ndarray:
+        """Post-processing: shrink, shorten to the ball's radius, map to the manifold.
+
+        `noisy` has the noise of so many releases, of disjoint tables.
+        """
         norm = np.maximum(np.linalg.norm(noisy, axis=-1, keepdims=True), 1e-300)
         factor = np.ones_like(norm)
         if self.shrink:
-            excess = (self.ball.geometry.dim - 2) * self.noise_scale**2
+            excess = (self.ball.geometry.dim - 2) * n_tables * self.noise_scale**2
             factor = np.maximum(0.0, 1.0 - max(excess, 0.0) / norm**2)
         factor = np.minimum(factor, self.ball.radius / norm)
         return np.asarray(self.ball.geometry.exp_coordinates(self.ball.center, noisy * factor))
@@ -239,9 +250,7 @@ def plan_tangent_mean(
         # From the centre, one full step ends where the mean of the logarithms says.
         schedule = None
     if schedule is None:
-        sensitivity = computed_sum_sensitivity(
-            ball_sensitivity(radius), radius, n, geometry.dim, longest_block(geometry)
-        )
+        sensitivity = _sum_of_logarithms(ball, n)
     else:
         stretch = 1.0
         if not geometry.is_hadamard:
@@ -256,6 +265,59 @@ def plan_tangent_mean(
         mechanism = GaussianNoise(sensitivity, 1.0 / mu)
         exact = schedule is None and exact_tangents(geometry, [1.0 / mu])
     return TangentMean(ball, n, schedule, mechanism, shrink, exact)
+
+
+def _sum_of_logarithms(ball: GeodesicBall, n: int) -> Sensitivity:
+    """Of the sum of at most n logarithms at the centre of a ball."""
+    radius, longest = ball.radius, longest_block(ball.geometry)
+    whole = ball_sensitivity(radius)
+    return computed_sum_sensitivity(whole, radius, n, ball.geometry.dim, longest)
+
+
+@dataclasses.dataclass(frozen=True)
+class LogSums:
+    """The mean of logarithms at a public centre, in two halves: noisy sums, and what they say.
+
+    Parameters
+    ----------
+    mean : TangentMean
+        Without iterations, for the number of records of all tables.
+    count : GaussianCount
+        Noise for the number of records outside the ball.
+
+    Notes
+    -----
+    *Guarantee*: that of `mean` and `count` together, for each table by itself.
+    """
+
+    mean: TangentMean
+    count: GaussianCount
+
+    @classmethod
+    def planned(
+        cls, ball: GeodesicBall, n: int, mu: float, count: GaussianCount, shrink: bool
+    ) -> LogSums:
+        """Gaussian noise for `mu`."""
+        noise = GaussianNoise(_sum_of_logarithms(ball, n), 1.0 / mu)
+        exact = exact_tangents(ball.geometry, [1.0 / mu])
+        return cls(TangentMean(ball, n, None, noise, shrink, exact), count)
+
+    @property
+    def size(self) -> int:
+        """Number of sums."""
+        return 1 + self.mean.ball.geometry.dim
+
+    def noisy(
+        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
+    ) -> np.ndarray:
+        """Number outside the ball and sum of the logarithms, with noise; one vector."""
+        (points,), ball = arrays, self.mean.ball
+        if groups is not None:
+            points = local_means(ball.geometry, points, groups)
+        problem, outside = FrechetProblem.from_records(ball, points)
+        noisy = self.count.release(outside, streams("clipped fraction"))
+        total = self.mean.noisy_sum(problem, streams("tangent mean"))
+        return np.concatenate([[noisy], total])
 
 
 def exact_tangents(geometry: Geometry, noise_multipliers: list[float] | tuple[float, ...]) -> bool:

@@ -40,7 +40,7 @@ class LiftedMoments:
     norms : tuple of float
         Public bounds of ``|z|`` and ``|y|``; longer vectors are shortened.
     n : int
-        Number of records.
+        Number of records, at most.
     noise_multiplier : float
         Standard deviation of the noise on ``sum w w'``, along every unit matrix, over the
         sensitivity of that sum.
@@ -176,9 +176,9 @@ class LiftedMoments:
 
         Parameters
         ----------
-        first : ndarray of shape (n, sizes[0])
-            The z of each record.
-        second : ndarray of shape (n, sizes[1])
+        first : ndarray of shape (m, sizes[0])
+            The z of each record; at most n of them.
+        second : ndarray of shape (m, sizes[1])
             The y of each record.
         rng : numpy.random.Generator
         groups : Groups, optional
@@ -186,8 +186,8 @@ class LiftedMoments:
         """
         if (groups is not None) != self.grouped:
             raise ValueError("groups belongs to grouped=True, which needs it.")
-        if groups is None and (len(first) != self.n or len(second) != self.n):
-            raise ValueError(f"first and second must have n={self.n} rows.")
+        if len(second) != len(first) or (groups is None and len(first) > self.n):
+            raise ValueError(f"first and second must have as many rows, at most n={self.n}.")
         if self.exact:
             lifts = self.lifts(first, second)
             if groups is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -29,10 +29,13 @@ from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
 from skriemdp.pca.pure_releases import PureCovarianceRelease
 from skriemdp.pca.releases import (
     CovarianceRelease,
+    CovarianceSums,
     ExponentialRelease,
     GradientRelease,
     PowerRelease,
     RefineRelease,
+    Subspace,
+    count_beyond,
 )
 from skriemdp.privacy.calibration import gaussian_mu
 
@@ -476,37 +479,81 @@ class PrivatePrincipalEigenvector(
         subspace = settings.release.release(
             found.rows, found.center, found.row_norm, budget, streams
         )
+        self._set_learned(subspace, found.mean, found.row_norm, rows.n)
+        self.mechanism_ = plan.public["mechanism"]
+        self._warn_of_noise()
+
+    if TYPE_CHECKING:
+        spectrum_: Any
+        spectrum_noise_scale_: Any
+
+    def _set_learned(self, subspace: Subspace, mean: np.ndarray, row_norm: float, n: int) -> None:
         variances = np.maximum(subspace.variances, 0.0)
-        self.mean_ = found.mean
-        self.row_norm_ = float(found.row_norm)
+        self.mean_ = mean
+        self.row_norm_ = float(row_norm)
         self.components_ = subspace.components
         self.explained_variance_ = variances
         total = max(subspace.total_variance, float(variances.sum()))
         self.explained_variance_ratio_ = variances / total if total > 0 else 0.0 * variances
-        self.singular_values_ = np.sqrt(rows.n * variances)
+        self.singular_values_ = np.sqrt(n * variances)
         self.spectrum_ = subspace.spectrum
         self.spectrum_noise_scale_ = subspace.spectrum_noise
         self.noise_scale_ = float(subspace.noise_scale)
-        self.mechanism_ = plan.public["mechanism"]
         self.n_components_ = len(self.components_)
-        self.n_samples_ = rows.n
-        self._warn_of_noise()
+        self.n_samples_ = n
 
     def _count_clipped(
         self, found: Bounds, mechanism: GaussianCount | LaplaceCount, streams: NoiseStreams
     ) -> None:
-        rows, center, row_norm = found.rows, found.center, found.row_norm
-        outside = sum(
-            np.count_nonzero(~(squares <= row_norm**2)) for squares in rows.squared_norms(center)
-        )
-        fraction = mechanism.release(int(outside), streams("clipped fraction")) / rows.n
+        outside = count_beyond(found.rows, found.center, found.row_norm)
+        noisy = mechanism.release(outside, streams("clipped fraction"))
+        self._tell_clipped(noisy / found.rows.n, mechanism.sigma / found.rows.n, found.row_norm)
+
+    def _tell_clipped(self, fraction: float, sigma: float, row_norm: float) -> None:
+        """Set the released fraction of clipped rows; warn where it is large."""
         self.clipped_fraction_ = float(np.clip(fraction, 0.0, 1.0))
-        if fraction - 2.0 * mechanism.sigma / rows.n > 0.2:
+        if fraction - 2.0 * sigma > 0.2:
             warn_user(
                 f"about {self.clipped_fraction_:.0%} of the rows are longer than row_norm="
                 f"{row_norm:g} (a private estimate) and were scaled to it; row_norm='auto' finds "
                 "a bound privately."
             )
+
+    # -- sums over several tables, each with noise of its own -----------------------------------
+
+    def _additive_plan(self, facts: Any, terms: Terms) -> Plan[CovarianceSums]:
+        """The sums that clients release: of ``z z'``, rows centred at zero."""
+        plan = self._plan(facts, terms)
+        settings, n, d = plan.settings, facts["n"], facts["d"]
+        if self.center != "assume" or isinstance(self.row_norm, str):
+            raise ValueError(
+                "clients search for no center and no norm: pass center='assume', with rows that "
+                "are centred at zero, and row_norm=<number>, their public bound."
+            )
+        if type(settings.release) is not CovarianceRelease:
+            raise ValueError(
+                "sums of clients are second moments with Gaussian noise; pass "
+                f"mechanism='covariance' and delta > 0 (got mechanism={self.mechanism!r}, "
+                f"delta={self.delta!r}, with n={n} and d={d})."
+            )
+        budget = settings.make_budget()
+        count = budget.count(_COUNT_SHARE)
+        sums = CovarianceSums(
+            int(self.n_components), d, float(self.row_norm), budget.rest(), count, plan.exact
+        )
+        return dataclasses.replace(plan, settings=sums)
+
+    def _learn(
+        self, statistic: CovarianceSums, noisy: np.ndarray, facts: Any, n_tables: int = 1
+    ) -> None:
+        """Set the learned attributes from noisy sums over tables of n rows in all."""
+        n, self._sparse_fit = facts["n"], False
+        subspace = statistic.finish(noisy, n, n_tables)
+        sigma = math.sqrt(n_tables) * statistic.count.sigma / n
+        self._tell_clipped(noisy[0] / n, sigma, statistic.row_norm)
+        self._set_learned(subspace, statistic.center, statistic.row_norm, n)
+        self.mechanism_ = "covariance"
+        self._warn_of_noise()
 
     def _warn_of_noise(self) -> None:
         """Released numbers only: is the first component more than noise?"""
@@ -538,6 +585,8 @@ class PrivatePrincipalEigenvector(
             raise ValueError("a general solver needs a public bound; pass row_norm=<number>.")
         if self.center != "assume":
             raise ValueError("a general solver does not centre rows; pass center='assume'.")
+        if self.whiten:
+            raise ValueError("federated runs release no variances; pass whiten=False.")
         rows = open_rows(X, self._checked)
         geometry, _ = frame_space(self.manifold, rows.d, int(self.n_components))
         return SubspaceProblem(geometry, rows, np.zeros(rows.d), float(self.row_norm))
@@ -550,8 +599,6 @@ class PrivatePrincipalEigenvector(
             raise ValueError("federated runs need X as one dense table.")
         if rows.d < 2:
             raise ValueError("a direction needs at least 2 features; X has n_features = 1.")
-        if self.whiten:
-            raise ValueError("federated runs release no variances; pass whiten=False.")
         return (rows.chunks,)
 
     def _domain_and_start(self, geometry: Geometry, start: Any = None) -> tuple[None, None]:

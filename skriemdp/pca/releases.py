@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from skriemdp._groups import Groups
 from skriemdp._random import public_generator
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.queries import GradientQuery
@@ -16,6 +17,7 @@ from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.rows import Rows, RowSum
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerFrames, IntegerMoments
@@ -34,12 +36,14 @@ from skriemdp.privacy.sensitivity import (
 
 __all__ = [
     "CovarianceRelease",
+    "CovarianceSums",
     "ExponentialRelease",
     "GradientRelease",
     "PowerRelease",
     "RefineRelease",
     "Release",
     "Subspace",
+    "count_beyond",
 ]
 
 # Shares of mu**2 for the explained variances where no noisy matrix shows them: in the subspace, and
@@ -123,6 +127,72 @@ class CovarianceRelease:
 
     def check_integers(self, d: int, mu: float, grouped: bool) -> None:
         _moments(grouped)(1.0, d, 1.0 / mu)
+
+
+@dataclasses.dataclass(frozen=True)
+class CovarianceSums:
+    """The release of :class:`CovarianceRelease` in two halves: noisy sums, and what they say.
+
+    Parameters
+    ----------
+    n_components, dim : int
+    row_norm : float
+        Public bound of the rows, which are taken as centred at zero.
+    mu : float
+        Of the matrix.
+    count : GaussianCount
+        Noise for the number of longer rows.
+    exact : bool, default=False
+
+    Notes
+    -----
+    *Guarantee*: that of the matrix and `count` together, for each table by itself.
+    """
+
+    n_components: int
+    dim: int
+    row_norm: float
+    mu: float
+    count: GaussianCount
+    exact: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of sums."""
+        return 1 + self.dim**2
+
+    @property
+    def center(self) -> np.ndarray:
+        """Zero, which is public."""
+        return np.zeros(self.dim)
+
+    def noisy(self, arrays: tuple, groups: Groups | None, streams: Streams) -> np.ndarray:
+        """Number of rows that are shortened, and the sum of ``z z'``, with noise; one vector."""
+        if groups is not None:
+            raise TypeError("second moments of clients are of rows, not of groups.")
+        rows = Rows(arrays[0], *arrays[0].shape)
+        outside = count_beyond(rows, self.center, self.row_norm)
+        noisy = self.count.release(outside, streams("clipped fraction"))
+        moment, _ = _noisy_matrix(rows, self.center, self.row_norm, self.mu, streams, self.exact)
+        return np.concatenate([[noisy], rows.n * moment.ravel()])
+
+    def finish(self, noisy: np.ndarray, n: int, n_tables: int) -> Subspace:
+        """The subspace of noisy sums over so many tables, of n rows in all."""
+        matrix = noisy[1:].reshape(self.dim, self.dim) / n
+        return _from_matrix(matrix, math.sqrt(n_tables) * self._sigma(n), self.n_components)
+
+    def _sigma(self, n: int) -> float:
+        """Noise of one release along a unit matrix, over the number of all rows."""
+        if self.exact:
+            return IntegerMoments(self.row_norm, self.dim, 1.0 / self.mu).sigma / n
+        sensitivity = mean_sensitivity(second_moment_sensitivity(self.row_norm), n)
+        return SymmetricGaussian(self.dim, sensitivity, 1.0 / self.mu).sigma
+
+
+def count_beyond(rows: Rows | GroupedRows, center: np.ndarray, row_norm: float) -> int:
+    """Number of rows, or of people, farther than `row_norm` from the centre; private."""
+    tiles = rows.squared_norms(center)
+    return int(sum(np.count_nonzero(~(squares <= row_norm**2)) for squares in tiles))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -18,9 +19,11 @@ from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
+from skriemdp.location_scale.bounded_rows import COUNT_SHARE, told_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import COORDINATES, layout, tangent_labels
+from skriemdp.regression.moment_model import MomentSums
 from skriemdp.regression.planning import (
     BASE_SHARE,
     frechet_variation,
@@ -28,11 +31,13 @@ from skriemdp.regression.planning import (
     query_ridge,
     shorten,
 )
+from skriemdp.regression.scaling import ADVICE
 from skriemdp.regression.structured_prediction import (
     KernelRidgeWeights,
     KernelWeights,
     QueryServer,
 )
+from skriemdp.regression.wrapped_model import FeatureMap
 
 __all__ = ["PrivateHyperbolicRegressor"]
 
@@ -312,8 +317,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         geometry = data.facts["geometry"]
         unit = math.sqrt(-geometry.curvature)
         space = Hyperboloid(geometry.dim)
-        labels = shorten(labels, float(self.radius)) * unit
-        points = np.asarray(space.exp_coordinates(space.base_point, labels))
+        points = self._label_points(labels, geometry)
         budget = GaussianBudget(settings.mu)
         features = settings.scaling.release(X, settings.features, budget, streams, groups)
         self.clipped_fraction_ = settings.scaling.clipped(X, features, budget, streams, groups)
@@ -323,11 +327,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             budget.take(BASE_SHARE)
             base = settings.base.release(points, streams("base point"), groups)
         model = dataclasses.replace(settings.model, mu=budget.rest() / math.sqrt(settings.copies))
-        self.geometry_, self.feature_map_ = geometry, features
-        self._base, self._flat = base, data.facts["flat"]
-        self._reach = float(self.radius) * unit
-        origin = np.asarray(space.log_coordinates(space.base_point, base))[None] / unit
-        self._server = None
+        self._set_frame(data.facts, features, base)
         self.noise_scale_ = model.sigma / unit
         if self.method == "per-query":
             weights = self._weights(features.scaled(X), model.mu, groups)
@@ -341,7 +341,67 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             seen = features(X, apart=groups is not None)
             weights = model.release(seen, coordinates, streams("model"), **arguments)
             self.coef_ = weights / unit
+
+    if TYPE_CHECKING:
+        _server: QueryServer | None
+
+    def _label_points(self, labels: np.ndarray, geometry: Hyperboloid) -> np.ndarray:
+        """Labels, shortened to the radius, as points of curvature -1."""
+        space = Hyperboloid(geometry.dim)
+        labels = shorten(labels, float(self.radius)) * math.sqrt(-geometry.curvature)
+        return np.asarray(space.exp_coordinates(space.base_point, labels))
+
+    def _set_frame(self, facts: dict[str, Any], features: FeatureMap, base: np.ndarray) -> None:
+        """Where features and predictions live: all that is learned but the model."""
+        geometry = facts["geometry"]
+        unit, space = math.sqrt(-geometry.curvature), Hyperboloid(geometry.dim)
+        self.geometry_, self.feature_map_ = geometry, features
+        self._base, self._flat = base, facts["flat"]
+        self._reach = float(self.radius) * unit
+        self._server = None
+        origin = np.asarray(space.log_coordinates(space.base_point, base))[None] / unit
         self.base_point_ = self._layout(origin)[0]
+
+    # -- sums over several tables, each with noise of its own -----------------------------------
+
+    def _records(self, data: Data) -> tuple:
+        """Features, and labels as tangent coordinates; for federated runs."""
+        return data.arrays
+
+    def _additive_plan(self, facts: dict[str, Any], terms: Terms) -> Plan[MomentSums]:
+        """The sums that clients release: second moments of features and labels."""
+        if self.method != "sufficient-statistics" or self.privacy_unit != "record":
+            raise ValueError(
+                "sums of clients are second moments; pass method='sufficient-statistics' with "
+                f"privacy_unit='record' (got {self.method!r}, {self.privacy_unit!r})."
+            )
+        plan = self._plan(facts, terms)
+        settings = plan.settings
+        if settings.scaling.auto or settings.base is not None:
+            raise ValueError(
+                "clients search for no scale and no base point: pass feature_scale=<number> and a "
+                "public base_point."
+            )
+        budget, geometry = GaussianBudget(settings.mu), facts["geometry"]
+        count = budget.count(COUNT_SHARE)
+        model = dataclasses.replace(settings.model, mu=budget.rest())
+        points = functools.partial(self._label_points, geometry=geometry)
+        sums = MomentSums(model, count, settings.features, points, settings.public_base)
+        return dataclasses.replace(plan, settings=sums)
+
+    def _learn(
+        self, statistic: MomentSums, noisy: np.ndarray, facts: dict[str, Any], n_tables: int = 1
+    ) -> None:
+        """Set the learned attributes from noisy sums over tables of n records in all."""
+        n, unit = facts["n"], math.sqrt(-facts["geometry"].curvature)
+        features = statistic.features
+        self.feature_center_, self.feature_scale_ = features.center, features.scale
+        self._set_frame(facts, features, statistic.base)
+        sigma = math.sqrt(n_tables) * statistic.count.sigma / n
+        advice = ADVICE.format(limit=features.limit)
+        self.clipped_fraction_ = told_fraction(noisy[0] / n, sigma, 0.0, advice)
+        self.noise_scale_ = math.sqrt(n_tables) * statistic.model.sigma / unit
+        self.coef_ = statistic.weights(noisy, n_tables) / unit
 
     def _weights(self, X: np.ndarray, mu: float, groups: Groups | None) -> Any:
         length = self._query_length(X.shape[1])

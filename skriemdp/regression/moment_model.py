@@ -10,14 +10,17 @@ from collections.abc import Callable
 import numpy as np
 
 from skriemdp._groups import Groups
+from skriemdp.geometry import Hyperboloid
 from skriemdp.mechanisms.bounds import shortened
+from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.integer_products import IntegerFactors
 from skriemdp.mechanisms.lifted_moments import LiftedMoments
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import ball_sensitivity, computed_sum_sensitivity
+from skriemdp.regression.wrapped_model import FeatureMap
 
-__all__ = ["MomentModel"]
+__all__ = ["MomentModel", "MomentSums"]
 
 _TILE = 4096
 
@@ -107,13 +110,26 @@ class MomentModel:
         groups: Groups | None = None,
     ) -> np.ndarray:
         """Private weights ``(n_features, dim)``; arguments as in :meth:`WrappedModel.release`."""
+        return self.weights(*self.moments_and_products(features, labels, rng, groups))
+
+    def moments_and_products(
+        self,
+        features: np.ndarray,
+        labels: np.ndarray,
+        rng: np.random.Generator,
+        groups: Groups | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """``sum phi phi'`` and ``sum phi v'`` of at most n records, with noise where private."""
         if self.features_private:
-            moment, product, _ = self.moments.release(features, labels, rng, groups)
-        else:
-            moment, product = features.T @ features, self._products(features, labels, rng)
+            return self.moments.release(features, labels, rng, groups)[:2]
+        return features.T @ features, self._products(features, labels, rng)
+
+    def weights(self, moment: np.ndarray, product: np.ndarray, n_tables: int = 1) -> np.ndarray:
+        """What the moments say; they have the noise of so many releases, of disjoint tables."""
         ridge = self.ridge
         if ridge is None:
-            ridge = 0.5 * self.sigma / self.clip_norm * math.sqrt(2.0 * len(moment))
+            sigma = math.sqrt(n_tables) * self.sigma
+            ridge = 0.5 * sigma / self.clip_norm * math.sqrt(2.0 * len(moment))
         values, vectors = np.linalg.eigh(moment)
         values = np.maximum(values, 0.0) + ridge
         return vectors @ ((vectors.T @ product) / values[:, None])
@@ -132,3 +148,58 @@ class MomentModel:
             left, lengths = lattice.round_left(features[rows])
             lattice.add(total, left, lattice.round_right(labels[rows], lengths, self.clip_norm))
         return lattice.release(total, self.clip_norm, rng)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MomentSums:
+    """The release of :class:`MomentModel` in two halves: noisy sums, and what they say.
+
+    Parameters
+    ----------
+    model : MomentModel
+        Of private features, for the number of records of all tables.
+    count : GaussianCount
+        Noise for the number of records whose features are cut.
+    features : FeatureMap
+        With a public centre and scale.
+    points : callable
+        From labels to points of the hyperboloid.
+    base : ndarray
+        Public base point.
+
+    Notes
+    -----
+    *Guarantee*: that of `model` and `count` together, for each table by itself.
+    """
+
+    model: MomentModel
+    count: GaussianCount
+    features: FeatureMap
+    points: Callable[[np.ndarray], np.ndarray]
+    base: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Number of sums."""
+        features, dim = self.model.shape
+        return 1 + features * (features + dim)
+
+    def noisy(
+        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
+    ) -> np.ndarray:
+        """Number of records that are cut, and the moments, with noise; one vector."""
+        if groups is not None:
+            raise TypeError("moments of clients are of records, not of groups.")
+        X, labels = arrays
+        outside = self.count.release(self.features.beyond(X), streams("clipped fraction"))
+        space = Hyperboloid(self.model.shape[1])
+        coordinates = np.asarray(space.log_coordinates(self.base, self.points(labels)))
+        parts = self.model.moments_and_products(self.features(X), coordinates, streams("model"))
+        return np.concatenate([[outside], *(part.ravel() for part in parts)])
+
+    def weights(self, noisy: np.ndarray, n_tables: int) -> np.ndarray:
+        """The model's weights from noisy sums over so many tables."""
+        features, dim = self.model.shape
+        end = 1 + features**2
+        moment = noisy[1:end].reshape(features, features)
+        return self.model.weights(moment, noisy[end:].reshape(features, dim), n_tables)

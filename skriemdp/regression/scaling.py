@@ -14,9 +14,9 @@ from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.regression.wrapped_model import FeatureMap
 
-__all__ = ["FeatureScaling"]
+__all__ = ["ADVICE", "FeatureScaling"]
 
-_ADVICE = (
+ADVICE = (
     "have a feature beyond {limit:g} times feature_scale and were clipped; choose feature_scale "
     "from public knowledge of the data, or pass feature_scale='auto'."
 )
@@ -91,7 +91,7 @@ class FeatureScaling:
         groups: Groups | None = None,
     ) -> float:
         """Share of records that the limit of the features changes; noisy if they are private."""
-        beyond, advice = features.beyond(X, groups), _ADVICE.format(limit=features.limit)
+        beyond, advice = features.beyond(X, groups), ADVICE.format(limit=features.limit)
         if not self.public:
             return clipped_fraction(beyond, self.bounds.n, 0.0, advice, budget, streams)
         if beyond > _WARN * len(X):

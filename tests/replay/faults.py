@@ -365,16 +365,38 @@ LINES = (
     # People: a class counted with its whole weight, means that nobody shortens, rows counted as
     # people, and weights that everybody's number of rows decides.
     Line(
-        "mean.classifier:_by_person",
+        "mean.class_sums:_by_person",
         "np.sqrt(classes[owners])",
         "np.ones(len(owners))",
         "people class means",
     ),
     Line(
-        "mean.classifier:_class_means",
+        "mean.class_sums:ClassSums._noisy_classes",
         "weights[:, None] * shortened",
         "weights[:, None] * vectors",
         "people class means beyond float",
+    ),
+    # Clients: a person of two clients who pays one, a share that is the whole, shares of more than
+    # there is, and rows counted as people.
+    Line("federated.clients:read_clients", "most = int(", "most = 1 + 0 * int(", "of two"),
+    Line("federated.sums:share", "if times == 1:", "if True:", "federated class sums"),
+    Line(
+        "federated.sums:planned_sums",
+        "share(float(",
+        "4.0 * share(float(",
+        "federated log sums",
+    ),
+    Line(
+        "federated.clients:Clients.part",
+        "self.people[place]",
+        "Groups.from_ids(np.arange(len(self.rows[place])))",
+        "people",
+    ),
+    Line(
+        "federated.participation:Participation.record_event",
+        "self.most_rounds * clients",
+        "self.most_rounds",
+        "federated erm people of two",
     ),
     Line("core.estimator:Data.by_group", "groups.count", "len(groups.order)", "people mean"),
     Line("core.estimator:Data.by_group", "groups.count", "len(groups.order)", "people erm poisson"),

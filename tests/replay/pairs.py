@@ -275,6 +275,16 @@ def class_means():
             fit = fitted(PrivateMinimumDistanceToMean, geometry, classes=range(3), epsilon=20.0)
             pair(name, fit, (one, y), (two, y), quiet=quiet)
 
+    # Long in the one direction, short in the other: behind the shape both ends are shortened.
+    one, two = changed(np.zeros((N, 2)), [50.0, 1.0], [-50.0, -1.0])
+    for arithmetic in ("float", "auto"):
+        settings = {"radius": 1.0, "classes": range(3), "shape": [1.0, 0.01]}
+        fit = fitted(PrivateMinimumDistanceToMean, plane, arithmetic=arithmetic, **settings)
+        title = f"class means shaped {arithmetic}"
+        pair(title, fit, (one, y), (two, y), attains=0.95)
+        data = owned(one, ROWS), owned(two, 1, 1)
+        pair(f"{title} people", fit, *data, attains=0.95)
+
     # A record crosses the distances that a search asks about: its counts move.
     space = Hyperboloid(2)
     data = changed(along(space, np.linspace(0.05, 2.0, 60)), *along(space, [1e-9, 200.0]))
@@ -1246,7 +1256,7 @@ def _places(n):
 
 
 def federations():
-    groups = np.repeat([0, 1, 2], 8)
+    clients = np.repeat([0, 1, 2], 8)
     space, plane = Hyperboloid(2), Euclidean(2)
 
     def of_client(draw):
@@ -1261,7 +1271,7 @@ def federations():
         for local, fraction in ways:
             estimator = PrivateFrechetMean(geometry, radius=radius)
             fit = _federated(estimator, 2, 3, local=local, batch_fraction=fraction, local_steps=2)
-            data = (one, groups), (two, groups)
+            data = (one, clients), (two, clients)
             least = 0.9 if fraction == 1.0 and name != "sphere" else 0.0
             title = f"federated {local} {fraction} {name}"
             pair(title, fit, *data, attains=least, mine=of_client)
@@ -1272,13 +1282,13 @@ def federations():
     estimator = PrivateRiemannianERM("euclidean", gradient=linear_gradient, start=[0.0, 0.0])
     one, two = opposite(plane, 1.0, beyond=1e6)
     fit = _federated(estimator, 3, 3, local_steps=2)
-    pair("federated erm", fit, (one, groups), (two, groups), attains=0.9, mine=of_client)
+    pair("federated erm", fit, (one, clients), (two, clients), attains=0.9, mine=of_client)
     # A whole client turns round.
     steps = np.zeros(N)
     ends = []
     for sign in (1.0, -1.0):
         steps[:8] = sign
-        ends.append((along(plane, steps), groups))
+        ends.append((along(plane, steps), clients))
     estimator = PrivateFrechetMean(plane, radius=1.0)
     fit = _federated(estimator, 3, 2, unit="client", update_clip=0.5)
     pair("federated client", fit, *ends, attains=0.5, charge=charge_of_clients)
@@ -1286,7 +1296,7 @@ def federations():
     pair("federated client float", fit, *ends, attains=0.5, charge=charge_of_clients)
     estimator = PrivateFrechetMean(plane, radius=1.0)
     fit = _federated(estimator, 3, 2, participation="uniform")
-    data = [(x, groups) for x in opposite(plane, 1.0)]
+    data = [(x, clients) for x in opposite(plane, 1.0)]
     facts = {"mine": of_client, "charge": charge_of_rounds}
     pair("federated uniform", fit, *data, attains=0.9, **facts)
     # The round that was under way when it died is not asked again, though it was paid for.
@@ -1300,6 +1310,85 @@ def federations():
         data = [d @ turn for d in data]  # aslant to the way to the server
         fit = _agent(space, distance)
         pair(f"agent asked at {distance}", fit, *data, mine=of_client)
+
+
+def _by_clients(data, wanders=False):
+    """Rows, labels, clients and people: person 0 is at client 0, or at clients 0 and 1."""
+    X, y, ids = data
+    clients = ids % 3
+    own = np.flatnonzero(ids == 0)
+    if wanders:
+        clients[own[1::2]] = 1
+    return X, y, clients, ids
+
+
+def sums_of_clients():
+    def of_client(draw):
+        return draw.label[1] == "0"
+
+    def of_two(draw):
+        return draw.label[1] in "01"
+
+    round_of = functools.partial(_federated, n_rounds=1, local="statistic")
+    plane, space = Euclidean(2), Hyperboloid(2)
+    clients = np.repeat([0, 1, 2], 8)
+    y = np.arange(N) % 3
+    for geometry, radius in ((plane, 1.0), (Sphere(2), 0.4), (space, 1.5)):
+        one, two = opposite(geometry, radius, beyond=2.0)
+        means = PrivateMinimumDistanceToMean(geometry, radius=radius, classes=range(3))
+        for arithmetic in ("float", "auto"):
+            fit = round_of(means, arithmetic=arithmetic)
+            title = f"federated class sums {geometry} {arithmetic}"
+            facts = {"attains": 0.95, "mine": of_client}
+            pair(title, fit, (one, y, clients), (two, y, clients), **facts)
+            # A person with 40 rows becomes one with a single row and another label.
+            data = exchanged(*opposite(geometry, radius, rest=0.3 * radius), label=1)
+            pair(f"{title} people", fit, *map(_by_clients, data), **facts)
+        # Somebody with records at two clients: both releases move.
+        data = [owned(x, ROWS) for x in opposite(geometry, radius, rest=0.3 * radius)]
+        data = [_by_clients(d, wanders=True) for d in data]
+        title = f"federated class sums {geometry} of two"
+        pair(title, round_of(means), *data, attains=0.95, mine=of_two)
+        mean = PrivateFrechetMean(geometry, radius=radius)
+        for arithmetic in ("float", "auto"):
+            fit = round_of(mean, arithmetic=arithmetic)
+            title = f"federated log sums {geometry} {arithmetic}"
+            pair(title, fit, (one, None, clients), (two, None, clients), **facts)
+            data = (one, None, clients), (two, None, clients)
+            pair(f"{title} noisy", fit, *data, quiet=False, mine=of_client)
+        rows = without_labels(exchanged(*opposite(geometry, radius, rest=0.3 * radius)))
+        data = [_by_clients(d) for d in rows]
+        for title, fit in (("log sums", round_of(mean)), ("rsgd", _federated(mean, 2, 3))):
+            title = f"federated {title} {geometry} people"
+            pair(title, fit, *data, attains=0.5, mine=of_client)
+    erm = PrivateRiemannianERM("euclidean", gradient=linear_gradient, start=[0.0, 0.0])
+    rows = without_labels(exchanged(*opposite(plane, 1.0, rest=-0.3, beyond=1e3)))
+    data = [_by_clients(d) for d in rows]
+    fit = _federated(erm, 3, 3, local_steps=2)
+    pair("federated erm people", fit, *data, attains=0.9, mine=of_client)
+    data = [_by_clients(owned(x, ROWS), wanders=True) for x in opposite(plane, 1.0, beyond=1e3)]
+    data = [(X, None, clients, ids) for X, _, clients, ids in data]
+    pair("federated erm people of two", fit, *data, attains=0.9, mine=of_two)
+    orthogonal = changed(np.zeros((N, 3)), [3.0, 0, 0], [0, 1.0, 0])
+    components = PrivatePrincipalEigenvector(row_norm=1.0, center="assume")
+    rng = np.random.default_rng(2)
+    X, labels = rng.normal(size=(N, 2)), 0.1 * rng.normal(size=(N, 2))
+    X[0] = 0.0
+    labels = changed(labels, [5.0, 0], [-5.0, 0])
+    moments = PrivateHyperbolicRegressor(
+        "sufficient-statistics", feature_scale=1.0, base_point=[0.0, 0.0], n_frequencies=8
+    )
+    for arithmetic in ("float", "lattice"):
+        fit = round_of(components, arithmetic=arithmetic)
+        data = [(x, None, clients) for x in orthogonal]
+        title = f"federated second moments {arithmetic}"
+        pair(title, fit, *data, attains=0.95, mine=of_client)
+        data = [(X, one, clients) for one in labels]
+        fit = round_of(moments, arithmetic=arithmetic)
+        pair(f"federated moments {arithmetic}", fit, *data, attains=0.8, mine=of_client)
+        # A feature that is cut moves the count.
+        data = [(x, labels[0], clients) for x in changed(X, [1e3, 0.0], [0.0, 0.0])]
+        pair(f"federated moments cut {arithmetic}", fit, *data, mine=of_client)
 
 
 def charge_of_clients(tape, mine):
@@ -1328,12 +1417,13 @@ def charge_of_rounds(tape, mine):
 
 
 def _federated(estimator, *arguments, arithmetic="auto", **settings):
-    def fit(accountant, X, groups):
+    def fit(accountant, X, *more):
+        y, clients, groups = {1: (None, *more, None), 2: (*more, None), 3: more}[len(more)]
         model = FederatedEstimator(
             estimator, *arguments, accountant=accountant, random_state=0, **settings
         )
         with config_context(arithmetic=arithmetic):
-            return model.fit(X, groups=groups)
+            return model.fit(X, y, clients=clients, groups=groups)
 
     return fit
 
@@ -1341,7 +1431,7 @@ def _federated(estimator, *arguments, arithmetic="auto", **settings):
 def _interrupted(estimator, *arguments):
     """A run that dies between two rounds and is started again from its checkpoint."""
 
-    def fit(accountant, X, groups):
+    def fit(accountant, X, clients):
         draw, died = noise.draw, []
 
         def dies(exact, scale, law, rng, *arguments, **facts):
@@ -1354,8 +1444,8 @@ def _interrupted(estimator, *arguments):
             settings = {"checkpoint": f"{folder}/run", "fit_id": "a run"}
             again = _federated(estimator, *arguments, **settings)
             with contextlib.suppress(KeyboardInterrupt), mock.patch.object(noise, "draw", dies):
-                again(accountant, X, groups)
-            return again(accountant, X, groups)
+                again(accountant, X, clients)
+            return again(accountant, X, clients)
 
     return fit
 
@@ -1384,5 +1474,6 @@ for _family in (
     searches,
     search,
     federations,
+    sums_of_clients,
 ):
     _family()

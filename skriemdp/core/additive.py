@@ -1,0 +1,70 @@
+"""Releases that are sums with noise and then a computation: what clients can do a part of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from skriemdp._groups import Groups
+
+if TYPE_CHECKING:
+    from skriemdp.core.estimator import Data, Plan, Terms
+
+__all__ = ["Additive", "Statistic"]
+
+
+class Statistic(Protocol):
+    """Noisy sums over the records of a table, in public bounds.
+
+    Sums over disjoint tables, each with noise of its own, add up to sums over all records.
+    """
+
+    @property
+    def size(self) -> int:
+        """Number of sums."""
+        ...
+
+    def noisy(
+        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
+    ) -> np.ndarray:
+        """The sums over a table with noise for all of the planned event, one vector.
+
+        Parameters
+        ----------
+        arrays : tuple of ndarray
+            One row per record, as the estimator's `_records` gives them.
+        groups : Groups or None
+            Which rows are one person's.
+        streams : callable
+            ``streams("label")`` is the noise generator of a release.
+        """
+        ...
+
+
+@runtime_checkable
+class Additive(Protocol):
+    """A private estimator that learns from noisy sums alone, where its bounds are public.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+    accountant : PrivacyAccountant or None
+    """
+
+    epsilon: float
+    delta: float
+    accountant: Any
+
+    def _records(self, data: Data) -> tuple:
+        """Arrays with one row per record, from validated input."""
+        ...
+
+    def _additive_plan(self, facts: Any, terms: Terms) -> Plan[Any]:
+        """A plan whose settings are a :class:`Statistic`; ValueError where there is none."""
+        ...
+
+    def _learn(self, statistic: Any, noisy: np.ndarray, facts: Any, n_tables: int) -> None:
+        """Set the learned attributes from noisy sums over `n_tables` tables of n records in all."""
+        ...
