@@ -22,8 +22,8 @@ from skriemdp.core.work import Work
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.rows import Rows, is_stream, open_rows, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.covariance import symmetric_noise_radius
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp.mechanisms.covariance import symmetric_noise_radius
 from skriemdp.pca.bounds import LEAST_LEFT, Bounds, BoundsSearch, Budget, pairs_are_better
 from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
 from skriemdp.pca.pure_releases import PureCovarianceRelease
