@@ -9,12 +9,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from skriemdp._groups import Groups
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.bounds import shortened
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.integer_products import IntegerMoments
 from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.sensitivity import computed_sum_sensitivity, second_moment_sensitivity
+from skriemdp.privacy.sensitivity import (
+    averaged_moment_sensitivity,
+    computed_sum_sensitivity,
+    second_moment_sensitivity,
+)
 
 __all__ = ["LiftedMoments"]
 
@@ -44,6 +49,8 @@ class LiftedMoments:
         a, at most 1: larger means less noise on the products, and more on ``sum z z'``.
     exact : bool, default=False
         Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
+    averaged : bool, default=False
+        Records are groups of rows, each of which adds the average of its own ``w w'``.
 
     Notes
     -----
@@ -65,6 +72,7 @@ class LiftedMoments:
     noise_multiplier: float
     scale: float = math.sqrt(0.5)
     exact: bool = False
+    averaged: bool = False
 
     def __post_init__(self) -> None:
         check_count(n=self.n)
@@ -74,6 +82,8 @@ class LiftedMoments:
         check_positive(noise_multiplier=self.noise_multiplier, scale=self.scale)
         if self.scale > 1.0:
             raise ValueError(f"scale={self.scale!r} must be at most 1.")
+        if self.exact and self.averaged:
+            raise ValueError("exact=True has no averages of rows; pass exact=False with groups.")
         if self.exact:
             self.lattice  # noqa: B018 - raises where the integers would be too coarse
 
@@ -101,6 +111,10 @@ class LiftedMoments:
     def noise(self) -> SymmetricGaussian:
         """Noise on ``sum w w'`` as floating point computes it."""
         size = sum(self.sizes)
+        if self.averaged:
+            moved = averaged_moment_sensitivity(self.norm)
+            bound = computed_sum_sensitivity(moved, self.norm**2, self.n, size**2, _TILE)
+            return SymmetricGaussian(size, bound, self.noise_multiplier)
         moved = second_moment_sensitivity(self.norm)
         bound = computed_sum_sensitivity(moved, self.norm**2, self.n, size, _TILE)
         return SymmetricGaussian(size, bound, self.noise_multiplier)
@@ -136,8 +150,45 @@ class LiftedMoments:
             total += rows.T @ rows
         return total
 
+    def averages(self, first: np.ndarray, second: np.ndarray, groups: Groups) -> np.ndarray:
+        """Mean of ``w w'`` over each group's own rows, no longer than ``norm^2``; its upper part.
+
+        Returns
+        -------
+        ndarray of shape (n_groups, size (size + 1) / 2)
+            Entries off the diagonal times ``sqrt(2)``.  Rows are added in the order in which they
+            were given, so a group's result is the same to the last bit whatever the others hold.
+        """
+        rows = np.concatenate(list(self.lifts(first, second)))[groups.order]
+        owners, shares = groups.owners(), np.repeat(1.0 / groups.sizes, groups.sizes)
+        places = zip(*np.triu_indices(rows.shape[1]), strict=True)
+        columns = [
+            np.bincount(
+                owners,
+                rows[:, i] * rows[:, j] * shares * (1.0 if i == j else math.sqrt(2.0)),
+                minlength=groups.count,
+            )
+            for i, j in places
+        ]
+        return shortened(np.stack(columns, axis=1), self.norm**2)
+
+    def _total_of_averages(
+        self, first: np.ndarray, second: np.ndarray, groups: Groups
+    ) -> np.ndarray:
+        averages, size = self.averages(first, second, groups), sum(self.sizes)
+        entries = np.zeros(averages.shape[1])
+        for begin in range(0, len(averages), _TILE):
+            entries += averages[begin : begin + _TILE].sum(axis=0)
+        upper, total = np.triu_indices(size), np.zeros((size, size))
+        total[upper] = entries * np.where(upper[0] == upper[1], 0.5, math.sqrt(0.5))
+        return total + total.T
+
     def release(
-        self, first: np.ndarray, second: np.ndarray, rng: np.random.Generator
+        self,
+        first: np.ndarray,
+        second: np.ndarray,
+        rng: np.random.Generator,
+        groups: Groups | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Noisy ``sum z z'``, ``sum z y'`` and ``sum y y'``.
 
@@ -148,10 +199,17 @@ class LiftedMoments:
         second : ndarray of shape (n, sizes[1])
             The y of each record.
         rng : numpy.random.Generator
+        groups : Groups, optional
+            With `averaged`: whose rows these are; there are n groups.
         """
-        if len(first) != self.n or len(second) != self.n:
+        if self.averaged != (groups is not None):
+            raise ValueError("groups= belongs to averaged=True.")
+        count = len(first) if groups is None else groups.count
+        if count != self.n or len(second) != len(first):
             raise ValueError(f"first and second must have n={self.n} rows.")
-        if self.exact:
+        if groups is not None:
+            noisy = self.noise.release(self._total_of_averages(first, second, groups), rng)
+        elif self.exact:
             noisy = self.lattice.release(self.lifts(first, second), rng)
         else:
             noisy = self.noise.release(self.total(first, second), rng)
