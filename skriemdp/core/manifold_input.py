@@ -59,8 +59,8 @@ def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:
     if isinstance(geometry, SPDGeometry):
         hint = " Every row must be one matrix of that size, or its entries in a flat row."
     raise ValueError(
-        f"{name} has rows of shape {X.shape[1:]}, but points of {geometry} have shape {geometry.shape}."
-        + hint
+        f"{name} has rows of shape {X.shape[1:]}, but points of {geometry} have shape "
+        f"{geometry.shape}." + hint
     )
 
 
@@ -100,8 +100,8 @@ def check_membership(geometry: Geometry, points: Any, name: str = "X") -> None:
     if isinstance(geometry, SPDGeometry):
         _refuse(geometry, geometry.complaint(points[~belongs]) or "positive definite", name)
     raise ValueError(
-        f"some rows of {name} are not points of {geometry} (tolerance 1e-6); check their layout, or map "
-        "them to the manifold first."
+        f"some rows of {name} are not points of {geometry} (tolerance 1e-6); check their layout, "
+        "or map them to the manifold first."
     )
 
 
