@@ -13,6 +13,7 @@ import skriemdp
 from skriemdp import (
     PrivateFrechetMean,
     PrivateGridSearchCV,
+    PrivateGeodesicRegressor,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
     PrivateMinimumDistanceToMean,
@@ -36,6 +37,7 @@ ESTIMATORS = [
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics"),
+    PrivateGeodesicRegressor(),
     PrivateNoisyAdaGrad(),
     PrivateNoisyAdaGrad("huber", "diagonal"),
     PrivateMatrixCompletion(),

@@ -196,6 +196,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
 
         Features are shortened as in the fit: beyond `feature_scale_` predictions stay at the rim.
         """
+        check_is_fitted(self)
         return self._layout(self._law.model.points(self._features(X)))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -212,7 +213,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
             1 is perfect, 0 as good as the non-private Fréchet mean of y.  Not private.
         """
         check_is_fitted(self)
-        X, y = self._read(X, y, reset=False)
+        X, y, _ = self._read(X, y, reset=False)
         points = as_points(self.geometry_, y, "y")
         check_membership(self.geometry_, points, "y")
         predicted = self._law.model.points(self._place(X))
@@ -261,8 +262,10 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
 
     # -- the order of work ----------------------------------------------------------------------
 
-    def _read(self, X: Any, y: Any, **checks: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Features, and responses with one row each; points of several axes keep them."""
+    def _read(self, X: Any, y: Any, **checks: Any) -> tuple[np.ndarray, np.ndarray, int]:
+        """Features, responses with one row each, and how many axes these had."""
+        if isinstance(y, list):
+            y = np.asarray(y)
         several = isinstance(y, np.ndarray) and y.ndim > 2
         rows = y.reshape(len(y), math.prod(y.shape[1:])) if several else y
         X, rows = read_records(
@@ -270,18 +273,15 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         )
         rows = np.asarray(rows, dtype=float)
         if several:
-            return X, rows.reshape(y.shape)
-        return X, rows[:, None] if rows.ndim == 1 else rows
+            return X, rows.reshape(y.shape), y.ndim
+        return X, rows[:, None] if rows.ndim == 1 else rows, rows.ndim
 
     def _validate(self, X: Any, y: Any = None) -> Data:
-        if isinstance(y, list) and np.ndim(y) > 2:
-            y = np.asarray(y)
-        flat = np.ndim(y)
-        X, y = self._read(X, y, ensure_min_samples=2)
+        X, y, axes = self._read(X, y, ensure_min_samples=2)
         geometry = as_geometry(self.manifold, point_shape=point_shape(y, self.manifold))
         points = as_points(geometry, y, "y")
         check_membership(geometry, points, "y")
-        facts = {"geometry": geometry, "n": len(X), "d": X.shape[1], "axes": min(flat, 3)}
+        facts = {"geometry": geometry, "n": len(X), "d": X.shape[1], "axes": axes}
         return Data((X, points), facts)
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan[GeodesicPlan]:
@@ -392,7 +392,6 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
     # -- helpers of the fitted estimator --------------------------------------------------------
 
     def _features(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
         return self._place(read_records(self, X, reset=False, dtype=np.float64))
 
     def _layout(self, points: np.ndarray) -> np.ndarray:
