@@ -3,9 +3,9 @@
 Run:  python benchmarks/geodesic_regression.py [--part errors|coverage|linear] [--cells NAME ...]
                                                [--fits N] [--quick]
 
-Parts "errors" and "coverage": one feature, uniform on [-1, 1]; responses about a geodesic of length 1.2 whose middle
-lies 0.3 from the public centre, with Gaussian noise of standard deviation 0.1 (or as a cell says)
-along every direction; delta = 1e-5.  Columns: root mean square distance of the fitted curve from
+Parts "errors" and "coverage": one feature, uniform on [-1, 1]; responses about a geodesic of length
+1.2 whose middle lies 0.3 from the public centre, with Gaussian noise of standard deviation 0.1 (or
+as a cell says) along every direction; delta = 1e-5.  Columns: root mean square distance of the fitted curve from
 the true one, over 21 points between the ends and over all fits.
 
 * non-private: least squares by the same residuals until they no longer change;
@@ -93,7 +93,7 @@ def curve_cell(name, n, fits, part):
     geometry, noise, radius, _, epsilon = CELLS[name]
     curve = truth(geometry)
     aim, ends = curve.points(GRID), curve.points(ENDS)
-    squares, held, axes = {}, {}, {}
+    squares, held = {}, {}
 
     def note(column, points):
         squares.setdefault(column, []).append(np.mean(np.asarray(geometry.dist(points, aim)) ** 2))
@@ -119,7 +119,6 @@ def curve_cell(name, n, fits, part):
             regions = model.confidence_region(ENDS)
             hits = [bool(r.contains(p[None])[0]) for r, p in zip(regions, ends, strict=True)]
             held.setdefault(column, []).append(hits)
-            axes.setdefault(column, []).append([r.semi_axes[0] for r in regions])
     errors = {column: math.sqrt(np.mean(values)) for column, values in squares.items()}
     return errors, {column: np.mean(hits, axis=0) for column, hits in held.items()}
 
@@ -145,7 +144,7 @@ def curves(cells, fits, part):
 
 def linear(fits, quick):
     """Linear regression beside the library's linear models; noise variance one half of all."""
-    print("| n | features | found bounds | public bounds | AdaGrad, squared error | AdaGrad, huber |")
+    print("| n | features | found bounds | public bounds | AdaGrad, squared | AdaGrad, huber |")
     print("|---|---|---|---|---|---|")
     for n, p in ((1000, 3), (5000, 3), (5000, 20), (20000, 20), (20000, 100)):
         if quick and n * p > 50_000:

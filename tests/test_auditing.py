@@ -11,8 +11,8 @@ import skriemdp
 from skriemdp import (
     PrivacyAccountant,
     PrivateFrechetMean,
-    PrivateGridSearchCV,
     PrivateGeodesicRegressor,
+    PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
     PrivateMinimumDistanceToMean,

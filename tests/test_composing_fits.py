@@ -10,8 +10,8 @@ import pytest
 from skriemdp import (
     PrivacyAccountant,
     PrivateFrechetMean,
-    PrivateGridSearchCV,
     PrivateGeodesicRegressor,
+    PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
     PrivateMinimumDistanceToMean,

@@ -12,8 +12,8 @@ from sklearn.utils.validation import _num_samples
 import skriemdp
 from skriemdp import (
     PrivateFrechetMean,
-    PrivateGridSearchCV,
     PrivateGeodesicRegressor,
+    PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
     PrivateMinimumDistanceToMean,

@@ -20,8 +20,8 @@ from sklearn.base import clone
 
 from skriemdp import (
     PrivateFrechetMean,
-    PrivateGridSearchCV,
     PrivateGeodesicRegressor,
+    PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
     PrivateMinimumDistanceToMean,

@@ -22,8 +22,8 @@ import skriemdp
 from skriemdp import (
     PrivacyAccountant,
     PrivateFrechetMean,
-    PrivateGridSearchCV,
     PrivateGeodesicRegressor,
+    PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
     PrivateMinimumDistanceToMean,
