@@ -5,8 +5,8 @@ Run:  python benchmarks/geodesic_regression.py [--part errors|coverage|linear] [
 
 Parts "errors" and "coverage": one feature, uniform on [-1, 1]; responses about a geodesic of length
 1.2 whose middle lies 0.3 from the public centre, with Gaussian noise of standard deviation 0.1 (or
-as a cell says) along every direction; delta = 1e-5.  Columns: root mean square distance of the fitted curve from
-the true one, over 21 points between the ends and over all fits.
+as a cell says) along every direction; delta = 1e-5.  Columns: root mean square distance of the
+fitted curve from the true one, over 21 points between the ends and over all fits.
 
 * non-private: least squares by the same residuals until they no longer change;
 * one, two releases: of PrivateGeodesicRegressor with public bounds; and with bounds that it finds;

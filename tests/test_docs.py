@@ -52,6 +52,7 @@ COMPLETE = (
 # Pages whose first block runs by itself.
 FIRST = (
     "docs/user_guide/erm.md",
+    "docs/user_guide/geodesic-regression.md",
     "docs/user_guide/geometries.md",
     "docs/user_guide/hyperbolic-regression.md",
     "docs/user_guide/index.md",
