@@ -1,7 +1,7 @@
 """Private regression along geodesics: error and coverage of the curve, and of linear models.
 
 Run:  python benchmarks/geodesic_regression.py [--part errors|coverage|linear] [--cells NAME ...]
-                                               [--fits N] [--quick]
+                                               [--fits N] [--first SEED] [--quick]
 
 Parts "errors" and "coverage": one feature, uniform on [-1, 1]; responses about a geodesic of length
 1.2 whose middle lies 0.3 from the public centre, with Gaussian noise of standard deviation 0.1 (or
@@ -88,7 +88,7 @@ def one_release():
     return mock.patch.object(geodesic_release, "_LEAST_FOR_TWO", math.inf)
 
 
-def curve_cell(name, n, fits, part):
+def curve_cell(name, n, seeds, part):
     """Errors by column, and coverage by point and column."""
     geometry, noise, radius, _, epsilon = CELLS[name]
     curve = truth(geometry)
@@ -98,8 +98,8 @@ def curve_cell(name, n, fits, part):
     def note(column, points):
         squares.setdefault(column, []).append(np.mean(np.asarray(geometry.dist(points, aim)) ** 2))
 
-    for fit in range(fits):
-        rng = np.random.default_rng(fit)
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
         X, y = draw(curve, n, noise, rng)
         bounds = {"center": None, "radius": radius, "feature_scale": 1.0}
         if part == "errors":
@@ -123,7 +123,7 @@ def curve_cell(name, n, fits, part):
     return errors, {column: np.mean(hits, axis=0) for column, hits in held.items()}
 
 
-def curves(cells, fits, part):
+def curves(cells, seeds, part):
     if part == "errors":
         columns = ("non-private", "one", "two", "found", "K-norm", "constant")
         print("| | n | " + " | ".join(columns) + " | two / non-private |")
@@ -132,14 +132,14 @@ def curves(cells, fits, part):
         print("| | n | fits | coverage at the ends and the middle | worst |\n|---|---|---|---|---|")
     for name in cells:
         for n in CELLS[name][3]:
-            errors, held = curve_cell(name, n, fits, part)
+            errors, held = curve_cell(name, n, seeds, part)
             if part == "errors":
                 row = " | ".join(f"{errors[column]:.4f}" for column in columns)
                 print(f"| {name} | {n} | {row} | {errors['two'] / errors['non-private']:.2f} |")
             else:
                 hits = held["two"]
                 words = ", ".join(f"{share:.3f}" for share in hits)
-                print(f"| {name} | {n} | {fits} | {words} | {hits.min():.3f} |", flush=True)
+                print(f"| {name} | {n} | {len(seeds)} | {words} | {hits.min():.3f} |", flush=True)
 
 
 def linear(fits, quick):
@@ -174,16 +174,18 @@ def main():
     parser.add_argument("--part", choices=("errors", "coverage", "linear"))
     parser.add_argument("--cells", nargs="+", default=list(CELLS), choices=CELLS)
     parser.add_argument("--fits", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     cells, fits = arguments.cells, arguments.fits
     if arguments.quick:
         cells, fits = ["S2"], 3
+    seeds = range(arguments.first, arguments.first + fits)
     if arguments.part in (None, "errors"):
-        curves(cells, fits, "errors")
+        curves(cells, seeds, "errors")
     if arguments.part in (None, "coverage"):
-        curves(cells, fits, "coverage")
+        curves(cells, seeds, "coverage")
     if arguments.part in (None, "linear"):
         linear(fits, arguments.quick)
 
