@@ -19,6 +19,7 @@ import numpy as np
 
 from skriemdp import (
     PrivateFrechetMean,
+    PrivateGeodesicRegressor,
     PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
@@ -416,6 +417,10 @@ OTHERS = {
     ),
     "PrivateHyperbolicRegressor, sufficient statistics": (
         Regressor("sufficient-statistics", base_point=[0, 0], n_frequencies=8, **LONG),
+        None,
+    ),
+    "PrivateGeodesicRegressor": (
+        PrivateGeodesicRegressor(radius=1.0, feature_scale=1.0, **LONG),
         None,
     ),
     "PrivateHyperbolicRegressor, parametric": (Regressor(n_frequencies=8, **LONG), None),

@@ -16,6 +16,7 @@ _HOME = {
     "frechet_mean": "skriemdp.mean.estimator",
     "PrivateGridSearchCV": "skriemdp.selection",
     "PrivateNoisyAdaGrad": "skriemdp.linear_model.estimator",
+    "PrivateGeodesicRegressor": "skriemdp.regression.geodesic",
     "PrivateHyperbolicRegressor": "skriemdp.regression.estimator",
     "PrivateMatrixCompletion": "skriemdp.completion.estimator",
     "PrivateMinimumDistanceToMean": "skriemdp.mean.classifier",

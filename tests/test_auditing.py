@@ -11,6 +11,7 @@ import skriemdp
 from skriemdp import (
     PrivacyAccountant,
     PrivateFrechetMean,
+    PrivateGeodesicRegressor,
     PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
@@ -130,6 +131,8 @@ ESTIMATORS = [
     PrivateHyperbolicRegressor(n_frequencies=4, coordinates="lorentz"),
     PrivateHyperbolicRegressor(n_frequencies=4, coordinates="poincare", curvature=-0.5),
     PrivateHyperbolicRegressor("per-query", n_queries=2),
+    PrivateGeodesicRegressor(),
+    PrivateGeodesicRegressor("sphere", radius=0.5, feature_scale=2.0),
     PrivateMatrixCompletion(),
     PrivateNoisyAdaGrad(n_steps=2),
     PrivateNoisyAdaGrad("huber", n_steps=2),

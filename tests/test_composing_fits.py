@@ -10,6 +10,7 @@ import pytest
 from skriemdp import (
     PrivacyAccountant,
     PrivateFrechetMean,
+    PrivateGeodesicRegressor,
     PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
@@ -86,6 +87,8 @@ def others():
     for method in ("parametric", "sufficient-statistics"):
         facts = {"geometry": Hyperboloid(2), "n": 200, "d": 4, "flat": False}
         yield method, PrivateHyperbolicRegressor(method), facts
+    facts = {"geometry": Hyperboloid(2), "n": 2000, "d": 2, "axes": 2}
+    yield "geodesic", PrivateGeodesicRegressor(), facts
     yield "ratings", PrivateMatrixCompletion(bounds=(1, 5)), {"n": 500, "d": 30}
 
 

@@ -54,6 +54,7 @@ COMPLETE = (
     "docs/user_guide/completion.md",
     "docs/user_guide/erm.md",
     "docs/user_guide/federated.md",
+    "docs/user_guide/geodesic-regression.md",
     "docs/user_guide/geometries.md",
     "docs/user_guide/hyperbolic-regression.md",
     "docs/user_guide/index.md",

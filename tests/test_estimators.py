@@ -12,6 +12,7 @@ from sklearn.utils.validation import _num_samples
 import skriemdp
 from skriemdp import (
     PrivateFrechetMean,
+    PrivateGeodesicRegressor,
     PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
@@ -36,6 +37,7 @@ ESTIMATORS = [
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics"),
+    PrivateGeodesicRegressor(),
     PrivateNoisyAdaGrad(),
     PrivateNoisyAdaGrad("huber", "diagonal"),
     PrivateMatrixCompletion(),

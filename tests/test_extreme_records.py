@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from skriemdp import (
     PrivateFrechetMean,
+    PrivateGeodesicRegressor,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
     PrivateMinimumDistanceToMean,
@@ -37,6 +38,8 @@ ESTIMATORS = [
     PrivateFrechetMean(center="private", radius="auto"),
     PrivateFrechetMean(mechanism="laplace", radius=1.0),
     PrivateMinimumDistanceToMean(),
+    PrivateGeodesicRegressor(),
+    PrivateGeodesicRegressor(radius=1.0, feature_scale=1.0),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics"),
     PrivateMatrixCompletion(),
@@ -71,7 +74,8 @@ def records(estimator, n=40):
     X = rng.normal(size=(n, 4)) * 0.2
     X[3] = SECRET
     y = (X[:, 0] > 0).astype(int)
-    return (X, X[:, :2]) if isinstance(estimator, PrivateHyperbolicRegressor) else (X, y)
+    manifold = (PrivateHyperbolicRegressor, PrivateGeodesicRegressor)
+    return (X, X[:, :2]) if isinstance(estimator, manifold) else (X, y)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
@@ -137,7 +141,7 @@ def test_one_extreme_record_changes_no_outcome(estimator, value):
     recorder = Recorder()
     X, y = records(estimator)
     X[3] = value
-    if isinstance(estimator, PrivateHyperbolicRegressor):
+    if isinstance(estimator, (PrivateHyperbolicRegressor, PrivateGeodesicRegressor)):
         y = X[:, :2]
     model = clone(estimator).set_params(accountant=recorder).fit(X, y)
     assert len(recorder.spends) == 1

@@ -20,6 +20,7 @@ from sklearn.base import clone
 
 from skriemdp import (
     PrivateFrechetMean,
+    PrivateGeodesicRegressor,
     PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
@@ -73,6 +74,7 @@ ESTIMATORS = [
     PrivateMatrixCompletion(),
     PrivateMatrixCompletion(rank=1, signal_test="none"),
     PrivateMatrixCompletion(method="stochastic", rank=1, signal_test="none", n_steps=5),
+    PrivateGeodesicRegressor(),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics", coordinates="lorentz"),
     PrivateHyperbolicRegressor("per-query", privacy_unit="label", n_queries=10**5),
@@ -160,6 +162,8 @@ def table(rng, secrets, estimator):
         y = secrets.numbers(rng, (n, 3 if estimator.coordinates == "lorentz" else 2))
         if estimator.coordinates == "lorentz":
             y[:, 0] = np.sqrt(1.0 + (y[:, 1:] ** 2).sum(axis=1))
+    elif isinstance(estimator, PrivateGeodesicRegressor):
+        y = secrets.numbers(rng, (n, 2))
     elif getattr(estimator, "loss", None) in ("squared_error", "huber"):
         y = secrets.numbers(rng, n)
     return X, y

@@ -22,6 +22,7 @@ import skriemdp
 from skriemdp import (
     PrivacyAccountant,
     PrivateFrechetMean,
+    PrivateGeodesicRegressor,
     PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
@@ -43,7 +44,7 @@ Y = (X[:, 0] > 0).astype(int)
 
 
 def data(estimator):
-    if isinstance(estimator, PrivateHyperbolicRegressor):
+    if isinstance(estimator, (PrivateHyperbolicRegressor, PrivateGeodesicRegressor)):
         return X, X[:, :2]
     if getattr(estimator, "loss", None) in ("squared_error", "huber"):
         return X, X[:, 0]

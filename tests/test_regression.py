@@ -22,11 +22,11 @@ from skriemdp.regression.moment_model import MomentModel
 from skriemdp.regression.planning import (
     BASE_SHARE,
     BasePoint,
-    frechet_variation,
     frequency_rule,
     model_rule,
     query_ridge,
 )
+from skriemdp.regression.scores import frechet_variation
 from skriemdp.regression.structured_prediction import (
     KernelRidgeWeights,
     KernelWeights,

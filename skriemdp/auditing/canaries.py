@@ -22,6 +22,7 @@ from skriemdp.mean.classifier import PrivateMinimumDistanceToMean
 from skriemdp.mean.estimator import PrivateFrechetMean
 from skriemdp.pca.estimator import PrivatePrincipalEigenvector
 from skriemdp.regression.estimator import PrivateHyperbolicRegressor
+from skriemdp.regression.geodesic import PrivateGeodesicRegressor
 from skriemdp.selection import PrivateGridSearchCV
 
 if TYPE_CHECKING:
@@ -295,6 +296,30 @@ def _hyperbolic(estimator: PrivateHyperbolicRegressor, n: int = 100) -> Neighbou
 
     def score(model: PrivateHyperbolicRegressor) -> float:
         return float(model.predict(queries)[:, column].sum())
+
+    return Neighbours((X, y), (X, z), score)
+
+
+@worst_case_neighbours.register
+def _geodesic(estimator: PrivateGeodesicRegressor, n: int = 100) -> Neighbours:
+    check_count(minimum=4, n=n)
+    geometry = _geometry(estimator.manifold)
+    center, radius = _center(geometry, estimator.center), _given(estimator.radius, "auto")
+    far = _outside(geometry, 1.0 if radius is None else float(radius))
+    ends = _on_axis(geometry, center, [-far, far])
+    points = _resting(geometry, center, radius, n)
+    points[0] = ends[0]
+    y, z = _swapped(points, ends[1])
+    # Features as long as they may be: their products with the response differ most.
+    X = np.zeros((n, 2))
+    scale = _given(estimator.feature_scale, "auto")
+    if scale is None:
+        X[:] = np.random.default_rng(1).uniform(-0.05, 0.05, size=(n, 2))
+    X[0, 0] = 3.0 * (1.0 if scale is None else float(np.max(scale)))
+
+    def score(model: PrivateGeodesicRegressor) -> float:
+        found = np.reshape(model.predict(X[:1]), (1, *geometry.shape))
+        return float(geometry.log_coordinates(center, found)[0, 0])
 
     return Neighbours((X, y), (X, z), score)
 

@@ -47,8 +47,8 @@ def point_shape(X: Any, manifold: Any) -> tuple[int, ...]:
     return X.shape[1:]
 
 
-def as_points(geometry: Geometry, X: Any) -> Any:
-    """`X` as points of `geometry`: flat rows reshaped, SPD matrices made symmetric.
+def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:
+    """`X`, called `name`, as points: flat rows reshaped, SPD matrices made symmetric.
 
     Every record is then one point, whichever entries a computation reads; the other checks come
     after, but what is not symmetric beyond rounding is refused here, before it is made so.
@@ -58,14 +58,14 @@ def as_points(geometry: Geometry, X: Any) -> Any:
         flat and math.prod(X.shape[1:]) == math.prod(geometry.shape)
     ):
         points = X.reshape(len(X), *geometry.shape)
-        _refuse_asymmetric(geometry, points)
+        _refuse_asymmetric(geometry, points, name)
         return geometry.canonical(points)
     hint = ""
     if isinstance(geometry, SPDGeometry):
         hint = " Every row must be one matrix of that size, or its entries in a flat row."
     raise ValueError(
-        f"X has rows of shape {X.shape[1:]}, but points of {geometry} have shape {geometry.shape}."
-        + hint
+        f"{name} has rows of shape {X.shape[1:]}, but points of {geometry} have shape "
+        f"{geometry.shape}." + hint
     )
 
 
@@ -81,36 +81,36 @@ _CURES = {
 }
 
 
-def _refuse_asymmetric(geometry: Geometry, points: Any) -> None:
+def _refuse_asymmetric(geometry: Geometry, points: Any, name: str) -> None:
     if not isinstance(geometry, SPDGeometry):
         return
     with np.errstate(all="ignore"):
         gaps = np.abs(points - np.swapaxes(points, -1, -2)).max(axis=(-2, -1))
         wrong = gaps > 1e-6 * np.abs(points).max(axis=(-2, -1))
     if wrong.any():
-        _refuse(geometry, "symmetric")
+        _refuse(geometry, "symmetric", name)
 
 
-def _refuse(geometry: Geometry, word: str) -> None:
+def _refuse(geometry: Geometry, word: str, name: str) -> None:
     raise ValueError(
-        f"some matrices of X are not points of {geometry}: they are not {word}. {_CURES[word]}"
+        f"some matrices of {name} are not points of {geometry}: they are not {word}. {_CURES[word]}"
     )
 
 
-def check_membership(geometry: Geometry, points: Any) -> None:
+def check_membership(geometry: Geometry, points: Any, name: str = "X") -> None:
     """Raise unless every row is a point; says that some are not, never how many, which or what."""
     belongs = np.asarray(map_tiles(geometry.belongs, points))
     if belongs.all():
         return
     if isinstance(geometry, SPDGeometry):
-        _refuse(geometry, geometry.complaint(points[~belongs]) or "positive definite")
+        _refuse(geometry, geometry.complaint(points[~belongs]) or "positive definite", name)
     cure = "check their layout, or map them to the manifold first."
     if isinstance(geometry, Sphere):
         cure = (
             "they must have that length: divide each by its norm, and make places by "
             "skriemdp.geometry.from_lat_lon(lat, lon)."
         )
-    raise ValueError(f"some rows of X are not points of {geometry} (tolerance 1e-6); {cure}")
+    raise ValueError(f"some rows of {name} are not points of {geometry} (tolerance 1e-6); {cure}")
 
 
 def public_array(name: str, value: Any) -> np.ndarray:

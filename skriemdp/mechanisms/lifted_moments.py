@@ -16,7 +16,11 @@ from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.integer_products import IntegerMoments
 from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.sensitivity import computed_sum_sensitivity, second_moment_sensitivity
+from skriemdp.privacy.sensitivity import (
+    averaged_moment_sensitivity,
+    computed_sum_sensitivity,
+    second_moment_sensitivity,
+)
 
 __all__ = ["LiftedMoments"]
 
@@ -82,6 +86,8 @@ class LiftedMoments:
         check_positive(noise_multiplier=self.noise_multiplier, scale=self.scale)
         if self.scale > 1.0:
             raise ValueError(f"scale={self.scale!r} must be at most 1.")
+        if self.exact and self.averaged:
+            raise ValueError("exact=True has no averages of rows; pass exact=False with groups.")
         if self.exact:
             self.lattice  # noqa: B018 - raises where the integers would be too coarse
 
@@ -110,6 +116,10 @@ class LiftedMoments:
     def noise(self) -> SymmetricGaussian:
         """Noise on ``sum w w'`` as floating point computes it."""
         size = sum(self.sizes)
+        if self.grouped:
+            moved, most = averaged_moment_sensitivity(self.norm), self._most_entries
+            bound = computed_sum_sensitivity(moved, self.norm**2, self.n, size**2, most)
+            return SymmetricGaussian(size, bound, self.noise_multiplier)
         moved = second_moment_sensitivity(self.norm)
         bound = computed_sum_sensitivity(moved, self.norm**2, self.n, size, _TILE)
         return SymmetricGaussian(size, bound, self.noise_multiplier)
@@ -150,20 +160,36 @@ class LiftedMoments:
     ) -> Iterator[np.ndarray]:
         """Factors L of people's mean ``w w' = L' L``, shape (b, rows, size), tile by tile."""
         size, sizes = sum(self.sizes), groups.sizes
-        for chosen, rows, inside in groups.blocks(max(1, _ENTRIES // size**2)):
+        for chosen, rows, inside in groups.blocks(self._most_entries):
             places = rows.ravel()
             lifts = np.concatenate(list(self.lifts(first[places], second[places])))
             shares = np.where(inside, 1.0 / np.sqrt(sizes[chosen, None]), 0.0)
             yield lifts.reshape(*rows.shape, size) * shares[:, :, None]
 
-    def total_of_people(self, first: np.ndarray, second: np.ndarray, groups: Groups) -> np.ndarray:
-        """The sum of people's mean ``w w'`` in floating point, each in its ball, without noise."""
-        size = sum(self.sizes)
-        total = np.zeros(size * size)
+    def averages(
+        self, first: np.ndarray, second: np.ndarray, groups: Groups
+    ) -> Iterator[np.ndarray]:
+        """Mean of ``w w'`` over people's own rows, no longer than ``norm^2``; shape (b, size**2).
+
+        In the order of ``groups.blocks``.  A person's matrix is of own rows to the last bit.
+        """
         for factors in self.factors(first, second, groups):
             matrices = np.matmul(factors.transpose(0, 2, 1), factors)
-            total += shortened(matrices.reshape(len(factors), -1), self.norm**2).sum(axis=0)
+            yield shortened(matrices.reshape(len(factors), -1), self.norm**2)
+
+    def _total_of_averages(
+        self, first: np.ndarray, second: np.ndarray, groups: Groups
+    ) -> np.ndarray:
+        size = sum(self.sizes)
+        total = np.zeros(size * size)
+        for rows in self.averages(first, second, groups):
+            total += rows.sum(axis=0)
         return total.reshape(size, size)
+
+    @property
+    def _most_entries(self) -> int:
+        """Most rows, and so most people, of a tile of people."""
+        return max(1, _ENTRIES // sum(self.sizes) ** 2)
 
     def release(
         self,
@@ -194,7 +220,7 @@ class LiftedMoments:
                 lifts = self.factors(first, second, groups)
             noisy = self.lattice.release(lifts, rng)
         elif groups is not None:
-            noisy = self.noise.release(self.total_of_people(first, second, groups), rng)
+            noisy = self.noise.release(self._total_of_averages(first, second, groups), rng)
         else:
             noisy = self.noise.release(self.total(first, second), rng)
         k = self.sizes[0]

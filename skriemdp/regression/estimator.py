@@ -24,14 +24,9 @@ from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import COORDINATES, layout, tangent_labels
 from skriemdp.regression.moment_model import MomentSums
-from skriemdp.regression.planning import (
-    BASE_SHARE,
-    frechet_variation,
-    length_rule,
-    query_ridge,
-    shorten,
-)
+from skriemdp.regression.planning import BASE_SHARE, length_rule, query_ridge, shorten
 from skriemdp.regression.scaling import ADVICE
+from skriemdp.regression.scores import frechet_r2
 from skriemdp.regression.structured_prediction import (
     KernelRidgeWeights,
     KernelWeights,
@@ -262,13 +257,8 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         predicted = self.geometry_.exp_coordinates(
             self.geometry_.base_point, self._tangent_predictions(X)
         )
-        squares = np.asarray(self.geometry_.dist(predicted, points)) ** 2
         weights = read_weights(sample_weight, len(X))
-        total = frechet_variation(self.geometry_, points, weights)
-        error = float(weights @ squares)
-        if total == 0.0:
-            return 1.0 if error == 0.0 else 0.0
-        return 1.0 - error / total
+        return frechet_r2(self.geometry_, points, np.asarray(predicted), weights)
 
     @property
     def n_queries_left_(self) -> int:

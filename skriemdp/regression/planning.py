@@ -15,7 +15,6 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import GeodesicBall, Hyperboloid
 
 if TYPE_CHECKING:
-    from skriemdp.geometry.base import Geometry
     from skriemdp.privacy.events_basic import GaussianEvent
 
 
@@ -23,7 +22,6 @@ __all__ = [
     "BASE_SHARE",
     "BasePoint",
     "frequency_rule",
-    "frechet_variation",
     "length_rule",
     "model_rule",
     "query_ridge",
@@ -158,20 +156,3 @@ def query_ridge(n: int, mu: float) -> float:
     to 30 (docs/user_guide/hyperbolic-regression.md).
     """
     return 1.0 + min(45_000.0 / max(n * mu * mu, 1e-6), 1e9)
-
-
-def frechet_variation(geometry: Geometry, points: np.ndarray, weights: np.ndarray) -> float:
-    """Weighted sum of squared distances to the weighted Fréchet mean; Hadamard, not private."""
-    point, step, previous = geometry.base_point, 1.0, math.inf
-    shares = weights / weights.sum()
-    for _ in range(200):
-        move = shares @ np.asarray(geometry.log_coordinates(point, points))
-        size = float(np.linalg.norm(move))
-        if size <= 1e-9:
-            break
-        if size > 0.7 * previous:
-            # Strong curvature overshoots with full steps; halving restores contraction.
-            step = max(step / 2.0, 1.0 / 64.0)
-        previous = size
-        point = np.asarray(geometry.exp_coordinates(point, step * move))
-    return float(weights @ np.asarray(geometry.dist(point, points)) ** 2)

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from replay.tape import Pair, Refuted, Tape, check_composition
 from skriemdp import (
     PrivateFrechetMean,
+    PrivateGeodesicRegressor,
     PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
     PrivateMatrixCompletion,
@@ -1191,6 +1192,44 @@ def _answers(**settings):
     return fit
 
 
+def along_geodesics():
+    kind = PrivateGeodesicRegressor
+    n, rng = 40, np.random.default_rng(4)
+    X = rng.uniform(-0.5, 0.5, size=(n, 2))
+    X[0] = [1.0, 0.0]
+    for name, (geometry, radius) in GEOMETRIES.items():
+        # Lifts at right angles: features alike and as long as they may be, responses opposite.
+        ends = opposite(geometry, radius, n=n, rest=0.2 * radius, beyond=1.0)
+        data = tuple((X, y) for y in ends)
+        settings = {"radius": radius, "feature_scale": 1.0}
+        for arithmetic in ("float", "lattice") if geometry.separate_rows else ("float",):
+            exact = settings | {"arithmetic": arithmetic}
+            fit = fitted(kind, geometry, **exact)
+            pair(f"geodesics once {name} {arithmetic}", fit, *data, attains=0.95)
+            # The residuals of both lie outside their radius; counts and grams stay.
+            fit = fitted(kind, geometry, epsilon=400.0, **exact)
+            least = 0.8 if name not in ("bures", "stiefel") else 0.5
+            pair(f"geodesics twice {name} {arithmetic}", fit, *data, attains=least)
+        owners = without_labels(exchanged(*ends))
+        data = tuple((np.tile(X[:1], (len(y), 1)), y, ids) for y, _, ids in owners)
+        fit = fitted(kind, geometry, **settings)
+        pair(f"geodesics of people {name}", fit, *data, attains=0.9)
+    space = Hyperboloid(2)
+    far = changed(X, [1e9, 0.0], [-1e9, 1.0])
+    ends = opposite(space, 3.0, n=n, rest=0.2)
+    data = (far[0], ends[0]), (far[1], ends[1])
+    for epsilon in (3.0, 30.0):
+        for arithmetic in ("float", "lattice"):
+            fit = fitted(kind, space, epsilon=epsilon, arithmetic=arithmetic)
+            title = f"geodesics found {epsilon:g} {arithmetic}"
+            pair(title, fit, *data, attains=0.1)
+            pair(f"{title} noisy", fit, *data, quiet=False)
+    plane = Euclidean(2)
+    huge = (changed(X, [1e200, -1e200])[0], changed(ends[0][:, 1:], [1e200, 1e-120])[0])
+    fit = fitted(kind, plane, radius=1.0, feature_scale=1.0, epsilon=400.0)
+    pair("geodesics extremes", fit, (X, ends[0][:, 1:]), huge, quiet=False)
+
+
 # -- search ---------------------------------------------------------------------------------------
 
 
@@ -1472,6 +1511,7 @@ for _family in (
     risks,
     regression,
     searches,
+    along_geodesics,
     search,
     federations,
     sums_of_clients,

@@ -1,0 +1,412 @@
+"""`PrivateGeodesicRegressor`: responses on a manifold along geodesics, with bars."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from skriemdp._quiet import read_records, read_weights
+from skriemdp._validation import check_fraction, check_option, check_scale
+from skriemdp.core.arithmetic import chooses_integers
+from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.manifold_input import (
+    as_points,
+    check_descent_radius,
+    check_membership,
+    check_reach,
+    point_shape,
+    public_array,
+    public_ball,
+    public_point,
+    warn_large_delta,
+    warn_small_search,
+)
+from skriemdp.core.work import Work
+from skriemdp.geometry import as_geometry
+from skriemdp.geometry.base import Geometry
+from skriemdp.inference.regions import ConfidenceRegion
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import GaussianEvent
+from skriemdp.regression.geodesic_release import (
+    FeaturePlace,
+    GeodesicPlan,
+    GeodesicReleases,
+    plan_releases,
+    warn_hidden,
+)
+from skriemdp.regression.scores import frechet_r2
+
+if TYPE_CHECKING:
+    from skriemdp.ledger.accountant import PrivacyAccountant
+
+__all__ = ["PrivateGeodesicRegressor"]
+
+# Second moments of fewer records take more than 1.5 times as long in integers as in floats.
+_FEW_RECORDS = 1000
+
+
+class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
+    """Regression of points on a manifold on Euclidean features, private, with error bars.
+
+    The model is ``y = exp_p(sum_j x_j w_j)`` with noise: one geodesic through the base point p for
+    each feature.  On Euclidean space it is linear regression.  Two releases of second moments, of
+    features and responses and then of features and residuals, give p, the w_j and the law of their
+    error, sampling and privacy noise together.
+
+    Parameters
+    ----------
+    manifold : str, Geometry or pymanopt manifold, default="euclidean"
+        Of the responses; as in :class:`skriemdp.PrivateFrechetMean`.
+    center : array-like of shape ``point_shape`` or "private", optional
+        Public centre of the ball that bounds the responses.  None means "private" with
+        ``radius="auto"``, and the geometry's base point with a number.
+    radius : float or "auto", default="auto"
+        Public radius of that ball, in geodesic distance.  Responses outside are moved to its rim,
+        silently.  "auto" finds it privately.
+    feature_center : array-like of shape (n_features,), optional
+        Public; it is subtracted from the features.  None: found privately if `feature_scale` is
+        "auto", zero otherwise.
+    feature_scale : "auto", float or array-like of shape (n_features,), default="auto"
+        What centred features are divided by; rows of X longer than one are then shortened to it,
+        silently.  "auto" finds one number for all features privately.  Pass public numbers, one for
+        each, where the units of features differ widely: noise is the same for all features after
+        the division.
+    epsilon, delta : float, default=1.0, 1e-5
+        Privacy of the whole fit; delta must be positive.
+    accountant, random_state, verbose
+        As in :class:`skriemdp.PrivateFrechetMean`.
+
+    Attributes
+    ----------
+    base_point_ : ndarray of shape ``point_shape``
+        The prediction at `feature_center_`.
+    coef_ : ndarray of shape (n_features, dim)
+        The w_j, per unit of X, in orthonormal coordinates at the base point.
+    coef_standard_error_ : ndarray of shape (n_features, dim)
+        Of `coef_`: sampling and privacy noise.
+    residual_covariance_ : ndarray of shape (dim, dim)
+        Private covariance of the responses about the model, in coordinates at the base point.
+    residual_radius_ : float
+        To which residuals were shortened in the last release.
+    center_, radius_ : ndarray of shape ``point_shape``, float
+        The ball that was used for the responses.
+    feature_center_, feature_scale_ : ndarray of shape (n_features,)
+    clipped_fraction_ : float
+        Private estimate of the share of records with features or a response outside the bounds,
+        for 1 % of ``mu**2``.
+    n_releases_ : int
+        1 where a public rule of n, epsilon, delta and the sizes says that residuals of a first
+        model are not worth their price; else 2.
+    geometry_ : Geometry
+    n_features_in_ : int
+    privacy_spent_ : PrivacySpent
+
+    Notes
+    -----
+    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record (x, y), or of
+    all records of one group, n public; Gaussian, ``privacy_spent_.mu`` is set.  Predictions and
+    regions are post-processing.  `score` depends on the rows it is given and is not private.
+    Proofs: docs/theory/geodesic-regression.md.
+
+    *What the bars cover*: the model, if residuals have mean zero and one covariance whatever the
+    features are, and few records are clipped.  With groups they are wide enough, and too wide where
+    the rows of a group are independent.
+
+    References
+    ----------
+    Fletcher (2013), Geodesic regression and the theory of least squares on Riemannian manifolds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp import PrivateGeodesicRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.uniform(20.0, 80.0, size=(4000, 1))
+    >>> y = 1.0 + 0.05 * age[:, 0] + 0.2 * rng.normal(size=4000)
+    >>> model = PrivateGeodesicRegressor(random_state=0).fit(age, y)
+    >>> bool(abs(model.coef_[0, 0] - 0.05) < 4 * model.coef_standard_error_[0, 0])
+    True
+    >>> region = model.confidence_region([50.0])
+    >>> bool(region.contains(np.array([[3.5]]))[0])
+    True
+    """
+
+    __metadata_request__fit = {"groups": True}
+
+    def __init__(
+        self,
+        manifold: Any = "euclidean",
+        *,
+        center: Any = None,
+        radius: Any = "auto",
+        feature_center: Any = None,
+        feature_scale: Any = "auto",
+        epsilon: Any = 1.0,
+        delta: Any = 1e-5,
+        accountant: PrivacyAccountant | None = None,
+        random_state: Any = None,
+        verbose: Any = 0,
+    ):
+        self.manifold = manifold
+        self.center = center
+        self.radius = radius
+        self.feature_center = feature_center
+        self.feature_scale = feature_scale
+        self.epsilon = epsilon
+        self.delta = delta
+        self.accountant = accountant
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- scikit-learn ---------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> PrivateGeodesicRegressor:
+        """Release a private model of y given X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        y : array-like of shape (n, *point_shape), (n, n_entries) or (n,)
+            Points, their entries in a row each, or real numbers.
+        groups : array-like of shape (n,), optional
+            Who owns each row.  Then everybody adds the average over own rows; all rows of one owner
+            and their number are protected together, and n is the number of owners, which is public.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For bad parameters or input, before anything is charged or released.
+        BudgetExceededError
+            If the accountant's ceiling would be exceeded; nothing is released.
+        """
+        return self._fit(X, y, groups)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Points on the model, one for each row of X, in the layout of the fitted y.
+
+        Features are shortened as in the fit: beyond `feature_scale_` predictions stay at the rim.
+        """
+        check_is_fitted(self)
+        return self._layout(self._law.model.points(self._features(X)))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Fréchet R^2: one minus the squared distances to y over those of y's Fréchet mean.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        float
+            1 is perfect, 0 as good as the non-private Fréchet mean of y.  Not private.
+        """
+        check_is_fitted(self)
+        X, y, _ = self._read(X, y, reset=False)
+        points = as_points(self.geometry_, y, "y")
+        check_membership(self.geometry_, points, "y")
+        predicted = self._law.model.points(self._place(X))
+        return frechet_r2(self.geometry_, points, predicted, read_weights(sample_weight, len(X)))
+
+    def confidence_region(self, X: Any, level: float = 0.95) -> Any:
+        """Regions that hold the model's points at given features with probability `level` each.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_features,) or (m, n_features)
+        level : float, default=0.95
+
+        Returns
+        -------
+        ConfidenceRegion, or list of m of them
+            About the mean response given the features, not about a new response.  They cost no
+            budget.  Regions at several features hold together less often than each alone.
+        """
+        check_is_fitted(self)
+        check_fraction(level=level)
+        single = np.ndim(X) == 1
+        z = self._features(np.asarray(X)[None] if single else X)
+        points, covariances = self._law.covariances(z)
+        thresholds = self._law.thresholds(z, level)
+        regions = [
+            ConfidenceRegion(
+                self.geometry_,
+                point,
+                covariance,
+                float(threshold),
+                level,
+                subject="the point of the model at these features",
+                privacy=self.privacy_spent_,
+            )
+            for point, covariance, threshold in zip(points, covariances, thresholds, strict=True)
+        ]
+        return regions[0] if single else regions
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        # A private model of a few hundred records is mostly noise.
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    # -- the order of work ----------------------------------------------------------------------
+
+    def _read(self, X: Any, y: Any, **checks: Any) -> tuple[np.ndarray, np.ndarray, int]:
+        """Features, responses with one row each, and how many axes these had."""
+        if isinstance(y, list):
+            y = np.asarray(y)
+        several = isinstance(y, np.ndarray) and y.ndim > 2
+        rows = y.reshape(len(y), math.prod(y.shape[1:])) if several else y
+        X, rows = read_records(
+            self, X, rows, multi_output=True, y_numeric=True, dtype=np.float64, **checks
+        )
+        rows = np.asarray(rows, dtype=float)
+        if several:
+            return X, rows.reshape(y.shape), y.ndim
+        return X, rows[:, None] if rows.ndim == 1 else rows, rows.ndim
+
+    def _validate(self, X: Any, y: Any = None) -> Data:
+        X, y, axes = self._read(X, y, ensure_min_samples=2)
+        geometry = as_geometry(self.manifold, point_shape=point_shape(y, self.manifold))
+        points = as_points(geometry, y, "y")
+        check_membership(geometry, points, "y")
+        facts = {"geometry": geometry, "n": len(X), "d": X.shape[1], "axes": axes}
+        return Data((X, points), facts)
+
+    def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan[GeodesicPlan]:
+        geometry, n, d = facts["geometry"], facts["n"], facts["d"]
+        if self.delta == 0:
+            raise ValueError(
+                "delta=0 asks for pure differential privacy, and second moments get Gaussian "
+                "noise; pass a delta > 0."
+            )
+        warn_large_delta(self.delta, n)
+        mu = gaussian_mu(self.epsilon, self.delta)
+        features, middle = self._public_features(d)
+        center, radius = self._public_ball(geometry)
+        averaged = bool(facts.get("grouped", False))
+        plan = plan_releases(
+            geometry, n, mu, features, middle, d, center, radius, averaged=averaged
+        )
+        if plan.point_search is not None or plan.feature_search is not None:
+            warn_small_search(n, mu)
+        size = 1 + d + geometry.dim
+        exact = chooses_integers(
+            geometry.separate_rows and not averaged,
+            plan.check_integers,
+            f"single rows, no groups, and logarithms that are computed one by one, unlike those of "
+            f"{geometry}"
+            if not geometry.separate_rows
+            else "single rows, no groups",
+            costly=n < max(_FEW_RECORDS, size**2 // 2),
+        )
+        if exact:
+            plan = _in_integers(plan)
+        entries = (
+            n * (2.0 * size + 4.0 * math.prod(geometry.shape)) + 4.0 * ((1 + d) * geometry.dim) ** 2
+        )
+        if averaged:
+            entries += n * size**2
+        public = {"n": n, "manifold": str(geometry), "feature_scale": self.feature_scale}
+        known = {"center": center, "radius": radius, "feature_center": middle}
+        public |= {name: value for name, value in known.items() if value is not None}
+        return Plan(
+            event=GaussianEvent(1.0 / mu),
+            settings=plan,
+            public=public,
+            work=Work(8.0 * entries, cause="the numbers of features and dimensions"),
+            exact=exact,
+        )
+
+    def _public_features(self, d: int) -> tuple[FeaturePlace | None, np.ndarray | None]:
+        """Centre and scale of the features, None where they have to be found."""
+        center = None
+        if self.feature_center is not None:
+            center = public_array("feature_center", self.feature_center)
+            if center.shape != (d,) or not (np.abs(center) <= 1e60).all():
+                raise ValueError(
+                    f"feature_center must hold {d} finite numbers up to 1e60, one per feature."
+                )
+        if isinstance(self.feature_scale, str):
+            check_option(("auto",), feature_scale=self.feature_scale)
+            return None, center
+        scale = public_array("feature_scale", self.feature_scale)
+        sane = (scale >= 1e-100) & (scale <= 1e100)
+        if scale.shape not in ((), (d,)) or not sane.all():
+            raise ValueError(
+                f"feature_scale must be 'auto', a number in [1e-100, 1e100] or {d} of them, one "
+                "per feature."
+            )
+        middle = np.zeros(d) if center is None else center
+        return FeaturePlace(middle, np.broadcast_to(scale, (d,)).copy()), center
+
+    def _public_ball(self, geometry: Geometry) -> tuple[np.ndarray | None, float | None]:
+        """Centre and radius of the responses, None where they have to be found."""
+        free_radius = isinstance(self.radius, str) and self.radius == "auto"
+        asked = isinstance(self.center, str) and self.center == "private"
+        free_center = asked or (free_radius and self.center is None)
+        center, radius = None, None
+        if not free_radius:
+            check_scale(radius=self.radius)
+            radius = float(self.radius)
+            check_descent_radius(geometry, radius)
+            public_ball(geometry, None, radius)  # refuses what no ball can be
+        if not free_center:
+            center = geometry.base_point
+            if self.center is not None:
+                center = public_point(geometry, center=self.center)
+                check_reach(geometry, center=center)
+        return center, radius
+
+    def _release(self, data: Data, plan: Plan[GeodesicPlan], streams: Any) -> None:
+        (X, points), settings = data.arrays, plan.settings
+        found = GeodesicReleases(settings, data.groups).release(X, points, streams)
+        law, model = found.law, found.law.model
+        self.geometry_, self._axes = settings.geometry, data.facts["axes"]
+        self._law, self._place = law, found.features
+        self.base_point_, scale = model.base, found.features.scale[:, None]
+        self.coef_ = model.slopes / scale
+        variances = np.einsum("iaia->ia", law.covariance())
+        self.coef_standard_error_ = np.sqrt(np.maximum(variances[1:], 0.0)) / scale
+        self.residual_covariance_ = law.spread
+        self.residual_radius_ = found.residual_radius
+        self.center_, self.radius_ = found.center, found.radius
+        self.feature_center_ = found.features.center
+        self.feature_scale_ = found.features.scale
+        self.clipped_fraction_ = found.clipped_fraction
+        self.n_releases_ = 2 if settings.two else 1
+        if found.floored:
+            warn_hidden()
+
+    # -- helpers of the fitted estimator --------------------------------------------------------
+
+    def _features(self, X: Any) -> np.ndarray:
+        return self._place(read_records(self, X, reset=False, dtype=np.float64))
+
+    def _layout(self, points: np.ndarray) -> np.ndarray:
+        if self._axes == 1:
+            return points.reshape(len(points))
+        return points.reshape(len(points), -1) if self._axes == 2 else points
+
+
+def _in_integers(plan: GeodesicPlan) -> GeodesicPlan:
+    """`plan` with exact sums everywhere."""
+    searches = {
+        name: None if search is None else dataclasses.replace(search, exact=True)
+        for name, search in (
+            ("feature_search", plan.feature_search),
+            ("point_search", plan.point_search),
+        )
+    }
+    return dataclasses.replace(plan, exact=True, **searches)  # type: ignore[arg-type]

@@ -1,0 +1,286 @@
+"""What follows from released moments of features and residuals: a better model, and its error."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from scipy.stats import chi2
+
+from skriemdp._random import public_generator
+from skriemdp.inference.covariances import factor, repair, sampled, transport_matrix
+from skriemdp.regression.geodesic_model import GeodesicModel
+from skriemdp.regression.planning import shorten
+
+__all__ = ["Gram", "ModelLaw", "ReleasedMoments", "improved"]
+
+# Eigenvalues of a noisy second moment are not believed below so many standard deviations of noise.
+_FLOOR = 2.0
+# Made-up records, in pairs, on which the curvature of the space is seen; at least so many per row
+# of the model.
+_DRAWS, _PER_ROW = 128, 4
+_NEWTON_STEPS = 3
+# A step of Newton's matrix is neither shortened nor lengthened by more.
+_LEAST, _LARGEST = 0.5, 2.0
+# Steps of difference quotients, over the radius of the data.
+_DIFFERENCE = 1e-4
+# Of the threshold: covariances of residuals, and errors for each.
+_COVARIANCES, _ERRORS = 50, 200
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Gram:
+    """Noisy second moment of the rows ``(1, z)``.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (k, k)
+        A sum over the records.
+    noise : float
+        Standard deviation along every unit matrix.
+    """
+
+    matrix: np.ndarray
+    noise: float
+
+    def pooled(self, other: Gram | None) -> Gram:
+        """Average of two releases of one moment, by inverse variance."""
+        if other is None:
+            return self
+        weight = other.noise**2 / (self.noise**2 + other.noise**2)
+        matrix = weight * self.matrix + (1.0 - weight) * other.matrix
+        return Gram(matrix, math.sqrt(weight) * self.noise)
+
+    def inverse(self) -> tuple[np.ndarray, bool]:
+        """Inverse with eigenvalues floored at twice their noise, and whether that changed any."""
+        values, vectors = np.linalg.eigh(self.matrix)
+        floor = _FLOOR * math.sqrt(len(values)) * self.noise
+        kept = np.maximum(values, max(floor, 1e-300))
+        return (vectors / kept) @ vectors.T, bool((values < kept).any())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ReleasedMoments:
+    """Noisy sums over `n` records of ``g g'``, ``g e'`` and ``e e'``, with ``g = (1, z)``.
+
+    Parameters
+    ----------
+    n : int
+    gram : Gram
+    product : ndarray of shape (k, dim)
+        e are residuals, in coordinates at the base point of a model.
+    second : ndarray of shape (dim, dim)
+    product_noise : float
+        Standard deviation of every entry of `product`.
+    second_noise : float
+        Of `second`, along every unit matrix.
+    """
+
+    n: int
+    gram: Gram
+    product: np.ndarray
+    second: np.ndarray
+    product_noise: float
+    second_noise: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ModelLaw:
+    """Law of the error of a private model, from released numbers.
+
+    Parameters
+    ----------
+    model : GeodesicModel
+    n : int
+    inverse : ndarray of shape (k, k)
+        Of the second moment of the rows ``(1, z)``.
+    spread : ndarray of shape (dim, dim)
+        Covariance of residuals, repaired; coordinates at the model's base point.
+    fixed : ndarray of shape (k, dim, k, dim)
+        Covariance of the change of the model by noise.
+    bend : ndarray of shape (k dim, k dim) or None
+        From a change that flat space would need to the one that was made; None in flat space.
+    spread_noise : float
+        Standard deviation of the noise of `spread` along every unit matrix.
+    reach : float
+    """
+
+    model: GeodesicModel
+    n: int
+    inverse: np.ndarray
+    spread: np.ndarray
+    fixed: np.ndarray
+    bend: np.ndarray | None
+    spread_noise: float
+    reach: float
+
+    def covariance(self) -> np.ndarray:
+        """Of base point and slopes, sampling and noise; shape (k, dim, k, dim)."""
+        sampling = np.einsum("ij,ab->iajb", self.inverse, self.spread)
+        total = sampling + self.fixed
+        if self.bend is None:
+            return total
+        shape, size = total.shape, len(self.bend)
+        return (self.bend @ total.reshape(size, size) @ self.bend.T).reshape(shape)
+
+    def covariances(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Predictions ``(m, *shape)``, and covariances ``(m, dim, dim)`` in coordinates there."""
+        geometry, total = self.model.geometry, self.covariance()
+        points = self.model.points(features)
+        if geometry.is_flat:
+            rows = _with_ones(features)
+            here = np.einsum("mi,iajb,mj->mab", rows, total, rows)
+            carried = [transport_matrix(geometry, self.model.base, point) for point in points]
+            moves = np.stack(carried)
+            return points, moves @ here @ np.swapaxes(moves, 1, 2)
+        slopes = self._derivatives(features, points)
+        size = slopes.shape[-1]
+        return points, slopes @ total.reshape(size, size) @ np.swapaxes(slopes, 1, 2)
+
+    def _derivatives(self, features: np.ndarray, points: np.ndarray) -> np.ndarray:
+        """Of the predictions' coordinates by a change of the model; shape (m, dim, k dim)."""
+        shape, width = (len(self.inverse), len(self.spread)), _DIFFERENCE * self.reach
+        log, columns = self.model.geometry.log_coordinates, []
+        for index in np.ndindex(shape):
+            change = np.zeros(shape)
+            change[index] = width
+            ends = [
+                np.asarray(log(points, self.model.moved(sign * change, math.inf).points(features)))
+                for sign in (1.0, -1.0)
+            ]
+            columns.append((ends[0] - ends[1]) / (2.0 * width))
+        return np.stack(columns, axis=-1)
+
+    def thresholds(self, features: np.ndarray, level: float) -> np.ndarray:
+        """Value of the quadratic form that the error of a prediction keeps to; shape (m,).
+
+        The chi-square quantile would be too small, because the covariance of the residuals is an
+        estimate: it is drawn as other samples and other noise would have released it.  Public
+        randomness: the same fit has the same thresholds.
+        """
+        dim, rows = len(self.spread), _with_ones(features)
+        rng = public_generator(0, "geodesic regression, thresholds", dim)
+        drawn = sampled(self.spread, self.n, self.spread_noise, rng, _COVARIANCES)
+        drawn = repair(drawn, self.spread_noise)
+        squares = rng.chisquare(1.0, (_COVARIANCES, _ERRORS, dim))
+        shares = np.einsum("mi,ij,mj->m", rows, self.inverse, rows)
+        noise = np.einsum("mi,iajb,mj->mab", rows, self.fixed, rows)
+        least, found = chi2.ppf(level, dim), np.empty(len(rows))
+        for place, (share, fixed) in enumerate(zip(shares, noise, strict=True)):
+            root = np.linalg.cholesky(share * self.spread + fixed)
+            weights = np.linalg.eigvalsh(root.T @ np.linalg.solve(share * drawn + fixed, root))
+            values = squares @ weights[:, :, None]
+            found[place] = max(float(np.quantile(values, level)), least)
+        return found
+
+
+def improved(
+    model: GeodesicModel, moments: ReleasedMoments, gram: Gram, reach: float
+) -> tuple[ModelLaw, bool]:
+    """`model` moved to where its residuals do not depend on the features, and the error's law.
+
+    Parameters
+    ----------
+    model : GeodesicModel
+        Whose residuals `moments` are of.
+    moments : ReleasedMoments
+    gram : Gram
+        The best estimate of the second moment of the rows ``(1, z)``.
+    reach : float
+        As for :meth:`GeodesicModel.moved`.
+
+    Returns
+    -------
+    law : ModelLaw
+    floored : bool
+        Whether noise hides some combination of the features.
+    """
+    inverse, floored = gram.inverse()
+    change, dim = inverse @ moments.product, moments.product.shape[1]
+    lost = moments.product_noise**2 * float(np.trace(inverse)) * np.eye(dim)
+    spread = (moments.second - moments.product.T @ change + lost) / moments.n
+    spread_noise = moments.second_noise / moments.n
+    spread = repair((spread + spread.T) / 2.0, spread_noise)
+    fixed = _noise_covariance(inverse, change, moments.product_noise, gram.noise)
+    bend = None
+    if not model.geometry.is_flat:
+        change, bend = _bent(model, change, gram, spread, moments.n, reach)
+    better = model.moved(change, reach)
+    carried = transport_matrix(model.geometry, model.base, better.base)
+    spread = carried @ spread @ carried.T
+    fixed = np.einsum("ca,iajb,db->icjd", carried, fixed, carried)
+    if bend is not None:
+        every = np.kron(np.eye(len(inverse)), carried)
+        bend = every @ bend @ every.T
+    law = ModelLaw(better, moments.n, inverse, spread, fixed, bend, spread_noise, reach)
+    return law, floored
+
+
+def _noise_covariance(
+    inverse: np.ndarray, change: np.ndarray, product_noise: float, gram_noise: float
+) -> np.ndarray:
+    """Covariance of ``inverse (N - E change)``, N and E the noise of products and Gram matrix."""
+    twice, both = inverse @ inverse, inverse @ change
+    products = product_noise**2 * np.eye(change.shape[1])
+    same = products + 0.5 * gram_noise**2 * change.T @ change
+    crossed = 0.5 * gram_noise**2 * np.einsum("ja,ib->iajb", both, both)
+    return np.einsum("ij,ab->iajb", twice, same) + crossed
+
+
+def _bent(
+    model: GeodesicModel,
+    target: np.ndarray,
+    gram: Gram,
+    spread: np.ndarray,
+    n: int,
+    reach: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The change whose made-up records show `target`, and its derivative by `target`.
+
+    Records are made up from released numbers: features with the released mean and covariance, and
+    residuals with the released covariance about the changed model.  What the old model sees of
+    them, by the same least squares as of the private records, differs from the change by what
+    curvature does; Newton's method takes that back.
+    """
+    features, residuals = _made_up(gram, spread, n)
+    rows = _with_ones(features)
+    least_squares = np.linalg.pinv(rows)
+
+    def seen(change: np.ndarray) -> np.ndarray:
+        points = model.moved(change, reach).scattered(features, residuals, model.base)
+        found = model.residuals(features, points)
+        return least_squares @ np.where(np.isfinite(found).all(axis=1)[:, None], found, 0.0)
+
+    size, width = target.size, _DIFFERENCE * reach
+    here, columns = seen(target), []
+    for unit in np.eye(size).reshape(size, *target.shape):
+        columns.append(((seen(target + width * unit) - here) / width).ravel())
+    left, values, right = np.linalg.svd(np.stack(columns, axis=1))
+    inverse = (right.T / np.clip(values, _LEAST, _LARGEST)) @ left.T
+    change, missing = target, target - here
+    for _ in range(_NEWTON_STEPS):
+        trial = change + (inverse @ missing.ravel()).reshape(target.shape)
+        still = target - seen(trial)
+        if not np.linalg.norm(still) < np.linalg.norm(missing):
+            break
+        change, missing = trial, still
+    return change, inverse
+
+
+def _made_up(gram: Gram, spread: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features and residuals with the released moments, each features with both signs."""
+    k, dim = len(gram.matrix), len(spread)
+    rng = public_generator(0, "geodesic regression, records", k, dim)
+    mean = gram.matrix[0, 1:] / n
+    covariance = gram.matrix[1:, 1:] / n - np.outer(mean, mean)
+    white = rng.standard_normal((max(_DRAWS, _PER_ROW * k), k - 1))
+    white -= white.mean(axis=0)
+    white = white @ np.linalg.inv(np.linalg.cholesky(white.T @ white / len(white))).T
+    features = shorten(mean + white @ factor(covariance).T, 1.0)
+    residuals = rng.standard_normal((len(white), dim)) @ factor(spread).T
+    return np.concatenate([features, features]), np.concatenate([residuals, -residuals])
+
+
+def _with_ones(features: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.ones((len(features), 1)), features], axis=1)

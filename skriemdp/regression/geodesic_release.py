@@ -1,0 +1,383 @@
+"""What a geodesic regression asks of the records: a plan from public numbers, then its releases."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from skriemdp._groups import Groups
+from skriemdp._random import public_generator
+from skriemdp._warnings import warn_user
+from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry.ball import descent_reach
+from skriemdp.geometry.base import Geometry
+from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped_fraction
+from skriemdp.location_scale.points import (
+    PointRecords,
+    check_point_integers,
+    plan_point_search,
+    warn_direction,
+)
+from skriemdp.location_scale.row_records import RowRecords
+from skriemdp.location_scale.rows import Rows
+from skriemdp.location_scale.search import LocationScaleSearch, Shares
+from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.integers import check_integers
+from skriemdp.mechanisms.lifted_moments import LiftedMoments
+from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
+from skriemdp.regression.geodesic_fit import Gram, ModelLaw, ReleasedMoments, improved
+from skriemdp.regression.geodesic_model import GeodesicModel
+
+__all__ = [
+    "FeaturePlace",
+    "GeodesicPlan",
+    "GeodesicRelease",
+    "GeodesicReleases",
+    "plan_releases",
+    "representatives",
+    "warn_hidden",
+]
+
+# The most that the two searches together may spend of mu^2.
+_MOST_SEARCHED = 0.6
+# Shares of what is left: a first model, and the radius of its residuals.
+_FIRST, _RADIUS = 0.25, 0.1
+# One release of everything is better below this n mu over the root of the number of slopes.
+_LEAST_FOR_TWO = 40.0
+# Residual radii that may be found, over the radius of the data, and what is expected of them.
+_RATIO, _RADII, _MEDIAN, _SPREAD = 1.1, 70, 0.4, 1.2
+# What the found radius is widened by; the most that is read off counts, and the least.
+_WIDENED, _MOST_LEVEL, _LEAST_LEVEL = 1.2, 0.98, 0.6
+_RANKS = 8.0
+# Of scaled features, whose squares must not overflow.
+_LARGEST = 1e100
+# Rows ``(1, z)`` are divided by this to have length one at most.
+_ROW = math.sqrt(2.0)
+_ADVICE = (
+    "have features or responses outside of their bounds and were clipped; choose feature_scale, "
+    "center and radius from public knowledge of the data, or pass feature_scale='auto' and "
+    "radius='auto'."
+)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FeaturePlace:
+    """Features less a centre, over a scale, shortened to length one.
+
+    Parameters
+    ----------
+    center, scale : ndarray of shape (n_features,)
+    """
+
+    center: np.ndarray
+    scale: np.ndarray
+
+    def raw(self, X: np.ndarray) -> np.ndarray:
+        """Before they are shortened; entries so large that their squares overflow are cut."""
+        with np.errstate(over="ignore"):
+            return np.clip((X - self.center) / self.scale, -_LARGEST, _LARGEST)
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        rows = self.raw(X)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        return rows / np.maximum(lengths, 1.0)[:, None]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GeodesicPlan:
+    """A planned fit, from public numbers.
+
+    Attributes
+    ----------
+    geometry : Geometry
+    n : int
+        Number of records: rows, or groups of them.
+    mu : float
+        Gaussian differential privacy parameter of the whole fit.
+    features : FeaturePlace
+        Where they are not searched for.
+    feature_search, point_search : LocationScaleSearch or None
+    center, radius : ndarray, float or None
+        Of the responses, where they are public.
+    two : bool
+        Whether residuals of a first model are asked for.
+    exact, averaged : bool
+        Of the moments (:class:`LiftedMoments`).
+    """
+
+    geometry: Geometry
+    n: int
+    mu: float
+    features: FeaturePlace
+    feature_search: LocationScaleSearch | None
+    point_search: LocationScaleSearch | None
+    center: Any
+    radius: float | None
+    two: bool
+    exact: bool
+    averaged: bool
+
+    @property
+    def searched(self) -> float:
+        """The most that the searches and the count spend of ``mu**2``."""
+        searches = (self.feature_search, self.point_search)
+        return COUNT_SHARE + sum(s.shares.total for s in searches if s is not None)
+
+    def moments(self, norm: float, mu: float) -> LiftedMoments:
+        """The release of moments of rows ``(1, z) / sqrt(2)`` and residuals no longer than that."""
+        sizes = (1 + len(self.features.center), self.geometry.dim)
+        return LiftedMoments(
+            sizes, (1.0, norm), self.n, 1.0 / mu, 1.0, exact=self.exact, grouped=self.averaged
+        )
+
+    def residual_quantile(self, radius: float, mu: float) -> PrivateQuantile:
+        """The release of a radius that holds most residuals, in a ball of this radius."""
+        grid = tuple((2.0 * radius * _RATIO ** np.arange(1.0 - _RADII, 1.0)).tolist())
+        prior = log_normal_weights(grid, _MEDIAN * radius, _SPREAD)
+        level = float(np.clip(1.0 - _RANKS / (self.n * mu), _LEAST_LEVEL, _MOST_LEVEL))
+        return PrivateQuantile(grid, level, mu, prior)
+
+    def check_integers(self) -> None:
+        """ValueError where some sum has no lattice that is fine enough."""
+        if self.feature_search is not None:
+            self.feature_search.check_integers()
+        if self.point_search is not None:
+            check_point_integers(self.geometry, self.point_search)
+        least = math.sqrt((1.0 - self.searched) * (_FIRST if self.two else 1.0))
+        for share in (least, 1.0):  # what the searches leave lies in between
+            _ = dataclasses.replace(self, exact=True).moments(1.0, share * self.mu).lattice
+            check_integers(self.geometry.dim, 1.0 / (share * self.mu))
+
+
+def plan_releases(
+    geometry: Geometry,
+    n: int,
+    mu: float,
+    features: FeaturePlace | None,
+    feature_center: np.ndarray | None,
+    n_features: int,
+    center: Any,
+    radius: float | None,
+    averaged: bool,
+) -> GeodesicPlan:
+    """Plan the searches for what is None, and the releases after them.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    n : int
+    mu : float
+    features : FeaturePlace or None
+        Public; None searches.
+    feature_center : ndarray or None
+        Public, where the scale is searched for.
+    n_features : int
+    center, radius : ndarray, float or None
+        Of the responses.
+    averaged : bool
+    """
+    row_search = point_search = None
+    if features is None:
+        row_search = RowBounds(n, n_features, mu, feature_center).search
+        features = FeaturePlace(np.zeros(n_features), np.ones(n_features))
+    if center is None or radius is None:
+        point_search = plan_point_search(geometry, n, mu, center, radius)
+    total = sum(s.shares.total for s in (row_search, point_search) if s is not None)
+    if total > _MOST_SEARCHED:
+        row_search, point_search = (
+            None if s is None else _cheaper(s, _MOST_SEARCHED / total)
+            for s in (row_search, point_search)
+        )
+    plan = GeodesicPlan(
+        geometry,
+        n,
+        mu,
+        features,
+        row_search,
+        point_search,
+        center,
+        radius,
+        two=False,
+        exact=False,
+        averaged=averaged,
+    )
+    strength = n * mu * math.sqrt(1.0 - plan.searched)
+    slopes = (1 + n_features) * geometry.dim
+    return dataclasses.replace(plan, two=strength >= _LEAST_FOR_TWO * math.sqrt(slopes))
+
+
+def _cheaper(search: LocationScaleSearch, factor: float) -> LocationScaleSearch:
+    """`search` with all its shares times `factor`."""
+    names = ("start", "radius", "move", "final", "wide")
+    shares: Shares = dataclasses.replace(
+        search.shares, **{name: factor * getattr(search.shares, name) for name in names}
+    )
+    return dataclasses.replace(search, shares=shares)
+
+
+def representatives(groups: Groups | None, n: int) -> np.ndarray | slice:
+    """One row of each group, at a place among its own rows that is drawn without looking."""
+    if groups is None:
+        return slice(None)
+    places = public_generator(0, "one row of each group").random(groups.count)
+    last = groups.sizes - 1
+    return groups.order[groups.starts + np.minimum((places * groups.sizes).astype(int), last)]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GeodesicRelease:
+    """What a fit found; functions of noisy answers.
+
+    Attributes
+    ----------
+    law : ModelLaw
+    features : FeaturePlace
+    center : ndarray
+    radius : float
+    residual_radius : float
+    clipped_fraction : float
+    floored : bool
+        Whether noise hides some combination of the features.
+    """
+
+    law: ModelLaw
+    features: FeaturePlace
+    center: np.ndarray
+    radius: float
+    residual_radius: float
+    clipped_fraction: float
+    floored: bool
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GeodesicReleases:
+    """The releases of a fit, each given what was released before.
+
+    Parameters
+    ----------
+    plan : GeodesicPlan
+    groups : Groups or None
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP under replacement of one record.  The searches have theorems of their own
+    (docs/theory/location-scale.md); counts and the radius of residuals move by one record;
+    residuals of the second moments are functions of released numbers and of their own record, and
+    are shortened to a released radius (docs/theory/geodesic-regression.md).
+    """
+
+    plan: GeodesicPlan
+    groups: Groups | None = None
+
+    def release(self, X: np.ndarray, points: np.ndarray, streams: Any) -> GeodesicRelease:
+        """Everything, from features ``(n_rows, p)`` and responses ``(n_rows, *shape)``."""
+        plan, budget = self.plan, GaussianBudget(self.plan.mu)
+        shown = representatives(self.groups, len(X))
+        features, meant = self._features(X[shown], budget, streams)
+        center, radius, missed = self._ball(points[shown], budget, streams)
+        clipped = self._clipped(
+            features.raw(X[shown]), points[shown], center, radius, meant + missed, budget, streams
+        )
+        z = features(X)
+        model = GeodesicModel(plan.geometry, center, np.zeros((X.shape[1], plan.geometry.dim)))
+        if not plan.two:
+            mu = budget.rest()
+            moments = self._moments(model, z, points, radius, mu, streams("moments"))
+            law, floored = improved(model, moments, moments.gram, radius)
+            return GeodesicRelease(law, features, center, radius, radius, clipped, floored)
+        rest = budget.left
+        mu = budget.take(_FIRST * rest)
+        first = self._moments(model, z, points, radius, mu, streams("moments"))
+        rough, _ = improved(model, first, first.gram, radius)
+        quantile = plan.residual_quantile(radius, budget.take(_RADIUS * rest))
+        distances = rough.model.distances(z[shown], points[shown])
+        # A grid value stands for the interval below it.
+        found = quantile.release(distances, streams("residual radius")) / math.sqrt(_RATIO)
+        limit = min(_WIDENED * found, 2.0 * radius)
+        rng = streams("residual moments")
+        last = self._moments(rough.model, z, points, limit, budget.rest(), rng)
+        law, floored = improved(rough.model, last, last.gram.pooled(first.gram), radius)
+        return GeodesicRelease(law, features, center, radius, limit, clipped, floored)
+
+    def _features(
+        self, X: np.ndarray, budget: GaussianBudget, streams: Any
+    ) -> tuple[FeaturePlace, float]:
+        """Where the features are, and the share of rows that are meant to be shortened."""
+        search = self.plan.feature_search
+        if search is None:
+            return self.plan.features, 0.0
+        records: Any = RowRecords(Rows(X, *X.shape))
+        found = search.release(records, budget, _named("features", streams))
+        scale = np.full(X.shape[1], found.radius)
+        return FeaturePlace(np.asarray(found.center), scale), 1.0 - found.level
+
+    def _ball(
+        self, points: np.ndarray, budget: GaussianBudget, streams: Any
+    ) -> tuple[np.ndarray, float, float]:
+        """Centre and radius of the responses, and the share that is meant to lie outside."""
+        search, geometry = self.plan.point_search, self.plan.geometry
+        if search is None:
+            assert self.plan.radius is not None
+            return self.plan.center, self.plan.radius, 0.0
+        records = PointRecords(geometry, points)
+        found = search.release(records, budget, _named("responses", streams))
+        warn_direction(found)
+        return found.center, min(found.radius, descent_reach(geometry)), 1.0 - found.level
+
+    def _clipped(
+        self,
+        rows: np.ndarray,
+        points: np.ndarray,
+        center: np.ndarray,
+        radius: float,
+        meant: float,
+        budget: GaussianBudget,
+        streams: Any,
+    ) -> float:
+        dist = functools.partial(self.plan.geometry.dist, center)
+        inside = np.asarray(map_tiles(dist, points)) <= radius
+        inside &= np.einsum("ij,ij->i", rows, rows) <= 1.0
+        beyond = int(np.count_nonzero(~inside))
+        return clipped_fraction(beyond, len(points), meant, _ADVICE, budget, streams)
+
+    def _moments(
+        self,
+        model: GeodesicModel,
+        z: np.ndarray,
+        points: np.ndarray,
+        norm: float,
+        mu: float,
+        rng: np.random.Generator,
+    ) -> ReleasedMoments:
+        mechanism = self.plan.moments(norm, mu)
+        rows = np.concatenate([np.ones((len(z), 1)), z], axis=1) / _ROW
+        residuals = model.residuals(z, points)
+        gram, product, second = mechanism.release(rows, residuals, rng, self.groups)
+        gram = _ROW**2 * gram
+        gram[0, 0] = self.plan.n  # public
+        return ReleasedMoments(
+            self.plan.n,
+            Gram(gram, _ROW**2 * mechanism.first_sigma),
+            _ROW * product,
+            second,
+            _ROW * mechanism.product_sigma,
+            mechanism.second_sigma,
+        )
+
+
+def _named(name: str, streams: Any) -> Any:
+    """Streams of a part of a fit, apart from those of other parts."""
+    return functools.partial(streams, name)
+
+
+def warn_hidden() -> None:
+    """Warn, from released numbers, that some slopes are shrunk more than their bars tell."""
+    warn_user(
+        "noise hides how the features vary in some direction: slopes are pulled to zero there, by "
+        "more than their bars tell. Use more records, a larger epsilon or fewer features, or pass "
+        "a feature_scale for each feature where their units differ."
+    )

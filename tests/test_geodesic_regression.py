@@ -1,0 +1,401 @@
+"""Regression along geodesics: what it finds, its bars, people, refusals, audits."""
+
+import dataclasses
+import math
+from unittest import mock
+
+import numpy as np
+import pytest
+from conftest import GEOMETRIES, random_points
+
+from skriemdp import PrivateGeodesicRegressor, PrivateHyperbolicRegressor, config_context
+from skriemdp._groups import Groups
+from skriemdp.auditing import audit_scores, worst_case_neighbours
+from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, LogEuclideanSPD, Sphere
+from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.lifted_moments import LiftedMoments
+from skriemdp.privacy.sensitivity import second_moment_sensitivity
+from skriemdp.regression import geodesic_fit, geodesic_release
+from skriemdp.regression.geodesic_model import GeodesicModel
+from skriemdp.regression.geodesic_release import plan_releases, representatives
+from skriemdp.regression.scores import frechet_r2
+
+CURVED = [Sphere(2), Hyperboloid(2), AffineInvariantSPD(2)]
+ENDS = np.array([[-1.0], [0.0], [1.0]])
+BOUNDS = {"radius": 1.3, "feature_scale": 1.0}
+
+
+def truth(geometry, length=1.2):
+    """A geodesic whose middle lies 0.3 from the base point."""
+    middle, slope = np.random.default_rng(5).normal(size=(2, geometry.dim))
+    base = geometry.exp_coordinates(geometry.base_point, 0.3 * middle / np.linalg.norm(middle))
+    return GeodesicModel(geometry, base, length / 2 * slope[None] / np.linalg.norm(slope))
+
+
+def draw(model, n, rng, spread=0.1):
+    X = rng.uniform(-1.0, 1.0, size=(n, len(model.slopes)))
+    residuals = spread * rng.normal(size=(n, model.geometry.dim))
+    return X, np.asarray(model.geometry.exp_coordinates(model.points(X), residuals))
+
+
+# -- what it finds ----------------------------------------------------------------------------
+
+
+def test_without_noise_it_is_linear_least_squares():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, size=(400, 2)) / math.sqrt(2.0)
+    y = 0.2 + X @ np.array([[0.1, 0.3, 0.0], [0.0, -0.2, 0.2]]) + 0.01 * rng.normal(size=(400, 3))
+    rows = np.concatenate([np.ones((400, 1)), X], axis=1)
+    exact = np.linalg.lstsq(rows, y, rcond=None)[0]
+    with (
+        mock.patch.object(noise, "draw", lambda value, *a, **k: np.array(value)),
+        mock.patch.object(geodesic_release, "_LEAST_FOR_TWO", math.inf),
+        config_context(arithmetic="float"),
+    ):
+        bounds = {"radius": 2.0, "feature_scale": 1.0}
+        model = PrivateGeodesicRegressor(epsilon=1e3, **bounds).fit(X, y)
+    np.testing.assert_allclose(model.coef_, exact[1:], atol=1e-12)
+    np.testing.assert_allclose(model.base_point_, exact[0], atol=1e-12)
+    np.testing.assert_allclose(model.predict(X), rows @ exact, atol=1e-12)
+    residuals = y - rows @ exact
+    spread = residuals.T @ residuals / 400
+    np.testing.assert_allclose(model.residual_covariance_, spread, rtol=0.1, atol=2e-5)
+
+
+def test_units_and_places_do_not_matter():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(20_000, 1))
+    y = 0.5 * X[:, 0] + 0.1 * rng.normal(size=20_000)
+    plain = PrivateGeodesicRegressor(epsilon=3.0).fit(X, y)
+    moved = PrivateGeodesicRegressor(epsilon=3.0).fit(1e4 + 1e3 * X, 1e-3 * y - 7.0)
+    assert plain.coef_[0, 0] == pytest.approx(0.5, abs=0.02)
+    assert moved.coef_[0, 0] == pytest.approx(0.5e-6, abs=0.02e-6)
+    assert moved.predict([[1e4]])[0] == pytest.approx(-7.0, abs=1e-4)
+    error = moved.coef_standard_error_[0, 0] / plain.coef_standard_error_[0, 0]
+    assert error == pytest.approx(1e-6, rel=0.5)
+
+
+@pytest.mark.parametrize("geometry", [Sphere(2), Hyperboloid(2)], ids=str)
+def test_one_release_is_corrected_for_curvature(geometry):
+    """Regression in one tangent space is off by much more than the corrected model."""
+    curve = truth(geometry)
+    X, y = draw(curve, 4000, np.random.default_rng(2), 0.05)
+    aim = curve.points(ENDS)
+
+    def worst(model):
+        return np.max(geometry.dist(model.predict(ENDS).reshape(aim.shape), aim))
+
+    fits = []
+    for bent in (geodesic_fit._bent, lambda model, change, *rest: (change, np.eye(change.size))):
+        with (
+            mock.patch.object(geodesic_fit, "_bent", bent),
+            mock.patch.object(geodesic_release, "_LEAST_FOR_TWO", math.inf),
+        ):
+            fits.append(PrivateGeodesicRegressor(geometry, epsilon=500.0, **BOUNDS).fit(X, y))
+    corrected, plain = map(worst, fits)
+    assert corrected < 0.006
+    assert plain > 1.5 * corrected
+
+
+@pytest.mark.parametrize("geometry", [*CURVED, LogEuclideanSPD(2)], ids=str)
+def test_two_releases_find_the_curve_and_its_spread(geometry):
+    curve = truth(geometry)
+    X, y = draw(curve, 5000, np.random.default_rng(3))
+    model = PrivateGeodesicRegressor(geometry, epsilon=2.0, random_state=0).fit(X, y)
+    assert model.n_releases_ == 2
+    assert 0.15 < model.residual_radius_ < 0.6
+    aim = curve.points(ENDS)
+    assert np.max(geometry.dist(model.predict(ENDS).reshape(aim.shape), aim)) < 0.03
+    np.testing.assert_allclose(np.diag(model.residual_covariance_), 0.01, rtol=0.5)
+    assert model.score(X, y) > 0.6
+    assert model.clipped_fraction_ < 0.1
+
+
+def test_residuals_of_a_record_are_its_own_to_the_last_bit():
+    rng = np.random.default_rng(4)
+    for geometry in GEOMETRIES:
+        if not geometry.separate_rows:
+            continue
+        points = random_points(geometry, rng, 40)
+        slopes = 0.1 * rng.normal(size=(3, geometry.dim))
+        model = GeodesicModel(geometry, geometry.base_point, slopes)
+        features = rng.uniform(-0.5, 0.5, size=(40, 3))
+        together = model.residuals(features, points)
+        for i in (0, 7, 39):
+            alone = model.residuals(features[i : i + 1], points[i : i + 1])
+            np.testing.assert_array_equal(together[i], alone[0], err_msg=str(geometry))
+
+
+def test_changes_are_limited_to_the_ball():
+    model = GeodesicModel(Hyperboloid(2), Hyperboloid(2).base_point, np.zeros((1, 2)))
+    moved = model.moved(np.array([[300.0, 0.0], [0.0, -900.0]]), 1.0)
+    assert model.geometry.dist(moved.base, model.base) == pytest.approx(1.0)
+    assert np.linalg.norm(moved.slopes) == pytest.approx(2.0)
+    assert np.isfinite(moved.points(ENDS)).all()
+
+
+# -- bars -------------------------------------------------------------------------------------
+
+
+def coverage(geometry, fits, n, epsilon, **settings):
+    curve = truth(geometry)
+    aim, hits = curve.points(ENDS), []
+    for fit in range(fits):
+        X, y = draw(curve, n, np.random.default_rng(fit), **settings)
+        model = PrivateGeodesicRegressor(geometry, epsilon=epsilon, random_state=fit, **BOUNDS).fit(
+            X, y
+        )
+        regions = model.confidence_region(ENDS)
+        hits.append([bool(r.contains(p[None])[0]) for r, p in zip(regions, aim, strict=True)])
+    return np.mean(hits, axis=0)
+
+
+def test_regions_hold_the_line():
+    found = coverage(Euclidean(2), 150, 400, 3.0)
+    assert found.min() > 0.89, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("geometry", CURVED, ids=str)
+def test_regions_hold_the_curve(geometry):
+    found = coverage(geometry, 150, 2000, 1.0)
+    assert found.min() > 0.89, found
+
+
+def test_bars_are_of_sampling_and_of_noise():
+    X, y = draw(truth(Euclidean(2)), 2000, np.random.default_rng(0))
+    model = PrivateGeodesicRegressor(epsilon=1.0, random_state=0, **BOUNDS).fit(X, y)
+    law = model._law
+    sampling = dataclasses.replace(law, fixed=np.zeros_like(law.fixed)).covariances(ENDS)[1]
+    noise_only = dataclasses.replace(law, spread=np.zeros_like(law.spread)).covariances(ENDS)[1]
+    np.testing.assert_allclose(sampling + noise_only, law.covariances(ENDS)[1], rtol=1e-9)
+    assert np.trace(sampling[0]) > 0 and np.trace(noise_only[0]) > np.trace(sampling[0])
+    assert (law.thresholds(ENDS, 0.95) >= 5.99).all()
+    assert str(model.confidence_region([0.0])).count("the point of the model") == 1
+
+
+def test_bars_of_curved_space_are_those_of_flat_space_where_it_is_nearly_flat():
+    axes = []
+    for geometry in (Sphere(2, radius=1e3), Euclidean(2)):
+        X, y = draw(truth(geometry), 2000, np.random.default_rng(0))
+        with mock.patch.object(noise, "draw", lambda value, *a, **k: np.array(value)):
+            with config_context(arithmetic="float"):
+                model = PrivateGeodesicRegressor(geometry, **BOUNDS).fit(X, y)
+        axes.append(model.confidence_region([1.0]).semi_axes)
+    np.testing.assert_allclose(axes[0], axes[1], rtol=1e-3)
+
+
+# -- people -----------------------------------------------------------------------------------
+
+
+def own_averages(mechanism, rows, groups):
+    """What each person adds, in the order of their numbers."""
+    averages = np.concatenate(list(mechanism.averages(rows[:, :2], rows[:, 2:], groups)))
+    order = np.concatenate([chosen for chosen, *_ in groups.blocks(1 << 18)])
+    return averages[np.argsort(order)]
+
+
+def test_averages_of_lifts_move_as_far_as_single_lifts_and_no_further():
+    rng = np.random.default_rng(6)
+    mechanism = LiftedMoments((2, 2), (1.0, 1.0), 2, 1.0, 1.0, grouped=True)
+    bound, largest = second_moment_sensitivity(mechanism.norm).value, 0.0
+    groups = Groups.from_ids(np.repeat([0, 1], [6, 6]))
+    for trial in range(400):
+        rows = rng.normal(size=(12, 4))
+        if trial % 2:  # equal rows, lifts of two people at right angles
+            first, second = rng.normal(size=(2, 2))
+            rows = np.repeat([[*first, *second], [*first, *-second]], 6, axis=0)
+        rows[:, :2] *= 5.0 / np.linalg.norm(rows[:, :2], axis=1, keepdims=True)
+        rows[:, 2:] *= 5.0 / np.linalg.norm(rows[:, 2:], axis=1, keepdims=True)
+        one, two = own_averages(mechanism, rows, groups)
+        assert np.linalg.norm(one) <= mechanism.norm**2
+        largest = max(largest, np.linalg.norm(one - two))
+        assert np.linalg.norm(one - two) <= bound
+    assert largest > 0.999 * bound
+
+
+def test_a_persons_average_is_of_own_rows_to_the_last_bit():
+    rng = np.random.default_rng(7)
+    mine, others = rng.normal(size=(2, 9, 4))
+    mechanism = LiftedMoments((2, 2), (1.0, 0.5), 2, 1.0, 1.0, grouped=True)
+    found = []
+    for count in (1, 4, 9):
+        rows = np.concatenate([others[:count], mine])
+        groups = Groups.from_ids(np.repeat([1, 0], [count, 9]))
+        found.append(own_averages(mechanism, rows, groups)[0])
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    lifts = np.concatenate(list(mechanism.lifts(mine[:, :2], mine[:, 2:])))
+    matrix = lifts.T @ lifts / 9
+    assert np.linalg.norm(found[0]) == pytest.approx(np.linalg.norm(matrix))
+
+
+def test_people_with_one_row_each_are_records():
+    X, y = draw(truth(Sphere(2)), 300, np.random.default_rng(8))
+    with config_context(arithmetic="float"):
+        with mock.patch.object(noise, "draw", lambda value, *a, **k: np.array(value)):
+            alone = PrivateGeodesicRegressor(Sphere(2), **BOUNDS).fit(X, y)
+            people = PrivateGeodesicRegressor(Sphere(2), **BOUNDS).fit(X, y, np.arange(300))
+    np.testing.assert_allclose(people.coef_, alone.coef_, atol=1e-4)
+    assert people.privacy_spent_.unit == "group"
+    assert people.privacy_spent_.public["n_groups"] == 300
+
+
+def test_people_count_once_however_many_rows_they_have():
+    rng = np.random.default_rng(9)
+    sizes = rng.integers(1, 8, size=3000)
+    person = np.repeat(np.arange(3000), sizes)
+    X = rng.uniform(-1.0, 1.0, size=(len(person), 1))
+    y = 0.4 * X[:, 0] + 0.1 * rng.normal(size=3000)[person] + 0.05 * rng.normal(size=len(person))
+    model = PrivateGeodesicRegressor(radius=1.0, feature_scale=1.0).fit(X, y, groups=person)
+    assert model.coef_[0, 0] == pytest.approx(0.4, abs=5 * model.coef_standard_error_[0, 0])
+    assert model.coef_standard_error_[0, 0] < 0.02
+    with config_context(arithmetic="lattice"), pytest.raises(ValueError, match="no groups"):
+        PrivateGeodesicRegressor().fit(X, y, groups=person)
+
+
+def test_representatives_are_rows_of_their_own_group():
+    ids = np.array([2, 0, 1, 0, 2, 2, 0])
+    groups = Groups.from_ids(ids)
+    assert ids[representatives(groups, 7)].tolist() == [0, 1, 2]
+    others = Groups.from_ids(np.array([2, 0, 1, 1, 1, 0, 1, 0]))
+    # Person 0 owns three rows both times, at other places of the table: the same one stands.
+    place = [np.flatnonzero(i == 0).tolist() for i in (ids, np.array([2, 0, 1, 1, 1, 0, 1, 0]))]
+    first, second = representatives(groups, 7)[0], representatives(others, 8)[0]
+    assert place[0].index(first) == place[1].index(second)
+
+
+# -- plans ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("geometry", [Euclidean(3), Sphere(2), AffineInvariantSPD(3)], ids=str)
+def test_searches_leave_enough(geometry):
+    for n in (10, 31, 50, 101, 300, 10_000):
+        plan = plan_releases(geometry, n, 1.0, None, None, 3, None, None, averaged=False)
+        assert 0.0 < plan.searched <= 0.62
+    assert plan.two
+
+
+def test_one_release_for_few_records():
+    X, y = draw(truth(Euclidean(3)), 200, np.random.default_rng(0))
+    model = PrivateGeodesicRegressor(**BOUNDS).fit(X, y)
+    assert model.n_releases_ == 1 and model.residual_radius_ == 1.3
+    assert PrivateGeodesicRegressor(epsilon=20.0, **BOUNDS).fit(X, y).n_releases_ == 2
+
+
+def test_the_charge_is_one_gaussian_event_in_integers_where_they_pay():
+    X, y = draw(truth(Sphere(2)), 1500, np.random.default_rng(0))
+    for settings in (BOUNDS, {}):
+        budget = PrivacyAccountant(epsilon=2.0, delta=1e-4)
+        model = PrivateGeodesicRegressor("sphere", accountant=budget, **settings).fit(X, y)
+        assert model.privacy_spent_.mu == pytest.approx(model.privacy_spent_.event.mu)
+        assert model.privacy_spent_.public["arithmetic"] == "exact integers"
+        assert len(budget.history) == 1
+
+
+# -- layouts and refusals ---------------------------------------------------------------------
+
+
+def test_predictions_have_the_layout_of_the_responses():
+    geometry = AffineInvariantSPD(2)
+    X, y = draw(truth(geometry), 60, np.random.default_rng(0))
+    points = PrivateGeodesicRegressor("spd", epsilon=5.0, **BOUNDS).fit(X, y)
+    flat = PrivateGeodesicRegressor("spd", epsilon=5.0, **BOUNDS).fit(X, y.reshape(60, 4))
+    assert points.predict(X[:7]).shape == (7, 2, 2)
+    assert flat.predict(X[:7]).shape == (7, 4)
+    assert flat.geometry_ == points.geometry_ == geometry
+    assert np.isfinite(points.score(X, y)) and np.isfinite(flat.score(X, y.reshape(60, 4)))
+    assert points.score(X, points.predict(X)) == pytest.approx(1.0)
+    numbers = PrivateGeodesicRegressor(epsilon=5.0, **BOUNDS).fit(X, X[:, 0])
+    assert numbers.predict(X[:7]).shape == (7,) and numbers.coef_.shape == (1, 1)
+    columns = PrivateGeodesicRegressor(epsilon=5.0, **BOUNDS).fit(X, X)
+    assert columns.predict(X[:7]).shape == (7, 1)
+
+
+def test_features_beyond_their_scale_count_as_its_rim():
+    X, y = draw(truth(Euclidean(2)), 60, np.random.default_rng(0))
+    model = PrivateGeodesicRegressor(epsilon=5.0, **BOUNDS).fit(X, y)
+    rim = model.predict([[1.0], [-1.0]])
+    np.testing.assert_allclose(model.predict([[30.0], [-1e300]]), rim, rtol=1e-12)
+
+
+REFUSED = [
+    ({"delta": 0}, "delta > 0"),
+    ({"radius": -1.0}, "radius"),
+    ({"radius": 2.0, "manifold": "sphere"}, "radius"),
+    ({"center": "middle", "radius": 1.0}, "center"),
+    ({"center": [0.0, 1.0]}, "center"),
+    ({"feature_scale": "all"}, "feature_scale"),
+    ({"feature_scale": [1.0, 2.0]}, "feature_scale"),
+    ({"feature_scale": 0.0}, "feature_scale"),
+    ({"feature_center": [1.0, 2.0]}, "feature_center"),
+    ({"manifold": "spd"}, "symmetric|positive definite|spd"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "words"), REFUSED, ids=str)
+def test_what_cannot_run_is_refused_for_free(parameters, words):
+    X, y = draw(truth(Sphere(2)), 40, np.random.default_rng(0))
+    budget = PrivacyAccountant(epsilon=2.0)
+    model = PrivateGeodesicRegressor(accountant=budget, **parameters)
+    with pytest.raises((ValueError, TypeError), match=words):
+        model.fit(X, y)
+    assert len(budget.history) == 0
+
+
+def test_responses_that_are_no_points_are_called_y():
+    with pytest.raises(ValueError, match="rows of y are not points"):
+        PrivateGeodesicRegressor("sphere").fit(np.zeros((20, 1)), np.ones((20, 3)))
+
+
+def test_hidden_features_are_told():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 30)) * 1e-3
+    with pytest.warns(UserWarning, match="noise hides how the features vary"):
+        PrivateGeodesicRegressor(radius=1.0, feature_scale=1.0).fit(X, X[:, 0])
+
+
+def test_frechet_r2_is_that_of_the_hyperbolic_regressor():
+    space = Hyperboloid(2)
+    X, y = draw(truth(space), 200, np.random.default_rng(0))
+    model = PrivateHyperbolicRegressor(coordinates="lorentz", n_frequencies=8).fit(X, y)
+    shared = frechet_r2(space, y, model.predict(X), np.ones(200))
+    assert model.score(X, y) == pytest.approx(shared)
+    ball = Sphere(2)
+    y = draw(truth(ball), 200, np.random.default_rng(0))[1]
+    assert frechet_r2(ball, y, y, np.ones(200)) == 1.0
+
+
+# -- audits -----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [2.0, 12.0])  # one release, and two
+def test_audit_of_whole_fits(epsilon):
+    # False alarm at most 1e-7 each.
+    estimator = PrivateGeodesicRegressor(epsilon=epsilon, **BOUNDS)
+    pair = worst_case_neighbours(estimator, n=20)
+    found, claimed = {}, None
+    for scale in (1.0, 0.5):
+        weaker = Weaker(scale)
+        with mock.patch.object(noise, "draw", weaker):
+            scores = np.empty((2, 1500))
+            for side, data in enumerate((pair.data, pair.neighbour)):
+                for trial in range(scores.shape[1]):
+                    model = estimator.fit(*data)
+                    scores[side, trial] = pair.score(model)
+        claimed = model.privacy_spent_.mu
+        found[scale] = audit_scores(*scores, confidence=1 - 1e-7).mu
+    assert 0.25 * claimed < found[1.0] <= claimed
+    assert found[0.5] > 1.5 * found[1.0]
+
+
+class Weaker:
+    """``noise.draw`` with noise of another size."""
+
+    def __init__(self, scale):
+        self.scale, self.draw = scale, noise.draw
+
+    def __call__(self, exact, scale, *arguments, **settings):
+        return self.draw(exact, self.scale * scale, *arguments, **settings)
