@@ -86,8 +86,6 @@ class LiftedMoments:
         check_positive(noise_multiplier=self.noise_multiplier, scale=self.scale)
         if self.scale > 1.0:
             raise ValueError(f"scale={self.scale!r} must be at most 1.")
-        if self.exact and self.averaged:
-            raise ValueError("exact=True has no averages of rows; pass exact=False with groups.")
         if self.exact:
             self.lattice  # noqa: B018 - raises where the integers would be too coarse
 
