@@ -398,4 +398,5 @@ class Weaker:
         self.scale, self.draw = scale, noise.draw
 
     def __call__(self, exact, scale, *arguments, **settings):
-        return self.draw(exact, self.scale * scale, *arguments, **settings)
+        smaller = type(scale)(self.scale * scale)  # integers have an integer scale
+        return self.draw(exact, smaller, *arguments, **settings)
