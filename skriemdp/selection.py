@@ -319,9 +319,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_limit("most_runs", mean_runs=runs)
         _refuse_streams(_private_step(self.estimator), X)
         whole, train, test = self._parts(X, y, groups)
+        n = train.n + test.n
         if callable(self.loss):
-            for part in (whole, train, test):
-                check_per_sample(self.loss, part.n, (part.X, part.y), "loss")
+            for part, size in ((whole, n), (train, train.n), (test, test.n)):
+                check_per_sample(self.loss, size, (part.X, part.y), "loss")
             self._try_loss(candidates[0], X, y)
         self._check_truth(test)
         accountant = self.accountant
@@ -358,7 +359,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             unit=unit,
             guarantee=SEEDED if seeded else "exact",
             seeded=seeded,
-            public={"n" if groups is None else "n_groups": whole.n, "n_validation": test.n},
+            public={"n" if groups is None else "n_groups": n, "n_validation": test.n},
         )
         self._report(candidates, best)
         return self
@@ -382,6 +383,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 "protects single records; leave out groups, or use an estimator whose fit has "
                 "groups=."
             )
+        if not (hasattr(X, "shape") or hasattr(X, "__len__")):
+            X = np.asarray(X)
         if y is not None:
             quietly(lambda X, y: check_consistent_length(X, y), X, y, labels=True)
         owned = read_groups(groups, _length(X))
