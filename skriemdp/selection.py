@@ -319,9 +319,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_limit("most_runs", mean_runs=runs)
         _refuse_streams(_private_step(self.estimator), X)
         whole, train, test = self._parts(X, y, groups)
+        n = train.n + test.n
         if callable(self.loss):
-            for part in (whole, train, test):
-                check_per_sample(self.loss, part.n, (part.X, part.y), "loss")
+            for part, size in ((whole, n), (train, train.n), (test, test.n)):
+                check_per_sample(self.loss, size, (part.X, part.y), "loss")
             self._try_loss(candidates[0], X, y)
         self._check_truth(test)
         accountant = self.accountant
@@ -358,7 +359,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             unit=unit,
             guarantee=SEEDED if seeded else "exact",
             seeded=seeded,
-            public={"n" if groups is None else "n_groups": whole.n, "n_validation": test.n},
+            public={"n" if groups is None else "n_groups": n, "n_validation": test.n},
         )
         self._report(candidates, best)
         return self
@@ -382,6 +383,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 "protects single records; leave out groups, or use an estimator whose fit has "
                 "groups=."
             )
+        if not (hasattr(X, "shape") or hasattr(X, "__len__")):
+            X = np.asarray(X)
         if y is not None:
             quietly(lambda X, y: check_consistent_length(X, y), X, y, labels=True)
         owned = read_groups(groups, _length(X))
@@ -504,26 +507,27 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         step = _private_step(model)
         step.set_params(accountant=_Unlimited(), verbose=0)
         X = np.asarray(X) if not hasattr(X, "shape") else X
-        x_shape, y_shape = X.shape[1:], None if y is None else np.shape(y)[1:]
+        given, y_shape = X.shape[1:], None if y is None else np.shape(y)[1:]
+        last = _last_step(model)
         try:
-            geometry = None
+            if isinstance(last, PerGroup):  # the loss sees what is inside, and transformed rows
+                model, given = last.estimator, last._tried(given).shape
+            geometry, x_shape = None, given
             if hasattr(step, "manifold"):
-                geometry = as_geometry(step.manifold, point_shape=point_shape(X, step.manifold))
+                like = np.empty((0, *given))
+                geometry = as_geometry(step.manifold, point_shape=point_shape(like, step.manifold))
                 if geometry.shape != tuple(x_shape) and math.prod(geometry.shape) == x_shape[0]:
                     x_shape = geometry.shape
             rng = public_generator(0, "made-up records of a search")
             made = [made_up_records(geometry, x_shape, y_shape, 1.0, rng) for _ in range(2)]
-            made = [_as_given(records, X.shape[1:], y, step) for records in made]
+            made = [_as_given(records, given, y, step) for records in made]
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                fit_with = _fit_arguments(model, np.arange(len(made[0][0])), always=False)
-                model.fit(*made[0], **fit_with)
+                model.fit(*made[0])
         except Exception as error:  # noqa: BLE001  the estimator may want other records than these
             check = RowCheck(False, True, False, error=type(error).__name__)
         else:
-            check = check_rows(
-                lambda X, y: self.loss(*_seen(model, X, np.arange(len(X))), y), [made]
-            )
+            check = check_rows(lambda X, y: self.loss(model, X, y), [made])
         refuse_mixing(check, "loss")
 
     # -- after the charge -----------------------------------------------------------------------
@@ -725,9 +729,9 @@ def _seen(model: Any, X: Any, people: Any) -> tuple[Any, Any]:
     return last.estimator_, last._transformed(X, people)
 
 
-def _fit_arguments(model: Any, people: Any, always: bool = True) -> dict[str, Any]:
-    """Groups as `fit` of a model or a pipeline wants them; `always`, or where they are required."""
-    if people is None or not (always or isinstance(_last_step(model), PerGroup)):
+def _fit_arguments(model: Any, people: Any) -> dict[str, Any]:
+    """Groups as `fit` of a model or a pipeline wants them."""
+    if people is None:
         return {}
     if isinstance(model, Pipeline) and not get_config()["enable_metadata_routing"]:
         return {f"{model.steps[-1][0]}__groups": people}
