@@ -28,6 +28,7 @@ _HOME = {
     "config_context": "skriemdp._config",
     "current_accountant": "skriemdp.ledger.accountant",
     "get_config": "skriemdp._config",
+    "mean_test": "skriemdp.inference",
     "privacy_report": "skriemdp.reporting",
     "set_config": "skriemdp._config",
 }

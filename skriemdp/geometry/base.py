@@ -203,6 +203,29 @@ class Geometry(abc.ABC):
         """Log of the Jacobian determinant of ``exp`` at `tangent_vector`, shape ``(...)``."""
         raise TypeError(f"{self} has no closed-form volume density.")
 
+    def curvature_form(self, point: Array, moment: Array) -> Array:
+        """What curvature makes of a second moment: ``sum_k l_k R(., u_k) u_k``.
+
+        With it the mean squared distance of records is known around a point, from two moments of
+        their normal coordinates: ``d(exp w, exp v)^2 = |w - v|^2 - w' K(v v') w / 3``, up to terms
+        of higher order (docs/theory/regions.md).
+
+        Parameters
+        ----------
+        point : array of shape ``shape``
+        moment : array of shape ``(..., dim, dim)``
+            Symmetric, ``sum_k l_k u_k u_k'`` in orthonormal coordinates at `point`.
+
+        Returns
+        -------
+        array of shape ``(..., dim, dim)``
+            Symmetric, linear in `moment`.  This default is zero: exact on flat spaces, and
+            elsewhere it means that no closed form is known here, so that statistics built on it
+            leave out what curvature does.
+        """
+        array_namespace(point, moment)
+        return 0.0 * moment
+
     # -- derived facts --------------------------------------------------------------------------
 
     @property

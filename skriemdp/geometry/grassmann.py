@@ -12,6 +12,7 @@ from array_api_compat import array_namespace
 from skriemdp._arrays import Array
 from skriemdp._validation import check_count
 from skriemdp.geometry import _orthonormal as orth
+from skriemdp.geometry._curvature import grassmann_form
 from skriemdp.geometry._elementary import sinc
 from skriemdp.geometry._orthonormal import Complement, t
 from skriemdp.geometry._symmetric import conjugated, eigh
@@ -186,6 +187,10 @@ class Grassmann(Geometry):
         differences, sums = _log_sinc(xp, column - row), _log_sinc(xp, column + row)
         pairs = xp.sum(differences + sums, axis=(-2, -1)) - xp.sum(_log_sinc(xp, 2 * s), axis=-1)
         return pairs / 2 + (self.n - 2 * rank) * xp.sum(_log_sinc(xp, s), axis=-1)
+
+    def curvature_form(self, point: Array, moment: Array) -> Array:
+        xp = array_namespace(point, moment)
+        return grassmann_form(xp, moment, self.n - self.p, self.p)
 
     def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         return orth.has_orthonormal_columns(array_namespace(x), x, atol)

@@ -14,6 +14,7 @@ from array_api_compat import array_namespace
 from skriemdp._arrays import Array
 from skriemdp._validation import check_count, shown
 from skriemdp.geometry._columns import Columns, Rows, layout
+from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, log_sinhc, nonzero, sinhc
 from skriemdp.geometry.base import Geometry
 
@@ -279,6 +280,9 @@ class Hyperboloid(Geometry):
     def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)
         return (self.dim - 1) * log_sinhc(xp, self.norm(point, tangent_vector) / self._scale)
+
+    def curvature_form(self, point: Array, moment: Array) -> Array:
+        return constant_form(array_namespace(point, moment), self.curvature, moment)
 
     def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         # Relative to the time coordinate, whose square is what rounding perturbs.

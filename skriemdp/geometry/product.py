@@ -170,6 +170,19 @@ class Product(Geometry):
     def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         return sum(self._numbers("log_volume_density", point, tangent_vector))
 
+    def curvature_form(self, point: Array, moment: Array) -> Array:
+        # R(x, u) u has no part in one factor that comes from another: blocks on the diagonal.
+        xp = array_namespace(point, moment)
+        rows, start = [], 0
+        for factor, part in zip(self.factors, self.split(point), strict=True):
+            stop = start + factor.dim
+            block = factor.curvature_form(part, moment[..., start:stop, start:stop])
+            before = xp.zeros_like(moment[..., start:stop, :start])
+            after = xp.zeros_like(moment[..., start:stop, stop:])
+            rows.append(xp.concat([before, block, after], axis=-1))
+            start = stop
+        return xp.concat(rows, axis=-2)
+
     def tangent_from_coordinates(self, point: Array, coordinates: Array) -> Array:
         parts = self._split_coordinates(coordinates)
         return self.join(*self._each("tangent_from_coordinates", self.split(point), parts))

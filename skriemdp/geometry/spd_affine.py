@@ -12,6 +12,7 @@ from array_api_compat import array_namespace
 
 from skriemdp._arrays import Array
 from skriemdp.geometry import _symmetric as sym
+from skriemdp.geometry._curvature import symmetric_form
 from skriemdp.geometry._elementary import log_sinhc
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import summand_scale
@@ -133,6 +134,9 @@ class AffineInvariantSPD(SPDGeometry):
         root, whitener = self._roots(xp, point)
         middle = sym.sqrtm(xp, sym.congruence(xp, whitener, other))
         return sym.symmetrized(xp, sym.congruence(xp, root @ middle @ whitener, tangent_vector))
+
+    def curvature_form(self, point: Array, moment: Array) -> Array:
+        return symmetric_form(array_namespace(point, moment), moment, self.size)
 
     def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
         xp = array_namespace(point, tangent_vector)

@@ -12,6 +12,7 @@ from array_api_compat import array_namespace
 from skriemdp._arrays import Array
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry._columns import layout
+from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinc
 from skriemdp.geometry.base import Geometry
 
@@ -199,6 +200,9 @@ class Sphere(Geometry):
         xp = array_namespace(point, tangent_vector)
         angle = length(xp, tangent_vector)[..., 0] / self.radius
         return (self.dim - 1) * xp.log(xp.abs(sinc(xp, angle)))
+
+    def curvature_form(self, point: Array, moment: Array) -> Array:
+        return constant_form(array_namespace(point, moment), self.radius**-2, moment)
 
     def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         xp = array_namespace(x)

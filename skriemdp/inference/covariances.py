@@ -1,0 +1,129 @@
+"""Noisy covariances: what is left of them without their noise, and how they move between points."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from skriemdp.geometry.base import Geometry
+
+__all__ = [
+    "coordinate_jacobian",
+    "factor",
+    "repair",
+    "sampled",
+    "symmetric_noise",
+    "transport_matrix",
+]
+
+
+def repair(matrix: np.ndarray, noise: float) -> np.ndarray:
+    """A positive semidefinite estimate of a covariance that was released with symmetric noise.
+
+    The part of the matrix without trace is shrunk by the share that the noise has in its squared
+    norm, and negative eigenvalues become zero.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (..., d, d)
+        Symmetric.
+    noise : float
+        Standard deviation of the noise along every unit matrix: `noise` on the diagonal,
+        ``noise / sqrt(2)`` off it.
+
+    Returns
+    -------
+    ndarray of shape (..., d, d)
+        For ``d = 1``, and where nothing but the trace is left, ``max(trace / d, 0)`` times the
+        identity.
+    """
+    d = matrix.shape[-1]
+    mean = np.trace(matrix, axis1=-2, axis2=-1)[..., None, None] / d
+    unit = np.eye(d)
+    deviation = matrix - mean * unit
+    squared = np.sum(deviation**2, axis=(-2, -1))[..., None, None]
+    expected = noise**2 * (d * (d + 1) / 2 - 1)
+    kept = np.zeros_like(squared)
+    np.divide(squared - expected, squared, out=kept, where=squared > expected)
+    values, vectors = np.linalg.eigh(np.maximum(mean, 0.0) * unit + kept * deviation)
+    return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+def factor(covariance: np.ndarray) -> np.ndarray:
+    """``L`` with ``L L' = covariance`` for positive semidefinite ones; shape (..., d, d)."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+
+
+def symmetric_noise(rng: np.random.Generator, draws: int, d: int) -> np.ndarray:
+    """Symmetric Gaussian matrices of unit standard deviation along every unit matrix.
+
+    For the simulation of released numbers only: public randomness, shape (draws, d, d).
+    """
+    square = rng.standard_normal((draws, d, d))
+    return (square + np.swapaxes(square, -1, -2)) / 2.0
+
+
+def sampled(
+    covariance: np.ndarray, n: int, noise: float, rng: np.random.Generator, draws: int
+) -> np.ndarray:
+    """Covariances as other samples of `n` records and other noise would release them.
+
+    A sample covariance of Gaussian records is ``L (I + sqrt(2/n) G) L'`` up to terms of higher
+    order in 1/n, G symmetric Gaussian noise of unit standard deviation.
+
+    Returns
+    -------
+    ndarray of shape (draws, d, d)
+        Not repaired.
+    """
+    d = len(covariance)
+    root = factor(covariance)
+    spread = root @ symmetric_noise(rng, draws, d) @ root.T * math.sqrt(2.0 / n)
+    return covariance + spread + noise * symmetric_noise(rng, draws, d)
+
+
+def coordinate_jacobian(geometry: Geometry, center: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Derivative of coordinates at ``exp_center(step)`` by coordinates at `center`, at `step`.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    center : ndarray of shape ``geometry.shape``
+    step : ndarray of shape (dim,)
+        Normal coordinates at `center` of the new point.
+
+    Returns
+    -------
+    ndarray of shape (dim, dim)
+        J such that a covariance Q of normal coordinates at `center`, near `step`, is ``J Q J'`` in
+        normal coordinates at the new point.  By central differences, 2 dim exponentials; exact
+        on flat spaces.
+    """
+    dim, size = len(step), float(np.linalg.norm(step))
+    if geometry.is_flat or size == 0.0:
+        return np.eye(dim)
+    low, high = geometry.curvature_bounds
+    bend = max(abs(low), abs(high))
+    if 0.0 < bend < math.inf:
+        size = max(size, 1.0 / math.sqrt(bend))
+    elif geometry.injectivity_radius < math.inf:
+        size = max(size, geometry.injectivity_radius)
+    width = float(np.finfo(float).eps) ** (1.0 / 3.0) * size
+    point = geometry.exp_coordinates(center, step)
+    moves = width * np.concatenate([np.eye(dim), -np.eye(dim)])
+    moved = np.asarray(
+        geometry.log_coordinates(point, geometry.exp_coordinates(center, step + moves))
+    )
+    return (moved[:dim] - moved[dim:]).T / (2.0 * width)
+
+
+def transport_matrix(geometry: Geometry, point: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Parallel transport from `point` to `other` in orthonormal coordinates, shape (dim, dim).
+
+    An isometry: a covariance Q at `point` becomes ``P Q P'`` at `other`.
+    """
+    basis = geometry.tangent_from_coordinates(point, np.eye(geometry.dim))
+    moved = geometry.transport(point, other, basis)
+    return np.asarray(geometry.coordinates_from_tangent(other, moved)).T
