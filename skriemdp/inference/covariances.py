@@ -66,7 +66,7 @@ def symmetric_noise(rng: np.random.Generator, draws: int, d: int) -> np.ndarray:
 
 
 def sampled(
-    covariance: np.ndarray, n: int, noise: float, rng: np.random.Generator, draws: int
+    covariance: np.ndarray, n: float, noise: float, rng: np.random.Generator, draws: int
 ) -> np.ndarray:
     """Covariances as other samples of `n` records and other noise would release them.
 

@@ -8,14 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
-from skriemdp.inference.covariances import coordinate_jacobian, repair, sampled
+from skriemdp.inference.covariances import (
+    coordinate_jacobian,
+    factor,
+    repair,
+    sampled,
+    symmetric_noise,
+)
 from skriemdp.inference.regions import ConfidenceRegion, region_threshold
 
 __all__ = ["MeanInference"]
 
 # Newton's matrix is kept away from directions in which the released moments say nothing.
 _LEAST_HESSIAN, _LARGEST_HESSIAN = 0.5, 2.0
+# Up to this dimension what curvature adds to the covariance is computed; above, it is simulated.
+_LARGEST_TENSOR, _CURVED_DRAWS, _CHUNK = 256, 1024, 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -42,10 +51,6 @@ class MeanInference:
         diagonal, over ``sqrt(2)`` off it.
     count_noise : float, default=0.0
         Standard deviation of the noise of `n`, over n, where n was released (classes).
-    guarantee : str, default=""
-        What the numbers are protected by, in words, for reports.
-    public : tuple of str, default=()
-        What had to be public, in words, for reports.
 
     Notes
     -----
@@ -61,15 +66,17 @@ class MeanInference:
     first_noise: float
     second_noise: float
     count_noise: float = 0.0
-    guarantee: str = ""
-    public: tuple[str, ...] = ()
+
+    # -- the mean -------------------------------------------------------------------------------
+
+    def _form(self, moment: np.ndarray) -> np.ndarray:
+        return np.asarray(self.geometry.curvature_form(self.center, moment))
 
     @functools.cached_property
     def hessian(self) -> np.ndarray:
         """Newton's matrix at `center`, ``I - K(M) / 3``, eigenvalues within [1/2, 2]."""
         moment = repair(self.second, self.second_noise)
-        bend = np.asarray(self.geometry.curvature_form(self.center, moment))
-        values, vectors = np.linalg.eigh(np.eye(len(bend)) - bend / 3.0)
+        values, vectors = np.linalg.eigh(np.eye(len(moment)) - self._form(moment) / 3.0)
         return (vectors * np.clip(values, _LEAST_HESSIAN, _LARGEST_HESSIAN)) @ vectors.T
 
     @functools.cached_property
@@ -88,6 +95,8 @@ class MeanInference:
         """The released mean, a point."""
         return np.asarray(self.geometry.exp_coordinates(self.center, self.step))
 
+    # -- its covariance -------------------------------------------------------------------------
+
     @functools.cached_property
     def spread(self) -> np.ndarray:
         """Released covariance of the records' coordinates at `center`, repaired."""
@@ -95,31 +104,59 @@ class MeanInference:
         return repair(noisy + self.first_noise**2 * np.eye(len(self.first)), self.second_noise)
 
     @functools.cached_property
-    def _bends(self) -> np.ndarray:
-        """Matrices B_i with ``(K(M) e)_i = <B_i, M>``: ``K(sym(u_i e'))``, K being selfadjoint."""
-        unit = np.eye(len(self.step))
+    def _curved(self) -> bool:
+        return bool(np.any(self._form(np.eye(len(self.first)))))
+
+    def _bends(self, rows: slice) -> np.ndarray:
+        """Matrices B_i with ``(K(M) e)_i = <B_i, M>``: ``K(sym(u_i e'))``, as K is selfadjoint."""
+        unit = np.eye(len(self.step))[rows]
         pairs = unit[:, :, None] * self.step
-        pairs = (pairs + np.swapaxes(pairs, 1, 2)) / 2.0
-        return np.asarray(self.geometry.curvature_form(self.center, pairs))
-
-    def score_covariance(self, spread: np.ndarray) -> np.ndarray:
-        """Covariance of ``first + K(second) step / 3`` if records had covariance `spread`.
-
-        Sampling and noise; shape (..., dim, dim) as `spread`.
-        """
-        bends, first = self._bends, self.first
-        slope = np.eye(len(first)) + (2.0 / 3.0) * bends @ first
-        turned = bends @ spread[..., None, :, :]
-        curved = np.einsum("...iab,...jba->...ij", turned, turned) * (2.0 / 9.0)
-        sampling = slope @ spread @ slope.T + curved
-        return sampling / self.n + self._noise
+        return self._form((pairs + np.swapaxes(pairs, 1, 2)) / 2.0)
 
     @functools.cached_property
-    def _noise(self) -> np.ndarray:
-        bends = self._bends
-        curved = np.einsum("iab,jab->ij", bends, bends) * (self.second_noise**2 / 9.0)
+    def _slope(self) -> np.ndarray:
+        """Derivative of ``v + K(v v') e / 3`` by v, at the mean of v."""
+        dim = len(self.first)
+        slope = np.eye(dim)
+        if self._curved:
+            for start in range(0, dim, _CHUNK):
+                rows = slice(start, start + _CHUNK)
+                slope[rows] += (2.0 / 3.0) * self._bends(rows) @ self.first
+        return slope
+
+    @functools.cached_property
+    def _curvature_terms(self) -> tuple[np.ndarray, np.ndarray]:
+        """Covariances of ``K(X) e / 3``: for X = z z', z Gaussian as the records; for X = noise."""
+        dim = len(self.first)
+        if not self._curved:
+            return np.zeros((dim, dim)), np.zeros((dim, dim))
+        root = factor(self.spread)
+        if dim <= _LARGEST_TENSOR:
+            bends = self._bends(slice(None))
+            inner = (root.T @ bends @ root).reshape(dim, -1)
+            bends = bends.reshape(dim, -1)
+            noise = bends @ bends.T * (self.second_noise**2 / 9.0)
+            return inner @ inner.T * (2.0 / 9.0), noise
+        rng = public_generator(0, "curved covariance", dim)
+        totals = np.zeros((2, dim, dim))
+        for _ in range(0, _CURVED_DRAWS, _CHUNK):
+            z = rng.standard_normal((_CHUNK, dim)) @ root.T
+            records = z[:, :, None] * z[:, None, :] - self.spread
+            noise = self.second_noise * symmetric_noise(rng, _CHUNK, dim)
+            for total, matrices in zip(totals, (records, noise), strict=True):
+                moved = self._form(matrices) @ self.step / 3.0
+                total += moved.T @ moved / _CURVED_DRAWS
+        return totals[0], totals[1]
+
+    def score_covariance(self, spread: np.ndarray) -> np.ndarray:
+        """Covariance of ``first + K(second) step / 3``, sampling and noise.
+
+        `spread` is what the records' covariance is taken to be; shape (..., dim, dim), as it is.
+        """
+        curved, noise = self._curvature_terms
+        sampling = (self._slope @ spread @ self._slope.T + curved) / self.n
         counted = np.outer(self.first, self.first) * self.count_noise**2
-        return self.first_noise**2 * np.eye(len(bends)) + curved + counted
+        return sampling + noise + counted + self.first_noise**2 * np.eye(len(noise))
 
     @functools.cached_property
     def _to_mean(self) -> np.ndarray:
@@ -133,13 +170,15 @@ class MeanInference:
     @functools.cached_property
     def covariance(self) -> np.ndarray:
         """Covariance of the released mean, sampling and noise, in coordinates at the mean."""
-        map_ = self.score_to_mean
-        return map_ @ self.score_covariance(self.spread) @ map_.T
+        moved = self.score_to_mean
+        return moved @ self.score_covariance(self.spread) @ moved.T
 
     @functools.cached_property
     def tangent_covariance(self) -> np.ndarray:
         """Covariance of the records, in coordinates at the mean."""
         return self._to_mean @ self.spread @ self._to_mean.T
+
+    # -- regions --------------------------------------------------------------------------------
 
     def simulated_covariances(self, rng: np.random.Generator, draws: int) -> np.ndarray:
         """Covariances of the score that other samples and noise would have released.
@@ -149,20 +188,22 @@ class MeanInference:
         noisy = sampled(self.spread, self.n, self.second_noise, rng, draws)
         return self.score_covariance(repair(noisy, self.second_noise))
 
-    def region(self, level: float = 0.95) -> ConfidenceRegion:
-        """Region that holds the mean of the population with probability `level`."""
-        threshold = region_threshold(self, level)
+    def region(self, level: float = 0.95, privacy: Any = None) -> ConfidenceRegion:
+        """Region that holds the mean of the population with probability `level`.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+        privacy : PrivacySpent, optional
+            Of the fit, for reports.
+        """
         return ConfidenceRegion(
             self.geometry,
             self.mean,
             self.covariance,
-            threshold,
+            region_threshold(self, level),
             level,
-            self.n,
-            self.guarantee,
-            self.public,
+            subject=f"the Fréchet mean of the population projected on the ball of radius "
+            f"{self.radius:.3g} that was used",
+            privacy=privacy,
         )
-
-    def __reduce__(self) -> Any:
-        fields = tuple(getattr(self, field.name) for field in dataclasses.fields(self))
-        return type(self), fields

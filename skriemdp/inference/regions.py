@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import gammaln
@@ -14,19 +14,22 @@ from scipy.stats import chi2
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.sphere import Sphere
 
 if TYPE_CHECKING:
     from skriemdp.inference.moments import MeanInference
 
 __all__ = ["ConfidenceRegion", "region_threshold"]
 
-# Covariances drawn, and values of the form for each.
+# Covariances drawn for a threshold, and values of the form for each.
 _DRAWS, _VALUES = 50, 200
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ConfidenceRegion:
     """The points x with ``u' covariance^-1 u <= threshold``, u the coordinates of x at `center`.
+
+    ``str(region)`` is what a report says about it, in two sentences.
 
     Parameters
     ----------
@@ -36,14 +39,28 @@ class ConfidenceRegion:
     covariance : ndarray of shape (dim, dim)
         Of the estimate, sampling and noise together, in orthonormal coordinates at `center`.
     threshold : float
+        Value of the quadratic form at the edge.
     level : float
-        Probability with which the region holds what is estimated.
-    n : float
-        Number of records.
-    guarantee : str
-        What the numbers are protected by, in words.
-    public : tuple of str
-        What had to be public, in words.
+        Probability, over samples and noise, with which such a region holds what is estimated.
+    subject : str
+        What is estimated, in words.
+    privacy : PrivacySpent or None
+        Guarantee of the fit that the region comes from.
+
+    Notes
+    -----
+    A region is computed from released numbers and public ones, so it costs no budget.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp.geometry import Euclidean
+    >>> from skriemdp.inference import ConfidenceRegion
+    >>> region = ConfidenceRegion(Euclidean(2), np.zeros(2), np.diag([4.0, 1.0]), 6.0, 0.95)
+    >>> region.contains(np.array([[4.8, 0.0], [0.0, 4.8]]))
+    array([ True, False])
+    >>> region.semi_axes.round(2)
+    array([4.9 , 2.45])
     """
 
     geometry: Geometry
@@ -51,14 +68,13 @@ class ConfidenceRegion:
     covariance: np.ndarray
     threshold: float
     level: float
-    n: float = math.nan
-    guarantee: str = ""
-    public: tuple[str, ...] = ()
+    subject: str = "the mean of the population"
+    privacy: Any = None
 
     @functools.cached_property
     def _spectrum(self) -> tuple[np.ndarray, np.ndarray]:
         values, vectors = np.linalg.eigh(self.covariance)
-        return np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+        return values[::-1], vectors[:, ::-1]
 
     @property
     def semi_axes(self) -> np.ndarray:
@@ -67,30 +83,60 @@ class ConfidenceRegion:
 
     @property
     def axes(self) -> np.ndarray:
-        """Tangent vectors at `center` to the ends of the axes; shape (dim, *point_shape)."""
+        """Tangent vectors from `center` to the ends of the axes; shape (dim, *point_shape)."""
         coordinates = (self._spectrum[1] * self.semi_axes).T
         return np.asarray(self.geometry.tangent_from_coordinates(self.center, coordinates))
 
     @property
     def log_volume(self) -> float:
-        """Logarithm of the volume of the ellipsoid in the tangent space."""
+        """Logarithm of the volume that the region has in the tangent space at `center`."""
         d = len(self.covariance)
         unit = 0.5 * d * math.log(math.pi) - float(gammaln(0.5 * d + 1.0))
         return unit + float(np.sum(np.log(self.semi_axes)))
 
-    def contains(self, X: np.ndarray) -> np.ndarray:
-        """Whether each point of X, shape (..., *point_shape), lies in the region."""
-        coordinates = np.asarray(self.geometry.log_coordinates(self.center, np.asarray(X)))
+    def contains(self, X: Any) -> np.ndarray:
+        """Whether each point lies in the region.
+
+        Parameters
+        ----------
+        X : array-like of shape (..., *point_shape)
+
+        Returns
+        -------
+        ndarray of bool, shape (...)
+        """
+        points = np.asarray(X, dtype=float)
+        shape = self.geometry.shape
+        if points.shape[points.ndim - len(shape) :] != shape:
+            raise ValueError(
+                f"X must hold points of shape {shape}, one of {self.geometry} each; got an array "
+                f"of shape {points.shape}. Reshape flat rows to points."
+            )
+        coordinates = np.asarray(self.geometry.log_coordinates(self.center, points))
         values, vectors = self._spectrum
-        form = np.sum((coordinates @ vectors) ** 2 / values, axis=-1)
-        return form <= self.threshold
+        return np.sum((coordinates @ vectors) ** 2 / values, axis=-1) <= self.threshold
 
     def boundary(self, n: int = 200) -> np.ndarray:
-        """`n` points of the region's edge, in order, first and last alike; two dimensions only."""
+        """Points of the edge of a region of two dimensions, in order, first and last alike.
+
+        Parameters
+        ----------
+        n : int, default=200
+            Number of points.
+
+        Returns
+        -------
+        ndarray of shape (n, *point_shape)
+
+        Raises
+        ------
+        ValueError
+            In other dimensions.
+        """
         check_count(n=n)
         if self.geometry.dim != 2:
             raise ValueError(
-                f"boundary draws regions of two dimensions, got {self.geometry} of dimension "
+                f"the edge of a region is a curve in two dimensions only, and {self.geometry} has "
                 f"{self.geometry.dim}; use semi_axes and axes."
             )
         angle = np.linspace(0.0, 2.0 * np.pi, n)[:, None]
@@ -98,23 +144,80 @@ class ConfidenceRegion:
         coordinates = np.cos(angle) * first + np.sin(angle) * second
         return np.asarray(self.geometry.exp_coordinates(self.center, coordinates))
 
+    # -- in words -------------------------------------------------------------------------------
+
     def __str__(self) -> str:
-        return f"{self.level:.0%} confidence region"
+        percent = f"{100.0 * self.level:.4g} %"
+        return (
+            f"The private estimate is {self._estimate()}; with confidence {percent}, "
+            f"{self.subject} lies in the region around it with {self._extent()}. "
+            f"{self._protection()}"
+        )
+
+    def _estimate(self) -> str:
+        if isinstance(self.geometry, Sphere) and self.geometry.dim == 2:
+            x, y, z = self.center / np.linalg.norm(self.center)
+            longitude = math.degrees(math.atan2(y, x))
+            latitude = math.degrees(math.atan2(z, math.hypot(x, y)))
+            return f"the direction of longitude {longitude:.2f}° and latitude {latitude:.2f}°"
+        text = np.array2string(self.center, precision=4, separator=", ", threshold=30)
+        return " ".join(text.split())
+
+    def _extent(self) -> str:
+        lengths, unit = self.semi_axes, ""
+        if isinstance(self.geometry, Sphere):
+            lengths, unit = np.degrees(lengths / self.geometry.radius), "°"
+        words = [f"{value:.3g}{unit}" for value in lengths]
+        if len(words) == 1:
+            return f"half length {words[0]}"
+        if len(words) > 4:
+            return f"{len(words)} semi-axes between {words[-1]} and {words[0]}"
+        return f"semi-axes {', '.join(words[:-1])} and {words[-1]}"
+
+    def _protection(self) -> str:
+        spent = self.privacy
+        if spent is None:
+            return "Both are functions of released and public numbers."
+        promise = (
+            f"({spent.epsilon:g}, {spent.delta:g})-differentially private under replacement of "
+            f"one {spent.unit}"
+        )
+        if spent.seeded:
+            promise = "not private, because random_state makes their noise reproducible"
+        facts = ", ".join(_fact(name, value) for name, value in spent.public.items())
+        return f"Both are {promise}; public were {facts or 'no other facts'}."
+
+
+def _fact(name: str, value: Any) -> str:
+    """A public fact: its name, and its value where that is short."""
+    number = isinstance(value, (bool, int, float, str))
+    return f"{name}={value}" if number else name
 
 
 def region_threshold(inference: MeanInference, level: float) -> float:
-    """Size of a region of probability `level`, by simulation from released numbers.
+    """Value of the quadratic form within which the mean lies with probability `level`.
 
-    The covariance of the estimate is itself estimated, so the chi-square quantile would be too
-    small.  Released numbers are taken as the truth, covariances are released anew from them, and
-    the form of the error in each is a weighted sum of chi-squares.  The randomness is public and
-    fixed: the same fit gives the same region.
+    The covariance of the mean is itself an estimate, so the chi-square quantile would be too small.
+    Here released numbers are taken for the truth, covariances are drawn as other samples and other
+    noise would release them, and the form of the mean's error in each of them is a weighted sum of
+    chi-squares, of which the quantile is taken.  The randomness is public and fixed: the same fit
+    gives the same region (docs/theory/regions.md).
+
+    Parameters
+    ----------
+    inference : MeanInference
+    level : float
+
+    Returns
+    -------
+    float
+        At least the chi-square quantile.
     """
     check_fraction(level=level)
-    truth = inference.score_covariance(inference.spread)
-    d = len(truth)
+    d = len(inference.first)
     rng = public_generator(0, "confidence region", d)
     released = inference.simulated_covariances(rng, _DRAWS)
-    weights = np.linalg.eigvals(np.linalg.solve(released, truth)).real
-    values = rng.standard_normal((_DRAWS, _VALUES, d)) ** 2 @ weights[:, :, None]
+    root = np.linalg.cholesky(inference.score_covariance(inference.spread))
+    weights = np.linalg.eigvalsh(root.T @ np.linalg.solve(released, root))
+    values = rng.chisquare(1.0, (_DRAWS, _VALUES, d)) @ weights[:, :, None]
     return float(max(np.quantile(values, level), chi2.ppf(level, d)))
