@@ -19,6 +19,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentPCA,
 )
 from skriemdp.federated import FederatedEstimator
 
@@ -34,6 +35,8 @@ ESTIMATORS = [
     PrivateFrechetMean(radius=1.0),
     PrivateMinimumDistanceToMean(),
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
+    PrivateFrechetMean(uncertainty=True),
+    PrivateTangentPCA(),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics"),
     PrivateNoisyAdaGrad(),

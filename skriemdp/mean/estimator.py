@@ -13,21 +13,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._config import get_config
 from skriemdp._quiet import read_array, read_records
-from skriemdp._validation import check_count, check_option, check_positive, check_scale, shown
+from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp._warnings import warn_user
-from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
     check_membership,
-    check_reach,
     point_shape,
     public_ball,
     public_point,
     warn_clipped,
     warn_large_delta,
-    warn_small_search,
 )
 from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -39,11 +36,10 @@ from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.points import (
     PointRecords,
-    check_point_integers,
-    plan_point_search,
     warn_direction,
 )
 from skriemdp.mean.adaptive import AdaptiveMean
+from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
 from skriemdp.mean.joint import JointMean, plan_joint_mean
 from skriemdp.mean.output import OUTPUT_MECHANISMS, plan_output_mean
 from skriemdp.mean.planning import (
@@ -163,16 +159,6 @@ def _is_exact(mechanism: str, geometry: Geometry, plan: MeanPlan, mean: Any) -> 
     # In a searched ball the mean may be iterated, unless that changes nothing.
     only_logarithms = geometry.is_flat or get_config()["arithmetic"] == "lattice"
     return mechanism == "gradient" or only_logarithms
-
-
-def _public_facts(
-    geometry: Geometry, n: int, ball: GeodesicBall | None, search: LocationScaleSearch | None
-) -> dict[str, Any]:
-    """What must be public of a fit in this ball, or after this search."""
-    known: Any = search if ball is None else ball
-    found = (("center", known.center), ("radius", known.radius))
-    facts = {"n": n, "manifold": str(geometry)}
-    return facts | {name: value for name, value in found if value is not None}
 
 
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
@@ -474,11 +460,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     # -- the order of work ----------------------------------------------------------------------
 
     def _validate(self, X: Any, y: Any = None) -> Data:
-        X = read_records(self, X, ensure_min_samples=2, **CHECKS)
-        geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
-        points = as_points(geometry, X)
-        check_membership(geometry, points)
-        return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
+        return read_points(self, X)
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n = facts["geometry"], facts["n"]
@@ -492,9 +474,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         # Among fits that are added up, Gaussian ones cost least.
         gaussian = terms.composes and self.noise == "auto"
         warn_large_delta(self.delta, n)
-        ball, search = self._ball(geometry), None
+        ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
-            search = self._search(geometry, n)
+            if not self.uncertainty:
+                check_searchable(self.mechanism, self.noise, self.delta)
+            mu = gaussian_mu(self.epsilon, self.delta)
+            search = search_domain(geometry, n, mu, self.center, self.radius)
         if self.uncertainty:
             return self._joint_plan(geometry, n, ball, search)
         mechanism, noise = self.mechanism, self.noise
@@ -510,7 +495,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             noise = "gaussian"
         choices = {"mechanism": mechanism, "noise": noise, "ball": ball, "search": search}
         chosen = plan_mean(geometry, n, self.epsilon, self.delta, **choices)
-        public = _public_facts(geometry, n, ball, search)
+        public = public_facts(geometry, n, ball, search)
         event, mean = chosen.event, None
         if ball is not None:
             self._warn_little_information(ball, n, chosen)
@@ -544,43 +529,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         work = Work(16.0 * n * math.prod(geometry.shape)).plus(
             joint.bytes, f"the second moment of {geometry.dim} coordinates"
         )
-        public = _public_facts(geometry, n, ball, search)
+        public = public_facts(geometry, n, ball, search)
         return Plan(joint.event, joint, public, work=work, exact=joint.exact)
 
     def _gaussian_choice(self) -> str:
         own_law = self.mechanism in OUTPUT_MECHANISMS
         return "mechanism='tangent', noise='gaussian'" if own_law else "noise='gaussian'"
-
-    def _ball(self, geometry: Geometry) -> GeodesicBall | None:
-        """The public ball; None where a part of it is private."""
-        asked = isinstance(self.center, str) and self.center == "private"
-        if asked or (isinstance(self.radius, str) and self.radius == "auto"):
-            return None
-        return public_ball(geometry, self.center, self.radius)
-
-    def _search(self, geometry: Geometry, n: int) -> LocationScaleSearch:
-        """The search for what is private of the ball."""
-        check_searchable(self.mechanism, self.noise, self.delta)
-        mu = gaussian_mu(self.epsilon, self.delta)
-        center, radius = None, None
-        if not isinstance(self.radius, str) or self.radius != "auto":
-            check_scale(radius=self.radius)
-            radius = float(self.radius)
-            if radius >= geometry.radius_limit:
-                public_ball(geometry, None, radius)  # says why not
-        if self.center is not None and not isinstance(self.center, str):
-            center = public_point(geometry, center=self.center)
-            check_reach(geometry, center=center)
-        elif isinstance(self.center, str) and self.center != "private":
-            public_ball(geometry, self.center, 1.0)  # says why not
-        warn_small_search(n, mu)
-        search = plan_point_search(geometry, n, mu, center, radius)
-        exact = chooses_integers(
-            geometry.separate_rows,
-            lambda: check_point_integers(geometry, search),
-            f"logarithms that are computed one by one, unlike those of {geometry}",
-        )
-        return dataclasses.replace(search, exact=exact)
 
     def _mean_release(self, ball: GeodesicBall, n: int, budget: Any) -> Any:
         mechanism = descent_or_tangent(budget.mechanism, ball)
@@ -717,7 +671,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 "clients release no second moments: pass uncertainty=False, or fit the pooled "
                 "records."
             )
-        ball = self._ball(geometry)
+        ball = public_domain(geometry, self.center, self.radius)
         if ball is None:
             raise ValueError(
                 "clients search for no private ball: pass a public center= and radius=, the ball "
