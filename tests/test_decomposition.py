@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import integrate, sparse
+from scipy import integrate, sparse, stats
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -14,14 +14,14 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
+from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector, config_context
 from skriemdp.auditing import audit_epsilon
 from skriemdp.core.estimator import Terms
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
 from skriemdp.location_scale.rows import PairDifferences, Rows
 from skriemdp.mechanisms.bingham import ExponentialDirection, sample_bingham
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.covariance import SymmetricGaussian, symmetric_noise_radius
 from skriemdp.pca.bounds import BoundsSearch, clip_level
 from skriemdp.pca.problem import SubspaceProblem
 from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease
@@ -628,6 +628,62 @@ def release_of_auto(mu, scale=1.0, mechanism=None, **settings):
 def second_axis(outputs):
     """What the huge row pushes up in the second data set, from the last nine numbers."""
     return outputs[:, -5] - outputs[:, -9]
+
+
+@pytest.mark.parametrize(
+    ("d", "part", "holds"),
+    [(1, 1.0, True), (5, 1.0, True), (40, 1.0, True), (5, 0.5, False), (40, 0.5, False)],
+)
+def test_the_radius_of_symmetric_noise_holds(d, part, holds):
+    """False alarms below 1e-6; half of the noise scale is exposed."""
+    level, draws = 0.9, 1000
+    mechanism = SymmetricGaussian(d, second_moment_sensitivity(1.0), 1.0)
+    noise = mechanism.release(np.zeros((d, d)), np.random.default_rng(d), size=draws)
+    radius = symmetric_noise_radius(part * mechanism.sigma, d, level)
+    missed = np.count_nonzero(np.linalg.norm(noise, ord=2, axis=(1, 2)) > radius)
+    assert (missed <= stats.binom.isf(1e-6, draws, 1.0 - level)) == holds
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:about")
+@pytest.mark.parametrize("arithmetic", ["auto", "lattice"])
+def test_eigenvalues_and_angles_are_within_what_the_noise_can_do(arithmetic):
+    """Weyl and Davis-Kahan on whole fits; false alarms below 1e-6, as of the noise scale's test."""
+    X, level, fits = table(n=400, d=4, k=2), 0.9, 150
+    clipped = X * np.minimum(1.0, 6.0 / np.linalg.norm(X, axis=1))[:, None]
+    values, vectors = np.linalg.eigh(clipped.T @ clipped / len(X))
+    missed, traces, informative = 0, [], 0
+    for seed in range(fits):
+        with config_context(arithmetic=arithmetic):
+            pca = PrivatePrincipalEigenvector(
+                2, 6.0, "covariance", center="assume", epsilon=8.0, random_state=seed
+            ).fit(X)
+        assert pca.privacy_spent_.to_dict()["mu"] is not None
+        sine = np.linalg.norm(pca.components_ @ vectors[:, :2], ord=2)
+        within = np.abs(pca.spectrum_ - values[::-1]).max() <= pca.noise_radius(level)
+        missed += not (within and sine <= pca.sine_bound(level))
+        informative += pca.sine_bound(level) < 1.0
+        sigma = math.sqrt(2.0) * pca.spectrum_noise_scale_
+        traces.append((pca.spectrum_.sum() - values.sum()) / (sigma * math.sqrt(len(values))))
+    assert missed <= stats.binom.isf(1e-6, fits, 1.0 - level)
+    assert informative == fits
+    squares = np.sum(np.square(traces))
+    assert stats.chi2.isf(1 - 5e-7, fits) < squares < stats.chi2.isf(5e-7, fits)
+
+
+def test_what_noise_did_is_known_of_gaussian_matrices_only():
+    X = table(n=500)
+    kept = PrivatePrincipalEigenvector(6, mechanism="covariance", random_state=0).fit(X)
+    assert kept.sine_bound() == 0.0
+    assert kept.noise_radius(0.99) > kept.noise_radius(0.5) > 0.0
+    with pytest.raises(ValueError, match="level"):
+        kept.noise_radius(1.0)
+    for other in ({"mechanism": "refine"}, {"mechanism": "covariance", "delta": 0.0}):
+        pca = PrivatePrincipalEigenvector(random_state=0, **other).fit(X)
+        with pytest.raises(AttributeError, match="delta > 0"):
+            pca.noise_radius()
+        with pytest.raises(AttributeError, match="delta > 0"):
+            pca.sine_bound()
 
 
 @pytest.mark.slow

@@ -219,5 +219,5 @@ def region_threshold(inference: MeanInference, level: float) -> float:
     released = inference.simulated_covariances(rng, _DRAWS)
     root = np.linalg.cholesky(inference.score_covariance(inference.spread))
     weights = np.linalg.eigvalsh(root.T @ np.linalg.solve(released, root))
-    values = rng.chisquare(1.0, (_DRAWS, _VALUES, d)) @ weights[:, :, None]
+    values = rng.standard_normal((_DRAWS, _VALUES, d)) ** 2 @ weights[:, :, None]
     return float(max(np.quantile(values, level), chi2.ppf(level, d)))

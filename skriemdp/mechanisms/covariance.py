@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
-from skriemdp._validation import check_count, check_positive
+from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
 
-__all__ = ["SymmetricGaussian"]
+__all__ = ["SymmetricGaussian", "symmetric_noise_radius"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,3 +80,37 @@ class SymmetricGaussian:
             diagonal = np.arange(self.size)
             noisy[..., diagonal, diagonal] = 0.0
         return noisy
+
+
+def symmetric_noise_radius(sigma: float, size: int, level: float) -> float:
+    """What the operator norm of symmetric noise stays within, with probability `level`.
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation along every unit matrix, and of the diagonal entries.
+    size : int
+        Number of rows.
+    level : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        ``sigma (sqrt(2 size) + sqrt(2 log(2 / (1 - level))))``.
+
+    Notes
+    -----
+    Proof: docs/theory/pca.md.  The largest eigenvalue is at most ``sigma sqrt(2 size)`` on average
+    by comparison of Gaussian processes, and deviates from that as a function does that changes no
+    faster than the noise.
+
+    Examples
+    --------
+    >>> round(symmetric_noise_radius(1.0, 50, 0.95), 3)
+    12.716
+    """
+    check_positive(sigma=sigma)
+    check_count(size=size)
+    check_fraction(level=level)
+    return sigma * (math.sqrt(2.0 * size) + math.sqrt(2.0 * math.log(2.0 / (1.0 - level))))

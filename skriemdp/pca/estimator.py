@@ -23,6 +23,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.rows import Rows, is_stream, open_rows, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp.mechanisms.covariance import symmetric_noise_radius
 from skriemdp.pca.bounds import LEAST_LEFT, Bounds, BoundsSearch, Budget, pairs_are_better
 from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
 from skriemdp.pca.pure_releases import PureCovarianceRelease
@@ -280,6 +281,75 @@ class PrivatePrincipalEigenvector(
         coordinates = np.asarray(X @ self.components_.T) - self.mean_ @ self.components_.T
         total = math.fsum(float(t.sum()) for t in _rows(X).squared_norms(self.mean_))
         return float(np.sum(coordinates**2)) / total if total > 0 else 0.0
+
+    # -- what the noise can have done -------------------------------------------------------------
+
+    def noise_radius(self, level: float = 0.95) -> float:
+        """Bound of what noise did to the second moment; not an interval for the population.
+
+        With probability `level` over the noise, the operator norm of what was added to the second
+        moment of the clipped rows is at most this.  Each released eigenvalue in `spectrum_` is then
+        within it of the one without noise (Weyl 1912).  It costs no budget.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+
+        Returns
+        -------
+        float
+            ``sigma (sqrt(2 d) + sqrt(2 log(2 / (1 - level))))``, sigma the noise on the diagonal.
+
+        Raises
+        ------
+        AttributeError
+            Unless the fit released the matrix with Gaussian noise: ``mechanism="covariance"`` and
+            ``delta > 0``.
+
+        Notes
+        -----
+        The bound is safe rather than sharp (docs/theory/pca.md).  What sampling did is not in it,
+        and the largest eigenvalue of a sample is too large on average.
+        """
+        check_is_fitted(self)
+        spectrum = getattr(self, "spectrum_", None)
+        if self.mechanism_ != "covariance" or spectrum is None or self.privacy_spent_.mu is None:
+            raise AttributeError(
+                f"mechanism={self.mechanism_!r} with delta={self.privacy_spent_.delta:g} released "
+                "no matrix with Gaussian noise, whose size is known; fit with "
+                "mechanism='covariance' and delta > 0. A refit costs budget."
+            )
+        sigma = math.sqrt(2.0) * self.spectrum_noise_scale_
+        return symmetric_noise_radius(sigma, len(spectrum), level)
+
+    def sine_bound(self, level: float = 0.95) -> float:
+        """Bound of the angle that noise turned the components by, as a sine; at most one.
+
+        With probability `level` over the noise, every direction in the span of `components_` makes
+        an angle with the span without noise whose sine is at most this (Davis and Kahan 1970).
+
+        Parameters
+        ----------
+        level : float, default=0.95
+
+        Returns
+        -------
+        float
+            ``radius / (l_k - l_(k+1) - radius)`` with :meth:`noise_radius` and the released
+            eigenvalues l; one where that gap is too small to say anything, zero where all
+            components are kept.
+
+        Raises
+        ------
+        AttributeError
+            As :meth:`noise_radius`.
+        """
+        radius = self.noise_radius(level)
+        k = len(self.components_)
+        if k == len(self.spectrum_):
+            return 0.0
+        gap = float(self.spectrum_[k - 1] - self.spectrum_[k]) - radius
+        return min(1.0, radius / gap) if gap > 0.0 else 1.0
 
     @property
     def _n_features_out(self) -> int:

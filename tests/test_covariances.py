@@ -1,0 +1,118 @@
+"""Covariances that were released with noise: repair, simulation, and moves between points."""
+
+import numpy as np
+import pytest
+from conftest import random_points
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skriemdp.geometry import BuresWassersteinSPD, Euclidean, LogEuclideanSPD
+from skriemdp.inference.covariances import (
+    coordinate_jacobian,
+    factor,
+    repair,
+    sampled,
+    symmetric_noise,
+    transport_matrix,
+)
+
+
+def covariance(rng, d):
+    root = rng.standard_normal((d, d))
+    return root @ root.T
+
+
+def test_without_noise_a_covariance_stays_as_it_is(rng):
+    truth = covariance(rng, 5)
+    assert_allclose(repair(truth, 0.0), truth, atol=1e-12)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 1e6])
+@pytest.mark.parametrize("trace", [-2.0, 0.0, 3.0])
+@pytest.mark.parametrize("d", [1, 4])
+def test_where_nothing_but_the_trace_is_left(d, trace, noise):
+    assert_allclose(repair(trace * np.eye(d), noise), max(trace, 0.0) * np.eye(d))
+
+
+def test_repair_shrinks_by_the_share_of_the_noise(rng):
+    truth, noise, d = covariance(rng, 4) + 20.0 * np.eye(4), 0.5, 4
+    deviation = truth - np.trace(truth) / d * np.eye(d)
+    kept = 1.0 - noise**2 * (d * (d + 1) / 2 - 1) / np.sum(deviation**2)
+    assert_allclose(repair(truth, noise), truth - (1.0 - kept) * deviation)
+    assert_allclose(repair(truth, 1e3), np.trace(truth) / d * np.eye(d))
+
+
+def test_repaired_batches_are_positive_and_like_single_ones(rng):
+    noisy = covariance(rng, 6) + 4.0 * symmetric_noise(rng, 30, 6)
+    together = repair(noisy, 4.0)
+    assert np.linalg.eigvalsh(together).min() > -1e-12
+    assert_allclose(together, [repair(one, 4.0) for one in noisy])
+
+
+def test_repair_brings_noisy_covariances_closer(rng):
+    truth = covariance(rng, 8) / 8.0
+    noisy = truth + 0.5 * symmetric_noise(rng, 500, 8)
+    before = np.sum((noisy - truth) ** 2, axis=(1, 2)).mean()
+    after = np.sum((repair(noisy, 0.5) - truth) ** 2, axis=(1, 2)).mean()
+    assert after < 0.7 * before
+
+
+def test_noise_has_unit_deviation_along_unit_matrices(rng):
+    noise = symmetric_noise(rng, 40_000, 3)
+    direction = covariance(rng, 3)
+    direction /= np.linalg.norm(direction)
+    along = np.sum(noise * direction, axis=(1, 2))
+    assert abs(along.var() - 1.0) < 0.05
+    assert_array_equal(noise, np.swapaxes(noise, 1, 2))
+
+
+def test_a_factor_of_a_singular_matrix():
+    singular = np.diag([4.0, 0.0])
+    assert_allclose(factor(singular) @ factor(singular).T, singular)
+
+
+def test_sampled_covariances_spread_like_those_of_samples(rng):
+    truth, n = np.diag([3.0, 1.0, 0.5]), 200
+    ours = sampled(truth, n, 0.0, rng, 20_000)
+    records = rng.standard_normal((4000, n, 3)) * np.sqrt(np.diag(truth))
+    theirs = np.swapaxes(records, 1, 2) @ records / n
+    assert_allclose(ours.mean(axis=0), truth, atol=0.01)
+    assert_allclose(ours.std(axis=0), theirs.std(axis=0), rtol=0.06)
+    noisy = sampled(0.0 * truth, n, 2.0, rng, 20_000)
+    expected = 2.0 * np.where(np.eye(3) > 0, 1.0, 0.5**0.5)
+    assert_allclose(noisy.std(axis=0), expected, rtol=0.05)
+
+
+def test_the_jacobian_moves_coordinates(geometry, rng):
+    if isinstance(geometry, BuresWassersteinSPD):
+        pytest.skip("coordinates there have an accuracy of their own")
+    unit = min(1.0, geometry.injectivity_radius)
+    point = random_points(geometry, rng)
+    step = 0.2 * unit * rng.standard_normal(geometry.dim) / geometry.dim**0.5
+    end = geometry.exp_coordinates(point, step)
+    jacobian = coordinate_jacobian(geometry, point, step)
+    move = 1e-4 * unit * rng.standard_normal(geometry.dim)
+    ends = [geometry.exp_coordinates(point, step + sign * move) for sign in (0.5, -0.5)]
+    seen = geometry.log_coordinates(end, ends[0]) - geometry.log_coordinates(end, ends[1])
+    assert_allclose(jacobian @ move, seen, rtol=0, atol=2e-3 * np.linalg.norm(move))
+
+
+def test_flat_spaces_and_small_steps_move_nothing(geometry):
+    start = geometry.base_point
+    assert_array_equal(
+        coordinate_jacobian(geometry, start, np.zeros(geometry.dim)), np.eye(geometry.dim)
+    )
+    for flat in (Euclidean(3), LogEuclideanSPD(2)):
+        step = np.array([1.0, -2.0, 3.0])
+        assert_array_equal(coordinate_jacobian(flat, flat.base_point, step), np.eye(3))
+
+
+def test_transport_is_an_isometry_that_keeps_the_geodesic(geometry, rng):
+    if isinstance(geometry, BuresWassersteinSPD):
+        pytest.skip("transport there has an accuracy of its own")
+    point, other = random_points(geometry, rng, 2)
+    matrix = transport_matrix(geometry, point, other)
+    assert_allclose(matrix @ matrix.T, np.eye(geometry.dim), atol=1e-6)
+    if "Stiefel" in type(geometry).__name__:
+        return
+    along = matrix @ geometry.log_coordinates(point, other)
+    assert_allclose(along, -geometry.log_coordinates(other, point), atol=1e-6)
