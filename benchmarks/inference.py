@@ -49,18 +49,17 @@ def wrapped(geometry, n, rng, *, power=1.0, rms=0.3, offset=0.3, tail="normal"):
     direction = np.ones(geometry.dim) / np.sqrt(geometry.dim)
     mean = np.asarray(geometry.exp_coordinates(geometry.base_point, offset * direction))
     z = rng.standard_normal((n, geometry.dim))
-    if tail == "skewed":
-        z = (rng.gamma(1.0, size=(n, geometry.dim)) - 1.0) if geometry.is_flat else z
+    if tail == "skewed":  # skewness 2
+        z = rng.gamma(1.0, size=z.shape) - 1.0
+    elif tail == "very skewed":  # skewness 4
+        z = 2.0 * (rng.gamma(0.25, size=z.shape) - 0.25)
+    elif tail == "cluster":  # 7 % of the records, four standard deviations away
+        z = 0.7 * z + 2.8 * ((rng.random((n, 1)) < 0.07) - 0.07)
     elif tail == "groups":
         # The people's own means: each is known from 1 to 20 rows.
         z *= np.sqrt(0.5 + 0.5 / rng.integers(1, 21, size=n))[:, None]
     z *= np.sqrt(spectrum(geometry.dim, power, rms))
     return np.asarray(geometry.exp_coordinates(mean, z)), mean
-
-
-def digits(rng, n):
-    X, _ = digits_covariances()
-    return X[rng.integers(len(X), size=n)]
 
 
 # Name, geometry, n, epsilon, keywords of the law (relative to the radius), of the fit.
@@ -82,6 +81,8 @@ def cells():
         ("R5 R=1", Euclidean(5), 300, 3.0, {}, {}, 1.0),
         ("R5 R=1", Euclidean(5), 2000, 1.0, {}, {}, 1.0),
         ("R5 R=1, skewness 2", Euclidean(5), 2000, 1.0, {"tail": "skewed"}, {}, 1.0),
+        ("R5 R=1, skewness 4", Euclidean(5), 2000, 1.0, {"tail": "very skewed"}, {}, 1.0),
+        ("R5 R=1, far cluster", Euclidean(5), 1000, 1.0, {"tail": "cluster"}, {}, 1.0),
         ("Grassmann(5,2) R=.6", Grassmann(5, 2), 2000, 1.0, {}, {}, 0.6),
         (
             "far centre, H2 R=2, offset 1",
@@ -102,11 +103,11 @@ def cells():
             1.0,
         ),
         (
-            "R5 R=.45 cuts, skewness 2",
+            "R5, ball that cuts, skewness 2",
             Euclidean(5),
             2000,
-            1.0,
-            {"tail": "skewed", "offset": 0.0, "rms": 0.45},
+            3.0,
+            {"tail": "skewed", "offset": 0.0, "rms": 0.55},
             {"mechanism": "tangent"},
             1.0,
         ),
@@ -121,6 +122,8 @@ def cells():
         ("R5 found", Euclidean(5), 45, 3.0, {}),
         ("R5 found", Euclidean(5), 120, 1.0, {}),
         ("R5 found, skewness 2", Euclidean(5), 2000, 1.0, {"tail": "skewed"}),
+        ("R5 found, skewness 4", Euclidean(5), 2000, 1.0, {"tail": "very skewed"}),
+        ("R5 found, far cluster", Euclidean(5), 1000, 1.0, {"tail": "cluster"}),
         ("SPD(3) affine found", affine, 2000, 1.0, {"rms": 0.6, "offset": 1.0}),
         ("SPD(3) affine found, rms 1.5", affine, 2000, 1.0, {"rms": 1.5, "offset": 1.0}),
         ("S2 found", Sphere(2), 2000, 1.0, {}),

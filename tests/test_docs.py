@@ -57,6 +57,7 @@ FIRST = (
     "docs/user_guide/index.md",
     "docs/user_guide/mean.md",
     "docs/user_guide/pymanopt.md",
+    "docs/user_guide/uncertainty.md",
 )
 # Pages whose blocks begin with data of the reader's own; only their imports are tested.
 FRAGMENTS = (

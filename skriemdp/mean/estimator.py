@@ -420,7 +420,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 "confidence_region needs the second moment of the records, which this fit did not "
                 "release; pass uncertainty=True and fit again, which costs a budget of its own."
             )
-        return self.inference_.region(level)
+        return self.inference_.region(level, privacy=self.privacy_spent_)
 
     def noise_radius(self, level: float = 0.95) -> float:
         """Not a confidence interval for the population's mean: how far noise alone can move it.
