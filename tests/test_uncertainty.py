@@ -64,7 +64,7 @@ def test_releases_add_up_to_the_budget(settings, recording_accountant):
 
 
 def test_weights_trade_the_mean_for_the_second_moment():
-    plans = [plan_joint_mean(Euclidean(4), 1000, 1.0, a, ball=None) for a in (1.0, 0.5)]
+    plans = [plan_joint_mean(Euclidean(4), 1000, 1.0, a, 1.0) for a in (1.0, 0.5)]
     mean, pca = (plan.moments_of(1.0, 0.9) for plan in plans)
     assert mean.first_sigma / pca.first_sigma == pytest.approx(2.0 / 1.25, rel=1e-2)
     assert mean.product_sigma / pca.product_sigma == pytest.approx(1.0 / 1.25, rel=1e-2)

@@ -60,6 +60,7 @@ from skriemdp.mean.releases import (
     plan_tangent_mean,
 )
 from skriemdp.mean.uncertainty import (
+    WIDER,
     NoiseLaw,
     check_uncertainty,
     standard_error,
@@ -521,7 +522,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         """The plan of a mean with its second moment."""
         mu = gaussian_mu(float(self.epsilon), float(self.delta))
         joint = plan_joint_mean(
-            geometry, n, mu, 1.0, mechanism=self.mechanism, ball=ball, search=search
+            geometry, n, mu, 1.0, WIDER, mechanism=self.mechanism, ball=ball, search=search
         )
         if ball is not None:
             chosen = MeanPlan("tangent", joint.count, mu=joint.joint_mu)

@@ -32,9 +32,6 @@ __all__ = ["JointMean", "Released", "plan_joint_mean", "widest"]
 # Shares of mu**2: the fraction of clipped records, and before the joint release in a public ball a
 # rough mean and a radius around it.
 _COUNT, _LOOK_MEAN, _LOOK_RADIUS = 0.01, 0.25, 0.10
-# Private radii are widened: a ball that cuts the data moves the mean that is covered
-# (benchmarks/inference.py, "--part widening").
-_WIDER = 1.3
 # Below these n mu a look finds nothing.
 _LEAST_LOOK, _LEAST_LOOK_BY_DIM = 50.0, 10.0
 # Where curvature is positive, in curvature radii: the largest ball whose means one Newton step
@@ -75,6 +72,8 @@ class JointMean:
     weight : float
         The a of :class:`skriemdp.mechanisms.lifted_moments.LiftedMoments`: with 1 the second moment
         costs the mean nothing.
+    wider : float
+        Factor on private radii: a ball that cuts the data moves the mean that is covered.
     ball : GeodesicBall or None
         Public.
     search : LocationScaleSearch or None
@@ -97,6 +96,7 @@ class JointMean:
     n: int
     mu: float
     weight: float
+    wider: float
     ball: GeodesicBall | None = None
     search: LocationScaleSearch | None = None
     looks: bool = False
@@ -173,7 +173,7 @@ class JointMean:
         if self.search is not None:
             found = self.search.release(PointRecords(self.geometry, points), budget, streams)
             warn_direction(found)
-            wider = _WIDER if self.search.radius is None else 1.0
+            wider = self.wider if self.search.radius is None else 1.0
             most = min(widest(self.geometry), self.search.radii.limit)
             return found.center, min(wider * found.radius, most)
         assert self.ball is not None  # one of the two is given
@@ -202,7 +202,7 @@ class JointMean:
         radii = plan_radius(ball, self.n, self.mu, budget.take(_LOOK_RADIUS), 0.7 * ball.radius)
         distances = np.asarray(geometry.dist(center, points))
         radius = radii.release(distances, math.sqrt(keep) * scale, streams("radius", 0))
-        return center, min(_WIDER * radius, ball.radius)
+        return center, min(self.wider * radius, ball.radius)
 
 
 def _logarithms(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -216,6 +216,7 @@ def plan_joint_mean(
     n: int,
     mu: float,
     weight: float,
+    wider: float,
     *,
     mechanism: str = "auto",
     ball: GeodesicBall | None = None,
@@ -229,8 +230,8 @@ def plan_joint_mean(
     n : int
     mu : float
         Of the whole fit.
-    weight : float
-        Of the mean against the second moment; see :class:`JointMean`.
+    weight, wider : float
+        See :class:`JointMean`.
     mechanism : {"auto", "tangent"}, default="auto"
         "tangent" takes no look in a public ball.
     ball : GeodesicBall, optional
@@ -249,7 +250,7 @@ def plan_joint_mean(
         )
     least = max(_LEAST_LOOK, _LEAST_LOOK_BY_DIM * math.sqrt(geometry.dim))
     looks = ball is not None and mechanism == "auto" and n * mu >= least
-    plan = JointMean(geometry, n, mu, weight, ball, search, looks)
+    plan = JointMean(geometry, n, mu, weight, wider, ball, search, looks)
     exact = chooses_integers(
         geometry.separate_rows,
         plan.check_integers,

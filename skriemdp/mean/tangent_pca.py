@@ -37,6 +37,15 @@ __all__ = ["PrivateTangentPCA"]
 # a of the joint release: with a^2 = 1/4 mean and second moment both get 1.25 times the noise that
 # they would get alone, for all of the budget.
 _WEIGHT = 0.5
+# Noise of the second moment grows with the square of a radius, and directions survive shortening:
+# of a private radius this part is used, and all of it from _AMPLE sqrt(dim) on (benchmarks/
+# inference.py, "--part pca").
+_NARROWEST, _AMPLE = 0.65, 300.0
+
+
+def _narrower(n_mu: float, dim: int) -> float:
+    """Factor on private radii, from public numbers."""
+    return float(np.clip(math.sqrt(n_mu / (_AMPLE * math.sqrt(dim))), _NARROWEST, 1.0))
 
 
 class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
@@ -76,14 +85,16 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     components_ : ndarray of shape (n_components, dim)
         Orthonormal, in orthonormal coordinates at `mean_`; largest variance first.
     explained_variance_ : ndarray of shape (n_components,)
-        Variances along them, in squared geodesic distance.  The largest tends to be too large:
-        noise and sampling both pull the first component towards what is large by chance.
+        Variances along them, in squared geodesic distance, of records shortened to `radius_`.  A
+        private radius cuts more where n and the budget are small, for less noise.  The largest
+        tends to be too large otherwise: noise and sampling both pull the first component towards
+        what is large by chance.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         Over `frechet_variance_`.
     spectrum_ : ndarray of shape (dim,)
         Variances of all components.
     frechet_variance_ : float
-        Their sum, about the mean squared distance of the records to `mean_`.
+        Their sum, the mean squared distance of the shortened records to `mean_`.
     noise_scale_ : float
         Standard deviation of the noise of the mean per coordinate, in geodesic distance.
     clipped_fraction_ : float
@@ -219,7 +230,8 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
             search = search_domain(geometry, n, mu, self.center, self.radius)
-        joint = plan_joint_mean(geometry, n, mu, _WEIGHT, ball=ball, search=search)
+        narrower = _narrower(n * mu, geometry.dim)
+        joint = plan_joint_mean(geometry, n, mu, _WEIGHT, narrower, ball=ball, search=search)
         work = Work(16.0 * n * math.prod(geometry.shape)).plus(
             joint.bytes, f"the second moment of {geometry.dim} coordinates"
         )
@@ -251,4 +263,6 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         self.explained_variance_ratio_ = self.explained_variance_ / total
         self.geometry_, self._flat = geometry, data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
-        warn_clipped(released.clipped, released.clipped_noise, 0.0, self.radius_)
+        search = plan.settings.search
+        if not plan.settings.looks and (search is None or search.radius is not None):
+            warn_clipped(released.clipped, released.clipped_noise, 0.0, self.radius_)
