@@ -60,9 +60,6 @@ def wrapped(geometry, n, rng, *, power=1.0, rms=0.3, offset=0.3, tail="normal"):
         z = 2.0 * (rng.gamma(0.25, size=z.shape) - 0.25)
     elif tail == "cluster":  # 7 % of the records, four standard deviations away
         z = 0.7 * z + 2.8 * ((rng.random((n, 1)) < 0.07) - 0.07)
-    elif tail == "groups":
-        # The people's own means: each is known from 1 to 20 rows.
-        z *= np.sqrt(0.5 + 0.5 / rng.integers(1, 21, size=n))[:, None]
     z *= np.sqrt(spectrum(geometry.dim, power, rms))
     return np.asarray(geometry.exp_coordinates(mean, z)), mean
 
@@ -135,10 +132,22 @@ def cells():
         ("S2 found", Sphere(2), 60, 3.0, {}),
         ("H2 found, offset 3", Hyperboloid(2), 2000, 1.0, {"rms": 0.6, "offset": 3.0}),
         ("S20 found", Sphere(20), 5000, 1.0, {}),
-        ("R5 found, people of 1 to 20 rows", Euclidean(5), 1000, 1.0, {"tail": "groups"}),
+        ("R5 found, people of 1 to 20 rows", Euclidean(5), 1000, 1.0, {"tail": "people"}),
     ]
     for name, geometry, n, epsilon, law in found:
         yield name, geometry, n, epsilon, law, {}
+
+
+def people(geometry, n, rng, **law):
+    """Rows of n people, 1 to 20 each, of a flat space; who owns them; and the mean of people.
+
+    Half of a row's variance is the person's.
+    """
+    X, mean = wrapped(geometry, n, rng, **law)
+    owner = np.repeat(np.arange(n), rng.integers(1, 21, size=n))
+    noise, _ = wrapped(geometry, len(owner), rng, **(law | {"offset": 0.0}))
+    rows = mean + np.sqrt(0.5) * (X[owner] - mean) + np.sqrt(0.5) * noise
+    return rows, owner, mean
 
 
 def mean_in_ball(geometry, X, seed, truth, fit, law):
@@ -165,18 +174,23 @@ def run_cell(geometry, n, epsilon, law, fit, seeds):
     usual = chi2.ppf(LEVEL, dim)
     rows = []
     exact = np.diag(spectrum(dim, law.get("power", 1.0), law.get("rms", 0.3)))
-    if law.get("tail") == "groups":
+    owned = law.get("tail") == "people"
+    if owned:
         exact *= 0.5 + 0.5 * np.mean(1.0 / np.arange(1, 21))
     for seed in seeds:
         rng = np.random.default_rng([seed, n])
-        X, truth = wrapped(geometry, n, rng, **law)
+        groups = None
+        if owned:
+            X, groups, truth = people(geometry, n, rng, **law)
+        else:
+            X, truth = wrapped(geometry, n, rng, **law)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             mean = PrivateFrechetMean(
                 geometry, uncertainty=True, epsilon=epsilon, random_state=seed, **fit
-            ).fit(X)
+            ).fit(X, groups=groups)
         region = mean.confidence_region(LEVEL)
-        projected = mean_in_ball(geometry, X, seed, truth, mean, law)
+        projected = truth if owned else mean_in_ball(geometry, X, seed, truth, mean, law)
         sampling = mean.tangent_covariance_ / n
         noise = mean.noise_scale_**2 * np.eye(dim)
         ideal = np.linalg.eigvalsh(exact / n + noise) * usual

@@ -40,7 +40,7 @@ _WEIGHT = 0.5
 # Noise of the second moment grows with the square of a radius, and directions survive shortening:
 # of a private radius this part is used, and all of it from _AMPLE sqrt(dim) on (benchmarks/
 # inference.py, "--part pca").
-_NARROWEST, _AMPLE = 0.65, 300.0
+_NARROWEST, _AMPLE = 0.5, 1200.0
 
 
 def _narrower(n_mu: float, dim: int) -> float:
