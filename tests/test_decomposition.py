@@ -349,6 +349,21 @@ def test_a_sorted_table_loses_nothing():
     assert moment[0, 0] == pytest.approx(np.var(X[:, 0]), rel=0.2)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@pytest.mark.parametrize("arithmetic", ["float", "lattice"])
+def test_very_few_records_are_not_matched_in_pairs(n, arithmetic):
+    """One difference has no angle with another; what is charged is released all the same."""
+    X, matched = np.random.default_rng(0).normal(size=(n, 2)), []
+    for epsilon in (5.0, 10.0, 20.0, 40.0, 80.0):
+        model = PrivatePrincipalEigenvector(mechanism="covariance", epsilon=epsilon)
+        with config_context(arithmetic=arithmetic):
+            model.fit(X)
+        matched.append("differences" in str(model.privacy_spent_.public.get("rows")))
+    assert any(matched) == (n >= 4)
+    assert Rows(X[:1], 1, 2).paired_cosines(np.zeros(2), 5) == (0.0, 0)
+
+
 def test_pairs_serve_a_public_window():
     def fitted(X, **settings):
         model = PrivatePrincipalEigenvector(mechanism="covariance", random_state=0, **settings)
