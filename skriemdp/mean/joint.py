@@ -14,7 +14,7 @@ from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
 from skriemdp.location_scale.points import PointRecords, check_point_integers, warn_direction
-from skriemdp.location_scale.search import LocationScaleSearch
+from skriemdp.location_scale.search import LocationScaleSearch, james_stein
 from skriemdp.mean.adaptive import plan_radius
 from skriemdp.mean.releases import MeanNoise
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -136,7 +136,9 @@ class JointMean:
     def check_integers(self) -> None:
         """ValueError where some sum has no lattice that is fine enough."""
         exact = dataclasses.replace(self, exact=True)
-        exact.moments_of(1.0, self.joint_mu)
+        # A search spends what it needs, and less noise needs more bits.
+        for mu in (self.joint_mu, self.mu):
+            exact.moments_of(1.0, mu)
         if self.looks:
             check_integers(self.geometry.dim, 1.0 / (self.mu * math.sqrt(_LOOK_MEAN)))
         if self.search is not None:
@@ -193,15 +195,14 @@ class JointMean:
         noise = MeanNoise(budget.take(_LOOK_MEAN), None, self.exact)
         query = LogarithmQuery(geometry, ball.center, ball.radius, points)
         found, scale = noise.release(query, streams("rough mean", 0))
-        excess = max(geometry.dim - 2, 0) * scale**2
-        keep = max(0.0, 1.0 - excess / max(float(found @ found), 1e-300))
-        center = np.asarray(geometry.exp_coordinates(ball.center, keep * found))
+        move, left = james_stein(found, scale)
+        center = np.asarray(geometry.exp_coordinates(ball.center, move))
         if not np.isfinite(center).all() or not bool(geometry.belongs(center)):
             center = ball.center
         center = np.asarray(ball.project(center))
         radii = plan_radius(ball, self.n, self.mu, budget.take(_LOOK_RADIUS), 0.7 * ball.radius)
         distances = np.asarray(geometry.dist(center, points))
-        radius = radii.release(distances, math.sqrt(keep) * scale, streams("radius", 0))
+        radius = radii.release(distances, left, streams("radius", 0))
         return center, min(self.wider * radius, ball.radius)
 
 
@@ -251,6 +252,7 @@ def plan_joint_mean(
     least = max(_LEAST_LOOK, _LEAST_LOOK_BY_DIM * math.sqrt(geometry.dim))
     looks = ball is not None and mechanism == "auto" and n * mu >= least
     plan = JointMean(geometry, n, mu, weight, wider, ball, search, looks)
+    _ = plan.count  # raises where a budget is too small for any noise
     exact = chooses_integers(
         geometry.separate_rows,
         plan.check_integers,
