@@ -37,6 +37,8 @@ PLAIN_DRAWS = {
     # How many candidates run, which of them, and the seeds of their fits: likewise.
     ("privacy/events_mixed.py", "SelectionEvent.draw_count"),
     ("selection.py", "PrivateGridSearchCV._run"),
+    # Covariances as they might have been released: of the public generator of a region.
+    ("inference/covariances.py", "symmetric_noise"),
     # Made-up records and points, from a generator that the caller makes.
     ("descent/separate_rows.py", "made_up_points"),
     ("descent/separate_rows.py", "made_up_records"),

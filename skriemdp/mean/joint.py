@@ -126,7 +126,7 @@ class JointMean:
     def bytes(self) -> float:
         """Memory of the logarithms and of matrices, besides the records."""
         dim = self.geometry.dim
-        return 8.0 * (2.0 * self.n * dim + 8.0 * (dim + 1) ** 2 + 2.0 * dim**3)
+        return 8.0 * (2.0 * self.n * dim + 8.0 * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3)
 
     def moments_of(self, radius: float, mu: float) -> LiftedMoments:
         """The mechanism of the joint release."""
