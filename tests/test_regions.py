@@ -16,18 +16,22 @@ from scipy import stats
 
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Poincare, Sphere
 from skriemdp.inference import ConfidenceRegion, MeanInference, moments, regions
-from skriemdp.inference.covariances import symmetric_noise
+from skriemdp.inference.covariances import factor, kept_share, parts, symmetric_noise
 
 
 class Straight(MeanInference):
     """Leaves out what curvature does."""
 
+    @property
+    def step(self):
+        return self.first
+
     def _form(self, moment):
         return np.zeros_like(moment)
 
 
-class KnownHessian(MeanInference):
-    """Takes Newton's matrix, which was estimated, for known."""
+class KnownBend(MeanInference):
+    """Takes the covariance, by which curvature bends the mean, for known."""
 
     def score_covariance(self, spread):
         return spread / self.n + self.first_noise**2 * np.eye(len(self.first))
@@ -171,7 +175,7 @@ def test_a_fit_survives_pickling(rng):
 
 def test_the_mean_stays_in_the_ball(rng):
     fit = released(Euclidean(4), 0.1 * rng.standard_normal((5, 4)), 1.0, 0.1, rng)
-    assert np.linalg.norm(fit.newton_step) > 1.0
+    assert np.linalg.norm(fit.first) > 1.0
     assert_allclose(np.linalg.norm(fit.step), 1.0)
 
 
@@ -187,19 +191,43 @@ def test_what_curvature_adds_to_the_covariance(space, largest, monkeypatch, rng)
     d, draws = space.dim, 100_000
     root = 0.3 * rng.standard_normal((d, d)) / math.sqrt(d)
     first = 0.6 * np.eye(d)[0]
-    spread = root @ root.T
-    second = spread + np.outer(first, first)
-    fit = MeanInference(space, space.base_point, 1.0, first, second, 1, 0.0, 0.0)
-    v = first + rng.standard_normal((draws, d)) @ root.T
-    moved = v + fit._form(v[:, :, None] * v[:, None, :]) @ fit.step / 3.0
-    expected = np.cov(moved.T)
-    assert_allclose(
-        fit.score_covariance(fit.spread), expected, atol=0.03 * np.linalg.norm(expected, 2)
-    )
-    noisy = dataclasses.replace(fit, second_noise=0.3)
-    noise = 0.3 * fit._form(symmetric_noise(rng, draws, d)) @ noisy.step / 3.0
-    expected = np.cov(noise.T)
-    assert_allclose(noisy._curvature_terms[1], expected, atol=0.05 * np.linalg.norm(expected, 2))
+    second = root @ root.T + np.outer(first, first)
+    fit = MeanInference(space, space.base_point, 1.0, first, second, 1, 0.02, 0.01)
+    kept = kept_share(second - np.outer(first, first) + 0.0004 * np.eye(d), 0.01)
+    assert 0.5 < kept < 1.0
+
+    def score(moved_first, moved_spread):
+        trace, rest = parts(moved_spread)
+        return moved_first + fit._form(trace + kept * rest) @ fit.step / 3.0
+
+    z = rng.standard_normal((draws, d)) @ factor(fit.spread).T
+    records = np.cov(score(z, z[:, :, None] * z[:, None, :]).T)
+    eta = 0.02 * rng.standard_normal((draws, d))
+    crossed = eta[:, :, None] * first + first[:, None] * eta[:, None, :]
+    noise = np.cov(score(eta, 0.01 * symmetric_noise(rng, draws, d) - crossed).T)
+    size = np.linalg.norm(records + noise, 2)
+    computed = fit.score_covariance(fit.spread)
+    assert_allclose(computed, records + noise, rtol=0, atol=0.03 * size)
+    fit_without = fit.score_covariance(0.0 * fit.spread) - fit._curvature_terms[0]
+    assert_allclose(fit_without, noise, rtol=0, atol=0.05 * np.linalg.norm(noise, 2))
+
+
+@pytest.mark.parametrize("space", CURVED, ids=str)
+def test_the_score_is_the_derivative_of_the_mean(space, rng):
+    """Small changes of what is released move the mean as the covariance has it."""
+    d = space.dim
+    first = 0.15 * rng.standard_normal(d) / math.sqrt(d)
+    root = 0.2 * rng.standard_normal((d, d)) / math.sqrt(d)
+    second = root @ root.T + np.outer(first, first)
+    fit = MeanInference(space, space.base_point, 1.0, first, second, 1, 1e-9, 1e-9)
+    for _ in range(5):
+        eta, crossed = 1e-4 * rng.standard_normal(d), 1e-4 * symmetric_noise(rng, 1, d)[0]
+        moved = dataclasses.replace(fit, first=first + eta, second=second + crossed)
+        change = crossed - np.outer(eta, first) - np.outer(first, eta)
+        score = eta + fit._form(change) @ fit.step / 3.0
+        seen = space.log_coordinates(fit.mean, moved.mean)
+        size = np.linalg.norm(seen)
+        assert_allclose(fit.score_to_mean @ score, seen, rtol=0, atol=0.02 * size)
 
 
 def test_the_count_of_a_class_adds_its_noise(rng):
@@ -253,10 +281,10 @@ def test_a_far_centre_needs_curvature():
 
 
 @pytest.mark.slow
-def test_newtons_matrix_is_an_estimate_too():
+def test_what_bends_the_mean_is_an_estimate_too():
     space, trials = Hyperboloid(2), 2000
     (ours, known), _ = coverage(
-        space, np.array([1.0, 0.0]), 0.21, 2000, 2.0, 0.25, trials, [MeanInference, KnownHessian]
+        space, np.array([1.0, 0.0]), 0.21, 2000, 2.0, 0.25, trials, [MeanInference, KnownBend]
     )
     assert covers(ours, trials) and not covers(known, trials)
 

@@ -11,6 +11,8 @@ from skriemdp.geometry.base import Geometry
 __all__ = [
     "coordinate_jacobian",
     "factor",
+    "kept_share",
+    "parts",
     "repair",
     "sampled",
     "symmetric_noise",
@@ -22,7 +24,7 @@ def repair(matrix: np.ndarray, noise: float) -> np.ndarray:
     """A positive semidefinite estimate of a covariance that was released with symmetric noise.
 
     The part of the matrix without trace is shrunk by the share that the noise has in its squared
-    norm, and negative eigenvalues become zero.
+    norm (:func:`kept_share`), and negative eigenvalues become zero.
 
     Parameters
     ----------
@@ -38,16 +40,27 @@ def repair(matrix: np.ndarray, noise: float) -> np.ndarray:
         For ``d = 1``, and where nothing but the trace is left, ``max(trace / d, 0)`` times the
         identity.
     """
+    trace, deviation = parts(matrix)
+    kept = kept_share(matrix, noise)[..., None, None]
+    values, vectors = np.linalg.eigh(np.maximum(trace, 0.0) + kept * deviation)
+    return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+def kept_share(matrix: np.ndarray, noise: float) -> np.ndarray:
+    """What :func:`repair` keeps of the part without trace, shape (...): 1 without noise."""
     d = matrix.shape[-1]
-    mean = np.trace(matrix, axis1=-2, axis2=-1)[..., None, None] / d
-    unit = np.eye(d)
-    deviation = matrix - mean * unit
-    squared = np.sum(deviation**2, axis=(-2, -1))[..., None, None]
+    squared = np.asarray(np.sum(parts(matrix)[1] ** 2, axis=(-2, -1)))
     expected = noise**2 * (d * (d + 1) / 2 - 1)
     kept = np.zeros_like(squared)
     np.divide(squared - expected, squared, out=kept, where=squared > expected)
-    values, vectors = np.linalg.eigh(np.maximum(mean, 0.0) * unit + kept * deviation)
-    return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return kept
+
+
+def parts(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``tr(matrix) / d`` times the identity, and the rest; each of shape (..., d, d)."""
+    d = matrix.shape[-1]
+    trace = np.trace(matrix, axis1=-2, axis2=-1)[..., None, None] / d * np.eye(d)
+    return trace, matrix - trace
 
 
 def factor(covariance: np.ndarray) -> np.ndarray:

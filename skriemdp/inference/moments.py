@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import (
     coordinate_jacobian,
     factor,
+    kept_share,
+    parts,
     repair,
     sampled,
     symmetric_noise,
@@ -23,6 +26,8 @@ __all__ = ["MeanInference"]
 
 # Newton's matrix is kept away from directions in which the released moments say nothing.
 _LEAST_HESSIAN, _LARGEST_HESSIAN = 0.5, 2.0
+# Of the search for the mean of a few points.
+_MOST_STEPS = 60
 # Up to this dimension what curvature adds to the covariance is computed; above, it is simulated.
 _LARGEST_TENSOR, _CURVED_DRAWS, _CHUNK = 256, 1024, 64
 
@@ -74,21 +79,38 @@ class MeanInference:
 
     @functools.cached_property
     def hessian(self) -> np.ndarray:
-        """Newton's matrix at `center`, ``I - K(M) / 3``, eigenvalues within [1/2, 2]."""
-        moment = repair(self.second, self.second_noise)
-        values, vectors = np.linalg.eigh(np.eye(len(moment)) - self._form(moment) / 3.0)
+        """Of half the mean squared distance from the mean: ``I - K(S) / 3``, S the covariance.
+
+        In coordinates at `center`; eigenvalues within [1/2, 2].
+        """
+        values, vectors = np.linalg.eigh(np.eye(len(self.first)) - self._form(self.spread) / 3.0)
         return (vectors * np.clip(values, _LEAST_HESSIAN, _LARGEST_HESSIAN)) @ vectors.T
 
     @functools.cached_property
-    def newton_step(self) -> np.ndarray:
-        """Coordinates at `center` where the gradient of the mean squared distance vanishes."""
-        return np.linalg.solve(self.hessian, self.first)
-
-    @functools.cached_property
     def step(self) -> np.ndarray:
-        """`newton_step`, shortened to `radius`: the released mean's coordinates at `center`."""
-        length = float(np.linalg.norm(self.newton_step))
-        return self.newton_step * min(1.0, self.radius / max(length, 1e-300))
+        """The released mean's coordinates at `center`, no longer than `radius`.
+
+        The mean is that of ``2 dim`` weighted points whose coordinates have the released moments:
+        curvature bends their mean as it bends that of the records, for any distance from `center`,
+        up to what fourth moments about the mean would add.  In flat spaces it is `first`.
+        """
+        step = self._shortened(self.first)
+        if self.geometry.is_flat:
+            return step
+        values, vectors = np.linalg.eigh(self.spread)
+        values = np.maximum(values, 0.0)
+        # No distribution in the ball has a larger trace.
+        size = min(float(values.sum()), max(self.radius**2 - float(step @ step), 0.0)) ** 0.5
+        if size == 0.0:
+            return step
+        weights = np.concatenate([values, values]) / (2.0 * values.sum())
+        moves = size * np.concatenate([vectors.T, -vectors.T])
+        points = self.geometry.exp_coordinates(self.center, step + moves)
+        mean = _weighted_mean(self.geometry, self.center, points, weights, step)
+        return self._shortened(np.asarray(self.geometry.log_coordinates(self.center, mean)))
+
+    def _shortened(self, vector: np.ndarray) -> np.ndarray:
+        return vector * min(1.0, self.radius / max(float(np.linalg.norm(vector)), 1e-300))
 
     @functools.cached_property
     def mean(self) -> np.ndarray:
@@ -100,8 +122,12 @@ class MeanInference:
     @functools.cached_property
     def spread(self) -> np.ndarray:
         """Released covariance of the records' coordinates at `center`, repaired."""
-        noisy = self.second - np.outer(self.first, self.first)
-        return repair(noisy + self.first_noise**2 * np.eye(len(self.first)), self.second_noise)
+        return repair(self._noisy_spread, self.second_noise)
+
+    @functools.cached_property
+    def _noisy_spread(self) -> np.ndarray:
+        noise = self.first_noise**2 * np.eye(len(self.first))
+        return self.second - np.outer(self.first, self.first) + noise
 
     @functools.cached_property
     def _curved(self) -> bool:
@@ -113,30 +139,31 @@ class MeanInference:
         pairs = unit[:, :, None] * self.step
         return self._form((pairs + np.swapaxes(pairs, 1, 2)) / 2.0)
 
-    @functools.cached_property
-    def _slope(self) -> np.ndarray:
-        """Derivative of ``v + K(v v') e / 3`` by v, at the mean of v."""
-        dim = len(self.first)
-        slope = np.eye(dim)
-        if self._curved:
-            for start in range(0, dim, _CHUNK):
-                rows = slice(start, start + _CHUNK)
-                slope[rows] += (2.0 / 3.0) * self._bends(rows) @ self.first
-        return slope
+    def _repaired(self, matrices: np.ndarray) -> np.ndarray:
+        """What repair makes of small changes of the covariance; selfadjoint."""
+        trace, deviation = parts(matrices)
+        return trace + kept_share(self._noisy_spread, self.second_noise) * deviation
 
     @functools.cached_property
-    def _curvature_terms(self) -> tuple[np.ndarray, np.ndarray]:
-        """Covariances of ``K(X) e / 3``: for X = z z', z Gaussian as the records; for X = noise."""
-        dim = len(self.first)
+    def _curvature_terms(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What the score ``first + K(spread) step / 3`` has from the covariance's errors.
+
+        Covariances of ``K(X) e / 3`` for X = z z', z Gaussian as the records, and for X = noise;
+        and the matrix that noise in `first` is multiplied by, as it enters `spread` too.
+        """
+        dim, unit = len(self.first), np.eye(len(self.first))
         if not self._curved:
-            return np.zeros((dim, dim)), np.zeros((dim, dim))
-        root = factor(self.spread)
+            return 0.0 * unit, 0.0 * unit, unit
+        root, through = factor(self.spread), unit.copy()
+        for start in range(0, dim, _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            through[rows] -= (2.0 / 3.0) * self._repaired(self._bends(rows)) @ self.first
         if dim <= _LARGEST_TENSOR:
-            bends = self._bends(slice(None))
+            bends = self._repaired(self._bends(slice(None)))
             inner = (root.T @ bends @ root).reshape(dim, -1)
             bends = bends.reshape(dim, -1)
             noise = bends @ bends.T * (self.second_noise**2 / 9.0)
-            return inner @ inner.T * (2.0 / 9.0), noise
+            return inner @ inner.T * (2.0 / 9.0), noise, through
         rng = public_generator(0, "curved covariance", dim)
         totals = np.zeros((2, dim, dim))
         for _ in range(0, _CURVED_DRAWS, _CHUNK):
@@ -144,19 +171,19 @@ class MeanInference:
             records = z[:, :, None] * z[:, None, :] - self.spread
             noise = self.second_noise * symmetric_noise(rng, _CHUNK, dim)
             for total, matrices in zip(totals, (records, noise), strict=True):
-                moved = self._form(matrices) @ self.step / 3.0
+                moved = self._form(self._repaired(matrices)) @ self.step / 3.0
                 total += moved.T @ moved / _CURVED_DRAWS
-        return totals[0], totals[1]
+        return totals[0], totals[1], through
 
     def score_covariance(self, spread: np.ndarray) -> np.ndarray:
-        """Covariance of ``first + K(second) step / 3``, sampling and noise.
+        """Covariance of ``first + K(spread) step / 3``, sampling and noise.
 
         `spread` is what the records' covariance is taken to be; shape (..., dim, dim), as it is.
         """
-        curved, noise = self._curvature_terms
-        sampling = (self._slope @ spread @ self._slope.T + curved) / self.n
+        curved, noise, through = self._curvature_terms
         counted = np.outer(self.first, self.first) * self.count_noise**2
-        return sampling + noise + counted + self.first_noise**2 * np.eye(len(noise))
+        noise = noise + self.first_noise**2 * through @ through.T + counted
+        return (spread + curved) / self.n + noise
 
     @functools.cached_property
     def _to_mean(self) -> np.ndarray:
@@ -207,3 +234,25 @@ class MeanInference:
             f"{self.radius:.3g} that was used",
             privacy=privacy,
         )
+
+
+def _weighted_mean(
+    geometry: Geometry,
+    center: np.ndarray,
+    points: np.ndarray,
+    weights: np.ndarray,
+    start: np.ndarray,
+) -> np.ndarray:
+    """Fréchet mean of a few weighted points; the start is in coordinates at `center`."""
+    mean = np.asarray(geometry.exp_coordinates(center, start))
+    rate, previous = 1.0, math.inf
+    for _ in range(_MOST_STEPS):
+        move = weights @ np.asarray(geometry.log_coordinates(mean, points))
+        size = float(np.linalg.norm(move))
+        if not size > 1e-13 * float(np.linalg.norm(start)):  # or not a number
+            break
+        if size > 0.7 * previous:
+            rate = max(rate / 2.0, 1.0 / 64.0)  # negative curvature overshoots with full steps
+        previous = size
+        mean = np.asarray(geometry.exp_coordinates(mean, rate * move))
+    return mean
