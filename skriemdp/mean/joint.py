@@ -34,13 +34,13 @@ __all__ = ["JointMean", "Released", "plan_joint_mean", "widest"]
 _COUNT, _LOOK_MEAN, _LOOK_RADIUS = 0.01, 0.25, 0.10
 # Below these n mu a look finds nothing.
 _LEAST_LOOK, _LEAST_LOOK_BY_DIM = 50.0, 10.0
-# Where curvature is positive, in curvature radii: the largest ball whose means one Newton step
-# finds.
+# Where curvature is positive, in curvature radii: the largest ball for whose means the expansion of
+# squared distances in curvature was measured.
 _WIDEST = 1.3
 
 
 def widest(geometry: Geometry) -> float:
-    """Radius up to which one Newton step from the centre finds a mean to well within its error."""
+    """Radius up to which two moments say where a mean is, to well within its error."""
     kappa = geometry.curvature_bounds[1]
     if kappa <= 0.0:
         return descent_reach(geometry)
@@ -245,8 +245,8 @@ def plan_joint_mean(
     """
     if ball is not None and ball.radius > widest(geometry):
         raise ValueError(
-            f"radius={ball.radius:g} is above {widest(geometry):.4g}, beyond which one Newton step "
-            f"from the center finds no mean to within its error on {geometry}; pass a smaller "
+            f"radius={ball.radius:g} is above {widest(geometry):.4g}, beyond which two "
+            f"moments do not say where a mean is to within its error on {geometry}; pass a smaller "
             "radius and a center near the data, or radius='auto'."
         )
     least = max(_LEAST_LOOK, _LEAST_LOOK_BY_DIM * math.sqrt(geometry.dim))
