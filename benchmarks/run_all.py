@@ -33,6 +33,7 @@ QUICK = {
     "accounting_tables": ["--only", "selection"],
     "completion": ["speed"],
     "federated": ["--only", "engines"],
+    "inference_simulated": ["far", "--trials", "50"],
     "ledger": ["--filters"],
     "mean_mechanisms": ["--fits", "6", "--part", "spaces"],
     "mean_utility": ["--draws", "400"],
@@ -42,7 +43,12 @@ QUICK = {
     "solvers": ["full-batch"],
 }
 # Full forms that need a word on the command line.
-FULL = {"completion": ["utility"], "geometry": ["--full"], "mean_speed": ["--full"]}
+FULL = {
+    "completion": ["utility"],
+    "geometry": ["--full"],
+    "inference_simulated": ["regions", "--trials", "2000"],
+    "mean_speed": ["--full"],
+}
 SKIP = {
     "run_all": "this script",
     "reference_profiles": "writes tests/data/riemannian_profiles.json, in hours",

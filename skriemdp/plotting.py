@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -73,10 +74,11 @@ class ErrorCurveDisplay:
 
 @dataclasses.dataclass
 class NoiseBallDisplay:
-    """Where the true mean can be, given a private one: the noise ball, from public numbers.
+    """Where the true mean can be, given a private one, from released and public numbers.
 
-    The circles hold the noise with the stated probabilities (Gaussian noise of standard deviation
-    `noise_scale` per coordinate).  Everything drawn is released or public.
+    With `confidence_region`, confidence regions of the population's mean: sampling and noise together.
+    Without, circles that hold the noise alone with the stated probabilities (Gaussian noise of
+    standard deviation `noise_scale` per coordinate); the population's mean is in them less often.
 
     Parameters
     ----------
@@ -87,6 +89,8 @@ class NoiseBallDisplay:
     noise_scale : float
     center, radius : ndarray, float, optional
         The public ball.
+    confidence_region : callable, optional
+        Gives the :class:`skriemdp.inference.ConfidenceRegion` of a level.
 
     Attributes
     ----------
@@ -98,16 +102,19 @@ class NoiseBallDisplay:
     noise_scale: float
     center: np.ndarray | None = None
     radius: float | None = None
+    confidence_region: Callable[[float], Any] | None = None
 
     @classmethod
     def from_estimator(cls, estimator: Any, ax: Axes | None = None) -> NoiseBallDisplay:
         """From a fitted :class:`skriemdp.PrivateFrechetMean` on a two-dimensional manifold."""
+        known = getattr(estimator, "inference_", None) is not None
         display = cls(
             estimator.geometry_,
             estimator.mean_,
             estimator.noise_scale_,
             estimator.center_,
             estimator.radius_,
+            estimator.confidence_region if known else None,
         )
         return display.plot(ax)
 
@@ -123,6 +130,10 @@ class NoiseBallDisplay:
         ax = _axes(ax, subplot_kw={"projection": "3d"} if solid else {})
         self._draw_space(ax, solid)
         for level in levels:
+            if self.confidence_region is not None:
+                edge = self._flat(self.confidence_region(level).boundary())
+                ax.plot(*edge.T, color="C0", alpha=1.2 - level, label=f"confidence, {level:.0%}")
+                continue
             # Rayleigh quantile: the length of a two-dimensional Gaussian vector.
             length = self.noise_scale * np.sqrt(-2.0 * np.log1p(-level))
             circle = self._flat(self._circle(self.mean, length))

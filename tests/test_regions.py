@@ -282,9 +282,9 @@ def test_a_far_centre_needs_curvature():
 
 @pytest.mark.slow
 def test_what_bends_the_mean_is_an_estimate_too():
-    space, trials = Hyperboloid(2), 2000
+    space, trials = Hyperboloid(2), 1000
     (ours, known), _ = coverage(
-        space, np.array([1.0, 0.0]), 0.21, 2000, 2.0, 0.25, trials, [MeanInference, KnownBend]
+        space, np.array([1.5, 0.0]), 0.1, 1000, 2.0, 0.25, trials, [MeanInference, KnownBend]
     )
     assert covers(ours, trials) and not covers(known, trials)
 
