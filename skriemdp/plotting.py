@@ -78,7 +78,8 @@ class NoiseBallDisplay:
 
     With `confidence_region`, confidence regions of the population's mean: sampling and noise
     together.  Without, circles that hold the noise alone with the stated probabilities (Gaussian
-    noise of standard deviation `noise_scale` per coordinate); the population's mean is in them less often.
+    noise of standard deviation `noise_scale` per coordinate); the population's mean is in them less
+    often.
 
     Parameters
     ----------
