@@ -76,10 +76,9 @@ class ErrorCurveDisplay:
 class NoiseBallDisplay:
     """Where the true mean can be, given a private one, from released and public numbers.
 
-    With `confidence_region`, confidence regions of the population's mean: sampling and noise
-    together.  Without, circles that hold the noise alone with the stated probabilities (Gaussian
-    noise of standard deviation `noise_scale` per coordinate); the population's mean is in them less
-    often.
+    With `confidence_region`, regions that hold the population's mean: sampling and noise together.
+    Without, circles that hold the noise alone with the stated probabilities (Gaussian noise of
+    standard deviation `noise_scale` per coordinate); the population's mean is in them less often.
 
     Parameters
     ----------
