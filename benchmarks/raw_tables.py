@@ -6,8 +6,8 @@ Every number is a mean over splits (30 % held out, 10 % of the mammals) and fres
 1e-5.  Beside the private model: the most frequent class; noisy class means of somebody who knows
 the centre and the 95 % norm of the rows, and of somebody who knows the scale of every column as
 well; a model without privacy on standardised features.  The mammals need a folder with
-`hyperbolic_M1.npz`; without it they are skipped; beside them stands the noisy mean of all targets,
-in a ball that is known.
+`hyperbolic_M1.npz`; without it they are skipped; beside them stands the noisy mean of all
+targets, in a ball that is known.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ _HOME = {
     "PrivateMinimumDistanceToMean": "skriemdp.mean.classifier",
     "PrivatePrincipalEigenvector": "skriemdp.pca.estimator",
     "PrivateRiemannianERM": "skriemdp.erm.estimator",
+    "PrivateTangentPCA": "skriemdp.mean.tangent_pca",
     "PrivacyAccountant": "skriemdp.ledger.accountant",
     "BudgetError": "skriemdp.ledger.accountant",
     "BudgetExceededError": "skriemdp.ledger.accountant",

@@ -19,6 +19,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentPCA,
 )
 from skriemdp.auditing import (
     audit_epsilon,
@@ -120,6 +121,8 @@ ESTIMATORS = [
     PrivateFrechetMean("sphere", radius=0.5, center=[0.0, 1.0, 0.0]),
     PrivateFrechetMean("poincare", radius="auto", center="private"),
     PrivateFrechetMean("hyperboloid", mechanism="laplace", delta=0, radius=1.0),
+    PrivateFrechetMean("spd", radius=1.0, uncertainty=True),
+    PrivateTangentPCA(1, "poincare", radius=1.0),
     PrivateMinimumDistanceToMean("spd", classes=["a", "b", "c"]),
     PrivateMinimumDistanceToMean("spd", radius=1.0, classes=["a", "b", "c"]),
     PrivatePrincipalEigenvector(2),

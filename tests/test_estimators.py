@@ -20,6 +20,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentPCA,
 )
 from skriemdp.federated import FederatedEstimator
 
@@ -35,6 +36,8 @@ ESTIMATORS = [
     PrivateFrechetMean(radius=1.0),
     PrivateMinimumDistanceToMean(),
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
+    PrivateFrechetMean(uncertainty=True),
+    PrivateTangentPCA(),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics"),
     PrivateGeodesicRegressor(),

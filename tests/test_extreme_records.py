@@ -19,6 +19,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentPCA,
 )
 from skriemdp.completion.problem import LEAST_RIDGE, CompletionProblem
 from skriemdp.core.estimator import Terms
@@ -36,6 +37,8 @@ ESTIMATORS = [
     PrivateFrechetMean(noise="gaussian", shrink=None, radius=1.0),
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateFrechetMean(center="private", radius="auto"),
+    PrivateFrechetMean(uncertainty=True),
+    PrivateTangentPCA(1),
     PrivateFrechetMean(mechanism="laplace", radius=1.0),
     PrivateMinimumDistanceToMean(),
     PrivateGeodesicRegressor(),

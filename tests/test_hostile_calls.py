@@ -28,6 +28,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentPCA,
 )
 from skriemdp.federated import FederatedEstimator
 
@@ -61,6 +62,8 @@ ESTIMATORS = [
     MEAN,
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateFrechetMean(center="private", radius="auto"),
+    PrivateFrechetMean(uncertainty=True),
+    PrivateTangentPCA(1),
     PrivateFrechetMean("sphere", radius=0.5),
     PrivateFrechetMean("spd", mechanism="tangent", radius=1.0),
     PrivateFrechetMean("hyperboloid", epsilon=8.0, radius=1.0),

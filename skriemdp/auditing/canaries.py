@@ -20,6 +20,7 @@ from skriemdp.geometry import Hyperboloid, Poincare, as_geometry
 from skriemdp.linear_model.estimator import PrivateNoisyAdaGrad
 from skriemdp.mean.classifier import PrivateMinimumDistanceToMean
 from skriemdp.mean.estimator import PrivateFrechetMean
+from skriemdp.mean.tangent_pca import PrivateTangentPCA
 from skriemdp.pca.estimator import PrivatePrincipalEigenvector
 from skriemdp.regression.estimator import PrivateHyperbolicRegressor
 from skriemdp.regression.geodesic import PrivateGeodesicRegressor
@@ -150,6 +151,16 @@ def _resting(geometry: Geometry, center: np.ndarray, radius: float | None, n: in
 
 @worst_case_neighbours.register
 def _mean(estimator: PrivateFrechetMean, n: int = 100) -> Neighbours:
+    return _opposite_ends(estimator, n, _exponent)
+
+
+@worst_case_neighbours.register
+def _tangent_components(estimator: PrivateTangentPCA, n: int = 100) -> Neighbours:
+    return _opposite_ends(estimator, n, lambda model: 2.0)
+
+
+def _opposite_ends(estimator: Any, n: int, exponent: Callable[[Any], float]) -> Neighbours:
+    """One record at an end of the ball, or at the other; scored by the mean."""
     check_count(minimum=2, n=n)
     geometry = _geometry(estimator.manifold)
     center, radius = _center(geometry, estimator.center), _given(estimator.radius, "auto")
@@ -159,12 +170,12 @@ def _mean(estimator: PrivateFrechetMean, n: int = 100) -> Neighbours:
     points[0] = ends[0]
     rows, other = _swapped(points, ends[1])
 
-    def score(model: PrivateFrechetMean) -> float:
+    def score(model: Any) -> float:
         # Where the exact means lie, nearly; the noise law weighs the distances to them.
         means = _on_axis(geometry, center, np.array([-1.0, 1.0]) * model.radius_ / n)
         away = geometry.dist(means, np.broadcast_to(model.mean_, means.shape)) / model.radius_
-        exponent = _exponent(model)
-        return float(away[0] ** exponent - away[1] ** exponent)
+        power = exponent(model)
+        return float(away[0] ** power - away[1] ** power)
 
     return Neighbours((rows,), (other,), score)
 

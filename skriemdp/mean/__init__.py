@@ -5,9 +5,11 @@ from skriemdp.mean.estimator import (
     PrivateFrechetMean,
     frechet_mean,
 )
+from skriemdp.mean.tangent_pca import PrivateTangentPCA
 
 __all__ = [
     "PrivateFrechetMean",
     "PrivateMinimumDistanceToMean",
+    "PrivateTangentPCA",
     "frechet_mean",
 ]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
 
 
-__all__ = ["AdaptiveMean", "RadiusRelease"]
+__all__ = ["AdaptiveMean", "RadiusRelease", "plan_radius"]
 
 # Radii that a look may return, over that of the public ball.
 _RATIO, _RADII = 1.15, 46
@@ -95,6 +95,20 @@ class RadiusRelease:
         return math.sqrt(found**2 + (there / here - 1.0) * of_data)
 
 
+def plan_radius(
+    ball: GeodesicBall, n: int, total: float, mu: float, median: float
+) -> RadiusRelease:
+    """The release of a radius in a public ball, from public numbers.
+
+    `total` is about the mu of the whole fit, `mu` that of this release, and `median` what the
+    radius is expected to be before anything is seen.
+    """
+    grid = tuple((ball.radius * _RATIO ** -np.arange(_RADII - 1.0, -1.0, -1.0)).tolist())
+    prior = log_normal_weights(grid, median, _DOUBT)
+    wanted = float(np.clip(1.0 - _BEYOND / (n * total), 0.6, _MOST_WANTED))
+    return RadiusRelease(grid, prior, n, mu, wanted, ball.geometry.dim)
+
+
 @dataclasses.dataclass(frozen=True)
 class AdaptiveMean:
     """Mean of data that may fill only a part of the public ball.
@@ -152,14 +166,10 @@ class AdaptiveMean:
     @functools.cached_property
     def radii(self) -> tuple[RadiusRelease, ...]:
         """The releases of a radius, one for each look."""
-        grid = tuple((self.ball.radius * _RATIO ** -np.arange(_RADII - 1.0, -1.0, -1.0)).tolist())
-        rounds, dim = self.plan.rounds, self.ball.geometry.dim
+        rounds = self.plan.rounds
         median = self.ball.radius * (1.0 if len(rounds) > 1 else 0.7)
-        prior = log_normal_weights(grid, median, _DOUBT)
-        beyond = _BEYOND / (self.n * self._mu)
-        wanted = float(np.clip(1.0 - beyond, 0.6, _MOST_WANTED))
         return tuple(
-            RadiusRelease(grid, prior, self.n, each.radius_mu, wanted, dim) for each in rounds
+            plan_radius(self.ball, self.n, self._mu, each.radius_mu, median) for each in rounds
         )
 
     @property

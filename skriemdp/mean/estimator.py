@@ -14,21 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 from skriemdp._config import get_config
 from skriemdp._groups import Groups
 from skriemdp._quiet import read_array, read_records
-from skriemdp._validation import check_count, check_option, check_positive, check_scale, shown
+from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp._warnings import warn_user
-from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
     check_membership,
-    check_reach,
     point_shape,
     public_ball,
     public_point,
     warn_clipped,
     warn_large_delta,
-    warn_small_search,
 )
 from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -40,11 +37,11 @@ from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.points import (
     PointRecords,
-    check_point_integers,
-    plan_point_search,
     warn_direction,
 )
 from skriemdp.mean.adaptive import AdaptiveMean
+from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
+from skriemdp.mean.joint import JointMean, plan_joint_mean
 from skriemdp.mean.output import OUTPUT_MECHANISMS, plan_output_mean
 from skriemdp.mean.planning import (
     MECHANISMS,
@@ -64,17 +61,35 @@ from skriemdp.mean.releases import (
     exact_tangents,
     plan_tangent_mean,
 )
+from skriemdp.mean.uncertainty import (
+    WIDER,
+    NoiseLaw,
+    check_uncertainty,
+    standard_error,
+    warn_cut,
+)
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import compose
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
+    from skriemdp.inference import ConfidenceRegion
     from skriemdp.ledger.accountant import PrivacyAccountant
     from skriemdp.location_scale.search import LocationScaleSearch
 
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
+
+# What a fit learns with ``uncertainty=True``, or for `noise_radius`.
+_OF_UNCERTAINTY = (
+    "inference_",
+    "covariance_",
+    "standard_error_",
+    "tangent_covariance_",
+    "frechet_variance_",
+    "_noise_law",
+)
 
 
 def frechet_mean(
@@ -184,6 +199,13 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     shrink : {"auto", None}, default="auto"
         "auto": James-Stein shrinkage towards the public centre, with "auto" and "tangent"; helps
         when the noise is of the size of the ball.
+    uncertainty : bool, default=False
+        Release the second moment of the records around the mean with the mean, so that
+        `confidence_region` and `covariance_` tell how far it may lie from that of the population
+        (docs/user_guide/uncertainty.md).  At equal epsilon the mean's own noise is that of
+        ``mechanism="tangent", noise="gaussian"``: the second moment is free.  All noise is
+        Gaussian, nothing is shrunk, a private radius is a little wider; mechanisms "auto" and
+        "tangent" only.
     n_steps : int, optional
         Steps of "gradient"; 1 or 2 by a public rule when not given.
     step_size : float or sequence of float, default=1.0
@@ -230,6 +252,17 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         open half sphere.
     privacy_spent_ : PrivacySpent
         Unpacks as ``epsilon, delta``.
+    covariance_ : ndarray of shape (dim, dim)
+        With ``uncertainty=True``: of the error of `mean_`, sampling and noise together, in
+        orthonormal coordinates at `mean_`.
+    standard_error_ : ndarray of shape (dim,)
+        Roots of its diagonal.
+    tangent_covariance_ : ndarray of shape (dim, dim)
+        With ``uncertainty=True``: of the records, in coordinates at `mean_`.
+    frechet_variance_ : float
+        Its trace, about the mean squared distance of the records to `mean_`.
+    inference_ : skriemdp.inference.MeanInference
+        With ``uncertainty=True``: the released numbers, for :func:`skriemdp.mean_test`.
     geometry_ : Geometry
     n_features_in_ : int
     feature_names_in_ : ndarray
@@ -276,6 +309,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         *,
         noise: Any = "auto",
         shrink: Any = "auto",
+        uncertainty: Any = False,
         n_steps: Any = None,
         step_size: Any = 1.0,
         shares: Any = None,
@@ -295,6 +329,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.mechanism = mechanism
         self.noise = noise
         self.shrink = shrink
+        self.uncertainty = uncertainty
         self.n_steps = n_steps
         self.step_size = step_size
         self.shares = shares
@@ -363,6 +398,64 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         check_is_fitted(self)
         return np.asarray([f"tangent{i}" for i in range(self.geometry_.dim)], dtype=object)
 
+    def confidence_region(self, level: float = 0.95) -> ConfidenceRegion:
+        """Region that holds the mean of the population with probability `level`.
+
+        It covers the Fréchet mean of the law of the records projected on the ball `center_`,
+        `radius_`; records must be independent (docs/user_guide/uncertainty.md).  Post-processing:
+        nothing more is spent.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+
+        Returns
+        -------
+        skriemdp.inference.ConfidenceRegion
+
+        Raises
+        ------
+        AttributeError
+            Unless the fit was made with ``uncertainty=True``.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "inference_"):
+            raise AttributeError(
+                "confidence_region needs the second moment of the records, which this fit did not "
+                "release; pass uncertainty=True and fit again, which costs a budget of its own."
+            )
+        return self.inference_.region(level, privacy=self.privacy_spent_)
+
+    def noise_radius(self, level: float = 0.95) -> float:
+        """Not a confidence interval for the population's mean: how far noise alone can move it.
+
+        With probability `level` at least `mean_` lies within this geodesic distance of the mean of
+        the projected records that would have been released without noise.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        AttributeError
+            Where `mean_` is not one release plus noise of a known law: several were averaged,
+            iterated or shrunk.
+        """
+        check_is_fitted(self)
+        law = getattr(self, "_noise_law", None)
+        if law is None:
+            raise AttributeError(
+                "noise_radius needs a mean that is one release plus noise of a known law, and this "
+                "one was averaged over releases, iterated, or shrunk; fit with uncertainty=True, "
+                "or with mechanism='tangent' and shrink=None."
+            )
+        return law.radius(level)
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
@@ -371,24 +464,28 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     # -- the order of work ----------------------------------------------------------------------
 
     def _validate(self, X: Any, y: Any = None) -> Data:
-        X = read_records(self, X, ensure_min_samples=2, **CHECKS)
-        geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
-        points = as_points(geometry, X)
-        check_membership(geometry, points)
-        return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
+        return read_points(self, X)
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n = facts["geometry"], facts["n"]
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(NOISES, noise=self.noise)
         check_option(("auto", None), shrink=self.shrink)
+        check_option((False, True), uncertainty=self.uncertainty)
+        if self.uncertainty:
+            check_uncertainty(self.mechanism, self.noise, self.delta)
         lattice = get_config()["arithmetic"] == "lattice"
         # Among fits that are added up, Gaussian ones cost least.
         gaussian = terms.composes and self.noise == "auto"
         warn_large_delta(self.delta, n)
-        ball, search = self._ball(geometry), None
+        ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
-            search = self._search(geometry, n)
+            if not self.uncertainty:
+                check_searchable(self.mechanism, self.noise, self.delta)
+            mu = gaussian_mu(self.epsilon, self.delta)
+            search = search_domain(geometry, n, mu, self.center, self.radius)
+        if self.uncertainty:
+            return self._joint_plan(geometry, n, ball, search)
         mechanism, noise = self.mechanism, self.noise
         if ball is not None and descent_or_tangent(mechanism, ball) != mechanism:
             raise ValueError(
@@ -402,13 +499,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             noise = "gaussian"
         choices = {"mechanism": mechanism, "noise": noise, "ball": ball, "search": search}
         chosen = plan_mean(geometry, n, self.epsilon, self.delta, **choices)
-        public = {"n": n, "manifold": str(geometry)}
-        known: Any = search if ball is None else ball
-        public |= {
-            name: value
-            for name, value in (("center", known.center), ("radius", known.radius))
-            if value is not None
-        }
+        public = public_facts(geometry, n, ball, search)
         event, mean = chosen.event, None
         if ball is not None:
             self._warn_little_information(ball, n, chosen)
@@ -424,40 +515,30 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         exact = _is_exact(chosen.mechanism, geometry, chosen, mean)
         return Plan(event, (geometry, ball, chosen), public, work=work, exact=exact)
 
+    def _joint_plan(
+        self,
+        geometry: Geometry,
+        n: int,
+        ball: GeodesicBall | None,
+        search: LocationScaleSearch | None,
+    ) -> Plan:
+        """The plan of a mean with its second moment."""
+        mu = gaussian_mu(float(self.epsilon), float(self.delta))
+        joint = plan_joint_mean(
+            geometry, n, mu, 1.0, WIDER, mechanism=self.mechanism, ball=ball, search=search
+        )
+        if ball is not None:
+            chosen = MeanPlan("tangent", joint.count, mu=joint.joint_mu)
+            self._warn_little_information(ball, n, chosen)
+        work = Work(16.0 * n * math.prod(geometry.shape)).plus(
+            joint.bytes, f"the second moment of {geometry.dim} coordinates"
+        )
+        public = public_facts(geometry, n, ball, search)
+        return Plan(joint.event, joint, public, work=work, exact=joint.exact)
+
     def _gaussian_choice(self) -> str:
         own_law = self.mechanism in OUTPUT_MECHANISMS
         return "mechanism='tangent', noise='gaussian'" if own_law else "noise='gaussian'"
-
-    def _ball(self, geometry: Geometry) -> GeodesicBall | None:
-        """The public ball; None where a part of it is private."""
-        asked = isinstance(self.center, str) and self.center == "private"
-        if asked or (isinstance(self.radius, str) and self.radius == "auto"):
-            return None
-        return public_ball(geometry, self.center, self.radius)
-
-    def _search(self, geometry: Geometry, n: int) -> LocationScaleSearch:
-        """The search for what is private of the ball."""
-        check_searchable(self.mechanism, self.noise, self.delta)
-        mu = gaussian_mu(self.epsilon, self.delta)
-        center, radius = None, None
-        if not isinstance(self.radius, str) or self.radius != "auto":
-            check_scale(radius=self.radius)
-            radius = float(self.radius)
-            if radius >= geometry.radius_limit:
-                public_ball(geometry, None, radius)  # says why not
-        if self.center is not None and not isinstance(self.center, str):
-            center = public_point(geometry, center=self.center)
-            check_reach(geometry, center=center)
-        elif isinstance(self.center, str) and self.center != "private":
-            public_ball(geometry, self.center, 1.0)  # says why not
-        warn_small_search(n, mu)
-        search = plan_point_search(geometry, n, mu, center, radius)
-        exact = chooses_integers(
-            geometry.separate_rows,
-            lambda: check_point_integers(geometry, search),
-            f"logarithms that are computed one by one, unlike those of {geometry}",
-        )
-        return dataclasses.replace(search, exact=exact)
 
     def _mean_release(self, ball: GeodesicBall, n: int, budget: Any) -> Any:
         mechanism = descent_or_tangent(budget.mechanism, ball)
@@ -503,7 +584,39 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 "than the public centre. Use more records, a larger epsilon or a smaller ball."
             )
 
+    def _forget(self) -> None:
+        """Drop what an earlier fit learned and this one may not."""
+        for name in _OF_UNCERTAINTY:
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _release_joint(self, data: Data, joint: JointMean, streams: NoiseStreams) -> None:
+        """A mean with its second moment."""
+        (points,), geometry = data.arrays, joint.geometry
+        if data.groups is not None:
+            points = local_means(geometry, points, data.groups)
+        released = joint.release(points, streams)
+        inference = released.inference
+        self.inference_, self.mean_ = inference, inference.mean
+        self.center_, self.radius_ = inference.center, inference.radius
+        self.mechanism_ = "adaptive" if joint.looks else "tangent"
+        self.noise_scale_ = inference.first_noise
+        self.covariance_ = inference.covariance
+        self.standard_error_ = standard_error(self.covariance_)
+        self.tangent_covariance_ = inference.tangent_covariance
+        self.frechet_variance_ = float(np.trace(self.tangent_covariance_))
+        self._noise_law = NoiseLaw.of_inference(inference)
+        self.geometry_, self._flat = geometry, data.facts["flat"]
+        self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
+        warn_cut(released.clipped, released.clipped_noise, self.radius_)
+        if joint.search is not None:
+            self._warn_only_the_center(geometry.dim)
+
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
+        self._forget()
+        if isinstance(plan.settings, JointMean):
+            self._release_joint(data, plan.settings, streams)
+            return
         (points,), (geometry, ball, chosen) = data.arrays, plan.settings
         if data.groups is not None:
             points = local_means(geometry, points, data.groups)
@@ -535,6 +648,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             arguments["progress"] = ProgressBar(name, self.epsilon, self.delta)
         mean, self.noise_scale_ = mechanism.release(problem, streams, **arguments)
         self.mean_ = np.asarray(mean)
+        law = getattr(mechanism, "noise_law", None)
+        if law is not None:
+            self._noise_law = law(self.mean_)
         self.geometry_, self._flat = geometry, data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(noisy, 0.0, 1.0))
         warn_clipped(noisy, chosen.count.sigma / n, 1.0 - kept, self.radius_)
@@ -565,7 +681,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         return FrechetProblem.from_records(ball, points)[0]
 
     def _clients_ball(self, geometry: Geometry) -> GeodesicBall:
-        ball = self._ball(geometry)
+        if self.uncertainty:
+            raise ValueError(
+                "clients release no second moments: pass uncertainty=False, or fit the pooled "
+                "records."
+            )
+        ball = public_domain(geometry, self.center, self.radius)
         if ball is None:
             raise ValueError(
                 "clients search for no private ball: pass a public center= and radius=, the ball "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._validation import check_fraction
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.mean.releases import iterate_mean
 from skriemdp.privacy.mean_iteration import (
@@ -34,6 +35,18 @@ OUTPUT_MECHANISMS = ("gaussian", "laplace", "k-norm")
 
 
 @dataclasses.dataclass(frozen=True)
+class DistanceLaw:
+    """Distances of draws of a Riemannian law to its centre."""
+
+    law: Any
+
+    def radius(self, level: float) -> float:
+        """With probability `level` a draw is no farther."""
+        check_fraction(level=level)
+        return float(self.law.distance_quantile(level))
+
+
+@dataclasses.dataclass(frozen=True)
 class OutputMean:
     """A draw from a Riemannian Gaussian or Laplace law around the mean.
 
@@ -50,6 +63,10 @@ class OutputMean:
     @property
     def event(self) -> Event:
         return self.mechanism.event
+
+    def noise_law(self, point: np.ndarray) -> DistanceLaw:
+        """How long the noise of the released mean can be."""
+        return DistanceLaw(self.mechanism.law)
 
     def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""

@@ -19,6 +19,8 @@ from skriemdp.descent.queries import GradientQuery, LogarithmQuery, Query
 from skriemdp.descent.sampling import FullBatch, exact_mean
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
+from skriemdp.inference.covariances import coordinate_jacobian
+from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
@@ -120,6 +122,18 @@ class LogStep:
     mu: float | None
     law: RadialEvent | None
 
+    def noise_law(self, point: np.ndarray) -> NoiseLaw:
+        """How long the noise of the released mean `point` can be."""
+        bound = computed_sum_sensitivity(
+            ball_sensitivity(self.radius),
+            self.radius,
+            self.n,
+            self.geometry.dim,
+            longest_block(self.geometry),
+        )
+        noise = _noise(bound, self.mu, self.law)
+        return _law_at(self.geometry, self.center, point, noise, self.n)
+
     def release(self, points: np.ndarray, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
         exact = self.mu is not None and exact_tangents(self.geometry, [1.0 / self.mu])
@@ -173,6 +187,13 @@ class TangentMean:
     def noise_scale(self) -> float:
         """Standard deviation of each orthonormal tangent coordinate, in geodesic distance."""
         return self.mechanism.sigma / (self.n if self.schedule is None else 1)
+
+    def noise_law(self, point: np.ndarray) -> NoiseLaw | None:
+        """How long the noise of the released mean `point` can be; None if that was shrunk."""
+        if self.shrink:
+            return None
+        count = self.n if self.schedule is None else 1
+        return _law_at(self.ball.geometry, self.ball.center, point, self.mechanism, count)
 
     @property
     def error_scale(self) -> float:
@@ -256,15 +277,34 @@ def plan_tangent_mean(
         if not geometry.is_hadamard:
             stretch = log_lipschitz(geometry.curvature_bounds[1], radius)
         sensitivity = iterated_mean_sensitivity(schedule.sensitivity, stretch)
-    mechanism: GaussianNoise | RadialNoise
-    exact = False
+    exact = law is None and mu is not None and schedule is None
+    exact = exact and exact_tangents(geometry, [1.0 / mu])  # type: ignore[operator]
+    return TangentMean(ball, n, schedule, _noise(sensitivity, mu, law), shrink, exact)
+
+
+def _noise(
+    sensitivity: Sensitivity, mu: float | None, law: RadialEvent | None
+) -> GaussianNoise | RadialNoise:
+    """Noise of mu-GDP, or of `law`; one of the two is given."""
     if law is not None:
-        mechanism = RadialNoise(sensitivity, law)
-    else:
-        assert mu is not None  # one of the two is given
-        mechanism = GaussianNoise(sensitivity, 1.0 / mu)
-        exact = schedule is None and exact_tangents(geometry, [1.0 / mu])
-    return TangentMean(ball, n, schedule, mechanism, shrink, exact)
+        return RadialNoise(sensitivity, law)
+    assert mu is not None
+    return GaussianNoise(sensitivity, 1.0 / mu)
+
+
+def _law_at(
+    geometry: Geometry,
+    center: np.ndarray,
+    point: np.ndarray,
+    noise: GaussianNoise | RadialNoise,
+    count: int,
+) -> NoiseLaw:
+    """Law of the distance that `noise` over `count`, on coordinates at `center`, moves `point`."""
+    step = np.asarray(geometry.log_coordinates(center, point))
+    longest = float(np.linalg.norm(coordinate_jacobian(geometry, center, step), 2)) / count
+    if isinstance(noise, RadialNoise):
+        return NoiseLaw(geometry.dim, longest * noise.scale, noise.law.exponent)
+    return NoiseLaw(geometry.dim, longest * noise.sigma)
 
 
 def _sum_of_logarithms(ball: GeodesicBall, n: int) -> Sensitivity:

@@ -23,6 +23,7 @@ from skriemdp import (
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
+    PrivateTangentPCA,
     config_context,
     selection,
 )
@@ -1501,8 +1502,56 @@ def _agent(geometry, distance):
     return fit
 
 
+def joint_means():
+    """Means with their second moment, and tangent components."""
+    region = functools.partial(fitted, PrivateFrechetMean, uncertainty=True)
+    for name, (geometry, radius) in GEOMETRIES.items():
+        # Opposite records have lifts at right angles.
+        ends = opposite(geometry, radius)
+        least = 0.8 if name not in ("bures", "stiefel") else 0.4
+        here = {"manifold": geometry, "radius": radius, "arithmetic": "float"}
+        fit = region(mechanism="tangent", **here)
+        pair(f"mean joint tangent moments {name}", fit, *ends, attains=least)
+        fit = region(epsilon=20.0, **here)
+        pair(f"mean joint adaptive {name}", fit, *ends, attains=0.4 * least)
+    space = Hyperboloid(2)
+    ends = opposite(space, 1.5)
+    for mechanism, epsilon in (("tangent", 1.0), ("auto", 20.0)):
+        settings = {"mechanism": mechanism, "epsilon": epsilon, "arithmetic": "lattice"}
+        fit = region(space, radius=1.5, **settings)
+        pair(f"mean joint lattice moments {mechanism}", fit, *ends, attains=0.3)
+    data = along(space, np.linspace(-1.5, 1.5, 120))
+    neighbours = changed(data, *along(space, [9.0, -9.0]))
+    for arithmetic in ("float", "lattice"):
+        fit = region(space, epsilon=3.0, arithmetic=arithmetic)
+        pair(f"mean joint found {arithmetic}", fit, *neighbours, attains=0.3)
+        fit = fitted(PrivateTangentPCA, 2, space, epsilon=3.0, arithmetic=arithmetic)
+        pair(f"tangent components found {arithmetic}", fit, *neighbours, attains=0.3)
+        fit = fitted(PrivateTangentPCA, 2, space, radius=1.5, arithmetic=arithmetic)
+        # Lifts at right angles: a is a half.
+        angle = math.acos(-0.25)
+        seen = 1.5 * np.array([[1.0, 0.0], [math.cos(angle), math.sin(angle)]])
+        across = changed(ends[0], *np.asarray(space.exp_coordinates(space.base_point, seen)))
+        pair(f"tangent components moments {arithmetic}", fit, *across, attains=0.8)
+    rows = np.repeat(np.arange(N // 2), 2)
+    both = np.array(ends[1])
+    both[:2] = ends[1][0]
+    whole = np.array(ends[0])
+    whole[:2] = ends[0][0]
+
+    def owned(accountant, X):
+        estimator = PrivateFrechetMean(
+            space, uncertainty=True, radius=1.5, mechanism="tangent", accountant=accountant
+        )
+        with config_context(arithmetic="float"):
+            return estimator.fit(X, groups=rows)
+
+    pair("mean joint people", owned, whole, both, attains=0.8)
+
+
 for _family in (
     means,
+    joint_means,
     class_means,
     people,
     components,

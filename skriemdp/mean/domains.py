@@ -1,0 +1,79 @@
+"""The ball of a mean, public or searched for, from the parameters `center` and `radius`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from skriemdp._quiet import read_records
+from skriemdp._validation import check_scale
+from skriemdp.core.arithmetic import chooses_integers
+from skriemdp.core.estimator import Data
+from skriemdp.core.manifold_input import (
+    CHECKS,
+    as_points,
+    check_membership,
+    check_reach,
+    point_shape,
+    public_ball,
+    public_point,
+    warn_small_search,
+)
+from skriemdp.geometry import GeodesicBall, as_geometry
+from skriemdp.geometry.base import Geometry
+from skriemdp.location_scale.points import check_point_integers, plan_point_search
+from skriemdp.location_scale.search import LocationScaleSearch
+
+__all__ = ["public_domain", "public_facts", "read_points", "search_domain"]
+
+
+def read_points(estimator: Any, X: Any) -> Data:
+    """Validated points of ``estimator.manifold``, and public facts about them."""
+    X = read_records(estimator, X, ensure_min_samples=2, **CHECKS)
+    geometry = as_geometry(estimator.manifold, point_shape=point_shape(X, estimator.manifold))
+    points = as_points(geometry, X)
+    check_membership(geometry, points)
+    return Data((points,), {"geometry": geometry, "n": len(points), "flat": X.ndim == 2})
+
+
+def public_domain(geometry: Geometry, center: Any, radius: Any) -> GeodesicBall | None:
+    """The public ball; None where a part of it is private."""
+    asked = isinstance(center, str) and center == "private"
+    if asked or (isinstance(radius, str) and radius == "auto"):
+        return None
+    return public_ball(geometry, center, radius)
+
+
+def search_domain(
+    geometry: Geometry, n: int, mu: float, center: Any, radius: Any
+) -> LocationScaleSearch:
+    """The search for what is private of the ball; `mu` is that of the whole fit."""
+    middle, bound = None, None
+    if not isinstance(radius, str) or radius != "auto":
+        check_scale(radius=radius)
+        bound = float(radius)
+        if bound >= geometry.radius_limit:
+            public_ball(geometry, None, bound)  # says why not
+    if center is not None and not isinstance(center, str):
+        middle = public_point(geometry, center=center)
+        check_reach(geometry, center=middle)
+    elif isinstance(center, str) and center != "private":
+        public_ball(geometry, center, 1.0)  # says why not
+    warn_small_search(n, mu)
+    search = plan_point_search(geometry, n, mu, middle, bound)
+    exact = chooses_integers(
+        geometry.separate_rows,
+        lambda: check_point_integers(geometry, search),
+        f"logarithms that are computed one by one, unlike those of {geometry}",
+    )
+    return dataclasses.replace(search, exact=exact)
+
+
+def public_facts(
+    geometry: Geometry, n: int, ball: GeodesicBall | None, search: LocationScaleSearch | None
+) -> dict[str, Any]:
+    """What must be public of a fit in this ball, or after this search."""
+    known: Any = search if ball is None else ball
+    found = (("center", known.center), ("radius", known.radius))
+    facts = {"n": n, "manifold": str(geometry)}
+    return facts | {name: value for name, value in found if value is not None}

@@ -1,0 +1,264 @@
+"""A mean and the second moment around it, in one release: what regions and tangent PCA need."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skriemdp.core.arithmetic import chooses_integers, draws_dominate
+from skriemdp.descent.queries import LogarithmQuery
+from skriemdp.geometry.ball import GeodesicBall, descent_reach
+from skriemdp.geometry.base import Geometry
+from skriemdp.inference import MeanInference
+from skriemdp.location_scale.points import PointRecords, check_point_integers, warn_direction
+from skriemdp.location_scale.search import LocationScaleSearch, james_stein
+from skriemdp.mean.adaptive import plan_radius
+from skriemdp.mean.releases import MeanNoise
+from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.mechanisms.integers import check_integers
+from skriemdp.mechanisms.lifted_moments import LiftedMoments
+from skriemdp.privacy.events import GaussianEvent
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+
+
+__all__ = ["JointMean", "Released", "plan_joint_mean", "widest"]
+
+# Shares of mu**2: the fraction of clipped records, and before the joint release in a public ball a
+# rough mean and a radius around it.
+_COUNT, _LOOK_MEAN, _LOOK_RADIUS = 0.01, 0.25, 0.10
+# Below these n mu a look finds nothing.
+_LEAST_LOOK, _LEAST_LOOK_BY_DIM = 50.0, 10.0
+# Where curvature is positive, in curvature radii: the largest ball for whose means the expansion of
+# squared distances in curvature was measured.
+_WIDEST = 1.3
+
+
+def widest(geometry: Geometry) -> float:
+    """Radius up to which two moments say where a mean is, to well within its error."""
+    kappa = geometry.curvature_bounds[1]
+    if kappa <= 0.0:
+        return descent_reach(geometry)
+    limit = 0.999 * geometry.radius_limit
+    return min(limit, _WIDEST / math.sqrt(kappa) if math.isfinite(kappa) else limit)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Released:
+    """What a fit released: moments, and the fraction of clipped records with its noise."""
+
+    inference: MeanInference
+    clipped: float
+    clipped_noise: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JointMean:
+    """Mean and second moment of the logarithms at a centre, in one Gaussian release.
+
+    The centre is public, a rough mean, or that of a search; planned from public numbers only.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    n : int
+    mu : float
+        Of the whole fit.
+    weight : float
+        The a of :class:`skriemdp.mechanisms.lifted_moments.LiftedMoments`: with 1 the second moment
+        costs the mean nothing.
+    wider : float
+        Factor on private radii: a ball that cuts the data moves the mean that is covered.
+    ball : GeodesicBall or None
+        Public.
+    search : LocationScaleSearch or None
+        For what is private of the ball; exactly one of the two is given.
+    looks : bool
+        Whether a rough mean and a radius around it are released first, in a public ball.
+    exact : bool
+        Add integers, and discrete Gaussian integers to them.
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP.  A count moves by one, a rough mean by 2r over n, a radius comes from
+    counts; with z the logarithm of a record, shortened to the radius r, and y = 1, what is released
+    in the end is ``sum w w'`` of the lifts ``w = (z, a r)``, which moves by at most
+    ``sqrt(2) r^2 (1 + a^2)`` (docs/theory/moments.md).  Every release is asked with what earlier
+    ones answered and their ``mu_t^2`` add up to ``mu^2``.
+    """
+
+    geometry: Geometry
+    n: int
+    mu: float
+    weight: float
+    wider: float
+    ball: GeodesicBall | None = None
+    search: LocationScaleSearch | None = None
+    looks: bool = False
+    exact: bool = False
+
+    @property
+    def event(self) -> GaussianEvent:
+        """What all releases cost together."""
+        return GaussianEvent(1.0 / self.mu)
+
+    @property
+    def count(self) -> GaussianCount:
+        """Of the records outside the last ball."""
+        return GaussianBudget(self.mu).count(_COUNT)
+
+    @property
+    def joint_mu(self) -> float:
+        """Of the joint release; at least that, after a search."""
+        before = _COUNT
+        if self.search is not None:
+            before += self.search.shares.total
+        elif self.looks:
+            before += _LOOK_MEAN + _LOOK_RADIUS
+        return self.mu * math.sqrt(1.0 - before)
+
+    @property
+    def bytes(self) -> float:
+        """Memory of the logarithms and of matrices, besides the records."""
+        dim = self.geometry.dim
+        return 8.0 * (2.0 * self.n * dim + 8.0 * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3)
+
+    def moments_of(self, radius: float, mu: float) -> LiftedMoments:
+        """The mechanism of the joint release."""
+        sizes, norms = (self.geometry.dim, 1), (radius, 1.0)
+        return LiftedMoments(sizes, norms, self.n, 1.0 / mu, self.weight, self.exact)
+
+    def check_integers(self) -> None:
+        """ValueError where some sum has no lattice that is fine enough."""
+        exact = dataclasses.replace(self, exact=True)
+        # A search spends what it needs, and less noise needs more bits.
+        for mu in (self.joint_mu, self.mu):
+            exact.moments_of(1.0, mu)
+        if self.looks:
+            check_integers(self.geometry.dim, 1.0 / (self.mu * math.sqrt(_LOOK_MEAN)))
+        if self.search is not None:
+            check_point_integers(self.geometry, self.search)
+
+    def release(self, points: np.ndarray, streams: NoiseStreams) -> Released:
+        """Everything that a fit releases; `points` are the records, as they are."""
+        geometry, budget = self.geometry, GaussianBudget(self.mu)
+        count = budget.count(_COUNT)
+        center, radius = self._place(points, budget, streams)
+        vectors = _logarithms(geometry, center, points)
+        outside = int(np.count_nonzero(~(np.linalg.norm(vectors, axis=1) <= radius)))
+        clipped = count.release(outside, streams("clipped fraction")) / self.n
+        mechanism = self.moments_of(radius, budget.rest())
+        second, first, _ = mechanism.release(
+            vectors, np.ones((self.n, 1)), streams("tangent moments")
+        )
+        inference = MeanInference(
+            geometry,
+            center,
+            radius,
+            first[:, 0] / self.n,
+            second / self.n,
+            self.n,
+            mechanism.product_sigma / self.n,
+            mechanism.first_sigma / self.n,
+        )
+        return Released(inference, float(clipped), count.sigma / self.n)
+
+    def _place(
+        self, points: np.ndarray, budget: GaussianBudget, streams: NoiseStreams
+    ) -> tuple[np.ndarray, float]:
+        """Centre and radius of the joint release."""
+        if self.search is not None:
+            found = self.search.release(PointRecords(self.geometry, points), budget, streams)
+            warn_direction(found)
+            wider = self.wider if self.search.radius is None else 1.0
+            most = min(widest(self.geometry), self.search.radii.limit)
+            return found.center, min(wider * found.radius, most)
+        assert self.ball is not None  # one of the two is given
+        if not self.looks:
+            return self.ball.center, self.ball.radius
+        return self._look(self.ball, points, budget, streams)
+
+    def _look(
+        self,
+        ball: GeodesicBall,
+        points: np.ndarray,
+        budget: GaussianBudget,
+        streams: NoiseStreams,
+    ) -> tuple[np.ndarray, float]:
+        """A rough mean in the public ball, and a radius around it that holds the data."""
+        geometry = self.geometry
+        noise = MeanNoise(budget.take(_LOOK_MEAN), None, self.exact)
+        query = LogarithmQuery(geometry, ball.center, ball.radius, points)
+        found, scale = noise.release(query, streams("rough mean", 0))
+        move, left = james_stein(found, scale)
+        center = np.asarray(geometry.exp_coordinates(ball.center, move))
+        if not np.isfinite(center).all() or not bool(geometry.belongs(center)):
+            center = ball.center
+        center = np.asarray(ball.project(center))
+        radii = plan_radius(ball, self.n, self.mu, budget.take(_LOOK_RADIUS), 0.7 * ball.radius)
+        distances = np.asarray(geometry.dist(center, points))
+        radius = radii.release(distances, left, streams("radius", 0))
+        return center, min(self.wider * radius, ball.radius)
+
+
+def _logarithms(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Normal coordinates of all records; the mechanism shortens them."""
+    query = LogarithmQuery(geometry, center, math.inf, points)
+    return np.concatenate(list(query.blocks()))
+
+
+def plan_joint_mean(
+    geometry: Geometry,
+    n: int,
+    mu: float,
+    weight: float,
+    wider: float,
+    *,
+    mechanism: str = "auto",
+    ball: GeodesicBall | None = None,
+    search: LocationScaleSearch | None = None,
+) -> JointMean:
+    """Decide on looks and arithmetic, from public numbers; what cannot run raises here.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    n : int
+    mu : float
+        Of the whole fit.
+    weight, wider : float
+        See :class:`JointMean`.
+    mechanism : {"auto", "tangent"}, default="auto"
+        "tangent" takes no look in a public ball.
+    ball : GeodesicBall, optional
+    search : LocationScaleSearch, optional
+
+    Raises
+    ------
+    ValueError
+        Where the ball is too wide, or integers that were asked for would be too coarse.
+    """
+    if ball is not None and ball.radius > widest(geometry):
+        raise ValueError(
+            f"radius={ball.radius:g} is above {widest(geometry):.4g}, beyond which two "
+            f"moments do not say where a mean is to within its error on {geometry}; pass a smaller "
+            "radius and a center near the data, or radius='auto'."
+        )
+    least = max(_LEAST_LOOK, _LEAST_LOOK_BY_DIM * math.sqrt(geometry.dim))
+    looks = ball is not None and mechanism == "auto" and n * mu >= least
+    plan = JointMean(geometry, n, mu, weight, wider, ball, search, looks)
+    _ = plan.count  # raises where a budget is too small for any noise
+    exact = chooses_integers(
+        geometry.separate_rows,
+        plan.check_integers,
+        f"logarithms that are computed one by one, unlike those of {geometry}",
+        draws_dominate(n, (geometry.dim + 1) ** 2),
+    )
+    if search is not None:
+        search = dataclasses.replace(search, exact=exact)
+    return dataclasses.replace(plan, exact=exact, search=search)

@@ -1,0 +1,268 @@
+"""Private principal components of tangent vectors at a private mean: `PrivateTangentPCA`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from skriemdp._quiet import read_array, read_records
+from skriemdp._validation import check_count, check_option
+from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.manifold_input import (
+    CHECKS,
+    as_points,
+    check_membership,
+    warn_clipped,
+    warn_large_delta,
+)
+from skriemdp.core.work import Work
+from skriemdp.descent.groups import local_means
+from skriemdp.inference.covariances import coordinate_jacobian
+from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
+from skriemdp.mean.joint import JointMean, plan_joint_mean
+from skriemdp.privacy.calibration import gaussian_mu
+
+if TYPE_CHECKING:
+    from skriemdp._random import NoiseStreams
+    from skriemdp.ledger.accountant import PrivacyAccountant
+
+
+__all__ = ["PrivateTangentPCA"]
+
+# a of the joint release: with a^2 = 1/4 mean and second moment both get 1.25 times the noise that
+# they would get alone, for all of the budget.
+_WEIGHT = 0.5
+# Noise of the second moment grows with the square of a radius, and directions survive shortening:
+# of a private radius this part is used, and all of it from _AMPLE sqrt(dim) on (benchmarks/
+# inference.py, "--part pca").
+_NARROWEST, _AMPLE = 0.5, 1200.0
+
+
+def _narrower(n_mu: float, dim: int) -> float:
+    """Factor on private radii, from public numbers."""
+    return float(np.clip(math.sqrt(n_mu / (_AMPLE * math.sqrt(dim))), _NARROWEST, 1.0))
+
+
+class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+    """Differentially private tangent principal component analysis on a Riemannian manifold.
+
+    Points are seen from their private Fréchet mean, in normal coordinates, and the principal
+    components of these are released; mean and components come from one joint release.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        At most the dimension of the manifold.
+    manifold : str, Geometry or pymanopt manifold, default="euclidean"
+        As for :class:`skriemdp.PrivateFrechetMean`.
+    center : array-like of shape ``point_shape`` or "private", optional
+        Public centre of the ball that bounds the data; None means "private" with ``radius="auto"``,
+        and the geometry's base point with a number.
+    radius : float or "auto", default="auto"
+        Public radius of that ball, in geodesic distance; records outside are projected on it.
+        "auto" spends a part of the budget on finding one.
+    whiten : bool, default=False
+        Divide the components of `transform` by their standard deviations.
+    epsilon, delta : float, default=1.0, 1e-5
+        Privacy of the whole fit; delta must be positive.
+    accountant : PrivacyAccountant, optional
+        Ledger that the fit is charged to; the active one by default.
+    random_state : int, optional
+        None for private noise from the operating system.  An int makes the noise reproducible, for
+        tests and studies; nobody is protected then.
+    verbose : int, default=0
+        Ignored; nothing is iterated.
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape ``point_shape``
+        The private mean.
+    components_ : ndarray of shape (n_components, dim)
+        Orthonormal, in orthonormal coordinates at `mean_`; largest variance first.
+    explained_variance_ : ndarray of shape (n_components,)
+        Variances along them, in squared geodesic distance, of records shortened to `radius_`.  A
+        private radius cuts more where n and the budget are small, for less noise.  The largest
+        tends to be too large otherwise: noise and sampling both pull the first component towards
+        what is large by chance.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        Over `frechet_variance_`.
+    spectrum_ : ndarray of shape (dim,)
+        Variances of all components.
+    frechet_variance_ : float
+        Their sum, the mean squared distance of the shortened records to `mean_`.
+    noise_scale_ : float
+        Standard deviation of the noise of the mean per coordinate, in geodesic distance.
+    clipped_fraction_ : float
+        Private estimate of the fraction of records outside the last ball, in [0, 1].
+    center_, radius_ : ndarray of shape ``point_shape``, float
+        That ball: public, or released.
+    privacy_spent_ : PrivacySpent
+        Unpacks as ``epsilon, delta``.
+    geometry_ : Geometry
+    n_features_in_ : int
+    feature_names_in_ : ndarray
+        When X had feature names.
+
+    Notes
+    -----
+    *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, or of all
+    records of one group; n, their number, is public; that of
+    :class:`skriemdp.mean.joint.JointMean`, mu-GDP.  `transform` of a row depends on that row and is
+    not private.  Derivation: docs/theory/inference.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp import PrivateTangentPCA
+    >>> X = np.random.default_rng(0).normal(size=(2000, 4)) * [0.3, 0.2, 0.02, 0.02]
+    >>> pca = PrivateTangentPCA(2, epsilon=1.0).fit(X)
+    >>> pca.transform(X).shape
+    (2000, 2)
+    """
+
+    __metadata_request__fit = {"groups": True}
+
+    def __init__(
+        self,
+        n_components: Any = 2,
+        manifold: Any = "euclidean",
+        *,
+        center: Any = None,
+        radius: Any = "auto",
+        whiten: Any = False,
+        epsilon: Any = 1.0,
+        delta: Any = 1e-5,
+        accountant: PrivacyAccountant | None = None,
+        random_state: Any = None,
+        verbose: Any = 0,
+    ):
+        self.n_components = n_components
+        self.manifold = manifold
+        self.center = center
+        self.radius = radius
+        self.whiten = whiten
+        self.epsilon = epsilon
+        self.delta = delta
+        self.accountant = accountant
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> PrivateTangentPCA:
+        """Release a private mean and the components around it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, *point_shape) or (n, n_features)
+        y : None
+            Ignored.
+        groups : array-like of shape (n,), optional
+            Who owns each row.  Then everybody counts as one point, the Fréchet mean of own rows,
+            and components are those of people.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            For bad parameters or input, before anything is charged or released.
+        BudgetExceededError
+            If the accountant's ceiling would be exceeded; nothing is released.
+        """
+        return self._fit(X, y, groups)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Components of the points X, shape ``(n, n_components)``."""
+        check_is_fitted(self)
+        points = as_points(self.geometry_, read_records(self, X, reset=False, **CHECKS))
+        check_membership(self.geometry_, points)
+        seen = np.asarray(self.geometry_.log_coordinates(self.mean_, points))
+        return seen @ self.components_.T / self._scales()
+
+    def inverse_transform(self, X: np.ndarray) -> np.ndarray:
+        """Points from components ``(n, n_components)``, in the layout of the fitted X."""
+        check_is_fitted(self)
+        X = read_array(X, "X", dtype=np.float64, ensure_2d=False)
+        if X.ndim != 2 or X.shape[1] != len(self.components_):
+            raise ValueError(f"X must have shape (n, {len(self.components_)}), got {X.shape}.")
+        seen = (X * self._scales()) @ self.components_
+        points = np.asarray(self.geometry_.exp_coordinates(self.mean_, seen))
+        return points.reshape(len(points), -1) if self._flat else points
+
+    def _scales(self) -> np.ndarray:
+        """What components are divided by."""
+        if not self.whiten:
+            return np.ones(len(self.components_))
+        least = np.finfo(float).eps * max(self.frechet_variance_, self.noise_scale_**2)
+        return np.sqrt(np.maximum(self.explained_variance_, least))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _validate(self, X: Any, y: Any = None) -> Data:
+        return read_points(self, X)
+
+    def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan[JointMean]:
+        geometry, n = facts["geometry"], facts["n"]
+        check_count(n_components=self.n_components)
+        check_option((False, True), whiten=self.whiten)
+        if self.n_components > geometry.dim:
+            raise ValueError(
+                f"n_components={self.n_components} must be at most {geometry.dim}, the dimension "
+                f"of {geometry} (X has n_features={math.prod(geometry.shape)})."
+            )
+        if self.delta == 0.0:
+            raise ValueError("delta=0 has no joint release of mean and components; pass delta > 0.")
+        warn_large_delta(self.delta, n)
+        mu = gaussian_mu(terms.epsilon, terms.delta)
+        ball, search = public_domain(geometry, self.center, self.radius), None
+        if ball is None:
+            search = search_domain(geometry, n, mu, self.center, self.radius)
+        narrower = _narrower(n * mu, geometry.dim)
+        joint = plan_joint_mean(geometry, n, mu, _WEIGHT, narrower, ball=ball, search=search)
+        work = Work(16.0 * n * math.prod(geometry.shape)).plus(
+            joint.bytes, f"the second moment of {geometry.dim} coordinates"
+        )
+        public = public_facts(geometry, n, ball, search)
+        return Plan(joint.event, joint, public, work=work, exact=joint.exact)
+
+    def _release(self, data: Data, plan: Plan[JointMean], streams: NoiseStreams) -> None:
+        (points,), geometry = data.arrays, plan.settings.geometry
+        if data.groups is not None:
+            points = local_means(geometry, points, data.groups)
+        released = plan.settings.release(points, streams)
+        found = released.inference
+        self.mean_, self.center_, self.radius_ = found.mean, found.center, found.radius
+        self.noise_scale_ = found.first_noise
+        # Shrinkage of the spectrum may leave no direction; those of the noisy matrix are kept.
+        to_mean = coordinate_jacobian(geometry, found.center, found.step)
+        noisy = to_mean @ (found.second - np.outer(found.first, found.first)) @ to_mean.T
+        vectors = np.linalg.eigh(0.5 * (noisy + noisy.T))[1][:, ::-1].T
+        variances = np.einsum("ki,ij,kj->k", vectors, found.tangent_covariance, vectors)
+        order = np.argsort(-variances, kind="stable")
+        self.spectrum_ = np.maximum(variances[order], 0.0)
+        vectors = vectors[order[: self.n_components]]
+        largest = np.argmax(np.abs(vectors), axis=1)
+        signs = np.sign(np.take_along_axis(vectors, largest[:, None], axis=1))
+        self.components_ = vectors * signs
+        self.explained_variance_ = self.spectrum_[: self.n_components]
+        self.frechet_variance_ = float(self.spectrum_.sum())
+        total = max(self.frechet_variance_, 1e-300)
+        self.explained_variance_ratio_ = self.explained_variance_ / total
+        self.geometry_, self._flat = geometry, data.facts["flat"]
+        self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
+        search = plan.settings.search
+        if not plan.settings.looks and (search is None or search.radius is not None):
+            warn_clipped(released.clipped, released.clipped_noise, 0.0, self.radius_)

@@ -1,0 +1,92 @@
+"""What `uncertainty=True` asks of a fit, and how long the noise of a mean can be."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtri, gammaincinv
+
+from skriemdp._validation import check_fraction
+from skriemdp._warnings import warn_user
+from skriemdp.inference import MeanInference
+
+__all__ = ["WIDER", "NoiseLaw", "check_uncertainty", "standard_error", "warn_cut"]
+
+# Private radii, over what the search or the look found: regions of balls that cut skewed data miss
+# the mean of the data themselves (benchmarks/inference.py, "--part widening").
+WIDER = 1.3
+# More than this fraction of clipped records moves what a region covers by a part of its size.
+_CUT = 0.02
+
+
+def check_uncertainty(mechanism: Any, noise: Any, delta: float) -> None:
+    """Refuse what has no joint Gaussian release; all of it public."""
+    because = "uncertainty=True releases the mean and a second moment in one Gaussian release; "
+    if mechanism not in ("auto", "tangent"):
+        extra = "; its two default steps are the same idea" if mechanism == "gradient" else ""
+        raise ValueError(
+            f"mechanism={mechanism!r} has no region: {because}pass mechanism='auto'{extra}."
+        )
+    if noise not in ("auto", "gaussian"):
+        raise ValueError(f"noise={noise!r} has no region: {because}pass noise='auto'.")
+    if delta == 0.0:
+        raise ValueError(f"delta=0 has no region: {because}pass delta > 0.")
+
+
+def warn_cut(clipped: float, noise: float, radius: float) -> None:
+    """Warn, from released numbers, when the ball cuts the data and so moves what is covered."""
+    if clipped - 2.0 * noise > _CUT:
+        warn_user(
+            f"about {min(clipped, 1.0):.1%} of the records lie outside the ball of radius "
+            f"{radius:g} (a private estimate): the region covers the mean of the records projected "
+            "on that ball, which skewed data can move away from their own mean. Use a larger "
+            "public radius, or more records or a larger epsilon with radius='auto'."
+        )
+
+
+def standard_error(covariance: np.ndarray) -> np.ndarray:
+    """Roots of the diagonal, shape (dim,)."""
+    return np.sqrt(np.maximum(np.diag(covariance), 0.0))
+
+
+@dataclasses.dataclass(frozen=True)
+class NoiseLaw:
+    """How long the noise of a released mean can be, in geodesic distance.
+
+    Parameters
+    ----------
+    dim : int
+    scale : float
+        Standard deviation of a Gaussian along its longest axis, or b of the density
+        ``exp(-(|v| / b)^p)``.
+    exponent : float, optional
+        p; None for Gaussian noise.
+
+    Examples
+    --------
+    >>> round(NoiseLaw(2, 0.1).radius(0.95), 4)
+    0.2448
+    """
+
+    dim: int
+    scale: float
+    exponent: float | None = None
+
+    @classmethod
+    def of_inference(cls, inference: MeanInference) -> NoiseLaw:
+        """Of a mean that was released with its second moment, whose noise turns it too."""
+        dim = len(inference.first)
+        to_mean = inference.score_to_mean
+        noise = to_mean @ inference.score_covariance(np.zeros((dim, dim))) @ to_mean.T
+        return cls(dim, math.sqrt(float(np.linalg.eigvalsh(noise)[-1])))
+
+    def radius(self, level: float) -> float:
+        """With probability `level` at least the noise is no longer."""
+        check_fraction(level=level)
+        if self.exponent is None:
+            return self.scale * math.sqrt(float(chdtri(self.dim, 1.0 - level)))
+        gamma = float(gammaincinv(self.dim / self.exponent, level))
+        return self.scale * gamma ** (1.0 / self.exponent)
