@@ -359,7 +359,7 @@ ONE_SHOT = {
     "PrivateMatrixCompletion, effects": (PrivateMatrixCompletion(0), None),
 }
 LONG = {"epsilon": 8.0}
-HINGE = {"loss": "hinge", "preconditioner": "none", "fit_intercept": False, "output": "last"}
+HINGE = {"loss": "hinge", "preconditioner": "none", "fit_intercept": False}
 OTHERS = {
     "PrivateFrechetMean, tangent, sphere": (
         Mean("sphere", radius=0.5, **GAUSSIAN, **LONG),
@@ -388,6 +388,14 @@ OTHERS = {
     ),
     "PrivateFrechetMean, k-norm, hyperboloid": (
         Mean("hyperboloid", mechanism="k-norm", epsilon=4.0, delta=0, radius=1.0),
+        None,
+    ),
+    "PrivateFrechetMean, laplace, sphere": (
+        Mean("sphere", mechanism="laplace", epsilon=4.0, delta=0, radius=math.pi / 4),
+        None,
+    ),
+    "PrivateFrechetMean, k-norm, sphere": (
+        Mean("sphere", mechanism="k-norm", epsilon=4.0, delta=0, radius=math.pi / 4),
         None,
     ),
     "PrivatePrincipalEigenvector, pure": (PCA(epsilon=4.0, delta=0, **BOUNDS), None),

@@ -123,7 +123,7 @@ def frechet_mean(
         size = float(geometry.norm(point, velocity))
         if size <= tol:
             return point
-        if size > 0.7 * previous:
+        if size > 0.7 * previous and geometry.curvature_bounds[0] < 0.0:
             # Strong negative curvature overshoots with full steps; halving restores contraction.
             step = max(step / 2.0, 1.0 / 64.0)
         previous = size
