@@ -141,7 +141,7 @@ def ours(task, mu, rng, center=True, release=None):
     budget, streams = GaussianBudget(mu), (lambda *label: rng)
     search = BoundsSearch(task.n, task.d, mu, center, None)
     rows = task.rows if center else task.centred_rows
-    if center and pairs_are_better(task.d, task.n * mu):
+    if center and pairs_are_better(task.n, task.d, task.n * mu):
         search = dataclasses.replace(search, pair_seed=int(rng.integers(2**32)))
     found = search.release(rows, budget, streams)
     release = release or CovarianceRelease(1)

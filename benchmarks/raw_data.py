@@ -161,9 +161,10 @@ def means(seeds, only, folder):
                 points = make(seed)
                 if first is None or not np.array_equal(points, first):
                     first = points
-                    target = frechet_mean(
-                        points, geometry, center=start(geometry, points), tol=1e-6
-                    )
+                    first_guess = start(geometry, points)
+                    # Matrices in tiny units have tiny Bures-Wasserstein distances.
+                    tol = 1e-6 * float(np.mean(geometry.dist(first_guess, points)))
+                    target = frechet_mean(points, geometry, center=first_guess, tol=tol)
                     distances = np.asarray(geometry.dist(target, points))
                     facts = {"target": target, "spread": math.sqrt(np.mean(distances**2))}
                 target, mu = facts["target"], total / len(points)

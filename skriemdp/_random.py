@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import inspect
 import numbers
 import os
 import secrets
@@ -93,7 +95,8 @@ class NoiseGenerator(np.random.Generator):
     """A generator of private noise, bound to the process that made it.
 
     It may hold draws that were made ahead, so it is never pickled, and a process that was forked
-    from its own refuses to draw from it: two processes would give out the same noise.
+    from its own refuses to draw from it, by whatever method: two processes would give out the same
+    noise, and the difference of two releases would be exact.
     """
 
     def __init__(self, bit_generator: np.random.BitGenerator):
@@ -122,6 +125,12 @@ class NoiseGenerator(np.random.Generator):
         """Say how many integers will be taken in all; drawn together they cost less."""
         self._block = max(self._block, min(count, _LARGEST_BLOCK))
 
+    @property
+    def bit_generator(self) -> np.random.BitGenerator:  # type: ignore[override]
+        """Of this process only, like the draws."""
+        self.check_process()
+        return np.random.Generator.bit_generator.__get__(self)  # type: ignore[attr-defined]
+
     def check_process(self) -> None:
         """RuntimeError in a forked process."""
         if os.getpid() != self._process:
@@ -132,6 +141,22 @@ class NoiseGenerator(np.random.Generator):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("noise generators are never pickled: a copy would repeat their noise.")
+
+
+def _bound_to_its_process(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def draw(self: NoiseGenerator, *args: Any, **kwargs: Any) -> Any:
+        self.check_process()
+        return method(self, *args, **kwargs)
+
+    return draw
+
+
+# All methods of numpy's class draw (or, "spawn", make generators that would): every law there is,
+# and those of numpy's next versions.
+for _name, _method in inspect.getmembers(np.random.Generator, inspect.ismethoddescriptor):
+    if not _name.startswith("_") and callable(_method):
+        setattr(NoiseGenerator, _name, _bound_to_its_process(_method))
 
 
 class NoiseStreams:

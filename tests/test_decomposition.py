@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
+from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector, config_context
 from skriemdp.auditing import audit_epsilon
 from skriemdp.core.estimator import Terms
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
@@ -347,6 +347,21 @@ def test_a_sorted_table_loses_nothing():
     rows = dense(X).pairs(0)
     moment = rows.clipped_gram(np.zeros(4), 1e9) / rows.n
     assert moment[0, 0] == pytest.approx(np.var(X[:, 0]), rel=0.2)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@pytest.mark.parametrize("arithmetic", ["float", "lattice"])
+def test_very_few_records_are_not_matched_in_pairs(n, arithmetic):
+    """One difference has no angle with another; what is charged is released all the same."""
+    X, matched = np.random.default_rng(0).normal(size=(n, 2)), []
+    for epsilon in (5.0, 10.0, 20.0, 40.0, 80.0):
+        model = PrivatePrincipalEigenvector(mechanism="covariance", epsilon=epsilon)
+        with config_context(arithmetic=arithmetic):
+            model.fit(X)
+        matched.append("differences" in str(model.privacy_spent_.public.get("rows")))
+    assert any(matched) == (n >= 4)
+    assert Rows(X[:1], 1, 2).paired_cosines(np.zeros(2), 5) == (0.0, 0)
 
 
 def test_pairs_serve_a_public_window():

@@ -111,6 +111,27 @@ def test_products_with_a_frame_keep_their_bound(columns, multiplier, radius):
     assert all(int(v) < 2**53 for v in np.abs(z @ whole).ravel())
 
 
+@pytest.mark.parametrize(
+    ("rows", "value"), [(4, 1.0), (100, 1.5), (512, 1.5), (4096, 1.0), (10, np.nan), (3, 1e300)]
+)
+def test_frames_with_long_columns_are_refused(rows, value):
+    """By their lengths: products of long columns with small entries would overflow, unnoticed."""
+    for frame in (np.full((rows, 1), value), np.column_stack([np.eye(rows, 1), [value] * rows])):
+        with pytest.raises(ValueError, match="must be orthonormal"):
+            IntegerFrames(1.0, frame, 4.0)
+
+
+@pytest.mark.parametrize("stretch", [0.5, 1.0, 1.2, 1.9])
+def test_frames_that_are_not_quite_orthonormal_stay_within_the_bound(stretch):
+    frame = stretch * np.linalg.qr(np.random.default_rng(0).normal(size=(300, 3)))[0]
+    lattice = IntegerFrames(1.0, frame, 4.0)
+    exact = sum(int(v) ** 2 for v in np.rint(frame[:, 0] * 2.0**27))
+    assert lattice.stretch >= exact
+    z, b = lattice.integers(np.vstack([frame[:, 0], frame[:, 1]]) * 1e3)
+    moved = (np.outer(z[0], b[0]) - np.outer(z[1], b[1])).astype(object)
+    assert (moved**2).sum() <= lattice.units**2
+
+
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)
 def test_balanced_factors_keep_their_bound_and_their_value(multiplier):
     rng, bound = np.random.default_rng(0), 0.7

@@ -7,6 +7,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from skriemdp import PrivacyAccountant, PrivateMinimumDistanceToMean
 from skriemdp.datasets import make_people
 from skriemdp.ledger.errors import BudgetError
+from skriemdp.ledger.storage import Ledger
 from skriemdp.ledger.units import UNITS
 from skriemdp.privacy.events import GaussianEvent
 
@@ -47,6 +48,56 @@ def test_parts_and_other_data_sets_protect_the_same_and_files_remember(tmp_path)
     assert "each group" in budget.summary()
     with pytest.raises(BudgetError, match="unit='record'"):
         PrivacyAccountant(path=path, unit="record")
+
+
+def while_it_is_made(monkeypatch, moment, other):
+    """Let `other` run once, at the `moment` ("file" or "rule") when another process is faster."""
+    create, open_dataset = Ledger.create.__func__, Ledger.open_dataset
+    waiting = [other]
+
+    def created(cls, path, witness=None):
+        if moment == "file" and waiting:
+            waiting.pop()(path)
+        return create(cls, path, witness)
+
+    def opened(self, *args, **kwargs):
+        if moment == "rule" and waiting:
+            waiting.pop()(self.path)
+        return open_dataset(self, *args, **kwargs)
+
+    monkeypatch.setattr(Ledger, "create", classmethod(created))
+    monkeypatch.setattr(Ledger, "open_dataset", opened)
+
+
+@pytest.mark.parametrize("moment", ["file", "rule"])
+def test_a_ledger_that_another_process_makes_first_keeps_the_unit_that_was_asked(
+    tmp_path, monkeypatch, moment
+):
+    path = tmp_path / "race.ledger"
+    while_it_is_made(monkeypatch, moment, lambda path: PrivacyAccountant(1.0, path=path))
+    with pytest.raises(BudgetError, match="each record, .*unit='group'"):
+        PrivacyAccountant(1.0, path=path, unit="group")
+    assert PrivacyAccountant(path=path).unit == "record"
+    path = tmp_path / "second.ledger"
+    while_it_is_made(monkeypatch, moment, lambda path: PrivacyAccountant(1.0, path=path))
+    assert PrivacyAccountant(1.0, path=path, unit="record").unit == "record"
+
+
+def test_a_file_without_its_first_data_set_gets_the_unit_that_was_asked(tmp_path):
+    """Another process made the file, and was not yet, or never, back to fix the rule."""
+    path = tmp_path / "begun.ledger"
+    Ledger.create(path)
+    assert PrivacyAccountant(1.0, path=path, unit="group").unit == "group"
+    assert PrivacyAccountant(path=path).unit == "group"
+
+
+def test_a_ledger_that_another_process_makes_first_has_the_witness_that_was_asked(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "race.ledger"
+    while_it_is_made(monkeypatch, "file", lambda path: PrivacyAccountant(1.0, path=path))
+    with pytest.raises(BudgetError, match="made with no witness file"):
+        PrivacyAccountant(1.0, path=path, witness=tmp_path / "witness")
 
 
 def test_units_are_named():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 
@@ -9,8 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
-from skriemdp import PrivateMinimumDistanceToMean
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateHyperbolicRegressor,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    config_context,
+)
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import make_cloud
@@ -28,6 +38,7 @@ from skriemdp.geometry import (
     Stiefel,
     as_geometry,
 )
+from skriemdp.location_scale.bounded_rows import RowBounds, shrunken
 from skriemdp.location_scale.points import (
     PointRecords,
     check_point_integers,
@@ -35,7 +46,14 @@ from skriemdp.location_scale.points import (
     radii,
     warn_direction,
 )
-from skriemdp.location_scale.search import Shares, search_shares
+from skriemdp.location_scale.row_records import RowRecords, plan_row_search
+from skriemdp.location_scale.rows import Rows
+from skriemdp.location_scale.search import (
+    LocationScaleSearch,
+    Shares,
+    james_stein,
+    search_shares,
+)
 from skriemdp.location_scale.starts import start_rule
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -129,6 +147,28 @@ def test_a_cloud_anywhere_is_found(name):
         assert spread < found.radius < 3.0 * spread
         errors.append(float(geometry.dist(found.center, center)) / spread)
     assert np.median(errors) < 0.5
+
+
+def test_data_far_off_in_negative_curvature_are_reached_in_several_steps():
+    # Geodesics of this length that part by a tenth end eight radii of curvature apart.
+    geometry, offset, spread = AffineInvariantSPD(6), 16.0, 0.6
+    center, points = cloud(geometry, offset, spread)
+    errors, spent = [], []
+    for seed in range(3):
+        plan = plan_point_search(geometry, 1000, 0.5, exact=True)
+        budget = GaussianBudget(0.5)
+        found = plan.release(PointRecords(geometry, points), budget, NoiseStreams(seed))
+        errors.append(float(geometry.dist(found.center, center)) / spread)
+        spent.append(1.0 - budget.left)
+    assert plan.shares.further == 2
+    assert np.median(errors) < 2.0  # it was 25 where every step went as far as noise told it to
+    assert max(spent) <= plan.shares.total * (1 + 1e-12)
+    # Data at hand need no further steps, and leave their shares.
+    budget = GaussianBudget(0.5)
+    near = cloud(geometry, 0.5, spread)[1]
+    plan.release(PointRecords(geometry, near), budget, NoiseStreams(0))
+    further = 2 * (plan.shares.radius + plan.shares.move)
+    assert 1.0 - budget.left <= plan.shares.total - further + 1e-12
 
 
 @pytest.mark.parametrize("unit", [1e-12, 1e6])
@@ -499,3 +539,66 @@ def test_few_records_for_a_private_ball_are_warned_of():
 def test_make_cloud_is_found_on_a_sphere():
     points = make_cloud(Sphere(2), 500, radius=0.3, rng=np.random.default_rng(0))
     assert search(Sphere(2), points, 200.0).radius < 0.6
+
+
+# -- what a search leaves ------------------------------------------------------------------------
+
+
+HUGE = np.geomspace(4e5, 1.2e7, 12)
+LABELLED = np.random.default_rng(0).normal(size=(60, 3))
+SEARCHING = {
+    "covariance": (PrivatePrincipalEigenvector(mechanism="covariance"), None),
+    "centred": (PrivatePrincipalEigenvector(mechanism="covariance", center="assume"), None),
+    "refine": (PrivatePrincipalEigenvector(mechanism="refine", n_components=2), None),
+    "linear": (PrivateNoisyAdaGrad(n_steps=3), (LABELLED[:, 0] > 0) * 1),
+    "parametric": (PrivateHyperbolicRegressor(n_steps=3), 0.3 * LABELLED[:, :2]),
+    "moments": (PrivateHyperbolicRegressor("sufficient-statistics"), 0.3 * LABELLED[:, :2]),
+    "mean": (PrivateFrechetMean(), None),
+    "classes": (PrivateMinimumDistanceToMean(), (LABELLED[:, 0] > 0) * 1),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", SEARCHING)
+@pytest.mark.parametrize("arithmetic", ["auto", "lattice"])
+def test_integers_are_checked_with_all_that_a_search_may_leave(name, arithmetic):
+    """At epsilons so large that a record needs more bits than integers have, nothing is charged."""
+    model, y = SEARCHING[name]
+    refused = 0
+    for epsilon in HUGE:
+        budget = PrivacyAccountant()
+        with config_context(arithmetic=arithmetic):
+            fit = clone(model).set_params(epsilon=float(epsilon), accountant=budget)
+            try:
+                fit.fit(LABELLED, y)
+            except ValueError as error:
+                assert arithmetic == "lattice" and "exact integers" in str(error)
+                assert len(budget.history) == 0
+                refused += 1
+    assert (refused > 0) == (arithmetic == "lattice")
+
+
+def test_how_a_mean_is_shrunk_is_planned():
+    plain = plan_row_search(500, 4, 1.0)
+    table = RowBounds(500, 4, 1.0).search
+    assert plain.shrink is james_stein and table.shrink is shrunken
+    assert type(plain) is type(table) is LocationScaleSearch
+    rng = np.random.default_rng(0)
+    X = np.zeros((500, 4)) + [5.0, 0.0, 0.0, 0.0] + 0.01 * rng.normal(size=(500, 4))
+    found = {}
+    for shrink in (james_stein, shrunken, lambda mean, sigma: (0.0 * mean, 0.0)):
+        search = dataclasses.replace(plain, shrink=shrink)
+        budget, streams = GaussianBudget(1.0), NoiseStreams(0)
+        found[shrink] = search.release(RowRecords(Rows(X, 500, 4)), budget, streams).center
+    one, two, none = found.values()
+    assert not np.array_equal(one, two) and not none.any()
+
+
+def test_james_and_stein_keep_what_noise_does_not_explain():
+    mean = np.array([3.0, 0.0, 4.0])
+    kept, noise = james_stein(mean, 1.0)
+    np.testing.assert_allclose(kept, (1.0 - 1.0 / 25.0) * mean)
+    assert noise == pytest.approx(math.sqrt(24.0 / 25.0))
+    assert james_stein(mean, 10.0)[1] == 0.0 and not james_stein(mean, 10.0)[0].any()
+    for same in (np.array([1.0, 2.0]), np.zeros(5)):
+        assert james_stein(same, 3.0)[0] is same and james_stein(same, 3.0)[1] == 3.0

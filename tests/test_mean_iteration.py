@@ -136,7 +136,9 @@ def test_flat_space_needs_one_exact_step():
     assert plan.sensitivity == 2 * 3.0 / 50
 
 
-@pytest.mark.parametrize("bounds, radius", [((0.0, math.inf), 0.1), ((0.0, 1.0), 0.75), ((1.0, 1.0), 1.55)])
+@pytest.mark.parametrize(
+    "bounds, radius", [((0.0, math.inf), 0.1), ((0.0, 1.0), 0.75), ((1.0, 1.0), 1.55)]
+)
 def test_no_plan_without_a_contraction_rate(bounds, radius):
     assert plan_mean_iteration(radius, 10, bounds, 1e-3) is None
 

@@ -19,6 +19,8 @@ from skriemdp import (
     PrivateRiemannianERM,
 )
 from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
+from skriemdp.mechanisms import noise
+from skriemdp.privacy.lattice import NOISE_SCALE
 
 
 def draw(streams, *label):
@@ -108,6 +110,87 @@ def test_forked_processes_share_no_noise():
     for worker in workers:
         worker.join()
     assert len({value for values in draws for value in values}) == 16
+
+
+def _outcome_of(draw):
+    try:
+        return f"drew {draw()}"
+    except RuntimeError as error:
+        return str(error)
+
+
+def in_a_fork(*draws):
+    """What each of `draws` comes to in a forked process: "drew ...", or its refusal."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    worker = context.Process(target=lambda: sender.send([_outcome_of(draw) for draw in draws]))
+    worker.start()
+    assert receiver.poll(60)
+    found = receiver.recv()
+    worker.join()
+    return found
+
+
+LAWS = {
+    "gaussian": (np.zeros(3), 1.0, {}),
+    "symmetric": (np.zeros((2, 2)), 1.0, {}),
+    "laplace": (np.zeros(3), 1.0, {}),
+    "radial": (np.zeros(3), 1.0, {"exponent": 1.0}),
+    "exponential": (np.zeros(3), 1.0, {}),
+    "discrete-gaussian": (np.zeros(3, dtype=object), NOISE_SCALE, {}),
+    "wrapped": (0.0, 1.0, {"sampler": lambda exact, rng, size: rng.vonmises(exact, 1.0, size)}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("law", LAWS)
+def test_a_generator_that_came_through_a_fork_draws_no_release(law):
+    exact, scale, more = LAWS[law]
+    rng = NoiseStreams()(law)
+
+    def draw():
+        return noise.draw(exact, scale, law, rng, sensitivity=1.0, **more)
+
+    draw()
+    (found,) = in_a_fork(draw)
+    assert "carried into a forked process" in found
+    assert _outcome_of(draw).startswith("drew")
+
+
+METHODS = [
+    name
+    for name in dir(np.random.Generator)
+    if not name.startswith("_") and name != "bit_generator"
+]
+ARGUMENTS = {
+    "beta": (1, 1), "binomial": (5, 0.5), "bytes": (4,), "chisquare": (2,), "choice": (5,),
+    "dirichlet": ([1, 1],), "f": (2, 2), "gamma": (2,), "geometric": (0.5,),
+    "hypergeometric": (3, 4, 2), "integers": (5,), "logseries": (0.5,),
+    "multinomial": (3, [0.5, 0.5]), "multivariate_hypergeometric": ([3, 4], 2),
+    "multivariate_normal": ([0.0], [[1.0]]), "negative_binomial": (2, 0.5),
+    "noncentral_chisquare": (2, 1), "noncentral_f": (2, 2, 1), "pareto": (2,),
+    "permutation": (5,), "permuted": ([1, 2],), "power": (2,), "shuffle": ([1, 2],),
+    "spawn": (1,), "standard_gamma": (2,), "standard_t": (2,), "triangular": (0, 1, 2),
+    "vonmises": (0, 1), "wald": (1, 1), "weibull": (2,), "zipf": (2,),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_no_method_of_a_generator_draws_after_a_fork():
+    """Also who is in a batch, how many runs a search makes, and whatever numpy adds."""
+    rng = NoiseStreams()("methods")
+
+    def draw(name):
+        return lambda: getattr(rng, name)(*ARGUMENTS.get(name, ()))
+
+    def rewrap():
+        return np.random.Generator(rng.bit_generator).random()
+
+    found = in_a_fork(*map(draw, METHODS), rewrap)
+    for name, text in zip([*METHODS, "bit_generator"], found, strict=True):
+        assert "carried into a forked process" in text, name
+    for name in set(METHODS) - {"spawn"}:  # the generators of numpy's newer versions may have more
+        assert _outcome_of(draw(name)).startswith("drew")
 
 
 def test_threads_share_no_noise():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pickle
@@ -36,6 +37,7 @@ from skriemdp.mechanisms.integer_products import IntegerFactors
 from skriemdp.mechanisms.integers import IntegerBall
 from skriemdp.mechanisms.sums import noisy_batch_sum
 from skriemdp.privacy import lattice
+from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import (
     FixedSizeSampledGaussianEvent,
     GaussianEvent,
@@ -202,6 +204,46 @@ def test_ledgers_charge_integers_on_batches(kind, coarse):
         expected = rounding_divergence(POISSON.tv, rule.order)
         assert rho == pytest.approx(expected * 10**24, rel=1e-9)
         assert rho > POISSON.tv * 10**24
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted(Event):
+    """The same integers with their distance inside of the profile and of the divergences."""
+
+    base: Event
+    kind = "counted"
+
+    def renyi(self, order):
+        return self.base.renyi(order) + rounding_divergence(self.base.tv, order)
+
+    def _exact_delta(self, epsilon):
+        return self.base.delta(epsilon)
+
+    def privacy_loss_distribution(self, interval=1e-4):
+        raise AssertionError("divergences are asked here")
+
+
+MADE_OF = {
+    "rare": lambda run: MixtureEvent((0.99, 0.01), (compose([]), run)),
+    "equal": lambda run: MixtureEvent((0.5, 0.5), (GaussianEvent(1.0), run)),
+    "geometric": lambda run: SelectionEvent(run, 1.2),
+    "logarithmic": lambda run: SelectionEvent(run, 8.0, shape=0.0),
+    "poisson": lambda run: SelectionEvent(run, 0.4, "poisson"),
+    "many": lambda run: SelectionEvent(run, 20.0, "poisson"),
+    "nested": lambda run: MixtureEvent((0.9, 0.1), (compose([]), SelectionEvent(run, 2.0))),
+    "parts": lambda run: ParallelEvent((GaussianEvent(9.0), SelfComposedEvent(run, 1))),
+}
+
+
+@pytest.mark.parametrize("kind", ["auto", "renyi"])
+@pytest.mark.parametrize("name", MADE_OF)
+def test_ledgers_charge_mixtures_and_searches_for_the_distance_of_their_runs(name, kind, coarse):
+    """Not less than the divergence of the event whose runs have the distance inside."""
+    make, rule = MADE_OF[name], make_filter(kind, 30.0, 1e-2)
+    place = {"auto": 1, "renyi": 0}[kind]
+    charged = rule.cost(make(POISSON))[place] / 10**24
+    assert charged >= make(Counted(POISSON)).renyi(rule.order) * (1 - 1e-12)
+    assert charged > make(real(POISSON)).renyi(rule.order)
 
 
 def test_a_ledger_on_disk_counts_the_distance(tmp_path, coarse):

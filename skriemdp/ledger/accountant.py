@@ -176,21 +176,23 @@ class PrivacyAccountant:
             if witness is not None:
                 self._ledger.check_witness(witness)
             given = (float(epsilon), float(delta), filter) != (math.inf, 1e-5, "auto")
-            self._stored = self._open(rule if given else None)
-            if unit is not None and unit != self.unit:
-                raise BudgetError(
-                    f"{self._where()} protects each {self.unit}, fixed when it was made; asked for "
-                    f"was unit={unit!r}. Leave this parameter out, or repeat the stored value."
-                )
-            return
+            self._stored = self._open(rule if given else None, unit)
         else:
             self._ledger = Ledger.create(path, witness)
-        self._stored = self._open(rule, unit or "record")
+            if witness is not None:  # another process may have been first
+                self._ledger.check_witness(witness)
+        if self._stored is None:
+            self._stored = self._open(rule, unit)
+        if unit is not None and unit != self.unit:
+            raise BudgetError(
+                f"{self._where()} protects each {self.unit}, fixed when it was made; asked for "
+                f"was unit={unit!r}. Leave this parameter out, or repeat the stored value."
+            )
 
-    def _open(self, rule: Filter | None, unit: str = "record") -> Filter:
+    def _open(self, rule: Filter | None, unit: str | None = None) -> Filter:
         settings = None if rule is None else rule.to_dict()
         zero = () if rule is None else rule.zero
-        found = self._ledger.open_dataset(self._dataset, settings, zero, unit=unit)
+        found = self._ledger.open_dataset(self._dataset, settings, zero, unit=unit or "record")
         try:
             stored = Filter.from_dict(found)
         except (KeyError, TypeError, ValueError):

@@ -433,7 +433,7 @@ def _fills(rule: Filter, event: Event) -> bool:
 def _costs(rule: Filter, event: Event, at: tuple[float, float] | None) -> tuple[Amounts, ...]:
     extra = event.extra_delta
     _check_size("extra_delta", extra)
-    if event.tv:
+    if event.renyi_tv:
         # Integers on random batches: their Renyi bound leaves out less than this, a unit of cost.
         extra += _LEFT_OUT
     bound = event.gdp_bound if "mu_squared" in AXES[rule.kind] else None
@@ -460,9 +460,9 @@ def _costs(rule: Filter, event: Event, at: tuple[float, float] | None) -> tuple[
     if rule.kind == "sum":
         return _pairs(rule, event, at, pure)
     rho = math.inf if rule.order is None else event.renyi(rule.order)
-    if event.tv and rho != math.inf:
+    if event.renyi_tv and rho != math.inf:
         assert rule.order is not None
-        rho += rounding_divergence(event.tv, rule.order)
+        rho += rounding_divergence(event.renyi_tv, rule.order)
     if rho != math.inf:
         _check_size("the Renyi divergence", rho)
     costs = {

@@ -153,7 +153,8 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     if not moving and (basis is not None or not facts["sparse"]):
         # A sparse copy is as large as X, and the size of X is not public.
         copied = work.plus(8.0 * 3.0 * n * width, "the rounded copy of X, in exact integers")
-    exact = _adds_integers(model, bounds, in_integers, n, (width, n_outputs), copied)
+    whole = in_integers if sampled else in_integers.with_mu(bounds.mu)
+    exact = _adds_integers(model, bounds, (in_integers, whole), n, (width, n_outputs), copied)
     if exact:
         solver, work = in_integers, copied
         bounds = dataclasses.replace(bounds, exact=True)
@@ -211,14 +212,21 @@ def _sampled(solver: NoisyAdaGrad, model: Any, bounds: RowBounds, n: int) -> Noi
 def _adds_integers(
     model: Any,
     bounds: RowBounds,
-    in_integers: NoisyAdaGrad,
+    solvers: tuple[NoisyAdaGrad, NoisyAdaGrad],
     n: int,
     shape: tuple[int, int],
     copied: Work,
 ) -> bool:
+    """Whether the sums are of integers; `solvers` with the least budget that may be left, and all.
+
+    A search spends what it needs, and less noise needs more bits.
+    """
+    in_integers = solvers[0]
+
     def check() -> None:
         bounds.check_integers()
-        in_integers.factors(*shape)
+        for solver in solvers:
+            solver.factors(*shape)
         distance = in_integers.event(n).tv
         if distance:
             check_distance(distance, float(model.epsilon), float(model.delta))

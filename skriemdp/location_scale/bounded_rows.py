@@ -14,7 +14,6 @@ from skriemdp.location_scale.row_records import RowRecords, plan_row_search
 from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
 
 __all__ = [
     "COUNT_SHARE",
@@ -73,19 +72,6 @@ def _shares(shares: Shares, t: float) -> Shares:
     )
 
 
-class _TableSearch(LocationScaleSearch):
-    """A search that expects columns in unlike units: a few of them may hold all of the mean."""
-
-    def _moved(
-        self, records: Any, center: np.ndarray, clip: float, mu: float, rng: np.random.Generator
-    ) -> tuple[np.ndarray, float]:
-        query = records.logarithms(center, clip)
-        mean = noisy_sum(query, 1.0 / mu, rng, exact=self.exact) / self.n
-        move, noise = shrunken(mean, sum_sigma(query, 1.0 / mu, self.exact) / self.n)
-        length = float(np.linalg.norm(move))
-        return records.move(center, move * min(1.0, clip / max(length, 1e-300))), noise
-
-
 def shrunken(mean: np.ndarray, sigma: float) -> tuple[np.ndarray, float]:
     """A noisy vector moved towards zero, and about the error left in each of its coordinates.
 
@@ -128,6 +114,8 @@ class RowBounds:
         Public; None searches for one.
     exact : bool, default=False
         Add integers, and discrete Gaussian integers to them.
+    highest : float, default=0.997
+        The largest share of rows that the norm is asked to hold.
 
     Notes
     -----
@@ -141,6 +129,7 @@ class RowBounds:
     center: np.ndarray | None = None
     norm: float | None = None
     exact: bool = False
+    highest: float = 0.997
 
     @functools.cached_property
     def search(self) -> LocationScaleSearch | None:
@@ -148,8 +137,9 @@ class RowBounds:
         if self.center is not None and self.norm is not None:
             return None
         plan = plan_row_search(self.n, self.d, self.mu, self.center, self.norm, self.exact)
-        settings = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan)}
-        return _TableSearch(**settings | {"shares": _shares(plan.shares, self.n * self.mu)})
+        # Columns come in unlike units: a few of them may hold all of the mean.
+        shares = _shares(plan.shares, self.n * self.mu)
+        return dataclasses.replace(plan, shares=shares, shrink=shrunken, highest=self.highest)
 
     @property
     def share(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -43,6 +44,8 @@ _NEGATIVE, _POSITIVE = 1.5, 0.6
 _DIRECTION = 1.5
 # Coordinates at the last centre are kept up to this size: distances and logarithms share them.
 _KEPT_BYTES = 2**26
+# Further steps towards data far off, their share, and the n mu from which on they are planned.
+_FURTHER, _STEP, _FAR = 2, 0.04, 200.0
 # Balls end a little below the limit.
 _BELOW = 0.999
 
@@ -50,8 +53,9 @@ _BELOW = 0.999
 def radii(geometry: Geometry) -> Radii:
     """What is public about radii on `geometry`."""
     low, high = geometry.curvature_bounds
+    bend = math.sqrt(-low) if -math.inf < low < 0.0 else 0.0
     if isinstance(geometry, SPDGeometry):
-        return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size))
+        return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size), bend=bend)
     if isinstance(geometry, Sphere):
         whole = math.pi * geometry.radius
         grid = _grid(_LEAST * geometry.radius, whole)
@@ -62,10 +66,9 @@ def radii(geometry: Geometry) -> Radii:
         scale = geometry.length / (2.0 * math.pi) if isinstance(geometry, Circle) else 1.0
         median = min(_POSITIVE * scale, 0.5 * limit)
         return Radii(_grid(1e-5 * limit, _BELOW * limit), median, _BELOW * limit)
-    if -math.inf < low < 0.0 and high <= 0.0 and not hasattr(geometry, "factors"):
-        scale = 1.0 / math.sqrt(-low)
-        return Radii(_grid(_LEAST * scale, _MOST * scale), _NEGATIVE * scale)
-    return Radii(_grid(1.0 / _WIDEST, _WIDEST))
+    if bend > 0.0 and high <= 0.0 and not hasattr(geometry, "factors"):
+        return Radii(_grid(_LEAST / bend, _MOST / bend), _NEGATIVE / bend, bend=bend)
+    return Radii(_grid(1.0 / _WIDEST, _WIDEST), bend=bend)
 
 
 def _grid(low: float, high: float) -> tuple[float, ...]:
@@ -104,8 +107,13 @@ def plan_point_search(
         center_known=known,
         radius_known=radius is not None,
     )
+    known_radii = radii(geometry)
+    if shares.rounds and known_radii.bend > 0.0 and t >= _FAR:
+        # Data far off in negative curvature are reached in several steps or not at all, and how
+        # far a step may go depends on the logarithm of its share alone.
+        shares = dataclasses.replace(shares, move=_STEP, further=_FURTHER)
     return LocationScaleSearch(
-        n, geometry.dim, mu, shares, radii(geometry), center=center, radius=radius, exact=exact
+        n, geometry.dim, mu, shares, known_radii, center=center, radius=radius, exact=exact
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from skriemdp.location_scale.rows import Rows, RowSum
+from skriemdp.location_scale.rows import Rows, RowSum, largest_summand
 from skriemdp.location_scale.search import LocationScaleSearch, Radii, Start, search_shares
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
@@ -111,6 +111,7 @@ class RowRecords:
             lambda: rows.centred(center),
             lambda: rows.clipped_sum(center, radius),
             rows.longest_tile,
+            largest_summand(radius),
         )
 
     def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:

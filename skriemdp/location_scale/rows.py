@@ -21,6 +21,7 @@ __all__ = [
     "Rows",
     "clip_weights",
     "is_stream",
+    "largest_summand",
     "open_rows",
     "row_products",
     "rows_digest",
@@ -187,7 +188,9 @@ class Rows:
             return
         # Evenly spaced runs of neighbours: cheap to read, and no part of the table is left out.
         half = self.n // 2
-        run = min(_RUN, most)
+        run = min(_RUN, most, half)
+        if run == 0:
+            return
         for start in np.linspace(0, half - run, most // run).astype(int):
             first = self.chunks[start : start + run]
             second = self.chunks[half + start : half + start + run]
@@ -260,7 +263,7 @@ class Rows:
             if bound < math.inf:
                 norms = np.minimum(squares, radius * radius) * _row_squares(projections)
                 projections *= clip_weights(norms, bound)[:, None]
-            total += tile.back(projections * weights[:, None])
+            total += tile.back(projections * weights[:, None], radius)
         return total
 
     def residual_product(self, center: np.ndarray, radius: float, frame: np.ndarray) -> np.ndarray:
@@ -318,6 +321,9 @@ class RowSum:
         faster way than tile by tile.
     longest_block : int, default=1
         Most records that are added in one go in floating point.
+    largest : float, optional
+        Bound of the vectors that `add` really adds, where it moves them afterwards; the radius of
+        `bound` otherwise.
     """
 
     n: int
@@ -326,6 +332,7 @@ class RowSum:
     tiles: Callable[[], Iterator[np.ndarray]]
     add: Callable[[], np.ndarray] | None = None
     longest_block: int = 1
+    largest: float | None = None
 
     def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
         """All vectors, before the bound is enforced; there are no batches of them."""
@@ -465,6 +472,8 @@ class _DenseTile:
     dense = scaled
 
     def weighted_sum(self, weights: np.ndarray, squares: np.ndarray, radius: float) -> np.ndarray:
+        if _is_far(self._center, radius):
+            return np.ones(len(weights)) @ self.scaled(weights)
         clipped = np.flatnonzero(weights != 1.0)
         with np.errstate(all="ignore"):
             if self._plain_sum is not None and self._few(clipped, squares, radius):
@@ -482,7 +491,7 @@ class _DenseTile:
         return (
             self._piece.dtype == np.float64
             and 4 * len(clipped) <= len(squares)
-            and self._center @ self._center <= limit
+            and not _is_far(self._center, radius)
             and bool((squares[clipped] <= limit).all())
         )
 
@@ -513,7 +522,7 @@ class _DenseTile:
         values[~np.isfinite(values)] = 0.0
         return values
 
-    def back(self, coefficients: np.ndarray) -> np.ndarray:
+    def back(self, coefficients: np.ndarray, radius: float) -> np.ndarray:
         with np.errstate(all="ignore"):
             result = self._rows.T @ coefficients
         if np.isfinite(result).all():
@@ -526,7 +535,7 @@ class _SparseTile:
 
     def __init__(self, piece: Any, center: np.ndarray) -> None:
         self._rows = piece.astype(float, copy=False)
-        self._center = center
+        self._center, self._d = center, len(center)
 
     @property
     def squared_norms(self) -> np.ndarray:
@@ -549,26 +558,28 @@ class _SparseTile:
         return _times(self._rows.toarray() - self._center, weights[:, None])
 
     def weighted_sum(self, weights: np.ndarray, squares: np.ndarray, radius: float) -> np.ndarray:
+        if _is_far(self._center, radius):
+            return sum((part.sum(axis=0) for part in self._spelled(weights)), self._center * 0.0)
         plain = np.asarray(self._scaled(weights).sum(axis=0), dtype=float).ravel()
         return plain - weights.sum() * self._center
 
     def gram(self, weights: np.ndarray, squares: np.ndarray, radius: float) -> np.ndarray:
-        if self._center @ self._center > (_MODERATE * radius) ** 2:
-            return self._explicit_gram(weights)
+        if _is_far(self._center, radius):
+            return sum((part.T @ part for part in self._spelled(weights)), np.zeros((self._d,) * 2))
         scaled = self._scaled(weights)
         gram = (scaled.T @ scaled).toarray()
         return _centred_gram(gram, scaled.T @ weights, weights @ weights, self._center)
 
-    def _explicit_gram(self, weights: np.ndarray) -> np.ndarray:
-        # A far centre, subtracted from the sums, would leave more rounding than a record may move
-        # them; such rows are dense in all but name, and few of them at a time are spelled out.
-        size, d = self._rows.shape
-        total, step = np.zeros((d, d)), max(1, _TILE_BYTES // (8 * d))
-        for begin in range(0, size, step):
+    def _spelled(self, weights: np.ndarray) -> Iterator[np.ndarray]:
+        """The centred and weighted rows, a few at a time.
+
+        A far centre, subtracted from the sums, would leave more rounding than a record may move
+        them; such rows are dense in all but name.
+        """
+        step = max(1, _TILE_BYTES // (8 * self._d))
+        for begin in range(0, len(weights), step):
             part = slice(begin, begin + step)
-            rows = _times(self._rows[part].toarray() - self._center, weights[part, None])
-            total += rows.T @ rows
-        return total
+            yield _times(self._rows[part].toarray() - self._center, weights[part, None])
 
     def inner_products(self, other: Any) -> np.ndarray:
         inner = np.asarray(self._rows.multiply(other._rows).sum(axis=1), dtype=float).ravel()
@@ -583,8 +594,29 @@ class _SparseTile:
         values[~np.isfinite(values)] = 0.0
         return values
 
-    def back(self, coefficients: np.ndarray) -> np.ndarray:
+    def back(self, coefficients: np.ndarray, radius: float) -> np.ndarray:
+        if _is_far(self._center, radius):
+            total, begin = np.zeros((self._d, coefficients.shape[1])), 0
+            for part in self._spelled(np.ones(len(coefficients))):
+                total += part.T @ coefficients[begin : begin + len(part)]
+                begin += len(part)
+            return total
         return self._rows.T @ coefficients - np.outer(self._center, coefficients.sum(axis=0))
+
+
+def _is_far(center: np.ndarray, radius: float) -> bool:
+    """Whether sums are taken of centred rows, and not of rows, to be centred afterwards; public."""
+    return not center @ center <= (_MODERATE * radius) ** 2
+
+
+def largest_summand(radius: float) -> float:
+    """How long a vector may be that stands for a row in :meth:`Rows.clipped_sum`, for its rounding.
+
+    A row less its centre is no longer than `radius`; but where the centre is near, rows are added
+    as they are, up to ``20 radius`` long, some of them twice, and their number times the centre.
+    docs/theory/floats.md, "Means that centre rows".
+    """
+    return 4.0 * _MODERATE * radius
 
 
 def _centred_gram(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from scipy.stats import chi2
 
-from skriemdp._validation import check_count, check_positive
+from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.integers import check_integers
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
 
-__all__ = ["Found", "LocationScaleSearch", "Radii", "Records", "Shares", "Start", "search_shares"]
+__all__ = [
+    "Found",
+    "LocationScaleSearch",
+    "Radii",
+    "Records",
+    "Shares",
+    "Shrink",
+    "Start",
+    "james_stein",
+    "search_shares",
+]
 
 # All constants are measured (benchmarks/raw_data.py), none of them on the data of a fit.
 
@@ -53,12 +63,16 @@ class Radii:
         Balls stay below this.
     whole : float
         The diameter of a space in which data can be too wide for any ball; infinite otherwise.
+    bend : float
+        Geodesics that part from each other part as ``sinh(bend * length)`` at most: the root of
+        minus the least curvature; zero where they never part faster than straight lines.
     """
 
     grid: tuple[float, ...]
     median: float | None = None
     limit: float = math.inf
     whole: float = math.inf
+    bend: float = 0.0
 
     def __post_init__(self) -> None:
         check_positive(allow_inf=True, limit=self.limit, whole=self.whole)
@@ -82,6 +96,8 @@ class Shares:
         Most means that are taken; zero where the centre is public.
     wide : float
         Of the one mean of data too wide for a ball; zero where there is no such thing.
+    further : int
+        Rounds after these, taken only while the data lie farther off than noise lets one step go.
     """
 
     start: float
@@ -90,6 +106,7 @@ class Shares:
     final: float
     rounds: int
     wide: float = 0.0
+    further: int = 0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.total <= 1.0:
@@ -98,7 +115,7 @@ class Shares:
     @property
     def total(self) -> float:
         """The most that a search spends, whatever it finds."""
-        rounds = self.rounds * (self.radius + self.move)
+        rounds = (self.rounds + self.further) * (self.radius + self.move)
         if self.rounds:
             rounds = max(rounds, self.radius + self.wide)
         return self.start + rounds + self.final
@@ -209,6 +226,22 @@ class Found:
     direction: float | None = None
 
 
+# Of a noisy vector and its noise: the vector after shrinkage, and the noise left in a coordinate.
+Shrink = Callable[[np.ndarray, float], tuple[np.ndarray, float]]
+
+
+def james_stein(mean: np.ndarray, sigma: float) -> tuple[np.ndarray, float]:
+    """A noisy vector moved towards zero, all coordinates alike, and the error left in each.
+
+    Post-processing.  Times the factor, the variance of the noise is Stein's estimate of the error.
+    """
+    square = float(mean @ mean)
+    if len(mean) <= 2 or square == 0.0:
+        return mean, sigma
+    keep = max(0.0, 1.0 - (len(mean) - 2) * sigma**2 / square)
+    return keep * mean, sigma * math.sqrt(keep)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class LocationScaleSearch:
     """Private centre and radius, planned from public numbers.
@@ -231,6 +264,12 @@ class LocationScaleSearch:
         Public radius; None searches for one.
     exact : bool, default=False
         Add integers, and discrete Gaussian integers to them.
+    highest : float, default=0.997
+        The radius is asked to hold at most this share of the records: less than the default where
+        it is a scale, which a few far records must not stretch.
+    shrink : callable, default=james_stein
+        ``shrink(mean, sigma)`` moves a noisy mean, of standard deviation `sigma` in every
+        coordinate, towards zero, and says what noise is left; chosen when a fit is planned.
 
     Notes
     -----
@@ -249,10 +288,13 @@ class LocationScaleSearch:
     center: Any = None
     radius: float | None = None
     exact: bool = False
+    highest: float = 0.997
+    shrink: Shrink = james_stein
 
     def __post_init__(self) -> None:
         check_count(n=self.n, dim=self.dim)
         check_positive(mu=self.mu)
+        check_fraction(highest=self.highest)
 
     @property
     def mu_search(self) -> float:
@@ -268,7 +310,7 @@ class LocationScaleSearch:
     def level(self) -> float:
         """The share of records that the radius should hold."""
         wanted = float(np.clip(1.0 - _CLIPPED / (self.n * self.mu), 0.6, 0.997))
-        return max(wanted, self._resolved(self.shares.final))
+        return min(max(wanted, self._resolved(self.shares.final)), self.highest)
 
     def check_integers(self) -> None:
         """ValueError where some mean has no lattice that is fine enough."""
@@ -288,7 +330,7 @@ class LocationScaleSearch:
         if self.radius is not None:
             radius, level = float(self.radius), 1.0
         else:
-            quantile = self._quantile(self.shares.final, budget, start.unit, last)
+            quantile = self._quantile(self.shares.final, budget, start.unit, last, self.highest)
             q = _within(quantile, records, center, self.n, streams("search radius"))
             level = self.level
             radius = self._widened(q, quantile.level, noise)
@@ -302,17 +344,19 @@ class LocationScaleSearch:
         self, records: Records, start: Start, budget: GaussianBudget, streams: NoiseStreams
     ) -> tuple[Any, float, bool, float | None]:
         """Means of shortened records; the centre, its noise, whether the data are wide, and q."""
-        center, noise, last = start.center, 0.0, None
-        for k in range(self.shares.rounds):
+        center, noise, last, short = start.center, 0.0, None, False
+        for k in range(self.shares.rounds + self.shares.further):
+            if k >= self.shares.rounds and not short:
+                break
             quantile = self._quantile(self.shares.radius, budget, start.unit, last)
             q = _within(quantile, records, center, self.n, streams("rough radius", k))
-            if last is not None and q >= _SHRUNK * last:
+            if last is not None and not short and q >= _SHRUNK * last:
                 return center, noise, False, q
             rng = streams("rough mean", k)
             wide = k == 0 and self._is_wide(q, _WIDE_FIRST)
             clip = self.radii.whole if wide else q
             share = self.shares.wide if wide else self.shares.move
-            center, noise = self._moved(records, center, clip, budget.take(share), rng)
+            center, noise, short = self._moved(records, center, clip, budget.take(share), rng)
             last = q
             if wide:
                 break
@@ -320,18 +364,26 @@ class LocationScaleSearch:
 
     def _moved(
         self, records: Records, center: Any, clip: float, mu: float, rng: np.random.Generator
-    ) -> tuple[Any, float]:
-        """The centre after one private mean, shrunk towards the old one, and its noise."""
+    ) -> tuple[Any, float, bool]:
+        """The centre after one private mean, shrunk; its noise; whether the step was cut short."""
         query = records.logarithms(center, clip)
         mean = noisy_sum(query, 1.0 / mu, rng, exact=self.exact) / self.n
         sigma = sum_sigma(query, 1.0 / mu, self.exact) / self.n
-        length = float(np.linalg.norm(mean))
-        keep = 1.0
-        if self.dim > 2 and length > 0.0:
-            keep = max(0.0, 1.0 - (self.dim - 2) * sigma**2 / length**2)
-        move = mean * min(keep, clip / length if length > 0.0 else 1.0)
-        # Times `keep`, the variance of the noise is Stein's estimate of the shrunken mean's error.
-        return records.move(center, move), sigma * math.sqrt(keep)
+        move, left = self.shrink(mean, sigma)
+        length = float(np.linalg.norm(move))
+        most = min(clip, self._longest(sigma * math.sqrt(self.dim) / clip))
+        move = move * min(1.0, most / length if length > 0.0 else 1.0)
+        return records.move(center, move), left, most < min(clip, length)
+
+    def _longest(self, angle: float) -> float:
+        """How far to go in a direction that noise has turned by `angle`, in negative curvature.
+
+        The last bit of a step of length L leads nearer by itself and away by
+        ``angle * cosh(bend * L)``.
+        """
+        if self.radii.bend == 0.0:
+            return math.inf
+        return math.acosh(max(1.0 / angle, math.cosh(1.0))) / self.radii.bend
 
     def _is_wide(self, radius: float, part: float) -> bool:
         return self.shares.wide > 0.0 and radius > part * self.radii.whole
@@ -343,14 +395,19 @@ class LocationScaleSearch:
         return float(np.clip(1.0 - 6.0 / (self.n * self.mu * math.sqrt(share)), 0.5, 0.98))
 
     def _quantile(
-        self, share: float, budget: GaussianBudget, unit: float, last: float | None
+        self,
+        share: float,
+        budget: GaussianBudget,
+        unit: float,
+        last: float | None,
+        highest: float = 1.0,
     ) -> PrivateQuantile:
         grid = self.radii.grid if unit == 1.0 else tuple(unit * r for r in self.radii.grid)
         median = last
         if median is None and self.radii.median is not None:
             median = unit * self.radii.median
         prior = None if median is None else log_normal_weights(grid, median, _PRIOR_SPREAD)
-        return budget.quantile(share, grid, self._resolved(share), prior)
+        return budget.quantile(share, grid, min(self._resolved(share), highest), prior)
 
     def _widened(self, q: float, resolved: float, noise: float) -> float:
         """`q`, released at the level that counts resolve, carried on to the level wanted.

@@ -221,10 +221,12 @@ class IntegerFrames:
     @functools.cached_property
     def stretch(self) -> int:
         """Bound of ``|W|^2`` in units of ``2^-54``: the largest row sum of moduli of ``W'W``."""
-        whole = self._integer_frame.astype(np.int64)
-        if not np.abs(self.frame).max() < 2.0:
+        with np.errstate(all="ignore"):
+            lengths = np.sqrt(np.square(self.frame).sum(axis=0))
+        if not lengths.max() < 2.0:
             raise ValueError("the columns of a frame must be orthonormal.")
-        # Entries below 2^28 and sums below 2^62: nothing overflows.
+        whole = self._integer_frame.astype(np.int64)
+        # By their lengths, products of two columns are below 2^57, sums of moduli below 2^58.
         squares = (whole.T @ whole).astype(object)
         return max(sum(abs(int(v)) for v in row) for row in squares)
 

@@ -13,11 +13,12 @@ from skriemdp.mechanisms.integer_products import IntegerFactors
 from skriemdp.mechanisms.integers import ExactTotal, IntegerBall
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.vector import GaussianNoise
-from skriemdp.privacy.sensitivity import computed_sum_sensitivity
+from skriemdp.privacy.sensitivity import Sensitivity, computed_sum_sensitivity
 
 __all__ = [
     "BoundedSum",
     "ProductSum",
+    "float_sensitivity",
     "integer_sums",
     "integer_total",
     "noisy_batch_sum",
@@ -195,8 +196,17 @@ def sum_sigma(
 
 
 def _float_noise(query: BoundedSum | ProductSum, noise_multiplier: float) -> GaussianNoise:
+    return GaussianNoise(float_sensitivity(query), noise_multiplier)
+
+
+def float_sensitivity(query: BoundedSum | ProductSum) -> Sensitivity:
+    """Of the sum as ``query.total()`` computes it, its rounding included.
+
+    A query that adds longer vectors than its bound says, and moves them afterwards, has a
+    `largest`, which bounds them.
+    """
     bound = query.bound
-    sensitivity = computed_sum_sensitivity(
-        bound.diameter, bound.radius, query.n, query.dim, query.longest_block
+    largest = getattr(query, "largest", None) or bound.radius
+    return computed_sum_sensitivity(
+        bound.diameter, largest, query.n, query.dim, query.longest_block
     )
-    return GaussianNoise(sensitivity, noise_multiplier)

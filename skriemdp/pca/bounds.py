@@ -13,9 +13,8 @@ from skriemdp.location_scale.rows import Rows, RowSum
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.integers import check_integers
-from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
+from skriemdp.mechanisms.sums import float_sensitivity, noisy_sum, sum_sigma
 from skriemdp.privacy.sensitivity import (
-    ball_sensitivity,
     disjoint_groups_sensitivity,
     interval_sensitivity,
     mean_sensitivity,
@@ -78,13 +77,14 @@ def clip_level(d: int, n_mu: float, effective_rank: float) -> float:
     return float(np.clip(1.0 - clipped, 0.5, 0.998))
 
 
-def pairs_are_better(d: int, n_mu: float) -> bool:
+def pairs_are_better(n: int, d: int, n_mu: float) -> bool:
     """Whether differences of disjoint pairs show more than rows about a private mean.
 
     Pairs need no mean, and have half as many terms.  With less budget than the window names neither
-    finds much, with more the means come close (docs/user_guide/pca.md).
+    finds much, with more the means come close (docs/user_guide/pca.md).  Two or three records make
+    one difference, which has no angle with another.
     """
-    return _PAIRS_FROM <= n_mu / math.sqrt(d) <= _PAIRS_TO
+    return n >= 4 and _PAIRS_FROM <= n_mu / math.sqrt(d) <= _PAIRS_TO
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -257,7 +257,7 @@ class BoundsSearch:
         """A private mean of the offsets from `center`, and the noise of its coordinates."""
         query = RowRecords(rows).logarithms(center, bound)
         if isinstance(budget, PureBudget):
-            sensitivity = mean_sensitivity(ball_sensitivity(bound), self.n)
+            sensitivity = mean_sensitivity(float_sensitivity(query), self.n)
             mechanism = budget.noise(share, sensitivity, self.d)
             return mechanism.release(query.total() / self.n, rng), mechanism.sigma
         multiplier = 1.0 / budget.take(share)

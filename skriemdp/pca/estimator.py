@@ -336,7 +336,7 @@ class PrivatePrincipalEigenvector(
             and row_norm is None
             and not pure
             and not facts["streamed"]
-            and pairs_are_better(d, n * strength)
+            and pairs_are_better(n, d, n * strength)
         ):
             bounds = dataclasses.replace(bounds, pair_seed=self.public_seed)
         release = self._release_of(name)
@@ -358,7 +358,9 @@ class PrivatePrincipalEigenvector(
     def _adds_integers(self, bounds: BoundsSearch, release: Any, pure: bool, mu: float) -> bool:
         def check() -> None:
             bounds.check_integers(mu)
-            release.check_integers(bounds.d, mu * math.sqrt(LEAST_LEFT))
+            # A search spends what it needs, and less noise needs more bits.
+            for left in (LEAST_LEFT, 1.0):
+                release.check_integers(bounds.d, mu * math.sqrt(left))
             GaussianCount(1.0 / (mu * math.sqrt(_COUNT_SHARE)))
 
         # Exact sums take up to four times as long: rows are centred and rounded one by one

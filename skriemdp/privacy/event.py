@@ -85,6 +85,16 @@ class Event(abc.ABC):
         return 0.0
 
     @property
+    def renyi_tv(self) -> float:
+        """The distance that a Renyi divergence has to count for the same integers.
+
+        ``renyi(order) + rounding_divergence(renyi_tv, order)`` bounds the divergence of what was
+        released (docs/theory/lattice.md, Theorem 3).  Not always :attr:`tv`: a divergence weighs
+        the unlikely outcomes of a coin more than a distance does.
+        """
+        return self.tv
+
+    @property
     def unit(self) -> tuple[Event, int]:
         """A simpler event and how often it happened: ``self == unit repeated count times``."""
         if hasattr(self, "count"):

@@ -111,6 +111,11 @@ class ComposedEvent(Event):
         return math.fsum(event.tv for event in self.events)
 
     @property
+    def renyi_tv(self) -> float:
+        """Sum over the parts."""
+        return math.fsum(event.renyi_tv for event in self.events)
+
+    @property
     def steps(self) -> int:
         """Sum over the parts."""
         return max(sum(event.steps for event in self.events), 1)
@@ -222,6 +227,11 @@ class SelfComposedEvent(Event):
     def tv(self) -> float:
         """`count` times that of the event."""
         return self.count * self.event.tv
+
+    @property
+    def renyi_tv(self) -> float:
+        """`count` times that of the event."""
+        return self.count * self.event.renyi_tv
 
     @property
     def steps(self) -> int:

@@ -110,6 +110,11 @@ class MixtureEvent(Event):
         return math.fsum(weight * event.tv for weight, event in self._possible) * (1.0 + 1e-12)
 
     @property
+    def renyi_tv(self) -> float:
+        """The largest of an event: high orders see the worst outcome of the coins."""
+        return max(event.renyi_tv for _, event in self._possible)
+
+    @property
     def steps(self) -> int:
         """Those of the longest event."""
         return max(event.steps for _, event in self._possible)
@@ -255,6 +260,11 @@ class ParallelEvent(Event):
         return max(event.tv for event in self.events)
 
     @property
+    def renyi_tv(self) -> float:
+        """The largest of an event."""
+        return max(event.renyi_tv for event in self.events)
+
+    @property
     def steps(self) -> int:
         """Those of the longest event."""
         return max(event.steps for event in self.events)
@@ -387,6 +397,16 @@ class SelectionEvent(Event):
     def tv(self) -> float:
         """``mean`` times that of a run: a search of K runs is off by K times as much at most."""
         return self.mean * self.event.tv * (1.0 + 1e-12)
+
+    @property
+    def renyi_tv(self) -> float:
+        """As often that of a run as the theorem of `law` adds up divergences and deltas of runs.
+
+        ``2 + shape`` times (``renyi(l)`` once, ``renyi(m)`` up to ``1 + shape`` times), or ``1 +
+        mean`` times under the Poisson law, where delta counts `mean` times.
+        """
+        times = 2.0 + self.shape if self.law == "negative-binomial" else 1.0 + self.mean
+        return times * self.event.renyi_tv * (1.0 + 1e-12)
 
     @property
     def gdp_bound(self) -> None:

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.stats import chi2
 
 from skriemdp._random import check_random_state
 from skriemdp._validation import check_count, check_factor, check_option, check_scale
@@ -82,6 +83,15 @@ class FitPlan:
     copies: int
 
 
+def _within_scale(d: int) -> float:
+    """The share of Gaussian rows within ``sqrt(d)`` standard deviations: a norm that is a scale.
+
+    A norm that holds nearly all rows is a scale of its own where a few rows lie far off, and
+    features in its units would hardly differ.
+    """
+    return float(chi2.cdf(d, d))
+
+
 def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     """The plan of a :class:`skriemdp.PrivateHyperbolicRegressor`; nothing private is seen."""
     n, d, geometry = facts["n"], facts["d"], facts["geometry"]
@@ -93,7 +103,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     scaling = FeatureScaling(
         isinstance(estimator.feature_scale, str),
         estimator.privacy_unit == "label",
-        RowBounds(n, d, mu),
+        RowBounds(n, d, mu, highest=_within_scale(d)),
     )
     left, base, public_base = 1.0 - scaling.share, None, None
     if isinstance(estimator.base_point, str):
@@ -106,7 +116,9 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         public_base = _public_base(estimator, geometry)
     shape = (2 * features.n_frequencies, geometry.dim)
     model, copies = _model(estimator, n, shape, math.sqrt(left) * mu, unit)
-    exact = _adds_integers(estimator, scaling, base, model, n, shape)
+    # A search spends what it needs: the model may have more than it was planned with.
+    models = model, dataclasses.replace(model, mu=mu / math.sqrt(copies))
+    exact = _adds_integers(estimator, scaling, base, models, n, shape)
     if exact:
         bounds = dataclasses.replace(scaling.bounds, exact=True)
         scaling = dataclasses.replace(scaling, bounds=bounds)
@@ -157,15 +169,18 @@ def _adds_integers(
     estimator: Any,
     scaling: FeatureScaling,
     base: BasePoint | None,
-    model: Any,
+    models: Any,
     n: int,
     shape: tuple[int, int],
 ) -> bool:
+    """Whether the sums are of integers; `models` with the least that may be left, and with all."""
+
     def check() -> None:
         scaling.check_integers()
         for noise_multiplier in () if base is None else base.solver.noise_multipliers:
             check_integers(shape[1], noise_multiplier)
-        _ = model.lattice  # raises where it would be too coarse
+        for model in models:
+            _ = model.lattice  # raises where a record would need too few bits, or too many
 
     if estimator.method == "parametric":
         costly = draws_dominate(n, math.prod(shape))

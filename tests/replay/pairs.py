@@ -164,9 +164,7 @@ def means():
     globe = Sphere(2)
     for radius in (math.pi / 4, 1.2):
         for mechanism, delta in (("gaussian", 1e-5), ("laplace", 0.0), ("k-norm", 0.0)):
-            fit = fitted(
-                PrivateFrechetMean, globe, radius=radius, mechanism=mechanism, delta=delta
-            )
+            fit = fitted(PrivateFrechetMean, globe, radius=radius, mechanism=mechanism, delta=delta)
             # The worst point of the rim for the law's support, a quarter turn from both records.
             data = opposite(globe, radius, n=120)
             name = f"mean {mechanism} sphere {radius:.2f}"
@@ -431,8 +429,15 @@ def searches():
             for quiet in (True, False):
                 title = f"search {name} exact {exact} quiet {quiet}"
                 fit = searched(geometry, exact=exact)
-                least = 0.1 if quiet and geometry.is_hadamard else 0.0
+                least = 0.07 if quiet and geometry.is_hadamard else 0.0
                 pair(title, fit, *data, changed=39, quiet=quiet, attains=least)
+    # Data farther off than one step may go: further rounds.
+    for exact in (False, True):
+        for quiet in (True, False):
+            far = along(Hyperboloid(2), np.linspace(7.0, 9.0, 40))
+            data = changed(far, *along(Hyperboloid(2), [9.0, -9.0]), at=39)
+            title = f"search far off exact {exact} quiet {quiet}"
+            pair(title, searched(Hyperboloid(2), exact=exact), *data, changed=39, quiet=quiet)
     # Records as far from each other as a manifold allows, before any centre is known.
     turned = np.eye(4)[:, 2:]
     extremes = {
