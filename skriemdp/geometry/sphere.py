@@ -161,9 +161,9 @@ class Sphere(Geometry):
         return form.turned_back(xp, c)
 
     def clipped_log_sum(self, point: Array, others: Array, clip_norm: float = math.inf) -> Array:
-        # angle / sin(angle) times y - cos(angle) x: the sum is a product of weights and records, and
-        # no logarithm is formed.  Where one has to be shortened, or is close to the antipode, where
-        # digits are lost, they are.
+        # angle / sin(angle) times y - cos(angle) x: the sum is a product of weights and records,
+        # and no logarithm is formed.  They are where one has to be shortened, or is close to the
+        # antipode, where digits are lost.
         if not isinstance(others, np.ndarray) or others.ndim != 2:
             return super().clipped_log_sum(point, others, clip_norm)
         x = point / np.linalg.norm(point)

@@ -49,9 +49,9 @@ __all__ = [
 # No logarithm at an iterate is longer, in radii of the ball: iterates on Hadamard manifolds stay
 # within min(R, 2 r) of the centre, docs/theory/mean-iteration.md.
 _LONGEST = 4.0
-# A positively curved ball in which the iterated mean costs at most so much more noise, always has it.
+# Positively curved balls in which the iterated mean costs at most so much more noise have it.
 _CHEAP = math.sqrt(2.0)
-# In wider ones it must pay against this part of the worst bias of logarithms: what data show there.
+# In wider ones it must pay against this part of the worst bias of logarithms: what data show.
 _SEEN_BIAS = 0.05
 
 

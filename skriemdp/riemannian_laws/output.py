@@ -280,8 +280,9 @@ class KNormGradientMechanism:
     Notes
     -----
     *Guarantee*: pure ``2 sensitivity / scale``-DP; the density changes by ``sensitivity / scale``
-    and its normaliser, which depends on the data, by as much again (the support does not).  How many proposals are drawn
-    depends on the data, so an observer of the running time is outside the guarantee.
+    and its normaliser, which depends on the data, by as much again (the support does not).  How
+    many proposals are drawn depends on the data, so an observer of the running time is outside the
+    guarantee.
 
     References
     ----------
