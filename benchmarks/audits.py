@@ -391,6 +391,14 @@ OTHERS = {
         Mean("hyperboloid", mechanism="k-norm", epsilon=4.0, delta=0, radius=1.0),
         None,
     ),
+    "PrivateFrechetMean, laplace, sphere": (
+        Mean("sphere", mechanism="laplace", epsilon=4.0, delta=0, radius=math.pi / 4),
+        None,
+    ),
+    "PrivateFrechetMean, k-norm, sphere": (
+        Mean("sphere", mechanism="k-norm", epsilon=4.0, delta=0, radius=math.pi / 4),
+        None,
+    ),
     "PrivatePrincipalEigenvector, pure": (PCA(epsilon=4.0, delta=0, **BOUNDS), None),
     "PrivatePrincipalEigenvector, pure, private bounds": (PCA(epsilon=4.0, delta=0), None),
     "PrivatePrincipalEigenvector, exponential": (

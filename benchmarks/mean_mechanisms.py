@@ -1,10 +1,12 @@
 """Error of every mechanism of the private mean at equal certified privacy: Markdown tables.
 
-Run:  python benchmarks/mean_mechanisms.py [--fits 60] [--part wishart|spaces|spread|auto]
+Run:  python benchmarks/mean_mechanisms.py [--fits 60] [--part PART]
 
 * wishart: SPD(2), Wishart matrices rejected to the unit ball, the papers' setting; E d^2;
 * spaces: E d^2 over the limit d (Delta/mu)^2 on other manifolds;
 * spread: data that fill a part of the ball (rms .3 and .1 of its radius), as ratios;
+* spheres: the output perturbations beside one shot at epsilon = 1 and delta = 0 on S^2 and S^20, by
+  radius, E d^2 over the limit;
 * auto: the default mechanism in a public ball, and with nothing given, beside one shot: the same
   ratios for data that fill the ball, and for clouds of rms .3, .1 and .03 of its radius.
 
@@ -142,6 +144,41 @@ def part_auto(fits, n):
         print()
 
 
+def part_spheres(fits, n=1000, epsilon=1.0):
+    """One data set for each fit; all mechanisms see the same ones."""
+    radii = (math.pi / 8, 0.5, math.pi / 4, 1.0, 1.2, 1.4)
+    print(f"n = {n}, epsilon = {epsilon:g}, delta = 0: E d^2 / (d (2 radius / (n mu))^2) at 1e-5\n")
+    print("| | " + " | ".join(f"{r:.2f}" for r in radii) + " |\n|" + "---|" * (len(radii) + 1))
+    for dim in (2, 20):
+        geometry, rows = Sphere(dim), {}
+        for radius in radii:
+            limit = dim * (2 * radius / n / gaussian_mu(epsilon, 1e-5)) ** 2
+            found = {"public centre, no data": []}
+            for k in range(fits):
+                rng = np.random.default_rng(70_000 + k)
+                X = make_cloud(geometry, n, radius=radius, offset=0.1, spread=None, rng=rng)
+                target = frechet_mean(X, geometry)
+                away = float(geometry.dist(target, geometry.base_point))
+                found["public centre, no data"].append(away**2 / limit)
+                for name in ("tangent", "laplace", "k-norm"):
+                    shrink = {"shrink": None} if name == "tangent" else {}
+                    model = PrivateFrechetMean(
+                        geometry, None, radius, name, epsilon=epsilon, delta=0.0, **shrink
+                    )
+                    try:
+                        model.fit(X)
+                    except ValueError:  # refused, by public numbers
+                        found.setdefault(name, []).append(math.nan)
+                        continue
+                    error = float(geometry.dist(target, model.mean_)) ** 2
+                    found.setdefault(name, []).append(error / limit)
+            for name, values in found.items():
+                rows.setdefault(name, []).append(float(np.mean(values)))
+        for name, values in rows.items():
+            cells = ("refused" if math.isnan(v) else f"{v:.3g}" for v in values)
+            print(f"| S^{dim}, {name} | " + " | ".join(cells) + " |", flush=True)
+
+
 def part_spaces(fits, spread=None, offset=0.1):
     spaces = SPACES[1:]
     for budget in BUDGETS:
@@ -163,7 +200,7 @@ def part_spaces(fits, spread=None, offset=0.1):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fits", type=int, default=60)
-    parser.add_argument("--part", choices=("wishart", "spaces", "spread", "auto"))
+    parser.add_argument("--part", choices=("wishart", "spaces", "spread", "auto", "spheres"))
     parser.add_argument("--n", type=int, default=1000, help="records, of --part auto")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -171,6 +208,8 @@ def main():
         part_wishart(options.fits)
     if options.part in (None, "spaces"):
         part_spaces(options.fits)
+    if options.part in (None, "spheres"):
+        part_spheres(options.fits, options.n)
     if options.part in (None, "auto"):
         part_auto(options.fits, options.n)
     if options.part in (None, "spread"):

@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 
 from skriemdp.descent.problem import FrechetProblem
-from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Poincare, Sphere
+from skriemdp.geometry import (
+    SPD,
+    Euclidean,
+    GeodesicBall,
+    Grassmann,
+    Hyperboloid,
+    Poincare,
+    Sphere,
+)
 from skriemdp.mean import frechet_mean
 from skriemdp.mean.releases import iterate_mean
-from skriemdp.privacy.mean_iteration import plan_mean_iteration
+from skriemdp.privacy.mean_iteration import least_convexity, plan_mean_iteration
 
 CASES = [
     (SPD(2), 1.0),
@@ -19,6 +27,11 @@ CASES = [
     (Hyperboloid(4), 3.0),
     (Sphere(2), math.pi / 8),
     (Sphere(5), 0.2),
+    (Sphere(2), math.pi / 4),
+    (Sphere(3), 1.0),
+    (Sphere(2, radius=2.0), 2.4),
+    (Sphere(2), 1.4),
+    (Grassmann(4, 1), 0.7),
 ]
 
 
@@ -74,6 +87,43 @@ def test_sensitivity_is_tight_on_hadamard_manifolds(geometry, radius):
     assert geometry.dist(*images) >= 0.97 * plan.sensitivity
 
 
+@pytest.mark.parametrize("radius", [0.4, math.pi / 4, 1.1, 1.4])
+def test_convexity_where_the_gradient_is_small(radius):
+    """Random records and points of a ball: no Hessian is below the bound for its gradient."""
+    geometry, rng = Sphere(2), np.random.default_rng(7)
+    ball, checked = ball_of(geometry, radius), 0
+    for trial in range(400):
+        directions = rng.standard_normal((rng.integers(2, 5), 2))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        lengths = radius * rng.random((len(directions), 1)) ** rng.choice([0.0, 0.5])
+        points = geometry.exp_coordinates(ball.center, lengths * directions)
+        aim = rng.standard_normal(2)
+        aim *= radius * rng.random() ** 0.5 / np.linalg.norm(aim)
+        place = geometry.exp_coordinates(ball.center, aim)
+        for _ in range(trial % 4):  # on the way to the mean
+            place = geometry.exp_coordinates(
+                place, geometry.log_coordinates(place, points).mean(axis=0)
+            )
+        logs = geometry.log_coordinates(place, points)
+        t = np.linalg.norm(logs, axis=1)
+        units = logs / t[:, None]
+        across = t / np.tan(t)
+        outer = units[:, :, None] * units[:, None, :]
+        hessian = (across[:, None, None] * (np.eye(2) - outer) + outer).mean(axis=0)
+        gradient = float(np.linalg.norm(logs.mean(axis=0)))
+        bound = least_convexity(radius, gradient, radius)
+        assert np.linalg.eigvalsh(hessian)[0] >= bound
+        assert geometry.dist(ball.center, place) <= radius * (1.0 + 1e-9)
+        checked += bound > 0.0
+    assert checked > 50
+
+
+def test_an_iterate_of_a_wide_ball_moves_no_further_than_the_ball_is_wide():
+    plan = plan_mean_iteration(1.4, 3, (1.0, 1.0), 0.1)
+    assert plan.sensitivity <= 2.8 * (1.0 + 2e-3)
+    assert len(plan_mean_iteration(math.pi / 4, 10**9, (1.0, 1.0), 1e-9).step_sizes) <= 25
+
+
 def test_number_of_steps_does_not_grow_with_n_on_hadamard_manifolds():
     few = plan_mean_iteration(1.0, 100, (-0.5, 0.0), 1e-2)
     many = plan_mean_iteration(1.0, 10**9, (-0.5, 0.0), 1e-2)
@@ -86,7 +136,9 @@ def test_flat_space_needs_one_exact_step():
     assert plan.sensitivity == 2 * 3.0 / 50
 
 
-@pytest.mark.parametrize("bounds, radius", [((0.0, math.inf), 0.1), ((1.0, 1.0), 0.75)])
+@pytest.mark.parametrize(
+    "bounds, radius", [((0.0, math.inf), 0.1), ((0.0, 1.0), 0.75), ((1.0, 1.0), 1.55)]
+)
 def test_no_plan_without_a_contraction_rate(bounds, radius):
     assert plan_mean_iteration(radius, 10, bounds, 1e-3) is None
 

@@ -1,6 +1,7 @@
 """How a mean's budget is split, and what each mechanism, noise law and private ball promises."""
 
 import math
+import re
 import warnings
 
 import numpy as np
@@ -15,6 +16,7 @@ from skriemdp.geometry import (
     BuresWassersteinSPD,
     Euclidean,
     GeodesicBall,
+    Grassmann,
     Hyperboloid,
     Poincare,
     Sphere,
@@ -151,25 +153,33 @@ def test_pure_privacy():
     assert model.mechanism_ == "tangent"
 
 
-@pytest.mark.parametrize("geometry", [Sphere(2), Hyperboloid(2), SPD(2)], ids=str)
+@pytest.mark.parametrize(
+    "geometry, radius",
+    [
+        (Sphere(2), 0.3),
+        (Sphere(2), math.pi / 4),
+        (Sphere(2), 1.2),
+        (Sphere(20), math.pi / 4),
+        (Sphere(1), 1.2),
+        (Hyperboloid(2), 0.3),
+        (SPD(2), 0.3),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize(
     "mechanism, delta", [("gaussian", 1e-3), ("laplace", 0.0), ("laplace", 1e-3), ("k-norm", 0.0)]
 )
-def test_output_perturbation(geometry, mechanism, delta):
-    radius = 0.3
+def test_output_perturbation(geometry, radius, mechanism, delta):
     X = cloud(geometry, 400, radius=radius, offset=0.3, spread=0.3)
     model = PrivateFrechetMean(
         geometry, radius=radius, mechanism=mechanism, epsilon=2.0, delta=delta
     )
-    if mechanism == "k-norm" and not geometry.is_hadamard:
-        with pytest.raises(ValueError, match="Hadamard"):
-            model.fit(X)
-        return
     model.fit(X)
     assert model.privacy_spent_.event.delta(2.0) <= delta
     assert model.mechanism_ == mechanism
-    # Noise of a few 2r/(n epsilon) in two or three dimensions.
-    assert geometry.dist(model.mean_, frechet_mean(X, geometry)) < 40 * 2 * radius / 400 / 2.0
+    # Noise of a few 2r/(n epsilon), more on wide spheres, for each dimension.
+    most = max(40, 15 * geometry.dim) * 2 * radius / 400 / 2.0
+    assert geometry.dist(model.mean_, frechet_mean(X, geometry)) < most
 
 
 @pytest.mark.parametrize(
@@ -198,6 +208,52 @@ def test_laws_that_cannot_be_drawn_are_refused_before_the_charge(
     with pytest.raises(ValueError, match=finding):
         model.fit(X)
     assert recording_accountant.spends == []
+
+
+def test_k_norm_on_lines_through_the_origin():
+    """Grassmann(n, 1) has the balls of a sphere, up to half the injectivity radius."""
+    geometry = Grassmann(3, 1)
+    X = cloud(geometry, 400, radius=0.7, offset=0.3, spread=0.3)
+    model = PrivateFrechetMean(geometry, radius=0.7, mechanism="k-norm", delta=0.0).fit(X)
+    assert geometry.dist(model.mean_, frechet_mean(X, geometry)) < 0.2
+
+
+@pytest.mark.parametrize(
+    "geometry, n, radius, mechanism, finding, cure",
+    [
+        (Grassmann(5, 2), 400, 0.3, "k-norm", "constant curvature", {"mechanism": "tangent"}),
+        (Grassmann(5, 2), 400, 0.3, "laplace", "same normaliser", {"mechanism": "tangent"}),
+        (Grassmann(3, 1), 400, 0.3, "gaussian", "same normaliser", {"mechanism": "gradient"}),
+        (BuresWassersteinSPD(2), 400, 0.3, "k-norm", "constant", {"mechanism": "tangent"}),
+        (BuresWassersteinSPD(2), 400, 0.3, "laplace", "normaliser", {"mechanism": "tangent"}),
+        (BuresWassersteinSPD(2), 400, 0.3, "gaussian", "normaliser", {"mechanism": "gradient"}),
+        (SPD(3), 400, 1.0, "gaussian", "2 x 2", {"mechanism": "gradient"}),
+        (SPD(11), 400, 1.0, "k-norm", "10 x 10", {"mechanism": "tangent"}),
+        (Sphere(2), 400, 1.55, "laplace", "number of steps", {"mechanism": "tangent"}),
+        (Sphere(2), 400, 1.55, "laplace", "radius=", {"radius": None}),
+        (Sphere(2), 400, 1.55, "gaussian", "radius=", {"radius": None}),
+        (Sphere(20), 1000, 1.45, "k-norm", "proposals", {"mechanism": "tangent"}),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_refusals_of_output_perturbations_name_a_cure_that_works(
+    geometry, n, radius, mechanism, finding, cure, recording_accountant
+):
+    X = cloud(geometry, n, radius=0.9 * radius)
+    delta = 1e-5 if mechanism == "gaussian" else 0.0
+    parameters = {"radius": radius, "mechanism": mechanism, "delta": delta}
+    model = PrivateFrechetMean(geometry, accountant=recording_accountant, **parameters)
+    with pytest.raises(ValueError, match=finding) as refusal:
+        model.fit(X)
+    assert recording_accountant.spends == []
+    if "radius" in cure:
+        cure = {"radius": float(re.search(r"radius=([\d.]+) or", str(refusal.value))[1])}
+        assert cure["radius"] > 1.4
+    else:
+        assert cure["mechanism"] in str(refusal.value)
+    model.set_params(**cure).fit(X)
+    assert len(recording_accountant.spends) == 1
 
 
 def test_default_descent_takes_a_second_step_where_its_bias_shows():

@@ -365,6 +365,7 @@ def test_class_means():
         lambda: sensitivity.log_lipschitz(1.0, math.pi),
         lambda: sensitivity.log_lipschitz(math.inf, 1.0),
         lambda: sensitivity.log_lipschitz(1.0, -0.1),
+        lambda: sensitivity.ball_logarithms_sensitivity(math.pi / 2, 1.0),
         lambda: sensitivity.frechet_mean_sensitivity(math.pi / 2, 10, 1.0),
         lambda: sensitivity.frechet_mean_sensitivity(1.0, 10, math.nan),
         lambda: sensitivity.frechet_mean_sensitivity(0.0, 10, -1.0),
@@ -386,6 +387,7 @@ def test_unbounded_lower_curvature_is_fine():
 # -- parameters ------------------------------------------------------------------------------------
 
 NUMBERS = {
+    sensitivity.ball_logarithms_sensitivity: {"radius": 0.5, "kappa": 1.0},
     sensitivity.ball_sensitivity: {"radius": 0.5},
     sensitivity.direction_score_sensitivity: {"norm": 0.5},
     sensitivity.frame_product_sensitivity: {"norm": 0.5, "columns": 2, "bound": 1.0},
@@ -422,3 +424,35 @@ def test_sensitivities_in_closed_form_are_rounded_up():
         weighted = sensitivity.weighted_sum_sensitivity(radius, 0.3).value
         assert 0.6 * radius <= weighted < 0.6 * radius * (1 + 1e-9)
     assert 2.0 < sensitivity.grouped_sum_sensitivity().value < 2.0 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("radius", [1e-5, 0.3, math.pi / 4, 1.2, 1.5])
+@pytest.mark.parametrize("dim", [2, 3])
+def test_logarithms_at_every_point_of_a_ball(radius, dim, rng):
+    """Section 11: two records and a point of the ball, searched; never above, and within 2 %."""
+    geometry = Sphere(dim)
+    bound = sensitivity.ball_logarithms_sensitivity(radius, 1.0).value
+    best, spread = 0.0, 1.0
+    kept = rng.standard_normal((200, 3, dim))
+    for _ in range(60):
+        tried = kept + spread * rng.standard_normal((10, *kept.shape))
+        tried = np.concatenate([kept[None], tried])
+        length = np.linalg.norm(tried, axis=-1, keepdims=True)
+        tried *= np.minimum(1.0, 1.0 / length)
+        points = geometry.exp_coordinates(geometry.base_point, radius * tried)
+        x, first, second = np.moveaxis(points, -2, 0)
+        apart = np.linalg.norm(
+            geometry.log_coordinates(x, first) - geometry.log_coordinates(x, second), axis=-1
+        )
+        assert apart.max() <= bound * (1.0 + 1e-9)
+        winner = apart.argmax(axis=0)
+        kept = tried[winner, np.arange(200)]
+        best, spread = max(best, float(apart.max())), 0.9 * spread
+    assert best >= 0.98 * bound
+
+
+def test_logarithms_of_a_ball_scale_with_the_sphere_and_are_flat_where_it_is_small():
+    ours = sensitivity.ball_logarithms_sensitivity
+    assert ours(1.0, 0.25).value == pytest.approx(2.0 * ours(0.5, 1.0).value)
+    assert ours(0.3, 0.0).value == pytest.approx(0.6)
+    assert ours(1e-4, 1.0).value == pytest.approx(ours(0.99e-4, 1.0).value / 0.99, rel=1e-9)

@@ -153,9 +153,14 @@ class FrechetProblem(Problem):
     center_log_sum: np.ndarray | None = None
 
     @classmethod
-    def from_records(cls, ball: GeodesicBall, records: np.ndarray) -> tuple[FrechetProblem, int]:
-        """The problem of `records` projected on `ball`, and how many lay outside; one pass."""
-        points, outside, log_sum = ball.project_with_log_sum(records)
+    def from_records(
+        cls, ball: GeodesicBall, records: np.ndarray, known: np.ndarray | None = None
+    ) -> tuple[FrechetProblem, int]:
+        """The problem of `records` projected on `ball`, and how many lay outside; one pass.
+
+        `known` are the records' normal coordinates at the centre, where there are some already.
+        """
+        points, outside, log_sum = ball.project_with_log_sum(records, known)
         return cls(ball, points, log_sum), outside
 
     @property

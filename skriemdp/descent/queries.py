@@ -125,6 +125,8 @@ class LogarithmQuery(Query):
         The records.
     known_total : ndarray of shape ``(dim,)``, optional
         The sum of all, where it is known already.
+    known_rows : ndarray of shape ``(n, dim)``, optional
+        The logarithms in coordinates, before they are shortened, where they are known already.
     """
 
     def __init__(
@@ -134,13 +136,19 @@ class LogarithmQuery(Query):
         radius: float,
         points: np.ndarray,
         known_total: np.ndarray | None = None,
+        known_rows: np.ndarray | None = None,
     ):
         self.geometry, self.point, self.points = geometry, point, points
         self.n, self.dim, self.bound = len(points), geometry.dim, Ball(radius)
         self.longest_block = block_length(points)
-        self._known_total = known_total
+        self._known_total, self._known_rows = known_total, known_rows
 
     def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        if self._known_rows is not None:
+            rows = self._known_rows if indices is None else self._known_rows[indices]
+            for begin in range(0, len(rows), self.longest_block):
+                yield rows[begin : begin + self.longest_block]
+            return
         for block in tiles(self.points if indices is None else self.points[indices]):
             yield np.asarray(self.geometry.log_coordinates(self.point, block))
 

@@ -152,14 +152,19 @@ class GeodesicBall:
         return self.radius * (1 - float(xp.finfo(x.dtype).eps) ** 0.75)
 
     def _shortened(
-        self, xp: ModuleType, center: Array, block: Array, target: Array
+        self,
+        xp: ModuleType,
+        center: Array,
+        block: Array,
+        target: Array,
+        known: Array | None = None,
     ) -> tuple[Array, Array]:
         """Normal coordinates of the projections of `block`, and which of its points lie outside.
 
         A logarithm that is not finite, or too long for its square, becomes zero: no record may
         spoil a sum.
         """
-        coordinates = self.geometry.log_coordinates(center, block)
+        coordinates = self.geometry.log_coordinates(center, block) if known is None else known
         norms = length(xp, coordinates)
         outside = ~(norms[..., 0] <= self.radius)
         if bool(xp.any(outside)):
@@ -198,12 +203,16 @@ class GeodesicBall:
         flat = xp.reshape(x, (-1, *self.geometry.shape))
         return xp.reshape(map_tiles(kernel, flat), x.shape)
 
-    def project_with_log_sum(self, x: Array) -> tuple[Array, int, Array]:
+    def project_with_log_sum(
+        self, x: Array, known: Array | None = None
+    ) -> tuple[Array, int, Array]:
         """Project `x` and sum the logarithms of the result at the centre, in one pass.
 
         Parameters
         ----------
         x : array of shape ``(n, *shape)``
+        known : array of shape ``(n, dim)``, optional
+            Normal coordinates of `x` at the centre, where they have been computed already.
 
         Returns
         -------
@@ -220,7 +229,8 @@ class GeodesicBall:
         target = self._target(xp, x)
         points, count, begin, total = x, 0, 0, 0.0
         for block in tiles(x):
-            coordinates, outside = self._shortened(xp, center, block, target)
+            computed = None if known is None else known[begin : begin + block.shape[0], ...]
+            coordinates, outside = self._shortened(xp, center, block, target, computed)
             if bool(xp.any(outside)):
                 moved = xp.asarray(block, copy=True)
                 moved[outside] = self.geometry.exp_coordinates(center, coordinates[outside])

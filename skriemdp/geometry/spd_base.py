@@ -151,6 +151,25 @@ class SPDGeometry(Geometry):
             correlation,
             xp.zeros_like(x),
         )
-        smallest = xp.min(sym.eigh(xp, bounded)[0], axis=-1)
-        definite = smallest > self.size * xp.finfo(x.dtype).eps
+        definite = _surely_definite(bounded)
+        if definite is None:
+            smallest = xp.min(sym.eigh(xp, bounded)[0], axis=-1)
+            definite = smallest > self.size * xp.finfo(x.dtype).eps
         return finite, gap <= atol * largest, positive & definite
+
+
+def _surely_definite(correlation: Array) -> Array | None:
+    """All True where Cholesky's factors show it at once; None where eigenvalues have to tell.
+
+    The factors of C - s I exist in floating point only if the smallest eigenvalue of C is at least
+    ``s - size (size + 1) eps``, which is far above the threshold of the membership test.
+    """
+    if not isinstance(correlation, np.ndarray) or correlation.shape[-1] == 2:
+        return None
+    size = correlation.shape[-1]
+    shift = 4.0 * size * (size + 1) * np.finfo(correlation.dtype).eps
+    try:
+        np.linalg.cholesky(correlation - shift * np.eye(size, dtype=correlation.dtype))
+    except np.linalg.LinAlgError:
+        return None
+    return np.ones(correlation.shape[:-2], dtype=bool)

@@ -14,7 +14,11 @@ from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry._columns import layout
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinc
+from skriemdp.geometry._tiles import tiles
 from skriemdp.geometry.base import Geometry
+
+# Cosines below this are those of points whose direction loses digits.
+_NEAR_ANTIPODE = -0.9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +160,30 @@ class Sphere(Geometry):
             c = xp.where((sine == 0) & opposed, unit, c)
         c = c * (self.radius * xp.atan2(sine, cosine) / nonzero(xp, sine))
         return form.turned_back(xp, c)
+
+    def clipped_log_sum(self, point: Array, others: Array, clip_norm: float = math.inf) -> Array:
+        # angle / sin(angle) times y - cos(angle) x: the sum is a product of weights and records,
+        # and no logarithm is formed.  They are where one has to be shortened, or is close to the
+        # antipode, where digits are lost.
+        if not isinstance(others, np.ndarray) or others.ndim != 2:
+            return super().clipped_log_sum(point, others, clip_norm)
+        x = point / np.linalg.norm(point)
+        total, along = np.zeros_like(x), 0.0
+        for block in tiles(others):
+            lengths = np.sqrt(np.einsum("ij,ij->i", block, block))
+            with np.errstate(all="ignore"):
+                cosine = np.minimum((block @ x) / lengths, 1.0)
+                if not cosine.min(initial=1.0) > _NEAR_ANTIPODE:  # or NaN
+                    return super().clipped_log_sum(point, others, clip_norm)
+                sine = np.sqrt((1.0 - cosine) * (1.0 + cosine))
+                angle = np.arctan2(sine, cosine)
+            if self.radius * angle.max(initial=0.0) > clip_norm:
+                return super().clipped_log_sum(point, others, clip_norm)
+            factor = np.where(sine > 0.0, angle / np.where(sine > 0.0, sine, 1.0), 1.0)
+            total += (factor / lengths) @ block
+            along += float(factor @ cosine)
+        tangent = total - along * x
+        return self.radius * (tangent - (x @ tangent) * x)
 
     def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)

@@ -42,6 +42,8 @@ _WIDEST = 1e12
 _NEGATIVE, _POSITIVE = 1.5, 0.6
 # Length of the first mean over that of its noise below which no direction is believed.
 _DIRECTION = 1.5
+# Coordinates at the last centre are kept up to this size: distances and logarithms share them.
+_KEPT_BYTES = 2**26
 # Further steps towards data far off, their share, and the n mu from which on they are planned.
 _FURTHER, _STEP, _FAR = 2, 0.04, 200.0
 # Balls end a little below the limit.
@@ -145,6 +147,7 @@ class PointRecords:
     def __init__(self, geometry: Geometry, points: np.ndarray):
         self.geometry, self.points = geometry, points
         self.n, self.dim = len(points), geometry.dim
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
 
     def start(
         self, budget: GaussianBudget, share: float, exact: bool, streams: NoiseStreams
@@ -155,10 +158,26 @@ class PointRecords:
         return rule.release(self.points, budget, share, exact, streams)
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
+        if 8 * self.n * self.dim <= _KEPT_BYTES:
+            rows = self.coordinates(center)
+            if rows is None:
+                log = self.geometry.log_coordinates
+                rows = np.asarray(map_tiles(lambda block: log(center, block), self.points))
+                self._last = center, rows
+            with np.errstate(all="ignore"):
+                yield np.sqrt(np.einsum("ij,ij->i", rows, rows))
+            return
         yield np.asarray(map_tiles(lambda block: self.geometry.dist(center, block), self.points))
 
     def logarithms(self, center: np.ndarray, radius: float) -> LogarithmQuery:
-        return LogarithmQuery(self.geometry, center, radius, self.points)
+        known = self.coordinates(center)
+        return LogarithmQuery(self.geometry, center, radius, self.points, known_rows=known)
+
+    def coordinates(self, center: np.ndarray) -> np.ndarray | None:
+        """All points in normal coordinates at `center`, if that was where they were seen last."""
+        if self._last is None or not np.array_equal(self._last[0], center):
+            return None
+        return self._last[1]
 
     def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
         moved = np.asarray(self.geometry.exp_coordinates(center, vector))

@@ -141,7 +141,7 @@ def frechet_mean(
         size = float(geometry.norm(point, velocity))
         if size <= tol:
             return point
-        if size > 0.7 * previous:
+        if size > 0.7 * previous and geometry.curvature_bounds[0] < 0.0:
             # Strong negative curvature overshoots with full steps; halving restores contraction.
             step = max(step / 2.0, 1.0 / 64.0)
         previous = size
@@ -620,10 +620,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         (points,), (geometry, ball, chosen) = data.arrays, plan.settings
         if data.groups is not None:
             points = local_means(geometry, points, data.groups)
-        n, kept, wide = len(points), 1.0, None
+        n, kept, wide, known = len(points), 1.0, None, None
         if chosen.search is not None:
             budget = chosen.search_budget()
-            found = chosen.search.release(PointRecords(geometry, points), budget, streams)
+            records = PointRecords(geometry, points)
+            found = chosen.search.release(records, budget, streams)
             warn_direction(found)
             kept = found.level
             if chosen.law is None:
@@ -632,12 +633,13 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 wide = LogStep(geometry, found.center, found.radius, n, chosen.mu, chosen.law)
             else:
                 ball = GeodesicBall(geometry, found.center, found.radius)
+                known = records.coordinates(ball.center)
         if wide is not None:
             self.mechanism_, self.center_, self.radius_ = "log-steps", wide.center, wide.radius
             outside = 0
             problem, mechanism = points, wide
         else:
-            problem, outside = FrechetProblem.from_records(ball, points)
+            problem, outside = FrechetProblem.from_records(ball, points, known)
             mechanism = self._mean_release(ball, n, chosen)
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
             self.center_, self.radius_ = ball.center, ball.radius

@@ -10,13 +10,20 @@ import numpy as np
 
 from skriemdp._validation import check_fraction
 from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.spd_affine import AffineInvariantSPD
 from skriemdp.mean.releases import iterate_mean
 from skriemdp.privacy.mean_iteration import (
     MeanIteration,
     plan_mean_iteration,
     rounding_is_small,
 )
-from skriemdp.privacy.sensitivity import ball_sensitivity, iterated_mean_sensitivity
+from skriemdp.privacy.sensitivity import (
+    ball_logarithms_sensitivity,
+    ball_sensitivity,
+    iterated_mean_sensitivity,
+)
+from skriemdp.riemannian_laws.distributions import space_form
 from skriemdp.riemannian_laws.output import (
     KNormGradientMechanism,
     RiemannianGaussianMechanism,
@@ -32,6 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["OUTPUT_MECHANISMS", "KNormMean", "OutputMean", "plan_output_mean"]
 
 OUTPUT_MECHANISMS = ("gaussian", "laplace", "k-norm")
+# Towards the mean, where no rate is known and none is needed.
+_SOME_STEPS = (1.0,) * 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,11 +90,14 @@ class OutputMean:
 class KNormMean:
     """A draw with density proportional to ``exp(-|sum_i log_x x_i| / scale)``; exact, no chain.
 
-    *Guarantee*: that of `mechanism`: pure, the sum of logarithms moves by at most 2r at every x.
+    On the whole manifold if it is Hadamard, else on the ball.
+
+    *Guarantee*: that of `mechanism`: pure, its sensitivity bounds how far the sum of logarithms
+    moves at every x that can be drawn.
     """
 
     ball: GeodesicBall
-    schedule: MeanIteration
+    step_sizes: tuple[float, ...]
     mechanism: KNormGradientMechanism
 
     exact = False
@@ -96,16 +108,25 @@ class KNormMean:
 
     def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
-        geometry, points = problem.geometry, problem.points
+        geometry, ball, points = problem.geometry, self.ball, problem.points
+        bounded = self.mechanism.ball is not None
+        # In the ball no logarithm is longer than its diameter.
+        longest = 2.0 * ball.radius if bounded else math.inf
 
         def gradient_norm(x: np.ndarray) -> np.ndarray:
-            sums = [geometry.clipped_log_sum(point, points) for point in x]
-            return np.array([float(geometry.norm(p, s)) for p, s in zip(x, sums, strict=True)])
+            sums = [geometry.clipped_log_sum(point, points, longest) for point in x]
+            norms = np.array([float(geometry.norm(p, s)) for p, s in zip(x, sums, strict=True)])
+            if bounded:  # there is no density outside
+                norms[np.asarray(geometry.dist(ball.center, x)) > ball.radius] = math.inf
+            return norms
 
         # Only the number of proposals depends on how exact this centre is.
-        center = iterate_mean(problem, self.schedule.step_sizes)
-        noisy = self.mechanism.release(gradient_norm, problem.n, center, streams("output"))
-        return self.ball.project(np.asarray(noisy)), self.mechanism.scale / problem.n
+        center = ball.project(iterate_mean(problem, self.step_sizes))
+        distances = np.asarray(geometry.dist(center, points)) if bounded else None
+        noisy = self.mechanism.release(
+            gradient_norm, problem.n, center, streams("output"), distances=distances
+        )
+        return ball.project(np.asarray(noisy)), self.mechanism.scale / problem.n
 
 
 def plan_output_mean(
@@ -119,7 +140,7 @@ def plan_output_mean(
         Where the law or its privacy is not known, or no scale reaches the target.
     """
     geometry, radius = ball.geometry, ball.radius
-    accuracy = 0.2 * 2.0 * radius / n / max(epsilon, 1.0) * math.sqrt(geometry.dim)
+    _check_law(name, geometry)
     rounding = geometry.rounding(ball.center, radius)
     if not rounding_is_small(radius, n, rounding):
         raise ValueError(
@@ -128,19 +149,15 @@ def plan_output_mean(
             f"the mean of n={n} records by more than a thousandth of what a record may. Use a "
             "smaller radius, a center nearer to the base point, or mechanism='tangent'."
         )
-    schedule = plan_mean_iteration(radius, n, geometry.curvature_bounds, accuracy, rounding)
+    schedule = _schedule(ball, radius, n, epsilon)
+    if name == "k-norm":
+        return _k_norm_mean(ball, n, epsilon, schedule)
     if schedule is None:
         raise ValueError(
             f"mechanism={name!r} needs a mean that is computed to a known accuracy; on {geometry} "
-            f"with radius={radius:g} no rate is known. Use a smaller radius or "
-            "mechanism='tangent'."
+            f"with radius={radius:g} and n={n} no number of steps below 500 is known to reach it. "
+            f"Use {_smaller_radius(ball, n, epsilon)}mechanism='tangent'."
         )
-    if name == "k-norm":
-        gradient = KNormGradientMechanism.calibrated(
-            geometry, ball_sensitivity(radius), epsilon=epsilon
-        )
-        gradient.check_law(n)
-        return KNormMean(ball, schedule, gradient)
     kind = RiemannianGaussianMechanism if name == "gaussian" else RiemannianLaplaceMechanism
     if name == "laplace" and geometry.point_ndim == 2:
         delta = 0.0  # on matrices Laplace noise is known by its pure epsilon only
@@ -148,3 +165,57 @@ def plan_output_mean(
     mechanism = kind.calibrated(geometry, sensitivity, epsilon=epsilon, delta=delta)
     mechanism.law.check_representable()
     return OutputMean(ball, schedule, mechanism)
+
+
+def _check_law(name: str, geometry: Geometry) -> None:
+    """ValueError where `name` has no law on `geometry`, with the condition that fails."""
+    low, high = geometry.curvature_bounds
+    cure = "Use mechanism='tangent', with delta=0 too, or 'gradient' with delta > 0."
+    largest = 2 if name == "gaussian" else 10
+    matrices = isinstance(geometry, AffineInvariantSPD) and geometry.size <= largest
+    if name == "k-norm":
+        known = geometry.is_hadamard and (matrices or space_form(geometry) is not None)
+        if not known and not low == high >= 0.0:
+            raise ValueError(
+                "mechanism='k-norm' needs a bound of how far a record moves the sum of logarithms, "
+                "and a law that is drawn exactly: flat and hyperbolic spaces, affine-invariant SPD "
+                "matrices up to 10 x 10, and balls of constant curvature, such as those of "
+                f"spheres; {geometry} is none of them. {cure}"
+            )
+    elif not matrices and space_form(geometry) is None:
+        raise ValueError(
+            f"mechanism={name!r} needs a law with the same normaliser around every point, and "
+            "known privacy: spheres, flat and hyperbolic spaces, and affine-invariant SPD matrices "
+            f"up to {largest} x {largest} have one; {geometry} is none of them. {cure}"
+        )
+
+
+def _schedule(ball: GeodesicBall, radius: float, n: int, epsilon: float) -> MeanIteration | None:
+    geometry = ball.geometry
+    accuracy = 0.2 * 2.0 * radius / n / max(epsilon, 1.0) * math.sqrt(geometry.dim)
+    rounding = geometry.rounding(ball.center, radius)
+    return plan_mean_iteration(radius, n, geometry.curvature_bounds, accuracy, rounding)
+
+
+def _smaller_radius(ball: GeodesicBall, n: int, epsilon: float) -> str:
+    """The cure that names a radius, where a smaller one has a schedule."""
+    for k in range(1, 50):
+        radius = float(f"{ball.radius * (1.0 - 0.02 * k):.3g}")
+        if _schedule(ball, radius, n, epsilon) is not None:
+            return f"radius={radius:g} or "
+    return ""
+
+
+def _k_norm_mean(
+    ball: GeodesicBall, n: int, epsilon: float, schedule: MeanIteration | None
+) -> KNormMean:
+    geometry, support = ball.geometry, None
+    sensitivity = ball_sensitivity(ball.radius)
+    if not geometry.is_hadamard:
+        support = ball
+        sensitivity = ball_logarithms_sensitivity(ball.radius, geometry.curvature_bounds[1])
+    mechanism = KNormGradientMechanism.calibrated(
+        geometry, sensitivity, epsilon=epsilon, ball=support
+    )
+    mechanism.check_law(n)
+    return KNormMean(ball, _SOME_STEPS if schedule is None else schedule.step_sizes, mechanism)

@@ -366,7 +366,10 @@ class IntegerFactors:
             limits = self.units * (1.0 - _SLACK) / lengths - half
             limits = np.where((lengths > 0.0) & (limits > 0.0), limits, 0.0)
             scaled = rows / (self.spacing(bound) * self.resolution)
-            norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+            if self.right == 1:
+                norms = np.abs(scaled[:, 0])
+            else:
+                norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
             scaled *= (limits / np.maximum(np.maximum(norms, limits), 1e-300))[:, None]
         usable = np.isfinite(norms) & (limits > 0.0)
         if not usable.all():

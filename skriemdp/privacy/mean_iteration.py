@@ -10,9 +10,11 @@ import functools
 import math
 import sys
 
+import numpy as np
+
 from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_tolerance
 
-__all__ = ["MeanIteration", "plan_mean_iteration", "rounding_is_small"]
+__all__ = ["MeanIteration", "least_convexity", "plan_mean_iteration", "rounding_is_small"]
 
 _MAX_STEPS = 500
 # What rounding may move the computed mean by, as a share of what one record may.
@@ -73,10 +75,11 @@ def plan_mean_iteration(
     Returns
     -------
     MeanIteration or None
-        None where no public contraction rate is known: no lower curvature bound, or a positively
-        curved ball so large that the risk need not be convex on it.  None too where a float cannot
-        hold the iterates of this ball accurately enough for so many records
-        (:func:`rounding_is_small`).
+        None where no public contraction rate is known: no lower curvature bound, or a ball of
+        varying positive curvature so large that the risk need not be convex on it.  On spheres,
+        where the curvature is constant, None only close to a quarter of a great circle, for more
+        than 500 steps.  None too where a float cannot hold the iterates of this ball accurately
+        enough for so many records (:func:`rounding_is_small`).
     """
     low, high = curvature_bounds
     if not math.isfinite(low) or not math.isfinite(high):
@@ -90,6 +93,8 @@ def plan_mean_iteration(
     tolerance = _ROUNDING_SHARE * 2.0 * radius / n
     if high <= 0.0:
         return _nonpositive(radius, n, math.sqrt(-low), accuracy, tolerance)
+    if low == high:
+        return _constant(radius, n, high, accuracy, tolerance)
     root_low, root_high = math.sqrt(max(-low, 0.0)), math.sqrt(high)
     return _positive(radius, n, root_low, root_high, accuracy, tolerance)
 
@@ -180,3 +185,69 @@ def _positive(
             sensitivity = with_tolerance(exact, distance + tolerance) * (1.0 + 1e-12)
             return MeanIteration(tuple(steps), distance, sensitivity)
     return None
+
+
+def _constant(
+    radius: float, n: int, kappa: float, accuracy: float, tolerance: float
+) -> MeanIteration | None:
+    """Full steps on a space of constant curvature `kappa` > 0, from the centre of its ball."""
+    root = math.sqrt(kappa)
+    r = root * radius
+    if r >= math.pi / 2.0:
+        return None
+    exact = frechet_mean_sensitivity(radius, n, kappa)
+    # Of a unit sphere from here on.  Steps lower the risk until the gradient is below `enough`.
+    steps, gradient, wander = 0, r, 0.0
+    limit = 0.5 * math.pi / math.tan(r)
+    if gradient > 0.8 * limit:
+        gradient, wander = 0.5 * limit, r
+        steps = math.ceil((r / gradient) ** 2)
+    while steps < _MAX_STEPS:
+        # Until the gradient has fallen to a quarter, or iterates may have come farther than that.
+        least, farthest = 0.25 * gradient, min(wander + 1.5 * gradient, r)
+        convex = least_convexity(r, gradient, farthest)
+        if convex <= 0.0:
+            return None
+        while gradient > least and min(wander + gradient, r) <= farthest and steps < _MAX_STEPS:
+            wander = min(wander + gradient, r)
+            gradient *= 1.0 - convex
+            steps += 1
+            distance = gradient / convex / root
+            if distance <= accuracy and 2.0 * distance <= 0.01 * exact:
+                moved = with_tolerance(exact, distance + tolerance) * (1.0 + 1e-12)
+                # Every iterate lies in the ball.
+                within = with_tolerance(2.0 * radius, tolerance)
+                return MeanIteration((1.0,) * steps, distance, min(moved, within))
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def least_convexity(radius: float, gradient: float, wander: float) -> float:
+    """Least Hessian eigenvalue of a risk of points of a ball, where its gradient is that small.
+
+    Parameters
+    ----------
+    radius : float
+        Of the ball on the unit sphere that holds the points; below ``pi / 2``.
+    gradient : float
+        Bound of the norm of the gradient of half the mean squared distance, where one is.
+    wander : float
+        Bound of the distance to the centre of the ball, at most `radius`.
+
+    Returns
+    -------
+    float
+        A lower bound, rounded down; positive for gradients below ``(pi / 2) cot radius``.  Proof:
+        docs/theory/mean-iteration.md, "Spheres".
+    """
+    ends = np.linspace(0.0, wander, 65)
+    left, right = ends[:-1], ends[1:]
+    ratio, slope = math.cos(radius) / np.cos(left), gradient * np.tan(right)
+    # The root of cos t + slope sinc t = ratio, from above; where there is none the root is no more
+    # than the largest distance between two points of the ball.
+    low, high = np.zeros(64), np.minimum(radius + right, math.pi)
+    for _ in range(36):
+        middle = 0.5 * (low + high)
+        beyond = np.cos(middle) + slope * np.sinc(middle / math.pi) <= ratio
+        low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+    return _cotangent(float(high.max())) * (1.0 - 1e-12) - 1e-15

@@ -10,12 +10,14 @@ import numpy as np
 
 from skriemdp._arrays import Size
 from skriemdp._validation import check_count, check_positive
+from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd_affine import AffineInvariantSPD
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import Event, PureEvent
 from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
 from skriemdp.riemannian_laws.distributions import RiemannianGaussian, RiemannianLaplace, space_form
+from skriemdp.riemannian_laws.k_norm_ball import expected_proposals, sample_k_norm_in_ball
 from skriemdp.riemannian_laws.profiles import RiemannianEvent, calibrated_riemannian_event
 
 __all__ = [
@@ -24,6 +26,9 @@ __all__ = [
     "RiemannianLaplaceMechanism",
     "sample_k_norm_gradient",
 ]
+
+# A draw that takes more is refused.
+_MOST_PROPOSALS = 1e4
 
 
 def _space(geometry: Geometry) -> tuple[str, int, float]:
@@ -261,18 +266,23 @@ class KNormGradientMechanism:
     ----------
     geometry : Geometry
         A Hadamard manifold whose Riemannian Laplace law can be drawn: flat, hyperbolic, or
-        affine-invariant SPD matrices up to 10 x 10.
+        affine-invariant SPD matrices up to 10 x 10; with `ball` a space of constant curvature at
+        least 0, such as a sphere.
     sensitivity : Sensitivity
-        Bound of ``|G(x) - G'(x)|_x`` over all points x and neighbouring data sets: ``2 r`` for a
-        Fréchet mean of data in a ball of radius r.
+        Bound of ``|G(x) - G'(x)|_x`` over all points x of the law's support and neighbouring data
+        sets: for a Fréchet mean of data in a ball of radius r, ``2 r`` on Hadamard manifolds and
+        :func:`skriemdp.privacy.sensitivity.ball_logarithms_sensitivity` on spheres.
     scale : float
         Of the norm of the sum.
+    ball : GeodesicBall, optional
+        Public support of the law.  It holds the records.
 
     Notes
     -----
     *Guarantee*: pure ``2 sensitivity / scale``-DP; the density changes by ``sensitivity / scale``
-    and its normaliser, which depends on the data, by as much again.  How many proposals are drawn
-    depends on the data, so an observer of the running time is outside the guarantee.
+    and its normaliser, which depends on the data, by as much again (the support does not).  How
+    many proposals are drawn depends on the data, so an observer of the running time is outside the
+    guarantee.
 
     References
     ----------
@@ -283,20 +293,30 @@ class KNormGradientMechanism:
     geometry: Geometry
     sensitivity: Sensitivity
     scale: float
+    ball: GeodesicBall | None = None
 
     def __post_init__(self) -> None:
         check_sensitivity(self.sensitivity)
         check_positive(scale=self.scale)
-        _check_hadamard(self.geometry)
+        if self.ball is None:
+            _check_hadamard(self.geometry)
+        else:
+            check_k_norm_ball(self.geometry)
 
     @classmethod
     def calibrated(
-        cls, geometry: Geometry, sensitivity: Sensitivity, *, epsilon: float
+        cls,
+        geometry: Geometry,
+        sensitivity: Sensitivity,
+        *,
+        epsilon: float,
+        ball: GeodesicBall | None = None,
     ) -> KNormGradientMechanism:
         """The mechanism that is pure epsilon-DP."""
         check_sensitivity(sensitivity)
         check_positive(epsilon=epsilon)
-        return cls(geometry, sensitivity, 2.0 * sensitivity.value / epsilon * (1.0 + 1e-15))
+        scale = 2.0 * sensitivity.value / epsilon * (1.0 + 1e-15)
+        return cls(geometry, sensitivity, scale, ball)
 
     @property
     def event(self) -> PureEvent:
@@ -304,8 +324,16 @@ class KNormGradientMechanism:
         return PureEvent(2.0 * self.sensitivity.value / self.scale * (1.0 + 1e-15))
 
     def check_law(self, n_records: int) -> None:
-        """Raise ValueError unless there is a law to draw from for this many records."""
-        _proposal(self.geometry, n_records, self.scale)
+        """Raise ValueError unless there is a law for this many records, and a draw ends soon."""
+        if self.ball is None:
+            _proposal(self.geometry, n_records, self.scale)
+        elif (proposals := expected_proposals(self.ball, n_records, self.scale)) > _MOST_PROPOSALS:
+            raise ValueError(
+                f"a draw of the K-norm gradient law on {self.geometry}, radius="
+                f"{self.ball.radius:g}, for n={n_records} records would take about "
+                f"{proposals:.1g} proposals, each as dear as a gradient; use a smaller radius, or "
+                "a tangent-space mechanism (mechanism='tangent')."
+            )
 
     def release(
         self,
@@ -314,12 +342,22 @@ class KNormGradientMechanism:
         center: np.ndarray,
         rng: np.random.Generator,
         size: Size = (),
+        distances: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Draws; arguments as for :func:`sample_k_norm_gradient`."""
+        """Draws; arguments as for :func:`sample_k_norm_gradient`.
+
+        In a ball also the `distances` of the records from `center`, as for
+        :func:`skriemdp.riemannian_laws.k_norm_ball.sample_k_norm_in_ball`.
+        """
 
         def sampler(
             norm: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator, size: Size
         ) -> np.ndarray:
+            if self.ball is not None:
+                assert distances is not None
+                return sample_k_norm_in_ball(
+                    self.ball, norm, distances, center, self.scale, rng, size
+                )
             return sample_k_norm_gradient(
                 self.geometry, norm, n_records, center, self.scale, rng, size
             )
@@ -354,7 +392,18 @@ def _check_hadamard(geometry: Geometry) -> None:
     if not geometry.is_hadamard:
         raise ValueError(
             f"the K-norm gradient law is drawn exactly on Hadamard manifolds only, got {geometry}; "
-            "use RiemannianLaplaceMechanism or a tangent-space mechanism."
+            "pass a ball= that holds the records, or use a tangent-space mechanism."
+        )
+
+
+def check_k_norm_ball(geometry: Geometry) -> None:
+    """Raise ValueError unless the law is known on balls of `geometry`."""
+    low, high = geometry.curvature_bounds
+    if not low == high >= 0.0:
+        raise ValueError(
+            "on balls the K-norm gradient law is drawn where curvature is constant and at least "
+            f"0, as on spheres; that of {geometry} is between {low:g} and {high:g}.  Use a "
+            "tangent-space mechanism."
         )
 
 

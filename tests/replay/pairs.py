@@ -165,6 +165,14 @@ def means():
     fit = fitted(PrivateFrechetMean, space, mechanism="k-norm", delta=0.0, radius=1.0)
     data = opposite(space, 1.0, n=80)
     pair("mean k-norm", fit, *data, attains=0.8, geometry=space)
+    globe = Sphere(2)
+    for radius in (math.pi / 4, 1.2):
+        for mechanism, delta in (("gaussian", 1e-5), ("laplace", 0.0), ("k-norm", 0.0)):
+            fit = fitted(PrivateFrechetMean, globe, radius=radius, mechanism=mechanism, delta=delta)
+            data = opposite(globe, radius, n=120)
+            name = f"mean {mechanism} sphere {radius:.2f}"
+            least = 0.5 if mechanism == "k-norm" else 0.05
+            pair(name, fit, *data, attains=least, geometry=globe)
     for geometry, name in ((plane, "euclidean"), (space, "hyperboloid")):
         for mechanism in ("tangent", "gradient", "auto"):
             settings = {"mechanism": mechanism, "epsilon": 20.0, "arithmetic": "lattice"}

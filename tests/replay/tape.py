@@ -322,7 +322,11 @@ class Tape:
             return math.sqrt(fractions.Fraction(square, bound * bound))
         if law == "k-norm":
             probes = _probes(self.geometry)
-            return float(np.max(np.abs(a(probes) - b(probes)))) / bound
+            first, second = a(probes), b(probes)
+            possible = np.isfinite(first)  # elsewhere there is no density
+            if (possible != np.isfinite(second)).any():
+                return math.inf
+            return float(np.max(np.abs(first[possible] - second[possible]))) / bound
         if law.startswith("riemannian"):
             return float(self.geometry.dist(a, b)) / bound
         if law == "pure sums":  # of vectors of length at most one
@@ -475,9 +479,10 @@ def _call() -> tuple:
 
 
 def _probes(geometry):
-    """Points around the base point, near and far."""
+    """Points around the base point, near and far; on spheres up to the end of any ball."""
     directions = np.concatenate([np.eye(geometry.dim), -np.eye(geometry.dim)])
-    coordinates = np.concatenate([s * directions for s in (0.01, 0.5, 2.0, 6.0)])
+    lengths = (0.01, 0.5, 2.0, 6.0) if geometry.is_hadamard else np.linspace(0.01, 1.57, 53)
+    coordinates = np.concatenate([s * directions for s in lengths])
     return np.asarray(geometry.exp_coordinates(geometry.base_point, coordinates))
 
 

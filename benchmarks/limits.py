@@ -1,0 +1,349 @@
+"""Time of fits and steps over that of the same arithmetic without privacy: one table.
+
+    python benchmarks/limits.py                        # this source tree
+    python benchmarks/limits.py --against OTHER_TREE   # "before" is that one, in turns
+    python benchmarks/limits.py --only PCA --repeats 9
+
+Each cell is measured in its own process, with one thread: processor time of the private side over
+that of its yardstick, the median over measurements that alternate, so that load hits both alike.
+Cells of "ms" are processor milliseconds of a first fit after the imports, with no calibration kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import numpy as np  # noqa: E402
+
+HERE = Path(__file__).resolve().parents[1]
+
+
+def ratio(private, bare, repeats):
+    """Median of processor times of `private` over those of `bare`, measured in turns."""
+    counts = []
+    for function in (private, bare):
+        function()
+        start = time.process_time()
+        function()
+        taken = max(time.process_time() - start, 1e-6)
+        counts.append(max(1, round(0.02 / taken)))
+    found = []
+    for _ in range(repeats):
+        seconds = []
+        for function, count in zip((private, bare), counts, strict=True):
+            start = time.process_time()
+            for _ in range(count):
+                function()
+            seconds.append((time.process_time() - start) / count)
+        found.append(seconds[0] / seconds[1])
+    return statistics.median(found)
+
+
+def cloud(name, n):
+    """Geometry and records; the ball has radius 1 in all tables."""
+    from skriemdp import geometry as g
+    from skriemdp.datasets import make_cloud
+
+    kind, size = name.split()
+    geometry = {"SPD": g.SPD, "sphere": g.Sphere, "hyperboloid": g.Hyperboloid}[kind](int(size))
+    radius = 0.5 if kind == "sphere" else 1.0
+    return geometry, make_cloud(geometry, n, radius=radius, rng=np.random.default_rng(0)), radius
+
+
+def default_mean(geometry, **settings):
+    from skriemdp import PrivacyAccountant, PrivateFrechetMean
+
+    return PrivateFrechetMean(geometry, accountant=PrivacyAccountant(), **settings)
+
+
+def over_pyriemann(name, n, repeats):
+    from pyriemann.geometry.mean import mean_riemann
+
+    geometry, X, _ = cloud(name, n)
+    model = default_mean(geometry)
+    return ratio(lambda: model.fit(X), lambda: mean_riemann(X), repeats)
+
+
+def plain_mean(X, signature, tol=1e-8, most=50):
+    """Gradient descent to the mean of a sphere (+1) or hyperboloid (-1), in plain NumPy."""
+    form = np.ones(X.shape[1])
+    if signature < 0:
+        form[0] = -1.0
+    point = X[0]
+    for _ in range(most):
+        product = X @ (form * point)
+        if signature > 0:
+            distance = np.arccos(np.clip(product, -1.0, 1.0))
+            factor = distance / np.maximum(np.sqrt(1.0 - product**2), 1e-300)
+            moved = factor @ X - (factor @ product) * point
+        else:
+            distance = np.arccosh(np.maximum(-product, 1.0))
+            factor = distance / np.maximum(np.sqrt(product**2 - 1.0), 1e-300)
+            moved = factor @ X + (factor @ product) * point
+        moved = moved / len(X)
+        size = np.sqrt(max(float((form * moved) @ moved), 0.0))
+        if size <= tol:
+            break
+        cosine, sine = (np.cos, np.sin) if signature > 0 else (np.cosh, np.sinh)
+        point = cosine(size) * point + sine(size) / size * moved
+    return point
+
+
+def over_descent(name, n, repeats):
+    geometry, X, _ = cloud(name, n)
+    model, sign = default_mean(geometry), 1 if name.startswith("sphere") else -1
+    return ratio(lambda: model.fit(X), lambda: plain_mean(X, sign), repeats)
+
+
+def step_over_eigh(name, n, repeats):
+    from skriemdp.descent.gradient_descent import RiemannianGradientDescent
+    from skriemdp.descent.problem import FrechetProblem
+    from skriemdp.geometry import GeodesicBall
+
+    geometry, X, radius = cloud(name, n)
+    ball = GeodesicBall(geometry, None, radius)
+    problem, rng = FrechetProblem(ball, X), np.random.default_rng(1)
+    solver = RiemannianGradientDescent(mu=1.0, n_steps=1, step_size=1.0)
+    return ratio(
+        lambda: solver.solve(problem, ball.center, rng), lambda: np.linalg.eigh(X), repeats
+    )
+
+
+def sum_over_log(name, n, repeats):
+    """A sum of logarithms over the distances of the same records, in plain NumPy."""
+    geometry, X, _ = cloud(name, n)
+    point = geometry.base_point
+    form = np.ones(X.shape[1])
+    form[0] = -1.0 if name.startswith("hyper") else 1.0
+    return ratio(
+        lambda: geometry.clipped_log_sum(point, X),
+        lambda: np.arccosh(np.maximum(np.abs(X @ (form * point)), 1.0)) @ X,
+        repeats,
+    )
+
+
+def pca(n, d, repeats):
+    from sklearn.decomposition import PCA
+
+    from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) * np.arange(1.0, d + 1.0) ** -0.5 + 0.3
+    ours = PrivatePrincipalEigenvector(accountant=PrivacyAccountant())
+    theirs = PCA(n_components=1)
+    return ratio(lambda: ours.fit(X), lambda: theirs.fit(X), repeats)
+
+
+def stochastic_step(name, n, repeats):
+    from skriemdp.descent.problem import FrechetProblem
+    from skriemdp.descent.sampling import PoissonSampler
+    from skriemdp.descent.stochastic import RiemannianSGD
+    from skriemdp.descent.trajectory import Walk
+    from skriemdp.geometry import GeodesicBall
+    from skriemdp.mechanisms.bounds import Ball
+
+    geometry, X, radius = cloud(name, n)
+    problem = FrechetProblem(GeodesicBall(geometry, None, radius), X)
+    rng, steps = np.random.default_rng(0), 20
+    sampler = PoissonSampler(100)
+    solver = RiemannianSGD(sampler, 1.0, Walk(steps, 0.1), clip_norm=1.0)
+    chosen, point = sampler.draw(n, rng), X[0]
+
+    def bare():
+        for _ in range(steps):
+            problem.gradient_sum(point, Ball(np.inf), chosen)
+
+    return ratio(lambda: solver.solve(problem, point, rng), bare, repeats)
+
+
+def adagrad_step(n, d, repeats):
+    from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d)) / np.sqrt(d)
+    y = (X[:, 0] + 0.1 * rng.standard_normal(n) > 0.0).astype(int)
+    settings = {"feature_norm": 2.0, "accountant": PrivacyAccountant()}
+    few = PrivateNoisyAdaGrad(n_steps=10, **settings)
+    many = PrivateNoisyAdaGrad(n_steps=60, **settings)
+    for model in (few, many):
+        model.fit(X, y)
+    signs, w = 2.0 * y - 1.0, np.full(d, 0.1)
+
+    def bare():
+        for _ in range(50):
+            margin = signs * (X @ w)
+            X.T @ (-signs / (1.0 + np.exp(margin)))
+
+    def more():
+        start = time.process_time()
+        few.fit(X, y)
+        first = time.process_time() - start
+        start = time.process_time()
+        many.fit(X, y)
+        return time.process_time() - start - first
+
+    found = []
+    for _ in range(repeats):
+        start = time.process_time()
+        bare()
+        found.append((time.process_time() - start, more()))
+    return statistics.median(step / plain for plain, step in found)
+
+
+FIRST = {
+    "mean S^2": ("PrivateFrechetMean", {"manifold": "sphere"}),
+    "mean SPD(2)": ("PrivateFrechetMean", {"manifold": "spd"}),
+    "mean R^3": ("PrivateFrechetMean", {}),
+    "mean SPD(3)": ("PrivateFrechetMean", {"manifold": "spd"}),
+    "class means": ("PrivateMinimumDistanceToMean", {"manifold": "spd"}),
+    "components": ("PrivatePrincipalEigenvector", {}),
+    "AdaGrad": ("PrivateNoisyAdaGrad", {}),
+    "hyperbolic regression": ("PrivateHyperbolicRegressor", {}),
+    "completion": ("PrivateMatrixCompletion", {}),
+    "ERM": ("PrivateRiemannianERM", {"manifold": "sphere"}),
+}
+
+
+def first_fit(case, _):
+    """Milliseconds of a first fit of 300 records; every module has been imported."""
+    import importlib
+    import pkgutil
+
+    import scipy.sparse as sp
+
+    import skriemdp
+    from skriemdp import geometry as g
+    from skriemdp.datasets import make_cloud
+
+    for module in pkgutil.walk_packages(skriemdp.__path__, "skriemdp."):
+        if not any(word in module.name for word in ("flower", "plotting", "dask")):
+            try:
+                importlib.import_module(module.name)
+            except ImportError:
+                continue
+    name, settings = FIRST[case]
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5)) * 0.3
+    y = (X[:, 0] > 0.0).astype(int)
+    data: tuple = (X, y)
+    if name == "PrivateFrechetMean":
+        spaces = {"S^2": g.Sphere(2), "SPD(2)": g.SPD(2), "SPD(3)": g.SPD(3), "R^3": g.Euclidean(3)}
+        data = (make_cloud(spaces[case.split()[1]], 300, radius=0.5, rng=rng),)
+    elif name == "PrivateMinimumDistanceToMean":
+        data = (make_cloud(g.SPD(2), 300, radius=0.5, rng=rng), y)
+    elif name == "PrivateHyperbolicRegressor":
+        data = (X, make_cloud(g.Hyperboloid(2), 300, radius=0.5, rng=rng))
+    elif name == "PrivateMatrixCompletion":
+        ratings = sp.random(300, 50, density=0.2, random_state=0, format="csr")
+        ratings.data = rng.integers(1, 6, ratings.nnz).astype(float)
+        data = (ratings,)
+    elif name in ("PrivatePrincipalEigenvector", "PrivateRiemannianERM"):
+        data = (X,)
+    model = getattr(skriemdp, name)(**settings, accountant=skriemdp.PrivacyAccountant())
+    start = time.process_time()
+    model.fit(*data)
+    return 1e3 * (time.process_time() - start)
+
+
+def new_epsilon(case, _):
+    """Milliseconds of a default mean at an epsilon that no calibration is kept for."""
+    import skriemdp
+    from skriemdp import geometry as g
+    from skriemdp.datasets import make_cloud
+
+    spaces = {"S^2": g.Sphere(2), "SPD(2)": g.SPD(2), "H^3": g.Hyperboloid(3)}
+    X = make_cloud(spaces[case], 300, radius=0.5, rng=np.random.default_rng(0))
+    found = []
+    for epsilon in (1.3, 0.7):
+        model = skriemdp.PrivateFrechetMean(
+            spaces[case], epsilon=epsilon, accountant=skriemdp.PrivacyAccountant()
+        )
+        start = time.process_time()
+        model.fit(X)
+        found.append(1e3 * (time.process_time() - start))
+    return found[-1]
+
+
+CASES = {
+    "default mean / pyRiemann, SPD(2), n = 1e4": (0.4, over_pyriemann, "SPD 2", 10**4),
+    "default mean / pyRiemann, SPD(10), n = 1e4": (1.0, over_pyriemann, "SPD 10", 10**4),
+    "default mean / pyRiemann, SPD(22), n = 1e3": (0.5, over_pyriemann, "SPD 22", 10**3),
+    "private step / eigh, SPD(3), n = 1e4": (1.15, step_over_eigh, "SPD 3", 10**4),
+    "private step / eigh, SPD(5), n = 1e4": (1.15, step_over_eigh, "SPD 5", 10**4),
+    "private step / eigh, SPD(10), n = 1e4": (1.15, step_over_eigh, "SPD 10", 10**4),
+    "private step / eigh, SPD(64), n = 200": (1.15, step_over_eigh, "SPD 64", 200),
+    "default mean / NumPy descent, S^20, n = 1e5": (1.0, over_descent, "sphere 20", 10**5),
+    "default mean / NumPy descent, H^20, n = 1e5": (3.0, over_descent, "hyperboloid 20", 10**5),
+    "sum of logarithms / NumPy, H^20, n = 100": (None, sum_over_log, "hyperboloid 20", 100),
+    "PCA / scikit-learn, 49990 x 14": (1.8, pca, 49_990, 14),
+    "PCA / scikit-learn, 1e5 x 50": (1.4, pca, 10**5, 50),
+    "PCA / scikit-learn, 1e6 x 20": (1.3, pca, 10**6, 20),
+    "DP-RSGD step / bare sum, SPD(2), batch 100": (4.0, stochastic_step, "SPD 2", 10**4),
+    "DP-RSGD step / bare sum, SPD(10), batch 100": (2.0, stochastic_step, "SPD 10", 10**4),
+    "DP-RSGD step / bare sum, S^2, batch 100": (2.0, stochastic_step, "sphere 2", 10**4),
+    "AdaGrad step / bare gradient, 1e4 x 50": (1.5, adagrad_step, 10**4, 50),
+    **{f"first fit, {case}, ms": (100.0, first_fit, case) for case in FIRST},
+    **{f"new epsilon, {c}, ms": (60.0, new_epsilon, c) for c in ("S^2", "SPD(2)", "H^3")},
+}
+# So slow that fewer measurements must do.
+HEAVY = ("1e6", "SPD(10), n", "SPD(22)", "n = 1e5", "AdaGrad step")
+
+
+def child(case, repeats):
+    warnings.simplefilter("ignore")
+    _, function, *arguments = CASES[case]
+    print(json.dumps(function(*arguments, repeats)))
+
+
+def measured(tree, case, repeats):
+    if any(word in case for word in HEAVY):
+        repeats = max(3, repeats // 3)
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "PYTHONPATH": str(tree), "XDG_CACHE_HOME": cache}
+        command = [sys.executable, str(Path(__file__).resolve()), "--child", case]
+        command += ["--repeats", str(repeats)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--against", type=Path, help="another source tree: before")
+    parser.add_argument("--only", nargs="+", help="rows with one of these words")
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--quick", action="store_true", help="small rows, three measurements")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child, options.repeats)
+        return
+    cases = [c for c in CASES if not options.only or any(w in c for w in options.only)]
+    if options.quick:
+        options.repeats = 3
+        cases = [c for c in cases if not any(word in c for word in HEAVY)]
+    trees = [HERE] if options.against is None else [options.against.resolve(), HERE]
+    timed = functools.partial(measured, repeats=options.repeats)
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors\n")
+    print("| | limit |" + (" before |" if len(trees) == 2 else "") + " now |")
+    print("|---|---|" + "---|" * len(trees))
+    for case in cases:
+        limit = CASES[case][0]
+        cells = " | ".join(f"{timed(tree, case):.3g}" for tree in trees)
+        print(f"| {case} | {'' if limit is None else f'{limit:g}'} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
