@@ -16,7 +16,7 @@ from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import local_means
 from skriemdp.descent.problem import FrechetProblem, longest_block
 from skriemdp.descent.queries import GradientQuery, LogarithmQuery, Query
-from skriemdp.descent.sampling import FullBatch
+from skriemdp.descent.sampling import FullBatch, exact_mean
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import coordinate_jacobian
@@ -53,9 +53,6 @@ __all__ = [
 ]
 
 
-# No logarithm at an iterate is longer, in radii of the ball: iterates on Hadamard manifolds stay
-# within min(R, 2 r) of the centre, docs/theory/mean-iteration.md.
-_LONGEST = 4.0
 # Positively curved balls in which the iterated mean costs at most so much more noise have it.
 _CHEAP = math.sqrt(2.0)
 # In wider ones it must pay against this part of the worst bias of logarithms: what data show.
@@ -65,18 +62,12 @@ _SEEN_BIAS = 0.05
 def iterate_mean(problem: FrechetProblem, step_sizes: tuple[float, ...]) -> np.ndarray:
     """Non-private: ``x <- exp_x(step * mean log_x)`` from the centre, one step per step size.
 
-    No logarithm counts for more than twice the diameter of the ball; all are shorter.
+    Every step bounds each record's gradient in orthonormal coordinates before it is added.
     """
-    geometry, n, point = problem.geometry, problem.n, problem.ball.center
-    known = problem.center_log_sum
-    for k, step in enumerate(step_sizes):
-        if k == 0 and known is not None:
-            move = (step / n) * np.asarray(known)
-            point = np.asarray(geometry.exp_coordinates(point, move))
-            continue
-        longest = _LONGEST * problem.ball.radius
-        total = np.asarray(geometry.clipped_log_sum(point, problem.points, longest))
-        point = np.asarray(geometry.exp(point, (step / n) * total))
+    point = problem.ball.center
+    for step in step_sizes:
+        move = -step * exact_mean(GradientQuery(problem, point))
+        point = np.asarray(problem.geometry.exp_coordinates(point, move))
     return point
 
 
