@@ -15,7 +15,7 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearRows
 from skriemdp.linear_model.groups import GroupedLinearProblem
 from skriemdp.location_scale.grouped_rows import GroupedRows
-from skriemdp.mean.classifier import _by_person
+from skriemdp.mean.class_sums import _by_person
 from skriemdp.mean.estimator import frechet_mean
 from skriemdp.mechanisms.bounds import matrix_norms
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
@@ -383,7 +383,7 @@ def product(frame):
 def lifted(rows):
     moments = LiftedMoments((2, 2), (RADIUS, RADIUS), 1, 1.0, scale=1.0, grouped=True)
     groups = Groups.from_ids(np.zeros(len(rows), dtype=int))
-    return moments.total_of_people(rows[:, :2], rows[:, 2:], groups)
+    return next(moments.averages(rows[:, :2], rows[:, 2:], groups))[0]
 
 
 def queried(rows):

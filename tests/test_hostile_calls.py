@@ -457,7 +457,7 @@ LEAKS = {
 def test_a_planted_leak_is_found(leak, monkeypatch):
     secrets, place = secrets_of(5), {"__name__": "skriemdp.planted"}
     exec(f"import logging, warnings\ndef planted(geometry, X):\n    {LEAKS[leak]}", place)
-    monkeypatch.setattr("skriemdp.mean.estimator.as_points", place["planted"])
+    monkeypatch.setattr("skriemdp.mean.domains.as_points", place["planted"])
     X, _ = table(np.random.default_rng(0), secrets, MEAN)
     text, _ = shown_by(lambda: clone(MEAN).set_params(accountant=Recorder()).fit(X))
     assert secrets.found_in(text)
@@ -475,7 +475,8 @@ def test_what_foreign_code_says_of_a_record_is_withheld(method, monkeypatch):
         except KeyError:
             raise ValueError(f"bad {X}")  # noqa: B904
 
-    monkeypatch.setattr("skriemdp.mean.estimator.as_points", foreign)
+    for module in ("domains", "estimator"):
+        monkeypatch.setattr(f"skriemdp.mean.{module}.as_points", foreign)
     text, error = shown_by(lambda: getattr(model, method)(X))
     assert isinstance(error, ValueError)
     assert error.__context__ is None and error.__cause__ is None

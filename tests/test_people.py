@@ -138,7 +138,8 @@ def test_one_row_each_is_a_record(name):
     assert owners.privacy_spent_.event == rows.privacy_spent_.event
     assert rows.privacy_spent_.unit == "record"
     if "class" not in name:
-        assert owners.noise_scale_ == pytest.approx(rows.noise_scale_, rel=1e-9)
+        # Means of own lifts have room for their rounding.
+        assert owners.noise_scale_ == pytest.approx(rows.noise_scale_, rel=2e-6)
     else:
         np.testing.assert_allclose(owners.class_counts_, rows.class_counts_, atol=1e-6)
         # Nominal: a person shows every class, a record one of three.

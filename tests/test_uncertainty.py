@@ -255,7 +255,7 @@ def test_clients_are_refused():
     X, _ = cloud(Euclidean(2), 50, 0)
     fit = FederatedEstimator(uncertain(radius=1.0))
     with pytest.raises(ValueError, match="uncertainty=False"):
-        fit.fit(X, groups=np.arange(50) % 2)
+        fit.fit(X, clients=np.arange(50) % 2)
 
 
 @pytest.mark.parametrize("radius, warns", [(0.35, True), (1.5, False)])

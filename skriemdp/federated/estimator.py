@@ -246,7 +246,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             raise TypeError("sparse input is not supported by federated training; pass X.toarray()")
         check_settings(self)
         estimator = clone(self.estimator)
-        if groups is not None:
+        if groups is not None and self.local != "statistic":
             check_takes_groups(estimator)
         data = validated(estimator, X, y, groups)
         arrays = estimator._records(data)

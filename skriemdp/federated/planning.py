@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import math
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -40,6 +40,7 @@ __all__ = [
     "calibrated",
     "check_settings",
     "check_takes_groups",
+    "refuse_groups",
     "domain_and_start",
     "local_settings",
 ]
@@ -99,12 +100,17 @@ def check_settings(run: Any) -> None:
 
 
 def check_takes_groups(estimator: Any) -> None:
-    """TypeError where an estimator protects rows only."""
-    if "groups" not in inspect.signature(estimator.fit).parameters:
-        raise TypeError(
-            f"{type(estimator).__name__} protects rows, not groups of them; leave groups out, or "
-            "use an estimator whose fit takes groups."
-        )
+    """TypeError where clients train on an estimator's rows only."""
+    if "groups" not in inspect.signature(estimator._problem).parameters:
+        refuse_groups(estimator)
+
+
+def refuse_groups(estimator: Any) -> NoReturn:
+    """TypeError: in a federation, this estimator protects rows."""
+    raise TypeError(
+        f"at clients, {type(estimator).__name__} protects rows, not groups of them; leave groups "
+        "out, or use PrivateFrechetMean, PrivateMinimumDistanceToMean or PrivateRiemannianERM."
+    )
 
 
 def _check_sums(run: Any) -> None:

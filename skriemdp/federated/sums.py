@@ -23,7 +23,7 @@ from skriemdp.federated.messages import (
     check_release_name,
     checked_updates,
 )
-from skriemdp.federated.planning import check_takes_groups
+from skriemdp.federated.planning import refuse_groups
 from skriemdp.geometry import Euclidean
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
@@ -75,11 +75,11 @@ def planned_sums(estimator: Any, facts: Any, terms: Terms, times: int = 1) -> Pl
     times : int
         How many clients these are.
     """
-    if facts.get("grouped"):
-        check_takes_groups(estimator)
     part = clone(estimator)
     part.epsilon = share(float(estimator.epsilon), float(estimator.delta), times)
     plan = part._additive_plan(facts, terms)
+    if facts.get("grouped") and not plan.settings.of_people:
+        refuse_groups(estimator)
     plan.work.check()
     check_noise(plan.event)
     check_arithmetic(plan.exact, f"sums of {type(estimator).__name__} with these parameters")
@@ -128,8 +128,6 @@ def sums_agent(
         Its number of records, or of people, is public.
     """
     check_count(clients_per_person=clients_per_person)
-    if groups is not None:
-        check_takes_groups(estimator)
     estimator = clone(estimator)
     data = validated(estimator, X, y, groups)
     terms = Terms(float(estimator.epsilon), float(estimator.delta))

@@ -95,6 +95,8 @@ class ClassSums:
     grouped: bool
     shape: NoiseShape | None = None
 
+    of_people = True
+
     @property
     def size(self) -> int:
         """Number of sums."""

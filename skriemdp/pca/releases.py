@@ -156,6 +156,8 @@ class CovarianceSums:
     count: GaussianCount
     exact: bool = False
 
+    of_people = False
+
     @property
     def size(self) -> int:
         """Number of sums."""
@@ -168,8 +170,6 @@ class CovarianceSums:
 
     def noisy(self, arrays: tuple, groups: Groups | None, streams: Streams) -> np.ndarray:
         """Number of rows that are shortened, and the sum of ``z z'``, with noise; one vector."""
-        if groups is not None:
-            raise TypeError("second moments of clients are of rows, not of groups.")
         rows = Rows(arrays[0], *arrays[0].shape)
         outside = count_beyond(rows, self.center, self.row_norm)
         noisy = self.count.release(outside, streams("clipped fraction"))

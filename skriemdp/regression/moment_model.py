@@ -178,6 +178,8 @@ class MomentSums:
     points: Callable[[np.ndarray], np.ndarray]
     base: np.ndarray
 
+    of_people = False
+
     @property
     def size(self) -> int:
         """Number of sums."""
@@ -188,8 +190,6 @@ class MomentSums:
         self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
     ) -> np.ndarray:
         """Number of records that are cut, and the moments, with noise; one vector."""
-        if groups is not None:
-            raise TypeError("moments of clients are of records, not of groups.")
         X, labels = arrays
         outside = self.count.release(self.features.beyond(X), streams("clipped fraction"))
         space = Hyperboloid(self.model.shape[1])

@@ -1233,6 +1233,16 @@ def along_geodesics():
             title = f"geodesics found {epsilon:g} {arithmetic}"
             pair(title, fit, *data, attains=0.1)
             pair(f"{title} noisy", fit, *data, quiet=False)
+    # A record crosses the distances that the searches and the radius of residuals ask about.
+    spread = along(space, np.linspace(0.05, 2.0, n))
+    counted = (
+        (changed(X, [1e-3, 0.0])[0], changed(spread, *along(space, [1e-9]))[0]),
+        (changed(X, [300.0, 0.0])[0], changed(spread, *along(space, [290.0]))[0]),
+    )
+    pair("geodesics counts", fitted(kind, space, epsilon=30.0), *counted)
+    settings = {"radius": 3.0, "feature_scale": 1.0, "epsilon": 400.0}
+    counted = tuple((X, changed(spread, *along(space, [end]))[0]) for end in (1e-9, 2.9))
+    pair("geodesics counts of residuals", fitted(kind, space, **settings), *counted)
     plane = Euclidean(2)
     huge = (changed(X, [1e200, -1e200])[0], changed(ends[0][:, 1:], [1e200, 1e-120])[0])
     fit = fitted(kind, plane, radius=1.0, feature_scale=1.0, epsilon=400.0)
@@ -1541,6 +1551,15 @@ def joint_means():
         seen = 1.5 * np.array([[1.0, 0.0], [math.cos(angle), math.sin(angle)]])
         across = changed(ends[0], *np.asarray(space.exp_coordinates(space.base_point, seen)))
         pair(f"tangent components moments {arithmetic}", fit, *across, attains=0.8)
+    # A record crosses the distances that are asked about: counts move.
+    spread = along(space, np.linspace(0.05, 2.0, 60))
+    counted = changed(spread, *along(space, [1e-9, 290.0]))
+    pair("mean joint counts", region(space), *counted)
+    pair("tangent components counts", fitted(PrivateTangentPCA, 2, space), *counted)
+    counted = changed(spread, *along(space, [0.0, 2.9]))
+    pair("mean joint counts of a look", region(space, radius=3.0, epsilon=20.0), *counted)
+    fit = fitted(PrivateTangentPCA, 2, space, radius=2.5)
+    pair("tangent components cut", fit, *counted)
     rows = np.repeat(np.arange(N // 2), 2)
     both = np.array(ends[1])
     both[:2] = ends[1][0]
