@@ -290,6 +290,9 @@ def checked_format(X: Any, name: str = "X") -> Any:
             for part in ("indptr", "indices", "data"):
                 if getattr(X, part) is None or np.ndim(getattr(X, part)) == 0:
                     raise broken
+            # SciPy looks no further where the last pointer says that nothing is stored.
+            if (np.diff(X.indptr) < 0).any() or X.indptr[0] != 0 or X.indptr[-1] > len(X.indices):
+                raise broken
             X.check_format(full_check=True)
         elif X.format == "coo":
             for places, size in zip(X.coords, X.shape, strict=True):

@@ -271,9 +271,9 @@ LARGE = 10**400
 WIDE = RNG.normal(size=(6, 60_000)) * 1e-3
 
 
-def broken(part, value):
+def broken(part, value, place=3):
     matrix = sparse.csr_matrix(X)
-    getattr(matrix, part)[3] = value
+    getattr(matrix, part)[place] = value
     return matrix
 
 
@@ -311,13 +311,20 @@ REFUSED = [
     (PrivateMatrixCompletion(rank=2, method="covariance"), WIDE, "60000"),
     (PrivateNoisyAdaGrad(public_X=WIDE), WIDE, "public_X"),
     *(
-        (estimator, broken(part, value), "broken sparse")
+        (estimator, broken(part, value, place), "broken sparse")
         for estimator in (
             PrivatePrincipalEigenvector(),
             PrivateMatrixCompletion(),
             PrivateNoisyAdaGrad(),
         )
-        for part, value in (("indices", 10**6), ("indices", -3), ("indptr", 10**6))
+        for part, value, place in (
+            ("indices", 10**6, 3),
+            ("indices", -3, 3),
+            ("indptr", 10**6, 3),
+            ("indptr", -5, 3),
+            ("indptr", -5, -1),  # "nothing is stored": SciPy checks no indices then
+            ("indptr", 1, 0),
+        )
     ),
     (
         PrivateGridSearchCV(

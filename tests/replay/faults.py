@@ -498,7 +498,7 @@ LINES = (
         "private base",
     ),
     Line("erm.clipping:ClipNorm.share", "_SHARE if", "0.0 if", "erm found clip"),
-    Line("selection:PrivateGridSearchCV._run", "_length(test[0])", "_length(train[0])", "search"),
+    Line("selection:PrivateGridSearchCV._run", "total, test.n", "total, train.n", "search"),
     Line(
         "selection:PrivateGridSearchCV._run",
         "0.0, self.loss_bound)",
