@@ -215,7 +215,7 @@ def doubled_sensitivity(monkeypatch):
 
 
 def forgotten_projection(monkeypatch):
-    def project(self, points):
+    def project(self, points, known=None):
         return points, 0, self.geometry.log_coordinates(self.center, points).sum(axis=0)
 
     monkeypatch.setattr(GeodesicBall, "project_with_log_sum", project)

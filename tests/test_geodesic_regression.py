@@ -371,16 +371,17 @@ def test_frechet_r2_is_that_of_the_hyperbolic_regressor():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "releases"), [(20, 1), (60, 2)])
-def test_audit_of_whole_fits(n, releases):
-    # False alarm at most 1e-7 each.
+@pytest.mark.parametrize(("n", "releases", "trials"), [(20, 1, 1500), (60, 2, 400)])
+def test_audit_of_whole_fits(n, releases, trials):
+    # False alarm at most 1e-7 each.  The attack reads one release.  Of two it sees the last, through
+    # the model, and too little of that to tell half the noise: that is left to the replay.
     estimator = PrivateGeodesicRegressor(epsilon=12.0, **BOUNDS)
     pair = worst_case_neighbours(estimator, n=n)
     found, claimed = {}, None
-    for scale in (1.0, 0.5):
+    for scale in (1.0, 0.5)[: 3 - releases]:
         weaker = Weaker(scale)
         with mock.patch.object(noise, "draw", weaker):
-            scores = np.empty((2, 1500))
+            scores = np.empty((2, trials))
             for side, data in enumerate((pair.data, pair.neighbour)):
                 for trial in range(scores.shape[1]):
                     model = estimator.fit(*data)
@@ -389,7 +390,7 @@ def test_audit_of_whole_fits(n, releases):
         claimed = model.privacy_spent_.mu
         found[scale] = audit_scores(*scores, confidence=1 - 1e-7).mu
     assert found[1.0] <= claimed
-    if releases == 1:  # the attack reads one release; of two it sees the last, through the model
+    if releases == 1:
         assert found[1.0] > 0.25 * claimed
         assert found[0.5] > claimed
 
