@@ -373,8 +373,8 @@ def test_frechet_r2_is_that_of_the_hyperbolic_regressor():
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "releases", "trials"), [(20, 1, 1500), (60, 2, 400)])
 def test_audit_of_whole_fits(n, releases, trials):
-    # False alarm at most 1e-7 each.  The attack reads one release.  Of two it sees the last, through
-    # the model, and too little of that to tell half the noise: that is left to the replay.
+    # False alarm at most 1e-7 each.  The attack reads one release.  Of two it sees the last one,
+    # through the model, and too little of that to tell half the noise: the replay does.
     estimator = PrivateGeodesicRegressor(epsilon=12.0, **BOUNDS)
     pair = worst_case_neighbours(estimator, n=n)
     found, claimed = {}, None
