@@ -91,7 +91,8 @@ def _alone(error: E) -> E:
 
 def _same_type(error: Exception, text: str) -> Exception:
     """An error with this text, of the same built-in type as `error` or of the nearest one."""
-    if isinstance(error, OverflowError):  # of an int, too large for a float
+    # Of an int, too large for a float; or of a kind of table that something cannot read.
+    if isinstance(error, (OverflowError, NotImplementedError)):
         return ValueError(text)
     for kind in type(error).__mro__:
         if kind.__module__ in ("builtins", "numpy.linalg"):
@@ -236,7 +237,7 @@ def quietly(
     if _may_pass(failure):
         raise _alone(failure)
     text = _said_of_zeros(failure, call, values)
-    if text is None:
+    if not text:
         text = _sentence(failure, values, names, labels)
     raise _same_type(failure, text)
 

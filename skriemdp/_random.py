@@ -87,6 +87,10 @@ def data_digest(*arrays: Any) -> bytes:
         for part in parts:
             part = np.ascontiguousarray(part)
             state.update(repr((part.shape, part.dtype.str)).encode())
+            if part.dtype.kind in "mM":  # times have no buffer
+                part = part.view(np.int64)
+            elif part.dtype.hasobject:
+                part = part.astype(str)
             state.update(part.data.cast("B") if part.size else b"")
     return state.digest()
 

@@ -332,6 +332,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         fits, unit = self._fit_events(candidates, whole, train, accountant)
         event, scoring = self._event(fits, accountant.composes(0.0, self.delta))
         seeded = self.random_state is not None
+        context = data_digest(*map(_array, (X, y))) if seeded else b""
+        streams = NoiseStreams(self.random_state, b"search" + context)
         epsilon = float(event.epsilon(self.delta))
         spend = charge(
             accountant,
@@ -346,8 +348,6 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 "seeded": seeded,
             },
         )
-        context = b"" if self.random_state is None else data_digest(*map(_array, (X, y)))
-        streams = NoiseStreams(self.random_state, b"search" + context)
         runs = list(zip(candidates, fits, strict=True))
         with (charged := Charged(getattr(spend, "entry", None))):
             best = self._run(event, scoring, runs, train, test, streams, accountant)

@@ -235,3 +235,11 @@ def test_fitted_estimators_carry_no_generator(estimator, random_state):
 
 def test_the_search_for_generators_finds_one():
     assert _generators(pickle.dumps(np.random.default_rng(0)))
+
+
+def test_digests_are_of_any_kind_of_entry():
+    days = np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]")
+    things = np.array(["a", 1.5, None], dtype=object)
+    kinds = (days, days + 1, days - days[0], things, things[::-1], np.array(["a", "b"]))
+    assert len({data_digest(kind) for kind in kinds}) == len(kinds)
+    assert data_digest(things) == data_digest(things.copy())

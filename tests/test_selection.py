@@ -232,3 +232,18 @@ def test_a_bad_record_raises_before_the_charge(row):
     with pytest.raises(ValueError, match="some rows of X are not points"):
         search.fit(X)
     assert not accountant.history
+
+
+def test_what_a_seeded_search_cannot_digest_is_refused_before_the_charge(
+    recording_accountant, monkeypatch
+):
+    def broken(*arrays):
+        raise ValueError("no digest")
+
+    monkeypatch.setattr("skriemdp.selection.data_digest", broken)
+    inner = PrivateFrechetMean(radius=1.0, accountant=recording_accountant)
+    search = PrivateGridSearchCV(inner, {"epsilon": [0.5, 1.0]}, loss_bound=4.0, random_state=0)
+    search.set_params(accountant=recording_accountant)
+    with pytest.raises(ValueError, match="no digest"):
+        search.fit(np.random.default_rng(0).normal(size=(60, 2)))
+    assert recording_accountant.spends == []
