@@ -362,6 +362,16 @@ def test_estimators_without_sums_or_groups_are_refused(recording_accountant):
     assert recording_accountant.spends == []
 
 
+def test_a_person_is_in_no_more_clients_than_there_are(recording_accountant):
+    settings = {"clients_per_person": 10**9, "accountant": recording_accountant}
+    message = "there are 3 clients; pass clients_per_person=3"
+    with pytest.raises(ValueError, match=message):
+        in_one_round(DECODER, **settings).fit(X, Y, clients=HOSPITALS)
+    with pytest.raises(ValueError, match=message):
+        FederatedEstimator(MEAN, 1, 2, **settings).fit(ROWS, clients=np.arange(240) % 3)
+    assert recording_accountant.spends == []
+
+
 def test_old_calls_are_told_the_new_name(recording_accountant):
     model = FederatedEstimator(MEAN, 1, 2, accountant=recording_accountant)
     with pytest.raises(ValueError, match="clients is required.*clients=ids.*inside clients"):

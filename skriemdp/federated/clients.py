@@ -10,7 +10,7 @@ from sklearn.utils import check_consistent_length
 
 from skriemdp._groups import Groups
 from skriemdp._quiet import quietly
-from skriemdp._validation import check_count
+from skriemdp._validation import check_count, shown
 
 __all__ = ["Clients", "clients_of_a_person", "read_clients"]
 
@@ -99,17 +99,22 @@ def _places(clients: Any, n: int) -> tuple[list, np.ndarray]:
     return [name.item() if hasattr(name, "item") else name for name in names], index
 
 
-def clients_of_a_person(stated: int | None, found: int) -> int:
+def clients_of_a_person(stated: int | None, found: int, n_clients: int) -> int:
     """In how many clients a person may be: as `stated`, or as the public ids show.
 
     Raises
     ------
     ValueError
-        If the ids show more than was stated.
+        If the ids show more than was stated, or there are fewer clients.
     """
     if stated is None:
         return found
     check_count(clients_per_person=stated)
+    if stated > n_clients:
+        raise ValueError(
+            f"clients_per_person={shown(stated)}, but there are {n_clients} clients; pass "
+            f"clients_per_person={n_clients} or less."
+        )
     if found > stated:
         raise ValueError(
             f"clients_per_person={stated}, but groups and clients show a person in {found} "

@@ -251,7 +251,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         data = validated(estimator, X, y, groups)
         arrays = estimator._records(data)
         parts = read_clients(clients, len(arrays[0]), data.groups)
-        most = clients_of_a_person(self.clients_per_person, parts.most)
+        most = clients_of_a_person(self.clients_per_person, parts.most, len(parts.names))
         if self.local == "statistic":
             return self._fit_sums(estimator, data, arrays, parts, most)
         names, sizes = parts.names, parts.sizes
