@@ -103,7 +103,7 @@ def accuracies(X: np.ndarray, y: np.ndarray, epsilon: float, seeds: int) -> np.n
 def tables(seeds: int, only: str) -> None:
     """Accuracy of linear classifiers."""
     print(
-        "| table | epsilon | linear (s.e.) | asked | class means | most frequent class "
+        "| table | epsilon | linear (s.e.) | target | class means | most frequent class "
         "| noisy class means, centre and norm known | and scales of columns | not private |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
@@ -130,7 +130,7 @@ def mammals(seeds: int, data: Path) -> None:
         return
     stored = np.load(path)
     X, y, space = stored["X"], stored["Y"], Hyperboloid(stored["Y"].shape[1] - 1)
-    print("\n| mammals, epsilon | mean distance (s.e.) | asked | noisy mean, ball known |")
+    print("\n| mammals, epsilon | mean distance (s.e.) | target | noisy mean, ball known |")
     print("|---|---|---|---|")
     for epsilon, most in MAMMALS.items():
         errors, constant = [], []
