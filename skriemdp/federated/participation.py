@@ -9,7 +9,12 @@ import numpy as np
 from scipy.stats import binom
 
 from skriemdp._validation import check_count, check_option
-from skriemdp.privacy.events import Event, FixedSizeSampledGaussianEvent, compose
+from skriemdp.privacy.events import (
+    Event,
+    FixedSizeSampledGaussianEvent,
+    SelfComposedEvent,
+    compose,
+)
 from skriemdp.privacy.events_mixed import MixtureEvent
 
 __all__ = ["Participation", "published_table_bound"]
@@ -80,7 +85,7 @@ class Participation:
         Or a person, who has records in at most so many `clients`.
         """
         if self.rule == "schedule" or self.clients_per_round == self.n_clients:
-            return compose([local] * (self.most_rounds * clients))
+            return _repeated(local, self.most_rounds * clients)
         if clients > 1:
             raise ValueError(
                 "how often the clients of one person train together is not known with "
@@ -90,12 +95,12 @@ class Participation:
         law = binom(self.n_rounds, share)
         last = min(self.n_rounds, int(law.isf(_TAIL)) + 1)
         weights = law.pmf(np.arange(last + 1))
-        events = [compose([local] * k) for k in range(last + 1)]
+        events = [_repeated(local, k) for k in range(last + 1)]
         rest = 1.0 - math.fsum(weights)
         if last < self.n_rounds:
             # The tail counts as training in every round: never less than the truth.
             weights, rest = np.append(weights, max(rest, _TAIL)), 0.0
-            events.append(compose([local] * self.n_rounds))
+            events.append(_repeated(local, self.n_rounds))
         weights[-1] += max(rest, 0.0)
         return MixtureEvent(tuple(weights / math.fsum(weights)), tuple(events))
 
@@ -115,6 +120,10 @@ class Participation:
             count=self.n_rounds,
             integers=integers,
         )
+
+
+def _repeated(event: Event, count: int) -> Event:
+    return compose([SelfComposedEvent(event, count)] if count else [])
 
 
 def published_table_bound(
