@@ -247,7 +247,8 @@ def test_weights_of_clients_are_numbers_of_people():
     every = np.repeat(ids, times)
     model = FederatedEstimator(PrivateFrechetMean(radius=2.0, epsilon=1e4), 1, 2)
     model.fit(rows[every], clients=every // 10, groups=every)
-    assert model.point_[0] == pytest.approx(0.5, abs=0.02)
+    # By rows it would be 30/31; the noise has a standard deviation of about .02.
+    assert model.point_[0] == pytest.approx(0.5, abs=0.2)
 
 
 # -- the budget of people ---------------------------------------------------------------------
