@@ -7,7 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-from skriemdp import PrivateFrechetMean, config_context, frechet_mean
+from skriemdp import PrivateFrechetMean, PrivateTangentPCA, config_context, frechet_mean
+from skriemdp.auditing import audit_scores, worst_case_neighbours
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import (
     AffineInvariantSPD,
@@ -18,6 +19,7 @@ from skriemdp.geometry import (
 )
 from skriemdp.mean.joint import plan_joint_mean, widest
 from skriemdp.mean.uncertainty import NoiseLaw
+from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.vector import RadialNoise
 from skriemdp.privacy.radial import RadialEvent
 from skriemdp.privacy.sensitivity import ball_sensitivity
@@ -278,3 +280,35 @@ def test_exact_integers_on_curved_spaces():
         fit = uncertain(Sphere(2)).fit(cloud(Sphere(2), 600, 0)[0])
     assert fit.privacy_spent_.public["arithmetic"] == "exact integers"
     assert np.isfinite(uncertain(AffineInvariantSPD(2)).fit(X).covariance_).all()
+
+
+# -- audits ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("estimator", "scale"),
+    [
+        (PrivateFrechetMean(radius=1.0, mechanism="tangent", uncertainty=True, epsilon=8.0), 0.5),
+        # Components show less of the release than the mean does.
+        (PrivateTangentPCA(1, radius=1.0, epsilon=8.0), 0.25),
+    ],
+    ids=["mean", "components"],
+)
+def test_audit_of_whole_fits(estimator, scale, monkeypatch):
+    # False alarm at most 1e-7 each.
+    pair = worst_case_neighbours(estimator, n=12)
+    found, draw = {}, noise.draw
+    for size in (1.0, scale):
+
+        def weaker(exact, scale, *arguments, size=size, **settings):
+            # Integers have an integer scale.
+            return draw(exact, type(scale)(size * scale), *arguments, **settings)
+
+        monkeypatch.setattr(noise, "draw", weaker)
+        sides = (pair.data, pair.neighbour)
+        scores = [[pair.score(estimator.fit(*data)) for _ in range(500)] for data in sides]
+        found[size] = audit_scores(*np.array(scores), confidence=1 - 1e-7).mu
+    claimed = estimator.privacy_spent_.mu
+    assert 0.1 * claimed < found[1.0] <= claimed
+    assert found[scale] > claimed
