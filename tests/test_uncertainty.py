@@ -289,8 +289,9 @@ def test_exact_integers_on_curved_spaces():
 @pytest.mark.parametrize(
     ("estimator", "scale"),
     [
-        (PrivateFrechetMean(radius=1.0, mechanism="tangent", uncertainty=True, epsilon=8.0), 0.5),
-        # Components show less of the release than the mean does.
+        (PrivateFrechetMean(radius=1.0, mechanism="tangent", uncertainty=True, epsilon=8.0), 0.33),
+        # Components show less of the release than the mean does.  Half the noise would be found in
+        # most runs, not in all; the replay finds it always.
         (PrivateTangentPCA(1, radius=1.0, epsilon=8.0), 0.25),
     ],
     ids=["mean", "components"],
