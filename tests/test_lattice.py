@@ -32,7 +32,13 @@ from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere, Stiefel
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
-from skriemdp.mechanisms.discrete_gaussian import LARGEST_SCALE, discrete_gaussian
+from skriemdp.mechanisms.discrete_gaussian import (
+    LARGEST_SCALE,
+    _cells,
+    _undecided,
+    discrete_gaussian,
+    running_sums,
+)
 from skriemdp.mechanisms.integers import ExactTotal, IntegerBall, IntegerPairs
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid
@@ -78,14 +84,14 @@ def masses(scale, reach):
 
 
 def chi_square(draws, scale):
-    reach = 3 * scale
+    reach = min(3 * scale, 100)
     expected = masses(scale, reach) * draws.size
     seen = np.array([(draws == k).sum() for k in range(-reach, reach + 1)])
     seen = np.append(seen, draws.size - seen.sum())
     return float(chi2.sf(((seen - expected) ** 2 / expected).sum(), expected.size - 1))
 
 
-@pytest.mark.parametrize("scale", [1, 2, 3, 7])
+@pytest.mark.parametrize("scale", [1, 2, 3, 7, 64, 128, 192])
 def test_draws_follow_the_definition(scale):
     """One false alarm in ten million."""
     draws = discrete_gaussian(scale, np.random.default_rng(scale), 60_000)
@@ -97,7 +103,45 @@ def test_rounded_normal_draws_are_told_apart():
     assert chi_square(rounded, 1) < 1e-7
 
 
-@pytest.mark.parametrize("scale", [2**20 + 1, 2**40 + 12345, LARGEST_SCALE])
+@pytest.mark.parametrize("per_scale", [1, 5, 64])
+@pytest.mark.parametrize("bits", [3, 63, 127])
+def test_running_sums_are_those_of_sixty_digits(per_scale, bits):
+    with mpmath.workdps(60):
+        weights = [mpmath.exp(-mpmath.mpf(k * k) / (2 * per_scale**2)) for k in range(2000)]
+        whole, running = mpmath.fsum(weights), mpmath.mpf(0)
+        low, high = running_sums(per_scale, bits)
+        for k, (least, most) in enumerate(zip(low, high, strict=True)):
+            running += weights[k]
+            assert least == most == int(mpmath.floor(running / whole * 2**bits))
+        assert (1 - running / whole) * 2**bits < 1
+
+
+@pytest.mark.parametrize(("per_scale", "bits"), [(2, 0), (2, 3), (5, 2), (64, 4)])
+def test_cells_that_few_bits_leave_open_follow_the_law(per_scale, bits):
+    """One false alarm in ten million."""
+    rng = np.random.default_rng(per_scale + bits)
+    firsts = rng.integers(2**bits, size=4000).tolist()
+    cells = np.array([_undecided(first, per_scale, bits, rng) for first in firsts])
+    weights = np.exp(-0.5 * (np.arange(40 * per_scale) / per_scale) ** 2)
+    seen = np.bincount(cells, minlength=weights.size)
+    parts = np.array_split(np.arange(3 * per_scale), min(3 * per_scale, 24))
+    expected = np.array([weights[part].sum() for part in parts]) / weights.sum() * cells.size
+    counts = np.array([seen[part].sum() for part in parts])
+    expected, counts = (np.append(v, cells.size - v.sum()) for v in (expected, counts))
+    assert chi2.sf(((counts - expected) ** 2 / expected).sum(), expected.size - 1) > 1e-7
+
+
+def test_uniform_numbers_that_agree_with_a_sum_are_decided_by_more_bits():
+    """The first 63 bits of a sum stand for the cells on both sides of it, and for no others."""
+    low, _ = running_sums(64, 63)
+    rng = np.random.default_rng(0)
+    for k in (0, 40, 200):
+        found = _cells(np.full(60, low[k]), 64, rng)
+        assert set(found.tolist()) == {k, k + 1}
+        assert _cells(np.array([low[k] - 1, low[k] + 1]), 64, rng).tolist() == [k, k + 1]
+
+
+@pytest.mark.parametrize("scale", [2**20 + 64, 2**40 + 64 * 193, LARGEST_SCALE])
 def test_large_scales_are_gaussian_down_to_the_last_bits(scale):
     draws = discrete_gaussian(scale, np.random.default_rng(3), 40_000)
     cells = np.histogram(norm.cdf(draws / scale), np.linspace(0.0, 1.0, 101))[0]
@@ -131,6 +175,8 @@ def test_scales_that_do_not_fit_are_refused():
         discrete_gaussian(LARGEST_SCALE + 1, np.random.default_rng(0))
     with pytest.raises(ValueError, match="scale"):
         discrete_gaussian(0, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="multiple of 64"):
+        discrete_gaussian(65, np.random.default_rng(0))
     assert discrete_gaussian(5, np.random.default_rng(0)).shape == ()
     assert discrete_gaussian(5, np.random.default_rng(0), 0).shape == (0,)
 
