@@ -19,6 +19,7 @@ from sklearn.utils import Tags, _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
+from skriemdp._config import get_config as settings
 from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import Charged, QuietQueries, quietly, read_array
 from skriemdp._random import (
@@ -29,7 +30,7 @@ from skriemdp._random import (
     public_generator,
 )
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
-from skriemdp.core.arithmetic import check_arithmetic
+from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import Data, PrivateEstimator, check_noise, tags_of, validated
 from skriemdp.core.manifold_input import point_shape
@@ -41,12 +42,20 @@ from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
 from skriemdp.ledger.units import UNITS
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.integers import ExactTotal, IntegerBall
+from skriemdp.mechanisms.sums import release_integers
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.preprocessing import PerGroup
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.radial import RadialEvent, best_radial_law
-from skriemdp.privacy.sensitivity import Sensitivity, interval_sensitivity, mean_sensitivity
+from skriemdp.privacy.sensitivity import (
+    Sensitivity,
+    computed_sum_sensitivity,
+    interval_sensitivity,
+    mean_sensitivity,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -298,7 +307,6 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_public_seed(self.public_seed)
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
-        check_arithmetic(False, "a private search")
         check_option(("negative-binomial", "poisson"), law=self.law)
         if not isinstance(self.shape, numbers.Real) or isinstance(self.shape, bool):
             raise TypeError(f"shape must be a real number, got {shown(self.shape)}.")
@@ -320,17 +328,19 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         _refuse_streams(_private_step(self.estimator), X)
         whole, train, test = self._parts(X, y, groups)
         n = train.n + test.n
+        separate = groups is None  # with groups, rows move when a person has more of them
         if callable(self.loss):
             for part, size in ((whole, n), (train, train.n), (test, test.n)):
                 check_per_sample(self.loss, size, (part.X, part.y), "loss")
-            self._try_loss(candidates[0], X, y)
+            separate &= self._try_loss(candidates[0], X, y).identical
         self._check_truth(test)
         accountant = self.accountant
         if accountant is None:
             token = getattr(_private_step(self.estimator), "_ledger_token", None)
             accountant = current_accountant(token)
-        fits, unit = self._fit_events(candidates, whole, train, accountant)
+        fits, unit, integers = self._fit_events(candidates, whole, train, accountant)
         event, scoring = self._event(fits, accountant.composes(0.0, self.delta))
+        exact = self._adds_integers(scoring, integers, separate)
         seeded = self.random_state is not None
         context = data_digest(*map(_array, (X, y))) if seeded else b""
         streams = NoiseStreams(self.random_state, b"search" + context)
@@ -350,7 +360,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         )
         runs = list(zip(candidates, fits, strict=True))
         with (charged := Charged(getattr(spend, "entry", None))):
-            best = self._run(event, scoring, runs, train, test, streams, accountant)
+            best = self._run(event, scoring, exact, runs, train, test, streams, accountant)
         charged.settle()
         self.privacy_spent_ = PrivacySpent(
             epsilon=epsilon,
@@ -359,7 +369,11 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             unit=unit,
             guarantee=SEEDED if seeded else "exact",
             seeded=seeded,
-            public={"n" if groups is None else "n_groups": n, "n_validation": test.n},
+            public={
+                "n" if groups is None else "n_groups": n,
+                "n_validation": test.n,
+                "arithmetic": "exact integers" if exact else "floating point",
+            },
         )
         self._report(candidates, best)
         return self
@@ -439,9 +453,11 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         whole: _Part,
         train: _Part,
         accountant: PrivacyAccountant,
-    ) -> tuple[list[Event], str]:
-        """What a fit of each candidate will cost, and the least that one of them protects."""
-        events, units = [], set()
+    ) -> tuple[list[Event], str, bool]:
+        """What a fit of each candidate will cost, the least that one of them protects, and whether
+        all of them add integers.
+        """
+        events, units, exact = [], set(), True
         for parameters in candidates:
             model = clone(self.estimator).set_params(**parameters)
             step = _private_step(model)
@@ -462,6 +478,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             data = _validated(model, step, train)
             plan = step._plan(data.facts, step._terms(accountant))
             units.add(plan.unit)
+            exact &= plan.exact
             plan.work.check()
             check_noise(plan.event)
             event = plan.event
@@ -473,14 +490,15 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             events.append(event)
         known = [unit for unit in UNITS if unit in units]
         unit = known[0] if known else units.pop()
-        return events, unit if train.people is None else "group"
+        return events, unit if train.people is None else "group", exact
 
     def _event(self, fits: list[Event], composes: bool) -> tuple[SelectionEvent, Event]:
         """The whole search, and what a score costs: a record is in a fit, or in a score.
 
         Gaussian fits pay for scores of their own mu.  Next to other laws the noise of a score is
         calibrated to the fits' epsilon at the search's delta: radial, which is smaller, unless
-        Gaussian noise makes the whole search cheaper, or the ledger `composes` releases.
+        Gaussian noise makes the whole search cheaper, the ledger `composes` releases, or integers
+        were asked for.
         """
         runs = 2.0 * len(fits) if self.mean_runs is None else self.mean_runs
         distinct = tuple(dict.fromkeys(fits))
@@ -497,11 +515,50 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             for score in (radial, gaussian)
         )
         cheap = by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta)
-        if cheap and not composes:
+        if cheap and not composes and settings()["arithmetic"] != "lattice":
             return by_radial, radial
         return by_gaussian, gaussian
 
-    def _try_loss(self, parameters: dict[str, Any], X: Any, y: Any) -> None:
+    def _adds_integers(self, scoring: Event, fits: bool, separate: bool) -> bool:
+        """Whether all runs, and their scores, add integers; `fits`: whether the fits do."""
+
+        def check() -> None:
+            _ = self._losses_lattice(scoring)
+
+        reason = (
+            "fits that add integers (every candidate's does, or the search does not), no groups, "
+            "and a loss of each record that is the same, to the last bit, in any company"
+        )
+        gaussian = isinstance(scoring, GaussianEvent)
+        return chooses_integers(fits and separate and gaussian, check, reason)
+
+    def _losses_lattice(self, scoring: Event) -> IntegerBall:
+        """The integers of losses, which lie in an interval about half of their bound."""
+        assert scoring.mu is not None
+        half = 0.5 * float(self.loss_bound)
+        return IntegerBall(Ball(half, np.array([half])), 1, 1.0 / scoring.mu)
+
+    def _scores(
+        self, scoring: Event, exact: bool, n: int, rng: np.random.Generator
+    ) -> Callable[[np.ndarray], float]:
+        """``score(losses)``: minus their mean, released."""
+        if exact:
+            lattice = self._losses_lattice(scoring)
+
+            def score(losses: np.ndarray) -> float:
+                total = ExactTotal((1,), lattice.units)
+                total.add_rows(lattice.integers(losses[:, None]))
+                (noisy,) = release_integers(lattice, total.value(), rng)
+                return float(-0.5 * self.loss_bound - noisy / n)
+
+            return score
+        total = computed_sum_sensitivity(
+            interval_sensitivity(self.loss_bound), self.loss_bound, n, 1
+        )
+        noise = _score_noise(scoring, mean_sensitivity(total, n))
+        return lambda losses: float(noise.release(-np.mean(losses, keepdims=True), rng)[0])
+
+    def _try_loss(self, parameters: dict[str, Any], X: Any, y: Any) -> RowCheck:
         """Refuse a loss that mixes records: on made-up records, by a model of made-up records."""
         model = clone(self.estimator).set_params(**parameters)
         step = _private_step(model)
@@ -529,6 +586,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         else:
             check = check_rows(lambda X, y: self.loss(model, X, y), [made])
         refuse_mixing(check, "loss")
+        return check
 
     # -- after the charge -----------------------------------------------------------------------
 
@@ -536,6 +594,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         self,
         event: SelectionEvent,
         scoring: Event,
+        exact: bool,
         candidates: list[tuple[dict[str, float], Event]],
         train: _Part,
         test: _Part,
@@ -543,8 +602,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         accountant: PrivacyAccountant,
     ) -> tuple[float, int, PrivateEstimator] | None:
         rng = streams("search")
-        total = interval_sensitivity(self.loss_bound)
-        noise = _score_noise(scoring, mean_sensitivity(total, test.n))
+        scored = self._scores(scoring, exact, test.n, rng)
         best = None
         for _ in range(event.draw_count(rng)):
             index = int(rng.integers(len(candidates)))
@@ -567,7 +625,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                     losses = owned.means(losses[owned.order])
             for used in (step, _fitted(model)):
                 used.set_params(accountant=owner, random_state=None, verbose=verbose)
-            score = float(noise.release(-np.mean(losses, keepdims=True), rng)[0])
+            score = scored(losses)
             if best is None or score > best[0]:
                 best = (score, index, model)
         return best

@@ -78,9 +78,9 @@ LEAST_STRENGTH = 0.25
 # Step size of DP-RSGD in units of the reciprocal clip norm, and its steps unless they are given.
 STOCHASTIC_STEP, STOCHASTIC_STEPS, STOCHASTIC_BATCHES = 1.0, 200, 50
 # A draw of integer noise takes as long as half a step on so many ratings.
-DRAW_RATINGS = 30.0
+DRAW_RATINGS = 6.0
 # Seconds: of a draw, of any fit, of one rating in it, and of one product in a second moment.
-DRAW_TIME, FIT_TIME, RATING_TIME, PRODUCT_TIME = 1.75e-6, 0.025, 3e-8, 1e-10
+DRAW_TIME, FIT_TIME, RATING_TIME, PRODUCT_TIME = 2e-7, 0.025, 3e-8, 1e-10
 
 
 @dataclasses.dataclass(frozen=True)

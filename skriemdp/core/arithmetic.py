@@ -16,12 +16,15 @@ __all__ = [
     "chooses_integers",
     "descends_in_integers",
     "draws_dominate",
+    "matrix_dominates",
 ]
 
-# A draw of integer noise takes as long as adding an entry of some tens of records.  Above this many
-# entries, and below this many records per entry, a fit in integers takes more than 1.5 times as
+# A draw of integer noise takes as long as adding an entry of a few records.  Above this many
+# entries, and below this many records per entry, a step in integers may take more than 1.5 times as
 # long as one in floats (benchmarks/lattice.py).
-_FEW_ENTRIES, _RECORDS_PER_ENTRY = 50, 20
+_FEW_ENTRIES, _RECORDS_PER_ENTRY = 1000, 1
+# So it is with one matrix beside several passes over the records, with more entries per record.
+_ENTRIES_PER_RECORD = 200
 
 
 def check_arithmetic(exact: bool, what: str) -> None:
@@ -153,3 +156,8 @@ def chooses_integers(
 def draws_dominate(n: float, entries: int) -> bool:
     """Whether integer noise on a step's `entries` numbers costs more than summing n records."""
     return entries > _FEW_ENTRIES and n < _RECORDS_PER_ENTRY * entries
+
+
+def matrix_dominates(n: float, entries: int) -> bool:
+    """Whether integer noise on a matrix, released once, costs more than the rest of a fit."""
+    return entries > _ENTRIES_PER_RECORD * n

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skriemdp.core.arithmetic import chooses_integers, draws_dominate
+from skriemdp.core.arithmetic import chooses_integers, matrix_dominates
 from skriemdp.descent.queries import LogarithmQuery
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
@@ -257,7 +257,7 @@ def plan_joint_mean(
         geometry.separate_rows,
         plan.check_integers,
         f"logarithms that are computed one by one, unlike those of {geometry}",
-        draws_dominate(n, (geometry.dim + 1) ** 2),
+        matrix_dominates(n, (geometry.dim + 1) ** 2),
     )
     if search is not None:
         search = dataclasses.replace(search, exact=exact)

@@ -105,7 +105,7 @@ class IntegerMoments:
         return _rounded_rows(rows, self.radius, self.spacing)
 
     def total(self, blocks: Iterable[np.ndarray]) -> np.ndarray:
-        """Exact sum of ``z z'`` over the rows of all blocks, Python integers (dim, dim)."""
+        """Exact sum of ``z z'`` over the rows of all blocks, integers of shape (dim, dim)."""
         total = _ProductTotal((self.dim, self.dim), self.longest**2)
         for block in blocks:
             rows = self.integers(block)
@@ -157,7 +157,7 @@ class _ProductTotal:
         self._partial, self._count = np.zeros_like(self._partial), 0
 
     def value(self) -> np.ndarray:
-        """The total in Python integers."""
+        """The total, as of :class:`ExactTotal`."""
         self._flush()
         return self._total.value()
 

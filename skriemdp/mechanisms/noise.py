@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ def draw(
         Of the radial law.
     averaged : int, optional
         The noise is the mean of so many draws of `scale`: as good as so many answers to one query.
+        Of integers it is a `Fraction`.
         Such an answer is paid for by the releases that follow, whose sensitivity includes it.
     sampler : callable, optional
         ``sampler(exact, rng, size)`` draws from a law that is not listed.
@@ -98,8 +100,14 @@ def _noisy(
 ) -> Any:
     shape = (*size, *np.shape(exact))
     if law == "discrete-gaussian":
+        draws = _integers(scale, rng, shape if averaged is None else (averaged, *shape))
+        if averaged is None and _fits(exact, scale):
+            return exact + draws
         # Python integers, so that nothing can overflow.
-        return exact + _integers(scale, rng, shape).astype(object)
+        draws = draws.astype(object)
+        if averaged is None:
+            return exact + draws
+        return exact + draws.sum(axis=0) * Fraction(1, averaged)
     if law == "exponential":
         # The largest of independently Gumbel-perturbed scores follows the law.
         return np.argmax(exact + scale * rng.gumbel(size=shape), axis=-1)
@@ -127,6 +135,13 @@ def _noisy(
     if averaged is not None:
         scale = scale / math.sqrt(averaged)
     return on_public_grid(noisy, scale if grid is None else grid)
+
+
+def _fits(exact: Any, scale: int) -> bool:
+    """Whether `exact`, plus noise of up to 64 scales, stays within 63 bits."""
+    if getattr(exact, "dtype", None) != np.int64 or scale > NOISE_SCALE:
+        return False
+    return exact.size == 0 or int(exact.max()) <= 2**62 and int(exact.min()) >= -(2**62)
 
 
 def _integers(scale: int, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

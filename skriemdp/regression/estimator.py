@@ -395,12 +395,8 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     def _weights(self, X: np.ndarray, mu: float, groups: Groups | None) -> Any:
         length = self._query_length(X.shape[1])
-        if groups is not None:
-            shares = np.empty(len(X))
-            shares[groups.order] = np.repeat(1.0 / groups.sizes, groups.sizes)
-            return KernelWeights(X, length, shares)
         if self.privacy_unit == "record":
-            return KernelWeights(X, length)
+            return KernelWeights(X, length, groups)
         ridge = query_ridge(len(X), mu) if self.ridge is None else self.ridge
         return KernelRidgeWeights(X, length, ridge)
 

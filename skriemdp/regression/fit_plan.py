@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from skriemdp._random import check_random_state
 from skriemdp._validation import check_count, check_factor, check_option, check_scale
-from skriemdp.core.arithmetic import chooses_integers, draws_dominate
+from skriemdp.core.arithmetic import chooses_integers, draws_dominate, matrix_dominates
 from skriemdp.core.estimator import Plan
 from skriemdp.core.manifold_input import (
     check_descent_radius,
@@ -48,8 +48,6 @@ UNITS = ("record", "label")
 _FEATURE_LIMIT = 10.0
 # Curvature radii from the origin to the farthest label.
 _FARTHEST = 20.0
-# Second moments of fewer records take more than 1.5 times as long in integers as in floats.
-_FEW_RECORDS = 1000
 # Above it the kernel matrix of the per-query method needs more than a gigabyte.
 _LARGEST_KERNEL = 12_000
 
@@ -128,7 +126,6 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     if exact:
         bounds = dataclasses.replace(scaling.bounds, exact=True)
         scaling = dataclasses.replace(scaling, bounds=bounds)
-        assert not isinstance(model, WeightedMean)
         model = dataclasses.replace(model, exact=True)
         base = None if base is None else dataclasses.replace(base, exact=True)
     return Plan(
@@ -190,10 +187,11 @@ def _adds_integers(
 
     if estimator.method == "parametric":
         costly = draws_dominate(n, math.prod(shape))
+    elif estimator.method == "per-query":
+        costly = False
     else:  # integer noise on the moments alone, beside one pass over the records
-        costly = n < max(_FEW_RECORDS, sum(shape) ** 2 // 2)
-    answers = estimator.method == "per-query"
-    return chooses_integers(not answers, check, "a method other than 'per-query'", costly=costly)
+        costly = matrix_dominates(n, sum(shape) ** 2)
+    return chooses_integers(True, check, "", costly=costly)
 
 
 def _model(

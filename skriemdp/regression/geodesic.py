@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_records, read_weights
 from skriemdp._validation import check_fraction, check_option, check_scale
-from skriemdp.core.arithmetic import chooses_integers
+from skriemdp.core.arithmetic import chooses_integers, matrix_dominates
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
     as_points,
@@ -309,7 +309,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
             f"{geometry}"
             if not geometry.separate_rows
             else "single rows, no groups",
-            costly=n < max(_FEW_RECORDS, size**2 // 2),
+            costly=matrix_dominates(n, size**2),
         )
         if exact:
             plan = _in_integers(plan)

@@ -13,11 +13,16 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.integers import ExactTotal, IntegerBall, IntegerWeights
+from skriemdp.mechanisms.noise import NOISE_SCALE
+from skriemdp.mechanisms.sums import release_integers
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import weighted_sum_sensitivity
 
 if TYPE_CHECKING:
+    from skriemdp._groups import Groups
     from skriemdp._random import NoiseStreams
 
 
@@ -47,6 +52,8 @@ class KernelRidgeWeights:
     Every weight depends on every feature, so only labels can be protected.
     """
 
+    groups = None
+
     def __init__(self, X: np.ndarray, length_scale: float, ridge: float):
         self._X, self._length_scale = X, length_scale
         kernel = gaussian_kernel(X, X, length_scale)
@@ -63,11 +70,16 @@ class KernelRidgeWeights:
 class KernelWeights:
     """Weights ``k(x, x_i)`` in [0, 1]: each depends on its own record, so records are protected.
 
-    With `shares`, one number for each row, they are multiplied by it: people's rows share a weight.
+    Of `groups` a record is the mean over a person's rows, whose weights are divided by their
+    number.
     """
 
-    def __init__(self, X: np.ndarray, length_scale: float, shares: np.ndarray | None = None):
-        self._X, self._length_scale, self._shares = X, length_scale, shares
+    def __init__(self, X: np.ndarray, length_scale: float, groups: Groups | None = None):
+        self._X, self._length_scale, self.groups = X, length_scale, groups
+        self._shares = None
+        if groups is not None:
+            self._shares = np.empty(len(X))
+            self._shares[groups.order] = np.repeat(1.0 / groups.sizes, groups.sizes)
 
     def __call__(self, x: np.ndarray) -> tuple[np.ndarray, float]:
         """Weights ``(n,)`` for one query, and their public bound 1."""
@@ -94,6 +106,8 @@ class WeightedMean:
         Norm to which each label's logarithm is clipped, at most twice the ball's radius.
     density_private : bool
         Whether ``sum_i a_i`` is private (weights in [0, 1] of records) or public.
+    exact : bool, default=False
+        Add integers.
 
     Notes
     -----
@@ -111,6 +125,7 @@ class WeightedMean:
     n_steps: int
     clip_norm: float
     density_private: bool
+    exact: bool = False
 
     @property
     def event(self) -> GaussianEvent:
@@ -128,9 +143,21 @@ class WeightedMean:
         return GaussianNoise(sensitivity, self.noise_multiplier)
 
     @property
+    def lattice(self) -> IntegerWeights | IntegerBall:
+        """The integers of a step, for weights up to 1; ValueError where there are none."""
+        dim = self.ball.geometry.dim
+        if self.density_private:
+            return IntegerWeights(self.clip_norm, dim, self.noise_multiplier)
+        return IntegerBall(Ball(self.clip_norm), dim, self.noise_multiplier)
+
+    @property
     def sigma(self) -> float:
         """Noise on a gradient per unit of the largest weight."""
-        return self.mechanism(1.0).sigma
+        if not self.exact:
+            return self.mechanism(1.0).sigma
+        lattice = self.lattice
+        unit = lattice.bound if isinstance(lattice, IntegerWeights) else 1.0
+        return NOISE_SCALE * lattice.spacing * unit
 
     def release(
         self,
@@ -139,6 +166,7 @@ class WeightedMean:
         weights: np.ndarray,
         largest: float,
         rng: np.random.Generator,
+        groups: Groups | None = None,
     ) -> np.ndarray:
         """A private point near the weighted mean of `labels`.
 
@@ -151,30 +179,93 @@ class WeightedMean:
         largest : float
             Public bound of ``|weights|``.
         rng : numpy.random.Generator
+        groups : Groups, optional
+            Who owns each row: then a record is the sum over a person's rows.
         """
         geometry, point = self.ball.geometry, start
-        mechanism = self.mechanism(largest)
-        sigma, moved = mechanism.sigma, mechanism.sensitivity.value
-        density, floor = float(np.sum(weights)), sigma / self.clip_norm
-        size = float(np.sum(np.abs(weights)))
-        if self.density_private:
-            # The same sum is asked in every step; the average of the answers costs as much.
-            spread, bound = (s / (math.sqrt(3.0) * self.clip_norm) for s in (sigma, moved))
-            density = noise.draw(
-                density, spread, "gaussian", rng, sensitivity=bound, averaged=self.n_steps
-            )
-            size = density
+        sums = (_Integers if self.exact else _Floats)(self, weights, largest, rng, groups)
+        sigma = self.sigma * largest
+        density, floor = sums.density(), sigma / self.clip_norm
+        size = density if self.density_private else float(np.sum(np.abs(weights)))
         size = max(size, floor / math.sqrt(self.n_steps))
         for step in range(self.n_steps):
             coordinates = np.asarray(geometry.log_coordinates(point, labels))
-            norms = np.linalg.norm(coordinates, axis=1)
+            norms = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
             scale = self.clip_norm / np.maximum(norms, self.clip_norm)
-            total = (weights * scale) @ coordinates
-            total = mechanism.release(total, rng)
+            total = sums.total(coordinates, scale)
             move = signal_share(total, sigma) * total / size / math.sqrt(step + 1.0)
             move *= min(1.0, self.ball.radius / max(float(np.linalg.norm(move)), 1e-300))
             point = self.ball.project(np.asarray(geometry.exp_coordinates(point, move))[None])[0]
         return point
+
+
+class _Floats:
+    """The noisy sums of one query, in floating point."""
+
+    def __init__(
+        self,
+        model: WeightedMean,
+        weights: np.ndarray,
+        largest: float,
+        rng: np.random.Generator,
+        groups: Groups | None,
+    ):
+        self._model, self._weights, self._rng = model, weights, rng
+        self._mechanism = model.mechanism(largest)
+
+    def density(self) -> float:
+        """The sum of the weights; noisy where it is private."""
+        model, mechanism = self._model, self._mechanism
+        density = float(np.sum(self._weights))
+        if not model.density_private:
+            return density
+        # The same sum is asked in every step; the average of the answers costs as much.
+        root = math.sqrt(3.0) * model.clip_norm
+        spread, bound = mechanism.sigma / root, mechanism.sensitivity.value / root
+        return noise.draw(
+            density, spread, "gaussian", self._rng, sensitivity=bound, averaged=model.n_steps
+        )
+
+    def total(self, coordinates: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """The noisy weighted sum of the shortened vectors."""
+        return self._mechanism.release((self._weights * scale) @ coordinates, self._rng)
+
+
+class _Integers:
+    """The same in integers: each record's weight and weighted vector are rounded, then added."""
+
+    def __init__(
+        self,
+        model: WeightedMean,
+        weights: np.ndarray,
+        largest: float,
+        rng: np.random.Generator,
+        groups: Groups | None,
+    ):
+        self._model, self._largest, self._rng, self._groups = model, largest, rng, groups
+        self._lattice, self._weights = model.lattice, weights
+        self._each = self._records(weights[:, None])[:, 0]
+        noise.expect_integers(rng, model.n_steps * (model.ball.geometry.dim + 1))
+
+    def _records(self, rows: np.ndarray) -> np.ndarray:
+        return rows if self._groups is None else self._groups.sums(rows[self._groups.order])
+
+    def density(self) -> float:
+        """As `_Floats.density`."""
+        if isinstance(self._lattice, IntegerBall):
+            return float(np.sum(self._weights))
+        return self._lattice.release_weights(self._each, self._model.n_steps, self._rng)
+
+    def total(self, coordinates: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """As `_Floats.total`."""
+        lattice = self._lattice
+        if isinstance(lattice, IntegerWeights):
+            rows = self._records((self._weights * scale)[:, None] * coordinates)
+            return lattice.release_vectors(rows, self._each, self._rng)
+        rows = (self._weights * (scale / self._largest))[:, None] * coordinates
+        total = ExactTotal((lattice.dim,), lattice.units)
+        total.add_rows(lattice.integers(rows))
+        return self._largest * release_integers(lattice, total.value(), self._rng)
 
 
 class QueryServer:
@@ -197,7 +288,7 @@ class QueryServer:
     def __init__(
         self,
         release: WeightedMean,
-        weights: KernelWeights,
+        weights: KernelWeights | KernelRidgeWeights,
         labels: np.ndarray,
         start: np.ndarray,
         n_queries: int,
@@ -238,7 +329,9 @@ class QueryServer:
                 values, largest = weights(row)
                 # The stream is named by the query, so seeded answers do not depend on the order.
                 rng = streams("query", key)
-                self._answers[key] = self.release.release(self._start, labels, values, largest, rng)
+                self._answers[key] = self.release.release(
+                    self._start, labels, values, largest, rng, weights.groups
+                )
             return np.stack([self._answers[key] for key in keys])
 
     def __getstate__(self) -> dict[str, Any]:

@@ -290,6 +290,9 @@ LINES = (
     Line("mechanisms.vector:RadialNoise.scale", "self.sens", "0.5 * self.sens", "mean laplace"),
     Line(f"{_LATTICE}:IntegerBall.spacing", "(self.units -", "(3 * self.units -", "mean lattice"),
     Line(f"{_LATTICE}:IntegerBall.integers", "self.bound.enforce(rows)", "rows", "erm descent"),
+    Line(f"{_LATTICE}:IntegerWeights.spacing", "2.0 * (1.0", "1.0 * (1.0", "queries"),
+    Line(f"{_LATTICE}:IntegerWeights.vectors", "a / lengths", "2.0 * a / lengths", "queries"),
+    Line(f"{_LATTICE}:IntegerWeights.weights", "self.root *", "2.0 * self.root *", "queries"),
     Line(f"{_LATTICE}:IntegerPairs.spacing", "2.0 * (1.0", "1.0 * (1.0", "class means"),
     Line(
         f"{_LATTICE}:IntegerPairs.integers",
@@ -498,7 +501,7 @@ LINES = (
         "private base",
     ),
     Line("erm.clipping:ClipNorm.share", "_SHARE if", "0.0 if", "erm found clip"),
-    Line("selection:PrivateGridSearchCV._run", "total, test.n", "total, train.n", "search"),
+    Line("selection:PrivateGridSearchCV._run", "exact, test.n", "exact, train.n", "search"),
     Line(
         "selection:PrivateGridSearchCV._run",
         "0.0, self.loss_bound)",

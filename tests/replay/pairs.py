@@ -520,11 +520,13 @@ def _regressions_of_people():
         fit = regress("parametric", feature_scale="auto", n_steps=3, **here)
         pair(f"people regression found scale {arithmetic}", fit, *far, attains=0.1)
         pair(f"people regression found scale {arithmetic} noisy", fit, *far, quiet=False)
-    for steps in (1, 3):
-        fit = _answers(n_queries=1, n_steps=steps, **origin)
-        pair(f"people regression queries {steps}", fit, *labels, attains=0.95)
     absent = replaced(X, [0.0, 0.0], [9e150, 9e150], targets=ends)
-    pair("people regression queries, absent", fit, *absent)
+    for arithmetic in ("float", "lattice"):
+        for steps in (1, 3):
+            fit = _answers(n_queries=1, n_steps=steps, arithmetic=arithmetic, **origin)
+            title = f"people regression queries {steps} {arithmetic}"
+            pair(title, fit, *labels, attains=0.95)
+        pair(f"people regression queries, absent, {arithmetic}", fit, *absent)
     wild = replaced(X, [1e200, -1e200], [0.0, 0.0], targets=changed(y, [1e200, 1e-120], [5.0, 0.0]))
     fit = regress("parametric", n_steps=3, arithmetic="float")
     pair("people regression extremes", fit, *wild, quiet=False)
@@ -1154,9 +1156,10 @@ def regression():
         for arithmetic in ("float", "lattice"):
             fit = regress("sufficient-statistics", arithmetic=arithmetic, **here, **origin)
             pair(f"regression moments {unit} {arithmetic}", fit, *labels, attains=0.8)
-        for steps in (1, 3):
-            fit = _answers(n_queries=1, n_steps=steps, privacy_unit=unit, **origin)
-            pair(f"regression queries {unit} {steps}", fit, *labels, attains=0.95)
+            for steps in (1, 3):
+                settings = {"n_steps": steps, "privacy_unit": unit, "arithmetic": arithmetic}
+                fit = _answers(n_queries=1, **settings, **origin)
+                pair(f"regression queries {unit} {steps} {arithmetic}", fit, *labels, attains=0.95)
     both = (moved[0], ends[0]), (moved[1], ends[1])
     for arithmetic in ("float", "lattice"):
         fit = regress("parametric", n_steps=4, arithmetic=arithmetic, **origin)
@@ -1174,12 +1177,16 @@ def regression():
         data = (far[0], ends[0]), (far[1], ends[1])
         pair(f"regression found scale {arithmetic}", fit, *data, attains=0.1)
         pair(f"regression found scale {arithmetic} noisy", fit, *data, quiet=False)
-    fit = _answers(n_queries=2, **searched)
-    pair("regression queries, found scale", fit, *data)
+    for arithmetic in ("float", "lattice"):
+        fit = _answers(n_queries=2, arithmetic=arithmetic, **searched)
+        pair(f"regression queries, found scale {arithmetic}", fit, *data)
     fit = regress("parametric", privacy_unit="label", **searched)
     pair("regression public moments", fit, (X, ends[0]), (X, ends[1]), attains=0.5)
     absent = (moved[0], ends[0]), (changed(X, [9e150, 9e150])[0], ends[1])
-    pair("regression queries, absent", _answers(n_queries=1, n_steps=2, **origin), *absent)
+    for arithmetic in ("float", "lattice"):
+        fit = _answers(n_queries=1, n_steps=2, arithmetic=arithmetic, **origin)
+        pair(f"regression queries, absent, {arithmetic}", fit, *absent, attains=0.9)
+        pair(f"regression queries, absent, {arithmetic} noisy", fit, *absent, quiet=False)
     pair(
         "regression extremes",
         regress("parametric", n_steps=3, arithmetic="float"),
@@ -1190,10 +1197,14 @@ def regression():
 
 
 def _answers(**settings):
+    learned = fitted(
+        PrivateHyperbolicRegressor,
+        "per-query",
+        **{"feature_scale": 1.0, "n_frequencies": 8} | settings,
+    )
+
     def fit(accountant, X, y, groups=None):
-        model = PrivateHyperbolicRegressor(
-            "per-query", **{"feature_scale": 1.0} | settings, accountant=accountant, n_frequencies=8
-        ).fit(X, y, groups)
+        model = learned(accountant, X, y, groups)
         asked = np.zeros((model.n_queries, 2))
         asked[:, 0] = np.arange(model.n_queries)
         return model.predict(asked)
@@ -1276,19 +1287,20 @@ def search():
     rng = np.random.default_rng(3)
     X[:] = 0.2 * rng.normal(size=X.shape)
     grid = {"radius": [0.5, 1.0]}
-    for law in ("gaussian", "radial"):
+    for law, arithmetic in (("gaussian", "float"), ("gaussian", "lattice"), ("radial", "auto")):
         estimator = PrivateFrechetMean(mechanism="tangent", noise=law, radius=1.0)
-        fit = _search(estimator, grid, loss_bound=0.5)
+        fit = _search(estimator, grid, arithmetic=arithmetic, loss_bound=0.5)
         train, test = _places(40)
         for at, name in ((train, "training"), (test, "validation")):
             data = changed(X, [0.0, 0] if name == "validation" else [1.0, 0], [-1e9, 0], at=at)
             least = 0.25
             facts = {"changed": at, "charge": charge_of_a_search}
-            pair(f"search {law} {name} record", fit, *data, attains=least, **facts)
-            pair(f"search {law} {name} record noisy", fit, *data, quiet=False, **facts)
+            title = f"search {law} {name} record {arithmetic}"
+            pair(title, fit, *data, attains=least, **facts)
+            pair(f"{title} noisy", fit, *data, quiet=False, **facts)
 
 
-def _search(estimator, grid, **settings):
+def _search(estimator, grid, arithmetic="auto", **settings):
     def fit(accountant, *data):
         original = selection._Prepaid.spend
 
@@ -1296,7 +1308,8 @@ def _search(estimator, grid, **settings):
             original(prepaid, event, **details)
             accountant.spend(event)
 
-        with mock.patch.object(selection._Prepaid, "spend", spend):
+        patched = mock.patch.object(selection._Prepaid, "spend", spend)
+        with patched, config_context(arithmetic=arithmetic):
             model = PrivateGridSearchCV(estimator, grid, accountant=accountant, **settings)
             return model.fit(*data)
 
