@@ -47,6 +47,9 @@ MECHANISMS = ("auto", "covariance", "gradient", "power", "refine", "exponential"
 # Share of the budget that pays for the released fraction of clipped rows; a share of epsilon costs
 # twice as much variance as one of mu**2.
 _COUNT_SHARE, _PURE_COUNT_SHARE = 0.01, 0.005
+# Rows of a dense table that are centred and rounded one by one in less than half of the time of a
+# fit in floats; other mechanisms read the rows more often (benchmarks/lattice.py).
+_MOST_EXACT_ROWS = {"covariance": 10_000, "refine": 5_000}
 # Largest d whose d x d matrix "auto" forms (72 MB each); above it iterates with products.
 _LARGEST_MATRIX = 3000
 
@@ -430,7 +433,7 @@ class PrivatePrincipalEigenvector(
         ):
             bounds = dataclasses.replace(bounds, pair_seed=self.public_seed)
         release = self._release_of(name)
-        exact = self._adds_integers(bounds, release, pure, total, grouped)
+        exact = self._adds_integers(bounds, release, name, pure, total, facts)
         bounds = dataclasses.replace(bounds, exact=exact)
         if exact:
             release = dataclasses.replace(release, exact=True)
@@ -446,8 +449,16 @@ class PrivatePrincipalEigenvector(
         )
 
     def _adds_integers(
-        self, bounds: BoundsSearch, release: Any, pure: bool, mu: float, grouped: bool
+        self,
+        bounds: BoundsSearch,
+        release: Any,
+        name: str,
+        pure: bool,
+        mu: float,
+        facts: dict[str, Any],
     ) -> bool:
+        grouped = facts.get("grouped", False)
+
         def check() -> None:
             bounds.check_integers(mu)
             # A search spends what it needs, and less noise needs more bits.
@@ -455,10 +466,10 @@ class PrivatePrincipalEigenvector(
                 release.check_integers(bounds.d, mu * math.sqrt(left), grouped)
             GaussianCount(1.0 / (mu * math.sqrt(_COUNT_SHARE)))
 
-        # Exact sums take up to four times as long: rows are centred and rounded one by one
-        # (benchmarks/lattice.py).
+        stored = facts["sparse"] or facts["streamed"] or grouped
+        costly = stored or facts["n"] > _MOST_EXACT_ROWS.get(name, 0)
         return chooses_integers(
-            not pure, check, "mechanism other than 'exponential' and delta > 0", costly=True
+            not pure, check, "mechanism other than 'exponential' and delta > 0", costly=costly
         )
 
     def _work(self, name: str, n: int, d: int) -> Work:

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateGeodesicRegressor"]
 
-# Second moments of fewer records take more than 1.5 times as long in integers as in floats.
-_FEW_RECORDS = 1000
 
 
 class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):

@@ -1,0 +1,280 @@
+"""Exact integers against floats, fit by fit: the default, time, error, and the low-bits attack.
+
+Run:  OMP_NUM_THREADS=1 python benchmarks/arithmetic.py times [--fits 60] [--n 3000] [--only WORD]
+      OMP_NUM_THREADS=1 python benchmarks/arithmetic.py attack [--only WORD]
+
+Times are processor time, medians of fits in turns.  The error of a fit is the squared distance of
+what it releases from the mean release of all fits; `noise` is the ratio of the noise scales that
+fits report, which has no error of its own.
+"""
+
+import argparse
+import math
+import time
+import warnings
+from unittest import mock
+
+import numpy as np
+from scipy import sparse
+
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateGeodesicRegressor,
+    PrivateGridSearchCV,
+    PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
+    PrivateTangentPCA,
+    config_context,
+)
+from skriemdp.datasets import make_cloud
+from skriemdp.federated import FederatedEstimator
+from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
+from skriemdp.mechanisms import noise
+
+
+def cases(n):
+    """Name, model, data, and what a fit releases, as a vector."""
+    rng = np.random.default_rng(0)
+
+    def cloud(geometry, radius=0.5):
+        return make_cloud(geometry, n, radius=radius, rng=np.random.default_rng(0))
+
+    def attribute(name):
+        return lambda model: np.ravel(getattr(model, name))
+
+    def of_inner(model):
+        return np.ravel(model.estimator_.mean_)
+
+    def projector(model):
+        return np.ravel(model.components_.T @ model.components_)
+
+    matrices, sphere = cloud(SPD(5)), cloud(Sphere(20))
+    X = rng.normal(size=(n, 30)) * np.linspace(2.0, 0.5, 30) + 3.0
+    labels = np.arange(n) % 3
+    mean = PrivateFrechetMean("spd", radius=1.0, noise="gaussian", mechanism="tangent")
+    of_mean = attribute("mean_")
+    yield "mean, logarithms", mean, (matrices,), of_mean
+    model = PrivateFrechetMean("spd", radius=1.0, noise="gaussian", mechanism="gradient")
+    yield "mean, gradients", model, (matrices,), of_mean
+    yield "mean, flat, Gaussian noise", PrivateFrechetMean(noise="gaussian"), (X,), of_mean
+    yield "mean, default (radial noise)", PrivateFrechetMean("spd", radius=1.0), (matrices,), of_mean
+    model = PrivateFrechetMean("spd", radius=1.0, noise="gaussian")
+    yield "mean, iterated", model, (matrices,), of_mean
+    space = Hyperboloid(2)
+    for law in ("gaussian", "laplace", "k-norm"):
+        model = PrivateFrechetMean(space, radius=0.5, mechanism=law)
+        yield f"mean, {law} law on the manifold", model, (cloud(space),), of_mean
+    model = PrivateMinimumDistanceToMean("spd", radius=1.0, classes=range(3))
+    yield "class means", model, (matrices, labels), attribute("means_")
+    for mechanism in ("covariance", "refine", "power", "gradient", "exponential"):
+        model = PrivatePrincipalEigenvector(3, mechanism=mechanism)
+        yield f"principal components, {mechanism}", model, (X,), projector
+    model = PrivateTangentPCA(2, "spd", radius=1.0)
+    yield "tangent components", model, (matrices,), projector
+    rows, truth = rng.normal(size=(n, 20)) / math.sqrt(20), rng.normal(size=20)
+    y = (rows @ truth + 0.3 * rng.normal(size=n) > 0).astype(int)
+    of_coef = attribute("coef_")
+    linear = PrivateNoisyAdaGrad(classes=[0, 1])
+    yield "linear model", linear, (rows, y), of_coef
+    sampled = PrivateNoisyAdaGrad(classes=[0, 1], batch_size=0.2 * n)
+    yield "linear model, batches", sampled, (rows, y), of_coef
+    paper = PrivateNoisyAdaGrad("hinge", "paper", classes=[0, 1])
+    yield "linear model, preconditioner paper", paper, (rows, y), of_coef
+    curved = rng.normal(size=(n, 3))
+    plane = np.column_stack([np.sin(curved[:, 0]), np.cos(curved[:, 1])])
+    settings = {"coordinates": "tangent", "radius": 3.0, "epsilon": 4.0}
+    for method in ("parametric", "sufficient-statistics"):
+        model = PrivateHyperbolicRegressor(method, **settings)
+        yield f"hyperbolic regression, {method}", model, (curved, plane), of_coef
+    model = PrivateHyperbolicRegressor("per-query", n_queries=5, **settings)
+
+    def answers(model):
+        return np.ravel(model.predict(curved[:5]))
+
+    yield "hyperbolic regression, per-query", model, (curved, plane), answers
+    model = PrivateGeodesicRegressor("spd", radius=1.0)
+    small = rng.uniform(-0.5, 0.5, size=(n, 2))
+    yield "geodesic regression", model, (small, matrices), of_coef
+    risk = {"n_steps": 50}
+    batch = risk | {"batch_size": 100}
+    solvers = {
+        "all records": risk,
+        "Poisson batches": batch,
+        "fixed batches": batch | {"sampling": "fixed-size"},
+        "variance reduction": batch | {"solver": "variance-reduced", "smoothness": 1.0},
+    }
+    for name, chosen in solvers.items():
+        model = PrivateRiemannianERM(Sphere(20), **chosen)
+        yield f"risk minimisation, {name}", model, (sphere,), attribute("point_")
+    ratings = sparse.random(n, 200, 0.1, format="csr", random_state=0)
+    ratings.data = rng.integers(1, 6, size=ratings.nnz).astype(float)
+    for method in ("gradient", "covariance", "stochastic"):
+        model = PrivateMatrixCompletion(5, method=method, epsilon=10.0, signal_test="none")
+        yield f"completion, {method}", model, (ratings,), projector
+    clients = np.arange(n) % 6
+    inner = PrivateFrechetMean(Sphere(20), radius=0.6)
+    for name, model in {
+        "steps": FederatedEstimator(inner, 5, 3),
+        "variance reduction": FederatedEstimator(inner, 5, 3, local="rsvrg", batch_fraction=0.2),
+        "sums": FederatedEstimator(inner, n_rounds=1, local="statistic"),
+    }.items():
+        yield f"federated mean, {name}", model, (sphere, None, clients), of_inner
+    whole = FederatedEstimator(inner, 5, 20, unit="client", update_clip=0.5)
+    yield "federated mean, whole clients", whole, (sphere, None, np.arange(n) % 60), of_inner
+    grid = {"radius": [0.5, 1.0]}
+    of_best = attribute("best_score_")
+    for law in ("gaussian", "auto"):
+        model = PrivateFrechetMean(radius=1.0, noise=law)
+        search = PrivateGridSearchCV(model, grid, loss_bound=50.0)
+        yield f"search, {law} means", search, (0.3 * X[:, :5] - 0.9,), of_best
+
+
+def fitted(model, data, arithmetic):
+    with config_context(arithmetic=arithmetic):
+        return model.set_params(accountant=PrivacyAccountant()).fit(*data)
+
+
+def what_it_says(model):
+    return model.privacy_spent_.public["arithmetic"]
+
+
+def times(fits, n, only):
+    print(
+        "| fit | default | float, ms | exact / float time | noise | error, exact / float |"
+        "\n|---|---|---|---|---|---|"
+    )
+    for name, model, data, released in cases(n):
+        if only not in name:
+            continue
+        default = what_it_says(fitted(model, data, "auto"))
+        try:
+            fitted(model, data, "lattice")
+        except ValueError:
+            print(f"| {name} | {default} | | floats only | | |", flush=True)
+            continue
+        seconds, vectors, scales = ({"float": [], "lattice": []} for _ in range(3))
+        for _ in range(fits):
+            for arithmetic, taken in seconds.items():
+                started = time.process_time()
+                done = fitted(model, data, arithmetic)
+                vectors[arithmetic].append(released(done))
+                taken.append(time.process_time() - started)
+                scales[arithmetic].append(float(np.mean(getattr(done, "noise_scale_", math.nan))))
+        center = np.mean([v for found in vectors.values() for v in found], axis=0)
+        errors = {
+            arithmetic: [float(((v - center) ** 2).sum()) for v in found]
+            for arithmetic, found in vectors.items()
+        }
+        plain, exact = (np.mean(e) for e in errors.values())
+        spread = math.hypot(*(np.std(e) / np.mean(e) for e in errors.values())) / math.sqrt(fits)
+        taken, other = (float(np.median(t)) for t in seconds.values())
+        levels = [float(np.median(s)) for s in scales.values()]
+        ratio = f"{levels[1] / levels[0]:.4f}" if math.isfinite(levels[0]) else ""
+        print(
+            f"| {name} | {default} | {1e3 * taken:.1f} | {other / taken:.2f} | {ratio} "
+            f"| {exact / plain:.3f} +- {spread * exact / plain:.3f} |",
+            flush=True,
+        )
+
+
+# -- the low bits ---------------------------------------------------------------------------------
+
+
+def certain(draws):
+    """Share of the released numbers that no neighbour's value could have given.
+
+    Another value v of a release is certain not to be the true one where the released float is no
+    multiple of half the unit in the last place of v: ``v + z`` always is one.  The other value
+    tried is the exact one, moved by the sensitivity.  Integers exclude nothing by this.
+    """
+    excluded = total = 0
+    for law, exact, noisy, sensitivity in draws:
+        if law == "discrete-gaussian":
+            total += np.size(noisy)
+            continue
+        other = np.ravel(np.asarray(exact, dtype=float)) + sensitivity
+        values = np.ravel(np.asarray(noisy, dtype=float))
+        unit = 0.5 * np.spacing(np.abs(other))
+        excluded += int(np.count_nonzero(np.fmod(values, unit)))
+        total += values.size
+    return excluded / max(total, 1), total
+
+
+def attacked(model, data, arithmetic, released, runs, grid=True):
+    """Rate of certain outputs over some fits, and what the fits say of themselves."""
+    draws, original = [], noise.draw
+
+    def watched(exact, scale, law, rng, *more, **settings):
+        noisy = original(exact, scale, law, rng, *more, **settings)
+        several = isinstance(exact, tuple)
+        blocks = zip(exact, law, noisy, settings["sensitivity"], strict=True) if several else None
+        for block, kind, answer, bound in blocks or [(exact, law, noisy, settings["sensitivity"])]:
+            if isinstance(block, (int, float, np.ndarray)) and np.shape(block) == np.shape(answer):
+                if not settings.get("averaged"):
+                    draws.append((kind, block, answer, float(bound)))
+        return noisy
+
+    plain = mock.patch.object(noise, "on_public_grid", lambda noisy, scale: noisy)
+    with mock.patch.object(noise, "draw", watched):
+        for _ in range(runs):
+            if grid:
+                done = fitted(model, data, arithmetic)
+                released(done)
+            else:
+                with plain:
+                    released(fitted(model, data, "float"))
+    rate, total = certain(draws)
+    return rate, total, what_it_says(done) if grid else ""
+
+
+def attack(only):
+    print(
+        "| fit | it says | numbers | certain outputs | in floats | in floats without the grid |"
+        "\n|---|---|---|---|---|---|"
+    )
+    for name, model, data, released in cases(300):
+        if only not in name:
+            continue
+        rate, total, said = attacked(model, data, "auto", released, 4)
+        try:
+            in_floats = f"{attacked(model, data, 'float', released, 4)[0]:.4f}"
+            naive = f"{attacked(model, data, 'float', released, 4, grid=False)[0]:.4f}"
+        except ValueError:
+            in_floats = naive = ""
+        print(f"| {name} | {said} | {total} | {rate:.4f} | {in_floats} | {naive} |", flush=True)
+    # A law on a manifold draws a point, which no grid rounds: on the line, the edge of `0 + z`.
+    line = np.zeros((50, 1))
+    for law in ("gaussian", "laplace", "k-norm"):
+        name = f"mean, {law} law on the line"
+        if only not in name:
+            continue
+        found = []
+        for _ in range(200):
+            model = PrivateFrechetMean(Euclidean(1), radius=1.0, mechanism=law)
+            found.append(float(fitted(model, (line,), "auto").mean_[0]))
+        unit = 0.5 * np.spacing(2.0 / 50)
+        rate = np.count_nonzero(np.fmod(found, unit)) / len(found)
+        print(f"| {name} | floating point | {len(found)} | {rate:.4f} | {rate:.4f} | |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("times", "attack"))
+    parser.add_argument("--fits", type=int, default=60)
+    parser.add_argument("--n", type=int, default=3000)
+    parser.add_argument("--only", default="", help="fits whose name has this word")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.what == "times":
+        times(arguments.fits, arguments.n, arguments.only)
+    else:
+        attack(arguments.only)
+
+
+if __name__ == "__main__":
+    main()
