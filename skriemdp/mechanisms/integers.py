@@ -317,7 +317,9 @@ class IntegerNumber:
 
     def release(self, number: float, rng: np.random.Generator) -> float:
         """`number` plus noise; ``1 / noise_multiplier``-GDP."""
-        exact = np.array(round(Fraction(float(number)) / Fraction(self.spacing)), dtype=object)
+        # A tiny spacing would lose its digits as a float.
+        units = Fraction(float(number)) / Fraction(self.sensitivity.value) * (self.units - 2)
+        exact = np.array(round(units), dtype=object)
         law, bound = "discrete-gaussian", self.units
         return float(noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=bound)) * self.spacing
 
