@@ -229,3 +229,17 @@ def test_a_million_coordinates():
         one = Memberships(values, np.arange(dim // 2), np.array([0, dim // 2]), dim // 2)
         ends.append(whole(members.total(one)))
     assert 0.95 * members.units**2 <= apart(*ends) <= members.units**2
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_bounds_whose_squares_are_no_floats_are_refused(size):
+    """A spacing that is no ordinary float would leave integers longer than the bound."""
+    for make in (
+        lambda: IntegerMoments(size, 2, 1.0),
+        lambda: IntegerMatrices(size, 2, 1.0),
+        lambda: IntegerFrames(size, np.eye(2), 1.0),
+        lambda: IntegerWeights(size, 2, 1.0),
+        lambda: IntegerBall(Ball(size), 2, 1.0),
+    ):
+        with pytest.raises(ValueError, match="radius="):
+            make()

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from skriemdp._validation import check_count, check_positive
+from skriemdp._validation import check_count
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.integers import (
     ROUNDING_SHARE,
     UNIT_ROUNDOFF,
@@ -74,7 +75,7 @@ class IntegerMoments:
 
     def __post_init__(self) -> None:
         check_count(dim=self.dim)
-        check_positive(radius=self.radius)
+        Ball(self.radius)  # refuses radii whose squares are no floats
         check_multiplier(self.noise_multiplier)
         if 0.5 * math.sqrt(self.dim) > ROUNDING_SHARE * self.longest:
             refuse_coarse(self.noise_multiplier, self.dim)
@@ -203,7 +204,7 @@ class IntegerFrames:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        check_positive(radius=self.radius)
+        Ball(self.radius)  # refuses radii whose squares are no floats
         check_multiplier(self.noise_multiplier)
         if 0.5 * math.sqrt(self.frame.shape[0]) > ROUNDING_SHARE * self.longest:
             refuse_coarse(self.noise_multiplier, self.frame.shape[0])

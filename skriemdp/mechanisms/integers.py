@@ -222,7 +222,7 @@ class IntegerWeights:
 
     def __post_init__(self) -> None:
         check_count(dim=self.dim)
-        check_positive(bound=self.bound)
+        Ball(self.bound)  # refuses bounds whose squares are no floats
         check_multiplier(self.noise_multiplier)
         if math.sqrt(self.dim + 1) > ROUNDING_SHARE * self.units:
             refuse_coarse(self.noise_multiplier, self.dim)
