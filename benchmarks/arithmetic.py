@@ -62,7 +62,12 @@ def cases(n):
     model = PrivateFrechetMean("spd", radius=1.0, noise="gaussian", mechanism="gradient")
     yield "mean, gradients", model, (matrices,), of_mean
     yield "mean, flat, Gaussian noise", PrivateFrechetMean(noise="gaussian"), (X,), of_mean
-    yield "mean, default (radial noise)", PrivateFrechetMean("spd", radius=1.0), (matrices,), of_mean
+    yield (
+        "mean, default (radial noise)",
+        PrivateFrechetMean("spd", radius=1.0),
+        (matrices,),
+        of_mean,
+    )
     model = PrivateFrechetMean("spd", radius=1.0, noise="gaussian")
     yield "mean, iterated", model, (matrices,), of_mean
     space = Hyperboloid(2)

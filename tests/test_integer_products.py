@@ -11,11 +11,19 @@ from sklearn.base import clone
 
 from skriemdp import (
     PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateGeodesicRegressor,
+    PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
+    PrivateMinimumDistanceToMean,
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
+    PrivateTangentPCA,
     config_context,
 )
+from skriemdp.federated import FederatedEstimator
 from skriemdp.location_scale.rows import Rows
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -317,7 +325,7 @@ def test_neighbours_of_exact_fits_stay_within_their_integers(pair):
 # -- low bits -----------------------------------------------------------------------------------
 
 
-def low_bits(monkeypatch, fit, X, runs=12):
+def low_bits(monkeypatch, fit, *data, least=64):
     """How often each value of the last three bits occurs, over all noisy integers of some fits."""
     counts, draw = np.zeros(8, dtype=int), noise.draw
 
@@ -329,8 +337,10 @@ def low_bits(monkeypatch, fit, X, runs=12):
 
     with monkeypatch.context() as patch, config_context(arithmetic="lattice"):
         patch.setattr(noise, "draw", watched)
-        for _ in range(runs):
-            fit.set_params(accountant=PrivacyAccountant()).fit(X)
+        while counts.sum() < least:
+            done = fit.set_params(accountant=PrivacyAccountant()).fit(*data)
+            if getattr(done, "method", "") == "per-query":
+                done.predict(np.zeros((1, 3)))
     return counts
 
 
@@ -342,21 +352,74 @@ def unlike(first, second):
     return float(((counts - expected) ** 2 / expected).sum())
 
 
-EXACT = [
-    PrivatePrincipalEigenvector(mechanism="covariance"),
-    PrivatePrincipalEigenvector(mechanism="covariance", epsilon=1.5),  # of 30 rows: pairs
-    PrivatePrincipalEigenvector(2, mechanism="refine"),
-    PrivatePrincipalEigenvector(mechanism="power", n_steps=2),
-    PrivatePrincipalEigenvector(mechanism="gradient", n_steps=2),
-]
+def attacked_fits():
+    """Models, and data of which one record is somewhere else in the second set."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(30, 3))
+    far = (rows, changed(rows, [7.0, 0.0, -3.0])[0])
+    pca = PrivatePrincipalEigenvector
+    yield "covariance", pca(mechanism="covariance"), far, ()
+    yield "pairs", pca(mechanism="covariance", epsilon=1.5), far, ()
+    yield "refine", pca(2, mechanism="refine"), far, ()
+    yield "power", pca(mechanism="power", n_steps=2), far, ()
+    yield "gradient", pca(mechanism="gradient", n_steps=2), far, ()
+    ball = 0.3 * rows, changed(0.3 * rows, [-0.9, 0.0, 0.3])[0]
+    yield "tangent components", PrivateTangentPCA(2, "euclidean", radius=1.0), ball, ()
+    settings = {"radius": 1.0, "noise": "gaussian"}
+    for way in ({"mechanism": "tangent"}, {"mechanism": "gradient"}, {"radius": "auto"}):
+        yield f"mean {way}", PrivateFrechetMean(**settings | way), ball, ()
+    labels = np.arange(30) % 2
+    yield "class means", PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1]), ball, (labels,)
+    linear = {"classes": [0, 1], "n_steps": 4}
+    yield "linear model", PrivateNoisyAdaGrad(**linear), far, (labels,)
+    yield "linear batches", PrivateNoisyAdaGrad(**linear, batch_size=10), far, (labels,)
+    plane = 0.3 * rows[:, :2]
+    for method in ("parametric", "sufficient-statistics", "per-query"):
+        steps = {"n_steps": 2} if method != "sufficient-statistics" else {}
+        model = PrivateHyperbolicRegressor(method, n_frequencies=4, **steps)
+        yield f"regression {method}", model, far, (plane,)
+    yield "geodesics", PrivateGeodesicRegressor(radius=1.0), ball, (0.3 * rows,)
+    erm = {"n_steps": 4, "start": [0.0, 0.0, 0.0]}
+    batch = erm | {"batch_size": 10}
+    reduced = batch | {"solver": "variance-reduced", "smoothness": 1.0, "n_steps": 10}
+    for name, way in {
+        "all": erm,
+        "poisson": batch,
+        "fixed": batch | {"sampling": "fixed-size"},
+        "variance-reduced": reduced,
+    }.items():
+        yield f"risk {name}", PrivateRiemannianERM("euclidean", gradient=offsets, **way), far, ()
+    ratings = rng.integers(1, 6, size=(30, 12)) * (rng.random((30, 12)) < 0.5)
+    other = changed(ratings, np.r_[5, 1, 5, 1, np.zeros(8)])[0]
+    ratings = sparse.csr_array(ratings.astype(float)), sparse.csr_array(other)
+    for method in ("gradient", "covariance", "stochastic"):
+        model = PrivateMatrixCompletion(2, method=method, epsilon=20.0, n_steps=5)
+        yield f"completion {method}", model, ratings, ()
+    clients, inner = np.arange(30) % 3, PrivateFrechetMean(radius=1.0)
+    for name, way in {
+        "steps": {},
+        "sums": {"n_rounds": 1, "local": "statistic"},
+        "svrg": {"local": "rsvrg", "batch_fraction": 0.5},
+        "clients": {"unit": "client"},
+    }.items():
+        model = FederatedEstimator(inner, **{"n_rounds": 2, "clients_per_round": 2} | way)
+        yield f"federated {name}", model, ball, (None, clients)
+    grid = {"radius": [0.5, 1.0]}
+    search = PrivateGridSearchCV(PrivateFrechetMean(noise="gaussian"), grid, mean_runs=2.0)
+    yield "search", search, ball, ()
 
 
-@pytest.mark.parametrize("fit", EXACT, ids=str)
-def test_low_bits_of_exact_fits_tell_nothing(monkeypatch, fit):
-    X = np.random.default_rng(0).normal(size=(30, 3))
-    far = X.copy()
-    far[0] = [7.0, 0.0, -3.0]
-    assert unlike(*(low_bits(monkeypatch, fit, data) for data in (X, far))) < 50.0
+def offsets(point, X, y):
+    return point - X
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("case", list(attacked_fits()), ids=lambda case: case[0])
+def test_low_bits_of_exact_fits_tell_nothing(monkeypatch, case):
+    name, fit, tables, more = case
+    counts = [low_bits(monkeypatch, fit, table, *more) for table in tables]
+    assert unlike(*counts) < 50.0
+    assert fit.privacy_spent_.public["arithmetic"] == "exact integers"
 
 
 def test_low_bits_would_tell_of_noise_that_has_none(monkeypatch):
@@ -380,12 +443,13 @@ MOMENTS = PrivateHyperbolicRegressor("sufficient-statistics", n_frequencies=4)
 @pytest.mark.parametrize(
     ("model", "y", "default"),
     [
-        (PrivatePrincipalEigenvector(), None, "floating point"),
+        (PrivatePrincipalEigenvector(), None, "exact integers"),
+        (PrivatePrincipalEigenvector(mechanism="power"), None, "floating point"),
         (LINEAR, LABELS, "exact integers"),
         (CURVED, PLANE, "exact integers"),
         (MOMENTS, PLANE, "exact integers"),
     ],
-    ids=["pca", "adagrad", "regression", "moments"],
+    ids=["pca", "power", "adagrad", "regression", "moments"],
 )
 def test_arithmetic_is_reported(model, y, default):
     said = []
@@ -400,7 +464,6 @@ REFUSED = [
     (PrivatePrincipalEigenvector(mechanism="exponential"), None),
     (PrivatePrincipalEigenvector(delta=0.0), None),
     (PrivateNoisyAdaGrad("hinge", "paper", classes=[0, 1]), LABELS),
-    (PrivateHyperbolicRegressor("per-query", n_queries=2), PLANE),
 ]
 
 

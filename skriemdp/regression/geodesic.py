@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["PrivateGeodesicRegressor"]
 
 
-
 class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
     """Regression of points on a manifold on Euclidean features, private, with error bars.
 
