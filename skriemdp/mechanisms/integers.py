@@ -364,7 +364,7 @@ class ExactTotal:
         self._count += count
 
     def value(self) -> np.ndarray:
-        """The total; int64 of modulus at most ``2^62``, or Python integers where there were more."""
+        """The total: int64 of modulus at most ``2^62``, or Python integers."""
         if self._big is None:
             return self._small.copy()
         return self._big + self._small.astype(object)

@@ -14,7 +14,7 @@ from skriemdp._random import public_generator
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.location_scale.grouped_rows import GroupedRows
-from skriemdp.location_scale.rows import Rows, RowSum
+from skriemdp.location_scale.rows import Rows, RowSum, largest_summand
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount
@@ -27,6 +27,7 @@ from skriemdp.pca.bounds import Budget, Records, Streams, product_quantile, trac
 from skriemdp.pca.problem import SubspaceProblem, frame_space, product_ball
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
+    computed_sum_sensitivity,
     disjoint_groups_sensitivity,
     frame_product_sensitivity,
     interval_sensitivity,
@@ -185,7 +186,9 @@ class CovarianceSums:
         """Noise of one release along a unit matrix, over the number of all rows."""
         if self.exact:
             return IntegerMoments(self.row_norm, self.dim, 1.0 / self.mu).sigma / n
-        sensitivity = mean_sensitivity(second_moment_sensitivity(self.row_norm), n)
+        term = second_moment_sensitivity(self.row_norm)
+        rows = Rows(np.empty((n, 0)), n, self.dim)
+        sensitivity = _per_row(rows, term, _largest(self.center, self.row_norm), self.dim**2)
         return SymmetricGaussian(self.dim, sensitivity, 1.0 / self.mu).sigma
 
 
@@ -369,9 +372,24 @@ def _check_variances(k: int, mu: float, grouped: bool) -> None:
 # -- parts --------------------------------------------------------------------------------------
 
 
-def _per_row(rows: Records, term: Sensitivity) -> Sensitivity:
-    """Of a mean of one such term per row."""
-    return mean_sensitivity(disjoint_groups_sensitivity(term) if rows.paired else term, rows.n)
+def _per_row(rows: Records, term: Sensitivity, largest: float, dim: int) -> Sensitivity:
+    """Of a mean of one such term per row, as floats add it; no summand is longer than `largest`.
+
+    The sums of people are not raised: how many rows they have is nobody's business.
+    """
+    term = disjoint_groups_sensitivity(term) if rows.paired else term
+    if isinstance(rows, Rows):
+        term = computed_sum_sensitivity(term, largest, rows.n, dim, rows.longest_tile)
+    return mean_sensitivity(term, rows.n)
+
+
+def _largest(center: np.ndarray, row_norm: float) -> float:
+    """How long a term may be that stands for a row's product with itself, in a sum of floats.
+
+    Where rows are centred after they were added, theorem and constant are those of
+    :func:`skriemdp.location_scale.rows.largest_summand`, squared.
+    """
+    return (largest_summand(row_norm) if center.any() else row_norm) ** 2
 
 
 def _noisy_matrix(
@@ -382,7 +400,8 @@ def _noisy_matrix(
     if exact:
         lattice = _moments(rows.grouped)(row_norm, rows.d, 1.0 / mu)
         return lattice.release(rows.centred(center), rng) / rows.n, lattice.sigma / rows.n
-    sensitivity = _per_row(rows, second_moment_sensitivity(row_norm))
+    term, largest = second_moment_sensitivity(row_norm), _largest(center, row_norm)
+    sensitivity = _per_row(rows, term, largest, rows.d**2)
     mechanism = SymmetricGaussian(rows.d, sensitivity, 1.0 / mu)
     moment = rows.clipped_gram(center, row_norm) / rows.n
     return mechanism.release(moment, rng), mechanism.sigma
@@ -426,7 +445,8 @@ def _noisy_product(
         total, sigma = _exact_product(rows, center, row_norm, frame, bound, multiplier, rng)
         return total / rows.n, sigma / rows.n
     term = frame_product_sensitivity(row_norm, frame.shape[1], bound)
-    mechanism = budget.noise(share, _per_row(rows, term), frame.size)
+    term = _per_row(rows, term, _largest(center, row_norm), frame.size)
+    mechanism = budget.noise(share, term, frame.size)
     mean = rows.clipped_product(center, row_norm, frame, bound) / rows.n
     return mechanism.release(mean.ravel(), rng).reshape(frame.shape), mechanism.sigma
 
@@ -505,11 +525,13 @@ def _float_variances(
     weights = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
     square = interval_sensitivity(row_norm**2)
     moment = square if k == 1 else second_moment_sensitivity(row_norm)
-    mechanism = budget.noise(inside, _per_row(rows, moment), len(weights))
+    moment = _per_row(rows, moment, row_norm**2, len(weights))
+    mechanism = budget.noise(inside, moment, len(weights))
     noisy = mechanism.release(gram[upper] * weights / rows.n, rngs[0])
     small = np.zeros((k, k))
     small[upper] = noisy / weights
-    mechanism = budget.rest_noise(_per_row(rows, interval_sensitivity(most)), 1)
+    trace = _per_row(rows, interval_sensitivity(most), most, 1)
+    mechanism = budget.rest_noise(trace, 1)
     noisy = mechanism.release(np.array([total / rows.n]), rngs[1])
     return small + np.triu(small, 1).T, float(noisy[0])
 
