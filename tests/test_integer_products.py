@@ -271,7 +271,7 @@ def neighbours():
     data = [(x,) for x in changed(spread, [1e200, 0, 0], [0, -1e-120, 0])]
     yield Pair("pca searched", pca(), *data)
     data = [(x,) for x in changed(spread, [9.0, 0, 0], [-9.0, 0, 0])]
-    yield Pair("pca far", pca(row_norm=1.0), *data, 0.05, quiet=False)
+    yield Pair("pca far", pca(row_norm=1.0), *data, quiet=False)
     for k, convert in ((1, np.asarray), (2, sparse.csr_array), (3, lambda x: [x[:17], x[17:]])):
         data = [(convert(x),) for x in changed(spread, [3.0, 0, 0], [0, 1.0, 0])]
         far = [(convert(x),) for x in changed(spread, [1e200, 0, 0], [0, -1e-120, 0])]

@@ -164,11 +164,12 @@ class PrivatePrincipalEigenvector(
     hardly suffer.  Where the largest released eigenvalue is within the reach of the noise, a
     warning says that the first component is close to a random direction.
 
-    Sparse matrices are never densified, but a few rows at a time with exact integers, which
-    ``config_context(arithmetic="lattice")`` asks for (not "exponential", and not for ``delta=0``;
-    "auto" keeps floats, which take half of the time or less).  Data larger than memory:
-    pass a memory map, or an iterable of tables that can be read several times; beyond one table,
-    memory is that of the d x d matrix.
+    "covariance" of up to 10 000 and "refine" of up to 5000 dense rows add exact integers; other
+    fits would take more than 1.5 times as long, and add floats unless
+    ``config_context(arithmetic="lattice")`` asks for integers (not "exponential", and not for
+    ``delta=0``).  Sparse matrices are never densified, but a few rows at a time with integers.
+    Data larger than memory: pass a memory map, or an iterable of tables that can be read several
+    times; beyond one table, memory is that of the d x d matrix.
 
     References
     ----------
