@@ -487,8 +487,8 @@ def test_what_couples_rows_stays_in_floats(geometry, settings):
 def test_few_records_for_many_coordinates_stay_in_floats():
     solver = calibrated_sgd(PoissonSampler(50), Walk(5), 1000, 1.0, 1e-5)
     for batch, integers in ((50, False), (5000, True)):
-        exact = solver.with_integers(100)
-        said = descends_in_integers(exact, exact.event(1000), 100, (1.0, 1e-5), True, batch)
+        exact = solver.with_integers(2000)
+        said = descends_in_integers(exact, exact.event(1000), 2000, (1.0, 1e-5), True, batch)
         assert said is integers
 
 
