@@ -8,6 +8,7 @@ import pytest
 from replay.tape import Pair
 from scipy import sparse
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 from skriemdp import (
     PrivacyAccountant,
@@ -200,6 +201,31 @@ def test_sums_do_not_depend_on_order_or_tiles(multiplier):
                     part = order[i : i + tile]
                     factors.add(total, convert(a[part]), b[part])
                 assert (total.value() == truth[1]).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_sums_do_not_depend_on_the_threads_of_the_matrix_library(threads):
+    """Products large enough to be shared among threads, which add in another order then."""
+    rng = np.random.default_rng(0)
+    X, residuals = rng.normal(size=(1500, 160)), rng.normal(size=(1500, 3))
+    frame = np.linalg.qr(rng.normal(size=(160, 3)))[0]
+    moments, factors = IntegerMoments(9.0, 160, 1.0), IntegerFactors(160, 3, 1.0)
+    frames = IntegerFrames(9.0, frame, 1.0)
+    z = moments.integers(X).astype(np.int64)
+    with threadpool_limits(threads):
+        found = moments.total([X])
+        a, lengths = factors.round_left(X / 20.0)
+        b = factors.round_right(residuals, lengths, 1.0)
+        total = factors.start()
+        factors.add(total, a, b)
+        framed, projected = frames.integers(X)
+    assert (found == z.T @ z).all()  # machine integers, which no order changes
+    assert (total.value() == a.astype(np.int64).T @ b.astype(np.int64)).all()
+    exact = framed.astype(np.int64).astype(object) @ frames._integer_frame.astype(int).astype(
+        object
+    )
+    rounded = np.rint(exact.astype(float) * 2.0**-27)
+    assert (projected == rounded).all()
 
 
 def test_sparse_rows_and_streams_add_the_same_integers():
