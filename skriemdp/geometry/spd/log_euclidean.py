@@ -15,7 +15,7 @@ from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import length, sinhc
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import summand_scale
-from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.spd.base import SPDGeometry
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from skriemdp.geometry._curvature import symmetric_form
 from skriemdp.geometry._elementary import log_sinhc
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import summand_scale
-from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.spd.base import SPDGeometry
 
 
 @dataclasses.dataclass(frozen=True)
