@@ -101,6 +101,3 @@ class LogEuclideanSPD(SPDGeometry):
     def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         coordinates = self.coordinates_from_tangent(point, tangent_vector)
         return self.tangent_from_coordinates(other, coordinates)
-
-    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
-        return 0.0 * self.inner_product(point, tangent_vector, tangent_vector)
