@@ -181,7 +181,3 @@ class Grassmann(Geometry):
 
     def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         return orth.has_orthonormal_columns(array_namespace(x), x, atol)
-
-
-def _log_sinc(xp: ModuleType, x: Array) -> Array:
-    return xp.log(xp.abs(sinc(xp, x)))
