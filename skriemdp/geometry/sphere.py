@@ -19,6 +19,9 @@ from skriemdp.geometry.base import Geometry
 
 # Cosines below this are those of points whose direction loses digits.
 _NEAR_ANTIPODE = -0.9
+# Sums that are bounded by few products need a bound of that size, in radii of the sphere, and no
+# record and no centre at more than so many times that bound.
+_LEAST, _FURTHEST = 1e-6, 8.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,6 +187,40 @@ class Sphere(Geometry):
             along += float(factor @ cosine)
         tangent = total - along * x
         return self.radius * (tangent - (x @ tangent) * x)
+
+    def bounded_log_sum(
+        self, point: np.ndarray, others: np.ndarray, radius: float, center: np.ndarray
+    ) -> np.ndarray | None:
+        # With D = y - R x and t = <D, x>, the logarithm of y is w (D - t x), w = angle / sine.  Its
+        # length, and its distance from a tangent vector, follow from three numbers per record, and
+        # the shortened sum is one product of weights and differences (docs/theory/floats.md).
+        x = point / np.linalg.norm(point)
+        middle = self.tangent_from_coordinates(x, center)
+        both, square = np.stack([x, middle], axis=1), float(middle @ middle)
+        furthest = _FURTHEST * radius
+        if radius < _LEAST * self.radius or not square <= furthest * furthest:
+            return None
+        total, along, shares = np.zeros_like(x), 0.0, 0.0
+        for block in tiles(others):
+            difference = block - self.radius * x
+            with np.errstate(all="ignore"):
+                products = difference @ both
+                change = products[:, 0]
+                squares = np.einsum("ij,ij->i", difference, difference) - change * change
+                sine, cosine = np.sqrt(np.maximum(squares, 0.0)), self.radius + change
+                angle = self.radius * np.arctan2(sine, cosine)
+                far = not cosine.min(initial=1.0) > _NEAR_ANTIPODE * self.radius  # or NaN
+                if far or not angle.max(initial=0.0) <= furthest:
+                    return None
+                weight = np.where(sine > 0.0, angle / np.where(sine > 0.0, sine, 1.0), 1.0)
+                offset = angle * angle - 2.0 * weight * products[:, 1] + square
+                share = radius / np.sqrt(np.maximum(offset, radius * radius))
+            weight *= share
+            total += weight @ difference
+            along += float(weight @ change)
+            shares += float(share.sum())
+        tangent = total - along * x - shares * middle
+        return self.coordinates_from_tangent(x, tangent)
 
     def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)

@@ -135,12 +135,14 @@ def _nonpositive(
     # |grad F(x_j)| <= gradient, d(x_j, c) <= wander, and d(x_j, x'_j) <= spread for neighbours.
     gradient, wander, spread = radius, 0.0, 0.0
     smallest = 2.0 * radius / n
+    # F never exceeds what it is at the centre, so the records are within the radius in the root
+    # mean square; from iterates of a neighbour, by that much more.
+    average = _zeta(root_k * radius * math.sqrt(1.0 + 9.0 / n))
     steps: list[float] = []
     while len(steps) < _MAX_STEPS:
         reach = min(radius + wander, 2.0 * radius + gradient)
-        smooth = _zeta(root_k * (reach + gradient))
-        step = 2.0 / (1.0 + smooth)
-        smooth = _zeta(root_k * (reach + step * gradient))
+        step = 2.0 / (1.0 + min(_zeta(root_k * (reach + gradient)), average))
+        smooth = min(_zeta(root_k * (reach + step * gradient)), average)
         rate = max(abs(1.0 - step), abs(1.0 - step * smooth))
         length = step * (gradient + smooth * spread + smallest)
         lipschitz = rate + math.cosh(root_k * length) - 1.0
