@@ -178,6 +178,23 @@ def log_eigenvalues(xp: ModuleType, matrix: Array) -> Array:
     return xp.log(floored(xp, _unless(xp, usable, values)))
 
 
+def log_determinant(matrix: np.ndarray) -> np.ndarray:
+    """Logarithms of the determinants of SPD matrices, shape ``(...)``; by their LU factors.
+
+    Each matrix by itself; by its eigenvalues, as :func:`log_eigenvalues` reads them, where rounding
+    left no positive determinant.
+    """
+    if matrix.shape[-1] == 2:
+        return 2.0 * log_parts(np, *entries(matrix))[0]
+    with np.errstate(all="ignore"):
+        sign, logarithm = np.linalg.slogdet(matrix)
+    lost = ~((sign > 0) & np.isfinite(logarithm))
+    if lost.any():
+        logarithm = np.asarray(logarithm)
+        logarithm[lost] = log_eigenvalues(np, matrix[lost]).sum(axis=-1)
+    return logarithm
+
+
 def expm(xp: ModuleType, matrix: Array) -> Array:
     """Exponential of symmetric matrices, positive definite in floating point as well.
 

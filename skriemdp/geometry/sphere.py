@@ -139,18 +139,20 @@ class Sphere(Geometry):
         form, ndim = layout(self.dim + 1), max(point.ndim, other.ndim)
         x, y = form.turned(xp, point, ndim), form.turned(xp, other, ndim)
         x = x / xp.sqrt(form.dot(xp, x, x))
-        y = y / xp.sqrt(form.dot(xp, y, y))
-        # y - x is free of cancellation next to x, y + x next to the antipode.
-        difference = y - x
+        # y - x is free of cancellation next to x, y + x next to the antipode.  The length of y
+        # enters sine and cosine alike, and cancels.
+        middle = self.radius * x
+        difference = y - middle
         change = form.dot(xp, x, difference)
-        cosine = 1 + change
+        cosine = self.radius + change
         opposed = cosine < 0
         some_opposed = bool(xp.any(opposed))
         if some_opposed:
-            side = xp.where(opposed, -xp.ones_like(cosine), xp.ones_like(cosine))
-            difference = y - side * x
+            other_side = y * (self.radius / xp.sqrt(form.dot(xp, y, y))) + middle
+            difference = xp.where(opposed, other_side, difference)
             change = form.dot(xp, x, difference)
-            cosine = side + change
+            side = xp.where(opposed, -xp.ones_like(cosine), xp.ones_like(cosine))
+            cosine = change + self.radius * side
         (first, rest), (head, tail) = form.split(x), form.split(difference)
         one = xp.ones_like(first)
         sign = xp.where(first < 0, -one, one)

@@ -259,7 +259,7 @@ class _Unit(StartRule):
         quantile: PrivateQuantile = budget.quantile(share, _UNITS, 0.5, prior)
 
         def units(block: np.ndarray) -> np.ndarray:
-            return np.asarray(sym.log_eigenvalues(np, block)).sum(axis=-1) / size
+            return sym.log_determinant(block) / size
 
         values = map_tiles(units, points)
         found = quantile.search(
