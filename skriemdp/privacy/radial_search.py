@@ -46,8 +46,11 @@ def log_deltas(dim: int, exponents: ArrayLike, epsilon: float) -> Callable:
 
 def search_shifts(
     log_delta: Callable, target: float, guess: ArrayLike, lowest: ArrayLike, tolerance: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Shifts with ``log_delta(index, shift) = target``, to `tolerance` of themselves.
+) -> np.ndarray:
+    """Shifts with ``log_delta(index, shift) = target``.
+
+    A search ends with a step that moves its shift by less than `tolerance` of itself; what is left
+    is an order smaller.
 
     Parameters
     ----------
@@ -60,20 +63,17 @@ def search_shifts(
 
     Returns
     -------
-    shifts : ndarray of shape (k,)
-    excess : ndarray of shape (k,)
-        ``log_delta - target`` there.
+    ndarray of shape (k,)
     """
     lowest = np.asarray(lowest, dtype=float)
     x = np.log(np.asarray(guess, dtype=float) - lowest)
     low, high = np.full(x.shape, -np.inf), np.full(x.shape, np.inf)
-    shifts, excess = np.exp(x) + lowest, np.full(x.shape, np.nan)
-    before, value_before = x.copy(), excess.copy()
+    shifts = np.exp(x) + lowest
+    before, value_before = x.copy(), np.full(x.shape, np.nan)
     index = np.arange(x.size)
     for _ in range(_MOST_STEPS):
         shifts[index] = np.exp(x[index]) + lowest[index]
         value = log_delta(index, shifts[index]) - target
-        excess[index] = value
         at = x[index]
         low[index] = np.where(value <= 0.0, np.maximum(low[index], at), low[index])
         high[index] = np.where(value >= 0.0, np.minimum(high[index], at), high[index])
@@ -90,8 +90,8 @@ def search_shifts(
         # What the shift moves by, in units of itself.
         moves = np.abs(new - at) * (1.0 - lowest[index] / shifts[index])
         on = (moves > tolerance) & (value != 0.0)
-        x[index] = np.where(on, new, at)
+        x[index] = np.where(value != 0.0, new, at)
         index = index[on]
         if not index.size:
-            return shifts, excess
+            return np.exp(x) + lowest
     raise ArithmeticError("a search for a radial law did not converge; please report the target.")
