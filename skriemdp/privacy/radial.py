@@ -369,28 +369,31 @@ def _search_after(dim: int, mu: float, total: float, epsilon: float, delta: floa
         value = chord_delta(profiles[k](float(shift)), mu, epsilon, cells=cells)
         return math.log(max(value, 5e-324))
 
-    def search(k: int, guess: float, cells: Cells, target: float, tolerance: float) -> float:
-        found = search_shifts(
+    def search(
+        k: int, guess: float, cells: Cells, target: float, tolerance: float, slope: float = math.nan
+    ) -> tuple[float, float]:
+        found, slopes = search_shifts(
             lambda _, shifts: np.array([log_delta(k, shifts[0], cells)]),
             target,
             [guess],
             [0.0],
             tolerance,
+            slope,
         )
-        return float(found[0])
+        return float(found[0]), float(slopes[0])
 
     # Roughly for one exponent, then for those that are better than the best so far: at the shift
     # where they would be as good, they still have delta to spare.
-    best, shift, target = -1, 0.0, math.log(delta)
+    best, shift, slope, target = -1, 0.0, math.nan, math.log(delta)
     for k in sorted(range(p.size), key=lambda k: abs(k - 1)):
         at = guess[k]
         if best >= 0:
             at = shift * math.sqrt(mean_square(dim, p[k]) / mean_square(dim, p[best]))
         cells = cells_at(k, at, 40)
         if best < 0 or log_delta(k, at, cells) < target:
-            best, shift = k, search(k, at, cells, target, 3e-3)
+            best, (shift, slope) = k, search(k, at, cells, target, 3e-3)
     cells = cells_at(best, shift, CELLS)
-    shift = search(best, shift, cells, target - _BELOW_TARGET, 1e-5)
+    shift, _ = search(best, shift, cells, target - _BELOW_TARGET, 1e-4, slope)
     law = _private(RadialEvent(dim, float(p[best]), 1.0 / shift), epsilon, delta, mu)
     return min(law, gaussian, key=lambda law: law.mean_square_over_sensitivity)
 
@@ -451,11 +454,16 @@ def _search(
     lowest = np.where(p == 1.0, epsilon, 0.0)
     log_delta = log_deltas(dim, p, epsilon)
     guess = np.maximum(guess, 1.001 * lowest)
-    shifts = search_shifts(log_delta, target, guess, lowest, _ROUGH)
+    shifts, slopes = search_shifts(log_delta, target, guess, lowest, _ROUGH)
     squares = mean_square(dim, p) / shifts**2
     close = np.flatnonzero(squares <= squares.min() * (1.0 + 20.0 * _ROUGH))
-    shifts = search_shifts(
-        lambda k, shift: log_delta(close[k], shift), target, shifts[close], lowest[close], 1e-8
+    shifts, _ = search_shifts(
+        lambda k, shift: log_delta(close[k], shift),
+        target - 1e-11,
+        shifts[close],
+        lowest[close],
+        1e-7,
+        slopes[close],
     )
     return [
         _private(RadialEvent(dim, exponents[k], 1.0 / shift), epsilon, delta)
