@@ -279,6 +279,19 @@ def eigh(xp: ModuleType, matrix: Array) -> tuple[Array, Array]:
     return values, xp.reshape(vectors, (*a.shape, 2, 2))
 
 
+def smallest_eigenvalue(xp: ModuleType, matrix: Array) -> Array:
+    """Of symmetric matrices, shape ``(...)``; as :func:`eigh` gives it, without eigenvectors."""
+    if matrix.shape[-1] != 2:
+        return xp.min(eigh(xp, matrix)[0], axis=-1)
+    a, b, c = entries(matrix)
+    x, mean = (a - c) / 2, (a + c) / 2
+    scale = nonzero(xp, xp.maximum(xp.abs(x), xp.abs(b)))
+    h = scale * xp.sqrt((x / scale) ** 2 + (b / scale) ** 2)
+    larger = mean + xp.where(mean < 0, -h, h)
+    divisor = nonzero(xp, larger)
+    return xp.minimum((a / divisor) * c - (b / divisor) * b, larger)
+
+
 def _eigh_of_one(a: float, b: float, c: float) -> tuple[np.ndarray, np.ndarray]:
     """What :func:`eigh` gives for one 2x2 matrix, but for signs of zeros, in Python's floats.
 

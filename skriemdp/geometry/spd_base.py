@@ -161,7 +161,7 @@ class SPDGeometry(Geometry):
         )
         definite = _surely_definite(bounded)
         if definite is None:
-            smallest = xp.min(sym.eigh(xp, bounded)[0], axis=-1)
+            smallest = sym.smallest_eigenvalue(xp, bounded)
             definite = smallest > self.size * xp.finfo(x.dtype).eps
         return finite, gap <= atol * largest, positive & definite
 

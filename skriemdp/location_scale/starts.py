@@ -136,7 +136,7 @@ class _Ambient(StartRule):
     def _embedded(self, points: np.ndarray) -> np.ndarray:
         """Rows of numbers; only sphere and circle need to be brought to unit length."""
         if isinstance(self.geometry, Sphere):
-            return points / self.geometry.radius
+            return points if self.geometry.radius == 1.0 else points / self.geometry.radius
         if isinstance(self.geometry, Circle):
             angles = points[:, 0] * (2.0 * math.pi / self.geometry.length)
             return np.stack([np.cos(angles), np.sin(angles)], axis=1)

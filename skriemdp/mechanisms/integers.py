@@ -107,7 +107,8 @@ class IntegerBall:
 
     def integers(self, rows: np.ndarray) -> np.ndarray:
         """The integer vector of each row, as float64 of shape (b, dim), no longer than `units`."""
-        return np.rint(self.bound.enforce(rows) / self.spacing)
+        scaled = self.bound.enforce(rows) / self.spacing
+        return np.rint(scaled, out=scaled)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
