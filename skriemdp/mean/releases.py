@@ -77,9 +77,7 @@ def _mean_logarithm(problem: FrechetProblem, point: np.ndarray) -> np.ndarray:
     known = problem.center_log_sum is not None and np.array_equal(point, problem.ball.center)
     center = query.bound.center
     if not known and center is not None and query.bound.is_bounded:
-        total = problem.geometry.bounded_log_sum(
-            point, problem.points, query.bound.radius, -center
-        )
+        total = problem.geometry.bounded_log_sum(point, problem.points, query.bound.radius, -center)
         if total is not None:
             return total / problem.n - center
     return -exact_mean(query)

@@ -19,8 +19,8 @@ _MOST_SEARCHES = 6
 # Of many integrals in a row only one in so many looks for its window; the others try neighbours'.
 _STRIDE = 12
 _PROBES = 12
-# Nodes that are evaluated at once: their temporaries stay in cache, and below the size from which on
-# every allocation asks the system for pages.
+# Nodes that are evaluated at once: their temporaries stay in cache, and are so small that their
+# memory is used again and not asked for anew.
 _BLOCK = 6000
 _WIDEN = 0.04  # of its width is added at both ends of a window that comes from elsewhere
 
