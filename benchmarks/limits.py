@@ -87,11 +87,11 @@ def plain_mean(X, signature, tol=1e-8, most=50):
         product = X @ (form * point)
         if signature > 0:
             distance = np.arccos(np.clip(product, -1.0, 1.0))
-            factor = distance / np.maximum(np.sqrt(1.0 - product**2), 1e-300)
+            factor = distance / np.sqrt(np.maximum(1.0 - product**2, 1e-300))
             moved = factor @ X - (factor @ product) * point
         else:
             distance = np.arccosh(np.maximum(-product, 1.0))
-            factor = distance / np.maximum(np.sqrt(product**2 - 1.0), 1e-300)
+            factor = distance / np.sqrt(np.maximum(product**2 - 1.0, 1e-300))
             moved = factor @ X + (factor @ product) * point
         moved = moved / len(X)
         size = np.sqrt(max(float((form * moved) @ moved), 0.0))

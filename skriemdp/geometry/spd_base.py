@@ -54,11 +54,11 @@ class SPDGeometry(Geometry):
     def canonical(self, x: Array) -> Array:
         """The symmetric part: methods read one triangle, the other, or both."""
         xp = array_namespace(x)
-        if isinstance(x, np.ndarray) and x.ndim == 3:
+        if isinstance(x, np.ndarray) and x.ndim == 3 and x.dtype.kind == "f":
             turned = asymmetric(x)
             if not turned.any():
                 return x
-            points = x.astype(np.result_type(x, np.float16))
+            points = x.copy()
             points[turned] = x[turned] / 2 + sym.transposed(xp, x[turned]) / 2
             return points
         return x / 2 + sym.transposed(xp, x) / 2  # halves first: their sum cannot overflow
