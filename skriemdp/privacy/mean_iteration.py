@@ -17,6 +17,8 @@ from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_toleranc
 __all__ = ["MeanIteration", "least_convexity", "plan_mean_iteration", "rounding_is_small"]
 
 _MAX_STEPS = 500
+# One step alone must not fall shorter of a full one: it would leave the mean that part of its way.
+_NEARLY_FULL = 0.1
 # What rounding may move the computed mean by, as a share of what one record may.
 _ROUNDING_SHARE = 1e-3
 
@@ -153,7 +155,8 @@ def _nonpositive(
         gradient *= rate
         # F is 1-strongly convex: each iterate is within `gradient` of its own data set's mean.
         spread = min(spread, smallest + 2.0 * gradient)
-        if gradient <= accuracy and spread <= 1.01 * smallest:
+        short = len(steps) == 1 and rate > _NEARLY_FULL
+        if gradient <= accuracy and spread <= 1.01 * smallest and not short:
             sensitivity = with_tolerance(spread * (1.0 + 1e-12), tolerance)
             return MeanIteration(tuple(steps), gradient, sensitivity)
     return None
