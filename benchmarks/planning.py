@@ -58,7 +58,7 @@ def fits(case, rng):
     }
     if case.startswith("mean"):
         space = spaces[case.split(",")[0].split()[1]]
-        extra = {"mechanism": "gaussian"} if "gaussian" in case else {}
+        extra = {"mechanism": "gaussian", "radius": 1.0} if "gaussian" in case else {}
         return (
             skriemdp.PrivateFrechetMean,
             {"manifold": space, **extra},

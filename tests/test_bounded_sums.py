@@ -9,7 +9,7 @@ from scipy import sparse
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery, LogarithmQuery
 from skriemdp.federated.together import PooledRecords
-from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid
+from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.location_scale.row_records import RowRecords
 from skriemdp.location_scale.rows import Rows, largest_summand
 from skriemdp.mechanisms.bounds import Ball, shortened
@@ -310,3 +310,102 @@ def test_products_of_rows_about_a_far_centre_keep_their_bound(kind, far):
         sums.append(Rows(_as_table(kind, X), n, d).clipped_product(center, 1.0, frame))
     moves = [np.linalg.norm(a - b) for a in sums for b in sums]
     assert max(moves) <= 1.0 + 1e-6
+
+
+# -- sums that form no logarithm -------------------------------------------------------------------
+
+
+def around(geometry, center, radius, n, rng):
+    """Points within `radius` of `center`; on a sphere, off it by less than a millionth."""
+    vectors = rng.normal(size=(n, geometry.dim))
+    vectors *= radius * rng.random((n, 1)) / np.linalg.norm(vectors, axis=1, keepdims=True)
+    points = geometry.exp_coordinates(center, vectors)
+    if isinstance(geometry, Sphere):
+        points = points * (1.0 + 5e-7 * rng.uniform(-1.0, 1.0, size=(n, 1)))
+    return points
+
+
+def some_center(geometry, rng):
+    if isinstance(geometry, Sphere):
+        return geometry.random_point(rng)
+    direction = rng.normal(size=geometry.dim)
+    length = 0.8 / math.sqrt(-geometry.curvature)
+    direction *= length / np.linalg.norm(direction)
+    return geometry.exp_coordinates(geometry.base_point, direction)
+
+
+CURVED = [
+    (Sphere(1), 1.0),
+    (Sphere(2), 1.0),
+    (Sphere(3, radius=40.0), 40.0),
+    (Sphere(30, radius=0.1), 0.1),
+    (Hyperboloid(1), 1.0),
+    (Hyperboloid(2, curvature=-0.1), math.sqrt(10.0)),
+    (Hyperboloid(3, curvature=-4.0), 0.5),
+    (Hyperboloid(30), 1.0),
+]
+
+
+@pytest.mark.parametrize("radius", [1.2, 0.5, 1e-2, 1e-4])
+@pytest.mark.parametrize("geometry, size", CURVED, ids=str)
+@pytest.mark.parametrize("part", [1.0, 0.4])
+def test_sums_by_products_are_those_of_bounded_logarithms(geometry, size, radius, part):
+    rng = np.random.default_rng(geometry.dim)
+    center = some_center(geometry, rng)
+    points = around(geometry, center, radius * size, 3000, rng)
+    points[:3] = center  # duplicates of the point itself below
+    for point in (center, points[5]):
+        offset = part * np.asarray(geometry.log_coordinates(point, center))
+        ball = Ball(part * radius * size, offset)
+        expected = ball.enforce(geometry.log_coordinates(point, points)).sum(axis=0)
+        found = geometry.bounded_log_sum(point, points, ball.radius, offset)
+        assert found is not None
+        gap = np.abs(found - expected).max() / len(points)
+        assert gap <= 1e-14 * size * max(radius, 1e-2)
+
+
+@pytest.mark.parametrize("part", [0.2, 1.0])
+@pytest.mark.parametrize("radius", [0.15, 1e-3, 2e-6])
+@pytest.mark.parametrize("kind", [Sphere, Hyperboloid])
+@pytest.mark.parametrize("dim", [1, 2, 20])
+def test_no_record_adds_more_to_a_sum_by_products_than_its_ball_allows(kind, dim, radius, part):
+    geometry, rng = kind(dim), np.random.default_rng(3)
+    center = some_center(geometry, rng)
+    point = geometry.exp_coordinates(center, radius * part * np.eye(dim)[0])
+    offset = np.asarray(geometry.log_coordinates(point, center))
+    # One record at a time, up to eight times as far off as its ball allows.
+    records = around(geometry, point, 7.9 * radius, 400, rng)
+    records = np.concatenate([records, point[None], point[None] * (1.0 + 1e-6), center[None]])
+    bounded = 0
+    for record in records:
+        added = geometry.bounded_log_sum(point, record[None], radius, offset)
+        assert added is not None
+        assert length(added) <= radius * (1.0 + 1e-10)
+        bounded += length(added) >= radius * (1.0 - 1e-10)
+    assert bounded > 100
+
+
+def test_sums_by_products_are_left_alone_where_they_would_lose_digits():
+    geometry = Sphere(2)
+    north, center = np.array([0.0, 0.0, 1.0]), np.zeros(2)
+    points = around(geometry, north, 0.2, 50, np.random.default_rng(0))
+    assert geometry.bounded_log_sum(north, points, 0.2, center) is not None
+    for bad in (-north, np.full(3, np.nan), np.full(3, np.inf), np.full(3, 1e300)):
+        spoiled = np.concatenate([points, bad[None]])
+        assert geometry.bounded_log_sum(north, spoiled, 0.2, center) is None
+    assert geometry.bounded_log_sum(north, points, 1e-7, center) is None  # a tiny bound
+    assert geometry.bounded_log_sum(north, points, 0.01, center) is None  # records far beyond it
+    assert geometry.bounded_log_sum(north, points, 0.2, np.array([2.0, 0.0])) is None
+    assert SPD(2).bounded_log_sum(np.eye(2), np.eye(2)[None], 1.0, np.zeros(3)) is None
+    space = Hyperboloid(2)
+    base = space.base_point
+    points = around(space, base, 0.2, 50, np.random.default_rng(0))
+    assert space.bounded_log_sum(base, points, 0.2, center) is not None
+    for bad in (np.full(3, np.nan), np.full(3, np.inf), np.full(3, 1e300)):
+        spoiled = np.concatenate([points, bad[None]])
+        assert space.bounded_log_sum(base, spoiled, 0.2, center) is None
+    far = space.exp_coordinates(base, np.array([4.0, 0.0]))
+    assert space.bounded_log_sum(far, points, 0.2, center) is None
+    assert space.bounded_log_sum(base, points, 5.0, center) is None
+    assert space.bounded_log_sum(base, points, 1e-3, center) is None  # records far beyond it
+    assert space.bounded_log_sum(base, points, 0.2, np.array([8.0, 0.0])) is None

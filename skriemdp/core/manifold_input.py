@@ -13,7 +13,7 @@ from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.product import Product
-from skriemdp.geometry.spd.base import SPDGeometry
+from skriemdp.geometry.spd.base import SPDGeometry, asymmetric
 from skriemdp.geometry.sphere import Sphere
 
 __all__ = [
@@ -84,6 +84,7 @@ _CURES = {
 def _refuse_asymmetric(geometry: Geometry, points: Any, name: str) -> None:
     if not isinstance(geometry, SPDGeometry):
         return
+    points = points[asymmetric(points)]
     with np.errstate(all="ignore"):
         gaps = np.abs(points - np.swapaxes(points, -1, -2)).max(axis=(-2, -1))
         wrong = gaps > 1e-6 * np.abs(points).max(axis=(-2, -1))

@@ -178,6 +178,23 @@ def log_eigenvalues(xp: ModuleType, matrix: Array) -> Array:
     return xp.log(floored(xp, _unless(xp, usable, values)))
 
 
+def log_determinant(matrix: np.ndarray) -> np.ndarray:
+    """Logarithms of the determinants of SPD matrices, shape ``(...)``; by their LU factors.
+
+    Each matrix by itself; by its eigenvalues, as :func:`log_eigenvalues` reads them, where rounding
+    left no positive determinant.
+    """
+    if matrix.shape[-1] == 2:
+        return 2.0 * log_parts(np, *entries(matrix))[0]
+    with np.errstate(all="ignore"):
+        sign, logarithm = np.linalg.slogdet(matrix)
+    lost = ~((sign > 0) & np.isfinite(logarithm))
+    if lost.any():
+        logarithm = np.asarray(logarithm)
+        logarithm[lost] = log_eigenvalues(np, matrix[lost]).sum(axis=-1)
+    return logarithm
+
+
 def expm(xp: ModuleType, matrix: Array) -> Array:
     """Exponential of symmetric matrices, positive definite in floating point as well.
 
@@ -260,6 +277,19 @@ def eigh(xp: ModuleType, matrix: Array) -> tuple[Array, Array]:
     smaller = (a / divisor) * c - (b / divisor) * b
     values = xp.stack([xp.minimum(smaller, larger), xp.maximum(smaller, larger)], axis=-1)
     return values, xp.reshape(vectors, (*a.shape, 2, 2))
+
+
+def smallest_eigenvalue(xp: ModuleType, matrix: Array) -> Array:
+    """Of symmetric matrices, shape ``(...)``; as :func:`eigh` gives it, without eigenvectors."""
+    if matrix.shape[-1] != 2:
+        return xp.min(eigh(xp, matrix)[0], axis=-1)
+    a, b, c = entries(matrix)
+    x, mean = (a - c) / 2, (a + c) / 2
+    scale = nonzero(xp, xp.maximum(xp.abs(x), xp.abs(b)))
+    h = scale * xp.sqrt((x / scale) ** 2 + (b / scale) ** 2)
+    larger = mean + xp.where(mean < 0, -h, h)
+    divisor = nonzero(xp, larger)
+    return xp.minimum((a / divisor) * c - (b / divisor) * b, larger)
 
 
 def _eigh_of_one(a: float, b: float, c: float) -> tuple[np.ndarray, np.ndarray]:

@@ -179,6 +179,28 @@ class Geometry(abc.ABC):
             total = total + scale @ coordinates
         return self.tangent_from_coordinates(point, total)
 
+    def bounded_log_sum(
+        self, point: np.ndarray, others: np.ndarray, radius: float, center: np.ndarray
+    ) -> np.ndarray | None:
+        """Sum of the offsets of the logarithms at `point` from `center`, each shortened; or None.
+
+        What ``Ball(radius, center).enforce`` makes of the rows of :meth:`log_coordinates`, added
+        up, where a geometry knows it from a few products for each record.
+
+        Parameters
+        ----------
+        point : ndarray of shape ``shape``
+        others : ndarray of shape ``(n, *shape)``
+        radius : float
+        center : ndarray of shape ``(dim,)``
+
+        Returns
+        -------
+        ndarray of shape ``(dim,)`` or None
+            None where the geometry has no such form, or it would lose digits; this default.
+        """
+        return None
+
     def retraction(self, point: Array, tangent_vector: Array) -> Array:
         """A first-order approximation of :meth:`exp` that stays on the manifold; here `exp`."""
         return self.exp(point, tangent_vector)

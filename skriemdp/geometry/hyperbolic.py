@@ -16,10 +16,17 @@ from skriemdp._validation import check_count, shown
 from skriemdp.geometry._columns import Columns, Rows, layout
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinhc
+from skriemdp.geometry._tiles import tiles
 from skriemdp.geometry.base import Geometry
 
 if TYPE_CHECKING:
     from skriemdp.geometry.poincare import Poincare
+
+
+# Sums of logarithms are bounded by few products at points whose space coordinates have at most this
+# square, in balls of at most this radius, where no coordinates exceed so many radii: elsewhere
+# differences of coordinates lose digits.
+_FAR_SPACE, _WIDE, _MANY = 64.0, 4.0, 32.0
 
 
 def check_negative_curvature(curvature: float) -> None:
@@ -196,6 +203,45 @@ class Hyperboloid(Geometry):
 
     def log(self, point: Array, other: Array) -> Array:
         return self.tangent_from_coordinates(point, self.log_coordinates(point, other))
+
+    def bounded_log_sum(
+        self, point: np.ndarray, others: np.ndarray, radius: float, center: np.ndarray
+    ) -> np.ndarray | None:
+        # With D = y - x of space coordinates, the logarithm's coordinates are w (D - a x), and w, a
+        # and every inner product follow from three numbers per record: the shortened sum is one
+        # product of weights and differences (docs/theory/floats.md).
+        scale = self._scale
+        x, c, bound = point[1:] / scale, center / scale, radius / scale
+        square, offset = float(x @ x), float(c @ c)
+        if not (square <= _FAR_SPACE and bound <= _WIDE and offset <= (_MANY * bound) ** 2):
+            return None
+        time, length_x = math.sqrt(1.0 + square), math.sqrt(square)
+        both, along = np.stack([x, c], axis=1), float(x @ c)
+        total, shift, shares = np.zeros_like(x), 0.0, 0.0
+        for block in tiles(others):
+            space = block[:, 1:]
+            difference = (space if scale == 1.0 else space / scale) - x
+            with np.errstate(all="ignore"):
+                products = difference @ both
+                g, e = products[:, 0], np.einsum("ij,ij->i", difference, difference)
+                change = 2.0 * g + e
+                rise = change / (np.sqrt(time * time + change) + time)
+                q = np.maximum(e - rise * rise, 0.0)  # 4 sinh(distance / 2)^2
+                sine = np.sqrt(q * (1.0 + 0.25 * q))
+                distance = 2.0 * np.arcsinh(0.5 * np.sqrt(q))
+                weight = np.where(sine > 0.0, distance / np.where(sine > 0.0, sine, 1.0), 1.0)
+                a = (0.5 * q + g / (1.0 + time)) / time
+                size = weight * (np.sqrt(e) + np.abs(a) * length_x)
+                if not size.max(initial=0.0) <= _MANY * bound:  # or NaN
+                    return None
+                inner = weight * weight * (e - 2.0 * a * g + a * a * square)
+                inner += offset - 2.0 * weight * (products[:, 1] - a * along)
+                share = bound / np.sqrt(np.maximum(inner, bound * bound))
+            weight *= share
+            total += weight @ difference
+            shift += float(weight @ a)
+            shares += float(share.sum())
+        return scale * (total - shift * x - shares * c)
 
     def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)

@@ -19,6 +19,9 @@ from skriemdp.geometry.base import Geometry
 
 # Cosines below this are those of points whose direction loses digits.
 _NEAR_ANTIPODE = -0.9
+# Sums that are bounded by few products need a bound of that size, in radii of the sphere, and no
+# record and no centre at more than so many times that bound.
+_LEAST, _FURTHEST = 1e-6, 8.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,18 +139,20 @@ class Sphere(Geometry):
         form, ndim = layout(self.dim + 1), max(point.ndim, other.ndim)
         x, y = form.turned(xp, point, ndim), form.turned(xp, other, ndim)
         x = x / xp.sqrt(form.dot(xp, x, x))
-        y = y / xp.sqrt(form.dot(xp, y, y))
-        # y - x is free of cancellation next to x, y + x next to the antipode.
-        difference = y - x
+        # y - x is free of cancellation next to x, y + x next to the antipode.  The length of y
+        # enters sine and cosine alike, and cancels.
+        middle = self.radius * x
+        difference = y - middle
         change = form.dot(xp, x, difference)
-        cosine = 1 + change
+        cosine = self.radius + change
         opposed = cosine < 0
         some_opposed = bool(xp.any(opposed))
         if some_opposed:
-            side = xp.where(opposed, -xp.ones_like(cosine), xp.ones_like(cosine))
-            difference = y - side * x
+            other_side = y * (self.radius / xp.sqrt(form.dot(xp, y, y))) + middle
+            difference = xp.where(opposed, other_side, difference)
             change = form.dot(xp, x, difference)
-            cosine = side + change
+            side = xp.where(opposed, -xp.ones_like(cosine), xp.ones_like(cosine))
+            cosine = change + self.radius * side
         (first, rest), (head, tail) = form.split(x), form.split(difference)
         one = xp.ones_like(first)
         sign = xp.where(first < 0, -one, one)
@@ -184,6 +189,40 @@ class Sphere(Geometry):
             along += float(factor @ cosine)
         tangent = total - along * x
         return self.radius * (tangent - (x @ tangent) * x)
+
+    def bounded_log_sum(
+        self, point: np.ndarray, others: np.ndarray, radius: float, center: np.ndarray
+    ) -> np.ndarray | None:
+        # With D = y - R x and t = <D, x>, the logarithm of y is w (D - t x), w = angle / sine.  Its
+        # length, and its distance from a tangent vector, follow from three numbers per record, and
+        # the shortened sum is one product of weights and differences (docs/theory/floats.md).
+        x = point / np.linalg.norm(point)
+        middle = self.tangent_from_coordinates(x, center)
+        both, square = np.stack([x, middle], axis=1), float(middle @ middle)
+        furthest = _FURTHEST * radius
+        if radius < _LEAST * self.radius or not square <= furthest * furthest:
+            return None
+        total, along, shares = np.zeros_like(x), 0.0, 0.0
+        for block in tiles(others):
+            difference = block - self.radius * x
+            with np.errstate(all="ignore"):
+                products = difference @ both
+                change = products[:, 0]
+                squares = np.einsum("ij,ij->i", difference, difference) - change * change
+                sine, cosine = np.sqrt(np.maximum(squares, 0.0)), self.radius + change
+                angle = self.radius * np.arctan2(sine, cosine)
+                far = not cosine.min(initial=1.0) > _NEAR_ANTIPODE * self.radius  # or NaN
+                if far or not angle.max(initial=0.0) <= furthest:
+                    return None
+                weight = np.where(sine > 0.0, angle / np.where(sine > 0.0, sine, 1.0), 1.0)
+                offset = angle * angle - 2.0 * weight * products[:, 1] + square
+                share = radius / np.sqrt(np.maximum(offset, radius * radius))
+            weight *= share
+            total += weight @ difference
+            along += float(weight @ change)
+            shares += float(share.sum())
+        tangent = total - along * x - shares * middle
+        return self.coordinates_from_tangent(x, tangent)
 
     def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)

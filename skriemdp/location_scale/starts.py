@@ -136,7 +136,7 @@ class _Ambient(StartRule):
     def _embedded(self, points: np.ndarray) -> np.ndarray:
         """Rows of numbers; only sphere and circle need to be brought to unit length."""
         if isinstance(self.geometry, Sphere):
-            return points / self.geometry.radius
+            return points if self.geometry.radius == 1.0 else points / self.geometry.radius
         if isinstance(self.geometry, Circle):
             angles = points[:, 0] * (2.0 * math.pi / self.geometry.length)
             return np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -259,7 +259,7 @@ class _Unit(StartRule):
         quantile: PrivateQuantile = budget.quantile(share, _UNITS, 0.5, prior)
 
         def units(block: np.ndarray) -> np.ndarray:
-            return np.asarray(sym.log_eigenvalues(np, block)).sum(axis=-1) / size
+            return sym.log_determinant(block) / size
 
         values = map_tiles(units, points)
         found = quantile.search(

@@ -66,9 +66,21 @@ def iterate_mean(problem: FrechetProblem, step_sizes: tuple[float, ...]) -> np.n
     """
     point = problem.ball.center
     for step in step_sizes:
-        move = -step * exact_mean(GradientQuery(problem, point))
+        move = step * _mean_logarithm(problem, point)
         point = np.asarray(problem.geometry.exp_coordinates(point, move))
     return point
+
+
+def _mean_logarithm(problem: FrechetProblem, point: np.ndarray) -> np.ndarray:
+    """Non-private: the mean of the bounded logarithms at `point`, in coordinates."""
+    query = GradientQuery(problem, point)
+    known = problem.center_log_sum is not None and np.array_equal(point, problem.ball.center)
+    center = query.bound.center
+    if not known and center is not None and query.bound.is_bounded:
+        total = problem.geometry.bounded_log_sum(point, problem.points, query.bound.radius, -center)
+        if total is not None:
+            return total / problem.n - center
+    return -exact_mean(query)
 
 
 @dataclasses.dataclass(frozen=True)

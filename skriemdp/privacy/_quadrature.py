@@ -19,6 +19,9 @@ _MOST_SEARCHES = 6
 # Of many integrals in a row only one in so many looks for its window; the others try neighbours'.
 _STRIDE = 12
 _PROBES = 12
+# Nodes that are evaluated at once: their temporaries stay in cache, and are so small that their
+# memory is used again and not asked for anew.
+_BLOCK = 6000
 _WIDEN = 0.04  # of its width is added at both ends of a window that comes from elsewhere
 
 
@@ -182,8 +185,17 @@ def _search(
     return top, low, high
 
 
+def _blocks(rows: int, nodes: int) -> list[slice]:
+    """The rows in blocks of about `_BLOCK` nodes."""
+    step = max(1, _BLOCK // nodes)
+    return [slice(begin, begin + step) for begin in range(0, rows, step)]
+
+
 def _scale(evaluate: Integrand, index: np.ndarray, t: np.ndarray) -> np.ndarray:
-    return np.nan_to_num(evaluate(index, t)[0], nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
+    found = np.empty(t.shape)
+    for block in _blocks(*t.shape):
+        found[block] = evaluate(index[block], t[block])[0]
+    return np.nan_to_num(found, copy=False, nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
 
 
 def _best(evaluate: Integrand, index: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -205,9 +217,12 @@ def _edge(
 def _sums(
     evaluate: Integrand, index: np.ndarray, t: np.ndarray, top: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    log_scale, terms = evaluate(index, t)
-    relative = np.where(np.isfinite(log_scale), log_scale - top[:, None], -np.inf)
-    if (relative > 20.0).any():
-        raise QuadratureError("the peak of an integral of a privacy profile was missed.")
-    weight = np.exp(relative)
-    return np.where(weight > 0.0, weight * terms, 0.0).sum(axis=-1), top
+    totals = []
+    for block in _blocks(*t.shape):
+        log_scale, terms = evaluate(index[block], t[block])
+        relative = np.where(np.isfinite(log_scale), log_scale - top[block, None], -np.inf)
+        if (relative > 20.0).any():
+            raise QuadratureError("the peak of an integral of a privacy profile was missed.")
+        weight = np.exp(relative)
+        totals.append(np.where(weight > 0.0, weight * terms, 0.0).sum(axis=-1))
+    return np.concatenate(totals, axis=-1), top

@@ -17,6 +17,8 @@ from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_toleranc
 __all__ = ["MeanIteration", "least_convexity", "plan_mean_iteration", "rounding_is_small"]
 
 _MAX_STEPS = 500
+# One step alone must not fall shorter of a full one: it would leave the mean that part of its way.
+_NEARLY_FULL = 0.1
 # What rounding may move the computed mean by, as a share of what one record may.
 _ROUNDING_SHARE = 1e-3
 
@@ -135,12 +137,14 @@ def _nonpositive(
     # |grad F(x_j)| <= gradient, d(x_j, c) <= wander, and d(x_j, x'_j) <= spread for neighbours.
     gradient, wander, spread = radius, 0.0, 0.0
     smallest = 2.0 * radius / n
+    # F never exceeds what it is at the centre, so the records are within the radius in the root
+    # mean square; from iterates of a neighbour, by that much more.
+    average = _zeta(root_k * radius * math.sqrt(1.0 + 9.0 / n))
     steps: list[float] = []
     while len(steps) < _MAX_STEPS:
         reach = min(radius + wander, 2.0 * radius + gradient)
-        smooth = _zeta(root_k * (reach + gradient))
-        step = 2.0 / (1.0 + smooth)
-        smooth = _zeta(root_k * (reach + step * gradient))
+        step = 2.0 / (1.0 + min(_zeta(root_k * (reach + gradient)), average))
+        smooth = min(_zeta(root_k * (reach + step * gradient)), average)
         rate = max(abs(1.0 - step), abs(1.0 - step * smooth))
         length = step * (gradient + smooth * spread + smallest)
         lipschitz = rate + math.cosh(root_k * length) - 1.0
@@ -151,7 +155,8 @@ def _nonpositive(
         gradient *= rate
         # F is 1-strongly convex: each iterate is within `gradient` of its own data set's mean.
         spread = min(spread, smallest + 2.0 * gradient)
-        if gradient <= accuracy and spread <= 1.01 * smallest:
+        short = len(steps) == 1 and rate > _NEARLY_FULL
+        if gradient <= accuracy and spread <= 1.01 * smallest and not short:
             sensitivity = with_tolerance(spread * (1.0 + 1e-12), tolerance)
             return MeanIteration(tuple(steps), gradient, sensitivity)
     return None

@@ -23,7 +23,7 @@ from skriemdp.privacy import _disk_cache
 from skriemdp.privacy._quadrature import Window
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.gaussian_chords import CELLS, MOST_MU, choose_cells, chord_delta
+from skriemdp.privacy.gaussian_chords import CELLS, MOST_MU, Cells, choose_cells, chord_delta
 from skriemdp.privacy.loss_distributions import gaussian_loss, loss_from_profile
 from skriemdp.privacy.radial_profile import log_renyi_tail, radial_delta
 from skriemdp.privacy.radial_search import log_deltas, mean_square, search_shifts
@@ -47,6 +47,8 @@ _ROUGH = 1e-4  # relative error of the scales that decide which exponents are wo
 _RENYI_GRID = 200  # for Renyi divergences where they are short and smooth integrals
 # Shares of delta that a calibration from the disk may leave unused: alone, and with chords.
 _SLACK, _CHORD_SLACK = 1e-5, 1e-2
+# A search over chords aims this far below the logarithm of delta, so that its end is private.
+_BELOW_TARGET = 3e-6
 _NEGLIGIBLE = 1e-15  # mass beyond the grid of a loss distribution; goes to infinity
 _FAR = 1e-120  # mass beyond the grid of Renyi divergences; high orders weigh far losses
 
@@ -141,13 +143,7 @@ class RadialEvent(Event):
 
     def delta_with_gaussian(self, mu: float, epsilon: float) -> float | None:
         """See :meth:`Event.delta_with_gaussian`; exact but for chords, at most 0.2 % above."""
-        if mu > MOST_MU:
-            return None
-
-        def profile(epsilons: np.ndarray) -> np.ndarray:
-            return radial_delta(self.dim, self.exponent, self.shift, epsilons)
-
-        return chord_delta(profile, mu, epsilon, _kink(self.exponent, self.shift))
+        return None if mu > MOST_MU else _delta_with_gaussian(self, mu, epsilon)
 
     @property
     def rough_size(self) -> float:
@@ -165,6 +161,14 @@ class RadialEvent(Event):
         # Chords in e^epsilon: the profile is convex there, so this never falls below it.
         fine = np.expm1(interval * np.arange(count))
         return loss_from_profile(np.interp(fine, np.expm1(epsilons), deltas), interval)
+
+
+@functools.lru_cache(maxsize=4096)
+def _delta_with_gaussian(event: RadialEvent, mu: float, epsilon: float) -> float:
+    def profile(epsilons: np.ndarray) -> np.ndarray:
+        return radial_delta(event.dim, event.exponent, event.shift, epsilons)
+
+    return chord_delta(profile, mu, epsilon, _kink(event.exponent, event.shift))
 
 
 @functools.lru_cache(maxsize=64)
@@ -355,33 +359,43 @@ def _search_after(dim: int, mu: float, total: float, epsilon: float, delta: floa
     guess = np.full(p.size, alone.shift * rest / total)
     guess *= np.sqrt(mean_square(dim, p) / mean_square(dim, alone.exponent))
 
-    def search(index: np.ndarray, guess: np.ndarray, count: int, tolerance: float) -> np.ndarray:
-        """With cells chosen at the guess; every choice gives upper bounds."""
-        profiles = [_profile_at(dim, p[k]) for k in index]
-        cells = [
-            choose_cells(profile(shift), mu, epsilon, _kink(p[k], shift), count)
-            for k, profile, shift in zip(index, profiles, guess, strict=True)
-        ]
+    profiles = [_profile_at(dim, q) for q in p]
 
-        def log_delta(which: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-            values = [
-                chord_delta(profiles[k](shift), mu, epsilon, cells=cells[k])
-                for k, shift in zip(which, shifts, strict=True)
-            ]
-            return np.log(np.maximum(values, 5e-324))
+    def cells_at(k: int, shift: float, count: int) -> Cells:
+        """Cells chosen at a guess; every choice gives upper bounds."""
+        return choose_cells(profiles[k](shift), mu, epsilon, _kink(p[k], shift), count)
 
-        none = np.zeros(len(index))
-        return search_shifts(log_delta, math.log(delta), guess, none, tolerance)[0]
+    def log_delta(k: int, shift: float, cells: Cells) -> float:
+        value = chord_delta(profiles[k](float(shift)), mu, epsilon, cells=cells)
+        return math.log(max(value, 5e-324))
 
-    shifts = search(np.arange(p.size), guess, 40, 3e-4)
-    squares = mean_square(dim, p) / shifts**2
-    close = np.flatnonzero(squares <= squares.min() * 1.01)
-    shifts = search(close, shifts[close], CELLS, 1e-7)
-    laws = [
-        _private(RadialEvent(dim, float(q), 1.0 / shift), epsilon, delta, mu)
-        for q, shift in zip(p[close], shifts.tolist(), strict=True)
-    ]
-    return min([*laws, gaussian], key=lambda law: law.mean_square_over_sensitivity)
+    def search(
+        k: int, guess: float, cells: Cells, target: float, tolerance: float, slope: float = math.nan
+    ) -> tuple[float, float]:
+        found, slopes = search_shifts(
+            lambda _, shifts: np.array([log_delta(k, shifts[0], cells)]),
+            target,
+            [guess],
+            [0.0],
+            tolerance,
+            slope,
+        )
+        return float(found[0]), float(slopes[0])
+
+    # Roughly for one exponent, then for those that are better than the best so far: at the shift
+    # where they would be as good, they still have delta to spare.
+    best, shift, slope, target = -1, 0.0, math.nan, math.log(delta)
+    for k in sorted(range(p.size), key=lambda k: abs(k - 1)):
+        at = guess[k]
+        if best >= 0:
+            at = shift * math.sqrt(mean_square(dim, p[k]) / mean_square(dim, p[best]))
+        cells = cells_at(k, at, 40)
+        if best < 0 or log_delta(k, at, cells) < target:
+            best, (shift, slope) = k, search(k, at, cells, target, 3e-3)
+    cells = cells_at(best, shift, CELLS)
+    shift, _ = search(best, shift, cells, target - _BELOW_TARGET, 1e-4, slope)
+    law = _private(RadialEvent(dim, float(p[best]), 1.0 / shift), epsilon, delta, mu)
+    return min(law, gaussian, key=lambda law: law.mean_square_over_sensitivity)
 
 
 def _profile_at(dim: int, p: float) -> Callable[[float], Callable[[np.ndarray], np.ndarray]]:
@@ -439,11 +453,17 @@ def _search(
     guess = gaussian_mu(epsilon, delta) * np.sqrt(mean_square(dim, p) / dim)
     lowest = np.where(p == 1.0, epsilon, 0.0)
     log_delta = log_deltas(dim, p, epsilon)
-    shifts, _ = search_shifts(log_delta, target, np.maximum(guess, 1.001 * lowest), lowest, _ROUGH)
+    guess = np.maximum(guess, 1.001 * lowest)
+    shifts, slopes = search_shifts(log_delta, target, guess, lowest, _ROUGH)
     squares = mean_square(dim, p) / shifts**2
     close = np.flatnonzero(squares <= squares.min() * (1.0 + 20.0 * _ROUGH))
     shifts, _ = search_shifts(
-        lambda k, shift: log_delta(close[k], shift), target, shifts[close], lowest[close], 1e-13
+        lambda k, shift: log_delta(close[k], shift),
+        target - 1e-11,
+        shifts[close],
+        lowest[close],
+        1e-7,
+        slopes[close],
     )
     return [
         _private(RadialEvent(dim, exponents[k], 1.0 / shift), epsilon, delta)

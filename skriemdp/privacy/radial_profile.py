@@ -76,16 +76,19 @@ def _first_radius(epsilon: np.ndarray, p: np.ndarray, shift: np.ndarray) -> np.n
     far = np.maximum(np.exp(np.minimum(log_far, 600.0)) - shift, 0.0)
     tiny = 1e-19 * shift
     r = np.where(near, 0.5 * shift, np.maximum(far, tiny))
+    going = np.flatnonzero(~pure)
     for _ in range(60):
-        gap = _gap(r, epsilon, p)
+        at, k, close = r[going], p[going], near[going]
+        gap = _gap(at, epsilon[going], k)
         # (r / R)^(p - 1) - 1, also where it is small
-        slope = np.expm1(-(p - 1.0) * np.log1p(gap / r))
-        excess = np.where(near, 2.0 * r + gap - shift, gap - shift)
-        new = np.maximum(r - excess / np.where(near, 2.0 + slope, np.minimum(slope, -1e-300)), tiny)
+        slope = np.expm1(-(k - 1.0) * np.log1p(gap / at))
+        excess = np.where(close, 2.0 * at + gap - shift[going], gap - shift[going])
+        step = excess / np.where(close, 2.0 + slope, np.minimum(slope, -1e-300))
+        new = np.maximum(at - step, tiny[going])
+        r[going] = new
         # Rounding turns the steps round at the root.
-        moved = np.where(near, r - new, new - r) > 1e-15 * r
-        r = np.where(pure, 1.0, new)
-        if not (moved & ~pure).any():
+        going = going[np.where(close, at - new, new - at) > 1e-15 * at]
+        if not going.size:
             break
     return np.where(pure, np.where(near, 0.5 * (shift - epsilon), np.inf), r)
 

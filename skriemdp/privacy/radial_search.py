@@ -45,9 +45,17 @@ def log_deltas(dim: int, exponents: ArrayLike, epsilon: float) -> Callable:
 
 
 def search_shifts(
-    log_delta: Callable, target: float, guess: ArrayLike, lowest: ArrayLike, tolerance: float
+    log_delta: Callable,
+    target: float,
+    guess: ArrayLike,
+    lowest: ArrayLike,
+    tolerance: float,
+    slopes: ArrayLike = np.nan,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shifts with ``log_delta(index, shift) = target``, to `tolerance` of themselves.
+    """Shifts with ``log_delta(index, shift) = target``.
+
+    A search ends with a step that moves its shift by less than `tolerance` of itself; what is left
+    is an order smaller.
 
     Parameters
     ----------
@@ -57,30 +65,36 @@ def search_shifts(
     guess, lowest : array-like of shape (k,)
         First shifts, and what they must stay above.
     tolerance : float
+    slopes : array-like of shape (k,), optional
+        Those that a search nearby ended with.
 
     Returns
     -------
     shifts : ndarray of shape (k,)
-    excess : ndarray of shape (k,)
-        ``log_delta - target`` there.
+    slopes : ndarray of shape (k,)
+        Of ``log_delta`` in the unknowns.
     """
     lowest = np.asarray(lowest, dtype=float)
     x = np.log(np.asarray(guess, dtype=float) - lowest)
     low, high = np.full(x.shape, -np.inf), np.full(x.shape, np.inf)
-    shifts, excess = np.exp(x) + lowest, np.full(x.shape, np.nan)
-    before, value_before = x.copy(), excess.copy()
+    shifts = np.exp(x) + lowest
+    before, value_before = x.copy(), np.full(x.shape, np.nan)
+    known = np.broadcast_to(np.asarray(slopes, dtype=float), x.shape).copy()
+    # The slope of Gaussian tails serves the first step.
+    known = np.where(np.isfinite(known) & (known > 0.0), known, max(2.0, -target))
     index = np.arange(x.size)
     for _ in range(_MOST_STEPS):
         shifts[index] = np.exp(x[index]) + lowest[index]
         value = log_delta(index, shifts[index]) - target
-        excess[index] = value
         at = x[index]
         low[index] = np.where(value <= 0.0, np.maximum(low[index], at), low[index])
         high[index] = np.where(value >= 0.0, np.minimum(high[index], at), high[index])
         with np.errstate(all="ignore"):
             slope = (value - value_before[index]) / (at - before[index])
-        # The slope of Gaussian tails serves the first step.
-        slope = np.where(np.isfinite(slope) & (slope > 0.0), slope, max(2.0, -target))
+        # Of points closer than that, rounding would decide.
+        usable = np.isfinite(slope) & (slope > 0.0) & (np.abs(at - before[index]) > 1e-6)
+        slope = np.where(usable, slope, known[index])
+        known[index] = slope
         step = np.clip(-value / slope, -_LONGEST_STEP, _LONGEST_STEP)
         new = at + step
         outside = (new <= low[index]) | (new >= high[index])
@@ -89,9 +103,11 @@ def search_shifts(
         before[index], value_before[index] = at, value
         # What the shift moves by, in units of itself.
         moves = np.abs(new - at) * (1.0 - lowest[index] / shifts[index])
-        on = (moves > tolerance) & (value != 0.0)
-        x[index] = np.where(on, new, at)
+        # Next to `lowest` a shift that hardly moves may still be far from its target.
+        on = (moves > tolerance) | ((np.abs(value) > 0.01) & (moves > 1e-13))
+        on &= value != 0.0
+        x[index] = np.where(value != 0.0, new, at)
         index = index[on]
         if not index.size:
-            return shifts, excess
+            return np.exp(x) + lowest, known
     raise ArithmeticError("a search for a radial law did not converge; please report the target.")

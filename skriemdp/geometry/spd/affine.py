@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from skriemdp._arrays import Array
@@ -64,9 +66,25 @@ class AffineInvariantSPD(SPDGeometry):
 
     def _roots(self, xp: ModuleType, point: Array) -> tuple[Array, Array]:
         """Symmetric square root of the point, and its inverse."""
+        if isinstance(point, np.ndarray) and point.ndim == 2 and point.dtype == np.float64:
+            # A sum asks for them once for each block of records.
+            return _known_roots(self, point.tobytes())
+        return self._computed_roots(xp, point)
+
+    def _computed_roots(self, xp: ModuleType, point: Array) -> tuple[Array, Array]:
         values, vectors = self._spectrum(xp, point)
         root = xp.sqrt(values)
         return sym.conjugated(xp, vectors, root), sym.conjugated(xp, vectors, 1 / root)
+
+    def _whitening(self, xp: ModuleType, point: Array) -> Callable[[Array], Array]:
+        """``X -> W^-1/2 X W^-1/2``; at multiples of the identity, a division."""
+        _, whitener = self._roots(xp, point)
+        if isinstance(whitener, np.ndarray) and whitener.ndim == 2:
+            first = whitener[0, 0]
+            if np.array_equal(whitener, first * np.eye(self.size)):
+                square = float(first * first)
+                return (lambda block: block) if square == 1.0 else (lambda block: block * square)
+        return lambda block: sym.congruence(xp, whitener, block)
 
     def _per_block(self, point: Array, others: Array, kernel: Callable[..., Any]) -> Array:
         """`kernel` over blocks of many matrices against one point, at once otherwise."""
@@ -76,20 +94,19 @@ class AffineInvariantSPD(SPDGeometry):
 
     def log(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
-        root, whitener = self._roots(xp, point)
+        root, whiten = self._roots(xp, point)[0], self._whitening(xp, point)
 
         def kernel(block: Array) -> Array:
-            whitened = sym.congruence(xp, whitener, block)
-            return sym.symmetrized(xp, sym.congruence(xp, root, sym.logm(xp, whitened)))
+            return sym.symmetrized(xp, sym.congruence(xp, root, sym.logm(xp, whiten(block))))
 
         return self._per_block(point, other, kernel)
 
     def log_coordinates(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
-        _, whitener = self._roots(xp, point)
+        whiten = self._whitening(xp, point)
 
         def kernel(block: Array) -> Array:
-            return sym.packed_logm(xp, sym.congruence(xp, whitener, block))
+            return sym.packed_logm(xp, whiten(block))
 
         return self._per_block(point, other, kernel)
 
@@ -97,11 +114,10 @@ class AffineInvariantSPD(SPDGeometry):
         # The norm of a logarithm is read off its eigenvalues, and the sum of eigenvector products
         # is one matrix product per block: no logarithm is ever formed.
         xp = array_namespace(point, others)
-        root, whitener = self._roots(xp, point)
+        root, whiten = self._roots(xp, point)[0], self._whitening(xp, point)
         total = xp.zeros_like(root)
         for block in tiles(others):
-            whitened = sym.congruence(xp, whitener, block)
-            total = total + sym.clipped_logm_sum(xp, whitened, clip_norm, summand_scale)
+            total = total + sym.clipped_logm_sum(xp, whiten(block), clip_norm, summand_scale)
         return sym.symmetrized(xp, root @ total @ root)
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
@@ -119,10 +135,10 @@ class AffineInvariantSPD(SPDGeometry):
 
     def dist(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
-        _, whitener = self._roots(xp, point)
+        whiten = self._whitening(xp, point)
 
         def kernel(block: Array) -> Array:
-            logarithms = sym.log_eigenvalues(xp, sym.congruence(xp, whitener, block))
+            logarithms = sym.log_eigenvalues(xp, whiten(block))
             return xp.sqrt(xp.sum(logarithms * logarithms, axis=-1))
 
         return self._per_block(point, other, kernel)
@@ -136,3 +152,11 @@ class AffineInvariantSPD(SPDGeometry):
 
     def curvature_form(self, point: Array, moment: Array) -> Array:
         return symmetric_form(array_namespace(point, moment), moment, self.size)
+
+
+@functools.lru_cache(maxsize=16)
+def _known_roots(geometry: AffineInvariantSPD, point: bytes) -> tuple[np.ndarray, np.ndarray]:
+    matrix = np.frombuffer(point).reshape(geometry.shape)
+    root, whitener = geometry._computed_roots(array_namespace(matrix), matrix)
+    root.flags.writeable = whitener.flags.writeable = False
+    return root, whitener

@@ -54,6 +54,13 @@ class SPDGeometry(Geometry):
     def canonical(self, x: Array) -> Array:
         """The symmetric part: methods read one triangle, the other, or both."""
         xp = array_namespace(x)
+        if isinstance(x, np.ndarray) and x.ndim == 3 and x.dtype.kind == "f":
+            turned = asymmetric(x)
+            if not turned.any():
+                return x
+            points = x.copy()
+            points[turned] = x[turned] / 2 + sym.transposed(xp, x[turned]) / 2
+            return points
         return x / 2 + sym.transposed(xp, x) / 2  # halves first: their sum cannot overflow
 
     def rounding(self, point: Array, radius: float = 0.0) -> float:
@@ -139,7 +146,8 @@ class SPDGeometry(Geometry):
     def _tests(self, x: Array, atol: float) -> tuple[Array, Array, Array]:
         xp = array_namespace(x)
         finite = xp.all(xp.isfinite(x), axis=(-2, -1))
-        x = xp.where(finite[..., None, None], x, xp.zeros_like(x))
+        if not bool(xp.all(finite)):
+            x = xp.where(finite[..., None, None], x, xp.zeros_like(x))
         largest = xp.max(xp.abs(x), axis=(-2, -1))
         gap = xp.max(xp.abs(x - sym.transposed(xp, x)), axis=(-2, -1))
         diagonal = xp.linalg.diagonal(x)
@@ -153,9 +161,15 @@ class SPDGeometry(Geometry):
         )
         definite = _surely_definite(bounded)
         if definite is None:
-            smallest = xp.min(sym.eigh(xp, bounded)[0], axis=-1)
+            smallest = sym.smallest_eigenvalue(xp, bounded)
             definite = smallest > self.size * xp.finfo(x.dtype).eps
         return finite, gap <= atol * largest, positive & definite
+
+
+def asymmetric(points: np.ndarray) -> np.ndarray:
+    """Which matrices ``(n, r, r)`` are not equal to their transposes, bit for bit."""
+    found = map_tiles(lambda block: (block != block.swapaxes(1, 2)).any(axis=(1, 2)), points)
+    return np.asarray(found)
 
 
 def _surely_definite(correlation: Array) -> Array | None:
