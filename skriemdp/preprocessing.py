@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
+import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
 from sklearn.utils import Tags
@@ -25,6 +30,22 @@ __all__ = ["PerGroup", "Recenter"]
 
 # Made-up rows on which a transformer is tried before the data are read.
 _TRIED = 4
+# What people's rows became, by the digests of transformer and rows; None: nothing is kept.
+_KEPT: ContextVar[dict[tuple, np.ndarray | None] | None] = ContextVar("kept", default=None)
+
+
+@contextlib.contextmanager
+def transformed_once() -> Iterator[None]:
+    """Within it, `PerGroup` transforms the same rows by the same transformer once.
+
+    For a search, whose fits and scores ask for the same people again and again.  What comes out is
+    the same: a fresh clone sees the same rows.
+    """
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 class Recenter(TransformerMixin, BaseEstimator):
@@ -234,19 +255,20 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
         filler = self._tried(X.shape[1:])
         ends = np.append(owned.starts, len(X))
         result = np.empty((len(X), *filler.shape))
+        kept = _KEPT.get()
+        name = None if kept is None else _digest_of(self.transformer)
         for begin, end in zip(ends[:-1], ends[1:], strict=True):
             rows = owned.order[begin:end]
-            # Whether a group can be transformed depends on its records, and must not be told.
-            try:
-                with np.errstate(all="ignore"), warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    found = _fit_transform(self.transformer, X[rows])
-            except Exception:
-                found = None
-            fits = found is not None and found.shape == (len(rows), *filler.shape)
-            if found is None or not fits or not np.isfinite(found).all():
-                found = filler
-            result[rows] = found
+            own = X[rows]
+            if kept is None or name is None:
+                found = _of_one(self.transformer, own)
+            else:
+                key = name, own.shape, hashlib.blake2b(own.tobytes()).digest()
+                if key not in kept:
+                    kept[key] = _of_one(self.transformer, own)
+                found = kept[key]
+            fits = found is not None and found.shape == (len(own), *filler.shape)
+            result[rows] = found if fits else filler
         return result
 
     def _tried(self, shape: tuple[int, ...]) -> np.ndarray:
@@ -276,6 +298,26 @@ def _check_one_client(groups: Any, clients: Any) -> None:
             "clients: a person's rows are transformed together, but the ids show somebody in two "
             "clients; give that person an id of its own at each, and state clients_per_person."
         )
+
+
+def _digest_of(transformer: Any) -> str | None:
+    """Equal for transformers with equal parameters; None for one that cannot be pickled."""
+    try:
+        return str(joblib.hash(transformer))
+    except Exception:
+        return None
+
+
+def _of_one(transformer: Any, rows: np.ndarray) -> np.ndarray | None:
+    """The rows of one group, transformed; None where that cannot be done."""
+    # Whether it can be depends on the group's records, and must not be told.
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = _fit_transform(transformer, rows)
+    except Exception:
+        return None
+    return found if np.isfinite(found).all() else None
 
 
 def _fit_transform(transformer: Any, rows: np.ndarray) -> np.ndarray:

@@ -42,7 +42,7 @@ from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
 from skriemdp.ledger.units import UNITS
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
-from skriemdp.preprocessing import PerGroup
+from skriemdp.preprocessing import PerGroup, transformed_once
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.radial import RadialEvent, best_radial_law
@@ -270,6 +270,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
     __metadata_request__transform = {"groups": True}
     __metadata_request__score = {"groups": True}
 
+    @transformed_once()
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Search, and release the best run.
 

@@ -261,3 +261,47 @@ def test_a_search_refuses_groups_that_its_fits_do_not_take():
     model = Deaf("spd", radius=0.3, classes=[0, 1])
     with pytest.raises(ValueError, match="takes no groups"):
         PrivateGridSearchCV(model, {"radius": [0.3]}).fit(X, Y, groups=PEOPLE)
+
+
+class Counting(Recenter):
+    """Counts how often it is fitted."""
+
+    fits = 0
+
+    def fit(self, X, y=None):
+        Counting.fits += 1
+        return super().fit(X, y)
+
+
+class Forgotten(Counting):
+    """Cannot be told from others, so nothing is kept of what it made."""
+
+    def __reduce__(self):
+        raise TypeError("not to be pickled")
+
+
+def test_a_search_transforms_everybody_once():
+    found, fits = [], []
+    for kind in (Counting, Forgotten):
+        Counting.fits = 0
+        model = clone(UNSEEDED).set_params(transformer=kind("spd"))
+        grid = {"estimator__radius": [0.3, 0.5, 1.0]}
+        search = PrivateGridSearchCV(model, grid, mean_runs=3.0, random_state=4).fit(*SOME)
+        fits.append(Counting.fits)
+        found.append((search.best_score_, search.best_estimator_.estimator_.means_))
+    # Eight people, and made-up rows for each of six fits and scores and more.
+    assert fits[0] < 8 + 20 < 6 * 8 < fits[1]
+    assert found[0][0] == found[1][0]
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+    # Nothing is kept after the search.
+    Counting.fits = 0
+    clone(UNSEEDED).set_params(transformer=Counting("spd")).fit(*SOME)
+    assert Counting.fits == 8 + 1
+
+
+def test_people_are_transformed_anew_by_other_parameters():
+    grid = {"transformer__manifold": ["spd", "spd-log-euclidean"]}
+    Counting.fits = 0
+    model = clone(UNSEEDED).set_params(transformer=Counting("spd"))
+    PrivateGridSearchCV(model, grid, mean_runs=1.5).fit(*SOME)
+    assert Counting.fits > 2 * 8
