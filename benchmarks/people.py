@@ -6,7 +6,8 @@
 "mean": mean square error of a private mean of 600 people in 6 dimensions, epsilon = 1, delta = 1e-5
 for a whole person; people's own means vary by .15 per coordinate about a point at distance .3 from
 the public centre, their rows by .4 about their own mean.  Each way gets the radius that is best for
-it among the same ten, over the same 40 draws (8 with ``--quick``).
+it among the same seven, over the same 300 draws (8 with ``--quick``).  "people" is the error of
+the mean of all people's means without privacy: nothing can be better than that.
 
 "components": relative excess risk of three private components, epsilon = 1, delta = 1e-5 for a
 whole person.  Rows are Gaussian with variances 1, 1/2, 1/3, ...; a share of .15 of each variance
@@ -19,8 +20,11 @@ draws (4 with ``--quick``).
 for a whole person; features of norm about one, half of their standard deviation between people;
 mean over 10 draws (3 with ``--quick``).
 
-"decoder": covariances of 109 made-up people (40 trials each, 6 channels); accuracy on the trials of
-60 new people, mean and standard deviation over 5 draws of everybody (2 with ``--quick``).
+"decoder": covariances of made-up people (40 trials each); accuracy on the trials of 60 new people,
+mean and standard deviation over 5 draws of everybody (2 with ``--quick``), by class means with a
+radius of .3, and by pyRiemann's `Whitening` of each person and `MDM`, which are not private.  Times
+are CPU seconds, medians: recentring of the people who train, the private fit of what that gives,
+and pyRiemann's whitening and fit together.
 
 "clients": the decoder at epsilon = 1, of 3 and 6 channels, where the 109 people are spread over N
 hospitals, each of which adds noise of its own to its sums; over 10 draws of everybody (2 with
@@ -35,9 +39,13 @@ of the two classes, over the 2 r for which such a fit adds noise.
 """
 
 import argparse
+import functools
+import time
 import warnings
 
 import numpy as np
+from pyriemann.classification import MDM
+from pyriemann.preprocessing import Whitening
 from scipy.optimize import brentq
 
 from skriemdp import (
@@ -50,11 +58,11 @@ from skriemdp.datasets import make_people
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD
 from skriemdp.mean.noise_shape import NoiseShape
-from skriemdp.preprocessing import PerGroup, Recenter
+from skriemdp.preprocessing import Recenter
 from skriemdp.privacy.calibration import gaussian_mu
 
 PEOPLE, DIM, BETWEEN, WITHIN, OFFSET = 600, 6, 0.15, 0.4, 0.3
-RADII = np.geomspace(0.2, 2.0, 10)
+RADII = np.geomspace(0.4, 1.8, 7)
 NORMS = np.geomspace(0.5, 3.0, 9)
 DELTA = 1e-5
 
@@ -62,7 +70,9 @@ DELTA = 1e-5
 def mean_of(X, radius, epsilon, groups=None):
     fixed = {"mechanism": "tangent", "noise": "gaussian", "shrink": None, "delta": DELTA}
     mean = PrivateFrechetMean("euclidean", radius=radius, epsilon=epsilon, **fixed)
-    return mean.fit(X, groups=groups).mean_
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about clipped people
+        return mean.fit(X, groups=groups).mean_
 
 
 def weaker(times):
@@ -76,19 +86,23 @@ def shortened(X, radius):
 
 
 def averaged(X, groups):
-    return np.stack([X[groups == g].mean(axis=0) for g in range(PEOPLE)])
+    """Means of people's own rows, which stand together."""
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    sizes = np.diff(starts, append=len(groups))
+    return np.add.reduceat(X, starts, axis=0) / sizes[:, None]
 
 
 def errors_of_means(sizes, draws):
-    """Least mean square error over the radii: average then clip, clip then average, rows."""
+    """Least mean square error over the radii, of each way; and of people's mean without privacy."""
     truth = np.full(DIM, OFFSET / np.sqrt(DIM))
-    found = np.zeros((3, len(RADII)))
+    found, alone = np.zeros((3, len(RADII))), 0.0
     share = weaker(max(sizes))
     for draw in range(draws):
         rng = np.random.default_rng(draw)
         groups = np.repeat(np.arange(PEOPLE), rng.integers(sizes[0], sizes[1] + 1, PEOPLE))
         own = truth + BETWEEN * rng.standard_normal((PEOPLE, DIM))
         X = own[groups] + WITHIN * rng.standard_normal((len(groups), DIM))
+        alone += float(np.sum((averaged(X, groups).mean(axis=0) - truth) ** 2))
         for k, radius in enumerate(RADII):
             answers = (
                 mean_of(X, radius, 1.0, groups),
@@ -96,17 +110,18 @@ def errors_of_means(sizes, draws):
                 mean_of(X, radius, share),
             )
             found[:, k] += [float(np.sum((answer - truth) ** 2)) for answer in answers]
-    return found.min(axis=1) / draws
+    return [alone / draws, *found.min(axis=1) / draws]
 
 
 def means(quick):
-    draws = 8 if quick else 40
+    draws = 8 if quick else 300
     print(f"{PEOPLE} people, d = {DIM}, epsilon = 1, best of {len(RADII)} radii, {draws} draws\n")
-    print("| rows per person | average, then clip | clip rows, then average | rows at mu / most |")
-    print("|---|---|---|---|")
+    print("| rows per person | people | average, then clip | clip rows, then average | ", end="")
+    print("rows at mu / most | ratio |\n|---|---|---|---|---|---|")
     for name, sizes in (("5", (5, 5)), ("20", (20, 20)), ("1 to 20", (1, 20))):
-        cells = " | ".join(f"{value:.5f}" for value in errors_of_means(sizes, draws))
-        print(f"| {name} | {cells} |")
+        errors = errors_of_means(sizes, draws)
+        cells = " | ".join(f"{value:.5f}" for value in errors)
+        print(f"| {name} | {cells} | {errors[3] / errors[1]:.2f} |", flush=True)
 
 
 def components(quick):
@@ -165,29 +180,58 @@ def class_means(radius, epsilon):
     return PrivateMinimumDistanceToMean("spd", **known)
 
 
+def whitened(X, groups):
+    """Every person's trials, whitened by the person's own mean, as pyRiemann does it."""
+    people = np.unique(groups)
+    return np.concatenate(
+        [Whitening(metric="riemann").fit_transform(X[groups == g]) for g in people]
+    )
+
+
+def timed(fit):
+    """What `fit` returns, and its CPU seconds."""
+    began = time.process_time()
+    return fit(), time.process_time() - began
+
+
+def recentred(X, groups):
+    """As PerGroup does, once for several fits; each of them protects people."""
+    return np.concatenate(
+        [Recenter("spd").fit_transform(X[groups == g]) for g in np.unique(groups)]
+    )
+
+
 def decoder(quick):
-    draws = 2 if quick else 5
-    models = {
-        "as recorded, not private": class_means(30.0, 1e6),
-        "as recorded, epsilon = 1": class_means(3.0, 1.0),
-        "recentred, not private": PerGroup(Recenter("spd"), class_means(30.0, 1e6)),
-    }
-    for epsilon in (3.0, 1.0, 0.5):
-        name = f"recentred, epsilon = {epsilon:g}"
-        models[name] = PerGroup(Recenter("spd"), class_means(0.3, epsilon))
-    scores = {name: [] for name in models}
-    for draw in range(draws):
-        rng = np.random.default_rng(draw)
-        X, y, groups = make_people(169, 40, 6, rng=rng)
-        here, new = groups < 109, groups >= 109
-        for name, model in models.items():
-            model.fit(X[here], y[here], groups=groups[here])
-            asked = {"groups": groups[new]} if isinstance(model, PerGroup) else {}
-            scores[name].append(model.score(X[new], y[new], **asked))
-    print(f"109 people x 40 trials, 6 channels; 60 new people, {draws} draws\n")
-    print("| model | accuracy | sd |\n|---|---|---|")
-    for name, values in scores.items():
-        print(f"| {name} | {np.mean(values):.3f} | {np.std(values):.3f} |")
+    draws, epsilons, new_people = 2 if quick else 5, (3.0, 1.0, 0.5), 60
+    print(f"accuracy (sd) on the trials of {new_people} new people, {draws} draws of everybody\n")
+    print("| people, channels, effect | pyRiemann, raw | pyRiemann, recentred | ", end="")
+    print(" | ".join(f"epsilon = {epsilon:g}" for epsilon in epsilons), end="")
+    print(" | raw, epsilon = 1 | s, recentring | s, fit | s, pyRiemann |\n" + "|---" * 10 + "|")
+    settings = ((109, 6, 0.35), (109, 6, 0.22), (109, 16, 0.35), (300, 16, 0.35))
+    for people, channels, effect in settings:
+        scores, seconds = [], []
+        for draw in range(draws):
+            rng = np.random.default_rng(draw)
+            size = people + new_people
+            X, y, groups = make_people(size, 40, channels, effect=effect, rng=rng)
+            here = groups < people
+            moved, spent = timed(lambda: recentred(X, groups))  # noqa: B023
+            white, spent_white = timed(lambda: whitened(X, groups))  # noqa: B023
+            mdm = [MDM().fit(Z[here], y[here]) for Z in (X, white)]
+            _, spent_mdm = timed(lambda: MDM().fit(white[here], y[here]))  # noqa: B023
+            found = [m.score(Z[~here], y[~here]) for m, Z in zip(mdm, (X, white), strict=True)]
+            for epsilon, Z, radius in (*((e, moved, 0.3) for e in epsilons), (1.0, X, 3.0)):
+                model = class_means(radius, epsilon)
+                fit = functools.partial(model.fit, Z[here], y[here], groups=groups[here])
+                _, spent_fit = timed(fit)
+                found.append(model.score(Z[~here], y[~here]))
+            share = people / size
+            scores.append(found)
+            seconds.append([share * spent, spent_fit, share * spent_white + spent_mdm])
+        means, sds = np.mean(scores, axis=0), np.std(scores, axis=0)
+        cells = [f"{m:.3f} ({s:.3f})" for m, s in zip(means, sds, strict=True)]
+        cells += [f"{t:.2f}" for t in np.median(seconds, axis=0)]
+        print(f"| {people}, {channels}, {effect} | " + " | ".join(cells) + " |", flush=True)
 
 
 def clients(quick):
@@ -200,8 +244,7 @@ def clients(quick):
         scores = np.empty((draws, len(hospitals)))
         for draw in range(draws):
             X, y, groups = make_people(169, 40, channels, rng=np.random.default_rng(draw))
-            # As PerGroup does, once for all fits; each of them protects people.
-            X = np.concatenate([Recenter("spd").fit_transform(X[groups == g]) for g in range(169)])
+            X = recentred(X, groups)
             here, new = groups < 109, groups >= 109
             for k, n in enumerate(hospitals):
                 model.fit(X[here], y[here], clients=groups[here] % n, groups=groups[here])
@@ -215,8 +258,7 @@ def shapes(quick):
     noise, scores = [], []
     for draw in range(draws):
         X, y, groups = make_people(189, 40, 16, rng=np.random.default_rng(draw))
-        # As PerGroup does, once for all fits; each of them protects people.
-        X = np.concatenate([Recenter("spd").fit_transform(X[groups == g]) for g in range(189)])
+        X = recentred(X, groups)
         here, new = groups < 109, (groups >= 109) & (groups < 169)
         rows = np.asarray(geometry.log_coordinates(geometry.base_point, X))
         shown = np.stack(
@@ -253,15 +295,22 @@ def sums(X, y, radius):
 
 def void(radius=0.3):
     X, y, groups = make_people(109, 40, 6, rng=np.random.default_rng(0))
-    one = X[groups == 0]
-    before = sums(Recenter("spd").fit_transform(one), y[groups == 0], radius)
-    print("| replaced row of one person, times the identity | change of the sums over 2 r |")
-    print("|---|---|")
+    one, labels = X[groups == 0], y[groups == 0]
+
+    def shown(scale):
+        """Sums where the person's first trial is so many times the identity; None: as it is."""
+        rows = one.copy()
+        if scale is not None:
+            rows[0] = scale * np.eye(6)
+        return sums(Recenter("spd").fit_transform(rows), labels, radius)
+
+    print("| one row, times the identity | change of the sums over 2 r |\n|---|---|")
     for scale in (1e2, 1e6, 1e12):
-        other = one.copy()
-        other[0] = scale * np.eye(6)
-        after = sums(Recenter("spd").fit_transform(other), y[groups == 0], radius)
-        print(f"| {scale:g} | {np.linalg.norm(after - before) / (2 * radius):.1f} |")
+        change = np.linalg.norm(shown(scale) - shown(None)) / (2 * radius)
+        print(f"| as recorded, or {scale:g} | {change:.1f} |")
+    for scale in (1e2, 1e6, 1e12):
+        change = np.linalg.norm(shown(scale) - shown(1.0 / scale)) / (2 * radius)
+        print(f"| {1.0 / scale:g}, or {scale:g} | {change:.1f} |")
 
 
 def main():

@@ -90,10 +90,12 @@ def watch(path, quick):
     ways = {
         "windows, as recorded": (lambda e: class_means(4.0, e), False),
         "people, as recorded": (lambda e: class_means(4.0, e), True),
-        "people, recentred": (lambda e: PerGroup(Recenter("spd"), class_means(1.0, e)), True),
-        "people, recentred, close": (lambda e: PerGroup(Recenter("spd"), class_means(0.3, e)), True),
-        "people, recentred, wide": (lambda e: PerGroup(Recenter("spd"), class_means(2.0, e)), True),
     }
+    for radius in (0.3, 1.0, 2.0):
+        ways[f"people, recentred, radius {radius:g}"] = (
+            lambda e, r=radius: PerGroup(Recenter("spd"), class_means(r, e)),
+            True,
+        )
     names = np.unique(people)
     print(f"{len(X)} windows of {WINDOW} samples, {len(names)} people, 7 exercises, {fits} fits\n")
     titles = [f"epsilon = {e:g}" for e in EPSILONS] + ["not private"]
