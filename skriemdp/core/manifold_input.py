@@ -19,6 +19,7 @@ from skriemdp.geometry.sphere import Sphere
 __all__ = [
     "CHECKS",
     "as_points",
+    "asymmetric",
     "check_descent_radius",
     "check_membership",
     "check_reach",
@@ -81,13 +82,17 @@ _CURES = {
 }
 
 
-def _refuse_asymmetric(geometry: Geometry, points: Any, name: str) -> None:
+def asymmetric(geometry: Geometry, points: Any) -> np.ndarray:
+    """Which rows are matrices that should be symmetric and are not, beyond rounding."""
     if not isinstance(geometry, SPDGeometry):
-        return
+        return np.zeros(len(points), dtype=bool)
     with np.errstate(all="ignore"):
         gaps = np.abs(points - np.swapaxes(points, -1, -2)).max(axis=(-2, -1))
-        wrong = gaps > 1e-6 * np.abs(points).max(axis=(-2, -1))
-    if wrong.any():
+        return np.asarray(gaps > 1e-6 * np.abs(points).max(axis=(-2, -1)))
+
+
+def _refuse_asymmetric(geometry: Geometry, points: Any, name: str) -> None:
+    if asymmetric(geometry, points).any():
         _refuse(geometry, "symmetric", name)
 
 
