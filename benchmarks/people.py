@@ -1,7 +1,7 @@
 """People who own several rows: averages against rows, and a decoder for people never seen.
 
     OMP_NUM_THREADS=1 python benchmarks/people.py [--quick] \
-        [--part mean|components|linear|decoder|clients|shape|void]
+        [--part mean|components|linear|decoder|clients|shape|mean-shape|void]
 
 "mean": mean square error of a private mean of 600 people in 6 dimensions, epsilon = 1, delta = 1e-5
 for a whole person; people's own means vary by .15 per coordinate about a point at distance .3 from
@@ -34,6 +34,10 @@ hospitals, each of which adds noise of its own to its sums; over 10 draws of eve
 means of 20 *other* people (and in that shape with the order of its axes reversed): mean square of
 the noise at matched clipping against round noise, and accuracy; 4 draws (1 with ``--quick``).
 
+"mean-shape": mean square error of the private mean of 109 people's means as recorded, at the mean
+of 20 others, epsilon = 1: round Gaussian noise, radial noise, and Gaussian noise in the shape of
+the 20 others, or in the true one; the noise enters as its variance.  6 draws (2 with ``--quick``).
+
 "void": recentred rows handed to a fit that protects rows; how far one replaced row moves the sums
 of the two classes, over the 2 r for which such a fit adds noise.
 """
@@ -53,13 +57,17 @@ from skriemdp import (
     PrivateMinimumDistanceToMean,
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
+    frechet_mean,
 )
+from skriemdp._groups import Groups
 from skriemdp.datasets import make_people
+from skriemdp.descent.groups import local_means
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD
 from skriemdp.mean.noise_shape import NoiseShape
 from skriemdp.preprocessing import PerGroup, Recenter
 from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.radial import best_radial_law
 
 PEOPLE, DIM, BETWEEN, WITHIN, OFFSET = 600, 6, 0.15, 0.4, 0.3
 RADII = np.geomspace(0.4, 1.8, 7)
@@ -290,6 +298,41 @@ def shapes(quick):
         print(f"| {name} | {squares.mean():.2f} | {hits.mean():.3f} (sd {hits.std():.3f}) |")
 
 
+def shaped_means(quick):
+    draws, n, others, radii = 2 if quick else 6, 109, 20, np.geomspace(0.3, 10.0, 40)
+    mu = gaussian_mu(1.0, DELTA)
+    print(
+        f"mean of {n} people, epsilon = 1, best of {len(radii)} radii, {draws} draws of everybody\n"
+    )
+    print(f"| channels | round | radial | shape of {others} others | true shape | center alone |")
+    print("|---" * 6 + "|")
+    for channels in (3, 6, 16):
+        geometry = AffineInvariantSPD(channels)
+        dim = geometry.dim
+        radial = best_radial_law(dim, 1.0, DELTA).mean_square_over_sensitivity * mu**2 / dim
+        errors, start = np.zeros((4, len(radii))), 0.0
+        for draw in range(draws):
+            rng = np.random.default_rng(draw)
+            X, _, groups = make_people(n + others, 6, channels, rng=rng)
+            own = local_means(geometry, X, Groups.from_ids(groups))
+            center = frechet_mean(own[n:], geometry)
+            rows = np.asarray(geometry.log_coordinates(center, own))
+            truth = rows[:n].mean(axis=0)
+            start += np.sum(truth**2) / draws
+            known, right = (part.T @ part for part in (rows[n:], rows[:n]))
+            plain = np.eye(dim), 1.0
+            ways = (plain, (plain[0], radial), (known, 1.0), (right, 1.0))
+            for way, (moments, factor) in enumerate(ways):
+                shape = NoiseShape.of(moments)
+                behind = rows[:n] @ shape.inverse
+                for place, radius in enumerate(radii):
+                    found = shortened(behind, radius).mean(axis=0) @ shape.root
+                    noise = factor * dim * (shape.noise * 2.0 * radius / (n * mu)) ** 2
+                    errors[way, place] += (np.sum((found - truth) ** 2) + noise) / draws
+        cells = " | ".join(f"{e:.3f}" for e in (*errors.min(axis=1), start))
+        print(f"| {channels} | {cells} |", flush=True)
+
+
 def sums(X, y, radius):
     """Sums of the two classes' logarithms of recentred rows, each shortened to the radius."""
     geometry = AffineInvariantSPD(X.shape[1])
@@ -297,7 +340,7 @@ def sums(X, y, radius):
     return np.stack([rows[y == k].sum(axis=0) for k in (0, 1)])
 
 
-def void(radius=0.3):
+def void(quick, radius=0.3):
     X, y, groups = make_people(109, 40, 6, rng=np.random.default_rng(0))
     one, labels = X[groups == 0], y[groups == 0]
 
@@ -320,29 +363,22 @@ def void(radius=0.3):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    parts = ("mean", "components", "linear", "decoder", "clients", "shape", "void")
+    parts = {
+        "mean": means,
+        "components": components,
+        "linear": linear,
+        "decoder": decoder,
+        "clients": clients,
+        "shape": shapes,
+        "mean-shape": shaped_means,
+        "void": void,
+    }
     parser.add_argument("--part", choices=parts)
     arguments = parser.parse_args()
-    if arguments.part in (None, "mean"):
-        means(arguments.quick)
-        print()
-    if arguments.part in (None, "components"):
-        components(arguments.quick)
-        print()
-    if arguments.part in (None, "linear"):
-        linear(arguments.quick)
-        print()
-    if arguments.part in (None, "decoder"):
-        decoder(arguments.quick)
-        print()
-    if arguments.part in (None, "clients"):
-        clients(arguments.quick)
-        print()
-    if arguments.part in (None, "shape"):
-        shapes(arguments.quick)
-        print()
-    if arguments.part in (None, "void"):
-        void()
+    for name, part in parts.items():
+        if arguments.part in (None, name):
+            part(arguments.quick)
+            print()
 
 
 if __name__ == "__main__":
