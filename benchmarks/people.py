@@ -191,12 +191,12 @@ def class_means(radius, epsilon):
     return PrivateMinimumDistanceToMean("spd", **known)
 
 
-def whitened(X, groups):
-    """Every person's trials, whitened by the person's own mean, as pyRiemann does it."""
-    people = np.unique(groups)
-    return np.concatenate(
-        [Whitening(metric="riemann").fit_transform(X[groups == g]) for g in people]
-    )
+def by_person(transform, X, groups):
+    """Every person's rows, transformed by themselves."""
+    result = np.empty_like(X)
+    for person in np.unique(groups):
+        result[groups == person] = transform(X[groups == person])
+    return result
 
 
 def timed(fit):
@@ -209,9 +209,7 @@ def timed(fit):
 
 def recentred(X, groups):
     """As PerGroup does, once for several fits; each of them protects people."""
-    return np.concatenate(
-        [Recenter("spd").fit_transform(X[groups == g]) for g in np.unique(groups)]
-    )
+    return by_person(Recenter("spd").fit_transform, X, groups)
 
 
 def decoder(quick):
@@ -230,9 +228,10 @@ def decoder(quick):
             here = groups < people
             moved = recentred(X, groups)
             whole = PerGroup(Recenter("spd"), class_means(0.3, 1.0))
+            whiten = Whitening(metric="riemann").fit_transform
             fit = functools.partial(whole.fit, X[here], y[here], groups=groups[here])
             _, spent = timed(fit)
-            white, spent_white = timed(lambda: whitened(X, groups))  # noqa: B023
+            white, spent_white = timed(lambda: by_person(whiten, X, groups))  # noqa: B023
             mdm = [MDM().fit(Z[here], y[here]) for Z in (X, white)]
             _, spent_mdm = timed(lambda: MDM().fit(white[here], y[here]))  # noqa: B023
             found = [m.score(Z[~here], y[~here]) for m, Z in zip(mdm, (X, white), strict=True)]

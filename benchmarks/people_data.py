@@ -11,8 +11,8 @@ and three rates of turn (``watch_dataset.npy`` of the package seglearn).  Covari
 brought to public ranges.  Mean square distance of the private mean to the mean of the table, and
 relative excess risk of two components, at epsilon = 1, delta = 1e-5 for a whole person; each way
 with the public bound that is best for it among the same nine.  The noise of the mean enters as its
-variance; the risk is a mean over 40 draws of noise (10 with ``--quick``).  "rows" have mu over 8, the
-number of a person's rows.
+variance; the risk is a mean over 40 draws of noise (10 with ``--quick``).  "rows" have mu over 8,
+the number of a person's rows.
 
 Files are looked for below ``--data`` or ``SKRIEMDP_DATA``, and in the two packages where they are
 installed; a part whose file is not there is skipped.  For example:
