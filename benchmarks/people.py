@@ -1,12 +1,14 @@
 """People who own several rows: averages against rows, and a decoder for people never seen.
 
     OMP_NUM_THREADS=1 python benchmarks/people.py [--quick] \
-        [--part mean|components|linear|decoder|clients|shape|void]
+        [--part mean|components|linear|decoder|clients|shape|mean-shape|void]
 
 "mean": mean square error of a private mean of 600 people in 6 dimensions, epsilon = 1, delta = 1e-5
 for a whole person; people's own means vary by .15 per coordinate about a point at distance .3 from
 the public centre, their rows by .4 about their own mean.  Each way gets the radius that is best for
-it among the same ten, over the same 40 draws (8 with ``--quick``).
+it among the same twenty, over the same 100 draws (8 with ``--quick``); the noise enters as its
+variance, as the fits state it.  "people" is the error of the mean of all people's means without
+privacy.
 
 "components": relative excess risk of three private components, epsilon = 1, delta = 1e-5 for a
 whole person.  Rows are Gaussian with variances 1, 1/2, 1/3, ...; a share of .15 of each variance
@@ -19,8 +21,11 @@ draws (4 with ``--quick``).
 for a whole person; features of norm about one, half of their standard deviation between people;
 mean over 10 draws (3 with ``--quick``).
 
-"decoder": covariances of 109 made-up people (40 trials each, 6 channels); accuracy on the trials of
-60 new people, mean and standard deviation over 5 draws of everybody (2 with ``--quick``).
+"decoder": covariances of made-up people (40 trials each); accuracy on the trials of 60 new people,
+mean and standard deviation over 5 draws of everybody (2 with ``--quick``), by class means with a
+radius of .3, and by pyRiemann's `Whitening` of each person and `MDM`, which are not private.  Times
+are CPU seconds, medians: the private fit of the people who train, recentring included, and
+pyRiemann's whitening of them and fit.
 
 "clients": the decoder at epsilon = 1, of 3 and 6 channels, where the 109 people are spread over N
 hospitals, each of which adds noise of its own to its sums; over 10 draws of everybody (2 with
@@ -30,14 +35,22 @@ hospitals, each of which adds noise of its own to its sums; over 10 draws of eve
 means of 20 *other* people (and in that shape with the order of its axes reversed): mean square of
 the noise at matched clipping against round noise, and accuracy; 4 draws (1 with ``--quick``).
 
+"mean-shape": mean square error of the private mean of 109 people's means as recorded, at the mean
+of 20 others, epsilon = 1: round Gaussian noise, radial noise, and Gaussian noise in the shape of
+the 20 others, or in the true one; the noise enters as its variance.  6 draws (2 with ``--quick``).
+
 "void": recentred rows handed to a fit that protects rows; how far one replaced row moves the sums
 of the two classes, over the 2 r for which such a fit adds noise.
 """
 
 import argparse
+import functools
+import time
 import warnings
 
 import numpy as np
+from pyriemann.classification import MDM
+from pyriemann.preprocessing import Whitening
 from scipy.optimize import brentq
 
 from skriemdp import (
@@ -45,30 +58,36 @@ from skriemdp import (
     PrivateMinimumDistanceToMean,
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
+    frechet_mean,
 )
+from skriemdp._groups import Groups
 from skriemdp.datasets import make_people
+from skriemdp.descent.groups import local_means
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD
 from skriemdp.mean.noise_shape import NoiseShape
 from skriemdp.preprocessing import PerGroup, Recenter
 from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.radial import best_radial_law
 
 PEOPLE, DIM, BETWEEN, WITHIN, OFFSET = 600, 6, 0.15, 0.4, 0.3
-RADII = np.geomspace(0.2, 2.0, 10)
+RADII = np.geomspace(0.2, 2.0, 20)
 NORMS = np.geomspace(0.5, 3.0, 9)
 DELTA = 1e-5
 
 
-def mean_of(X, radius, epsilon, groups=None):
+def noise_of(radius, epsilon, people, n, dim=DIM):
+    """Mean square of the noise of a private mean of n rows, or of n people with one row each."""
     fixed = {"mechanism": "tangent", "noise": "gaussian", "shrink": None, "delta": DELTA}
     mean = PrivateFrechetMean("euclidean", radius=radius, epsilon=epsilon, **fixed)
-    return mean.fit(X, groups=groups).mean_
+    mean.fit(np.zeros((n, dim)), groups=np.arange(n) if people else None)
+    return dim * mean.noise_scale_**2
 
 
-def weaker(times):
-    """The epsilon at which mu is so many times smaller than at epsilon = 1."""
-    mu = gaussian_mu(1.0, DELTA) / times
-    return brentq(lambda epsilon: gaussian_mu(epsilon, DELTA) - mu, 1e-4, 1.0)
+def weaker(times, epsilon=1.0):
+    """The epsilon at which mu is so many times smaller than at `epsilon`."""
+    mu = gaussian_mu(epsilon, DELTA) / times
+    return brentq(lambda share: gaussian_mu(share, DELTA) - mu, 1e-4, epsilon)
 
 
 def shortened(X, radius):
@@ -76,37 +95,44 @@ def shortened(X, radius):
 
 
 def averaged(X, groups):
-    return np.stack([X[groups == g].mean(axis=0) for g in range(PEOPLE)])
+    """Means of people's own rows, which stand together."""
+    starts = np.flatnonzero(np.diff(groups, prepend=-1))
+    sizes = np.diff(starts, append=len(groups))
+    return np.add.reduceat(X, starts, axis=0) / sizes[:, None]
 
 
 def errors_of_means(sizes, draws):
-    """Least mean square error over the radii: average then clip, clip then average, rows."""
+    """Least mean square error over the radii, of each way; and of people's mean without privacy."""
     truth = np.full(DIM, OFFSET / np.sqrt(DIM))
-    found = np.zeros((3, len(RADII)))
+    found, alone = np.zeros((3, len(RADII))), 0.0
     share = weaker(max(sizes))
     for draw in range(draws):
         rng = np.random.default_rng(draw)
         groups = np.repeat(np.arange(PEOPLE), rng.integers(sizes[0], sizes[1] + 1, PEOPLE))
         own = truth + BETWEEN * rng.standard_normal((PEOPLE, DIM))
         X = own[groups] + WITHIN * rng.standard_normal((len(groups), DIM))
+        people = averaged(X, groups)
+        alone += float(np.sum((people.mean(axis=0) - truth) ** 2))
         for k, radius in enumerate(RADII):
-            answers = (
-                mean_of(X, radius, 1.0, groups),
-                mean_of(averaged(shortened(X, radius), groups), radius, 1.0),
-                mean_of(X, radius, share),
-            )
-            found[:, k] += [float(np.sum((answer - truth) ** 2)) for answer in answers]
-    return found.min(axis=1) / draws
+            rows = shortened(X, radius)
+            ways = shortened(people, radius), averaged(rows, groups), rows
+            found[:, k] += [float(np.sum((way.mean(axis=0) - truth) ** 2)) for way in ways]
+    found /= draws
+    of_people = np.array([noise_of(radius, 1.0, True, PEOPLE) for radius in RADII])
+    of_rows = np.array([noise_of(radius, share, False, len(X)) for radius in RADII])
+    found += np.stack([of_people, of_people, of_rows])
+    return [alone / draws, *found.min(axis=1)]
 
 
 def means(quick):
-    draws = 8 if quick else 40
+    draws = 8 if quick else 100
     print(f"{PEOPLE} people, d = {DIM}, epsilon = 1, best of {len(RADII)} radii, {draws} draws\n")
-    print("| rows per person | average, then clip | clip rows, then average | rows at mu / most |")
-    print("|---|---|---|---|")
+    print("| rows per person | people | average, then clip | clip rows, then average | ", end="")
+    print("rows at mu / most | ratio |\n|---|---|---|---|---|---|")
     for name, sizes in (("5", (5, 5)), ("20", (20, 20)), ("1 to 20", (1, 20))):
-        cells = " | ".join(f"{value:.5f}" for value in errors_of_means(sizes, draws))
-        print(f"| {name} | {cells} |")
+        errors = errors_of_means(sizes, draws)
+        cells = " | ".join(f"{value:.5f}" for value in errors)
+        print(f"| {name} | {cells} | {errors[3] / errors[1]:.2f} |", flush=True)
 
 
 def components(quick):
@@ -165,29 +191,61 @@ def class_means(radius, epsilon):
     return PrivateMinimumDistanceToMean("spd", **known)
 
 
+def by_person(transform, X, groups):
+    """Every person's rows, transformed by themselves."""
+    result = np.empty_like(X)
+    for person in np.unique(groups):
+        result[groups == person] = transform(X[groups == person])
+    return result
+
+
+def timed(fit):
+    """What `fit` returns, and its CPU seconds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about clipped people
+        began = time.process_time()
+        return fit(), time.process_time() - began
+
+
+def recentred(X, groups):
+    """As PerGroup does, once for several fits; each of them protects people."""
+    return by_person(Recenter("spd").fit_transform, X, groups)
+
+
 def decoder(quick):
-    draws = 2 if quick else 5
-    models = {
-        "as recorded, not private": class_means(30.0, 1e6),
-        "as recorded, epsilon = 1": class_means(3.0, 1.0),
-        "recentred, not private": PerGroup(Recenter("spd"), class_means(30.0, 1e6)),
-    }
-    for epsilon in (3.0, 1.0, 0.5):
-        name = f"recentred, epsilon = {epsilon:g}"
-        models[name] = PerGroup(Recenter("spd"), class_means(0.3, epsilon))
-    scores = {name: [] for name in models}
-    for draw in range(draws):
-        rng = np.random.default_rng(draw)
-        X, y, groups = make_people(169, 40, 6, rng=rng)
-        here, new = groups < 109, groups >= 109
-        for name, model in models.items():
-            model.fit(X[here], y[here], groups=groups[here])
-            asked = {"groups": groups[new]} if isinstance(model, PerGroup) else {}
-            scores[name].append(model.score(X[new], y[new], **asked))
-    print(f"109 people x 40 trials, 6 channels; 60 new people, {draws} draws\n")
-    print("| model | accuracy | sd |\n|---|---|---|")
-    for name, values in scores.items():
-        print(f"| {name} | {np.mean(values):.3f} | {np.std(values):.3f} |")
+    draws, epsilons, new_people = 2 if quick else 5, (3.0, 1.0, 0.5), 60
+    print(f"accuracy (sd) on the trials of {new_people} new people, {draws} draws of everybody\n")
+    print("| people, channels, effect | pyRiemann, raw | pyRiemann, recentred | ", end="")
+    print("raw, epsilon = 1 | " + " | ".join(f"epsilon = {e:g}" for e in epsilons), end="")
+    print(" | s, private fit | s, pyRiemann |\n" + "|---" * 9 + "|")
+    settings = ((109, 6, 0.35), (109, 6, 0.22), (109, 16, 0.35), (300, 16, 0.35))
+    for people, channels, effect in settings:
+        scores, seconds = [], []
+        for draw in range(draws):
+            rng = np.random.default_rng(draw)
+            size = people + new_people
+            X, y, groups = make_people(size, 40, channels, effect=effect, rng=rng)
+            here = groups < people
+            moved = recentred(X, groups)
+            whole = PerGroup(Recenter("spd"), class_means(0.3, 1.0))
+            whiten = Whitening(metric="riemann").fit_transform
+            fit = functools.partial(whole.fit, X[here], y[here], groups=groups[here])
+            _, spent = timed(fit)
+            white, spent_white = timed(lambda: by_person(whiten, X, groups))  # noqa: B023
+            mdm = [MDM().fit(Z[here], y[here]) for Z in (X, white)]
+            _, spent_mdm = timed(lambda: MDM().fit(white[here], y[here]))  # noqa: B023
+            found = [m.score(Z[~here], y[~here]) for m, Z in zip(mdm, (X, white), strict=True)]
+            for epsilon, Z, radius in ((1.0, X, 3.0), *((e, moved, 0.3) for e in epsilons)):
+                model = class_means(radius, epsilon)
+                fit = functools.partial(model.fit, Z[here], y[here], groups=groups[here])
+                timed(fit)
+                found.append(model.score(Z[~here], y[~here]))
+            scores.append(found)
+            seconds.append([spent, people / size * spent_white + spent_mdm])
+        means, sds = np.mean(scores, axis=0), np.std(scores, axis=0)
+        cells = [f"{m:.3f} ({s:.3f})" for m, s in zip(means, sds, strict=True)]
+        cells += [f"{t:.2f}" for t in np.median(seconds, axis=0)]
+        print(f"| {people}, {channels}, {effect} | " + " | ".join(cells) + " |", flush=True)
 
 
 def clients(quick):
@@ -200,8 +258,7 @@ def clients(quick):
         scores = np.empty((draws, len(hospitals)))
         for draw in range(draws):
             X, y, groups = make_people(169, 40, channels, rng=np.random.default_rng(draw))
-            # As PerGroup does, once for all fits; each of them protects people.
-            X = np.concatenate([Recenter("spd").fit_transform(X[groups == g]) for g in range(169)])
+            X = recentred(X, groups)
             here, new = groups < 109, groups >= 109
             for k, n in enumerate(hospitals):
                 model.fit(X[here], y[here], clients=groups[here] % n, groups=groups[here])
@@ -215,8 +272,7 @@ def shapes(quick):
     noise, scores = [], []
     for draw in range(draws):
         X, y, groups = make_people(189, 40, 16, rng=np.random.default_rng(draw))
-        # As PerGroup does, once for all fits; each of them protects people.
-        X = np.concatenate([Recenter("spd").fit_transform(X[groups == g]) for g in range(189)])
+        X = recentred(X, groups)
         here, new = groups < 109, (groups >= 109) & (groups < 169)
         rows = np.asarray(geometry.log_coordinates(geometry.base_point, X))
         shown = np.stack(
@@ -244,6 +300,41 @@ def shapes(quick):
         print(f"| {name} | {squares.mean():.2f} | {hits.mean():.3f} (sd {hits.std():.3f}) |")
 
 
+def shaped_means(quick):
+    draws, n, others, radii = 2 if quick else 6, 109, 20, np.geomspace(0.3, 10.0, 40)
+    mu = gaussian_mu(1.0, DELTA)
+    print(
+        f"mean of {n} people, epsilon = 1, best of {len(radii)} radii, {draws} draws of everybody\n"
+    )
+    print(f"| channels | round | radial | shape of {others} others | true shape | center alone |")
+    print("|---" * 6 + "|")
+    for channels in (3, 6, 16):
+        geometry = AffineInvariantSPD(channels)
+        dim = geometry.dim
+        radial = best_radial_law(dim, 1.0, DELTA).mean_square_over_sensitivity * mu**2 / dim
+        errors, start = np.zeros((4, len(radii))), 0.0
+        for draw in range(draws):
+            rng = np.random.default_rng(draw)
+            X, _, groups = make_people(n + others, 6, channels, rng=rng)
+            own = local_means(geometry, X, Groups.from_ids(groups))
+            center = frechet_mean(own[n:], geometry)
+            rows = np.asarray(geometry.log_coordinates(center, own))
+            truth = rows[:n].mean(axis=0)
+            start += np.sum(truth**2) / draws
+            known, right = (part.T @ part for part in (rows[n:], rows[:n]))
+            plain = np.eye(dim), 1.0
+            ways = (plain, (plain[0], radial), (known, 1.0), (right, 1.0))
+            for way, (moments, factor) in enumerate(ways):
+                shape = NoiseShape.of(moments)
+                behind = rows[:n] @ shape.inverse
+                for place, radius in enumerate(radii):
+                    found = shortened(behind, radius).mean(axis=0) @ shape.root
+                    noise = factor * dim * (shape.noise * 2.0 * radius / (n * mu)) ** 2
+                    errors[way, place] += (np.sum((found - truth) ** 2) + noise) / draws
+        cells = " | ".join(f"{e:.3f}" for e in (*errors.min(axis=1), start))
+        print(f"| {channels} | {cells} |", flush=True)
+
+
 def sums(X, y, radius):
     """Sums of the two classes' logarithms of recentred rows, each shortened to the radius."""
     geometry = AffineInvariantSPD(X.shape[1])
@@ -251,45 +342,45 @@ def sums(X, y, radius):
     return np.stack([rows[y == k].sum(axis=0) for k in (0, 1)])
 
 
-def void(radius=0.3):
+def void(quick, radius=0.3):
     X, y, groups = make_people(109, 40, 6, rng=np.random.default_rng(0))
-    one = X[groups == 0]
-    before = sums(Recenter("spd").fit_transform(one), y[groups == 0], radius)
-    print("| replaced row of one person, times the identity | change of the sums over 2 r |")
-    print("|---|---|")
+    one, labels = X[groups == 0], y[groups == 0]
+
+    def shown(scale):
+        """Sums where the person's first trial is so many times the identity; None: as it is."""
+        rows = one.copy()
+        if scale is not None:
+            rows[0] = scale * np.eye(6)
+        return sums(Recenter("spd").fit_transform(rows), labels, radius)
+
+    print("| one row, times the identity | change of the sums over 2 r |\n|---|---|")
     for scale in (1e2, 1e6, 1e12):
-        other = one.copy()
-        other[0] = scale * np.eye(6)
-        after = sums(Recenter("spd").fit_transform(other), y[groups == 0], radius)
-        print(f"| {scale:g} | {np.linalg.norm(after - before) / (2 * radius):.1f} |")
+        change = np.linalg.norm(shown(scale) - shown(None)) / (2 * radius)
+        print(f"| as recorded, or {scale:g} | {change:.1f} |")
+    for scale in (1e2, 1e6, 1e12):
+        change = np.linalg.norm(shown(scale) - shown(1.0 / scale)) / (2 * radius)
+        print(f"| {1.0 / scale:g}, or {scale:g} | {change:.1f} |")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    parts = ("mean", "components", "linear", "decoder", "clients", "shape", "void")
+    parts = {
+        "mean": means,
+        "components": components,
+        "linear": linear,
+        "decoder": decoder,
+        "clients": clients,
+        "shape": shapes,
+        "mean-shape": shaped_means,
+        "void": void,
+    }
     parser.add_argument("--part", choices=parts)
     arguments = parser.parse_args()
-    if arguments.part in (None, "mean"):
-        means(arguments.quick)
-        print()
-    if arguments.part in (None, "components"):
-        components(arguments.quick)
-        print()
-    if arguments.part in (None, "linear"):
-        linear(arguments.quick)
-        print()
-    if arguments.part in (None, "decoder"):
-        decoder(arguments.quick)
-        print()
-    if arguments.part in (None, "clients"):
-        clients(arguments.quick)
-        print()
-    if arguments.part in (None, "shape"):
-        shapes(arguments.quick)
-        print()
-    if arguments.part in (None, "void"):
-        void()
+    for name, part in parts.items():
+        if arguments.part in (None, name):
+            part(arguments.quick)
+            print()
 
 
 if __name__ == "__main__":

@@ -44,6 +44,10 @@ class Groups:
         """Number of rows of each group; private."""
         return np.diff(self.starts, append=len(self.order))
 
+    def rows(self) -> list[np.ndarray]:
+        """Row numbers of each group."""
+        return np.split(self.order, self.starts[1:])
+
     def owners(self) -> np.ndarray:
         """The group of each row of `order`."""
         return np.repeat(np.arange(self.count), self.sizes)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
+import joblib
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone
-from sklearn.utils import Tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -15,16 +20,39 @@ from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import QuietQueries, quietly, read_array, read_records
 from skriemdp._random import public_generator
 from skriemdp.core.estimator import CarriesLedger, tags_of
-from skriemdp.core.manifold_input import CHECKS, as_points, check_membership, point_shape
+from skriemdp.core.manifold_input import (
+    CHECKS,
+    as_points,
+    asymmetric,
+    check_membership,
+    point_shape,
+)
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.groups import local_means
 from skriemdp.descent.separate_rows import made_up_points
-from skriemdp.geometry import as_geometry
+from skriemdp.geometry import Geometry, as_geometry
+from skriemdp.geometry._tiles import map_tiles
 
 __all__ = ["PerGroup", "Recenter"]
 
 # Made-up rows on which a transformer is tried before the data are read.
 _TRIED = 4
+# What people's rows became, by the digests of transformer and rows; None: nothing is kept.
+_KEPT: ContextVar[dict[tuple, np.ndarray | None] | None] = ContextVar("kept", default=None)
+
+
+@contextlib.contextmanager
+def transformed_once() -> Iterator[None]:
+    """Within it, `PerGroup` transforms the same rows by the same transformer once.
+
+    For a search, whose fits and scores ask for the same people again and again.  What comes out is
+    the same: a fresh clone sees the same rows.
+    """
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 class Recenter(TransformerMixin, BaseEstimator):
@@ -78,15 +106,44 @@ class Recenter(TransformerMixin, BaseEstimator):
         X = read_records(self, X, reset=False, **CHECKS)
         points = as_points(self.geometry_, X)
         check_membership(self.geometry_, points)
-        geometry, base = self.geometry_, self.geometry_.base_point
-        seen = geometry.transport(self.mean_, base, geometry.log(self.mean_, points))
-        moved = np.asarray(geometry.canonical(np.asarray(geometry.exp(base, seen))))
-        return moved.reshape(X.shape)
+        return _moved(self.geometry_, self.mean_, points).reshape(X.shape)
+
+    def _of_each(self, X: np.ndarray, owned: Groups) -> list[np.ndarray | None]:
+        """What `fit_transform` makes of each group's rows; None for rows that are no points.
+
+        Groups are computed together, which is faster; the numbers of each are made of its own rows
+        alone, to the last bit (docs/theory/groups.md).
+        """
+        geometry = as_geometry(self.manifold, point_shape=point_shape(X, self.manifold))
+        if not geometry.separate_rows:
+            return [_of_one(self, X[rows]) for rows in owned.rows()]
+        points = X.reshape(len(X), *geometry.shape)
+        usable = np.isfinite(X).reshape(len(X), -1).all(axis=1)
+        usable &= ~asymmetric(geometry, points)
+        points = np.where(
+            usable.reshape(-1, *(1,) * len(geometry.shape)), points, geometry.base_point
+        )
+        points = np.asarray(geometry.canonical(points))
+        usable &= np.asarray(map_tiles(geometry.belongs, points))
+        points[~usable] = geometry.base_point
+        means = local_means(geometry, points, owned)
+        moved = np.empty_like(points)
+        moved[owned.order] = _moved(geometry, means[owned.owners()], points[owned.order])
+        usable &= np.isfinite(moved).reshape(len(X), -1).all(axis=1)
+        moved = moved.reshape(X.shape)
+        return [moved[rows] if usable[rows].all() else None for rows in owned.rows()]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _moved(geometry: Geometry, mean: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Points moved by what takes `mean`, or the mean of each, to the base point."""
+    base = geometry.base_point
+    seen = geometry.transport(mean, base, geometry.log(mean, points))
+    return np.asarray(geometry.canonical(np.asarray(geometry.exp(base, seen))))
 
 
 def _estimator_has(name: str) -> Any:
@@ -180,12 +237,11 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
             )
         transformed = self._transformed(X, groups)
         self.estimator_ = clone(self.estimator)
-        args = () if y is None else (y,)
         ids = {"groups": groups}
         if clients is not None:
             _check_one_client(groups, clients)
             ids["clients"] = clients
-        self.estimator_.fit(transformed, *args, **ids)
+        self.estimator_.fit(transformed, y, **ids)
         if hasattr(self.estimator_, "classes_"):
             self.classes_ = self.estimator_.classes_
         self.privacy_spent_ = self.estimator_.privacy_spent_
@@ -215,8 +271,23 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
         weight = {} if sample_weight is None else {"sample_weight": sample_weight}
         return float(self.estimator_.score(transformed, *args, **weight))
 
+    @available_if(_estimator_has("transform"))
+    def fit_transform(
+        self, X: Any, y: Any = None, groups: Any = None, clients: Any = None
+    ) -> np.ndarray:
+        """Fit, then :meth:`transform` the same rows."""
+        return self.fit(X, y, groups, clients).transform(X, groups)
+
     def __sklearn_tags__(self) -> Tags:
-        return tags_of(super().__sklearn_tags__(), self.estimator)
+        tags = tags_of(super().__sklearn_tags__(), self.estimator)
+        tags.input_tags.sparse = False
+        return tags
+
+    @property
+    def n_features_in_(self) -> int:
+        """Of `estimator_`, which sees transformed rows."""
+        check_is_fitted(self)
+        return int(self.estimator_.n_features_in_)
 
     def _asked(self, method: str, X: Any, groups: Any) -> np.ndarray:
         check_is_fitted(self)
@@ -229,30 +300,23 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 "groups=np.zeros(len(X))."
             )
         X = read_array(X, "X", dtype=np.float64, ensure_2d=False, allow_nd=True)
+        if X.ndim < 2:
+            raise ValueError(
+                "X has one dimension; rows are asked for. Reshape your data with X.reshape(-1, 1) "
+                "if each number is a row, or X.reshape(1, -1) if together they are one."
+            )
         owned = read_groups(groups, len(X), least=1)
         check_per_sample(self.transformer.fit_transform, owned.count, (X,), "transformer")
         filler = self._tried(X.shape[1:])
-        ends = np.append(owned.starts, len(X))
         result = np.empty((len(X), *filler.shape))
-        for begin, end in zip(ends[:-1], ends[1:], strict=True):
-            rows = owned.order[begin:end]
-            # Whether a group can be transformed depends on its records, and must not be told.
-            try:
-                with np.errstate(all="ignore"), warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    found = _fit_transform(self.transformer, X[rows])
-            except Exception:
-                found = None
+        for rows, found in zip(owned.rows(), _kept(self.transformer, X, owned), strict=True):
             fits = found is not None and found.shape == (len(rows), *filler.shape)
-            if found is None or not fits or not np.isfinite(found).all():
-                found = filler
-            result[rows] = found
+            result[rows] = found if fits else filler
         return result
 
     def _tried(self, shape: tuple[int, ...]) -> np.ndarray:
         """A transformed made-up row: what a group counts as that cannot be transformed."""
-        manifold = getattr(self.estimator, "manifold", "euclidean")
-        manifold = getattr(self.transformer, "manifold", manifold)
+        manifold = getattr(self.transformer, "manifold", _manifold_of_rows(self.estimator))
         geometry = as_geometry(manifold, point_shape=shape)
         rng = public_generator(0, "made-up rows of a group")
         made_up = np.asarray(made_up_points(geometry, _TRIED, 0.3, rng)).reshape(_TRIED, *shape)
@@ -263,6 +327,15 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 f"{_TRIED} made-up ones; it must keep the number of rows."
             )
         return tried[0]
+
+
+def _manifold_of_rows(estimator: Any) -> Any:
+    """Where the rows lie that `estimator` is fitted on."""
+    while hasattr(estimator, "estimator"):
+        estimator = estimator.estimator
+    # A `manifold` of something else, of a frame or of targets, comes with rows of numbers.
+    of_points = get_tags(estimator).input_tags.three_d_array
+    return estimator.manifold if of_points and hasattr(estimator, "manifold") else "euclidean"
 
 
 def _check_one_client(groups: Any, clients: Any) -> None:
@@ -276,6 +349,48 @@ def _check_one_client(groups: Any, clients: Any) -> None:
             "clients: a person's rows are transformed together, but the ids show somebody in two "
             "clients; give that person an id of its own at each, and state clients_per_person."
         )
+
+
+def _kept(transformer: Any, X: np.ndarray, owned: Groups) -> list[np.ndarray | None]:
+    """As :func:`_of_each`; within :func:`transformed_once` what is known is not computed again."""
+    kept, name = _KEPT.get(), ""
+    if kept is not None:
+        # A transformer that cannot be pickled cannot be told from others.
+        with contextlib.suppress(Exception):
+            name = str(joblib.hash(transformer))
+    if kept is None or not name:
+        return _of_each(transformer, X, owned)
+    shape = str(X.shape[1:])
+    keys = [
+        (name, shape, len(rows), hashlib.blake2b(X[rows].tobytes()).digest())
+        for rows in owned.rows()
+    ]
+    missing = np.array([k for k, key in enumerate(keys) if key not in kept], dtype=np.intp)
+    if len(missing):
+        made = _of_each(transformer, X, owned.select(missing))
+        kept.update(zip([keys[k] for k in missing], made, strict=True))
+    return [kept[key] for key in keys]
+
+
+def _of_each(transformer: Any, X: np.ndarray, owned: Groups) -> list[np.ndarray | None]:
+    """Each group's rows, transformed by themselves; None where that cannot be done."""
+    if type(transformer) is Recenter:
+        # Where LAPACK gives up on somebody's rows, people are taken one by one.
+        with contextlib.suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
+            return transformer._of_each(X, owned)
+    return [_of_one(transformer, X[rows]) for rows in owned.rows()]
+
+
+def _of_one(transformer: Any, rows: np.ndarray) -> np.ndarray | None:
+    """The rows of one group, transformed; None where that cannot be done."""
+    # Whether it can be depends on the group's records, and must not be told.
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = _fit_transform(transformer, rows)
+    except Exception:
+        return None
+    return found if np.isfinite(found).all() else None
 
 
 def _fit_transform(transformer: Any, rows: np.ndarray) -> np.ndarray:

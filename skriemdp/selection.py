@@ -47,7 +47,7 @@ from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.integers import ExactTotal, IntegerBall
 from skriemdp.mechanisms.sums import release_integers
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
-from skriemdp.preprocessing import PerGroup
+from skriemdp.preprocessing import PerGroup, transformed_once
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ParallelEvent, SelectionEvent
 from skriemdp.privacy.radial import RadialEvent, best_radial_law
@@ -278,6 +278,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
     __metadata_request__transform = {"groups": True}
     __metadata_request__score = {"groups": True}
 
+    @transformed_once()
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Search, and release the best run.
 

@@ -294,6 +294,23 @@ OWNERS = {
     ),
     "means": (clone(ONE_SHOT).set_params(epsilon=1.0), 150),
 }
+# The same at one client, which releases its sums.
+OWNERS |= {
+    f"{name} at a client": (FederatedEstimator(estimator, 1, local="statistic"), trials)
+    for name, (estimator, trials) in {
+        "components": OWNERS["components"],
+        "moments": (
+            PrivateHyperbolicRegressor(
+                "sufficient-statistics",
+                base_point=[0.0, 0.0],
+                feature_scale=1.0,
+                n_frequencies=2,
+                epsilon=1.0,
+            ),
+            150,
+        ),
+    }.items()
+}
 
 
 def dropped_groups(monkeypatch):
@@ -305,9 +322,10 @@ def owned_by_people(neighbours, rows=40):
     """Everybody has `rows` rows like the record."""
 
     def side(data):
-        X, y = (*data, None)[:2]
+        X, y, *clients = (*data, None)[: max(2, len(data))]
         ids = np.repeat(np.arange(len(X)), rows)
-        return X[ids], None if y is None else np.asarray(y)[ids], ids
+        clients = [None if c is None else np.asarray(c)[ids] for c in clients]
+        return X[ids], None if y is None else np.asarray(y)[ids], *clients, ids
 
     data, other = side(neighbours.data), side(neighbours.neighbour)
     return dataclasses.replace(neighbours, data=data, neighbour=other)

@@ -146,6 +146,42 @@ def test_clients_answer_with_noise_of_their_own():
 # -- people -----------------------------------------------------------------------------------
 
 
+def owned_rows(name, *rows):
+    """Rows, targets, clients and people of the table `name`: 120 people at four clients."""
+    y = ESTIMATORS[name][1]
+    rows = np.concatenate([np.arange(240), np.arange(120), *rows])
+    people = rows // 2
+    return ROWS[rows], None if y is None else y[rows], people % 4, people
+
+
+@pytest.mark.parametrize("arithmetic", ["float", "lattice"])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_noise_of_people_is_that_of_every_client(name, arithmetic):
+    estimator, facts = ESTIMATORS[name][0], []
+    with config_context(arithmetic=arithmetic):
+        X, y, _, people = owned_rows(name)
+        central = alone(estimator).fit(X, y, groups=people)
+        for more in ((), ([14, 15, 15],)):  # somebody with more rows
+            model = in_one_round(estimator).fit(*owned_rows(name, *more))
+            wanted = 2.0 * central.noise_scale_
+            assert model.estimator_.noise_scale_ == pytest.approx(wanted, rel=1e-9)
+            spent = model.privacy_spent_
+            assert spent.unit == "group" and spent.public["n_groups"] == 120
+            assert spent.public["arithmetic"] == central.privacy_spent_.public["arithmetic"]
+            facts.append((model.estimator_.noise_scale_, str(spent.to_dict())))
+    assert facts[0] == facts[1]
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_without_noise_people_at_clients_are_those_of_one_table(name):
+    loud = clone(ESTIMATORS[name][0]).set_params(epsilon=1e6)
+    X, y, clients, people = owned_rows(name)
+    central = alone(loud).fit(X, y, groups=people)
+    found = in_one_round(loud).fit(X, y, clients, people).estimator_
+    np.testing.assert_allclose(RELEASED[name](found), RELEASED[name](central), atol=0.02)
+    assert found.clipped_fraction_ == pytest.approx(central.clipped_fraction_, abs=1e-3)
+
+
 def test_a_person_in_two_clients_pays_both():
     wandering = HOSPITALS.copy()
     wandering[np.flatnonzero(PEOPLE == 0)[:2]] = 1
@@ -346,16 +382,13 @@ def test_estimators_without_sums_or_groups_are_refused(recording_accountant):
     settings = {"accountant": recording_accountant}
     with pytest.raises(TypeError, match="learns from sums"):
         in_one_round(PrivateNoisyAdaGrad(), **settings).fit(ROWS, LABELS, clients=FOUR)
-    with pytest.raises(TypeError, match="protects rows, not groups"):
-        in_one_round(COMPONENTS, **settings).fit(ROWS, clients=FOUR, groups=np.arange(240))
-    with pytest.raises(TypeError, match="protects rows, not groups"):
-        sums_agent(
-            COMPONENTS,
-            ROWS,
-            groups=np.arange(240) // 2,
-            client="north",
-            accountant=recording_accountant,
-            book=None,
+    with pytest.raises(TypeError, match="protects rows, not groups.*local='statistic'"):
+        trained = FederatedEstimator(COMPONENTS, 1, 4, **settings)
+        trained.fit(ROWS, clients=FOUR, groups=np.arange(240))
+    labels = clone(REGRESSION).set_params(privacy_unit="label")
+    with pytest.raises(ValueError, match="privacy_unit='record'"):
+        in_one_round(labels, **settings).fit(
+            ROWS, 0.3 * ROWS[:, :2], clients=FOUR, groups=np.arange(240)
         )
     with pytest.raises(ValueError, match="2 people"):
         model = in_one_round(DECODER, **settings)

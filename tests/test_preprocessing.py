@@ -12,13 +12,21 @@ from sklearn.model_selection import (
     cross_validate,
 )
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import _num_samples
 
-from skriemdp import PrivacyAccountant, PrivateGridSearchCV, PrivateMinimumDistanceToMean
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateGridSearchCV,
+    PrivateMinimumDistanceToMean,
+    PrivatePrincipalEigenvector,
+)
+from skriemdp._groups import Groups
 from skriemdp.datasets import make_people
 from skriemdp.federated import FederatedEstimator
-from skriemdp.geometry import AffineInvariantSPD, Hyperboloid, Sphere
+from skriemdp.geometry import AffineInvariantSPD, Hyperboloid, Sphere, Stiefel
 from skriemdp.mean.estimator import frechet_mean
 from skriemdp.preprocessing import PerGroup, Recenter
 
@@ -34,6 +42,44 @@ UNSEEDED = clone(MODEL).set_params(estimator__random_state=None, estimator__epsi
 @parametrize_with_checks([Recenter("euclidean")])
 def test_recenter_is_a_transformer(estimator, check):
     check(estimator)
+
+
+class Pairs(PerGroup):
+    """The checks of scikit-learn know no groups: two rows belong to each."""
+
+    def fit(self, X, y=None, groups=None, clients=None):
+        return super().fit(X, y, self._owners(X, groups), clients)
+
+    def _transformed(self, X, groups):
+        return super()._transformed(X, self._owners(X, groups))
+
+    def _owners(self, X, groups):
+        return np.arange(_num_samples(X)) // 2 if groups is None else groups
+
+
+# A transformer of single rows: others answer differently for other companies, as they should.
+@parametrize_with_checks(
+    [
+        Pairs(FunctionTransformer(), estimator)
+        for estimator in (
+            PrivateFrechetMean(radius=1.0, random_state=0),
+            PrivateMinimumDistanceToMean(radius=1.0, random_state=0),
+        )
+    ]
+)
+def test_per_group_is_an_estimator(estimator, check):
+    check(estimator)
+
+
+def test_a_manifold_of_frames_or_targets_is_not_that_of_the_rows():
+    rows = np.random.default_rng(2).normal(size=(40, 3)) * [3.0, 1.0, 0.3]
+    people, scaler = np.arange(40) // 4, StandardScaler(with_mean=False)
+    model = PerGroup(scaler, PrivatePrincipalEigenvector(2, 2.0, center="assume"))
+    model.fit(rows, groups=people)
+    assert model.n_features_in_ == 3 and model.privacy_spent_.unit == "group"
+    shown = PerGroup(scaler, FederatedEstimator(model.estimator, 1, local="statistic"))
+    shown.fit(rows, groups=people, clients=people % 2)
+    assert shown.fit_transform(rows, groups=people, clients=people % 2).shape == (40, 2)
 
 
 @pytest.mark.parametrize("geometry", [AffineInvariantSPD(3), Sphere(2), Hyperboloid(2)], ids=str)
@@ -95,6 +141,33 @@ def test_a_changed_person_changes_own_transformed_rows_only():
     model.fit(changed, Y, groups=PEOPLE)
     moved = (seen[0] != seen[1]).any(axis=(1, 2))
     assert moved[PEOPLE == 4].sum() > 1 and not moved[PEOPLE != 4].any()
+
+
+@pytest.mark.parametrize(
+    "geometry", [AffineInvariantSPD(3), Sphere(2), Hyperboloid(2), Stiefel(3, 2)], ids=str
+)
+def test_people_are_recentred_together_as_one_by_one(geometry):
+    rng = np.random.default_rng(3)
+
+    def points(count):
+        steps = 0.5 * rng.standard_normal((count, geometry.dim))
+        return np.asarray(geometry.exp_coordinates(geometry.base_point, steps))
+
+    ids = rng.permutation(np.repeat(np.arange(6), [1, 2, 3, 4, 7, 12]))
+    rows, recenter = points(len(ids)), Recenter(geometry)
+    together = recenter._of_each(rows, Groups.from_ids(ids))
+    for k in range(6):
+        alone = recenter.fit_transform(rows[ids == k])
+        np.testing.assert_allclose(together[k], alone, rtol=0, atol=1e-9)
+    # Others have other rows, and other numbers of them, at other places; some are no points.
+    others = rng.permutation(np.repeat([0, 1, 2, 4, 5], [9, 1, 30, 2, 1]))
+    new_ids = np.insert(others, [0, 5, 5, 20], 3)
+    new_rows = points(len(new_ids))
+    new_rows[new_ids == 3] = rows[ids == 3]
+    new_rows[np.flatnonzero(new_ids == 2)[0]] = -7.0
+    found = recenter._of_each(new_rows, Groups.from_ids(new_ids))
+    np.testing.assert_array_equal(found[3], together[3])
+    assert [k for k in range(6) if found[k] is None] == [2]
 
 
 def test_groups_are_required_and_the_cure_works():
@@ -261,3 +334,47 @@ def test_a_search_refuses_groups_that_its_fits_do_not_take():
     model = Deaf("spd", radius=0.3, classes=[0, 1])
     with pytest.raises(ValueError, match="takes no groups"):
         PrivateGridSearchCV(model, {"radius": [0.3]}).fit(X, Y, groups=PEOPLE)
+
+
+class Counting(Recenter):
+    """Counts how often it is fitted."""
+
+    fits = 0
+
+    def fit(self, X, y=None):
+        Counting.fits += 1
+        return super().fit(X, y)
+
+
+class Forgotten(Counting):
+    """Cannot be told from others, so nothing is kept of what it made."""
+
+    def __reduce__(self):
+        raise TypeError("not to be pickled")
+
+
+def test_a_search_transforms_everybody_once():
+    found, fits = [], []
+    for kind in (Counting, Forgotten):
+        Counting.fits = 0
+        model = clone(UNSEEDED).set_params(transformer=kind("spd"))
+        grid = {"estimator__radius": [0.3, 0.5, 1.0]}
+        search = PrivateGridSearchCV(model, grid, mean_runs=3.0, random_state=4).fit(*SOME)
+        fits.append(Counting.fits)
+        found.append((search.best_score_, search.best_estimator_.estimator_.means_))
+    # Eight people, and made-up rows for each of six fits and scores and more.
+    assert fits[0] < 8 + 20 < 6 * 8 < fits[1]
+    assert found[0][0] == found[1][0]
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+    # Nothing is kept after the search.
+    Counting.fits = 0
+    clone(UNSEEDED).set_params(transformer=Counting("spd")).fit(*SOME)
+    assert Counting.fits == 8 + 1
+
+
+def test_people_are_transformed_anew_by_other_parameters():
+    grid = {"transformer__manifold": ["spd", "spd-log-euclidean"]}
+    Counting.fits = 0
+    model = clone(UNSEEDED).set_params(transformer=Counting("spd"))
+    PrivateGridSearchCV(model, grid, mean_runs=1.5).fit(*SOME)
+    assert Counting.fits > 2 * 8

@@ -26,11 +26,6 @@ class Statistic(Protocol):
         """Number of sums."""
         ...
 
-    @property
-    def of_people(self) -> bool:
-        """Whether there are sums over people who own several rows."""
-        ...
-
     def noisy(
         self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
     ) -> np.ndarray:

@@ -13,12 +13,13 @@ from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.product import Product
-from skriemdp.geometry.spd.base import SPDGeometry, asymmetric
+from skriemdp.geometry.spd.base import SPDGeometry, differ_from_transposes
 from skriemdp.geometry.sphere import Sphere
 
 __all__ = [
     "CHECKS",
     "as_points",
+    "asymmetric",
     "check_descent_radius",
     "check_membership",
     "check_reach",
@@ -81,14 +82,20 @@ _CURES = {
 }
 
 
-def _refuse_asymmetric(geometry: Geometry, points: Any, name: str) -> None:
+def asymmetric(geometry: Geometry, points: Any) -> np.ndarray:
+    """Which rows are matrices that should be symmetric and are not, beyond rounding."""
     if not isinstance(geometry, SPDGeometry):
-        return
-    points = points[asymmetric(points)]
+        return np.zeros(len(points), dtype=bool)
+    wrong = differ_from_transposes(points)
+    different = points[wrong]
     with np.errstate(all="ignore"):
-        gaps = np.abs(points - np.swapaxes(points, -1, -2)).max(axis=(-2, -1))
-        wrong = gaps > 1e-6 * np.abs(points).max(axis=(-2, -1))
-    if wrong.any():
+        gaps = np.abs(different - np.swapaxes(different, -1, -2)).max(axis=(-2, -1))
+        wrong[wrong] = gaps > 1e-6 * np.abs(different).max(axis=(-2, -1))
+    return wrong
+
+
+def _refuse_asymmetric(geometry: Geometry, points: Any, name: str) -> None:
+    if asymmetric(geometry, points).any():
         _refuse(geometry, "symmetric", name)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import math
 import os
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +40,6 @@ __all__ = [
     "calibrated",
     "check_settings",
     "check_takes_groups",
-    "refuse_groups",
     "domain_and_start",
     "local_settings",
 ]
@@ -102,15 +101,11 @@ def check_settings(run: Any) -> None:
 def check_takes_groups(estimator: Any) -> None:
     """TypeError where clients train on an estimator's rows only."""
     if "groups" not in inspect.signature(estimator._problem).parameters:
-        refuse_groups(estimator)
-
-
-def refuse_groups(estimator: Any) -> NoReturn:
-    """TypeError: in a federation, this estimator protects rows."""
-    raise TypeError(
-        f"at clients, {type(estimator).__name__} protects rows, not groups of them; leave groups "
-        "out, or use PrivateFrechetMean, PrivateMinimumDistanceToMean or PrivateRiemannianERM."
-    )
+        sums = ", or pass local='statistic'" if isinstance(estimator, Additive) else ""
+        raise TypeError(
+            f"training at clients, {type(estimator).__name__} protects rows, not groups of them; "
+            f"leave groups out, use PrivateFrechetMean or PrivateRiemannianERM{sums}."
+        )
 
 
 def _check_sums(run: Any) -> None:

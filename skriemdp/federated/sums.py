@@ -23,7 +23,6 @@ from skriemdp.federated.messages import (
     check_release_name,
     checked_updates,
 )
-from skriemdp.federated.planning import refuse_groups
 from skriemdp.geometry import Euclidean
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
@@ -79,8 +78,6 @@ def planned_sums(estimator: Any, facts: Any, terms: Terms, times: int = 1) -> Pl
     part = clone(estimator)
     part.epsilon = share(float(estimator.epsilon), float(estimator.delta), times)
     plan = part._additive_plan(facts, terms)
-    if facts.get("grouped") and not plan.settings.of_people:
-        refuse_groups(estimator)
     plan.work.check()
     check_noise(plan.event)
     check_arithmetic(plan.exact, f"sums of {type(estimator).__name__} with these parameters")

@@ -95,8 +95,6 @@ class ClassSums:
     grouped: bool
     shape: NoiseShape | None = None
 
-    of_people = True
-
     @property
     def size(self) -> int:
         """Number of sums."""

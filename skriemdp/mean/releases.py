@@ -360,8 +360,6 @@ class LogSums:
         exact = exact_tangents(ball.geometry, [1.0 / mu])
         return cls(TangentMean(ball, n, None, noise, shrink, exact), count)
 
-    of_people = True
-
     @property
     def size(self) -> int:
         """Number of sums."""

@@ -210,8 +210,11 @@ class LiftedMoments:
         """
         if (groups is not None) != self.grouped:
             raise ValueError("groups belongs to grouped=True, which needs it.")
-        if len(second) != len(first) or (groups is None and len(first) > self.n):
-            raise ValueError(f"first and second must have as many rows, at most n={self.n}.")
+        records = len(first) if groups is None else groups.count
+        if len(second) != len(first) or records > self.n:
+            raise ValueError(
+                f"first and second must have as many rows, of at most n={self.n} records."
+            )
         if self.exact:
             lifts = self.lifts(first, second)
             if groups is not None:

@@ -597,7 +597,7 @@ class PrivatePrincipalEigenvector(
     # -- sums over several tables, each with noise of its own -----------------------------------
 
     def _additive_plan(self, facts: Any, terms: Terms) -> Plan[CovarianceSums]:
-        """The sums that clients release: of ``z z'``, rows centred at zero."""
+        """The sums that clients release: of records' matrices, rows centred at zero."""
         plan = self._plan(facts, terms)
         settings, n, d = plan.settings, facts["n"], facts["d"]
         if self.center != "assume" or isinstance(self.row_norm, str):
@@ -614,7 +614,13 @@ class PrivatePrincipalEigenvector(
         budget = settings.make_budget()
         count = budget.count(_COUNT_SHARE)
         sums = CovarianceSums(
-            int(self.n_components), d, float(self.row_norm), budget.rest(), count, plan.exact
+            int(self.n_components),
+            d,
+            float(self.row_norm),
+            budget.rest(),
+            count,
+            plan.exact,
+            facts.get("grouped", False),
         )
         return dataclasses.replace(plan, settings=sums)
 

@@ -13,7 +13,7 @@ from skriemdp._groups import Groups
 from skriemdp._random import public_generator
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.location_scale.grouped_rows import GroupedRows
+from skriemdp.location_scale.grouped_rows import GroupedRows, records_of
 from skriemdp.location_scale.rows import Rows, RowSum, largest_summand
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
@@ -147,6 +147,8 @@ class CovarianceSums:
     count : GaussianCount
         Noise for the number of longer rows.
     exact : bool, default=False
+    grouped : bool, default=False
+        Whether records are people who own several rows.
 
     Notes
     -----
@@ -159,8 +161,7 @@ class CovarianceSums:
     mu: float
     count: GaussianCount
     exact: bool = False
-
-    of_people = False
+    grouped: bool = False
 
     @property
     def size(self) -> int:
@@ -173,25 +174,31 @@ class CovarianceSums:
         return np.zeros(self.dim)
 
     def noisy(self, arrays: tuple, groups: Groups | None, streams: Streams) -> np.ndarray:
-        """Number of rows that are shortened, and the sum of ``z z'``, with noise; one vector."""
-        rows = Rows(arrays[0], *arrays[0].shape)
+        """Number of records that are shortened, and the sum of their matrices; one noisy vector.
+
+        A row's matrix is ``z z'``, a person's the mean of those of own rows.
+        """
+        rows = records_of(arrays[0], groups, by_trace=False)
         outside = count_beyond(rows, self.center, self.row_norm)
         noisy = self.count.release(outside, streams("clipped fraction"))
         moment, _ = _noisy_matrix(rows, self.center, self.row_norm, self.mu, streams, self.exact)
         return np.concatenate([[noisy], rows.n * moment.ravel()])
 
     def finish(self, noisy: np.ndarray, n: int, n_tables: int) -> Subspace:
-        """The subspace of noisy sums over so many tables, of n rows in all."""
+        """The subspace of noisy sums over so many tables, of n records in all."""
         matrix = noisy[1:].reshape(self.dim, self.dim) / n
         return _from_matrix(matrix, math.sqrt(n_tables) * self._sigma(n), self.n_components)
 
     def _sigma(self, n: int) -> float:
-        """Noise of one release along a unit matrix, over the number of all rows."""
+        """Noise of one release along a unit matrix, over the number of all records."""
         if self.exact:
-            return IntegerMoments(self.row_norm, self.dim, 1.0 / self.mu).sigma / n
+            return _moments(self.grouped)(self.row_norm, self.dim, 1.0 / self.mu).sigma / n
         term = second_moment_sensitivity(self.row_norm)
-        rows = Rows(np.empty((n, 0)), n, self.dim)
-        sensitivity = _per_row(rows, term, _largest(self.center, self.row_norm), self.dim**2)
+        if self.grouped:
+            sensitivity = mean_sensitivity(term, n)
+        else:
+            rows = Rows(np.empty((n, 0)), n, self.dim)
+            sensitivity = _per_row(rows, term, _largest(self.center, self.row_norm), self.dim**2)
         return SymmetricGaussian(self.dim, sensitivity, 1.0 / self.mu).sigma
 
 

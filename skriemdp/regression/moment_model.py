@@ -160,7 +160,7 @@ class MomentSums:
     model : MomentModel
         Of private features, for the number of records of all tables.
     count : GaussianCount
-        Noise for the number of records whose features are cut.
+        Noise for the number of records, or people, whose features are cut.
     features : FeatureMap
         With a public centre and scale.
     points : callable
@@ -179,8 +179,6 @@ class MomentSums:
     points: Callable[[np.ndarray], np.ndarray]
     base: np.ndarray
 
-    of_people = False
-
     @property
     def size(self) -> int:
         """Number of sums."""
@@ -192,10 +190,11 @@ class MomentSums:
     ) -> np.ndarray:
         """Number of records that are cut, and the moments, with noise; one vector."""
         X, labels = arrays
-        outside = self.count.release(self.features.beyond(X), streams("clipped fraction"))
+        outside = self.count.release(self.features.beyond(X, groups), streams("clipped fraction"))
         space = Hyperboloid(self.model.shape[1])
         coordinates = np.asarray(space.log_coordinates(self.base, self.points(labels)))
-        parts = self.model.moments_and_products(self.features(X), coordinates, streams("model"))
+        seen, rng = self.features(X, apart=groups is not None), streams("model")
+        parts = self.model.moments_and_products(seen, coordinates, rng, groups)
         return np.concatenate([[outside], *(part.ravel() for part in parts)])
 
     def weights(self, noisy: np.ndarray, n_tables: int) -> np.ndarray:

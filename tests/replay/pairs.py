@@ -1458,6 +1458,26 @@ def sums_of_clients():
         # A feature that is cut moves the count.
         data = [(x, labels[0], clients) for x in changed(X, [1e3, 0.0], [0.0, 0.0])]
         pair(f"federated moments cut {arithmetic}", fit, *data, mine=of_client)
+        # A person with 40 rows becomes one with a single row, at the same client.
+        people = replaced(np.zeros((N, 3)), [3.0, 0, 0], [0, 1.0, 0])
+        title = f"federated second moments {arithmetic} people"
+        fit = round_of(components, arithmetic=arithmetic)
+        pair(title, fit, *map(_by_clients, people), attains=0.95, mine=of_client)
+        fit = round_of(moments, arithmetic=arithmetic)
+        people = replaced(X, [0.0, 0.0], [0.0, 0.0], targets=labels)
+        title = f"federated moments {arithmetic} people"
+        pair(title, fit, *map(_by_clients, people), attains=0.8, mine=of_client)
+        # All rows of many directions, or of one with a feature that is cut.
+        rows, _, ids = people[0]
+        spread = rows.copy()
+        spread[ids == 0] = 30.0 * np.random.default_rng(5).normal(size=(ROWS, 2))
+        everything = (spread, people[0][1], ids), people[1]
+        data = map(_by_clients, everything)
+        pair(f"federated moments cut {arithmetic} people", fit, *data, mine=of_client)
+    data = [_by_clients(owned(x, ROWS), wanders=True) for x in orthogonal]
+    data = [(X, None, clients, ids) for X, _, clients, ids in data]
+    title = "federated second moments of two"
+    pair(title, round_of(components), *data, attains=0.95, mine=of_two)
 
 
 def charge_of_clients(tape, mine):

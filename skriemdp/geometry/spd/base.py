@@ -166,7 +166,7 @@ class SPDGeometry(Geometry):
         return finite, gap <= atol * largest, positive & definite
 
 
-def asymmetric(points: np.ndarray) -> np.ndarray:
+def differ_from_transposes(points: np.ndarray) -> np.ndarray:
     """Which matrices ``(n, r, r)`` are not equal to their transposes, bit for bit."""
     found = map_tiles(lambda block: (block != block.swapaxes(1, 2)).any(axis=(1, 2)), points)
     return np.asarray(found)
