@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from skriemdp._validation import check_count
+from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.lifted_moments import TILE, LiftedMoments
 from skriemdp.privacy.events import GaussianEvent
@@ -62,6 +62,7 @@ class ClassMoments:
 
     def __post_init__(self) -> None:
         check_count(n_classes=self.n_classes)
+        check_positive(radius=self.radius)
         self.lifted  # noqa: B018 - raises for what is no number, or integers that are too coarse
 
     @functools.cached_property
