@@ -152,9 +152,7 @@ class Cell:
             return None
         first, second = noisy[d, :d] * self.radius / count, noisy[:d, :d] * self.radius**2 / count
         noises = s / count, t * self.radius**2 / count, t / count
-        return MeanInference(
-            self.geometry, self.center, self.radius, first, second, count, *noises
-        )
+        return MeanInference(self.geometry, self.center, self.radius, first, second, count, *noises)
 
     def release(self, rng):
         """The released moments of one sample."""

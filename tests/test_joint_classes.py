@@ -1,5 +1,6 @@
 """Class means with their errors: what they cost, what they cover, what is refused."""
 
+import functools
 import math
 import pickle
 
@@ -18,6 +19,7 @@ from skriemdp.auditing import audit_scores, worst_case_neighbours
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, Hyperboloid, LogEuclideanSPD, Sphere
 from skriemdp.mechanisms import noise
+from skriemdp.plotting import NoiseBallDisplay
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -172,6 +174,21 @@ def test_a_region_of_a_class_says_whose_mean_it_is():
         fit.confidence_region("up")
     again = pickle.loads(pickle.dumps(fit)).confidence_region("right")
     assert again.threshold == fit.confidence_region("right").threshold
+
+
+def test_regions_of_classes_are_drawn():
+    X, y, _ = classes_of(Sphere(2), [300, 300], 0)
+    fit = uncertain(Sphere(2), radius=1.0, epsilon=8.0).fit(X, y)
+    ax = None
+    for k in (0, 1):
+        edge = fit.confidence_region(k).boundary(50)
+        assert (Sphere(2).dist(fit.means_[k], edge) < 0.2).all()
+        region = functools.partial(fit.confidence_region, k)
+        display = NoiseBallDisplay(
+            fit.geometry_, fit.means_[k], fit.noise_scale_, confidence_region=region
+        )
+        ax = display.plot(ax).ax_
+    assert len(ax.lines) >= 4  # two levels for each of two classes
 
 
 def test_a_second_fit_forgets_the_first():

@@ -1,4 +1,4 @@
-"""The mean and the second moment of every class, in one release: what regions of class means need."""
+"""Mean and second moment of every class, in one release: what regions of class means need."""
 
 from __future__ import annotations
 
