@@ -217,8 +217,8 @@ class MeanInference:
         noisy = sampled(self.spread, self.n, self.second_noise, rng, draws)
         if self.count_noise > 0.0:
             # The square of the mean, which is taken off the second moment, is scaled twice.
-            wrong = self.count_noise * rng.standard_normal(draws)
-            noisy = noisy + wrong[:, None, None] * np.outer(self.first, self.first)
+            wrong = self.count_noise * symmetric_noise(rng, draws, 1)
+            noisy = noisy + wrong * np.outer(self.first, self.first)
         return self.score_covariance(repair(noisy, self.second_noise))
 
     def region(
