@@ -52,7 +52,6 @@ from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCount
 from skriemdp.mechanisms.integers import IntegerPairs
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import PureEvent
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -111,7 +110,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         (docs/user_guide/uncertainty.md).  The noise of the means is the same at equal epsilon, that
         of the counts ``sqrt(2)`` times as large, and a private radius is 1.3 times as wide.  Needs
         ``delta > 0``, records as units (no `groups`), and no `shape`.
-    epsilon, delta, accountant, random_state, verbose
+    epsilon, delta, accountant, random_state
         As in :class:`skriemdp.PrivateFrechetMean`.
 
     Attributes
@@ -182,7 +181,6 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
         random_state: Any = None,
-        verbose: Any = 0,
     ):
         self.manifold = manifold
         self.center = center
@@ -194,7 +192,6 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         self.delta = delta
         self.accountant = accountant
         self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, groups: np.ndarray | None = None) -> PrivateMinimumDistanceToMean:
         """Release private class means.
@@ -319,7 +316,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             settings = _Settings(geometry, classes, None, ball.center, ball.radius, budget, shape)
         known = {"center": settings.center, "radius": settings.radius}
         # The parts of a pure budget add up to a little less, for the rounding of their sum.
-        event = PureEvent(float(self.epsilon)) if self.delta == 0 else settings.budget().event
+        event = (
+            PureBudget(float(self.epsilon)).event if self.delta == 0 else settings.budget().event
+        )
         return Plan(
             event=event,
             exact=self._is_exact(settings),
