@@ -36,6 +36,7 @@ from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, Hyperboloid
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.class_moments import ClassMoments
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.lifted_moments import LiftedMoments
@@ -160,6 +161,18 @@ def lifted_moments(rng):
 
     x, y = np.array([[1.0, 0.0]]), np.array([[0.5, math.sqrt(0.75)]])
     return release, (x, np.array([[2.0]])), (y, np.array([[-2.0]])), None, mechanism.event, DELTA
+
+
+def class_moments(rng):
+    mechanism = ClassMoments(1, 3.0, 1, 2, NU)
+
+    def release(label, trials):
+        total = mechanism.totals(np.array([[3.0 - 6.0 * label]]), np.array([label]))
+        return mechanism.noise.release(total, rng, trials).reshape(trials, -1)
+
+    change = np.array([[1.0, 1.0, 1.0, 1.0], [1.0, -1.0, -1.0, 1.0]])
+    along = np.concatenate([-change[0], change[1]])
+    return release, 0, 1, lambda out: out @ along, mechanism.event, DELTA
 
 
 def sums_and_counts(rng):
@@ -318,6 +331,7 @@ MECHANISMS = {
     "PureSymmetric, d = 5": pure_second_moment(5),
     "PureSymmetric, d = 21": pure_second_moment(21),
     "LiftedMoments": lifted_moments,
+    "ClassMoments": class_moments,
     "SumsAndCounts": sums_and_counts,
     "PureSumsAndCounts": pure_sums_and_counts,
     "GaussianCount": count(lambda: GaussianCount(NU)),
@@ -356,6 +370,10 @@ ONE_SHOT = {
     ),
     "PrivateFrechetMean, Laplace noise": (Mean(delta=0, mechanism="tangent", radius=1.0), None),
     "PrivateMinimumDistanceToMean": (PrivateMinimumDistanceToMean(radius=1.0), None),
+    "PrivateMinimumDistanceToMean, uncertainty": (
+        PrivateMinimumDistanceToMean(radius=1.0, uncertainty=True),
+        None,
+    ),
     "PrivatePrincipalEigenvector, covariance": (PCA(mechanism="covariance", **BOUNDS), None),
     "PrivateMatrixCompletion, effects": (PrivateMatrixCompletion(0), None),
 }

@@ -1,8 +1,9 @@
 """Coverage of confidence regions and level of tests, on released moments that NumPy makes up.
 
-Run:  python benchmarks/inference_simulated.py regions [--trials 2000] [--only NAME]
+Run:  python benchmarks/inference_simulated.py regions [--trials 2000] [--only NAME] [--rows 0:5]
       python benchmarks/inference_simulated.py far [--trials 2000]
       python benchmarks/inference_simulated.py tests [--trials 2000] [--only NAME]
+      python benchmarks/inference_simulated.py classes [--trials 2000]
 
 No private fit is run: records are drawn, the mean of their coordinates and of the products of these
 get the noise that a fit would add, and regions and p-values are computed from that alone.
@@ -15,6 +16,10 @@ Coverage is that of the population's mean, nominally 95 %, beside regions that
 * far from the centre: are centred where one Newton step leads ("OneStep"), take the covariance,
   which bends the mean, for known ("Fixed"), or leave out curvature ("Straight"); in brackets the
   bias of their centre, in standard errors.
+
+"classes" is for means of classes whose numbers of records are released too, in a ball around all of
+them: coverage of the regions that are given, share of classes without one, coverage if the released
+number is taken for exact, and level of a test of two classes whose means are equal.
 
 "axes" is the region's geometric mean axis over that of the exact covariance.
 """
@@ -30,6 +35,7 @@ from scipy.stats import chi2, kstest
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, LogEuclideanSPD, Sphere
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference, mean_test
+from skriemdp.mean.joint_classes import LEAST_COUNT
 from skriemdp.privacy.calibration import gaussian_mu
 
 LEVEL, DELTA = 0.95, 1e-5
@@ -134,6 +140,20 @@ class Cell:
                 break
         return mean
 
+    def release_class(self, rng):
+        """The released moments of one class of `n` records, or None."""
+        v = self.shortened(self.center, self.radius, self.scatter(self.n, rng))
+        d, mu = v.shape[1], self.mu * math.sqrt(0.99)
+        square = 2.0 * math.sqrt(2.0) / mu * rng.standard_normal((d + 1, d + 1))
+        lifts = np.concatenate([v / self.radius, np.ones((self.n, 1))], axis=1)
+        noisy = lifts.T @ lifts + (square + square.T) / 2.0
+        count, s, t = noisy[d, d], 2.0 * self.radius / mu, 2.0 * math.sqrt(2.0) / mu
+        if count < LEAST_COUNT:
+            return None
+        first, second = noisy[d, :d] * self.radius / count, noisy[:d, :d] * self.radius**2 / count
+        noises = s / count, t * self.radius**2 / count, t / count
+        return MeanInference(self.geometry, self.center, self.radius, first, second, count, *noises)
+
     def release(self, rng):
         """The released moments of one sample."""
         scattered = self.scatter(self.n, rng)
@@ -181,6 +201,9 @@ CELLS = (
     Cell("R^20, tangent", Euclidean(20), 1.0, 1000, 3.0, "tangent"),
     Cell("R^20, tangent, few", Euclidean(20), 1.0, 300, 1.0, "tangent"),
     Cell("Grassmann(5,2) R=.6", Grassmann(5, 2), 0.6, 2000, 1.0),
+    Cell("R^20, tangent", Euclidean(20), 1.0, 300, 10.0, "tangent"),
+    Cell("R^5, tangent, few", Euclidean(5), 1.0, 60, 10.0, "tangent"),
+    Cell("same", Euclidean(5), 1.0, 45, 3.0, "tangent"),
 )
 FAR = (
     Cell("S^2 R=1, offset .6", Sphere(2), 1.0, 2000, 1.0, "tangent", offset=0.6, rms=0.3),
@@ -189,6 +212,19 @@ FAR = (
     Cell("S^20 R=1, offset .6", Sphere(20), 1.0, 2000, 1.0, "tangent", offset=0.6, rms=0.3),
     Cell("SPD(3) affine R=2, offset 1", SPD3, 2.0, 2000, 1.0, "tangent", offset=0.5, rms=0.3),
     Cell("Grassmann(5,2) R=.7", Grassmann(5, 2), 0.7, 2000, 1.0, "tangent", offset=0.6, rms=0.3),
+)
+
+CLASSES = (
+    Cell("R^5 R=1", Euclidean(5), 1.0, 300, 1.0),
+    Cell("same", Euclidean(5), 1.0, 30, 1.0),
+    Cell("same", Euclidean(5), 1.0, 10, 1.0),
+    Cell("same, far from the centre", Euclidean(5), 1.0, 300, 1.0, offset=0.7, rms=0.15),
+    Cell("same", Euclidean(5), 1.0, 60, 3.0, offset=0.7, rms=0.15),
+    Cell("same", Euclidean(5), 1.0, 10, 1.0, offset=0.7, rms=0.15),
+    Cell("S^2 R=1", Sphere(2), 1.0, 500, 1.0, offset=0.5),
+    Cell("H^2 R=2", Hyperboloid(2), 2.0, 500, 1.0, offset=0.5, rms=0.2),
+    Cell("SPD(3) affine R=2", SPD3, 2.0, 1000, 1.0, offset=0.5, rms=0.2),
+    Cell("same", SPD3, 2.0, 100, 3.0, offset=0.5, rms=0.2),
 )
 
 
@@ -270,11 +306,11 @@ def naive_names():
     return "sampling", "noise", "chi-square", "no repair"
 
 
-def table_far(trials, seed):
+def table_far(cells, trials, seed):
     kinds = (MeanInference, OneStep, Fixed, Straight)
     print(f"| cell, n=2000, eps=1 | {' | '.join(kind.__name__ for kind in kinds)} |")
     print("|---|---|---|---|---|")
-    for cell in FAR:
+    for cell in cells:
         rng = np.random.default_rng((seed, cell.geometry.dim))
         hits, errors = np.zeros(len(kinds)), tuple([] for _ in kinds)
         for _ in range(trials):
@@ -312,6 +348,26 @@ def table_tests(cells, trials, seed):
         )
 
 
+def table_classes(cells, trials, seed):
+    print("| class | n, eps | region | no region | number exact | level of a test |")
+    print("|---|---|---|---|---|---|")
+    for cell in cells:
+        rng = np.random.default_rng((seed, cell.n, cell.geometry.dim))
+        hits, wrong, none, pvalues = [], [], 0, []
+        for _ in range(trials):
+            fits = [fit for fit in (cell.release_class(rng) for _ in range(2)) if fit is not None]
+            none += 2 - len(fits)
+            for fit in fits:
+                exact = dataclasses.replace(fit, count_noise=0.0)
+                hits.append(bool(fit.region(LEVEL).contains(cell.truth)))
+                wrong.append(bool(exact.region(LEVEL).contains(cell.truth)))
+            if len(fits) == 2:
+                pvalues.append(mean_test(*fits).pvalue)
+        level = np.mean(np.array(pvalues) <= 0.05)
+        shares = f"{np.mean(hits):.3f} | {none / (2 * trials):.3f} | {np.mean(wrong):.3f}"
+        print(f"| {cell.name} | {cell.n}, {cell.epsilon:g} | {shares} | {level:.3f} |", flush=True)
+
+
 def noise_only(cell, fits, popmean, df):
     """Whether a chi-square test that knows the noise only rejects."""
     base = fits[0].mean if popmean is None else popmean
@@ -324,19 +380,24 @@ def noise_only(cell, fits, popmean, df):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("table", choices=("regions", "far", "tests"))
+    parser.add_argument("table", choices=("regions", "far", "tests", "classes"))
     parser.add_argument("--trials", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="cells on spaces, or names, with these words")
+    parser.add_argument("--rows", default=":", help="rows of the table, such as 0:5")
     options = parser.parse_args()
-    if options.table == "regions":
-        cells = [c for c in CELLS if options.only in f"{c.name} {c.geometry}"]
-        table_regions(cells, options.trials, options.seed)
-    elif options.table == "far":
-        table_far(options.trials, options.seed)
-    else:
-        cells = [(k, c) for k, c in TESTS if options.only in f"{c.name} {c.geometry}"]
-        table_tests(cells, options.trials, options.seed)
+    rows = slice(*(int(part) if part else None for part in options.rows.split(":")))
+    if options.table == "tests":
+        tests = [(k, c) for k, c in TESTS[rows] if options.only in f"{c.name} {c.geometry}"]
+        table_tests(tests, options.trials, options.seed)
+        return
+    table, cells = {
+        "regions": (table_regions, CELLS),
+        "far": (table_far, FAR),
+        "classes": (table_classes, CLASSES),
+    }[options.table]
+    cells = [c for c in cells[rows] if options.only in f"{c.name} {c.geometry}"]
+    table(cells, options.trials, options.seed)
 
 
 if __name__ == "__main__":

@@ -125,6 +125,7 @@ ESTIMATORS = [
     PrivateTangentPCA(1, "poincare", radius=1.0),
     PrivateMinimumDistanceToMean("spd", classes=["a", "b", "c"]),
     PrivateMinimumDistanceToMean("spd", radius=1.0, classes=["a", "b", "c"]),
+    PrivateMinimumDistanceToMean("spd", radius=1.0, classes=["a", "b"], uncertainty=True),
     PrivatePrincipalEigenvector(2),
     PrivatePrincipalEigenvector(row_norm=2.0, mechanism="gradient", n_steps=2),
     PrivatePrincipalEigenvector(delta=0),

@@ -37,6 +37,7 @@ ESTIMATORS = [
     PrivateMinimumDistanceToMean(),
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateFrechetMean(uncertainty=True),
+    PrivateMinimumDistanceToMean(uncertainty=True),
     PrivateTangentPCA(),
     PrivateHyperbolicRegressor(),
     PrivateHyperbolicRegressor("sufficient-statistics"),

@@ -38,6 +38,7 @@ ESTIMATORS = [
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateFrechetMean(center="private", radius="auto"),
     PrivateFrechetMean(uncertainty=True),
+    PrivateMinimumDistanceToMean(uncertainty=True),
     PrivateTangentPCA(1),
     PrivateFrechetMean(mechanism="laplace", radius=1.0),
     PrivateMinimumDistanceToMean(),

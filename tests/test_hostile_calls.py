@@ -63,6 +63,7 @@ ESTIMATORS = [
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateFrechetMean(center="private", radius="auto"),
     PrivateFrechetMean(uncertainty=True),
+    PrivateMinimumDistanceToMean(uncertainty=True),
     PrivateTangentPCA(1),
     PrivateFrechetMean("sphere", radius=0.5),
     PrivateFrechetMean("spd", mechanism="tangent", radius=1.0),

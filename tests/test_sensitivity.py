@@ -340,6 +340,21 @@ def test_lifted_second_moments(scale):
     assert 0.98 * bound < search(objective, 10) <= bound * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("moves", [False, True], ids=["one class", "two classes"])
+def test_class_moments(moves):
+    norm = 1.3
+
+    def objective(parameters):
+        w, v = (in_ball(x, norm) for x in split(parameters, 3, 3))
+        blocks = [x[:, :, None] * x[:, None, :] for x in (w, v)]
+        if moves:
+            return np.sqrt(sum((block**2).sum((-1, -2)) for block in blocks))
+        return np.sqrt(((blocks[0] - blocks[1]) ** 2).sum((-1, -2)))
+
+    bound = sensitivity.class_moments_sensitivity(norm).value
+    assert 0.98 * bound < search(objective, 6) <= bound * (1 + 1e-12)
+
+
 def test_class_means():
     radius, classes = 0.7, 3
 

@@ -205,6 +205,8 @@ def _class_means(estimator: PrivateMinimumDistanceToMean, n: int = 100) -> Neigh
     others = np.array([np.count_nonzero(y[1:] == label) for label in classes[:2]])
 
     def score(model: PrivateMinimumDistanceToMean) -> float:
+        if estimator.uncertainty:
+            return _lifted_score(model)
         counts = model.class_counts_[:2]
         sums = geometry.log_coordinates(model.center_, model.means_[:2]) * counts[:, None]
         sums = sums / model.radius_
@@ -221,6 +223,18 @@ def _class_means(estimator: PrivateMinimumDistanceToMean, n: int = 100) -> Neigh
         return float(noise[0] - noise[1])
 
     return Neighbours((X, y), (Z, z), score)
+
+
+def _lifted_score(model: PrivateMinimumDistanceToMean) -> float:
+    """Released second moments, sums and counts of two classes, along what the record changes."""
+    scores = []
+    for known, turn in zip(model.inference_[:2], (1.0, -1.0), strict=True):
+        if known is None:
+            scores.append(0.0)
+            continue
+        along = known.first[0] / known.radius, known.second[0, 0] / known.radius**2
+        scores.append(float(known.n * (1.0 + 2.0 * turn * along[0] + along[1])))
+    return scores[1] - scores[0]
 
 
 # -- principal components -------------------------------------------------------------------------

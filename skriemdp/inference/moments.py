@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
@@ -181,7 +182,8 @@ class MeanInference:
         `spread` is what the records' covariance is taken to be; shape (..., dim, dim), as it is.
         """
         curved, noise, through = self._curvature_terms
-        counted = np.outer(self.first, self.first) * self.count_noise**2
+        # A wrong count scales both moments, and the mean's coordinates with them.
+        counted = np.outer(self.step, self.step) * self.count_noise**2
         noise = noise + self.first_noise**2 * through @ through.T + counted
         return (spread + curved) / self.n + noise
 
@@ -213,9 +215,20 @@ class MeanInference:
         Shape (draws, dim, dim); public randomness from released numbers.
         """
         noisy = sampled(self.spread, self.n, self.second_noise, rng, draws)
+        if self.count_noise > 0.0:
+            # The square of the mean, which is taken off the second moment, is scaled twice.
+            wrong = self.count_noise * symmetric_noise(rng, draws, 1)
+            noisy = noisy + wrong * np.outer(self.first, self.first)
         return self.score_covariance(repair(noisy, self.second_noise))
 
-    def region(self, level: float = 0.95, privacy: Any = None) -> ConfidenceRegion:
+    def region(
+        self,
+        level: float = 0.95,
+        privacy: Any = None,
+        *,
+        clipped: tuple[float, float] | None = None,
+        of: str = "the population",
+    ) -> ConfidenceRegion:
         """Region that holds the mean of the population with probability `level`.
 
         Parameters
@@ -223,16 +236,26 @@ class MeanInference:
         level : float, default=0.95
         privacy : PrivacySpent, optional
             Of the fit, for reports.
+        clipped : tuple of float, optional
+            Released share of records outside the ball and the standard deviation of its noise, for
+            reports.
+        of : str
+            Whose mean it is, for reports.
         """
+        outside = None
+        if clipped is not None:
+            share, noise = clipped
+            outside = min(max(share, 0.0) + noise * float(ndtri(level)), 1.0)
         return ConfidenceRegion(
             self.geometry,
             self.mean,
             self.covariance,
             region_threshold(self, level),
             level,
-            subject=f"the Fréchet mean of the population projected on the ball of radius "
-            f"{self.radius:.3g} that was used",
+            subject=f"the Fréchet mean of {of}, whose points outside the ball of radius "
+            f"{self.radius:.3g} that was used are moved onto its edge,",
             privacy=privacy,
+            outside=outside,
         )
 
 

@@ -29,7 +29,7 @@ _DRAWS, _VALUES = 50, 200
 class ConfidenceRegion:
     """The points x with ``u' covariance^-1 u <= threshold``, u the coordinates of x at `center`.
 
-    ``str(region)`` is what a report says about it, in two sentences.
+    ``str(region)`` is what a report says about it, in two or three sentences.
 
     Parameters
     ----------
@@ -46,6 +46,9 @@ class ConfidenceRegion:
         What is estimated, in words.
     privacy : PrivacySpent or None
         Guarantee of the fit that the region comes from.
+    outside : float or None
+        With probability `level`, over the noise, no larger share of the fit's records lay outside
+        the ball and was moved onto its edge.  None where nothing was.
 
     Notes
     -----
@@ -70,6 +73,7 @@ class ConfidenceRegion:
     level: float
     subject: str = "the mean of the population"
     privacy: Any = None
+    outside: float | None = None
 
     @functools.cached_property
     def _spectrum(self) -> tuple[np.ndarray, np.ndarray]:
@@ -151,7 +155,16 @@ class ConfidenceRegion:
         return (
             f"The private estimate is {self._estimate()}; with confidence {percent}, "
             f"{self.subject} lies in the region around it with {self._extent()}. "
-            f"{self._protection()}"
+            f"{self._moved(percent)}{self._protection()}"
+        )
+
+    def _moved(self, percent: str) -> str:
+        if self.outside is None:
+            return ""
+        return (
+            f"With confidence {percent}, at most {_share(self.outside)} of the records lay outside "
+            "that ball; the region does not say where the mean of the records is without that "
+            "move. "
         )
 
     def _estimate(self) -> str:
@@ -177,15 +190,22 @@ class ConfidenceRegion:
     def _protection(self) -> str:
         spent = self.privacy
         if spent is None:
-            return "Both are functions of released and public numbers."
+            return "All of this follows from released and public numbers."
         promise = (
             f"({spent.epsilon:g}, {spent.delta:g})-differentially private under replacement of "
             f"one {spent.unit}"
         )
         if spent.seeded:
-            promise = "not private, because random_state makes their noise reproducible"
+            promise = "not private, because random_state makes its noise reproducible"
         facts = ", ".join(_fact(name, value) for name, value in spent.public.items())
-        return f"Both are {promise}; public were {facts or 'no other facts'}."
+        return f"The release behind it is {promise}; public were {facts or 'no other facts'}."
+
+
+def _share(share: float) -> str:
+    """A share in per cent, never rounded down."""
+    percent = min(100.0 * share, 100.0)
+    digits = 0 if percent >= 10.0 else 1 - math.floor(math.log10(max(percent, 1e-4)))
+    return f"{math.ceil(percent * 10**digits) / 10**digits:g} %"
 
 
 def _fact(name: str, value: Any) -> str:

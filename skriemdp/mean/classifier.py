@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_records
-from skriemdp._validation import check_scale, shown
+from skriemdp._validation import check_option, check_scale, shown
 from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
@@ -43,7 +43,10 @@ from skriemdp.location_scale.points import (
 )
 from skriemdp.location_scale.search import LocationScaleSearch
 from skriemdp.mean.class_sums import ClassSums
+from skriemdp.mean.domains import public_domain, public_facts, search_domain
+from skriemdp.mean.joint_classes import JointClasses, plan_joint_classes
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
+from skriemdp.mean.uncertainty import warn_cut
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.integers import IntegerPairs
@@ -52,6 +55,7 @@ from skriemdp.privacy.calibration import gaussian_mu
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
+    from skriemdp.inference import ConfidenceRegion
     from skriemdp.ledger.accountant import PrivacyAccountant
 
 
@@ -61,6 +65,8 @@ __all__ = ["PrivateMinimumDistanceToMean"]
 # Share of the budget for the released fraction of clipped rows: of mu**2, and of a pure epsilon.
 _COUNT, _COUNT_PURE = 0.01, 0.03
 _REASON = "logarithms that are computed one by one, unlike those of {}"
+# What a fit learns with ``uncertainty=True`` only.
+_OF_UNCERTAINTY = ("inference_", "covariances_", "tangent_covariances_", "_clipped_noise")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +104,12 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         *other* people, or their diagonal: noise then has their shape, made rounder by half, and
         points are shortened in its coordinates alone.  Never computed from X.  Needs a public ball
         and nonpositive curvature.
+    uncertainty : bool, default=False
+        Release the second moment of each class with its mean, so that `confidence_region`,
+        `covariances_` and :func:`skriemdp.mean_test` know sampling error and noise
+        (docs/user_guide/uncertainty.md).  The noise of the means is the same at equal epsilon, that
+        of the counts ``sqrt(2)`` times as large, and a private radius is 1.3 times as wide.  Needs
+        ``delta > 0``, records as units (no `groups`), and no `shape`.
     epsilon, delta, accountant, random_state
         As in :class:`skriemdp.PrivateFrechetMean`.
 
@@ -105,6 +117,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     ----------
     means_ : ndarray of shape (n_classes, *point_shape)
         Private class means, each the exponential of a private mean of logarithms at the centre.
+        With ``uncertainty=True`` the Fréchet mean that belongs to the released moments of the class
+        (docs/theory/regions.md).
     class_counts_ : ndarray of shape (n_classes,)
         Private class sizes; they cost nothing beyond the means.  With `groups` a person who shows
         K classes counts ``1 / sqrt(K)`` in each of them.
@@ -118,6 +132,14 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         Noise per tangent coordinate of a class of ``n / n_classes`` records, in geodesic distance;
         with `groups`, if everybody shows every class; with `shape`, the root mean square over
         coordinates.
+    covariances_ : ndarray of shape (n_classes, dim, dim)
+        With ``uncertainty=True``: of the errors of `means_`, sampling and noise together, in
+        orthonormal coordinates there.  NaN for a class whose released count is below one.
+    tangent_covariances_ : ndarray of shape (n_classes, dim, dim)
+        With ``uncertainty=True``: of the records of each class, in coordinates at its mean.
+    inference_ : tuple of skriemdp.inference.MeanInference or None
+        With ``uncertainty=True``: what was released of each class, for
+        :func:`skriemdp.mean_test`; None as above.
     privacy_spent_ : PrivacySpent
 
     Notes
@@ -154,6 +176,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         *,
         classes: Any = None,
         shape: Any = None,
+        uncertainty: Any = False,
         epsilon: Any = 1.0,
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
@@ -164,6 +187,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         self.radius = radius
         self.classes = classes
         self.shape = shape
+        self.uncertainty = uncertainty
         self.epsilon = epsilon
         self.delta = delta
         self.accountant = accountant
@@ -195,6 +219,49 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         """Softmax of minus the squared distances, shape ``(n, n_classes)``."""
         return softmax(-(self._distances(X) ** 2), axis=1)
 
+    def confidence_region(self, label: Any, level: float = 0.95) -> ConfidenceRegion | None:
+        """Region that holds the mean of a class of the population with probability `level`.
+
+        It covers the Fréchet mean of the law of that class projected on the ball `center_`,
+        `radius_`; records must be independent.  Post-processing: nothing more is spent.
+
+        Parameters
+        ----------
+        label : object
+            One of `classes_`.
+        level : float, default=0.95
+
+        Returns
+        -------
+        skriemdp.inference.ConfidenceRegion or None
+            None for a class whose released count is below one.
+
+        Raises
+        ------
+        AttributeError
+            Unless the fit was made with ``uncertainty=True``.
+        ValueError
+            For a label that is none of `classes_`.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "inference_"):
+            raise AttributeError(
+                "confidence_region needs the second moments of the classes, which this fit did not "
+                "release; pass uncertainty=True and fit again, which costs a budget of its own."
+            )
+        (places,) = np.nonzero(self.classes_ == label)
+        if len(places) != 1:
+            raise ValueError(f"label={shown(label)} is none of classes_; pass one of them.")
+        known = self.inference_[places[0]]
+        if known is None:
+            return None
+        return known.region(
+            level,
+            self.privacy_spent_,
+            clipped=(self.clipped_fraction_, self._clipped_noise),
+            of=f"class {shown(label)} of the population",
+        )
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
@@ -225,6 +292,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n, classes = facts["geometry"], facts["n"], facts["classes"]
         warn_large_delta(self.delta, n)
+        check_option((False, True), uncertainty=self.uncertainty)
+        if self.uncertainty:
+            return self._joint_plan(geometry, n, classes, bool(facts.get("grouped")))
         if self.delta == 0 and facts.get("grouped"):
             raise ValueError(
                 "delta=0 has no release for groups, whose members may show several classes; pass a "
@@ -262,6 +332,34 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
                 cause="the size of X and the number of classes",
             ),
         )
+
+    def _joint_plan(
+        self, geometry: Geometry, n: int, classes: np.ndarray, grouped: bool
+    ) -> Plan[JointClasses]:
+        """Means with their second moments."""
+        if grouped:
+            raise ValueError(
+                "uncertainty=True has no regions with groups: people who show several classes make "
+                "the errors of class means depend on each other. Pass uncertainty=False; or, where "
+                "everybody shows one class, and who shows which is public, fit "
+                "PrivateFrechetMean(uncertainty=True) on the rows of each class with their groups."
+            )
+        if self.delta == 0:
+            raise ValueError("delta=0 has no regions of class means; pass delta > 0.")
+        if self.shape is not None:
+            raise ValueError(
+                "shape has no regions of class means; pass shape=None or uncertainty=False."
+            )
+        mu = gaussian_mu(self.epsilon, self.delta)
+        ball, search = public_domain(geometry, self.center, self.radius), None
+        if ball is None:
+            search = search_domain(geometry, n, mu, self.center, self.radius)
+        joint = plan_joint_classes(geometry, n, len(classes), mu, ball=ball, search=search)
+        work = Work(16.0 * n * math.prod(geometry.shape)).plus(
+            joint.bytes, f"the second moments of {len(classes)} classes"
+        )
+        public = public_facts(geometry, n, ball, search) | {"classes": classes}
+        return Plan(joint.event, joint, public, work=work, exact=joint.exact)
 
     def _shape(self, geometry: Geometry) -> NoiseShape | None:
         if self.shape is not None and not geometry.is_hadamard:
@@ -324,6 +422,11 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         return chooses_integers(geometry.separate_rows, check, _REASON.format(geometry))
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
+        for name in _OF_UNCERTAINTY:
+            self.__dict__.pop(name, None)
+        if isinstance(plan.settings, JointClasses):
+            self._release_joint(data, plan.settings, streams)
+            return
         settings, budget = plan.settings, plan.settings.budget()
         center, radius, kept = settings.center, settings.radius, 1.0
         count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
@@ -339,6 +442,25 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         statistic = self._sums(settings, center, radius, count, budget, plan.exact, data.facts)
         noisy = statistic.noisy(data.arrays, data.groups, streams)
         self._learn(statistic, noisy, data.facts, kept=kept)
+
+    def _release_joint(self, data: Data, joint: JointClasses, streams: NoiseStreams) -> None:
+        """Means with their second moments."""
+        points, labels = data.arrays
+        released = joint.release_classes(points, labels, streams)
+        known, dim = released.inferences, joint.geometry.dim
+        nothing = np.full((dim, dim), np.nan)
+        self.inference_, self.means_ = known, released.means
+        self.covariances_ = np.stack([nothing if k is None else k.covariance for k in known])
+        self.tangent_covariances_ = np.stack(
+            [nothing if k is None else k.tangent_covariance for k in known]
+        )
+        self.geometry_, self.classes_ = joint.geometry, data.facts["classes"]
+        self.class_counts_ = released.counts
+        self.center_, self.radius_ = np.asarray(released.center), float(released.radius)
+        self.noise_scale_ = released.sum_noise * joint.n_classes / joint.n
+        self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
+        self._clipped_noise = released.clipped_noise
+        warn_cut(released.clipped, released.clipped_noise, self.radius_)
 
     # -- sums over several tables, each with noise of its own -----------------------------------
 
@@ -380,6 +502,11 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         if self.classes is None:
             raise ValueError(
                 "clients do not know each other's labels; pass classes=, the public list of all."
+            )
+        if self.uncertainty:
+            raise ValueError(
+                "clients release no second moments: pass uncertainty=False, or fit the pooled "
+                "records."
             )
         plan = self._plan(facts, terms)
         settings = plan.settings

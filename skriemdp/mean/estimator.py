@@ -394,8 +394,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         """Region that holds the mean of the population with probability `level`.
 
         It covers the Fréchet mean of the law of the records projected on the ball `center_`,
-        `radius_`; records must be independent (docs/user_guide/uncertainty.md).  Post-processing:
-        nothing more is spent.
+        `radius_`; records must be independent (docs/user_guide/uncertainty.md).  ``str`` of it says
+        so, and how many records at most were moved by that.  Post-processing: nothing more is
+        spent.
 
         Parameters
         ----------
@@ -416,7 +417,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 "confidence_region needs the second moment of the records, which this fit did not "
                 "release; pass uncertainty=True and fit again, which costs a budget of its own."
             )
-        return self.inference_.region(level, privacy=self.privacy_spent_)
+        clipped = self.clipped_fraction_, self._clipped_noise
+        return self.inference_.region(level, self.privacy_spent_, clipped=clipped)
 
     def noise_radius(self, level: float = 0.95) -> float:
         """Not a confidence interval for the population's mean: how far noise alone can move it.
@@ -598,6 +600,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self._noise_law = NoiseLaw.of_inference(inference)
         self.geometry_, self._flat = geometry, data.facts["flat"]
         self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
+        self._clipped_noise = released.clipped_noise
         warn_cut(released.clipped, released.clipped_noise, self.radius_)
         if joint.search is not None:
             self._warn_only_the_center(geometry.dim)

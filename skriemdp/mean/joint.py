@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
 
 
-__all__ = ["JointMean", "Released", "plan_joint_mean", "widest"]
+__all__ = [
+    "JointMean",
+    "Released",
+    "Seen",
+    "check_width",
+    "in_arithmetic",
+    "plan_joint_mean",
+    "widest",
+]
+
+AnyJoint = TypeVar("AnyJoint", bound="JointMean")
 
 # Shares of mu**2: the fraction of clipped records, and before the joint release in a public ball a
 # rough mean and a radius around it.
@@ -55,6 +65,18 @@ class Released:
     inference: MeanInference
     clipped: float
     clipped_noise: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Seen:
+    """Records as they are seen from the last centre: not released, unlike the numbers around."""
+
+    center: np.ndarray
+    radius: float
+    vectors: np.ndarray
+    clipped: float
+    clipped_noise: float
+    mu: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -146,27 +168,32 @@ class JointMean:
 
     def release(self, points: np.ndarray, streams: NoiseStreams) -> Released:
         """Everything that a fit releases; `points` are the records, as they are."""
-        geometry, budget = self.geometry, GaussianBudget(self.mu)
-        count = budget.count(_COUNT)
-        center, radius = self._place(points, budget, streams)
-        vectors = _logarithms(geometry, center, points)
-        outside = int(np.count_nonzero(~(np.linalg.norm(vectors, axis=1) <= radius)))
-        clipped = count.release(outside, streams("clipped fraction")) / self.n
-        mechanism = self.moments_of(radius, budget.rest())
+        seen = self.seen(points, streams)
+        mechanism = self.moments_of(seen.radius, seen.mu)
         second, first, _ = mechanism.release(
-            vectors, np.ones((self.n, 1)), streams("tangent moments")
+            seen.vectors, np.ones((self.n, 1)), streams("tangent moments")
         )
         inference = MeanInference(
-            geometry,
-            center,
-            radius,
+            self.geometry,
+            seen.center,
+            seen.radius,
             first[:, 0] / self.n,
             second / self.n,
             self.n,
             mechanism.product_sigma / self.n,
             mechanism.first_sigma / self.n,
         )
-        return Released(inference, float(clipped), count.sigma / self.n)
+        return Released(inference, seen.clipped, seen.clipped_noise)
+
+    def seen(self, points: np.ndarray, streams: NoiseStreams) -> Seen:
+        """The last ball, and the records as they are seen from its centre."""
+        budget = GaussianBudget(self.mu)
+        count = budget.count(_COUNT)
+        center, radius = self._place(points, budget, streams)
+        vectors = _logarithms(self.geometry, center, points)
+        outside = int(np.count_nonzero(~(np.linalg.norm(vectors, axis=1) <= radius)))
+        clipped = float(count.release(outside, streams("clipped fraction")) / self.n)
+        return Seen(center, radius, vectors, clipped, count.sigma / self.n, budget.rest())
 
     def _place(
         self, points: np.ndarray, budget: GaussianBudget, streams: NoiseStreams
@@ -243,21 +270,31 @@ def plan_joint_mean(
     ValueError
         Where the ball is too wide, or integers that were asked for would be too coarse.
     """
+    check_width(geometry, ball)
+    least = max(_LEAST_LOOK, _LEAST_LOOK_BY_DIM * math.sqrt(geometry.dim))
+    looks = ball is not None and mechanism == "auto" and n * mu >= least
+    return in_arithmetic(JointMean(geometry, n, mu, weight, wider, ball, search, looks))
+
+
+def check_width(geometry: Geometry, ball: GeodesicBall | None) -> None:
+    """ValueError for a public ball that is too wide."""
     if ball is not None and ball.radius > widest(geometry):
         raise ValueError(
             f"radius={ball.radius:g} is above {widest(geometry):.4g}, beyond which two "
             f"moments do not say where a mean is to within its error on {geometry}; pass a smaller "
             "radius and a center near the data, or radius='auto'."
         )
-    least = max(_LEAST_LOOK, _LEAST_LOOK_BY_DIM * math.sqrt(geometry.dim))
-    looks = ball is not None and mechanism == "auto" and n * mu >= least
-    plan = JointMean(geometry, n, mu, weight, wider, ball, search, looks)
+
+
+def in_arithmetic(plan: AnyJoint, blocks: int = 1) -> AnyJoint:
+    """`plan`, in exact integers or not; `blocks` is the number of matrices it releases."""
     _ = plan.count  # raises where a budget is too small for any noise
+    geometry, search = plan.geometry, plan.search
     exact = chooses_integers(
         geometry.separate_rows,
         plan.check_integers,
         f"logarithms that are computed one by one, unlike those of {geometry}",
-        matrix_dominates(n, (geometry.dim + 1) ** 2),
+        matrix_dominates(plan.n, blocks * (geometry.dim + 1) ** 2),
     )
     if search is not None:
         search = dataclasses.replace(search, exact=exact)

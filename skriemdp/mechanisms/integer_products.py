@@ -120,13 +120,29 @@ class IntegerMoments:
         it runs.  All entries get independent integer noise; taking the symmetric part, after that,
         leaves noise of the law of :class:`skriemdp.mechanisms.covariance.SymmetricGaussian`.
         """
-        exact, law = self.total(blocks), "discrete-gaussian"
+        exact = self.total(blocks)
         if self.hollow:
             np.fill_diagonal(exact, 0)
-        noisy = noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=self.units).astype(float)
+        noisy = self._noisy(exact, rng)
         if self.hollow:
             np.fill_diagonal(noisy, 0.0)
-        return (0.5 * self.spacing**2) * (noisy + noisy.T)
+        return noisy
+
+    def release_classes(
+        self, classes: Iterable[Iterable[np.ndarray]], rng: np.random.Generator
+    ) -> np.ndarray:
+        """Noisy sums of ``x x'`` of several classes, each given by its blocks of rows.
+
+        *Guarantee*: as :meth:`release`, for all classes together: the integer matrices of two
+        records are at most `units` apart in one block, and so they are in two blocks.
+        """
+        return self._noisy(np.stack([self.total(blocks) for blocks in classes]), rng)
+
+    def _noisy(self, exact: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Integers (..., dim, dim) with integer noise; the symmetric parts, in units of rows."""
+        law = "discrete-gaussian"
+        noisy = noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=self.units).astype(float)
+        return (0.5 * self.spacing**2) * (noisy + np.swapaxes(noisy, -1, -2))
 
 
 class _ProductTotal:

@@ -22,9 +22,10 @@ from skriemdp.privacy.sensitivity import (
     second_moment_sensitivity,
 )
 
-__all__ = ["LiftedMoments"]
+__all__ = ["TILE", "LiftedMoments"]
 
-_TILE = 4096
+# Records whose products are added at once.
+TILE = 4096
 # Entries of people's matrices that are added at once.
 _ENTRIES = 1 << 20
 
@@ -119,7 +120,7 @@ class LiftedMoments:
             bound = computed_sum_sensitivity(moved, self.norm**2, self.n, size**2, most)
             return SymmetricGaussian(size, bound, self.noise_multiplier)
         moved = second_moment_sensitivity(self.norm)
-        bound = computed_sum_sensitivity(moved, self.norm**2, self.n, size, _TILE)
+        bound = computed_sum_sensitivity(moved, self.norm**2, self.n, size, TILE)
         return SymmetricGaussian(size, bound, self.noise_multiplier)
 
     @property
@@ -139,8 +140,8 @@ class LiftedMoments:
 
     def lifts(self, first: np.ndarray, second: np.ndarray) -> Iterator[np.ndarray]:
         """The lifts of all records, tile by tile; row i depends on record i only."""
-        for begin in range(0, len(first), _TILE):
-            rows = slice(begin, begin + _TILE)
+        for begin in range(0, len(first), TILE):
+            rows = slice(begin, begin + TILE)
             z = shortened(first[rows], self.norms[0])
             y = shortened(second[rows], self.norms[1])
             yield np.concatenate([z, self.unit * y], axis=1)

@@ -23,6 +23,7 @@ __all__ = [
     "ball_logarithms_sensitivity",
     "ball_sensitivity",
     "check_sensitivity",
+    "class_moments_sensitivity",
     "computed_sum_sensitivity",
     "frame_product_sensitivity",
     "frechet_mean_sensitivity",
@@ -200,6 +201,18 @@ def second_moment_sensitivity(norm: float) -> Sensitivity:
     """
     check_positive(norm=norm)
     return Sensitivity(math.sqrt(2.0) * norm**2 * _UP, "second_moment_sensitivity")
+
+
+def class_moments_sensitivity(norm: float) -> Sensitivity:
+    """Of the sums of ``w w'`` of every class, in one Frobenius norm; ``|w| <= norm``.
+
+    A record adds ``w w'`` to the block of its own class and nothing to the others.  Two records, of
+    one class or of two, add positive semidefinite matrices, so ``|P - Q|^2 <= |P|^2 + |Q|^2 <= 2
+    norm^4``: ``sqrt(2) norm^2``, whatever the number of classes.  Every record of the longest w
+    that changes its class attains it.  moments.md, "Second moments by class".
+    """
+    check_positive(norm=norm)
+    return Sensitivity(math.sqrt(2.0) * norm**2 * _UP, "class_moments_sensitivity")
 
 
 def semidefinite_sum_sensitivity(norm: float) -> Sensitivity:

@@ -476,6 +476,7 @@ LINES = (
     ),
     Line(f"{_LIFTED}.norm", "1.0 + self.scale**2", "0.5", "moments"),
     Line(f"{_LIFTED}.lifts", "shortened(second[rows], self.norms[1])", "second[rows]", "moments"),
+    Line("mean.joint:JointMean.seen", "budget.rest()", "self.mu", "class moments"),
     Line(
         "linear_model.adagrad:NoisyAdaGrad.with_mu",
         "1.0 - _MOMENT_SHARE",

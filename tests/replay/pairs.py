@@ -299,6 +299,33 @@ def class_means():
     y = np.arange(60) % 3
     fit = fitted(PrivateMinimumDistanceToMean, space, classes=range(3), epsilon=5.0)
     pair("class means counts of a private ball", fit, *((x, y) for x in data))
+    _class_moments(data, y)
+
+
+def _class_moments(spread, y):
+    """Class means with their second moments: a record changes its class, its end, or both."""
+    region = functools.partial(
+        fitted, PrivateMinimumDistanceToMean, uncertainty=True, classes=range(3)
+    )
+    of_class = np.arange(N) % 3
+    other = np.where(np.arange(N) == 0, 1, of_class)
+    for name, (geometry, radius) in GEOMETRIES.items():
+        one, two = opposite(geometry, radius)
+        fit = region(manifold=geometry, radius=radius, arithmetic="float")
+        pair(f"class moments {name}", fit, (one, of_class), (two, of_class), attains=0.9)
+        both = (one, of_class), (two, other)
+        pair(f"class moments, other label {name}", fit, *both, attains=0.9)
+    space = Hyperboloid(2)
+    one, two = opposite(space, 1.5, beyond=7.0)
+    fit = region(manifold=space, radius=1.5, arithmetic="lattice")
+    for name, label in (("", of_class), (", other label", other)):
+        neighbours = (one, of_class), (two, label)
+        pair(f"class moments lattice{name}", fit, *neighbours, attains=0.9)
+    pair("class moments lattice noisy", fit, *neighbours, attains=0.9, quiet=False)
+    for arithmetic in ("float", "lattice"):
+        fit = region(manifold=space, epsilon=5.0, arithmetic=arithmetic)
+        far = [(x, np.where(np.arange(60) == 0, k, y)) for k, x in enumerate(spread)]
+        pair(f"class moments in a private ball {arithmetic}", fit, *far)
 
 
 # -- people who own several records ---------------------------------------------------------------

@@ -55,7 +55,7 @@ class SPDGeometry(Geometry):
         """The symmetric part: methods read one triangle, the other, or both."""
         xp = array_namespace(x)
         if isinstance(x, np.ndarray) and x.ndim == 3 and x.dtype.kind == "f":
-            turned = asymmetric(x)
+            turned = differ_from_transposes(x)
             if not turned.any():
                 return x
             points = x.copy()
