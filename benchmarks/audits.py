@@ -33,7 +33,7 @@ from skriemdp.auditing import audit_epsilon, audit_estimator
 from skriemdp.descent.queries import Query
 from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
 from skriemdp.federated import FederatedEstimator
-from skriemdp.geometry import Euclidean, Hyperboloid
+from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.class_moments import ClassMoments
@@ -49,6 +49,7 @@ from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.radial import calibrated_radial_law
 from skriemdp.privacy.sensitivity import (
+    ball_logarithms_sensitivity,
     ball_sensitivity,
     mean_sensitivity,
     second_moment_sensitivity,
@@ -303,6 +304,38 @@ def k_norm(rng):
     return release, data, neighbour, lambda out: out[:, 0], mechanism.event, 0.0
 
 
+def k_norm_ball(radius):
+    """Three records at one end of a ball of S^2, or one of them at the other end."""
+
+    def make(rng):
+        space = Sphere(2)
+        ball = GeodesicBall(space, None, radius)
+        move = ball_logarithms_sensitivity(radius, 1.0)
+        mechanism = KNormGradientMechanism.calibrated(space, move, epsilon=EPSILON, ball=ball)
+        ends = space.exp_coordinates(ball.center, np.array([[radius, 0.0], [-radius, 0.0]]))
+
+        def length(points, weights):
+            sums = sum(
+                w * space.log_coordinates(points, e) for w, e in zip(weights, ends, strict=True)
+            )
+            return np.linalg.norm(sums, axis=-1)
+
+        def release(weights, trials):
+            away = weights[1] / 3.0 * space.log_coordinates(*ends)
+            center = space.exp_coordinates(ends[0], away)
+            distances = space.dist(center, ends[[0, 0, 1 if weights[1] else 0]])
+            return mechanism.release(
+                lambda points: length(points, weights), 3, center, rng, trials, distances
+            )
+
+        def loss(out):
+            return length(out, (3, 0)) - length(out, (2, 1))
+
+        return release, (3, 0), (2, 1), loss, mechanism.event, 0.0
+
+    return make
+
+
 def sampled_step(sampler, others):
     def make(rng):
         n = 8
@@ -344,6 +377,8 @@ MECHANISMS = {
     "RiemannianGaussianMechanism": riemannian(RiemannianGaussianMechanism, LARGE_DELTA, 2.0),
     "RiemannianLaplaceMechanism": riemannian(RiemannianLaplaceMechanism, 0.0, 1.0),
     "KNormGradientMechanism": k_norm,
+    "KNormGradientMechanism, sphere, radius pi/4": k_norm_ball(math.pi / 4),
+    "KNormGradientMechanism, sphere, radius 1.2": k_norm_ball(1.2),
     "PoissonSampler, one step": sampled_step(PoissonSampler(4.0), 0.0),
     "FixedSizeSampler, one step": sampled_step(FixedSizeSampler(4), -1.0),
 }
@@ -409,13 +444,29 @@ OTHERS = {
         Mean("hyperboloid", mechanism="k-norm", epsilon=4.0, delta=0, radius=1.0),
         None,
     ),
-    "PrivateFrechetMean, laplace, sphere": (
+    "PrivateFrechetMean, laplace, sphere, radius pi/4": (
         Mean("sphere", mechanism="laplace", epsilon=4.0, delta=0, radius=math.pi / 4),
         None,
     ),
-    "PrivateFrechetMean, k-norm, sphere": (
+    "PrivateFrechetMean, laplace, sphere, radius 1.2": (
+        Mean("sphere", mechanism="laplace", epsilon=4.0, delta=0, radius=1.2),
+        None,
+    ),
+    "PrivateFrechetMean, k-norm, sphere, radius pi/4": (
         Mean("sphere", mechanism="k-norm", epsilon=4.0, delta=0, radius=math.pi / 4),
         None,
+    ),
+    "PrivateFrechetMean, k-norm, sphere, radius 1.2": (
+        Mean("sphere", mechanism="k-norm", epsilon=4.0, delta=0, radius=1.2),
+        None,
+    ),
+    "PrivateFrechetMean, gaussian, sphere, radius pi/4": (
+        Mean("sphere", mechanism="gaussian", radius=math.pi / 4, **LONG),
+        LARGE_DELTA,
+    ),
+    "PrivateFrechetMean, gaussian, sphere, radius 1.2": (
+        Mean("sphere", mechanism="gaussian", radius=1.2, **LONG),
+        LARGE_DELTA,
     ),
     "PrivatePrincipalEigenvector, pure": (PCA(epsilon=4.0, delta=0, **BOUNDS), None),
     "PrivatePrincipalEigenvector, pure, private bounds": (PCA(epsilon=4.0, delta=0), None),

@@ -1,7 +1,7 @@
 """Private regression along geodesics: error and coverage of the curve, and of linear models.
 
 Run:  python benchmarks/geodesic_regression.py [--part errors|coverage|linear] [--cells NAME ...]
-                                               [--fits N] [--first SEED] [--quick]
+                                     [--sizes n ...] [--fits N] [--first SEED] [--quick]
 
 Parts "errors" and "coverage": one feature, uniform on [-1, 1]; responses about a geodesic of length
 1.2 whose middle lies 0.3 from the public centre, with Gaussian noise of standard deviation 0.1 (or
@@ -16,7 +16,10 @@ fitted curve from the true one, over 21 points between the ends and over all fit
   constants are compared, so this flatters it;
 * constant: the private model that says nothing, the non-private mean.
 
-Coverage: how often the 95 % regions at the two ends and in the middle hold the true point.
+Coverage: how often the 95 % regions at one end, in the middle and at the other end hold the true
+point; the mean of the quadratic form of the error over the dimension (1: the covariance that a fit
+reports is that of its error); and the longest mean error, over its standard deviation along that
+direction (fits that go on from another seed can be averaged).
 
 Part "linear": excess of the mean squared error on fresh rows over that of the true coefficients,
 over the variance of the noise, of linear models with equal privacy.
@@ -88,12 +91,11 @@ def one_release():
     return mock.patch.object(geodesic_release, "_LEAST_FOR_TWO", math.inf)
 
 
-def curve_cell(name, n, seeds, part):
-    """Errors by column, and coverage by point and column."""
+def error_cell(name, n, seeds):
+    """Errors by column."""
     geometry, noise, radius, _, epsilon = CELLS[name]
     curve = truth(geometry)
-    aim, ends = curve.points(GRID), curve.points(ENDS)
-    squares, held = {}, {}
+    aim, squares = curve.points(GRID), {}
 
     def note(column, points):
         squares.setdefault(column, []).append(np.mean(np.asarray(geometry.dist(points, aim)) ** 2))
@@ -101,45 +103,64 @@ def curve_cell(name, n, seeds, part):
     for seed in seeds:
         rng = np.random.default_rng(seed)
         X, y = draw(curve, n, noise, rng)
-        bounds = {"center": None, "radius": radius, "feature_scale": 1.0}
-        if part == "errors":
-            exact = least_squares(geometry, X, y)
-            note("non-private", exact.points(GRID))
-            note("K-norm", imitation(exact, X, radius, epsilon, rng).points(GRID))
-            mean = frechet_mean(y, geometry, tol=1e-6)
-            note("constant", np.broadcast_to(mean, aim.shape))
-            with one_release():
-                model = PrivateGeodesicRegressor(geometry, epsilon=epsilon, **bounds).fit(X, y)
-            note("one", model.predict(GRID).reshape(aim.shape))
+        bounds = {"radius": radius, "feature_scale": 1.0}
+        exact = least_squares(geometry, X, y)
+        note("non-private", exact.points(GRID))
+        note("K-norm", imitation(exact, X, radius, epsilon, rng).points(GRID))
+        mean = frechet_mean(y, geometry, tol=1e-6)
+        note("constant", np.broadcast_to(mean, aim.shape))
+        with one_release():
+            model = PrivateGeodesicRegressor(geometry, epsilon=epsilon, **bounds).fit(X, y)
+        note("one", model.predict(GRID).reshape(aim.shape))
         for column, settings in (("two", bounds), ("found", {})):
-            if column == "found" and part != "errors":
-                continue
             model = PrivateGeodesicRegressor(geometry, epsilon=epsilon, **settings).fit(X, y)
             note(column, model.predict(GRID).reshape(aim.shape))
-            regions = model.confidence_region(ENDS)
-            hits = [bool(r.contains(p[None])[0]) for r, p in zip(regions, ends, strict=True)]
-            held.setdefault(column, []).append(hits)
-    errors = {column: math.sqrt(np.mean(values)) for column, values in squares.items()}
-    return errors, {column: np.mean(hits, axis=0) for column, hits in held.items()}
+    return {column: math.sqrt(np.mean(values)) for column, values in squares.items()}
 
 
-def curves(cells, seeds, part):
-    if part == "errors":
-        columns = ("non-private", "one", "two", "found", "K-norm", "constant")
-        print("| | n | " + " | ".join(columns) + " | two / non-private |")
-        print("|---" * (len(columns) + 3) + "|")
-    else:
-        print("| | n | fits | coverage at the ends and the middle | worst |\n|---|---|---|---|---|")
+def coverage_cell(name, n, seeds):
+    """Shares of regions that hold, mean quadratic forms, and mean errors over their deviation."""
+    geometry, noise, radius, _, epsilon = CELLS[name]
+    curve = truth(geometry)
+    ends, held, forms, errors = curve.points(ENDS), [], [], []
+    for seed in seeds:
+        X, y = draw(curve, n, noise, np.random.default_rng(seed))
+        bounds = {"radius": radius, "feature_scale": 1.0}
+        model = PrivateGeodesicRegressor(geometry, epsilon=epsilon, **bounds).fit(X, y)
+        regions = model.confidence_region(ENDS)
+        held.append([bool(r.contains(p[None])[0]) for r, p in zip(regions, ends, strict=True)])
+        points = np.stack([region.center for region in regions])
+        away = np.asarray(geometry.log_coordinates(points, ends))
+        solved = [np.linalg.solve(r.covariance, v) for r, v in zip(regions, away, strict=True)]
+        forms.append(np.einsum("mi,mi->m", away, solved) / geometry.dim)
+        errors.append(np.asarray(geometry.log_coordinates(ends, points)))
+    mean = np.mean(errors, axis=0)
+    along = np.einsum("nmi,mi->nm", errors, mean / np.linalg.norm(mean, axis=1, keepdims=True))
+    bias = along.mean(axis=0) / along.std(axis=0)
+    return np.mean(held, axis=0), np.mean(forms, axis=0), bias
+
+
+def errors(cells, sizes, seeds):
+    columns = ("non-private", "one", "two", "found", "K-norm", "constant")
+    print("| | n | " + " | ".join(columns) + " | two / non-private |")
+    print("|---" * (len(columns) + 3) + "|")
     for name in cells:
-        for n in CELLS[name][3]:
-            errors, held = curve_cell(name, n, seeds, part)
-            if part == "errors":
-                row = " | ".join(f"{errors[column]:.4f}" for column in columns)
-                print(f"| {name} | {n} | {row} | {errors['two'] / errors['non-private']:.2f} |")
-            else:
-                hits = held["two"]
-                words = ", ".join(f"{share:.3f}" for share in hits)
-                print(f"| {name} | {n} | {len(seeds)} | {words} | {hits.min():.3f} |", flush=True)
+        for n in sizes or CELLS[name][3]:
+            found = error_cell(name, n, seeds)
+            row = " | ".join(f"{found[column]:.4f}" for column in columns)
+            ratio = found["two"] / found["non-private"]
+            print(f"| {name} | {n} | {row} | {ratio:.2f} |", flush=True)
+
+
+def coverage(cells, sizes, seeds):
+    print("| | n | fits | coverage | worst | mean form / dimension | mean error / deviation |")
+    print("|---|---|---|---|---|---|---|")
+    for name in cells:
+        for n in sizes or CELLS[name][3]:
+            columns = coverage_cell(name, n, seeds)
+            words = [", ".join(f"{value:.3f}" for value in column) for column in columns]
+            words.insert(1, f"{columns[0].min():.3f}")
+            print(f"| {name} | {n} | {len(seeds)} | {' | '.join(words)} |", flush=True)
 
 
 def linear(fits, quick):
@@ -173,6 +194,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--part", choices=("errors", "coverage", "linear"))
     parser.add_argument("--cells", nargs="+", default=list(CELLS), choices=CELLS)
+    parser.add_argument("--sizes", nargs="+", type=int, help="numbers of records, for all cells")
     parser.add_argument("--fits", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--quick", action="store_true")
@@ -183,9 +205,9 @@ def main():
         cells, fits = ["S2"], 3
     seeds = range(arguments.first, arguments.first + fits)
     if arguments.part in (None, "errors"):
-        curves(cells, seeds, "errors")
+        errors(cells, arguments.sizes, seeds)
     if arguments.part in (None, "coverage"):
-        curves(cells, seeds, "coverage")
+        coverage(cells, arguments.sizes, seeds)
     if arguments.part in (None, "linear"):
         linear(fits, arguments.quick)
 

@@ -121,6 +121,8 @@ ESTIMATORS = [
     PrivateFrechetMean("sphere", radius=0.5, center=[0.0, 1.0, 0.0]),
     PrivateFrechetMean("poincare", radius="auto", center="private"),
     PrivateFrechetMean("hyperboloid", mechanism="laplace", delta=0, radius=1.0),
+    PrivateFrechetMean("sphere", mechanism="laplace", delta=0, radius=1.2),
+    PrivateFrechetMean("sphere", mechanism="k-norm", delta=0, radius=1.2),
     PrivateFrechetMean("spd", radius=1.0, uncertainty=True),
     PrivateTangentPCA(1, "poincare", radius=1.0),
     PrivateMinimumDistanceToMean("spd", classes=["a", "b", "c"]),

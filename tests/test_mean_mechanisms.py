@@ -1,5 +1,6 @@
 """How a mean's budget is split, and what each mechanism, noise law and private ball promises."""
 
+import itertools
 import math
 import re
 import warnings
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from skriemdp import PrivateFrechetMean, config_context, frechet_mean
 from skriemdp.datasets import digits_covariances, make_cloud
@@ -254,6 +256,91 @@ def test_refusals_of_output_perturbations_name_a_cure_that_works(
         assert cure["mechanism"] in str(refusal.value)
     model.set_params(**cure).fit(X)
     assert len(recording_accountant.spends) == 1
+
+
+MECHANISMS = ("tangent", "gradient", "laplace", "gaussian", "k-norm")
+
+
+def cures(text, mechanism):
+    """The changes of parameters that a refusal names."""
+    for name in set(re.findall(r"mechanism='([a-z-]+)'", text)) - {mechanism}:
+        yield {"mechanism": name, "noise": "laplace" if "noise='laplace'" in text else "auto"}
+    if "'gradient' with delta > 0" in text:
+        yield {"mechanism": "gradient", "delta": 1e-5}
+    elif "delta > 0" in text:
+        yield {"delta": 1e-5}
+    if named := re.search(r"radius=([\d.]+) or", text):
+        yield {"radius": float(named[1])}
+    if limit := re.search(r"is (?:above|not below) ([\d.]+),.* a smaller (?:radius|one)", text):
+        yield {"radius": 0.9 * float(limit[1])}
+
+
+def refusal(model, X):
+    """What a fit is refused with before its charge; None if it runs."""
+    try:
+        model.fit(X)
+    except ValueError as refused:
+        return str(refused)
+    except RuntimeError:  # by the accountant: all was planned, and nothing is released
+        return None
+    return None
+
+
+def cured(model, X, text, steps=3):
+    """Whether a cure in this refusal leads to a fit; a wide radius may call for a second one."""
+    for cure in cures(text, model.mechanism):
+        better = clone(model).set_params(**cure)
+        further = refusal(better, X)
+        if further is None:
+            continue
+        # A cure by another mechanism works at once, unless no mechanism takes that radius.
+        if "mechanism" in cure and "radius=" not in further or further == text or steps == 1:
+            return False
+        if not cured(better, X, further, steps - 1):
+            return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        Euclidean(2),
+        Sphere(1),
+        Sphere(2),
+        Sphere(20),
+        Hyperboloid(2),
+        Poincare(3),
+        SPD(2),
+        SPD(3),
+        SPD(11),
+        BuresWassersteinSPD(2),
+        Grassmann(5, 2),
+        Grassmann(3, 1),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_every_refusal_of_a_mechanism_names_cures_that_work(geometry, recording_accountant):
+    """Every mechanism at narrow and wide radii, pure or not, with much and little budget."""
+    X, refused = cloud(geometry, 60, radius=0.2), 0
+    grid = itertools.product(MECHANISMS, (0.3, 1.45, 12.0), (0.0, 1e-5), (1.0, 0.05))
+    for mechanism, radius, delta, epsilon in grid:
+        model = PrivateFrechetMean(
+            geometry,
+            mechanism=mechanism,
+            radius=radius,
+            delta=delta,
+            epsilon=epsilon,
+            accountant=recording_accountant,
+        )
+        recording_accountant.refuse = True
+        text = refusal(model, X)
+        recording_accountant.refuse = False
+        if text is not None:
+            refused += 1
+            assert list(cures(text, mechanism)), text
+            assert cured(model, X, text), (str(model), text)
+    assert refused >= 6 and len(recording_accountant.spends) >= refused
 
 
 def test_default_descent_takes_a_second_step_where_its_bias_shows():

@@ -151,6 +151,14 @@ def _resting(geometry: Geometry, center: np.ndarray, radius: float | None, n: in
 
 @worst_case_neighbours.register
 def _mean(estimator: PrivateFrechetMean, n: int = 100) -> Neighbours:
+    public = _given(estimator.radius, "auto") is not None
+    geometry = _geometry(estimator.manifold)
+    if estimator.mechanism == "k-norm" and public and not geometry.is_hadamard:
+        return _all_at_one_end(estimator, n)
+    low, high = geometry.curvature_bounds
+    drawn = estimator.mechanism in ("laplace", "gaussian")
+    if drawn and public and low == high > 0.0 and geometry.dim > 1:
+        return _across_a_sphere(estimator, n)
     return _opposite_ends(estimator, n, _exponent)
 
 
@@ -159,23 +167,62 @@ def _tangent_components(estimator: PrivateTangentPCA, n: int = 100) -> Neighbour
     return _opposite_ends(estimator, n, lambda model: 2.0)
 
 
-def _opposite_ends(estimator: Any, n: int, exponent: Callable[[Any], float]) -> Neighbours:
-    """One record at an end of the ball, or at the other; scored by the mean."""
+def _opposite_ends(
+    estimator: Any,
+    n: int,
+    exponent: Callable[[Any], float],
+    resting: np.ndarray | None = None,
+    stretch: float = 1.0,
+) -> Neighbours:
+    """One record at an end of the ball, or at the other; scored by the mean.
+
+    The others rest at `resting`, by default at the centre; the mean moves by `stretch` times as
+    much as in flat space.
+    """
     check_count(minimum=2, n=n)
     geometry = _geometry(estimator.manifold)
     center, radius = _center(geometry, estimator.center), _given(estimator.radius, "auto")
     far = _outside(geometry, 1.0 if radius is None else float(radius))
     ends = _on_axis(geometry, center, [-far, far])
-    points = _resting(geometry, center, radius, n)
+    points = _resting(geometry, center, radius, n) if resting is None else resting
     points[0] = ends[0]
     rows, other = _swapped(points, ends[1])
 
     def score(model: Any) -> float:
         # Where the exact means lie, nearly; the noise law weighs the distances to them.
-        means = _on_axis(geometry, center, np.array([-1.0, 1.0]) * model.radius_ / n)
+        means = _on_axis(geometry, center, np.array([-stretch, stretch]) * model.radius_ / n)
         away = geometry.dist(means, np.broadcast_to(model.mean_, means.shape)) / model.radius_
         power = exponent(model)
         return float(away[0] ** power - away[1] ** power)
+
+    return Neighbours((rows,), (other,), score)
+
+
+def _across_a_sphere(estimator: PrivateFrechetMean, n: int) -> Neighbours:
+    """Others at the rim, across the record's way, where curvature lets the mean move farthest."""
+    geometry = _geometry(estimator.manifold)
+    angle = math.sqrt(geometry.curvature_bounds[1]) * float(estimator.radius)
+    # As many on either side, and one at the centre if the number is odd.
+    steps = np.zeros((n, geometry.dim))
+    steps[1:, -1] = np.resize([0.999, -0.999], n - 1) * float(estimator.radius)
+    steps[-1] *= n % 2
+    resting = geometry.exp_coordinates(_center(geometry, estimator.center), steps)
+    return _opposite_ends(estimator, n, _exponent, resting, math.tan(angle) / angle)
+
+
+def _all_at_one_end(estimator: PrivateFrechetMean, n: int) -> Neighbours:
+    """The K-norm law in a ball: with all records at the rim it has half the room of other data."""
+    check_count(minimum=2, n=n)
+    geometry, radius = _geometry(estimator.manifold), float(estimator.radius)
+    center, far = _center(geometry, estimator.center), _outside(geometry, radius)
+    beyond = _on_axis(geometry, center, [-far, far])
+    rim = _on_axis(geometry, center, [-radius, radius])
+    rows, other = _swapped(np.broadcast_to(beyond[0], (n, *geometry.shape)), beyond[1])
+
+    def score(model: PrivateFrechetMean) -> float:
+        # Log-likelihood ratio up to the scale and a constant: lengths of the sums of logarithms.
+        here, there = geometry.log_coordinates(np.stack([model.mean_] * 2), rim) / radius
+        return float(np.linalg.norm(n * here) - np.linalg.norm((n - 1) * here + there))
 
     return Neighbours((rows,), (other,), score)
 

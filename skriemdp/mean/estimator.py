@@ -42,7 +42,7 @@ from skriemdp.location_scale.points import (
 from skriemdp.mean.adaptive import AdaptiveMean
 from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
 from skriemdp.mean.joint import JointMean, plan_joint_mean
-from skriemdp.mean.output import OUTPUT_MECHANISMS, plan_output_mean
+from skriemdp.mean.output import OUTPUT_MECHANISMS, check_law, plan_output_mean
 from skriemdp.mean.planning import (
     MECHANISMS,
     NOISES,
@@ -489,7 +489,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             )
         if lattice:
             noise = lattice_noise(geometry, mechanism, noise)
-        if gaussian and mechanism not in OUTPUT_MECHANISMS:
+        if mechanism in OUTPUT_MECHANISMS:
+            check_law(mechanism, geometry)
+        elif gaussian:
             noise = "gaussian"
         choices = {"mechanism": mechanism, "noise": noise, "ball": ball, "search": search}
         chosen = plan_mean(geometry, n, self.epsilon, self.delta, **choices)

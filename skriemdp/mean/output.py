@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
 
 
-__all__ = ["OUTPUT_MECHANISMS", "KNormMean", "OutputMean", "plan_output_mean"]
+__all__ = ["OUTPUT_MECHANISMS", "KNormMean", "OutputMean", "check_law", "plan_output_mean"]
 
 OUTPUT_MECHANISMS = ("gaussian", "laplace", "k-norm")
 # Towards the mean, where no rate is known and none is needed.
@@ -140,7 +140,7 @@ def plan_output_mean(
         Where the law or its privacy is not known, or no scale reaches the target.
     """
     geometry, radius = ball.geometry, ball.radius
-    _check_law(name, geometry)
+    check_law(name, geometry)
     rounding = geometry.rounding(ball.center, radius)
     if not rounding_is_small(radius, n, rounding):
         raise ValueError(
@@ -150,14 +150,28 @@ def plan_output_mean(
             "smaller radius, a center nearer to the base point, or mechanism='tangent'."
         )
     schedule = _schedule(ball, radius, n, epsilon)
-    if name == "k-norm":
-        return _k_norm_mean(ball, n, epsilon, schedule)
-    if schedule is None:
+    if name != "k-norm" and schedule is None:
         raise ValueError(
             f"mechanism={name!r} needs a mean that is computed to a known accuracy; on {geometry} "
             f"with radius={radius:g} and n={n} no number of steps below 500 is known to reach it. "
             f"Use {_smaller_radius(ball, n, epsilon)}mechanism='tangent'."
         )
+    try:
+        if name == "k-norm":
+            return _k_norm_mean(ball, n, epsilon, schedule)
+        assert schedule is not None
+        return _around_the_mean(ball, name, schedule, epsilon, delta)
+    except ValueError as refusal:  # by the law, which knows no mean
+        raise ValueError(
+            f"mechanism={name!r} with epsilon={epsilon:g}, radius={radius:g} and n={n}: {refusal} "
+            "For a mean use mechanism='tangent', more records, or a larger epsilon."
+        ) from refusal
+
+
+def _around_the_mean(
+    ball: GeodesicBall, name: str, schedule: MeanIteration, epsilon: float, delta: float
+) -> OutputMean:
+    geometry = ball.geometry
     kind = RiemannianGaussianMechanism if name == "gaussian" else RiemannianLaplaceMechanism
     if name == "laplace" and geometry.point_ndim == 2:
         delta = 0.0  # on matrices Laplace noise is known by its pure epsilon only
@@ -167,7 +181,7 @@ def plan_output_mean(
     return OutputMean(ball, schedule, mechanism)
 
 
-def _check_law(name: str, geometry: Geometry) -> None:
+def check_law(name: str, geometry: Geometry) -> None:
     """ValueError where `name` has no law on `geometry`, with the condition that fails."""
     low, high = geometry.curvature_bounds
     cure = "Use mechanism='tangent', with delta=0 too, or 'gradient' with delta > 0."

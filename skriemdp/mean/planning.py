@@ -327,7 +327,8 @@ def _output_plan(mechanism: str, noise: str, epsilon: float, delta: float) -> Me
         )
     if mechanism == "gaussian" and delta == 0.0:
         raise ValueError(
-            "delta=0 asks for pure differential privacy; mechanism='gaussian' needs delta > 0."
+            "delta=0 asks for pure differential privacy; mechanism='gaussian' needs delta > 0. "
+            "Pass one, or mechanism='tangent', whose noise can be pure."
         )
     rest = 1.0 - _COUNT_PURE
     if mechanism == "k-norm" or delta == 0.0:

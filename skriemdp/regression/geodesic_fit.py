@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
@@ -20,6 +21,8 @@ _FLOOR = 2.0
 # Made-up records, in pairs, on which the curvature of the space is seen; at least so many per row
 # of the model.
 _DRAWS, _PER_ROW = 128, 4
+# Of these pairs Newton's matrix sees the first; at least so many per row of the model.
+_MATRIX_DRAWS, _MATRIX_PER_ROW = 32, 2
 _NEWTON_STEPS = 3
 # A step of Newton's matrix is neither shortened nor lengthened by more.
 _LEAST, _LARGEST = 0.5, 2.0
@@ -244,21 +247,24 @@ def _bent(
     curvature does; Newton's method takes that back.
     """
     features, residuals = _made_up(gram, spread, n)
-    rows = _with_ones(features)
-    least_squares = np.linalg.pinv(rows)
 
-    def seen(change: np.ndarray) -> np.ndarray:
-        points = model.moved(change, reach).scattered(features, residuals, model.base)
-        found = model.residuals(features, points)
-        return least_squares @ np.where(np.isfinite(found).all(axis=1)[:, None], found, 0.0)
+    def seen(change: np.ndarray, draws: Any = slice(None)) -> np.ndarray:
+        z = features[draws]
+        points = model.moved(change, reach).scattered(z, residuals[draws], model.base)
+        found = model.residuals(z, points)
+        found = np.where(np.isfinite(found).all(axis=1)[:, None], found, 0.0)
+        return np.linalg.pinv(_with_ones(z)) @ found
 
+    # Both signs of each residual, so that in flat space the matrix is the identity.
+    some, half = max(_MATRIX_DRAWS, _MATRIX_PER_ROW * len(target)), len(features) // 2
+    few = np.concatenate([np.arange(some), half + np.arange(some)])
     size, width = target.size, _DIFFERENCE * reach
-    here, columns = seen(target), []
+    here, columns = seen(target, few), []
     for unit in np.eye(size).reshape(size, *target.shape):
-        columns.append(((seen(target + width * unit) - here) / width).ravel())
+        columns.append(((seen(target + width * unit, few) - here) / width).ravel())
     left, values, right = np.linalg.svd(np.stack(columns, axis=1))
     inverse = (right.T / np.clip(values, _LEAST, _LARGEST)) @ left.T
-    change, missing = target, target - here
+    change, missing = target, target - seen(target)
     for _ in range(_NEWTON_STEPS):
         trial = change + (inverse @ missing.ravel()).reshape(target.shape)
         still = target - seen(trial)
