@@ -663,6 +663,10 @@ def reproductions():
 def test_constants_of_the_theory():
     ball = GeodesicBall(Hyperboloid(2, curvature=-4.0), None, 0.75)
     assert theory.ball_constant(ball) == pytest.approx(3.0 / math.tanh(3.0))
+    run = {"local": "rsgd", "local_steps": 1, "n_clients": 5, "half_squared_distance": True}
+    assert theory.theory_settings(Sphere(2), None, **run) == (1.0, 1)
+    step, _ = theory.theory_settings(ball.geometry, ball, **run)
+    assert step == pytest.approx(math.tanh(3.0) / 3.0)
 
 
 def test_theory_sets_the_steps():
