@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-slow test-all coverage test-torch test-oldest test-newest test-matrix lint docs bench reproduce peers clean
+.PHONY: demo test test-slow test-all coverage test-torch test-oldest test-newest test-pythons test-matrix lint docs bench reproduce peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -67,7 +67,20 @@ test-oldest test-newest: test-%:  ## the quick tests with the versions of constr
 	PIP_CONSTRAINT=$(CURDIR)/constraints/$*.txt $(MAKE) VENV=.venv-$* .venv-$*/.test
 	.venv-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-test-matrix: test-oldest test-newest
+# The newest packages under each Python that pyproject.toml names; one that is not here is named.
+PYTHONS ?= 3.11 3.12 3.13 3.14
+
+test-python-%:
+	$(MAKE) PYTHON=python$* VENV=.venv-python$* .venv-python$*/.test
+	.venv-python$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-pythons:  ## the quick tests under every supported Python that is installed
+	@for version in $(PYTHONS); do \
+	  if python$$version --version >/dev/null 2>&1; then $(MAKE) test-python-$$version || exit 1; \
+	  else echo "python$$version is not installed: not tested"; fi; \
+	done
+
+test-matrix: test-oldest test-newest test-pythons
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -90,4 +103,4 @@ peers:  ## ours beside other libraries, in an environment that holds them all
 	.venv-peers/bin/python benchmarks/peers.py
 
 clean:
-	rm -rf .venv .venv-oldest .venv-newest .venv-torch build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output
+	rm -rf .venv .venv-oldest .venv-newest .venv-python3.* .venv-torch .venv-peers build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output

@@ -11,7 +11,7 @@ Run:  python benchmarks/mean_mechanisms.py [--fits 60] [--part PART]
   ratios for data that fill the ball, and for clouds of rms .3, .1 and .03 of its radius.
 
 Each entry averages `--fits` fits over 6 data sets; differences below 15 % are noise at 60 fits.
-"Paper's DP-RGD" is T = n steps of 0.01 from a random public start, at honest noise.
+"Paper's DP-RGD" is T = n steps of 0.01 from a random public start, with calibrated noise.
 """
 
 import argparse

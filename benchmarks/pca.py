@@ -209,10 +209,10 @@ def exponential(task, rng, epsilon):
 
 METHODS = {
     "random direction, no data": lambda t, mu, e, d, rng: unit(rng.normal(size=t.d)),
-    "DP-RGD of the paper, honest noise": lambda t, mu, e, d, rng: descent(
+    "DP-RGD of the paper, calibrated noise": lambda t, mu, e, d, rng: descent(
         t, mu, rng, published_steps(t, e, d)
     ),
-    "DP-PGD, honest noise": lambda t, mu, e, d, rng: descent(
+    "DP-PGD, calibrated noise": lambda t, mu, e, d, rng: descent(
         t, mu, rng, published_steps(t, e, d), ambient=True
     ),
     "GMIP of the paper": lambda t, mu, e, d, rng: gmip(t, mu, rng, e, d),
@@ -369,7 +369,7 @@ def pairs(options):
 def samples(options):
     """Figure 1a of Han et al. (2022): the synthetic matrix against n at (0.1, 1e-3)."""
     sizes = (1000, 3000, 10_000, 30_000, 100_000)
-    names = ("DP-RGD of the paper, honest noise", "DP-PGD, honest noise", "**ours**")
+    names = ("DP-RGD of the paper, calibrated noise", "DP-PGD, honest noise", "**ours**")
     tasks = [prepared(published_matrix(n)) for n in sizes]
     header("relative excess risk at (0.1, 1e-3), n =", sizes)
     for name in ("random direction, no data", *names):

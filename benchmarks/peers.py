@@ -219,8 +219,8 @@ def means(full, repeats):
             def left(point, geometry=geometry, target=target, start=start):
                 return float(geometry.dist(np.asarray(point), target)) ** 2 / start
 
-            def private(guarantee, label, geometry=geometry, name=name, X=X, left=left, **settings):
-                model = PrivateFrechetMean(name, epsilon=EPSILON, **settings)
+            def private(guarantee, label, name=name, X=X, left=left, center=center, **settings):
+                model = PrivateFrechetMean(name, center, 1.0, epsilon=EPSILON, **settings)
                 return label, guarantee, lambda: fitted(model, X), lambda m: left(m.mean_)
 
             methods = [

@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/table1_slopes.py [figure.png]``.  Each problem is a fixed risk on 25
 records, repeated, so that only n changes; DP-RGD runs with the steps, step sizes and output of
-`skriemdp.descent.schedules.schedule`.  Printed are log-log slopes of the excess risk (of the
+`skriemdp.schedules.schedule`.  Printed are log-log slopes of the excess risk (of the
 squared gradient norm for "nonconvex") against n and d: in Table 1, of our bound, and measured.
 """
 
@@ -27,10 +27,10 @@ from skriemdp.descent.per_sample import (  # noqa: E402
 from skriemdp.descent.problem import Problem  # noqa: E402
 from skriemdp.descent.queries import GradientQuery  # noqa: E402
 from skriemdp.descent.sampling import exact_mean  # noqa: E402
-from skriemdp.descent.schedules import FunctionClass, curvature_constant, schedule  # noqa: E402
 from skriemdp.descent.trajectory import Walk  # noqa: E402
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere  # noqa: E402
 from skriemdp.mechanisms.bounds import Ball  # noqa: E402
+from skriemdp.schedules import FunctionClass, curvature_constant, schedule  # noqa: E402
 
 RECORDS = 25
 MU = 0.1

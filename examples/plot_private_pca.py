@@ -30,8 +30,9 @@ print("released shares of the variance:", model.explained_variance_ratio_.round(
 # The band shows which eigenvalues the noise alone could have produced.  The black marks are the
 # non-private eigenvalues; private ones are those of clipped rows, a little smaller.
 
-figure, axes = plt.subplots(1, 2, figsize=(11, 4))
-SpectrumDisplay.from_estimator(model, axes[0], truth=np.linalg.eigvalsh(np.cov(X.T)))
+figure, axis = plt.subplots(figsize=(6, 4))
+SpectrumDisplay.from_estimator(model, axis, truth=np.linalg.eigvalsh(np.cov(X.T)))
+figure.tight_layout()
 
 # %%
 # What the first two components capture, against epsilon.  At the small end the estimator warns by
@@ -45,7 +46,8 @@ with warnings.catch_warnings():
             fit = PrivatePrincipalEigenvector(2, epsilon=budget, random_state=seed)
             fits.append(fit.fit(X))
 best = PCA(2).fit(X).explained_variance_ratio_.sum()
-CapturedVarianceDisplay.from_estimators(fits, X, axes[1], non_private=best)
+figure, axis = plt.subplots(figsize=(6, 4))
+CapturedVarianceDisplay.from_estimators(fits, X, axis, non_private=best)
 figure.tight_layout()
 
 # %%

@@ -686,6 +686,16 @@ def test_eigenvalues_and_angles_are_within_what_the_noise_can_do(arithmetic):
     assert stats.chi2.isf(1 - 5e-7, fits) < squares < stats.chi2.isf(5e-7, fits)
 
 
+def test_the_noise_that_is_reported_is_that_of_an_entry():
+    n, mu = 400, gaussian_mu(1.0, 1e-5)
+    pca = PrivatePrincipalEigenvector(1, 6.0, "covariance", center="assume", epsilon=1.0)
+    pca.fit(table(n=n))
+    # sqrt(2) R^2 / (n mu) along a unit matrix, hence R^2 / (n mu) in an entry off the diagonal;
+    # a hundredth of mu^2 goes to the share of clipped rows.
+    assert pca.noise_scale_ == pytest.approx(36.0 / (n * mu), rel=0.01)
+    assert pca.noise_scale_ == pca.spectrum_noise_scale_
+
+
 def test_what_noise_did_is_known_of_gaussian_matrices_only():
     X = table(n=500)
     kept = PrivatePrincipalEigenvector(6, mechanism="covariance", random_state=0).fit(X)

@@ -223,7 +223,7 @@ def test_clone_and_pickle():
 
 
 def test_step_sizes_of_the_theory_fit_in():
-    from skriemdp.descent.schedules import FunctionClass, schedule
+    from skriemdp.schedules import FunctionClass, schedule
 
     kind = FunctionClass("strongly-convex", dim=4, lipschitz=1.0, strong_convexity=1.0)
     plan = schedule(kind, len(ROWS), gaussian_mu(1.0, 1e-5), max_steps=50)

@@ -17,6 +17,7 @@ from skriemdp import (
     PrivateFrechetMean,
     PrivatePrincipalEigenvector,
     frechet_mean,
+    schedules,
 )
 from skriemdp.datasets import make_cloud, make_tree
 from skriemdp.descent.problem import FrechetProblem
@@ -662,17 +663,10 @@ def reproductions():
 def test_constants_of_the_theory():
     ball = GeodesicBall(Hyperboloid(2, curvature=-4.0), None, 0.75)
     assert theory.ball_constant(ball) == pytest.approx(3.0 / math.tanh(3.0))
-    # With m and alpha of Theorem 5.6, zeta = 1 and N = 8: floor(80/3), 1/(10 * 4).
-    assert theory.svrg_settings(8, 1.0, 1.0) == (26, pytest.approx(1 / 40))
-
-
-@pytest.mark.parametrize("k", [2, 3, 5, 20])
-def test_the_longest_step_of_several(k):
-    limit = theory.several_steps_limit(k)
-    beta = 2.0 if k == 2 else ((k - 1) / (k - 2)) ** (k - 1)
-    assert (1 + limit * beta) ** (k - 1) == pytest.approx(beta)  # where delta_min vanishes
-    others = [theory.several_steps_limit(k, b) for b in np.linspace(1.01, 20, 400)]
-    assert k == 2 or limit >= max(others)
+    run = {"local": "rsgd", "local_steps": 1, "n_clients": 5, "half_squared_distance": True}
+    assert theory.theory_settings(Sphere(2), None, **run) == (1.0, 1)
+    step, _ = theory.theory_settings(ball.geometry, ball, **run)
+    assert step == pytest.approx(math.tanh(3.0) / 3.0)
 
 
 def test_theory_sets_the_steps():
@@ -714,13 +708,13 @@ def test_published_bounds_of_several_steps_need_equal_clients(printed):
     """Costs (x -+ 1)^2 / 2 of two clients, no noise: gradients at most 2, both smooth with 1."""
     forever = 10**9
     n_steps = 100
-    step = 0.5 * theory.several_steps_limit(n_steps)
+    step = 0.5 * schedules.several_steps_limit(n_steps)
     local, server = stationary_local_points(n_steps, step)
     shared = (0.5, forever, n_steps, step, 1.0, 2.0, 1, 0.0)
     assert local > 2 * printed.published_several_steps_bound(*shared)
     assert server < printed.several_steps_bound(*shared)
     # Full gradients in place of variance-reduced ones, with Theorem 5.6's steps.
-    m, step = theory.svrg_settings(2, 1.0, 1.0)
+    m, step = schedules.svrg_settings(2, 1.0, 1.0)
     local, server = stationary_local_points(2 * m, step)
     assert printed.published_svrg_bound(0.5, forever, 2, 2, 1.0, 1, 0.0) < 1e-6 < 0.3 < local
     assert server < printed.several_steps_bound(0.5, forever, 2 * m, step, 1.0, 2.0, 1, 0.0)
@@ -729,7 +723,7 @@ def test_published_bounds_of_several_steps_need_equal_clients(printed):
 @pytest.mark.parametrize("n", [2, 10, 1000])
 def test_the_published_variance_reduced_bound_counts_noise_for_too_little(n, printed):
     """One risk x^2 / 2 for all clients and records, so every variance-reduced gradient is exact."""
-    m, step = theory.svrg_settings(n, 1.0, 1.0)
+    m, step = schedules.svrg_settings(n, 1.0, 1.0)
     stationary = step / (2.0 - step)  # x <- (1 - step) x - step * noise of variance 1
     assert stationary > 2.5 * printed.published_svrg_bound(0.5, 10**12, 2, n, 1.0, 1, 1.0)
     assert stationary < printed.several_steps_bound(

@@ -469,7 +469,7 @@ def test_a_client_pays_its_share_and_keeps_to_its_ceiling(tmp_path):
     assert agent.event(None).mu == pytest.approx(gaussian_mu(1.0, 1e-5) / math.sqrt(2), rel=1e-6)
     agent.handle(LocalTask("a", 0, "north", np.zeros(size)))
     with pytest.raises(ValueError, match="as many zeros"):
-        agent.handle(LocalTask("b", 0, "north", np.ones(size)))
+        agent.handle(LocalTask("b", 0, "north", np.eye(size)[0]))  # one that is not zero
     with pytest.raises(ValueError, match="as many zeros"):
         agent.handle(LocalTask("b", 0, "north", np.zeros(size + 1)))
     with pytest.raises(BudgetError):

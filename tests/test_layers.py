@@ -27,6 +27,7 @@ ALLOWED = {
     "mechanisms": LEAVES | {"privacy"},
     "riemannian_laws": LEAVES | {"geometry", "privacy", "mechanisms"},
     "descent": LEAVES | {"geometry", "privacy", "mechanisms"},
+    "schedules": {"_validation"},
     "ledger": LEAVES | {"privacy"},
     "location_scale": SOLVING,
     "core": LEAVES | {"geometry", "privacy", "ledger", "mechanisms"},
@@ -45,7 +46,7 @@ ALLOWED = {
     "linear_model": ROOM,
     "regression": ROOM,
     "selection": ROOM | {"preprocessing"},
-    "federated": ROOM | {"regression"},
+    "federated": ROOM | {"regression", "schedules"},
     "__init__": set(),
 }
 # Audits fit estimators; nothing imports audits.

@@ -335,6 +335,20 @@ def test_a_public_base_point_leaves_all_budget_to_the_model():
     assert shares == pytest.approx([1.0 - BASE_SHARE, 1.0])
 
 
+def test_a_base_point_means_the_same_in_all_coordinates():
+    X, _ = tree()
+    length = 1.3
+    places = {
+        "lorentz": [np.cosh(length), 0.0, np.sinh(length)],
+        "poincare": [0.0, np.tanh(0.5 * length)],
+        "tangent": [0.0, length],
+    }
+    for coordinates, place in places.items():
+        y = np.repeat([place], len(X), axis=0)
+        fitted = model(coordinates=coordinates, base_point=place, n_steps=1).fit(X, y)
+        np.testing.assert_allclose(fitted.base_point_, place, atol=1e-9)
+
+
 def test_the_base_point_follows_the_labels():
     X, y = tree(5000)
     space = Hyperboloid(2)

@@ -21,7 +21,6 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery
 from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler, exact_mean
-from skriemdp.descent.schedules import FunctionClass, curvature_constant, schedule
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Trajectory, Walk, geodesic_average
 from skriemdp.descent.variance_reduction import (
@@ -31,6 +30,7 @@ from skriemdp.descent.variance_reduction import (
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.privacy.calibration import gaussian_epsilon
+from skriemdp.schedules import FUNCTION_CLASSES, FunctionClass, curvature_constant, schedule
 
 SPACES = [
     Euclidean(3),
@@ -342,68 +342,7 @@ def test_variance_reduction_refuses_contradictions():
         RiemannianSVRG(FullBatch(), 1.0, 1.0, 2, 4, walk, difference_clip=1.0)
 
 
-# -- schedules ------------------------------------------------------------------------------------
-
-
-def test_curvature_constant():
-    assert curvature_constant(0.0, 3.0) == curvature_constant(1.0, 3.0) == 1.0
-    assert curvature_constant(-1.0, 2.0) == pytest.approx(2.0 / math.tanh(2.0))
-    assert curvature_constant(-1.0, 0.0) == 1.0
-
-
-CLASSES = {
-    "convex": dict(diameter=2.0),
-    "strongly-convex": dict(strong_convexity=1.0),
-    "pl": dict(smoothness=1.0, pl_constant=0.5),
-    "nonconvex": dict(smoothness=1.0, initial_gap=1.0),
-}
-
-
-@pytest.mark.parametrize(
-    "name, in_n, in_d",
-    [
-        ("convex", -1.0, 0.5),
-        ("strongly-convex", -2.0, 1.0),
-        ("pl", -2.0, 1.0),
-        ("nonconvex", -1.0, 0.5),
-    ],
-)
-def test_bounds_have_the_rates_of_table_1(name, in_n, in_d):
-    def bound(n, dim):
-        kind = FunctionClass(name, dim=dim, lipschitz=1.0, **CLASSES[name])
-        return schedule(kind, n, mu=0.3, max_steps=10**6).utility_bound
-
-    slope_n = math.log(bound(8000, 4) / bound(2000, 4)) / math.log(4)
-    slope_d = math.log(bound(8000, 64) / bound(8000, 4)) / math.log(16)
-    # "pl" carries a log(n) that the slope sees.
-    assert slope_n == pytest.approx(in_n, abs=0.25 if name == "pl" else 0.01)
-    assert slope_d == pytest.approx(in_d, abs=0.25 if name == "pl" else 0.01)
-
-
-@pytest.mark.parametrize(
-    "name, expected",
-    [
-        ("convex", 2.0 * math.sqrt((1 + 3) / 9)),
-        ("strongly-convex", 2 * (1 + 3) / 10),
-        ("pl", 0.5 * 3),
-        ("nonconvex", 2 / 9 + (1 + 1 / 9) * 3),
-    ],
-)
-def test_bounds_by_hand(name, expected):
-    kind = FunctionClass(name, dim=2, lipschitz=1.0, **CLASSES[name])
-    assert kind.bound(9, 3.0) == pytest.approx(expected)
-    assert kind.bound(9, 2.0, batch_variance=1.0) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("name", list(CLASSES))
-def test_schedule_minimises_its_bound(name):
-    kind = FunctionClass(name, dim=5, lipschitz=1.0, **CLASSES[name])
-    plan = schedule(kind, n=2000, mu=0.5, max_steps=2000)
-    noise = plan.n_steps * 5 * (2.0 / 2000 / 0.5) ** 2
-    assert plan.sigma == pytest.approx(math.sqrt(noise / 5))
-    assert plan.utility_bound == pytest.approx(kind.bound(plan.n_steps, noise))
-    best = min(kind.bound(T, T * noise / plan.n_steps) for T in range(1, 2001))
-    assert plan.utility_bound <= best * (1.0 + 1e-9 if name in ("pl", "nonconvex") else 1.5)
+# -- promised utility -----------------------------------------------------------------------------
 
 
 def quadratic(geometry, points):
@@ -418,7 +357,7 @@ def quadratic(geometry, points):
     return problem, ball, risk
 
 
-@pytest.mark.parametrize("name", list(CLASSES))
+@pytest.mark.parametrize("name", FUNCTION_CLASSES)
 @pytest.mark.parametrize("geometry", [Euclidean(4), Hyperboloid(3)], ids=str)
 def test_promised_utility_is_kept(name, geometry):
     # The mean over ten runs of a fixed seed, against a bound on the expectation.
@@ -455,23 +394,6 @@ def test_promised_utility_is_kept(name, geometry):
             values.append(risk(found) - risk(optimum))
     # In the flat case one step of "pl" attains its bound, hence five standard errors.
     assert 0 < np.mean(values) <= plan.utility_bound + 5 * np.std(values) / math.sqrt(10)
-
-
-@pytest.mark.parametrize(
-    "settings, match",
-    [
-        (dict(name="convex"), "diameter"),
-        (dict(name="strongly-convex"), "strong_convexity"),
-        (dict(name="pl", smoothness=1.0), "pl_constant"),
-        (dict(name="pl", smoothness=1.0, pl_constant=0.1), "no function"),
-        (dict(name="nonconvex", smoothness=1.0), "initial_gap"),
-        (dict(name="concave"), "concave"),
-        (dict(name="strongly-convex", strong_convexity=1.0, lowest_curvature=-1.0), "diameter"),
-    ],
-)
-def test_function_classes_say_what_is_missing(settings, match):
-    with pytest.raises(ValueError, match=match):
-        FunctionClass(dim=2, lipschitz=1.0, **settings)
 
 
 # -- per-sample gradients -------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
     python tools/mutation.py --seed 0 --count 300 [--recheck RESULTS]
     python tools/mutation.py --packages skriemdp/descent --count 90 [--folder FOLDER]
+    python tools/mutation.py --packages skriemdp/federated --tests tests/test_federated.py
 
 A clone of the last commit is tested, never this checkout.  One run of the tests under coverage
 says which test reaches which line.  Each mutant is then given to the tests that reach its line: at
 first the most specific ones (at most `QUICK`, `QUICK_SECONDS` in all), and, if they all pass, the
-others, up to `SECONDS` of predicted time.  Slow tests take no part.  Prints a table and the
+others, up to `SECONDS` of predicted time.  Slow tests take no part; with ``--tests`` only those
+files do, which takes less time and finds less.  Prints a table and the
 survivors; results are kept in FOLDER/results.jsonl, so that a stopped run goes on where it was.
 
 A mutant is chosen by the hash of its text, so that an edit elsewhere does not change the sample.
@@ -257,10 +259,10 @@ def environment(folder):
     }  # fmt: skip
 
 
-def collect(folder, packages):
+def collect(folder, packages, tests):
     """Run the fast tests once under coverage."""
     (folder / "coverage.ini").write_text("[run]\nbranch = False\n")
-    ignored = [f"--ignore=tests/{name}" for name in IGNORED_TESTS]
+    ignored = [*tests] or [f"--ignore=tests/{name}" for name in IGNORED_TESTS]
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", *ignored]
         + [f"--cov={package}" for package in packages]
@@ -379,11 +381,11 @@ def judge(folder, reached, mutant):
 # ---- the run -----------------------------------------------------------------------------------
 
 
-def prepare(folder, packages):
+def prepare(folder, packages, tests):
     if not (folder / ".git").exists():
         subprocess.run(["git", "clone", "--quiet", "--local", str(ROOT), str(folder)], check=True)
     if not (folder / "times.xml").exists():
-        collect(folder, packages)
+        collect(folder, packages, tests)
     os.environ.update(environment(folder))
     sys.path.insert(0, str(folder))
     sys.dont_write_bytecode = True
@@ -428,10 +430,11 @@ def main():
     parser.add_argument("--folder", type=Path, help="clone and results (default: a new one)")
     parser.add_argument("--recheck", type=Path, help="results whose survivors are run again")
     parser.add_argument("--packages", nargs="+", default=PACKAGES, help="folders to sample")
+    parser.add_argument("--tests", nargs="+", default=(), help="files of tests; all by default")
     options = parser.parse_args()
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="mutation-"))).resolve()
     recheck = options.recheck and options.recheck.resolve()
-    prepare(folder, options.packages)
+    prepare(folder, options.packages, options.tests)
     reached = Reached(folder, options.packages)
     mutants = all_mutants(folder, options.packages)
     mutants = sorted(mutants, key=lambda m: m.key(options.seed))[: options.count]

@@ -6,7 +6,7 @@ import huang2025_theory as bound
 import numpy as np
 from reproduction_tools import heading, table
 
-from skriemdp import frechet_mean
+from skriemdp import frechet_mean, schedules
 from skriemdp.federated import theory
 from skriemdp.geometry import SPD, GeodesicBall
 
@@ -114,7 +114,7 @@ def bounds(options):
     heading("Theorem 5.5: one of 10 clients, K full steps, sigma = 0.2")
     cloud, rows, counts = Cloud(10), [], (2, 4, 8, 16)
     for k in counts:
-        step = 0.5 * theory.several_steps_limit(k)
+        step = 0.5 * schedules.several_steps_limit(k)
         local, server = path(cloud, runs, 40, k, step, 0.2, rng)
         shared = (cloud.gap(cloud.start(1)), 40, k, step, cloud.smoothness, 1.0, cloud.dim, 0.04)
         printed = bound.published_several_steps_bound(*shared, zeta=cloud.zeta)
@@ -129,7 +129,7 @@ def bounds(options):
     rows, counts = [], (3, 6) if options.quick else (3, 6, 12, 24)
     for n in counts:
         cloud = Cloud(n)
-        m, step = theory.svrg_settings(n, cloud.smoothness, cloud.zeta)
+        m, step = schedules.svrg_settings(n, cloud.smoothness, cloud.zeta)
         local, server = path(cloud, runs // 2, 10, 2 * m, step, 0.2, rng)
         gap = cloud.gap(cloud.start(1))
         shared = (gap, 10, 2, n, cloud.smoothness, cloud.dim, 0.04, cloud.zeta)
@@ -179,7 +179,7 @@ def drift():
     heading("Clients that differ: (x - 1)^2 / 2 and (x + 1)^2 / 2, one per round, no noise")
     rows = []
     for k in (20, 50, 100, 200):
-        step = 0.5 * theory.several_steps_limit(k)
+        step = 0.5 * schedules.several_steps_limit(k)
         pull = 1.0 - (1.0 - step) ** k
         left = (1.0 - step) ** np.arange(k)
         server = pull / (2.0 - pull)
@@ -194,7 +194,7 @@ def drift():
     heading("One risk x^2 / 2 for all clients, noise of variance 1, infinitely many rounds")
     rows = []
     for n in (2, 10, 100):
-        m, step = theory.svrg_settings(n, 1.0, 1.0)
+        m, step = schedules.svrg_settings(n, 1.0, 1.0)
         exact = step / (2.0 - step)
         printed = bound.published_svrg_bound(0.5, 10**12, 2, n, 1.0, 1, 1.0)
         ours = bound.several_steps_bound(0.5, 10**12, 2 * m, step, 1.0, 1.0, 1, 1.0, reduced=True)

@@ -6,7 +6,7 @@ Theorems 5.1, 5.3 and 5.4 with the corrections of docs/theory/federated.md, the 
 
 import math
 
-from skriemdp.federated.theory import svrg_settings
+from skriemdp.schedules import svrg_settings
 
 
 def longest_step_beta(n_steps):

@@ -7,12 +7,19 @@ from pathlib import Path
 import numpy as np
 
 
-def parse(doc, arguments=None):
-    """Options of a script: ``quick``, ``output`` (made if missing) and ``data`` (None if unset)."""
+def parse(doc, arguments=None, only=False):
+    """Options of a script: ``quick``, ``output`` (made if missing) and ``data`` (None if unset).
+
+    With `only` there is also ``only``, words of the names of problems, by default all of them.
+    """
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer points and repeats")
     parser.add_argument("--output", type=Path, default=Path("reproductions_output"))
     parser.add_argument("--data", type=Path, default=os.environ.get("SKRIEMDP_DATA"))
+    if only:
+        parser.add_argument(
+            "--only", nargs="+", default=[], help="problems with one of these words"
+        )
     options = parser.parse_args(arguments)
     options.data = Path(options.data) if options.data else None
     options.output.mkdir(parents=True, exist_ok=True)

@@ -109,7 +109,7 @@ class PrivateRiemannianERM(PrivateEstimator):
     n_steps : int, default=100
         Number of steps, anchors included.
     step_size : float or sequence of float, default=0.1
-        Public step sizes; :func:`skriemdp.descent.schedules.schedule` gives those of the theory.
+        Public step sizes; :func:`skriemdp.schedules.schedule` gives those of the theory.
     output : {"last", "average", "weighted-average", "random"}, default="last"
         Which point of the run is released.
     retraction : bool, default=False

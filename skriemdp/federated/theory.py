@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
-from skriemdp._validation import check_count, check_positive
-from skriemdp.descent.schedules import curvature_constant
+from skriemdp._validation import check_positive
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
+from skriemdp.schedules import curvature_constant, several_steps_limit, svrg_settings
 
-__all__ = ["ball_constant", "several_steps_limit", "svrg_settings", "theory_settings"]
+__all__ = ["ball_constant", "theory_settings"]
 
 
 def ball_constant(ball: GeodesicBall) -> float:
@@ -19,50 +17,6 @@ def ball_constant(ball: GeodesicBall) -> float:
     radii up to pi/4.
     """
     return curvature_constant(ball.geometry.curvature_bounds[0], 2.0 * ball.radius)
-
-
-def svrg_settings(n_clients: int, smoothness: float, zeta: float) -> tuple[int, float]:
-    """Steps per epoch m and step size of Theorem 5.6.
-
-    Parameters
-    ----------
-    n_clients : int
-    smoothness, zeta : float
-
-    Returns
-    -------
-    m : int
-        ``max(2, floor(10 N / (3 sqrt(zeta))))``.
-    step_size : float
-        ``1 / (10 L_g N^(2/3) sqrt(zeta))``.
-    """
-    check_count(n_clients=n_clients)
-    check_positive(smoothness=smoothness, zeta=zeta)
-    steps = max(2, math.floor(10.0 * n_clients / (3.0 * math.sqrt(zeta))))
-    return steps, 1.0 / (10.0 * smoothness * n_clients ** (2.0 / 3.0) * math.sqrt(zeta))
-
-
-def several_steps_limit(n_steps: int, beta: float | None = None) -> float:
-    """Largest step size of Theorem 5.5 for K > 1 local steps, ``(beta^(1/(K-1)) - 1) / beta``.
-
-    Parameters
-    ----------
-    n_steps : int
-        K, at least 2.
-    beta : float, optional
-        The theorem's free constant, above 1; by default the one that admits the longest step,
-        ``((K-1)/(K-2))^(K-1)``, and 2 for K = 2, where the longest would need an infinite one.
-    """
-    check_count(minimum=2, n_steps=n_steps)
-    if beta is None:
-        beta = _longest_step_beta(n_steps)
-    if not 1.0 < beta < math.inf:
-        raise ValueError(f"beta must be above 1, got {beta!r}.")
-    return math.expm1(math.log(beta) / (n_steps - 1)) / beta
-
-
-def _longest_step_beta(n_steps: int) -> float:
-    return 2.0 if n_steps == 2 else ((n_steps - 1) / (n_steps - 2)) ** (n_steps - 1)
 
 
 def theory_settings(

@@ -1,8 +1,20 @@
-"""Step sizes, numbers of steps and the utility they promise, for four function classes.
+"""Published step sizes, numbers of steps and noise, as functions of public numbers.
 
-Those of Table 1 of Han, Mishra, Jawanpuria and Gao (2022), Theorems 2-5, with the constants worked
-out and four corrections (docs/theory/optimisation.md, section 4).  Everything here is a function of
-public numbers.
+The theorems of two papers say how to run private descent on a manifold:
+
+* Han, Mishra, Jawanpuria and Gao (2022), *Differentially private Riemannian optimization*
+  (arXiv:2205.09494), Theorems 2 to 5 and Table 1: full-batch descent (DP-RGD) on four classes of
+  functions.  :class:`FunctionClass` holds the theorem's constants, :func:`schedule` chooses the
+  number of steps and the noise.
+* Huang, Huang, Jawanpuria and Mishra (2025), *Federated learning on Riemannian manifolds with
+  differential privacy* (PriRFed), Theorems 5.5 and 5.6: steps of a client in a federated run.
+  :func:`several_steps_limit` and :func:`svrg_settings`;
+  :func:`skriemdp.federated.theory_settings` picks between them.
+
+Constants are worked out and corrected where the derivation does not give the printed ones
+(docs/theory/optimisation.md, section 4; docs/theory/federated.md, section 6).  Nothing here looks
+at data, so nothing here costs budget; an estimator that is given these numbers calibrates its own
+noise, whatever a theorem says.
 """
 
 from __future__ import annotations
@@ -14,17 +26,42 @@ from typing import Any
 
 from skriemdp._validation import check_count, check_nonnegative, check_option, check_positive
 
-__all__ = ["FUNCTION_CLASSES", "FunctionClass", "Schedule", "curvature_constant", "schedule"]
+__all__ = [
+    "FUNCTION_CLASSES",
+    "FunctionClass",
+    "Schedule",
+    "curvature_constant",
+    "schedule",
+    "several_steps_limit",
+    "svrg_settings",
+]
 
 _CONVEX = ("convex", "strongly-convex")
 FUNCTION_CLASSES = (*_CONVEX, "pl", "nonconvex")
 
 
 def curvature_constant(lowest_curvature: float, diameter: float) -> float:
-    """The constant ``zeta`` of the trigonometric distance bound (Lemma 1 of Han et al. 2022).
+    """The constant ``zeta`` of the trigonometric distance bound.
 
     One on nonnegatively curved domains, else ``x / tanh x`` with ``x = sqrt(-lowest_curvature) *
-    diameter``.
+    diameter`` (Zhang and Sra 2016; Lemma 1 of Han et al. 2022).
+
+    Parameters
+    ----------
+    lowest_curvature : float
+        Lower bound of the sectional curvature on the domain.
+    diameter : float
+        Largest distance between two points of the domain.
+
+    Returns
+    -------
+    float
+        At least one.
+
+    Examples
+    --------
+    >>> curvature_constant(-1.0, 2.0).__round__(3)
+    2.075
     """
     if lowest_curvature >= 0:
         return 1.0
@@ -61,6 +98,22 @@ class FunctionClass:
     initial_gap : float, optional
         Bound of ``F(start) - F*`` for "pl" and "nonconvex"; by default what the other constants
         imply.
+
+    Notes
+    -----
+    With ``V = dim * sigma**2`` the expected squared norm of a step's noise and ``G**2 =
+    lipschitz**2 + V``, full batches, T steps (Han et al. 2022, Table 1, with corrections):
+
+    =================  =========  ====================================  ============================
+    class              theorem    step size at t = 1, ..., T            promised, in expectation
+    =================  =========  ====================================  ============================
+    "convex"           2          ``diameter / (G sqrt(zeta T))``       ``diameter G sqrt(zeta/T)``
+    "strongly-convex"  3          ``2 / (beta t)``; first ``1 / beta``  ``2 zeta G^2/(beta (T+1))``
+    "pl"               4          ``1 / L1``                            ``r^T gap + (1-r^T)tau V``
+    "nonconvex"        5          ``1 / L1``                            ``2 L1 gap/T + (1 + 1/T) V``
+    =================  =========  ====================================  ============================
+
+    with ``r = 1 - 1 / (2 tau L1)``.
     """
 
     name: str
@@ -207,7 +260,10 @@ class Schedule:
 
 
 def schedule(function_class: FunctionClass, n: int, mu: float, max_steps: int = 10_000) -> Schedule:
-    """Number of steps and step sizes of full-batch DP-RGD that minimise the promised bound.
+    """Number of steps, step sizes and noise of full-batch descent for one budget.
+
+    Theorems 2 to 5 of Han, Mishra, Jawanpuria and Gao (2022), with the noise of an exact Gaussian
+    calibration instead of the printed constant.
 
     Parameters
     ----------
@@ -218,11 +274,26 @@ def schedule(function_class: FunctionClass, n: int, mu: float, max_steps: int = 
         Gaussian differential privacy parameter of the whole run, for instance
         ``gaussian_mu(epsilon, delta)``.
     max_steps : int, default=10000
-        The theorems ask for up to ``n**2`` steps; ``(n mu)**2 / (4 dim)`` are always enough.
+        At most this many.  The theorems ask for up to ``n**2`` steps; for the convex classes
+        ``(n mu)**2 / (4 dim)`` are enough.
 
     Returns
     -------
     Schedule
+        Its `n_steps`, `step_size` and `output` are parameters of `PrivateRiemannianERM`.
+
+    Raises
+    ------
+    ValueError
+        If `n`, `mu` or `max_steps` is not positive.
+
+    Notes
+    -----
+    The noise of each tangent coordinate is ``sigma = sqrt(T) * diameter / (n mu)``, where
+    ``diameter`` bounds the difference of two records' gradients: T Gaussian releases that are
+    mu-GDP together.  For "pl" and "nonconvex" T minimises the bound.  The bounds of the convex
+    classes fall towards a limit; at ``T = (n mu lipschitz / diameter)^2 / dim``, which is taken,
+    they are within a factor sqrt 2 and 2 of it.
 
     Examples
     --------
@@ -250,6 +321,78 @@ def schedule(function_class: FunctionClass, n: int, mu: float, max_steps: int = 
         sigma=math.sqrt(variance / function_class.dim),
         utility_bound=function_class.bound(n_steps, variance),
     )
+
+
+def svrg_settings(n_clients: int, smoothness: float, zeta: float) -> tuple[int, float]:
+    """Steps per epoch m and step size of federated variance-reduced descent ("rsvrg").
+
+    Theorem 5.6 of Huang, Huang, Jawanpuria and Mishra (2025).
+
+    Parameters
+    ----------
+    n_clients : int
+        N.
+    smoothness : float
+        Geodesic smoothness L_g of every record's cost.
+    zeta : float
+        :func:`curvature_constant` of the domain.
+
+    Returns
+    -------
+    m : int
+        ``max(2, floor(10 N / (3 sqrt(zeta))))``.
+    step_size : float
+        ``1 / (10 L_g N^(2/3) sqrt(zeta))``.
+
+    Notes
+    -----
+    The theorem needs clients with the same risk (docs/theory/federated.md, section 6).
+
+    Examples
+    --------
+    >>> steps, step_size = svrg_settings(8, smoothness=1.0, zeta=1.0)
+    >>> steps, round(step_size, 4)
+    (26, 0.025)
+    """
+    check_count(n_clients=n_clients)
+    check_positive(smoothness=smoothness, zeta=zeta)
+    steps = max(2, math.floor(10.0 * n_clients / (3.0 * math.sqrt(zeta))))
+    return steps, 1.0 / (10.0 * smoothness * n_clients ** (2.0 / 3.0) * math.sqrt(zeta))
+
+
+def several_steps_limit(n_steps: int, beta: float | None = None) -> float:
+    """Largest step of a client with K > 1 steps a round, ``(beta^(1/(K-1)) - 1) / beta``.
+
+    Theorem 5.5 of Huang, Huang, Jawanpuria and Mishra (2025), in units where its coefficient c_K
+    is one.
+
+    Parameters
+    ----------
+    n_steps : int
+        K, at least 2.
+    beta : float, optional
+        The theorem's free constant, above 1; by default the one that admits the longest step,
+        ``((K-1)/(K-2))^(K-1)``, and 2 for K = 2, where the longest would need an infinite one.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> several_steps_limit(3)
+    0.25
+    """
+    check_count(minimum=2, n_steps=n_steps)
+    if beta is None:
+        beta = _longest_step_beta(n_steps)
+    if not 1.0 < beta < math.inf:
+        raise ValueError(f"beta must be above 1, got {beta!r}.")
+    return math.expm1(math.log(beta) / (n_steps - 1)) / beta
+
+
+def _longest_step_beta(n_steps: int) -> float:
+    return 2.0 if n_steps == 2 else ((n_steps - 1) / (n_steps - 2)) ** (n_steps - 1)
 
 
 def _minimiser(bound: Callable[[Any], Any], largest: int) -> int:
