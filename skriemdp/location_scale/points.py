@@ -51,9 +51,12 @@ _NEGATIVE, _POSITIVE = 1.5, 0.6
 _DIRECTION = 1.5
 # Coordinates at the last centre are kept up to this size: distances and logarithms share them.
 _KEPT_BYTES = 2**26
-# Steps towards data far off: how many at most, by which angle noise may turn one, the share of all,
-# and the n mu of a radius between them.
-_FURTHER, _ANGLE, _FAR_SHARE, _FAR_COUNT = 8, 0.45, 0.32, 7.0
+# Steps towards data far off: how many at most, by which angle noise may turn one, and the n mu of a
+# radius between them.
+_FURTHER, _ANGLE, _FAR_COUNT = 8, 0.45, 7.0
+# The most that a search with them may cost in all; and in how many dimensions they may only add so
+# much, because the last noise is often radial there and has no use for what is left.
+_FAR_TOTAL, _FEW, _FAR_FEW = 0.65, 5, 0.1
 # From this n mu on, a rough mean in negative curvature is cheaper.
 _MANY, _CHEAPER = 200.0, 0.04
 # Of matrices: over the extreme rate at which their geodesics part, that of most.
@@ -137,7 +140,9 @@ def _with_further(shares: Shares, dim: int, t: float) -> Shares:
         shares = dataclasses.replace(shares, move=_CHEAPER)
     stride = max(dim * (2.0 / (_ANGLE * t)) ** 2, 1e-3) if t > 1.0 else math.inf
     far_radius = min(max((_FAR_COUNT / t) ** 2, 2e-3), shares.radius) if t > 1.0 else shares.radius
-    further = min(int(_FAR_SHARE / (stride + far_radius)), _FURTHER)
+    most = _FAR_TOTAL if dim > _FEW else shares.total + _FAR_FEW
+    room = most - shares.total - shares.radius - shares.move
+    further = min(int(max(room, 0.0) / (stride + far_radius)), _FURTHER)
     if further == 0:
         return shares
     return dataclasses.replace(shares, further=further, stride=stride, far_radius=far_radius)

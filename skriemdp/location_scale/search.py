@@ -121,7 +121,8 @@ class Shares:
     @property
     def total(self) -> float:
         """The most that a search spends, whatever it finds."""
-        rounds = self.rounds * (self.radius + self.move)
+        # The step that shows how far off the data are is taken once more in the end.
+        rounds = (self.rounds + (self.further > 0)) * (self.radius + self.move)
         rounds += self.further * (self.far_radius + self.stride)
         if self.rounds:
             rounds = max(rounds, self.radius + self.wide)
@@ -354,9 +355,9 @@ class LocationScaleSearch:
         shares, center, noise, last = self.shares, start.center, 0.0, None
         short, stride, rounds, strides = False, False, 0, 0
         while True:
-            # A step that was cut short is followed by a cheap one, and that by another of the rest.
+            # A step that was cut short is followed by cheap ones, and does not count.
             stride, after = short and strides < shares.further, stride
-            if rounds == shares.rounds and not stride:
+            if rounds == shares.rounds + (strides > 0) and not stride:
                 return center, noise, False, last
             k = rounds + strides
             share = shares.far_radius if stride else shares.radius
