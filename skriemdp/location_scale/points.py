@@ -55,7 +55,7 @@ _KEPT_BYTES = 2**26
 # radius between them.
 _FURTHER, _ANGLE, _FAR_COUNT = 8, 0.45, 7.0
 # The most that a search with them may cost in all; and in how many dimensions they may only add so
-# much, because the last noise is often radial there and has no use for what is left.
+# much, from _MANY on: the last noise is often radial there and has no use for what is left.
 _FAR_TOTAL, _FEW, _FAR_FEW = 0.65, 5, 0.1
 # From this n mu on, a rough mean in negative curvature is cheaper.
 _MANY, _CHEAPER = 200.0, 0.04
@@ -138,6 +138,8 @@ def _with_further(shares: Shares, dim: int, t: float) -> Shares:
     """
     if t >= _MANY:
         shares = dataclasses.replace(shares, move=_CHEAPER)
+    elif dim <= _FEW:
+        return shares
     stride = max(dim * (2.0 / (_ANGLE * t)) ** 2, 1e-3) if t > 1.0 else math.inf
     far_radius = min(max((_FAR_COUNT / t) ** 2, 2e-3), shares.radius) if t > 1.0 else shares.radius
     most = _FAR_TOTAL if dim > _FEW else shares.total + _FAR_FEW
