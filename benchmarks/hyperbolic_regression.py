@@ -23,6 +23,8 @@ from skriemdp.regression.wrapped_model import FeatureMap, WrappedModel
 
 DELTA = 1e-5
 SPACE = Hyperboloid(2)
+# Wider balls need a public base point: away from their centre digits are lost.
+WIDEST = 10.0
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 # name, kernel width in units of the feature scale, splits
 SETS = (
@@ -80,6 +82,9 @@ def sweep(X, y, splits, repeats, fit_predict, limit=None):
 
 
 def regressor(radius, length, **parameters):
+    if radius > WIDEST:
+        parameters.setdefault("base_point", SPACE.base_point)
+
     def fit_predict(X, y, held_out, epsilon):
         model = PrivateHyperbolicRegressor(
             coordinates="lorentz",

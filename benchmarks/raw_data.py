@@ -278,7 +278,7 @@ def main():
     seeds = range(options.first, options.first + (2 if options.quick else options.seeds))
     only = options.only
     if options.quick and not only:
-        only = ("affine-invariant, times 1 ", "S^2", "Grassmann", "simulated")
+        only = ("affine-invariant, times 1e+06", "S^2", "Grassmann", "simulated")
     # Warnings of little data are the point of some rows.
     warnings.simplefilter("ignore", UserWarning)
     if options.part in (None, "means"):

@@ -6,6 +6,7 @@ import pytest
 from skriemdp import PrivateMinimumDistanceToMean
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import digits_covariances
+from skriemdp.mean.class_sums import drawn_together
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.calibration import gaussian_mu
 
@@ -73,3 +74,28 @@ def test_audit_of_a_record_that_changes_its_class(halved, monkeypatch):
     sides = scores(X, y), scores(Z, z)
     audit = audit_scores(*sides, delta=1e-3, confidence=1 - 1e-8, tuning_share=0.2)
     assert (audit.mu > gaussian_mu(8.0, 1e-3)) == halved
+
+
+def test_noisy_means_are_drawn_together_by_what_noise_explains():
+    rng = np.random.default_rng(0)
+    truth = 0.3 * rng.normal(size=(8, 30))
+    sizes = np.linspace(50.0, 150.0, 8)
+    noise = 20.0 / sizes
+    noisy = truth + noise[:, None] * rng.normal(size=truth.shape)
+    better = drawn_together(noisy, noise, sizes)
+    assert np.sum((better - truth) ** 2) < 0.8 * np.sum((noisy - truth) ** 2)
+    weights = sizes / sizes.sum()
+    np.testing.assert_allclose(weights @ better, weights @ noisy)
+
+
+def test_means_that_do_not_stand_out_stay_where_they_are():
+    rng = np.random.default_rng(1)
+    sizes = np.full(4, 10.0)
+    means = rng.normal(size=(4, 50))
+    for scale in (1.0, 3.0):
+        np.testing.assert_array_equal(drawn_together(means, np.full(4, scale), sizes), means)
+    np.testing.assert_allclose(drawn_together(means, np.full(4, 1e-9), sizes), means)
+    # One class alone, or means in one place: nothing to draw.
+    same = np.ones((2, 3))
+    assert np.isfinite(drawn_together(same, np.zeros(2), np.ones(2))).all()
+    np.testing.assert_array_equal(drawn_together(means[:1], np.ones(1), np.ones(1)), means[:1])

@@ -105,6 +105,23 @@ def test_residual_bound_holds_and_is_approached(loss):
         assert sizes.max() > 0.99 * loss.residual_bound
 
 
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_no_gradient_is_shortened_where_all_scores_are_zero(classes):
+    loss = GeneralizedLinearLoss("log_loss", 1 if classes == 2 else classes)
+    targets = np.arange(float(classes))
+    residuals = loss.residuals(np.zeros((classes, loss.n_outputs)), targets)
+    assert_allclose(np.linalg.norm(residuals, axis=1), loss.clip_norm)
+    # And that is the default: half the noise of the loss's own bound, for two classes.
+    X = np.eye(classes)[np.arange(40) % classes]
+    model = PrivateNoisyAdaGrad(
+        feature_norm=1.0, classes=list(range(classes)), clip_norm=loss.residual_bound
+    )
+    y = np.arange(40) % classes
+    whole = model.fit(X, y).noise_scale_
+    usual = clone(model).set_params(clip_norm=None).fit(X, y).noise_scale_
+    assert_allclose(usual / whole, loss.clip_norm / loss.residual_bound)
+
+
 @pytest.mark.parametrize("intercept", [False, True])
 def test_rows_lie_in_the_unit_ball_whatever_the_data(intercept):
     X = np.random.default_rng(3).normal(size=(20, 3)) * 10.0 ** np.linspace(-3, 8, 20)[:, None]
@@ -539,7 +556,13 @@ def test_without_noise_it_finds_the_minimiser():
     X = rng.uniform(-1, 1, size=(4000, 3)) / math.sqrt(3)
     y = (X @ [3.0, -2.0, 0.0] + 0.8 + rng.logistic(size=4000) > 0).astype(int)
     model = PrivateNoisyAdaGrad(
-        "log_loss", "diagonal", alpha=0.01, epsilon=1e5, n_steps=3000, random_state=0
+        "log_loss",
+        "diagonal",
+        alpha=0.01,
+        clip_norm=1.0,
+        epsilon=1e5,
+        n_steps=3000,
+        random_state=0,
     ).fit(X, y)
     reference = LogisticRegression(C=1 / (0.01 * 4000), tol=1e-10).fit(X, y)
     assert_allclose(model.coef_, reference.coef_, atol=0.02)

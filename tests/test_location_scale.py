@@ -149,25 +149,28 @@ def test_a_cloud_anywhere_is_found(name):
     assert np.median(errors) < 0.5
 
 
-def test_data_far_off_in_negative_curvature_are_reached_in_several_steps():
+@pytest.mark.parametrize("n_mu", [99.0, 299.0])
+def test_data_far_off_in_negative_curvature_are_reached_in_several_steps(n_mu):
     # Geodesics of this length that part by a tenth end eight radii of curvature apart.
     geometry, offset, spread = AffineInvariantSPD(6), 16.0, 0.6
     center, points = cloud(geometry, offset, spread)
-    errors, spent = [], []
+    errors, spent, mu = [], [], n_mu / 1000
+    plan = plan_point_search(geometry, 1000, mu, exact=True)
+    assert plan.shares.further > 2
+    assert plan.shares.stride < plan.shares.move
     for seed in range(3):
-        plan = plan_point_search(geometry, 1000, 0.5, exact=True)
-        budget = GaussianBudget(0.5)
+        budget = GaussianBudget(mu)
         found = plan.release(PointRecords(geometry, points), budget, NoiseStreams(seed))
         errors.append(float(geometry.dist(found.center, center)) / spread)
         spent.append(1.0 - budget.left)
-    assert plan.shares.further == 2
     assert np.median(errors) < 2.0  # it was 25 where every step went as far as noise told it to
     assert max(spent) <= plan.shares.total * (1 + 1e-12)
     # Data at hand need no further steps, and leave their shares.
-    budget = GaussianBudget(0.5)
+    budget = GaussianBudget(mu)
     near = cloud(geometry, 0.5, spread)[1]
     plan.release(PointRecords(geometry, near), budget, NoiseStreams(0))
-    further = 2 * (plan.shares.radius + plan.shares.move)
+    further = plan.shares.further * (plan.shares.far_radius + plan.shares.stride)
+    further += plan.shares.radius + plan.shares.move
     assert 1.0 - budget.left <= plan.shares.total - further + 1e-12
 
 

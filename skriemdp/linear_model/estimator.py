@@ -100,10 +100,12 @@ default="auto"
         Their targets.  Training starts from the minimiser on these rows, `public_baseline_`.
     clip_norm : float, sequence of float or callable, optional
         Bound of the norm of a record's gradient in units of scaled rows (norm at most 1): one
-        number, one per step, or a function of the step t = 1, 2, ...; public.  By default the
-        loss's own bound (1 for two classes, sqrt(2) for more, 1/2 for "huber"), and 1 for
+        number, one per step, or a function of the step t = 1, 2, ...; public.  By default what no
+        gradient exceeds where all scores are zero ("log_loss": 1/2 for two classes, ``sqrt(1 -
+        1/k)`` for k), the loss's own bound ("hinge": 1, or sqrt(2); "huber": 1/2), and 1 for
         "squared_error", which has none; with groups, whose mean gradients are short, an eighth of
-        that.
+        the loss's own bound.  "log_loss" has the bound 1, or sqrt(2): pass it where probabilities
+        matter and noise does not.
     n_steps : int, optional
         Public rule by default.
     step_size : float, optional

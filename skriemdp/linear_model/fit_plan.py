@@ -145,7 +145,7 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         step_size=step_size,
         first_step_size=first_step_size,
         clip_norms=envelope(
-            model.clip_norm, n_steps, loss.residual_bound, CLIP_SHARE if grouped else 1.0
+            model.clip_norm, n_steps, loss.residual_bound, _usual_clip(loss, grouped)
         ),
         preconditioner=name,
         curvature=public_curvature(public, basis, penalty) if name == "public" else None,
@@ -180,6 +180,13 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         work=work,
         exact=exact,
     )
+
+
+def _usual_clip(loss: GeneralizedLinearLoss, grouped: bool) -> float:
+    """The bound of a gradient that is not given: of a row's, or of a person's mean gradient."""
+    if not grouped:
+        return loss.clip_norm
+    return CLIP_SHARE * (1.0 if math.isinf(loss.residual_bound) else loss.residual_bound)
 
 
 def ridge_penalty(alpha: float, norm: float, unit: float, size: int, intercept: bool) -> np.ndarray:

@@ -59,6 +59,17 @@ class GeneralizedLinearLoss:
         return 1.0 if self.n_outputs == 1 else math.sqrt(2.0)
 
     @property
+    def clip_norm(self) -> float:
+        """What longer gradients are shortened to by default.
+
+        That of "log_loss" is a residual's norm where all scores are zero: ``1/2``, and
+        ``sqrt(1 - 1/k)`` for k classes.  Longer ones belong to records on the wrong side.
+        """
+        if self.name == "log_loss":
+            return 0.5 if self.n_outputs == 1 else math.sqrt(1.0 - 1.0 / self.n_outputs)
+        return 1.0 if math.isinf(self.residual_bound) else self.residual_bound
+
+    @property
     def curvature(self) -> float:
         """Bound of the second derivative along a score (1 for the hinge, which has none)."""
         if self.name == "log_loss":

@@ -91,18 +91,17 @@ def envelope(
     clip_norm: Callable[..., Any] | list[float] | None,
     n_steps: int,
     bound: float,
-    share: float = 1.0,
+    usual: float,
 ) -> np.ndarray:
     """Clip norms of the steps, shape ``(n_steps,)``: None, a number, a sequence or a function.
 
-    None is `share` of `bound`, or of 1 where that is infinite.
-
-    Never above `bound`, the loss's own bound of a record's gradient: noise for more would be waste.
+    None is `usual`.  Never above `bound`, the loss's own bound of a record's gradient: noise for
+    more would be waste.
     """
     if callable(clip_norm):
         norms = [clip_norm(step) for step in range(1, n_steps + 1)]
     elif clip_norm is None:
-        norms = [share * (1.0 if math.isinf(bound) else bound)] * n_steps
+        norms = [usual] * n_steps
     elif np.ndim(clip_norm):
         norms = list(clip_norm)
         if len(norms) != n_steps:

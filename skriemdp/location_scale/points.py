@@ -17,7 +17,14 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.circle import Circle
 from skriemdp.geometry.spd.base import SPDGeometry
 from skriemdp.geometry.sphere import Sphere
-from skriemdp.location_scale.search import Found, LocationScaleSearch, Radii, Start, search_shares
+from skriemdp.location_scale.search import (
+    Found,
+    LocationScaleSearch,
+    Radii,
+    Shares,
+    Start,
+    search_shares,
+)
 from skriemdp.location_scale.starts import start_rule
 
 if TYPE_CHECKING:
@@ -44,8 +51,16 @@ _NEGATIVE, _POSITIVE = 1.5, 0.6
 _DIRECTION = 1.5
 # Coordinates at the last centre are kept up to this size: distances and logarithms share them.
 _KEPT_BYTES = 2**26
-# Further steps towards data far off, their share, and the n mu from which on they are planned.
-_FURTHER, _STEP, _FAR = 2, 0.04, 200.0
+# Steps towards data far off: how many at most, by which angle noise may turn one, and the n mu of a
+# radius between them.
+_FURTHER, _ANGLE, _FAR_COUNT = 8, 0.45, 7.0
+# The most that a search with them may cost in all; and in how many dimensions they may only add so
+# much, from _MANY on: the last noise is often radial there and has no use for what is left.
+_FAR_TOTAL, _FEW, _FAR_FEW = 0.65, 5, 0.1
+# From this n mu on, a rough mean in negative curvature is cheaper.
+_MANY, _CHEAPER = 200.0, 0.04
+# Of matrices: over the extreme rate at which their geodesics part, that of most.
+_MOST_PART = 0.5
 # Balls end a little below the limit.
 _BELOW = 0.999
 
@@ -55,7 +70,7 @@ def radii(geometry: Geometry) -> Radii:
     low, high = geometry.curvature_bounds
     bend = math.sqrt(-low) if -math.inf < low < 0.0 else 0.0
     if isinstance(geometry, SPDGeometry):
-        return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size), bend=bend)
+        return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size), bend=_MOST_PART * bend)
     if isinstance(geometry, Sphere):
         whole = math.pi * geometry.radius
         grid = _grid(_LEAST * geometry.radius, whole)
@@ -108,13 +123,31 @@ def plan_point_search(
         radius_known=radius is not None,
     )
     known_radii = radii(geometry)
-    if shares.rounds and known_radii.bend > 0.0 and t >= _FAR:
-        # Data far off in negative curvature are reached in several steps or not at all, and how
-        # far a step may go depends on the logarithm of its share alone.
-        shares = dataclasses.replace(shares, move=_STEP, further=_FURTHER)
+    if shares.rounds and known_radii.bend > 0.0:
+        shares = _with_further(shares, geometry.dim, t)
     return LocationScaleSearch(
         n, geometry.dim, mu, shares, known_radii, center=center, radius=radius, exact=exact
     )
+
+
+def _with_further(shares: Shares, dim: int, t: float) -> Shares:
+    """`shares`, and steps towards data far off in negative curvature, where t allows some.
+
+    Such data are reached in several steps or not at all: how far one may go grows like the
+    logarithm of its share alone, so many cheap steps go farther than few.
+    """
+    if t >= _MANY:
+        shares = dataclasses.replace(shares, move=_CHEAPER)
+    elif dim <= _FEW:
+        return shares
+    stride = max(dim * (2.0 / (_ANGLE * t)) ** 2, 1e-3) if t > 1.0 else math.inf
+    far_radius = min(max((_FAR_COUNT / t) ** 2, 2e-3), shares.radius) if t > 1.0 else shares.radius
+    most = _FAR_TOTAL if dim > _FEW else shares.total + _FAR_FEW
+    room = most - shares.total - shares.radius - shares.move
+    further = min(int(max(room, 0.0) / (stride + far_radius)), _FURTHER)
+    if further == 0:
+        return shares
+    return dataclasses.replace(shares, further=further, stride=stride, far_radius=far_radius)
 
 
 def check_point_integers(geometry: Geometry, search: LocationScaleSearch) -> None:

@@ -40,6 +40,8 @@ __all__ = [
 _CLIPPED = 6.0
 # A second mean is taken where the first one shrank the radius by more than this.
 _SHRUNK = 0.7
+# ... but always where the radius is this many radii of curvature: there one mean goes too far.
+_CURVED = 2.0
 # Spread of the logarithm of a radius, before it is seen.
 _PRIOR_SPREAD = 1.5
 # On a manifold of diameter D: from these parts of D on, no ball around the data has a mean of its
@@ -64,8 +66,8 @@ class Radii:
     whole : float
         The diameter of a space in which data can be too wide for any ball; infinite otherwise.
     bend : float
-        Geodesics that part from each other part as ``sinh(bend * length)`` at most: the root of
-        minus the least curvature; zero where they never part faster than straight lines.
+        Geodesics that part from each other part like ``sinh(bend * length)``, most of them; zero
+        where they never part faster than straight lines.
     """
 
     grid: tuple[float, ...]
@@ -97,7 +99,9 @@ class Shares:
     wide : float
         Of the one mean of data too wide for a ball; zero where there is no such thing.
     further : int
-        Rounds after these, taken only while the data lie farther off than noise lets one step go.
+        Rounds besides these, taken only while the data lie farther off than noise lets one step go.
+    stride, far_radius : float
+        Of the mean of each of those, and of the radius after it.
     """
 
     start: float
@@ -107,6 +111,8 @@ class Shares:
     rounds: int
     wide: float = 0.0
     further: int = 0
+    stride: float = 0.0
+    far_radius: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.total <= 1.0:
@@ -115,7 +121,9 @@ class Shares:
     @property
     def total(self) -> float:
         """The most that a search spends, whatever it finds."""
-        rounds = (self.rounds + self.further) * (self.radius + self.move)
+        # The step that shows how far off the data are is taken once more in the end.
+        rounds = (self.rounds + (self.further > 0)) * (self.radius + self.move)
+        rounds += self.further * (self.far_radius + self.stride)
         if self.rounds:
             rounds = max(rounds, self.radius + self.wide)
         return self.start + rounds + self.final
@@ -315,7 +323,7 @@ class LocationScaleSearch:
     def check_integers(self) -> None:
         """ValueError where some mean has no lattice that is fine enough."""
         if self.center is None:
-            for share in (self.shares.move, self.shares.wide):
+            for share in (self.shares.move, self.shares.wide, self.shares.stride):
                 if share > 0.0:
                     check_integers(self.dim, 1.0 / (self.mu * math.sqrt(share)))
 
@@ -344,23 +352,28 @@ class LocationScaleSearch:
         self, records: Records, start: Start, budget: GaussianBudget, streams: NoiseStreams
     ) -> tuple[Any, float, bool, float | None]:
         """Means of shortened records; the centre, its noise, whether the data are wide, and q."""
-        center, noise, last, short = start.center, 0.0, None, False
-        for k in range(self.shares.rounds + self.shares.further):
-            if k >= self.shares.rounds and not short:
-                break
-            quantile = self._quantile(self.shares.radius, budget, start.unit, last)
+        shares, center, noise, last = self.shares, start.center, 0.0, None
+        short, stride, rounds, strides = False, False, 0, 0
+        while True:
+            # A step that was cut short is followed by cheap ones, and does not count.
+            stride, after = short and strides < shares.further, stride
+            if rounds == shares.rounds + (strides > 0) and not stride:
+                return center, noise, False, last
+            k = rounds + strides
+            share = shares.far_radius if stride else shares.radius
+            quantile = self._quantile(share, budget, start.unit, last)
             q = _within(quantile, records, center, self.n, streams("rough radius", k))
-            if last is not None and not short and q >= _SHRUNK * last:
+            settled = last is not None and q >= _SHRUNK * last and self.radii.bend * q < _CURVED
+            if settled and not (short or after):
                 return center, noise, False, q
-            rng = streams("rough mean", k)
             wide = k == 0 and self._is_wide(q, _WIDE_FIRST)
+            share = shares.stride if stride else shares.wide if wide else shares.move
             clip = self.radii.whole if wide else q
-            share = self.shares.wide if wide else self.shares.move
+            rng = streams("rough mean", k)
             center, noise, short = self._moved(records, center, clip, budget.take(share), rng)
-            last = q
+            last, strides, rounds = q, strides + stride, rounds + (not stride)
             if wide:
-                break
-        return center, noise, False, last
+                return center, noise, False, last
 
     def _moved(
         self, records: Records, center: Any, clip: float, mu: float, rng: np.random.Generator

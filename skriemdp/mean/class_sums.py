@@ -16,7 +16,10 @@ from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 
-__all__ = ["ClassSums"]
+__all__ = ["ClassSums", "drawn_together"]
+
+# Of the squared distances between class means: the least part that noise must leave unexplained.
+_LEAST_KEPT = 0.25
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,6 +55,29 @@ def _by_person(
     # Squares of the weights must not add up to more than one by rounding.
     weights = (1.0 - 2.0**-50) / np.sqrt(classes[owners])
     return _Rows(pairs.means(coordinates[pairs.order]), labels, owners, weights)
+
+
+def drawn_together(means: np.ndarray, noise: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Noisy means moved towards their common mean, all by one factor; post-processing.
+
+    The factor is the part of their squared distances to it that noise does not explain (James and
+    Stein 1961).  Where that is small nothing moves: which means differ is then a guess, and means
+    in one place tell no classes apart.
+
+    Parameters
+    ----------
+    means : ndarray of shape (k, dim)
+    noise : ndarray of shape (k,)
+        Standard deviation of every coordinate of a mean.
+    sizes : ndarray of shape (k,)
+        Weights of the common mean.
+    """
+    weights = sizes / sizes.sum()
+    common = weights @ means
+    apart = means - common
+    explained = means.shape[1] * float(noise**2 @ (1.0 - weights))
+    keep = 1.0 - explained / max(float(np.sum(apart**2)), 1e-300)
+    return common + keep * apart if keep >= _LEAST_KEPT else means
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -142,11 +168,16 @@ class ClassSums:
         counts = np.bincount(labels, weights, minlength=self.n_classes).astype(float)
         return self.mechanism.release(sums, counts, rng)
 
-    def finish(self, noisy: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Number outside the ball, class means ``(n_classes, *shape)``, and class sizes."""
+    def finish(self, noisy: np.ndarray, n_tables: int = 1) -> tuple[float, np.ndarray, np.ndarray]:
+        """Number outside the ball, class means ``(n_classes, *shape)``, and class sizes.
+
+        `n_tables` is the number of tables whose noise is in the sums.
+        """
         k, dim = self.n_classes, self.geometry.dim
         sums, counts = noisy[1 : 1 + k * dim].reshape(k, dim), noisy[1 + k * dim :]
-        means = sums / np.maximum(counts, 1.0)[:, None]
+        sizes = np.maximum(counts, 1.0)
+        noise = math.sqrt(n_tables) * self.mechanism.sum_sigma / sizes
+        means = drawn_together(sums / sizes[:, None], noise, sizes)
         norms = np.linalg.norm(means, axis=1, keepdims=True)
         means *= np.minimum(1.0, self.radius / np.maximum(norms, 1e-300))
         if self.shape is not None:

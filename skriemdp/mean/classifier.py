@@ -532,7 +532,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     ) -> None:
         """Set the learned attributes from noisy sums; `kept` is the share meant to be inside."""
         n, count = facts["n"], statistic.count
-        outside, self.means_, self.class_counts_ = statistic.finish(noisy)
+        outside, self.means_, self.class_counts_ = statistic.finish(noisy, n_tables)
         self.geometry_, self.classes_ = statistic.geometry, facts["classes"]
         self.center_, self.radius_ = np.asarray(statistic.center), float(statistic.radius)
         self.clipped_fraction_ = float(np.clip(outside / n, 0.0, 1.0))

@@ -643,13 +643,14 @@ def searches():
                 fit = searched(geometry, exact=exact)
                 least = 0.07 if quiet and geometry.is_hadamard else 0.0
                 pair(title, fit, *data, changed=39, quiet=quiet, attains=least)
-    # Data farther off than one step may go: further rounds.
-    for exact in (False, True):
-        for quiet in (True, False):
-            far = along(Hyperboloid(2), np.linspace(7.0, 9.0, 40))
-            data = changed(far, *along(Hyperboloid(2), [9.0, -9.0]), at=39)
-            title = f"search far off exact {exact} quiet {quiet}"
-            pair(title, searched(Hyperboloid(2), exact=exact), *data, changed=39, quiet=quiet)
+    # Data farther off than one step may go: further rounds, in few dimensions and in more.
+    for name, geometry in (("", Hyperboloid(2)), ("matrices ", AffineInvariantSPD(3))):
+        far = along(geometry, np.linspace(7.0, 9.0, 40))
+        data = changed(far, *along(geometry, [9.0, -9.0]), at=39)
+        for exact in (False, True):
+            for quiet in (True, False):
+                title = f"search far off {name}exact {exact} quiet {quiet}"
+                pair(title, searched(geometry, exact=exact), *data, changed=39, quiet=quiet)
     # Records as far from each other as a manifold allows, before any centre is known.
     turned = np.eye(4)[:, 2:]
     extremes = {
