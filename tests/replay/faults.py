@@ -293,8 +293,8 @@ LINES = (
     Line(f"{_LATTICE}:IntegerWeights.spacing", "2.0 * (1.0", "1.0 * (1.0", "queries"),
     Line(
         f"{_LATTICE}:IntegerWeights.vectors",
-        "self.bound / lengths",
-        "2.0 * self.bound / lengths",
+        "self.bound / lengths, 1.0",
+        "2.0 * self.bound / lengths, 2.0",
         "queries",
     ),
     Line(f"{_LATTICE}:IntegerWeights.weights", "self.root *", "2.0 * self.root *", "queries"),
