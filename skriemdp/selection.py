@@ -44,8 +44,8 @@ from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
 from skriemdp.ledger.units import UNITS
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.integers import ExactTotal, IntegerBall
-from skriemdp.mechanisms.sums import release_integers
+from skriemdp.mechanisms.integers import IntegerBall
+from skriemdp.mechanisms.sums import release_rows
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.preprocessing import PerGroup, transformed_once
 from skriemdp.privacy.calibration import gaussian_mu
@@ -546,9 +546,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             lattice = self._losses_lattice(scoring)
 
             def score(losses: np.ndarray) -> float:
-                total = ExactTotal((1,), lattice.units)
-                total.add_rows(lattice.integers(losses[:, None]))
-                (noisy,) = release_integers(lattice, total.value(), rng)
+                (noisy,) = release_rows(lattice, losses[:, None], rng)
                 return float(-0.5 * self.loss_bound - noisy / n)
 
             return score

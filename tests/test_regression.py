@@ -1,5 +1,6 @@
 """Regression with hyperbolic responses: gradients, budgets, layouts, audits."""
 
+import dataclasses
 import pickle
 from unittest import mock
 
@@ -9,6 +10,8 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from skriemdp._groups import Groups
+from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_epsilon, audit_scores
 from skriemdp.core.estimator import Terms
 from skriemdp.datasets import embed_taxonomy, load_closure, make_tree
@@ -424,6 +427,31 @@ def test_weighted_means_converge_to_the_frechet_mean_without_noise(private):
     found = release.release(space.base_point, points, weights, 1.0, rng)
     size = np.linalg.norm(weights @ space.log_coordinates(found, points)) / weights.sum()
     assert size < 1e-3
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("people", [True, False])
+def test_answers_of_integers_are_those_of_floats(private, people):
+    """With little noise, and labels beyond the clip; people's rows are averaged."""
+    rng = np.random.default_rng(0)
+    space = Hyperboloid(2)
+    ball = GeodesicBall(space, None, 5.0)
+    points = space.exp_coordinates(space.base_point, rng.normal(size=(400, 2)))
+    weights, groups = rng.random(400) if private else rng.normal(size=400), None
+    if people:
+        groups = Groups.from_ids(np.arange(400) % 90)
+        shares = np.empty(400)
+        shares[groups.order] = np.repeat(1.0 / groups.sizes, groups.sizes)
+        weights = weights * shares
+    largest = 1.0 if private else float(np.abs(weights).max())
+    plain = WeightedMean(ball, 500.0, 20, 0.7, private)
+    exact = dataclasses.replace(plain, exact=True)
+    found = [
+        model.release(space.base_point, points, weights, largest, NoiseStreams()("x"), groups)
+        for model in (plain, exact)
+    ]
+    assert space.dist(*found) < 0.02
+    assert exact.sigma == pytest.approx(plain.sigma, rel=1e-9)
 
 
 # -- audits -----------------------------------------------------------------------------------

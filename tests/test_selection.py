@@ -7,7 +7,12 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateHyperbolicRegressor
+from skriemdp import (
+    PrivateFrechetMean,
+    PrivateGridSearchCV,
+    PrivateHyperbolicRegressor,
+    config_context,
+)
 from skriemdp.auditing import audit_scores
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.privacy.calibration import gaussian_mu
@@ -247,3 +252,51 @@ def test_what_a_seeded_search_cannot_digest_is_refused_before_the_charge(
     with pytest.raises(ValueError, match="no digest"):
         search.fit(np.random.default_rng(0).normal(size=(60, 2)))
     assert recording_accountant.spends == []
+
+
+def distance_to_the_origin(model, X, y):
+    return np.linalg.norm(np.einsum("ij,j->i", X, model.mean_)[:, None] - 1.0, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "groups", "said"),
+    [
+        ({}, False, "exact integers"),
+        ({"loss": distance_to_the_origin}, False, "exact integers"),
+        ({}, True, "floating point"),
+        ({"estimator": PrivateFrechetMean(radius=1.0)}, False, "floating point"),
+    ],
+    ids=["plain", "loss", "groups", "radial"],
+)
+def test_a_search_says_what_its_scores_add(settings, groups, said, recording_accountant):
+    settings = {"estimator": GAUSSIAN} | settings
+    search = PrivateGridSearchCV(
+        param_grid={"radius": [0.5, 1.0]}, accountant=recording_accountant, **settings
+    )
+    ids = np.arange(len(X)) // 2 if groups else None
+    assert search.fit(X, groups=ids).privacy_spent_.public["arithmetic"] == said
+    with config_context(arithmetic="float"):
+        search.fit(X, groups=ids)
+    assert search.privacy_spent_.public["arithmetic"] == "floating point"
+    charged = len(recording_accountant.spends)
+    with config_context(arithmetic="lattice"):
+        if groups:
+            with pytest.raises(ValueError, match="no groups"):
+                search.fit(X, groups=ids)
+            assert len(recording_accountant.spends) == charged
+        else:
+            search.fit(X)
+            assert search.privacy_spent_.public["arithmetic"] == "exact integers"
+
+
+@pytest.mark.parametrize("arithmetic", ["float", "lattice"])
+def test_scores_are_losses(arithmetic):
+    """Of a large budget and one candidate: half of the rows lose 0.6."""
+    rows = np.zeros((400, 1))
+    rows[::2] = 1.0
+    model = PrivateFrechetMean(noise="gaussian", epsilon=50.0, radius=2.0)
+    search = PrivateGridSearchCV(model, {"radius": [2.0]}, loss=lambda m, X, y: 0.6 * X[:, 0])
+    with config_context(arithmetic=arithmetic):
+        found = search.fit(rows).best_score_
+    _, test = search._split(rows, None)
+    assert found == pytest.approx(-0.6 * test[0].mean(), abs=0.02)

@@ -24,6 +24,7 @@ __all__ = [
     "noisy_batch_sum",
     "noisy_sum",
     "release_integers",
+    "release_rows",
     "release_total",
     "sum_sigma",
 ]
@@ -154,6 +155,13 @@ def integer_sums(lattice: IntegerBall, rows: np.ndarray, starts: np.ndarray) -> 
     vectors = lattice.integers(rows)
     kind = np.int64 if len(rows) * lattice.units < 2**62 else object
     return np.add.reduceat(vectors.astype(kind), starts, axis=0).astype(object)
+
+
+def release_rows(lattice: IntegerBall, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The exact sum of the integer vectors of all `rows` at once, with its noise."""
+    total = ExactTotal((lattice.dim,), lattice.units)
+    total.add_rows(lattice.integers(rows))
+    return release_integers(lattice, total.value(), rng)
 
 
 def release_integers(

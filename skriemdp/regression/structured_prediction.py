@@ -14,9 +14,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.integers import ExactTotal, IntegerBall, IntegerWeights
+from skriemdp.mechanisms.integers import IntegerBall, IntegerWeights
 from skriemdp.mechanisms.noise import NOISE_SCALE
-from skriemdp.mechanisms.sums import release_integers
+from skriemdp.mechanisms.sums import release_rows
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import weighted_sum_sensitivity
@@ -263,9 +263,7 @@ class _Integers:
             rows = self._records((self._weights * scale)[:, None] * coordinates)
             return lattice.release_vectors(rows, self._each, self._rng)
         rows = (self._weights * (scale / self._largest))[:, None] * coordinates
-        total = ExactTotal((lattice.dim,), lattice.units)
-        total.add_rows(lattice.integers(rows))
-        return self._largest * release_integers(lattice, total.value(), self._rng)
+        return self._largest * release_rows(lattice, rows, self._rng)
 
 
 class QueryServer:

@@ -291,7 +291,12 @@ LINES = (
     Line(f"{_LATTICE}:IntegerBall.spacing", "(self.units -", "(3 * self.units -", "mean lattice"),
     Line(f"{_LATTICE}:IntegerBall.integers", "self.bound.enforce(rows)", "rows", "erm descent"),
     Line(f"{_LATTICE}:IntegerWeights.spacing", "2.0 * (1.0", "1.0 * (1.0", "queries"),
-    Line(f"{_LATTICE}:IntegerWeights.vectors", "a / lengths", "2.0 * a / lengths", "queries"),
+    Line(
+        f"{_LATTICE}:IntegerWeights.vectors",
+        "self.bound / lengths, 1.0",
+        "2.0 * self.bound / lengths, 2.0",
+        "queries",
+    ),
     Line(f"{_LATTICE}:IntegerWeights.weights", "self.root *", "2.0 * self.root *", "queries"),
     Line(f"{_LATTICE}:IntegerPairs.spacing", "2.0 * (1.0", "1.0 * (1.0", "class means"),
     Line(
