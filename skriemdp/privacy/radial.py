@@ -391,9 +391,13 @@ def _search_after(dim: int, mu: float, total: float, epsilon: float, delta: floa
             at = shift * math.sqrt(mean_square(dim, p[k]) / mean_square(dim, p[best]))
         cells = cells_at(k, at, 40)
         if best < 0 or log_delta(k, at, cells) < target:
-            best, (shift, slope) = k, search(k, at, cells, target, 3e-3)
-    cells = cells_at(best, shift, CELLS)
-    shift, _ = search(best, shift, cells, target - _BELOW_TARGET, 1e-4, slope)
+            if best >= 0:
+                cells = cells_at(k, guess[k], 40)
+            best, (shift, slope) = k, search(k, guess[k], cells, target, 3e-3)
+    # An edge of the cells must lie very close to where the profile of p = 1 vanishes.
+    for tolerance in (1e-3, 1e-4) if p[best] == 1.0 else (1e-4,):
+        cells = cells_at(best, shift, CELLS)
+        shift, slope = search(best, shift, cells, target - _BELOW_TARGET, tolerance, slope)
     law = _private(RadialEvent(dim, float(p[best]), 1.0 / shift), epsilon, delta, mu)
     return min(law, gaussian, key=lambda law: law.mean_square_over_sensitivity)
 
