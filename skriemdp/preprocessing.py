@@ -37,6 +37,8 @@ __all__ = ["PerGroup", "Recenter"]
 
 # Made-up rows on which a transformer is tried before the data are read.
 _TRIED = 4
+# People whose rows are moved together: enough to save calls, few enough for the memory.
+_TOGETHER = 64
 # What people's rows became, by the digests of transformer and rows; None: nothing is kept.
 _KEPT: ContextVar[dict[tuple, np.ndarray | None] | None] = ContextVar("kept", default=None)
 
@@ -126,9 +128,12 @@ class Recenter(TransformerMixin, BaseEstimator):
         points = np.asarray(geometry.canonical(points))
         usable &= np.asarray(map_tiles(geometry.belongs, points))
         points[~usable] = geometry.base_point
-        means = local_means(geometry, points, owned)
         moved = np.empty_like(points)
-        moved[owned.order] = _moved(geometry, means[owned.owners()], points[owned.order])
+        # Who is computed together depends on the number of groups alone.
+        for part in np.array_split(np.arange(owned.count), -(-owned.count // _TOGETHER)):
+            some = owned.select(part)
+            means = local_means(geometry, points, some)
+            moved[some.order] = _moved(geometry, means[some.owners()], points[some.order])
         usable &= np.isfinite(moved).reshape(len(X), -1).all(axis=1)
         moved = moved.reshape(X.shape)
         return [moved[rows] if usable[rows].all() else None for rows in owned.rows()]

@@ -278,7 +278,6 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
     __metadata_request__transform = {"groups": True}
     __metadata_request__score = {"groups": True}
 
-    @transformed_once()
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         """Search, and release the best run.
 
@@ -301,6 +300,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         BudgetExceededError
             If the accountant refuses the whole search; nothing runs.
         """
+        with transformed_once():
+            return self._fit(X, y, groups)
+
+    def _fit(self, X: Any, y: Any, groups: Any) -> Self:
         check_fraction(delta=self.delta)
         check_scale(loss_bound=self.loss_bound)
         check_random_state(self.random_state)

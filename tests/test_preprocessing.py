@@ -22,6 +22,7 @@ from skriemdp import (
     PrivateGridSearchCV,
     PrivateMinimumDistanceToMean,
     PrivatePrincipalEigenvector,
+    preprocessing,
 )
 from skriemdp._groups import Groups
 from skriemdp.datasets import make_people
@@ -146,7 +147,8 @@ def test_a_changed_person_changes_own_transformed_rows_only():
 @pytest.mark.parametrize(
     "geometry", [AffineInvariantSPD(3), Sphere(2), Hyperboloid(2), Stiefel(3, 2)], ids=str
 )
-def test_people_are_recentred_together_as_one_by_one(geometry):
+def test_people_are_recentred_together_as_one_by_one(geometry, monkeypatch):
+    monkeypatch.setattr(preprocessing, "_TOGETHER", 4)
     rng = np.random.default_rng(3)
 
     def points(count):
