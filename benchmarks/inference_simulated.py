@@ -223,8 +223,7 @@ CLASSES = (
     Cell("same", Euclidean(5), 1.0, 10, 1.0, offset=0.7, rms=0.15),
     Cell("S^2 R=1", Sphere(2), 1.0, 500, 1.0, offset=0.5),
     Cell("H^2 R=2", Hyperboloid(2), 2.0, 500, 1.0, offset=0.5, rms=0.2),
-    Cell("SPD(3) affine R=2", SPD3, 2.0, 1000, 1.0, offset=0.5, rms=0.2),
-    Cell("same", SPD3, 2.0, 100, 3.0, offset=0.5, rms=0.2),
+    Cell("SPD(3) affine R=2", SPD3, 2.0, 100, 3.0, offset=0.5, rms=0.2),
 )
 
 
