@@ -201,7 +201,7 @@ CELLS = (
     Cell("R^20, tangent", Euclidean(20), 1.0, 1000, 3.0, "tangent"),
     Cell("R^20, tangent, few", Euclidean(20), 1.0, 300, 1.0, "tangent"),
     Cell("Grassmann(5,2) R=.6", Grassmann(5, 2), 0.6, 2000, 1.0),
-    Cell("R^20, tangent", Euclidean(20), 1.0, 300, 10.0, "tangent"),
+    Cell("R^20, tangent, large epsilon", Euclidean(20), 1.0, 300, 10.0, "tangent"),
     Cell("R^5, tangent, few", Euclidean(5), 1.0, 60, 10.0, "tangent"),
     Cell("same", Euclidean(5), 1.0, 45, 3.0, "tangent"),
 )
