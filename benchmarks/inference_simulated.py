@@ -201,7 +201,7 @@ CELLS = (
     Cell("R^20, tangent", Euclidean(20), 1.0, 1000, 3.0, "tangent"),
     Cell("R^20, tangent, few", Euclidean(20), 1.0, 300, 1.0, "tangent"),
     Cell("Grassmann(5,2) R=.6", Grassmann(5, 2), 0.6, 2000, 1.0),
-    Cell("R^20, tangent", Euclidean(20), 1.0, 300, 10.0, "tangent"),
+    Cell("R^20, tangent, large epsilon", Euclidean(20), 1.0, 300, 10.0, "tangent"),
     Cell("R^5, tangent, few", Euclidean(5), 1.0, 60, 10.0, "tangent"),
     Cell("same", Euclidean(5), 1.0, 45, 3.0, "tangent"),
 )
@@ -223,8 +223,7 @@ CLASSES = (
     Cell("same", Euclidean(5), 1.0, 10, 1.0, offset=0.7, rms=0.15),
     Cell("S^2 R=1", Sphere(2), 1.0, 500, 1.0, offset=0.5),
     Cell("H^2 R=2", Hyperboloid(2), 2.0, 500, 1.0, offset=0.5, rms=0.2),
-    Cell("SPD(3) affine R=2", SPD3, 2.0, 1000, 1.0, offset=0.5, rms=0.2),
-    Cell("same", SPD3, 2.0, 100, 3.0, offset=0.5, rms=0.2),
+    Cell("SPD(3) affine R=2", SPD3, 2.0, 100, 3.0, offset=0.5, rms=0.2),
 )
 
 
