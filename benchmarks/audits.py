@@ -62,7 +62,7 @@ from skriemdp.riemannian_laws.output import (
 )
 
 EPSILON, DELTA, LARGE_DELTA = 1.0, 1e-5, 1e-2
-PURE_EPSILON = 4.0  # of pure noise in many dimensions, where more shows than at 1
+PURE_EPSILON = 4.0  # of pure noise in many dimensions or in a ball: more shows than at 1
 NU = 1.0 / gaussian_mu(EPSILON, DELTA)
 PLANE = Hyperboloid(2)
 ENDS = np.array([[-0.1, 0.0], [0.1, 0.0]])
@@ -311,7 +311,7 @@ def k_norm_ball(radius):
         space = Sphere(2)
         ball = GeodesicBall(space, None, radius)
         move = ball_logarithms_sensitivity(radius, 1.0)
-        mechanism = KNormGradientMechanism.calibrated(space, move, epsilon=EPSILON, ball=ball)
+        mechanism = KNormGradientMechanism.calibrated(space, move, epsilon=PURE_EPSILON, ball=ball)
         ends = space.exp_coordinates(ball.center, np.array([[radius, 0.0], [-radius, 0.0]]))
 
         def length(points, weights):

@@ -42,9 +42,8 @@ __all__ = [
     "warn_hidden",
 ]
 
-# The most that the two searches together may spend of mu^2, and the n mu from which on it falls:
-# bounds need only be known as well as that.
-_MOST_SEARCHED, _ENOUGH = 0.6, 500.0
+# The most that the two searches together may spend of mu^2.
+_MOST_SEARCHED = 0.6
 # Shares of what is left: a first model, and the radius of its residuals.
 _FIRST, _RADIUS = 0.25, 0.1
 # One release of everything is better below this n mu over the root of the number of slopes.
@@ -188,10 +187,10 @@ def plan_releases(
     if center is None or radius is None:
         point_search = plan_point_search(geometry, n, mu, center, radius)
     total = sum(s.shares.total for s in (row_search, point_search) if s is not None)
-    most = _MOST_SEARCHED * min(1.0, _ENOUGH / (n * mu))
-    if total > most:
+    if total > _MOST_SEARCHED:
         row_search, point_search = (
-            None if s is None else _cheaper(s, most / total) for s in (row_search, point_search)
+            None if s is None else _cheaper(s, _MOST_SEARCHED / total)
+            for s in (row_search, point_search)
         )
     plan = GeodesicPlan(
         geometry,
