@@ -60,9 +60,9 @@ def _by_person(
 def drawn_together(means: np.ndarray, noise: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Noisy means moved towards their common mean, all by one factor; post-processing.
 
-    The factor is the part of their squared distances to it that noise does not explain (James and
-    Stein 1961).  Where that is small nothing moves: which means differ is then a guess, and means
-    in one place tell no classes apart.
+    The factor is the part of their squared distances to it, weighted by the squared sizes, that
+    noise does not explain (James and Stein 1961).  Where that is small nothing moves: which means
+    differ is then a guess, and means in one place tell no classes apart.
 
     Parameters
     ----------
@@ -75,8 +75,10 @@ def drawn_together(means: np.ndarray, noise: np.ndarray, sizes: np.ndarray) -> n
     weights = sizes / sizes.sum()
     common = weights @ means
     apart = means - common
-    explained = means.shape[1] * float(noise**2 @ (1.0 - weights))
-    keep = 1.0 - explained / max(float(np.sum(apart**2)), 1e-300)
+    # Weighted, so that the noise of a class that nobody belongs to does not drown the others.
+    explained = means.shape[1] * float((weights * noise) ** 2 @ (1.0 - weights))
+    seen = float(weights**2 @ np.sum(apart**2, axis=1))
+    keep = 1.0 - explained / max(seen, 1e-300)
     return common + keep * apart if keep >= _LEAST_KEPT else means
 
 
