@@ -18,8 +18,9 @@ from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 
 __all__ = ["ClassSums", "drawn_together"]
 
-# Of the squared distances between class means: the least part that noise must leave unexplained.
-_LEAST_KEPT = 0.25
+# Of the squared distances between class means: the least part that noise must leave unexplained,
+# and by how many of its standard deviations they must exceed it.
+_LEAST_KEPT, _STANDS_OUT = 0.25, 3.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -79,7 +80,8 @@ def drawn_together(means: np.ndarray, noise: np.ndarray, sizes: np.ndarray) -> n
     explained = means.shape[1] * float((weights * noise) ** 2 @ (1.0 - weights))
     seen = float(weights**2 @ np.sum(apart**2, axis=1))
     keep = 1.0 - explained / max(seen, 1e-300)
-    return common + keep * apart if keep >= _LEAST_KEPT else means
+    most = 1.0 + _STANDS_OUT * math.sqrt(2.0 / means.size)
+    return common + keep * apart if keep >= max(_LEAST_KEPT, 1.0 - 1.0 / most) else means
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
