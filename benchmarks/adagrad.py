@@ -256,7 +256,7 @@ def held_out():
     print(
         "excess risk on sets that had no part in choosing the rule; tuned: the least mean of a grid"
     )
-    print("(DP-GD with steps 2 to 128, AdaGrad-norm with steps 0.5 to 8, T = 20 and 80)")
+    print("(DP-GD with steps 2 to 128, AdaGrad-norm with steps 0.5 to 8, T = 20 and 80, L = 1)")
     ratios = {"subspace": [], "no subspace": []}
     for p, k, n, seed in ((50, 10, 3000, 7), (100, 3, 6000, 8), (30, 30, 20_000, 9)):
         task = Task(f"p={p} k={k} n={n}", synthetic(p, k, n, seed), k)
@@ -265,7 +265,9 @@ def held_out():
             for epsilon in EPSILONS:
                 grid = [("none", s) for s in (2, 8, 32, 128)] + [("norm", s) for s in (0.5, 2, 8)]
                 tuned = min(
-                    task.mean(epsilon, 4, preconditioner=m, step_size=s, n_steps=t, **base)[0]
+                    task.mean(
+                        epsilon, 4, preconditioner=m, step_size=s, n_steps=t, clip_norm=1.0, **base
+                    )[0]
                     for m, s in grid
                     for t in (20, 80)
                 )
