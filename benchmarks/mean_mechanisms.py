@@ -115,13 +115,15 @@ SPACES = (
 SHAPES = (("fill", None, 0.1), ("rms .3", 0.3, 0.5), ("rms .1", 0.1, 0.3), ("rms .03", 0.03, 0.3))
 
 
-def part_auto(fits, n):
+def part_auto(fits, n, only=()):
     """One data set for each fit; all methods see the same ones."""
     for epsilon, delta in BUDGETS[::-1]:
         print(f"n = {n}, (epsilon, delta) = {(epsilon, delta)}: E d^2 / limit")
         print("in the public ball (one shot; with nothing given)\n")
         print("| | " + " | ".join(name for name, _, _ in SHAPES) + " |\n|---|---|---|---|---|")
         for name, geometry, radius in SPACES:
+            if only and name not in only:
+                continue
             limit = geometry.dim * (2 * radius / n / gaussian_mu(epsilon, delta)) ** 2
             ways = {"radius": radius}, {"radius": radius, "mechanism": "tangent"}, {}
             cells = []
@@ -202,6 +204,7 @@ def main():
     parser.add_argument("--fits", type=int, default=60)
     parser.add_argument("--part", choices=("wishart", "spaces", "spread", "auto", "spheres"))
     parser.add_argument("--n", type=int, default=1000, help="records, of --part auto")
+    parser.add_argument("--only", nargs="*", default=(), help="spaces of --part auto")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.part in (None, "wishart"):
@@ -211,7 +214,7 @@ def main():
     if options.part in (None, "spheres"):
         part_spheres(options.fits, options.n)
     if options.part in (None, "auto"):
-        part_auto(options.fits, options.n)
+        part_auto(options.fits, options.n, options.only)
     if options.part in (None, "spread"):
         for spread, offset in ((0.3, 0.5), (0.1, 0.3)):
             print(f"rms {spread} of the radius, cloud {offset} of it off the centre")

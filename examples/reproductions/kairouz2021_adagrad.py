@@ -123,6 +123,7 @@ class Task:
                 classes=[-1.0, 1.0],
                 feature_norm=1.0,
                 fit_intercept=False,
+                clip_norm=1.0,  # the paper's L; by default it is half of it
                 epsilon=epsilon,
                 delta=DELTA,
                 random_state=repeat,
@@ -173,15 +174,7 @@ def as_written(task, mu, steps, repeats, rng):
 def plain(task, epsilon, repeats, steps=50, **settings):
     """DP gradient descent with the best of three step sizes in hindsight."""
     return min(
-        task.fit(
-            epsilon,
-            repeats,
-            preconditioner="none",
-            clip_norm=1.0,
-            step_size=s,
-            n_steps=steps,
-            **settings,
-        )
+        task.fit(epsilon, repeats, preconditioner="none", step_size=s, n_steps=steps, **settings)
         for s in (8.0, 32.0, 128.0)
     )
 
@@ -216,7 +209,7 @@ def print_dimension(quick, epsilon=0.3):
             plain(task, epsilon, repeats, max_norm=RADIUS),
             plain(task, epsilon, repeats, **inside),
             *written,
-            task.fit(epsilon, repeats, preconditioner="paper", clip_norm=1.0, n_steps=50, **inside),
+            task.fit(epsilon, repeats, preconditioner="paper", n_steps=50, **inside),
             task.fit(epsilon, repeats, **inside),
             task.fit(epsilon, repeats),
             0,
@@ -254,7 +247,7 @@ def print_published(quick):
             as_written(task, stated, 50, repeats, rng)[0],
             gaussian_epsilon(stated, DELTA),
             as_written(task, gaussian_mu(epsilon, DELTA), 50, repeats, rng)[0],
-            task.fit(epsilon, repeats, preconditioner="paper", clip_norm=1.0, n_steps=50, **inside),
+            task.fit(epsilon, repeats, preconditioner="paper", n_steps=50, **inside),
             plain(task, epsilon, repeats, **inside),
             task.fit(epsilon, repeats, **inside),
             0,
@@ -275,9 +268,7 @@ def print_steps(quick):
             epsilon,
             steps,
             plain(task, epsilon, repeats, steps=steps, **inside),
-            task.fit(
-                epsilon, repeats, preconditioner="paper", clip_norm=1.0, n_steps=steps, **inside
-            ),
+            task.fit(epsilon, repeats, preconditioner="paper", n_steps=steps, **inside),
             task.fit(epsilon, repeats, n_steps=steps, **inside),
             task.excess(np.zeros(task.p)),
         ]

@@ -314,6 +314,10 @@ class LocationScaleSearch:
         """What the search costs at most, and what a fit charges for it."""
         return GaussianBudget(self.mu_search).event
 
+    def without_further(self) -> LocationScaleSearch:
+        """The same search, without steps towards data far off."""
+        return dataclasses.replace(self, shares=dataclasses.replace(self.shares, further=0))
+
     @property
     def level(self) -> float:
         """The share of records that the radius should hold."""

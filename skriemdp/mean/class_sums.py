@@ -18,8 +18,9 @@ from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 
 __all__ = ["ClassSums", "drawn_together"]
 
-# Of the squared distances between class means: the least part that noise must leave unexplained.
-_LEAST_KEPT = 0.25
+# Of the squared distances between class means: the least part that noise must leave unexplained,
+# and by how many of its standard deviations they must exceed it.
+_LEAST_KEPT, _STANDS_OUT = 0.25, 3.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,9 +61,9 @@ def _by_person(
 def drawn_together(means: np.ndarray, noise: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Noisy means moved towards their common mean, all by one factor; post-processing.
 
-    The factor is the part of their squared distances to it that noise does not explain (James and
-    Stein 1961).  Where that is small nothing moves: which means differ is then a guess, and means
-    in one place tell no classes apart.
+    The factor is the part of their squared distances to it, weighted by the squared sizes, that
+    noise does not explain (James and Stein 1961).  Where that is small nothing moves: which means
+    differ is then a guess, and means in one place tell no classes apart.
 
     Parameters
     ----------
@@ -75,9 +76,12 @@ def drawn_together(means: np.ndarray, noise: np.ndarray, sizes: np.ndarray) -> n
     weights = sizes / sizes.sum()
     common = weights @ means
     apart = means - common
-    explained = means.shape[1] * float(noise**2 @ (1.0 - weights))
-    keep = 1.0 - explained / max(float(np.sum(apart**2)), 1e-300)
-    return common + keep * apart if keep >= _LEAST_KEPT else means
+    # Weighted, so that the noise of a class that nobody belongs to does not drown the others.
+    explained = means.shape[1] * float((weights * noise) ** 2 @ (1.0 - weights))
+    seen = float(weights**2 @ np.sum(apart**2, axis=1))
+    keep = 1.0 - explained / max(seen, 1e-300)
+    most = 1.0 + _STANDS_OUT * math.sqrt(2.0 / means.size)
+    return common + keep * apart if keep >= max(_LEAST_KEPT, 1.0 - 1.0 / most) else means
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

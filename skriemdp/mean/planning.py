@@ -39,6 +39,8 @@ _COUNT = 0.01
 _COUNT_PURE = 0.03
 # Radial noise must pay for leaving Gaussian composition with this much less mean square error.
 _RADIAL_GAIN = 0.9
+# The same where it has to do without the further steps of a search, which are at least this share.
+_FAR_GAIN, _MUCH = 0.84, 0.12
 # Above, e^epsilon leaves the floating-point range in the accounting of radial noise.
 _RADIAL_EPSILON = 300.0
 # Above, it saves less than 2 % (for delta down to 1e-12) and its law takes long to calibrate.
@@ -212,14 +214,18 @@ def _searched_plan(
     gaussian: bool,
 ) -> MeanPlan:
     """One mean in the ball that a search finds; its law is fixed before the search."""
-    before = _COUNT + search.shares.total
-    plan = _alone("tangent", total, before, search)
-    if gaussian or plan.mu is None:
+    plan = _alone("tangent", total, _COUNT + search.shares.total, search)
+    if gaussian:
         return plan
+    # What a search leaves is of use to Gaussian noise only: steps towards data far off are not
+    # reserved for nothing.
+    needed, short = _RADIAL_GAIN, search.without_further()
+    if search.shares.total - short.shares.total > _MUCH:
+        needed, search = _FAR_GAIN, short
+    before = _COUNT + search.shares.total
     first = GaussianBudget(total * math.sqrt(before)).event
     law = best_radial_law_after(dim, first.mu, epsilon, delta)
-    if law.mean_square_over_sensitivity > _RADIAL_GAIN * dim / plan.mu**2:
-        # What a search leaves is of use to Gaussian noise only.
+    if law.mean_square_over_sensitivity > needed * dim / (total**2 * (1.0 - before)):
         return plan
     return MeanPlan("tangent", plan.count, law=law, search=search, event=compose([first, law]))
 
