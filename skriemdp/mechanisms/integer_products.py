@@ -359,17 +359,30 @@ class IntegerFactors:
             squares[dropped] = 0.0
         return result, np.sqrt(squares)
 
-    def round_right(self, rows: np.ndarray, lengths: np.ndarray, bound: float) -> np.ndarray:
-        """Integer right factors of records whose left ones have these lengths, shape (b, right)."""
+    def limits(self, lengths: np.ndarray) -> np.ndarray:
+        """How long right factors may be before they are rounded, beside left ones of `lengths`."""
         half = 0.5 * math.sqrt(self.right)
         with np.errstate(all="ignore"):
             limits = self.units * (1.0 - _SLACK) / lengths - half
-            limits = np.where((lengths > 0.0) & (limits > 0.0), limits, 0.0)
+            return np.where((lengths > 0.0) & (limits > 0.0), limits, 0.0)
+
+    def round_right(self, rows: np.ndarray, lengths: np.ndarray, bound: float) -> np.ndarray:
+        """Integer right factors of records whose left ones have these lengths, shape (b, right)."""
+        return self.round_within(rows, self.limits(lengths), bound)
+
+    def round_within(self, rows: np.ndarray, limits: np.ndarray, bound: float) -> np.ndarray:
+        """:meth:`round_right` where the :meth:`limits` are known, which a run's steps share."""
+        with np.errstate(all="ignore"):
             scaled = rows / (self.spacing(bound) * self.resolution)
             if self.right == 1:
-                norms = np.abs(scaled[:, 0])
-            else:
-                norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+                flat = scaled[:, 0]
+                finite = None if math.isfinite(flat.sum()) else np.isfinite(flat)
+                # One number is cut at both ends, whatever the others are.
+                np.maximum(np.minimum(flat, limits, out=flat), -limits, out=flat)
+                if finite is not None:
+                    flat[~finite] = 0.0
+                return np.rint(scaled, out=scaled)
+            norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
             scaled *= (limits / np.maximum(np.maximum(norms, limits), 1e-300))[:, None]
         usable = np.isfinite(norms) & (limits > 0.0)
         if not usable.all():
