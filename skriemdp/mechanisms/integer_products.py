@@ -162,6 +162,16 @@ class _ProductTotal:
         return self._total.value()
 
 
+def _row_squares(rows: Any) -> np.ndarray:
+    """Squared lengths of the rows of a CSR matrix of integers."""
+    if not rows.has_canonical_format:  # an entry may be stored in parts
+        return np.asarray(rows.multiply(rows).sum(axis=1), dtype=float).ravel()
+    squares, filled = np.zeros(rows.shape[0]), np.flatnonzero(np.diff(rows.indptr))
+    if len(filled):
+        squares[filled] = np.add.reduceat(rows.data * rows.data, rows.indptr[filled])
+    return squares
+
+
 def _rounded_rows(rows: np.ndarray, radius: float, spacing: float) -> np.ndarray:
     """Rows shortened to norm `radius`, in units of `spacing`, rounded; zero if not finite."""
     with np.errstate(all="ignore"):
@@ -344,7 +354,7 @@ class IntegerFactors:
         if sparse:
             result = rows.copy()
             result.data = rounded
-            squares = np.asarray(result.multiply(result).sum(axis=1), dtype=float).ravel()
+            squares = _row_squares(result)
         else:
             result, squares = rounded, np.einsum("ij,ij->i", rounded, rounded)
         # Squares below 2^53 are exact.  Longer rows, which no caller has, count as zero.
