@@ -216,7 +216,15 @@ FIRST = {
     "AdaGrad": ("PrivateNoisyAdaGrad", {}),
     "hyperbolic regression": ("PrivateHyperbolicRegressor", {}),
     "completion": ("PrivateMatrixCompletion", {}),
-    "ERM": ("PrivateRiemannianERM", {"manifold": "sphere"}),
+    "own cost, descent": ("PrivateRiemannianERM", {"manifold": "sphere"}),
+    "own cost, batches": ("PrivateRiemannianERM", {"manifold": "sphere", "batch_size": 30}),
+    "error bars, S^2": ("PrivateFrechetMean", {"manifold": "sphere", "uncertainty": True}),
+    "tangent components": ("PrivateTangentPCA", {"manifold": "sphere"}),
+    "geodesic regression, R^3": ("PrivateGeodesicRegressor", {}),
+    "geodesic regression, S^2": ("PrivateGeodesicRegressor", {"manifold": "sphere"}),
+    "components, pure": ("PrivatePrincipalEigenvector", {"delta": 0.0}),
+    "AdaGrad, batches": ("PrivateNoisyAdaGrad", {"batch_size": 50}),
+    "search of two": ("PrivateGridSearchCV", {"param_grid": {"step_size": [0.1, 1.0]}}),
 }
 
 
@@ -237,14 +245,18 @@ def first_fit(case, _):
                 importlib.import_module(module.name)
             except ImportError:
                 continue
+    importlib.import_module("dp_accounting.pld.privacy_loss_distribution")
     name, settings = FIRST[case]
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 5)) * 0.3
     y = (X[:, 0] > 0.0).astype(int)
     data: tuple = (X, y)
-    if name == "PrivateFrechetMean":
-        spaces = {"S^2": g.Sphere(2), "SPD(2)": g.SPD(2), "SPD(3)": g.SPD(3), "R^3": g.Euclidean(3)}
-        data = (make_cloud(spaces[case.split()[1]], 300, radius=0.5, rng=rng),)
+    spaces = {"S^2": g.Sphere(2), "SPD(2)": g.SPD(2), "SPD(3)": g.SPD(3), "R^3": g.Euclidean(3)}
+    space = spaces.get(case.split()[-1], g.Sphere(2))
+    if name in ("PrivateFrechetMean", "PrivateTangentPCA", "PrivateRiemannianERM"):
+        data = (make_cloud(space, 300, radius=0.5, rng=rng),)
+    elif name == "PrivateGeodesicRegressor":
+        data = (X, make_cloud(space, 300, radius=0.5, rng=rng))
     elif name == "PrivateMinimumDistanceToMean":
         data = (make_cloud(g.SPD(2), 300, radius=0.5, rng=rng), y)
     elif name == "PrivateHyperbolicRegressor":
@@ -253,9 +265,12 @@ def first_fit(case, _):
         ratings = sp.random(300, 50, density=0.2, random_state=0, format="csr")
         ratings.data = rng.integers(1, 6, ratings.nnz).astype(float)
         data = (ratings,)
-    elif name in ("PrivatePrincipalEigenvector", "PrivateRiemannianERM"):
+    elif name == "PrivatePrincipalEigenvector":
         data = (X,)
-    model = getattr(skriemdp, name)(**settings, accountant=skriemdp.PrivacyAccountant())
+    settings = {**settings, "accountant": skriemdp.PrivacyAccountant()}
+    if name == "PrivateGridSearchCV":
+        settings["estimator"] = skriemdp.PrivateNoisyAdaGrad(classes=(0, 1))
+    model = getattr(skriemdp, name)(**settings)
     start = time.process_time()
     model.fit(*data)
     return 1e3 * (time.process_time() - start)
