@@ -65,9 +65,7 @@ class GeneralizedLinearLoss:
             return 0.25 if self.n_outputs == 1 else 0.5
         return 1.0
 
-    def residuals(
-        self, scores: np.ndarray, targets: np.ndarray, apart: bool = False
-    ) -> np.ndarray:
+    def residuals(self, scores: np.ndarray, targets: np.ndarray, apart: bool = False) -> np.ndarray:
         """Derivative of each record's loss in its scores; both ``(b, n_outputs)``.
 
         `targets` are 0 or 1 for two classes, class numbers for more (both ``(b,)``), or reals.
