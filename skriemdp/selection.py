@@ -41,10 +41,11 @@ from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
 from skriemdp.ledger.units import UNITS
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.preprocessing import PerGroup
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent, ParallelEvent, SelectionEvent
+from skriemdp.privacy.events import ParallelEvent, SelectionEvent
 from skriemdp.privacy.radial import RadialEvent, best_radial_law
 from skriemdp.privacy.sensitivity import Sensitivity, interval_sensitivity, mean_sensitivity
 
@@ -59,6 +60,8 @@ __all__ = ["PrivateGridSearchCV"]
 
 # Radial noise halves the error of scores; that much more may the search cost for it.
 _MORE = 1.02
+# The public share of the records, or of the groups, that scores.
+_VALIDATION_SHARE = 0.25
 # How squared errors read the truth: as the estimators read their tables.
 _NUMBERS: dict[str, Any] = {
     "dtype": np.float64,
@@ -182,16 +185,14 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         classifiers, else "squared_error" of ``predict`` against y (regressors) or X (the rest).
     loss_bound : float, default=1.0
         Public; each record's loss is clipped to [0, loss_bound].
-    validation_fraction : float, default=0.25
-        Public share of the records that scores; the split is public, random and blind to labels.
-        With groups it is a split of groups, by a permutation of their sorted ids.
     delta : float, default=1e-5
         The delta at which `privacy_spent_` states the cost.
     accountant : PrivacyAccountant, optional
     random_state : int, optional
         As for every estimator: an int protects nobody.
     public_seed : int, default=0
-        Seed of the public split.
+        Seed of the public split: a quarter of the records, or of the groups, scores; the rest
+        trains.  It is random and blind to labels; groups are permuted in the order of their ids.
 
     Attributes
     ----------
@@ -245,7 +246,6 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         shape: Any = 0.0,
         loss: Any = "auto",
         loss_bound: Any = 1.0,
-        validation_fraction: Any = 0.25,
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
         random_state: Any = None,
@@ -258,7 +258,6 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         self.shape = shape
         self.loss = loss
         self.loss_bound = loss_bound
-        self.validation_fraction = validation_fraction
         self.delta = delta
         self.accountant = accountant
         self.random_state = random_state
@@ -292,7 +291,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         BudgetExceededError
             If the accountant refuses the whole search; nothing runs.
         """
-        check_fraction(delta=self.delta, validation_fraction=self.validation_fraction)
+        check_fraction(delta=self.delta)
         check_scale(loss_bound=self.loss_bound)
         check_random_state(self.random_state)
         check_public_seed(self.public_seed)
@@ -405,7 +404,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         arrays = (X,) if y is None else (X, y)
 
         def split(*arrays: Any) -> list[csr_array | np.ndarray]:
-            return train_test_split(*arrays, test_size=self.validation_fraction, random_state=seed)
+            return train_test_split(*arrays, test_size=_VALIDATION_SHARE, random_state=seed)
 
         parts = quietly(split, *arrays, labels=True)
         return (
@@ -486,12 +485,12 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         distinct = tuple(dict.fromkeys(fits))
         mus = [event.mu for event in distinct if event.mu is not None]
         if len(mus) == len(distinct):
-            run = GaussianEvent(1.0 / max(mus))
+            run = GaussianBudget(max(mus)).event
             return SelectionEvent(run, runs, self.law, self.shape), run
         # Where delta alone covers a fit, any small epsilon will do.
         epsilon = max(1e-3, *(event.epsilon(self.delta) for event in distinct))
         radial = best_radial_law(1, epsilon, self.delta)
-        gaussian = GaussianEvent(1.0 / gaussian_mu(epsilon, self.delta))
+        gaussian = GaussianBudget(gaussian_mu(epsilon, self.delta)).event
         by_radial, by_gaussian = (
             SelectionEvent(ParallelEvent((*distinct, score)), runs, self.law, self.shape)
             for score in (radial, gaussian)
@@ -505,7 +504,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         """Refuse a loss that mixes records: on made-up records, by a model of made-up records."""
         model = clone(self.estimator).set_params(**parameters)
         step = _private_step(model)
-        step.set_params(accountant=_Unlimited(), verbose=0)
+        step.set_params(accountant=_Unlimited(), **_quiet(step))
         X = np.asarray(X) if not hasattr(X, "shape") else X
         given, y_shape = X.shape[1:], None if y is None else np.shape(y)[1:]
         last = _last_step(model)
@@ -552,8 +551,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             model = clone(self.estimator).set_params(**parameters)
             step = _private_step(model)
             owner = step.accountant
-            verbose = step.verbose
-            step.set_params(accountant=_Prepaid(fit, accountant), verbose=0)
+            loud = {name: getattr(step, name) for name in _quiet(step)}
+            step.set_params(accountant=_Prepaid(fit, accountant), **_quiet(step))
             if streams.seeded:
                 step.set_params(random_state=int(rng.integers(2**62)))
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -566,7 +565,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                     owned = Groups.from_ids(test.people)
                     losses = owned.means(losses[owned.order])
             for used in (step, _fitted(model)):
-                used.set_params(accountant=owner, random_state=None, verbose=verbose)
+                used.set_params(accountant=owner, random_state=None, **loud)
             score = float(noise.release(-np.mean(losses, keepdims=True), rng)[0])
             if best is None or score > best[0]:
                 best = (score, index, model)
@@ -680,6 +679,11 @@ def _refuse_streams(step: PrivateEstimator, X: Any) -> None:
             "X is a list of tables, which a search cannot split into records; pass one table, for "
             "instance numpy.concatenate(X)."
         )
+
+
+def _quiet(step: PrivateEstimator) -> dict[str, Any]:
+    """What keeps the progress of a run to itself."""
+    return {"verbose": 0} if "verbose" in step.get_params(deep=False) else {}
 
 
 def _private_step(estimator: PrivateEstimator) -> PrivateEstimator:

@@ -227,23 +227,6 @@ def test_log_is_nonexpansive_on_hadamard_manifolds(geometry, data):
     assert np.linalg.norm(c - e) <= geometry.dist(y, z) + 1e-9
 
 
-@laws
-@given(data=st.data())
-def test_log_volume_density_is_the_jacobian_of_exp(geometry, data):
-    (x,) = draw_points(data, geometry, 1)
-    c = draw(data, geometry) * reach(geometry) / math.sqrt(geometry.dim)
-    try:
-        claimed = geometry.log_volume_density(x, geometry.tangent_from_coordinates(x, c))
-    except TypeError:
-        pytest.skip("no closed form")
-    y, h = geometry.exp_coordinates(x, c), 1e-4
-    steps = h * np.eye(geometry.dim)
-    ahead = geometry.log_coordinates(y, geometry.exp_coordinates(x, c + steps))
-    behind = geometry.log_coordinates(y, geometry.exp_coordinates(x, c - steps))
-    _, measured = np.linalg.slogdet((ahead - behind) / (2 * h))
-    assert_allclose(claimed, measured, atol=1e-5)
-
-
 # ---- sums of clipped logarithms, the query of every mean ----------------------------------------
 
 
@@ -327,10 +310,6 @@ def run_everything(geometry, x, y, v, c, others):
         "clipped_log_sum": geometry.clipped_log_sum(x[0, ...], others, 0.5),
         "belongs": geometry.belongs(x),
     }
-    try:
-        results["log_volume_density"] = geometry.log_volume_density(x, v)
-    except TypeError:
-        pass
     return results
 
 

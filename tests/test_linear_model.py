@@ -569,8 +569,6 @@ def test_public_start_and_baseline():
     assert_allclose(tiny.coef_, tiny.public_baseline_.coef_, atol=1e-8)
     assert tiny.public_baseline_.score(X, y) > 0.8
     assert not hasattr(tiny.public_baseline_, "privacy_spent_")
-    zero = clone(model).set_params(step_size=1e-12, start="zero").fit(X, y)
-    assert np.abs(zero.coef_).max() < 1e-8
     assert PrivateNoisyAdaGrad(random_state=0).fit(X, y).public_baseline_ is None
 
 
@@ -631,7 +629,6 @@ def test_cross_validation_charges_every_fold(tmp_path):
         ({"public_X": np.zeros((3, 5)), "public_y": np.zeros(2)}, "public_y"),
         ({"public_X": np.zeros((3, 5)), "public_y": [0, 1, 9]}, "public_y"),
         ({"preconditioner": "public"}, "public_X"),
-        ({"start": "public"}, "start"),
         ({"clip_norm": [1.0, 2.0]}, "clip_norm"),
         ({"clip_norm": -1.0}, "clip_norm"),
         ({"batch_size": 1000}, "batch_size"),

@@ -124,7 +124,7 @@ def spend_calls(sources: dict[str, str]) -> int:
 
 def largest_package(sources: dict[str, str]) -> str:
     """The package with most files, and how many."""
-    sizes = collections.Counter(name.split("/")[0] for name in sources if "/" in name)
+    sizes = collections.Counter(name.rpartition("/")[0] for name in sources if "/" in name)
     ((name, size),) = sizes.most_common(1)
     return f"{size} ({name})"
 

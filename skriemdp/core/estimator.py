@@ -168,7 +168,8 @@ def check_noise(event: Event) -> None:
 class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     """Base of all estimators: fixes the order in which a fit touches public and private things.
 
-    A subclass has the parameters ``epsilon, delta, accountant, random_state, verbose`` and writes
+    A subclass has the parameters ``epsilon, delta, accountant, random_state``, and ``verbose``
+    where it has progress to show.  It writes
 
     * ``_validate(X, y) -> Data``: shapes, dtypes, NaN, membership; no statistic of the records;
     * ``_plan(facts, terms) -> Plan``: parameters checked, noise calibrated, from public facts and

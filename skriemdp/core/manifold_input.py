@@ -13,7 +13,7 @@ from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import GeodesicBall, descent_reach, within_center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.product import Product
-from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.spd.base import SPDGeometry
 from skriemdp.geometry.sphere import Sphere
 
 __all__ = [

@@ -13,6 +13,7 @@ from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.sampling import FullBatch, exact_mean
 from skriemdp.descent.trajectory import Trajectory, Walk
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.events import GaussianEvent
 
@@ -85,7 +86,7 @@ class RiemannianGradientDescent:
     @property
     def event(self) -> GaussianEvent:
         """The whole run: Gaussian releases whose squared mu add up to ``mu**2``."""
-        return GaussianEvent(noise_multiplier=1.0 / self.mu)
+        return GaussianBudget(self.mu).event
 
     @property
     def noise_multipliers(self) -> tuple[float, ...]:

@@ -27,7 +27,7 @@ from skriemdp.descent.separate_rows import (
 )
 from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.spd.base import SPDGeometry
 
 if TYPE_CHECKING:
     from skriemdp.mechanisms.bounds import Bound

@@ -44,7 +44,6 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -421,7 +420,7 @@ class PrivateRiemannianERM(PrivateEstimator):
         if exact:
             solver, event = in_integers, cost
         if clip is not None:
-            event = GaussianEvent(1.0 / mu)
+            event = GaussianBudget(mu).event
         public = {
             "n": n,
             "manifold": str(geometry),

@@ -25,9 +25,10 @@ from skriemdp.federated.messages import (
 )
 from skriemdp.federated.planning import refuse_groups
 from skriemdp.geometry import Euclidean
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.events import GaussianEvent, compose
+from skriemdp.privacy.events import compose
 
 if TYPE_CHECKING:
     from skriemdp._groups import Groups
@@ -50,7 +51,7 @@ def share(epsilon: float, delta: float, times: int) -> float:
     if times == 1:
         return epsilon
     mu = gaussian_mu(epsilon, delta) / math.sqrt(times)
-    part = float(GaussianEvent(1.0 / mu).epsilon(delta))
+    part = float(GaussianBudget(mu).event.epsilon(delta))
     step = 1e-12
     while part > 0.0 and gaussian_mu(part, delta) > mu:
         part, step = part * (1.0 - step), 2.0 * step

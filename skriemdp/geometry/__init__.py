@@ -12,9 +12,9 @@ from skriemdp.geometry.poincare import Poincare
 from skriemdp.geometry.product import Product
 from skriemdp.geometry.pymanopt_adapter import PymanoptGeometry
 from skriemdp.geometry.spd import SPD
-from skriemdp.geometry.spd_affine import AffineInvariantSPD
-from skriemdp.geometry.spd_bures import BuresWassersteinSPD
-from skriemdp.geometry.spd_log_euclidean import LogEuclideanSPD
+from skriemdp.geometry.spd.affine import AffineInvariantSPD
+from skriemdp.geometry.spd.bures import BuresWassersteinSPD
+from skriemdp.geometry.spd.log_euclidean import LogEuclideanSPD
 from skriemdp.geometry.sphere import Sphere
 from skriemdp.geometry.stiefel import Stiefel
 

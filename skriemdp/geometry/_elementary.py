@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import ModuleType
 
 from skriemdp._arrays import Array
@@ -33,10 +32,3 @@ def sinhc(xp: ModuleType, x: Array) -> Array:
     """sinh(x) / x, one at zero."""
     safe = nonzero(xp, x)
     return xp.where(x == 0, xp.ones_like(x), xp.sinh(safe) / safe)
-
-
-def log_sinhc(xp: ModuleType, x: Array) -> Array:
-    """log(sinh(x) / x) of ``x >= 0``, zero at zero, without overflow; absolute error a few ulp."""
-    safe = nonzero(xp, x)
-    value = safe + xp.log(-xp.expm1(-2 * safe)) - math.log(2.0) - xp.log(safe)
-    return xp.where(x == 0, xp.zeros_like(x), value)

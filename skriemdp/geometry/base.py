@@ -199,10 +199,6 @@ class Geometry(abc.ABC):
         """
         return float(np.linalg.norm(np.asarray(point, dtype=float))) + radius
 
-    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array | None:
-        """Log of the Jacobian determinant of ``exp`` at `tangent_vector`, shape ``(...)``."""
-        raise TypeError(f"{self} has no closed-form volume density.")
-
     def curvature_form(self, point: Array, moment: Array) -> Array:
         """What curvature makes of a second moment: ``sum_k l_k R(., u_k) u_k``.
 

@@ -91,8 +91,5 @@ class Circle(Geometry):
     def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         return tangent_vector + 0.0 * point + 0.0 * other
 
-    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
-        return 0.0 * (point + tangent_vector)[..., 0]
-
     def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         return array_namespace(x).isfinite(x)[..., 0]

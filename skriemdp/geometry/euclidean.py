@@ -100,9 +100,6 @@ class Euclidean(Geometry):
         batch = tuple(vector.shape[: vector.ndim - len(self.shape)])
         return xp.reshape(vector, (*batch, self.dim))
 
-    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
-        return 0.0 * self.inner_product(point, tangent_vector, tangent_vector)
-
     def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         xp = array_namespace(x)
         return xp.all(xp.isfinite(x), axis=self._axes)

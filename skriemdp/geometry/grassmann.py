@@ -175,26 +175,9 @@ class Grassmann(Geometry):
         matrix = Complement(xp, point).coordinates(tangent_vector)
         return xp.reshape(matrix, (*matrix.shape[:-2], self.dim))
 
-    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
-        # Symmetric space of rank q = min(p, n - p) with roots s_i +- s_j (once) and s_i (n - 2q
-        # times), s the nonzero singular values of the horizontal lift.
-        xp = array_namespace(point, tangent_vector)
-        vector = tangent_vector + 0.0 * point
-        rank = min(self.p, self.n - self.p)
-        squares = xp.clip(eigh(xp, t(xp, vector) @ vector)[0][..., self.p - rank :], min=0.0)
-        s = xp.sqrt(squares)
-        column, row = s[..., :, None], s[..., None, :]
-        differences, sums = _log_sinc(xp, column - row), _log_sinc(xp, column + row)
-        pairs = xp.sum(differences + sums, axis=(-2, -1)) - xp.sum(_log_sinc(xp, 2 * s), axis=-1)
-        return pairs / 2 + (self.n - 2 * rank) * xp.sum(_log_sinc(xp, s), axis=-1)
-
     def curvature_form(self, point: Array, moment: Array) -> Array:
         xp = array_namespace(point, moment)
         return grassmann_form(xp, moment, self.n - self.p, self.p)
 
     def belongs(self, x: Array, atol: float = 1e-6) -> Array:
         return orth.has_orthonormal_columns(array_namespace(x), x, atol)
-
-
-def _log_sinc(xp: ModuleType, x: Array) -> Array:
-    return xp.log(xp.abs(sinc(xp, x)))

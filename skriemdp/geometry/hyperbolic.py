@@ -15,7 +15,7 @@ from skriemdp._arrays import Array
 from skriemdp._validation import check_count, shown
 from skriemdp.geometry._columns import Columns, Rows, layout
 from skriemdp.geometry._curvature import constant_form
-from skriemdp.geometry._elementary import dot, length, log_sinhc, nonzero, sinhc
+from skriemdp.geometry._elementary import dot, length, nonzero, sinhc
 from skriemdp.geometry.base import Geometry
 
 if TYPE_CHECKING:
@@ -276,10 +276,6 @@ class Hyperboloid(Geometry):
     def rounding(self, point: Array, radius: float = 0.0) -> float:
         """Coordinates grow like the exponential of the distance from the base point."""
         return exponential_rounding(self, point, radius)
-
-    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
-        xp = array_namespace(point, tangent_vector)
-        return (self.dim - 1) * log_sinhc(xp, self.norm(point, tangent_vector) / self._scale)
 
     def curvature_form(self, point: Array, moment: Array) -> Array:
         return constant_form(array_namespace(point, moment), self.curvature, moment)

@@ -167,9 +167,6 @@ class Product(Geometry):
         xp = array_namespace(point, other)
         return xp.sqrt(sum(d * d for d in self._numbers("dist", point, other)))
 
-    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
-        return sum(self._numbers("log_volume_density", point, tangent_vector))
-
     def curvature_form(self, point: Array, moment: Array) -> Array:
         # R(x, u) u has no part in one factor that comes from another: blocks on the diagonal.
         xp = array_namespace(point, moment)

@@ -224,11 +224,6 @@ class Sphere(Geometry):
         head, tail = tangent_vector[..., :1], tangent_vector[..., 1:]
         return tail - rest * (sign * head / (1 + xp.abs(first)))
 
-    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
-        xp = array_namespace(point, tangent_vector)
-        angle = length(xp, tangent_vector)[..., 0] / self.radius
-        return (self.dim - 1) * xp.log(xp.abs(sinc(xp, angle)))
-
     def curvature_form(self, point: Array, moment: Array) -> Array:
         return constant_form(array_namespace(point, moment), self.radius**-2, moment)
 

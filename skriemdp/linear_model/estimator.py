@@ -97,9 +97,7 @@ default="auto"
     public_X : array-like of shape (m, n_features), optional
         Public rows, not part of X.
     public_y : array-like of shape (m,), optional
-        Their targets, for a public start and `public_baseline_`.
-    start : {"auto", "zero", "public"}, default="auto"
-        "public" starts from the minimiser on the public rows; "auto" does so if there are targets.
+        Their targets.  Training starts from the minimiser on these rows, `public_baseline_`.
     clip_norm : float, sequence of float or callable, optional
         Bound of the norm of a record's gradient in units of scaled rows (norm at most 1): one
         number, one per step, or a function of the step t = 1, 2, ...; public.  By default the
@@ -196,7 +194,6 @@ default="auto"
         subspace: Any = None,
         public_X: Any = None,
         public_y: Any = None,
-        start: Any = "auto",
         clip_norm: Any = None,
         n_steps: Any = None,
         step_size: Any = None,
@@ -219,7 +216,6 @@ default="auto"
         self.subspace = subspace
         self.public_X = public_X
         self.public_y = public_y
-        self.start = start
         self.clip_norm = clip_norm
         self.n_steps = n_steps
         self.step_size = step_size

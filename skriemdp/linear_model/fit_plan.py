@@ -37,8 +37,9 @@ from skriemdp.linear_model.planning import (
 )
 from skriemdp.linear_model.targets import scaled_targets, target_interval
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
-from skriemdp.privacy.events import Event, GaussianEvent, compose
+from skriemdp.privacy.events import Event, compose
 from skriemdp.privacy.lattice import check_distance, sampled_delta
 
 __all__ = ["FitPlan", "plan_fit", "ridge_penalty"]
@@ -118,7 +119,7 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     if name == "auto":
         name = "norm" if model.subspace is None else "noised"
     _check_preconditioner(name, width, moving, public)
-    warm = model.public_y is not None and model.start != "zero"
+    warm = model.public_y is not None
     n_steps, step_size, first_step_size = default_steps(name, n, width, rest, loss, warm)
     sampled = model.batch_size is not None and model.batch_size < n
     if model.batch_size is not None:
@@ -163,15 +164,13 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     if exact:
         solver, work = in_integers, copied
         bounds = dataclasses.replace(bounds, exact=True)
-    event = _event(bounds, solver, n) if sampled else GaussianEvent(1.0 / mu)
+    event = _event(bounds, solver, n) if sampled else GaussianBudget(mu).event
     start, weights = np.zeros((size, n_outputs)), None
     if public is not None and public.targets is not None:
         inside = public
         if basis is not None:
             inside = dataclasses.replace(public, rows=public.rows.in_basis(basis))
-        weights = public_minimizer(inside, penalty)
-        if warm:
-            start = weights
+        start = weights = public_minimizer(inside, penalty)
     if solver.max_norm is not None:
         start = start * min(1.0, solver.max_norm / max(float(np.linalg.norm(start)), 1e-300))
     return Plan(
@@ -200,7 +199,7 @@ def _check_ridge(alpha: float, ridge: float) -> None:
 
 def _event(bounds: RowBounds, solver: NoisyAdaGrad, n: int) -> Event:
     """What a fit in sampled batches costs, with the search and the count."""
-    first = GaussianEvent(1.0 / (bounds.mu * math.sqrt(bounds.share + COUNT_SHARE)))
+    first = GaussianBudget(bounds.mu * math.sqrt(bounds.share + COUNT_SHARE)).event
     return compose([first, solver.event(n)])
 
 
@@ -277,7 +276,6 @@ def _public_facts(
 def _check_parameters(model: Any, n: int) -> None:
     check_fraction(delta=model.delta)
     check_option(PRECONDITIONERS, preconditioner=model.preconditioner)
-    check_option(("auto", "zero", "public"), start=model.start)
     if isinstance(model.feature_norm, str):
         check_option(("auto",), feature_norm=model.feature_norm)
     else:
@@ -288,8 +286,6 @@ def _check_parameters(model: Any, n: int) -> None:
             check_positive(**{name: getattr(model, name)})
     if model.n_steps is not None:
         check_count(n_steps=model.n_steps)
-    if model.start == "public" and model.public_y is None:
-        raise ValueError("start='public' needs public_X and public_y.")
     if model.batch_size is not None and model.batch_size > n:
         raise ValueError(f"batch_size={model.batch_size} exceeds the number of rows n={n}.")
 

@@ -15,7 +15,7 @@ from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.circle import Circle
-from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.spd.base import SPDGeometry
 from skriemdp.geometry.sphere import Sphere
 from skriemdp.location_scale.search import Found, LocationScaleSearch, Radii, Start, search_shares
 from skriemdp.location_scale.starts import start_rule

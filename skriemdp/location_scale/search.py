@@ -304,7 +304,7 @@ class LocationScaleSearch:
     @property
     def event(self) -> GaussianEvent:
         """What the search costs at most, and what a fit charges for it."""
-        return GaussianEvent(1.0 / self.mu_search)
+        return GaussianBudget(self.mu_search).event
 
     @property
     def level(self) -> float:

@@ -22,8 +22,8 @@ from skriemdp.geometry.circle import Circle
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.geometry.product import Product
 from skriemdp.geometry.pymanopt_adapter import PymanoptGeometry
-from skriemdp.geometry.spd_base import SPDGeometry
-from skriemdp.geometry.spd_bures import BuresWassersteinSPD
+from skriemdp.geometry.spd.base import SPDGeometry
+from skriemdp.geometry.spd.bures import BuresWassersteinSPD
 from skriemdp.geometry.sphere import Sphere
 from skriemdp.geometry.stiefel import Stiefel
 from skriemdp.location_scale.search import Start

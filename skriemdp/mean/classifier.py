@@ -49,7 +49,6 @@ from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCount
 from skriemdp.mechanisms.integers import IntegerPairs
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import PureEvent
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -99,7 +98,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         *other* people, or their diagonal: noise then has their shape, made rounder by half, and
         points are shortened in its coordinates alone.  Never computed from X.  Needs a public ball
         and nonpositive curvature.
-    epsilon, delta, accountant, random_state, verbose
+    epsilon, delta, accountant, random_state
         As in :class:`skriemdp.PrivateFrechetMean`.
 
     Attributes
@@ -159,7 +158,6 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
         random_state: Any = None,
-        verbose: Any = 0,
     ):
         self.manifold = manifold
         self.center = center
@@ -170,7 +168,6 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         self.delta = delta
         self.accountant = accountant
         self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, groups: np.ndarray | None = None) -> PrivateMinimumDistanceToMean:
         """Release private class means.
@@ -249,7 +246,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             settings = _Settings(geometry, classes, None, ball.center, ball.radius, budget, shape)
         known = {"center": settings.center, "radius": settings.radius}
         # The parts of a pure budget add up to a little less, for the rounding of their sum.
-        event = PureEvent(float(self.epsilon)) if self.delta == 0 else settings.budget().event
+        event = (
+            PureBudget(float(self.epsilon)).event if self.delta == 0 else settings.budget().event
+        )
         return Plan(
             event=event,
             exact=self._is_exact(settings),

@@ -216,10 +216,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         Riemannian norm to which "gradient" clips each record's gradient.  By default nothing is
         clipped and the sensitivity comes from the ball; where curvature has no upper bound
         (Bures-Wasserstein) the default is the radius.
-    output : {"last", "average", "random"}, default="last"
-        What "gradient" returns: last iterate, geodesic average, or a random iterate.
-    retraction : bool, default=False
-        Whether "gradient" moves by the retraction instead of the exponential map.
     start : array-like of shape ``point_shape``, optional
         Public start of "gradient"; the centre by default.
     epsilon, delta : float, default=1.0, 1e-5
@@ -314,8 +310,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         step_size: Any = 1.0,
         shares: Any = None,
         clip_norm: Any = None,
-        output: Any = "last",
-        retraction: Any = False,
         start: Any = None,
         epsilon: Any = 1.0,
         delta: Any = 1e-5,
@@ -334,8 +328,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.step_size = step_size
         self.shares = shares
         self.clip_norm = clip_norm
-        self.output = output
-        self.retraction = retraction
         self.start = start
         self.epsilon = epsilon
         self.delta = delta
@@ -557,8 +549,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             step_size=self.step_size,
             shares=shares if self.shares is None else tuple(self.shares),
             clip_norm=default_clip(ball) if self.clip_norm is None else self.clip_norm,
-            output=self.output,
-            retraction=self.retraction,
             domain=ball,
         )
         exact = exact_tangents(ball.geometry, solver.noise_multipliers)

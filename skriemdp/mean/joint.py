@@ -105,7 +105,7 @@ class JointMean:
     @property
     def event(self) -> GaussianEvent:
         """What all releases cost together."""
-        return GaussianEvent(1.0 / self.mu)
+        return GaussianBudget(self.mu).event
 
     @property
     def count(self) -> GaussianCount:

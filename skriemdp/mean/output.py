@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp._validation import check_fraction
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.spd_affine import AffineInvariantSPD
+from skriemdp.geometry.spd.affine import AffineInvariantSPD
 from skriemdp.mean.releases import iterate_mean
 from skriemdp.privacy.mean_iteration import (
     MeanIteration,

@@ -11,7 +11,7 @@ from skriemdp.location_scale.search import LocationScaleSearch
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import Event, GaussianEvent, PureEvent, compose
+from skriemdp.privacy.events import Event, compose
 from skriemdp.privacy.radial import RadialEvent, best_radial_law, best_radial_law_after
 
 __all__ = [
@@ -216,7 +216,7 @@ def _searched_plan(
     plan = _alone("tangent", total, before, search)
     if gaussian or plan.mu is None:
         return plan
-    first = GaussianEvent(1.0 / (total * math.sqrt(before)))
+    first = GaussianBudget(total * math.sqrt(before)).event
     law = best_radial_law_after(dim, first.mu, epsilon, delta)
     if law.mean_square_over_sensitivity > _RADIAL_GAIN * dim / plan.mu**2:
         # What a search leaves is of use to Gaussian noise only.
@@ -273,7 +273,7 @@ def _seeking_plan(
     """Gaussian releases of `share` of mu**2, then the mean."""
     mechanism = "adaptive" if looks else "tangent"
     # The mu of what comes first, as its event will state it.
-    first = GaussianEvent(1.0 / (total * math.sqrt(share)))
+    first = GaussianBudget(total * math.sqrt(share)).event
     budget = GaussianBudget(total if gaussian else first.mu)
     whole = share if gaussian else 1.0
     count = budget.count(_FRACTION * whole if looks else whole)
@@ -316,7 +316,7 @@ def _pure_plan(dim: int, noise: str, epsilon: float) -> MeanPlan:
     budget = PureBudget(epsilon * (1.0 - 1e-12))
     count = budget.count(_COUNT_PURE)
     law = RadialEvent(dim, 1.0, 1.0 / budget.rest())
-    return MeanPlan("tangent", count, law=law, event=PureEvent(epsilon))
+    return MeanPlan("tangent", count, law=law, event=PureBudget(epsilon).event)
 
 
 def _output_plan(mechanism: str, noise: str, epsilon: float, delta: float) -> MeanPlan:
@@ -331,8 +331,8 @@ def _output_plan(mechanism: str, noise: str, epsilon: float, delta: float) -> Me
         )
     rest = 1.0 - _COUNT_PURE
     if mechanism == "k-norm" or delta == 0.0:
-        count = LaplaceCount(_COUNT_PURE * epsilon * (1.0 - 1e-12))
+        count = PureBudget(epsilon * (1.0 - 1e-12)).count(_COUNT_PURE)
         target = rest * epsilon, 0.0
-        return MeanPlan(mechanism, count, event=PureEvent(epsilon), target=target)
+        return MeanPlan(mechanism, count, event=PureBudget(epsilon).event, target=target)
     gaussian = GaussianCount(1.0 / gaussian_mu(_COUNT_PURE * epsilon, _COUNT_PURE * delta))
     return MeanPlan(mechanism, gaussian, target=(rest * epsilon, rest * delta))

@@ -204,14 +204,6 @@ class TangentMean:
         count = self.n if self.schedule is None else 1
         return _law_at(self.ball.geometry, self.ball.center, point, self.mechanism, count)
 
-    @property
-    def error_scale(self) -> float:
-        """As `noise_scale`, and the largest bias of the mean of logarithms if that is released."""
-        if self.schedule is not None:
-            return self.noise_scale
-        bias = bias_bounds(self.ball)[1] / math.sqrt(self.ball.geometry.dim)
-        return math.hypot(self.noise_scale, bias)
-
     def noisy(self, problem: FrechetProblem, rng: np.random.Generator) -> np.ndarray:
         """The released coordinates at the centre."""
         if self.schedule is None:

@@ -75,8 +75,6 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     random_state : int, optional
         None for private noise from the operating system.  An int makes the noise reproducible, for
         tests and studies; nobody is protected then.
-    verbose : int, default=0
-        Ignored; nothing is iterated.
 
     Attributes
     ----------
@@ -139,7 +137,6 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
         random_state: Any = None,
-        verbose: Any = 0,
     ):
         self.n_components = n_components
         self.manifold = manifold
@@ -150,7 +147,6 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         self.delta = delta
         self.accountant = accountant
         self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> PrivateTangentPCA:
         """Release a private mean and the components around it.

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_array, read_records
 from skriemdp._random import NoiseStreams
-from skriemdp._validation import check_count, check_option, check_positive, check_scale
+from skriemdp._validation import check_count, check_option, check_scale
 from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
@@ -101,8 +101,6 @@ class PrivatePrincipalEigenvector(
         noise in the ambient space and projects (DP-PGD).
     n_steps : int, optional
         Steps of "gradient" (20 by default) and "power" (8).
-    step_size : float, default=4.0
-        Public step size of "gradient", in units of ``1 / row_norm**2``.
     public_seed : int, default=0
         Seed of the public random start of "gradient" and "power", and of the matching of pairs.
     epsilon, delta : float, default=1.0, 1e-5
@@ -199,7 +197,6 @@ class PrivatePrincipalEigenvector(
         whiten: bool = False,
         manifold: str = "auto",
         n_steps: int | None = None,
-        step_size: float = 4.0,
         public_seed: int = 0,
         epsilon: float = 1.0,
         delta: float = 1e-5,
@@ -214,7 +211,6 @@ class PrivatePrincipalEigenvector(
         self.whiten = whiten
         self.manifold = manifold
         self.n_steps = n_steps
-        self.step_size = step_size
         self.public_seed = public_seed
         self.epsilon = epsilon
         self.delta = delta
@@ -453,7 +449,7 @@ class PrivatePrincipalEigenvector(
             # A search spends what it needs, and less noise needs more bits.
             for left in (LEAST_LEFT, 1.0):
                 release.check_integers(bounds.d, mu * math.sqrt(left), grouped)
-            GaussianCount(1.0 / (mu * math.sqrt(_COUNT_SHARE)))
+            GaussianBudget(mu).count(_COUNT_SHARE)
 
         # Exact sums take up to four times as long: rows are centred and rounded one by one
         # (benchmarks/lattice.py).
@@ -477,7 +473,6 @@ class PrivatePrincipalEigenvector(
         check_option((False, True), whiten=self.whiten)
         check_option(FRAME_SPACES, manifold=self.manifold)
         check_count(n_components=self.n_components)
-        check_positive(step_size=self.step_size)
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
         if isinstance(self.row_norm, str):
@@ -516,9 +511,7 @@ class PrivatePrincipalEigenvector(
         if name == "power":
             return PowerRelease(k, self.n_steps or 8, self.public_seed)
         if name == "gradient":
-            return GradientRelease(
-                k, self.manifold, self.n_steps or 20, float(self.step_size), self.public_seed
-            )
+            return GradientRelease(k, self.manifold, self.n_steps or 20, self.public_seed)
         plain = {
             "covariance": PureCovarianceRelease if self.delta == 0 else CovarianceRelease,
             "refine": RefineRelease,

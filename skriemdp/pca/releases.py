@@ -46,6 +46,9 @@ __all__ = [
     "count_beyond",
 ]
 
+# Step of "gradient", in units of 1 / row_norm**2.
+_STEP_SIZE = 4.0
+
 # Shares of mu**2 for the explained variances where no noisy matrix shows them: in the subspace, and
 # in all.
 _INSIDE_SHARE, _TOTAL_SHARE = 0.03, 0.02
@@ -290,7 +293,6 @@ class GradientRelease:
     n_components: int
     manifold: str
     n_steps: int
-    step_size: float
     public_seed: int
     exact: bool = False
 
@@ -303,7 +305,7 @@ class GradientRelease:
         solver = RiemannianGradientDescent(
             mu=budget.take(share),
             n_steps=self.n_steps,
-            step_size=self.step_size / row_norm**2,
+            step_size=_STEP_SIZE / row_norm**2,
             domain=domain,
             exact=self.exact,
         )

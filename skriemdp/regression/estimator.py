@@ -79,8 +79,6 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         bound of each logarithm.  By default 0.5, 2 and 2 curvature radii.
     n_steps : int, optional
         Steps of gradient descent, of the fit or of each query; a public rule by default.
-    step_size : float, optional
-        Step size of "parametric"; a public rule by default.
     ridge : float, optional
         Ridge of "sufficient-statistics" (half the noise by default) and of the kernel ridge weights
         of "per-query" (by default it follows the budget of a query: 1 where that is large).
@@ -163,7 +161,6 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         length_scale: Any = None,
         clip_norm: Any = None,
         n_steps: Any = None,
-        step_size: Any = None,
         ridge: Any = None,
         n_queries: Any = 100,
         public_seed: Any = 0,
@@ -184,7 +181,6 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         self.length_scale = length_scale
         self.clip_norm = clip_norm
         self.n_steps = n_steps
-        self.step_size = step_size
         self.ridge = ridge
         self.n_queries = n_queries
         self.public_seed = public_seed

@@ -22,9 +22,9 @@ from skriemdp.core.manifold_input import (
 from skriemdp.core.work import Work, check_limit
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.location_scale.bounded_rows import RowBounds
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.integers import check_integers
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent
 from skriemdp.regression.layouts import tangent_labels
 from skriemdp.regression.moment_model import MomentModel
 from skriemdp.regression.planning import (
@@ -132,7 +132,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         model = dataclasses.replace(model, exact=True)
         base = None if base is None else dataclasses.replace(base, exact=True)
     return Plan(
-        event=GaussianEvent(1.0 / mu),
+        event=GaussianBudget(mu).event,
         settings=FitPlan(mu, scaling, features, base, public_base, model, copies),
         public={
             "n": n,
@@ -155,7 +155,7 @@ def _check_parameters(estimator: Any, unit: float) -> None:
     check_option(UNITS, privacy_unit=estimator.privacy_unit)
     check_scale(radius=estimator.radius)
     check_random_state(estimator.public_seed)
-    for name in ("length_scale", "clip_norm", "step_size", "ridge"):
+    for name in ("length_scale", "clip_norm", "ridge"):
         if getattr(estimator, name) is not None:
             check_factor(**{name: getattr(estimator, name)})
     lengths: dict[str, Any] = {"radius * sqrt(-curvature)": float(estimator.radius) * unit}
@@ -210,7 +210,6 @@ def _model(
         return MomentModel(n, shape, mu, clip, estimator.ridge, records, grouped=grouped), 1
     if estimator.method == "parametric":
         n_steps, step_size, momentum = model_rule(n, mu, estimator.n_steps)
-        step_size = step_size if estimator.step_size is None else estimator.step_size
         model = WrappedModel(n, shape, mu, n_steps, step_size, clip, momentum, grouped=grouped)
         return model, 1
     check_count(n_queries=estimator.n_queries)

@@ -31,8 +31,8 @@ from skriemdp.core.work import Work
 from skriemdp.geometry import as_geometry
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.regions import ConfidenceRegion
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import GaussianEvent
 from skriemdp.regression.geodesic_release import (
     FeaturePlace,
     GeodesicPlan,
@@ -79,7 +79,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         the division.
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the whole fit; delta must be positive.
-    accountant, random_state, verbose
+    accountant, random_state
         As in :class:`skriemdp.PrivateFrechetMean`.
 
     Attributes
@@ -151,7 +151,6 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
         random_state: Any = None,
-        verbose: Any = 0,
     ):
         self.manifold = manifold
         self.center = center
@@ -162,7 +161,6 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         self.delta = delta
         self.accountant = accountant
         self.random_state = random_state
-        self.verbose = verbose
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
@@ -322,7 +320,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         known = {"center": center, "radius": radius, "feature_center": middle}
         public |= {name: value for name, value in known.items() if value is not None}
         return Plan(
-            event=GaussianEvent(1.0 / mu),
+            event=GaussianBudget(mu).event,
             settings=plan,
             public=public,
             work=Work(8.0 * entries, cause="the numbers of features and dimensions"),

@@ -12,6 +12,7 @@ import numpy as np
 from skriemdp._groups import Groups
 from skriemdp.geometry import Hyperboloid
 from skriemdp.mechanisms.bounds import shortened
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.integer_products import IntegerFactors
 from skriemdp.mechanisms.lifted_moments import LiftedMoments
@@ -66,7 +67,7 @@ class MomentModel:
     @property
     def event(self) -> GaussianEvent:
         """What the release costs."""
-        return GaussianEvent(1.0 / self.mu)
+        return GaussianBudget(self.mu).event
 
     @functools.cached_property
     def moments(self) -> LiftedMoments:

@@ -17,7 +17,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.circle import Circle
 from skriemdp.geometry.hyperbolic import Hyperboloid
 from skriemdp.geometry.poincare import Poincare
-from skriemdp.geometry.spd_affine import AffineInvariantSPD
+from skriemdp.geometry.spd.affine import AffineInvariantSPD
 from skriemdp.geometry.sphere import Sphere
 from skriemdp.riemannian_laws.distributions_matrix import (
     sample_gaussian_logarithms,

@@ -12,7 +12,7 @@ from skriemdp._arrays import Size
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
-from skriemdp.geometry.spd_affine import AffineInvariantSPD
+from skriemdp.geometry.spd.affine import AffineInvariantSPD
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import Event, PureEvent
 from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity

@@ -231,12 +231,10 @@ def means():
     pair("mean iterated hyperboloid", fit, *opposite(space, 2.0, n=60), attains=0.8)
     fit = fitted(PrivateFrechetMean, space, radius="auto", arithmetic="lattice")
     pair("mean exact counts of a radius", fit, *data, attains=0.05)
-    # Descent that starts away from the centre, more steps, retractions, clipped logarithms.
+    # Descent that starts away from the centre, more steps, clipped logarithms.
     start = along(space, [0.9])[0]
     settings = {"mechanism": "gradient", "n_steps": 3, "clip_norm": 0.7, "start": start}
-    fit = fitted(
-        PrivateFrechetMean, space, radius=1.0, output="average", retraction=True, **settings
-    )
+    fit = fitted(PrivateFrechetMean, space, radius=1.0, **settings)
     pair("mean clipped descent", fit, *opposite(space, 1.0), attains=0.4)
     pair("mean clipped descent, noisy", fit, *opposite(space, 1.0, rest=0.5), quiet=False)
     fit = fitted(PrivateFrechetMean, Sphere(2), radius=0.4, mechanism="gradient", n_steps=4)

@@ -13,10 +13,9 @@ from array_api_compat import array_namespace
 from skriemdp._arrays import Array
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._curvature import symmetric_form
-from skriemdp.geometry._elementary import log_sinhc
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import summand_scale
-from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.spd.base import SPDGeometry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,12 +136,3 @@ class AffineInvariantSPD(SPDGeometry):
 
     def curvature_form(self, point: Array, moment: Array) -> Array:
         return symmetric_form(array_namespace(point, moment), moment, self.size)
-
-    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
-        xp = array_namespace(point, tangent_vector)
-        _, whitener = self._roots(xp, point)
-        whitened = sym.symmetrized(xp, sym.congruence(xp, whitener, tangent_vector))
-        values, _ = sym.eigh(xp, whitened)
-        # Every pair of eigenvalues twice, hence the factor 1/2.
-        gaps = xp.abs(values[..., :, None] - values[..., None, :])
-        return xp.sum(log_sinhc(xp, gaps / 2), axis=(-2, -1)) / 2

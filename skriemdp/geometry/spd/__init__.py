@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from skriemdp._validation import check_option
-from skriemdp.geometry.spd_affine import AffineInvariantSPD
-from skriemdp.geometry.spd_base import SPDGeometry
-from skriemdp.geometry.spd_bures import BuresWassersteinSPD
-from skriemdp.geometry.spd_log_euclidean import LogEuclideanSPD
+from skriemdp.geometry.spd.affine import AffineInvariantSPD
+from skriemdp.geometry.spd.base import SPDGeometry
+from skriemdp.geometry.spd.bures import BuresWassersteinSPD
+from skriemdp.geometry.spd.log_euclidean import LogEuclideanSPD
 
 _METRICS: dict[str, Callable[[int], SPDGeometry]] = {
     "affine-invariant": AffineInvariantSPD,

@@ -13,7 +13,7 @@ from array_api_compat import array_namespace, device
 from skriemdp._arrays import Array
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._tiles import map_tiles
-from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.spd.base import SPDGeometry
 
 # Runge-Kutta steps of the parallel transport; its relative error is below 1e-6 between matrices
 # whose optimal transport map has eigenvalues in [1/4, 4] (tests/test_spd.py).

@@ -15,7 +15,7 @@ from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import length, sinhc
 from skriemdp.geometry._tiles import map_tiles, tiles
 from skriemdp.geometry.base import summand_scale
-from skriemdp.geometry.spd_base import SPDGeometry
+from skriemdp.geometry.spd.base import SPDGeometry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +101,3 @@ class LogEuclideanSPD(SPDGeometry):
     def transport(self, point: Array, other: Array, tangent_vector: Array) -> Array:
         coordinates = self.coordinates_from_tangent(point, tangent_vector)
         return self.tangent_from_coordinates(other, coordinates)
-
-    def log_volume_density(self, point: Array, tangent_vector: Array) -> Array:
-        return 0.0 * self.inner_product(point, tangent_vector, tangent_vector)
