@@ -206,6 +206,32 @@ def adagrad_step(n, d, arithmetic, repeats):
     return statistics.median(step / plain for plain, step in found)
 
 
+def completion(subspace, arithmetic, repeats):
+    """A fit of a million ratings over the product of their second moment with five columns."""
+    import scipy.sparse as sp
+
+    from skriemdp import PrivacyAccountant, PrivateMatrixCompletion, config_context
+
+    n, d, rng = 6000, 3700, np.random.default_rng(0)
+    popularity = (np.arange(d) + 1.0) ** -0.7
+    items = rng.choice(d, size=1_130_000, p=popularity / popularity.sum())
+    ones = np.ones(len(items))
+    M = sp.csr_array((ones, (rng.integers(n, size=len(items)), items)), shape=(n, d))
+    M.sum_duplicates()
+    M.data = rng.integers(1, 6, M.nnz).astype(float)
+    if subspace:
+        users = np.repeat(np.arange(n), np.diff(M.indptr))
+        left, right = 0.5 * rng.standard_normal((n, 5)), 0.5 * rng.standard_normal((d, 5))
+        liked = np.einsum("ij,ij->i", left[users], right[M.indices])
+        noise = 0.5 * rng.standard_normal(M.nnz)
+        M.data = np.clip(np.rint(3.0 + liked + noise), 1.0, 5.0)
+    columns = np.linalg.qr(rng.standard_normal((d, 5)))[0]
+    epsilon = 4.0 if subspace else 1.0
+    model = PrivateMatrixCompletion(epsilon=epsilon, accountant=PrivacyAccountant())
+    with config_context(arithmetic=arithmetic):
+        return ratio(lambda: model.fit(M), lambda: M.T @ (M @ columns), repeats)
+
+
 FIRST = {
     "mean S^2": ("PrivateFrechetMean", {"manifold": "sphere"}),
     "mean SPD(2)": ("PrivateFrechetMean", {"manifold": "spd"}),
@@ -327,11 +353,15 @@ CASES = {
     },
     "AdaGrad step / bare gradient, 1e4 x 50": (1.5, adagrad_step, 10**4, 50, "auto"),
     "AdaGrad step / bare gradient, 1e4 x 50, floats": (1.5, adagrad_step, 10**4, 50, "float"),
+    "completion / product, no subspace": (60.0, completion, False, "auto"),
+    "completion / product, no subspace, floats": (60.0, completion, False, "float"),
+    "completion / product, rank 5": (None, completion, True, "auto"),
+    "completion / product, rank 5, floats": (None, completion, True, "float"),
     **{f"first fit, {case}, ms": (100.0, first_fit, case) for case in FIRST},
     **{f"new epsilon, {c}, ms": (60.0, new_epsilon, c) for c in ("S^2", "SPD(2)", "H^3")},
 }
 # So slow that fewer measurements must do.
-HEAVY = ("1e6", "SPD(10), n", "SPD(22)", "n = 1e5")
+HEAVY = ("1e6", "SPD(10), n", "SPD(22)", "n = 1e5", "completion /")
 
 
 def child(case, repeats):
