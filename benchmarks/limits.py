@@ -135,19 +135,21 @@ def sum_over_log(name, n, repeats):
     )
 
 
-def pca(n, d, repeats):
+def pca(n, d, arithmetic, repeats):
     from sklearn.decomposition import PCA
 
-    from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector
+    from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector, config_context
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d)) * np.arange(1.0, d + 1.0) ** -0.5 + 0.3
     ours = PrivatePrincipalEigenvector(accountant=PrivacyAccountant())
     theirs = PCA(n_components=1)
-    return ratio(lambda: ours.fit(X), lambda: theirs.fit(X), repeats)
+    with config_context(arithmetic=arithmetic):
+        return ratio(lambda: ours.fit(X), lambda: theirs.fit(X), repeats)
 
 
-def stochastic_step(name, n, repeats):
+def stochastic_step(name, n, exact, repeats):
+    from skriemdp._random import NoiseStreams
     from skriemdp.descent.problem import FrechetProblem
     from skriemdp.descent.sampling import PoissonSampler
     from skriemdp.descent.stochastic import RiemannianSGD
@@ -157,8 +159,8 @@ def stochastic_step(name, n, repeats):
 
     geometry, X, radius = cloud(name, n)
     problem = FrechetProblem(GeodesicBall(geometry, None, radius), X)
-    rng, steps = np.random.default_rng(0), 20
-    sampler = PoissonSampler(100)
+    rng, steps = NoiseStreams(0)("noise"), 20
+    sampler = PoissonSampler(100, integers=geometry.dim if exact else 0)
     solver = RiemannianSGD(sampler, 1.0, Walk(steps, 0.1), clip_norm=1.0)
     chosen, point = sampler.draw(n, rng), X[0]
 
@@ -169,21 +171,21 @@ def stochastic_step(name, n, repeats):
     return ratio(lambda: solver.solve(problem, point, rng), bare, repeats)
 
 
-def adagrad_step(n, d, repeats):
-    from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
+def adagrad_step(n, d, arithmetic, repeats):
+    from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad, config_context
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d)) / np.sqrt(d)
     y = (X[:, 0] + 0.1 * rng.standard_normal(n) > 0.0).astype(int)
     settings = {"feature_norm": 2.0, "accountant": PrivacyAccountant()}
-    few = PrivateNoisyAdaGrad(n_steps=10, **settings)
-    many = PrivateNoisyAdaGrad(n_steps=60, **settings)
+    few = PrivateNoisyAdaGrad(n_steps=20, **settings)
+    many = PrivateNoisyAdaGrad(n_steps=220, **settings)
     for model in (few, many):
         model.fit(X, y)
     signs, w = 2.0 * y - 1.0, np.full(d, 0.1)
 
     def bare():
-        for _ in range(50):
+        for _ in range(200):
             margin = signs * (X @ w)
             X.T @ (-signs / (1.0 + np.exp(margin)))
 
@@ -196,11 +198,38 @@ def adagrad_step(n, d, repeats):
         return time.process_time() - start - first
 
     found = []
-    for _ in range(repeats):
-        start = time.process_time()
-        bare()
-        found.append((time.process_time() - start, more()))
+    with config_context(arithmetic=arithmetic):
+        for _ in range(repeats):
+            start = time.process_time()
+            bare()
+            found.append((time.process_time() - start, more()))
     return statistics.median(step / plain for plain, step in found)
+
+
+def completion(subspace, arithmetic, repeats):
+    """A fit of a million ratings over the product of their second moment with five columns."""
+    import scipy.sparse as sp
+
+    from skriemdp import PrivacyAccountant, PrivateMatrixCompletion, config_context
+
+    n, d, rng = 6000, 3700, np.random.default_rng(0)
+    popularity = (np.arange(d) + 1.0) ** -0.7
+    items = rng.choice(d, size=1_130_000, p=popularity / popularity.sum())
+    ones = np.ones(len(items))
+    M = sp.csr_array((ones, (rng.integers(n, size=len(items)), items)), shape=(n, d))
+    M.sum_duplicates()
+    M.data = rng.integers(1, 6, M.nnz).astype(float)
+    if subspace:
+        users = np.repeat(np.arange(n), np.diff(M.indptr))
+        left, right = 0.5 * rng.standard_normal((n, 5)), 0.5 * rng.standard_normal((d, 5))
+        liked = np.einsum("ij,ij->i", left[users], right[M.indices])
+        noise = 0.5 * rng.standard_normal(M.nnz)
+        M.data = np.clip(np.rint(3.0 + liked + noise), 1.0, 5.0)
+    columns = np.linalg.qr(rng.standard_normal((d, 5)))[0]
+    epsilon = 4.0 if subspace else 1.0
+    model = PrivateMatrixCompletion(epsilon=epsilon, accountant=PrivacyAccountant())
+    with config_context(arithmetic=arithmetic):
+        return ratio(lambda: model.fit(M), lambda: M.T @ (M @ columns), repeats)
 
 
 FIRST = {
@@ -213,7 +242,15 @@ FIRST = {
     "AdaGrad": ("PrivateNoisyAdaGrad", {}),
     "hyperbolic regression": ("PrivateHyperbolicRegressor", {}),
     "completion": ("PrivateMatrixCompletion", {}),
-    "ERM": ("PrivateRiemannianERM", {"manifold": "sphere"}),
+    "own cost, descent": ("PrivateRiemannianERM", {"manifold": "sphere"}),
+    "own cost, batches": ("PrivateRiemannianERM", {"manifold": "sphere", "batch_size": 30}),
+    "error bars, S^2": ("PrivateFrechetMean", {"manifold": "sphere", "uncertainty": True}),
+    "tangent components": ("PrivateTangentPCA", {"manifold": "sphere"}),
+    "geodesic regression, R^3": ("PrivateGeodesicRegressor", {}),
+    "geodesic regression, S^2": ("PrivateGeodesicRegressor", {"manifold": "sphere"}),
+    "components, pure": ("PrivatePrincipalEigenvector", {"delta": 0.0}),
+    "AdaGrad, batches": ("PrivateNoisyAdaGrad", {"batch_size": 50}),
+    "search of two": ("PrivateGridSearchCV", {"param_grid": {"step_size": [0.1, 1.0]}}),
 }
 
 
@@ -236,14 +273,18 @@ def first_fit(case, _):
                 importlib.import_module(module.name)
             except ImportError:
                 continue
+    importlib.import_module("dp_accounting.pld.privacy_loss_distribution")
     name, settings = FIRST[case]
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 5)) * 0.3
     y = (X[:, 0] > 0.0).astype(int)
     data: tuple = (X, y)
-    if name == "PrivateFrechetMean":
-        spaces = {"S^2": g.Sphere(2), "SPD(2)": g.SPD(2), "SPD(3)": g.SPD(3), "R^3": g.Euclidean(3)}
-        data = (make_cloud(spaces[case.split()[1]], 300, radius=0.5, rng=rng),)
+    spaces = {"S^2": g.Sphere(2), "SPD(2)": g.SPD(2), "SPD(3)": g.SPD(3), "R^3": g.Euclidean(3)}
+    space = spaces.get(case.split()[-1], g.Sphere(2))
+    if name in ("PrivateFrechetMean", "PrivateTangentPCA", "PrivateRiemannianERM"):
+        data = (make_cloud(space, 300, radius=0.5, rng=rng),)
+    elif name == "PrivateGeodesicRegressor":
+        data = (X, make_cloud(space, 300, radius=0.5, rng=rng))
     elif name == "PrivateMinimumDistanceToMean":
         data = (make_cloud(g.SPD(2), 300, radius=0.5, rng=rng), y)
     elif name == "PrivateHyperbolicRegressor":
@@ -256,7 +297,10 @@ def first_fit(case, _):
         data = (X,)
     elif name == "PrivateRiemannianERM":
         data = (X / np.linalg.norm(X, axis=1, keepdims=True),)
-    model = getattr(skriemdp, name)(**settings, accountant=skriemdp.PrivacyAccountant())
+    settings = {**settings, "accountant": skriemdp.PrivacyAccountant()}
+    if name == "PrivateGridSearchCV":
+        settings["estimator"] = skriemdp.PrivateNoisyAdaGrad(classes=(0, 1))
+    model = getattr(skriemdp, name)(**settings)
     start = time.process_time()
     model.fit(*data)
     return 1e3 * (time.process_time() - start)
@@ -334,13 +378,31 @@ CASES = {
     "default mean / NumPy descent, S^20, n = 1e5": (1.0, over_descent, "sphere 20", 10**5),
     "default mean / NumPy descent, H^20, n = 1e5": (3.0, over_descent, "hyperboloid 20", 10**5),
     "sum of logarithms / NumPy, H^20, n = 100": (None, sum_over_log, "hyperboloid 20", 100),
-    "PCA / scikit-learn, 49990 x 14": (1.8, pca, 49_990, 14),
-    "PCA / scikit-learn, 1e5 x 50": (1.4, pca, 10**5, 50),
-    "PCA / scikit-learn, 1e6 x 20": (1.3, pca, 10**6, 20),
-    "DP-RSGD step / bare sum, SPD(2), batch 100": (4.0, stochastic_step, "SPD 2", 10**4),
-    "DP-RSGD step / bare sum, SPD(10), batch 100": (2.0, stochastic_step, "SPD 10", 10**4),
-    "DP-RSGD step / bare sum, S^2, batch 100": (2.0, stochastic_step, "sphere 2", 10**4),
-    "AdaGrad step / bare gradient, 1e4 x 50": (1.5, adagrad_step, 10**4, 50),
+    "PCA / scikit-learn, 49990 x 14": (1.8, pca, 49_990, 14, "auto"),
+    "PCA / scikit-learn, 1e5 x 50": (1.4, pca, 10**5, 50, "auto"),
+    "PCA / scikit-learn, 1e6 x 20": (1.3, pca, 10**6, 20, "auto"),
+    "PCA / scikit-learn, 49990 x 14, integers": (None, pca, 49_990, 14, "lattice"),
+    "PCA / scikit-learn, 1e5 x 50, integers": (None, pca, 10**5, 50, "lattice"),
+    "PCA / scikit-learn, 1e6 x 20, integers": (None, pca, 10**6, 20, "lattice"),
+    "DP-RSGD step / bare sum, SPD(2), batch 100": (4.0, stochastic_step, "SPD 2", 10**4, False),
+    "DP-RSGD step / bare sum, SPD(10), batch 100": (2.0, stochastic_step, "SPD 10", 10**4, False),
+    "DP-RSGD step / bare sum, S^2, batch 100": (2.0, stochastic_step, "sphere 2", 10**4, False),
+    **{
+        f"DP-RSGD step / bare sum, {label}, batch 100, integers": (
+            None,
+            stochastic_step,
+            name,
+            10**4,
+            True,
+        )
+        for label, name in (("SPD(2)", "SPD 2"), ("SPD(10)", "SPD 10"), ("S^2", "sphere 2"))
+    },
+    "AdaGrad step / bare gradient, 1e4 x 50": (1.5, adagrad_step, 10**4, 50, "auto"),
+    "AdaGrad step / bare gradient, 1e4 x 50, floats": (1.5, adagrad_step, 10**4, 50, "float"),
+    "completion / product, no subspace": (60.0, completion, False, "auto"),
+    "completion / product, no subspace, floats": (60.0, completion, False, "float"),
+    "completion / product, rank 5": (None, completion, True, "auto"),
+    "completion / product, rank 5, floats": (None, completion, True, "float"),
     **{f"first fit, {case}, ms": (100.0, first_fit, case) for case in FIRST},
     **{f"new epsilon, {c}, ms": (60.0, new_epsilon, c) for c in ("S^2", "SPD(2)", "H^3")},
     **{
@@ -350,7 +412,7 @@ CASES = {
     'mechanism="gaussian", new n, SPD(2), ms': (500.0, new_number, "SPD 2"),
 }
 # So slow that fewer measurements must do.
-HEAVY = ("1e6", "SPD(10), n", "SPD(22)", "n = 1e5", "AdaGrad step")
+HEAVY = ("1e6", "SPD(10), n", "SPD(22)", "n = 1e5", "completion /")
 
 
 def child(case, repeats):

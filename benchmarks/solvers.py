@@ -241,7 +241,7 @@ def dask_table(steps=3, blocks=8):
     import distributed
 
     print("\ndask, 2 workers of 1 thread, over one process (wall clock; CPU in brackets)")
-    for size, n in ((2, 2_000_000), (10, 200_000)):
+    for size, n in ((2, 5_000_000), (10, 200_000)):
         rows, ball = n // blocks, GeodesicBall(SPD(size), None, 1.0)
         solver = RiemannianGradientDescent(mu=1.0, n_steps=steps, step_size=0.5)
         X = np.concatenate([cloud_block(k, rows, size) for k in range(blocks)])

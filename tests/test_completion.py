@@ -779,8 +779,8 @@ def test_members_are_added_exactly_and_never_exceed_their_distance(rng):
 
 def _sums_of_a_level(value, exact, trials=3000):
     members = Memberships.of_one_group(np.array([value]))
-    mechanism, streams = SumsAndCounts(1.0, 4.0), NoiseStreams(3)
-    sums = [mechanism.release_members(members, streams(k), exact)[0][0] for k in range(trials)]
+    mechanism, rng = SumsAndCounts(1.0, 4.0), NoiseStreams(3)("a level", value)
+    sums = [mechanism.release_members(members, rng, exact)[0][0] for _ in range(trials)]
     spacing = mechanism.member_integers(1).spacing
     return np.array(sums), spacing, mechanism.sum_sigma
 

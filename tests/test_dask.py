@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from skriemdp.datasets import make_cloud
-from skriemdp.descent.chunked import DaskProblem
+from skriemdp.descent.chunked import DaskProblem, _on_block
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.per_sample import CostProblem, EuclideanGradient, HalfSquaredDistance
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Sphere, Stiefel
+from skriemdp.geometry._tiles import block_length
 from skriemdp.mechanisms.bounds import Ball
 
 da = pytest.importorskip("dask.array")
@@ -120,6 +121,60 @@ def test_seeded_fits_repeat_and_depend_on_the_data():
     X[0] += 1e-9
     other = model.fit(da.from_array(X, chunks=(30, 2))).point_
     assert np.abs(other - first).max() > 1e-6
+
+
+class _Library:
+    """A C library that remembers what was asked of its allocator."""
+
+    def __init__(self):
+        self.asked = []
+
+    def mallopt(self, option, value):
+        self.asked.append((option, value))
+        return 1
+
+
+def test_a_task_keeps_freed_memory_until_it_ends(monkeypatch):
+    library = _Library()
+    monkeypatch.setattr("ctypes.CDLL", lambda name: library)
+    problem, point = FrechetProblem(BALL, matrices(20)), np.eye(2)
+    expected = problem.gradient_sum(point, Ball(0.3), None)
+
+    def make(X):
+        seen.append(list(library.asked))
+        return FrechetProblem(BALL, X)
+
+    for limit, kept, left in (
+        (None, [], []),
+        ("65536", [(-1, 2**25)], [(-1, 2**25), (-1, 65536)]),
+        ("999999999", [(-1, 999999999)], [(-1, 999999999)] * 2),
+    ):
+        seen = []
+        library.asked.clear()
+        if limit is not None:
+            monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", limit)
+        found = _on_block(make, "gradient_sum", (point, Ball(0.3)), None, matrices(20))
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+        assert seen == [kept]
+        assert library.asked == left
+    with pytest.raises(ZeroDivisionError):
+        _on_block(lambda X: 1 / 0, "gradient_sum", (), None, None)
+    assert library.asked[-1] == (-1, 999999999)
+
+
+def test_without_such_an_allocator_blocks_are_small(monkeypatch):
+    def missing(name):
+        raise OSError
+
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
+
+    class Spy:
+        def longest(self, indices):
+            return block_length(np.empty((0, 2, 2)))
+
+    assert _on_block(Spy, "longest", (), None) == 2**16 // 32
+    assert block_length(np.empty((0, 2, 2))) == 2**18 // 32
 
 
 @pytest.mark.usefixtures("synchronous")

@@ -157,8 +157,8 @@ def test_clipped_sum_is_the_sum_of_clipped_gradients(loss, intercept):
 
 def test_sparse_rows_give_the_same_sums_and_blocks_add_up():
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(3000, 60)) * (rng.random((3000, 60)) < 0.2)
-    loss, y = GeneralizedLinearLoss("log_loss"), rng.integers(2, size=3000).astype(float)
+    X = rng.normal(size=(9000, 60)) * (rng.random((9000, 60)) < 0.2)
+    loss, y = GeneralizedLinearLoss("log_loss"), rng.integers(2, size=9000).astype(float)
     problems = [LinearProblem(LinearRows(A, 1.0, True), y, loss) for A in (X, csr_array(X))]
     assert len(problems[0].rows.blocks()) > 1
     weights = rng.normal(size=(61, 1))

@@ -190,9 +190,14 @@ class LocalFit:
 
     def residuals(self, design: np.ndarray) -> np.ndarray:
         """What the regressions leave of every stored entry."""
-        block, factors = self.block, self.factors
-        rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
-        return block.data - np.einsum("er,er->e", design[block.indices], factors[rows])
+        # Factor by factor: gathering whole rows of both takes four times as long.
+        block, counts, places = self.block, self.counts, self.block.indices.astype(np.intp)
+        left, fitted = block.data.copy(), np.empty_like(block.data)
+        for column, factor in zip(design.T.copy(), self.factors.T, strict=True):
+            np.take(column, places, out=fitted, mode="clip")
+            fitted *= np.repeat(factor, counts)
+            left -= fitted
+        return left
 
     @property
     def norms(self) -> np.ndarray:
@@ -275,8 +280,10 @@ def _mask(block: sparse.csr_array) -> sparse.csr_array:
 
 def row_squares(block: sparse.csr_array) -> np.ndarray:
     """Squared norms of the rows of a CSR matrix."""
-    rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
-    return np.bincount(rows, weights=block.data**2, minlength=block.shape[0])
+    squares, filled = np.zeros(block.shape[0]), np.flatnonzero(np.diff(block.indptr))
+    if len(filled):
+        squares[filled] = np.add.reduceat(block.data * block.data, block.indptr[filled])
+    return squares
 
 
 def outer_products(design: np.ndarray) -> Outer:

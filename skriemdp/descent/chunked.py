@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import hashlib
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,9 +139,31 @@ def _blocks(array: Any, count: int) -> Any:
     return list(whole_rows.to_delayed().reshape(count))
 
 
-# Dask's workers return freed memory to the system at once, so temporaries too large for the
-# allocator's pool cost a page fault per page, every time (benchmarks/solvers.py, table "dask").
-_TASK_BLOCK_BYTES = 2**16
+# Dask's workers are started with this variable set so low that freed memory goes back to the system
+# at once, and temporaries cost a page fault per page, every time (benchmarks/solvers.py, table
+# "dask").  A task keeps so many bytes until it ends; where that cannot be asked, blocks are small.
+_TRIM_VARIABLE = "MALLOC_TRIM_THRESHOLD_"
+_KEPT_BYTES, _SMALL_BLOCK_BYTES = 2**25, 2**16
+_TRIM_OPTION = -1  # M_TRIM_THRESHOLD of glibc
+
+
+@contextlib.contextmanager
+def _memory_kept() -> Iterator[None]:
+    limit = os.environ.get(_TRIM_VARIABLE)
+    if limit is None or not limit.isdigit():
+        yield
+        return
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library
+        with blocks_of_at_most(_SMALL_BLOCK_BYTES):
+            yield
+        return
+    set_option(_TRIM_OPTION, max(int(limit), _KEPT_BYTES))
+    try:
+        yield
+    finally:
+        set_option(_TRIM_OPTION, int(limit))
 
 
 def _on_block(
@@ -148,7 +173,7 @@ def _on_block(
     chosen: np.ndarray | None,
     *blocks: Any,
 ) -> Any:
-    with blocks_of_at_most(_TASK_BLOCK_BYTES):
+    with _memory_kept():
         return getattr(make_problem(*blocks), method)(*arguments, chosen)
 
 

@@ -72,6 +72,10 @@ class Problem(abc.ABC):
         """Public ball that holds the coordinates of every record's gradient at `point`."""
         return Ball(math.inf)
 
+    def clipped_gradient_ball(self, point: np.ndarray, clip_norm: float) -> Ball:
+        """Public ball that holds them after each was shortened to `clip_norm`."""
+        return self.gradient_ball(point).clipped(clip_norm)
+
     def gradient_factors(
         self, point: np.ndarray, indices: np.ndarray | None = None
     ) -> Iterator[tuple[Any, np.ndarray]]:
@@ -186,17 +190,22 @@ class FrechetProblem(Problem):
         return -np.asarray(self.geometry.log_coordinates(point, chosen))
 
     def gradient_ball(self, point: np.ndarray) -> Ball:
-        stretch = self._lipschitz(point)
-        if not math.isfinite(stretch):
-            return Ball(math.inf)
-        center = -np.asarray(self.geometry.log_coordinates(point, self.ball.center))
-        return Ball(self.ball.radius * stretch, center)
+        return self.clipped_gradient_ball(point, math.inf)
 
-    def _lipschitz(self, point: np.ndarray) -> float:
+    def clipped_gradient_ball(self, point: np.ndarray, clip_norm: float) -> Ball:
+        if self.geometry.is_hadamard and clip_norm <= self.ball.radius:
+            return Ball(clip_norm)  # whatever the centre is
+        center = -np.asarray(self.geometry.log_coordinates(point, self.ball.center))
+        stretch = self._lipschitz(center)
+        ball = Ball(self.ball.radius * stretch, center) if stretch < math.inf else Ball(math.inf)
+        return ball.clipped(clip_norm)
+
+    def _lipschitz(self, center: np.ndarray) -> float:
+        """Of the logarithm at a point from which the ball's centre has these coordinates."""
         kappa = self.geometry.curvature_bounds[1]
         if self.geometry.is_hadamard:
             return 1.0
-        reach = float(self.geometry.dist(self.ball.center, point)) + self.ball.radius
+        reach = float(np.sqrt(center @ center)) + self.ball.radius
         if kappa * reach**2 >= math.pi**2 or reach >= self.geometry.injectivity_radius:
             return math.inf
         return log_lipschitz(kappa, reach)

@@ -85,7 +85,7 @@ class GradientQuery(Query):
         self.problem, self.point, self.clip_norm = problem, point, clip_norm
         self.geometry, self.n = problem.geometry, problem.n
         self.dim, self.longest_block = problem.gradient_dim, problem.longest_piece
-        ball = problem.gradient_ball(point).clipped(clip_norm)
+        ball = problem.clipped_gradient_ball(point, clip_norm)
         shape = problem.factor_shape
         self.bound = ball if shape is None else Factors(ball.radius, *shape)
 

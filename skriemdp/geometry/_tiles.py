@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace, device
 
 from skriemdp._arrays import Array
@@ -33,6 +34,9 @@ def blocks_of_at_most(n_bytes: int) -> Iterator[None]:
 
 def block_length(records: Array) -> int:
     """Number of records, first axis of the array, per block."""
+    if type(records) is np.ndarray:
+        entries = max(1, math.prod(records.shape[1:]))
+        return max(1, int(min(CPU_BLOCK_BYTES, _CAP.get())) // (records.itemsize * entries))
     on_cpu = "cpu" in str(device(records)).lower()
     budget = min(CPU_BLOCK_BYTES, _CAP.get()) if on_cpu else ACCELERATOR_BLOCK_BYTES
     bits = array_namespace(records).finfo(records.dtype).bits

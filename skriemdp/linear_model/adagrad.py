@@ -197,6 +197,7 @@ class NoisyAdaGrad:
         metric: Any
         weights, basis, metric = np.array(start, dtype=float), None, None
         growth, variance = _Growth(self.first_step_size, self.step_size), 0.0
+        units: dict[tuple[int, ...], float] = {}  # noise at a bound of one, by shape
         first = self.n_steps // 2 + 1  # of the iterates that are averaged
         total = np.zeros_like(weights)
         if self.exact and self.basis_at is None:
@@ -218,7 +219,9 @@ class NoisyAdaGrad:
                 exact = (_ambient(query.exact_total / problem.n, basis), basis)
             # A share of the longest step weighs its gradient too, so that the metric forgets
             # gradients of steps much shorter than the present one.
-            share, noise = growth.share, self.noise(problem.n, step, gradient.shape)
+            if gradient.shape not in units:
+                units[gradient.shape] = self.noise(problem.n, step, gradient.shape) / bound
+            share, noise = growth.share, bound * units[gradient.shape]
             metric = state.update(share * gradient, share * noise, change, exact)
             variance += (share * noise) ** 2
             length = self.step_size * share**2
@@ -274,6 +277,8 @@ class _Growth:
         noise : array-like broadcastable to `shape`
             Standard deviation of the step's noise.
         """
+        if self.share == 1.0:  # it only grows
+            return
         size = math.prod(shape)
         self._walk += float(np.sum(np.broadcast_to(noise, shape) ** 2))
         square = float(np.sum(way**2)) - (1.0 + 0.5 * math.sqrt(2.0 / size)) * self._walk

@@ -23,8 +23,8 @@ __all__ = ["CLASSIFICATION", "LOSSES", "GeneralizedLinearLoss", "LinearProblem",
 CLASSIFICATION = ("log_loss", "hinge")
 LOSSES = (*CLASSIFICATION, "squared_error", "huber")
 
-# Entries of a block of rows: both products of a step read it while it is in cache.
-_BLOCK = 1 << 17
+# Entries of a block of rows: both products of a step read it while it is in the last cache.
+_BLOCK = 1 << 19
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,14 +76,18 @@ class GeneralizedLinearLoss:
             return 0.25 if self.n_outputs == 1 else 0.5
         return 1.0
 
-    def residuals(self, scores: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    def residuals(self, scores: np.ndarray, targets: np.ndarray, apart: bool = False) -> np.ndarray:
         """Derivative of each record's loss in its scores; both ``(b, n_outputs)``.
 
         `targets` are 0 or 1 for two classes, class numbers for more (both ``(b,)``), or reals.
+        With `apart` a record's is the same, to the last bit, in a batch of any length.
         """
         if self.name == "log_loss":
             if self.n_outputs == 1:
-                return expit(scores) - targets[:, None]
+                # NumPy's exponential takes a sixth of the time, but a single number another way.
+                found = expit(scores) if apart else _logistic(scores)
+                found -= targets[:, None]
+                return found
             scores = softmax(scores, axis=1)
             scores[np.arange(len(scores)), targets.astype(np.intp)] -= 1.0
             return scores
@@ -128,6 +132,34 @@ class GeneralizedLinearLoss:
         others[rows, own] = -np.inf
         rival = others.argmax(axis=1)
         return rows, scores[rows, own] - others[rows, rival], rival
+
+
+def _shortened(residuals: np.ndarray, norms: np.ndarray, clip_norm: float) -> np.ndarray:
+    """Residuals r scaled so that ``norms |r| <= clip_norm``; changes them in place.
+
+    An infinite or undefined residual (runaway scores) must not escape the clip: it counts as zero.
+    """
+    with np.errstate(all="ignore"):
+        if residuals.shape[1] > 1:
+            sizes = np.sqrt(np.einsum("ij,ij->i", residuals, residuals)) * norms
+            residuals *= np.minimum(1.0, clip_norm / np.maximum(sizes, 1e-300))[:, None]
+            usable = None if math.isfinite(sizes.sum()) else np.isfinite(sizes)
+        else:
+            flat = residuals[:, 0]
+            usable = None if math.isfinite(flat.sum()) else np.isfinite(flat)
+            most = clip_norm / norms
+            np.maximum(np.minimum(flat, most, out=flat), -most, out=flat)
+        if usable is not None:
+            residuals[~usable] = 0.0
+    return residuals
+
+
+def _logistic(scores: np.ndarray) -> np.ndarray:
+    """``1 / (1 + exp(-scores))``."""
+    with np.errstate(over="ignore"):
+        found = np.exp(-scores)
+    found += 1.0
+    return np.divide(1.0, found, out=found)
 
 
 class LinearRows:
@@ -250,10 +282,21 @@ class LatticeRows(LinearRows):
         self._X, self.lengths = lattice.round_left(rows.formed())
         self.unit, self._constant, self._intercept = rows.unit, 0.0, False
         self._factors = np.full(len(self.lengths), 1.0 / lattice.resolution)
+        self._limits = lattice.units, lattice.right, lattice.limits(self.lengths)
 
-    def factors(self, chosen: np.ndarray | slice) -> tuple[Any, np.ndarray]:
-        """Integer factors of the records of a slice, and their lengths."""
-        return self._X[chosen], self.lengths[chosen]
+    def scores(self, weights: np.ndarray, chosen: np.ndarray | slice) -> np.ndarray:
+        return self._X[chosen] @ (weights * self._factors[0])
+
+    def factors(self, chosen: np.ndarray | slice) -> Any:
+        """Integer factors of the records of a slice."""
+        return self._X[chosen]
+
+    def limits(self, lattice: IntegerFactors) -> np.ndarray:
+        """How long the right factors of all records may be."""
+        units, right, limits = self._limits
+        if (units, right) != (lattice.units, lattice.right):
+            raise RuntimeError("the rows were rounded for another lattice.")
+        return limits
 
 
 def _row_factors(X: Any, feature_norm: float) -> tuple[np.ndarray, np.ndarray]:
@@ -318,10 +361,7 @@ class LinearProblem:
                 if basis is not None:
                     inside = rows.scores(basis, chosen)
                     norms = np.sqrt(np.einsum("ij,ij->i", inside, inside))
-                sizes = np.sqrt(np.einsum("ij,ij->i", residuals, residuals)) * norms
-                scale = np.minimum(1.0, clip_norm / np.maximum(sizes, 1e-300))
-                # An infinite or undefined residual (runaway scores) must not escape the clip.
-                residuals = np.where(np.isfinite(sizes)[:, None], residuals * scale[:, None], 0.0)
+                residuals = _shortened(residuals, norms, clip_norm)
                 if basis is None:
                     rows.add_sum(total, residuals, chosen)
                 else:
@@ -352,13 +392,17 @@ class LinearProblem:
         scores = rows.scores if indices is None else rows.scores_apart
         for chosen in rows.blocks() if indices is None else [indices]:
             with np.errstate(all="ignore"):
-                residuals = self.loss.residuals(scores(weights, chosen), self.targets[chosen])
+                apart = indices is not None
+                residuals = self.loss.residuals(
+                    scores(weights, chosen), self.targets[chosen], apart
+                )
                 if basis is None:
                     assert isinstance(rows, LatticeRows)
-                    left, lengths = rows.factors(chosen)
+                    left, limits = rows.factors(chosen), rows.limits(lattice)[chosen]
                 else:
                     left, lengths = lattice.round_left(scores(basis, chosen))
-            lattice.add(total, left, lattice.round_right(residuals, lengths, clip_norm))
+                    limits = lattice.limits(lengths)
+            lattice.add(total, left, lattice.round_within(residuals, limits, clip_norm))
         return total
 
     def risk(self, weights: np.ndarray) -> float:

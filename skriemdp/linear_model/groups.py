@@ -71,7 +71,7 @@ class GroupedLinearProblem(LinearProblem):
             owned = groups.select(run)
             rows = self.rows.taken(owned.order)
             residuals = self.loss.residuals(
-                row_products(rows, weights), np.asarray(self.targets)[owned.order]
+                row_products(rows, weights), np.asarray(self.targets)[owned.order], apart=True
             )
             if basis is not None:
                 rows = row_products(rows, basis)

@@ -106,7 +106,7 @@ class _Norm(Preconditioner):
     def update(
         self, gradient: np.ndarray, noise: float, change: np.ndarray | None, exact: Any
     ) -> Metric:
-        self._total += float(np.mean(gradient**2))
+        self._total += float(np.vdot(gradient, gradient)) / gradient.size
         root = max(float(_root_of(self._total, self._warmup, noise)), self._floor)
         return Metric(np.full((1, 1), root))
 

@@ -30,7 +30,7 @@ __all__ = [
 
 # Large enough for BLAS to run at full speed, small enough that a centred copy stays in the cache
 # (benchmarks/pca.py --only speed).
-_TILE_BYTES = 1 << 21
+_TILE_BYTES = 1 << 22
 _SPARSE_ROWS = 1 << 14
 # Rows that are rounded one by one go through several operations: fewer at a time.
 _ROUNDED_BYTES = 1 << 18
@@ -125,11 +125,13 @@ class Rows:
     def _all_squared_norms(self, center: np.ndarray) -> np.ndarray:
         if not center.any():
             return self._plain_norms()
-        along = np.empty(self.n)
+        squares, found = self._plain_norms(), np.empty(self.n)
+        square = float(center @ center)
         with np.errstate(all="ignore"):
             for where, piece in self._pieces():
-                along[where] = _matrix(piece) @ center
-        return _expanded(self._plain_norms(), along, float(center @ center), self.d)
+                along = _matrix(piece) @ center
+                found[where] = _expanded(squares[where], along, square, self.d)
+        return found
 
     def _plain_norms(self) -> np.ndarray:
         if self._plain is None:
@@ -426,12 +428,15 @@ def _matrix(piece: Any) -> Any:
 
 
 def _expanded(squares: np.ndarray, along: np.ndarray, center_square: float, d: int) -> np.ndarray:
-    """``|x|^2 - 2 x'c + |c|^2``, raised by a bound of its rounding error."""
+    """``|x|^2 - 2 x'c + |c|^2``, raised by a bound of its rounding error; changes `along`."""
     slack = (2.0 * d + 16.0) * _EPSILON
     with np.errstate(all="ignore"):
-        raised = (1.0 + slack) * squares + ((1.0 + slack) * center_square - 2.0 * along)
-    raised[~np.isfinite(raised)] = np.inf
-    return np.maximum(raised, 0.0)
+        along *= -2.0
+        along += (1.0 + slack) * center_square
+        along += (1.0 + slack) * squares
+        if not math.isfinite(along.sum()):
+            along[~np.isfinite(along)] = np.inf
+    return np.maximum(along, 0.0, out=along)
 
 
 def _tile(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 __all__ = ["on_public_grid"]
@@ -26,4 +27,6 @@ def on_public_grid(noisy: Any, sigma: float) -> Any:
     spacing = math.ldexp(1.0, max(math.frexp(sigma)[1] - 1 - _BITS_BELOW_NOISE, -1000))
     if isinstance(noisy, float):
         return round(noisy / spacing) * spacing if math.isfinite(noisy / spacing) else noisy
+    if type(noisy) is np.ndarray:
+        return np.rint(noisy / spacing) * spacing
     return array_namespace(noisy).round(noisy / spacing) * spacing

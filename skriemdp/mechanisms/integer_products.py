@@ -179,6 +179,16 @@ class _ProductTotal:
         return self._total.value()
 
 
+def _row_squares(rows: Any) -> np.ndarray:
+    """Squared lengths of the rows of a CSR matrix of integers."""
+    if not rows.has_canonical_format:  # an entry may be stored in parts
+        return np.asarray(rows.multiply(rows).sum(axis=1), dtype=float).ravel()
+    squares, filled = np.zeros(rows.shape[0]), np.flatnonzero(np.diff(rows.indptr))
+    if len(filled):
+        squares[filled] = np.add.reduceat(rows.data * rows.data, rows.indptr[filled])
+    return squares
+
+
 def _rounded_rows(rows: np.ndarray, radius: float, spacing: float) -> np.ndarray:
     """Rows shortened to norm `radius`, in units of `spacing`, rounded; zero if not finite."""
     with np.errstate(all="ignore"):
@@ -361,7 +371,7 @@ class IntegerFactors:
         if sparse:
             result = rows.copy()
             result.data = rounded
-            squares = np.asarray(result.multiply(result).sum(axis=1), dtype=float).ravel()
+            squares = _row_squares(result)
         else:
             result, squares = rounded, np.einsum("ij,ij->i", rounded, rounded)
         # Squares below 2^53 are exact.  Longer rows, which no caller has, count as zero.
@@ -376,17 +386,30 @@ class IntegerFactors:
             squares[dropped] = 0.0
         return result, np.sqrt(squares)
 
-    def round_right(self, rows: np.ndarray, lengths: np.ndarray, bound: float) -> np.ndarray:
-        """Integer right factors of records whose left ones have these lengths, shape (b, right)."""
+    def limits(self, lengths: np.ndarray) -> np.ndarray:
+        """How long right factors may be before they are rounded, beside left ones of `lengths`."""
         half = 0.5 * math.sqrt(self.right)
         with np.errstate(all="ignore"):
             limits = self.units * (1.0 - _SLACK) / lengths - half
-            limits = np.where((lengths > 0.0) & (limits > 0.0), limits, 0.0)
+            return np.where((lengths > 0.0) & (limits > 0.0), limits, 0.0)
+
+    def round_right(self, rows: np.ndarray, lengths: np.ndarray, bound: float) -> np.ndarray:
+        """Integer right factors of records whose left ones have these lengths, shape (b, right)."""
+        return self.round_within(rows, self.limits(lengths), bound)
+
+    def round_within(self, rows: np.ndarray, limits: np.ndarray, bound: float) -> np.ndarray:
+        """:meth:`round_right` where the :meth:`limits` are known, which a run's steps share."""
+        with np.errstate(all="ignore"):
             scaled = rows / (self.spacing(bound) * self.resolution)
             if self.right == 1:
-                norms = np.abs(scaled[:, 0])
-            else:
-                norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+                flat = scaled[:, 0]
+                finite = None if math.isfinite(flat.sum()) else np.isfinite(flat)
+                # One number is cut at both ends, whatever the others are.
+                np.maximum(np.minimum(flat, limits, out=flat), -limits, out=flat)
+                if finite is not None:
+                    flat[~finite] = 0.0
+                return np.rint(scaled, out=scaled)
+            norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
             scaled *= (limits / np.maximum(np.maximum(norms, limits), 1e-300))[:, None]
         usable = np.isfinite(norms) & (limits > 0.0)
         if not usable.all():

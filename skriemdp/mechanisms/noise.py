@@ -155,6 +155,8 @@ def _integers(scale: int, rng: np.random.Generator, shape: tuple[int, ...]) -> n
 
 def _like(noise: np.ndarray, exact: Any) -> Array:
     """`noise` in the precision, library and device of a floating array `exact`."""
+    if type(exact) is np.ndarray and exact.dtype == np.float64:
+        return noise
     if not hasattr(exact, "dtype"):
         return noise
     xp = array_namespace(exact)

@@ -295,7 +295,7 @@ def _prior(size: int) -> np.ndarray:
 
 def _halving(weight: np.ndarray) -> int:
     """Index, not the last, at or below which the share of the weights is closest to one half."""
-    below = np.cumsum(np.exp(weight - weight.max()))
+    below = np.exp(weight - weight.max()).cumsum()
     half = 0.5 * below[-1]
-    at = min(int(np.searchsorted(below, half)), len(below) - 2)
+    at = min(int(below.searchsorted(half)), len(below) - 2)
     return at - 1 if at > 0 and half - below[at - 1] < below[at] - half else at

@@ -281,7 +281,7 @@ LINES = (
         "federated rsgd 1.0",
     ),
     Line(
-        "mechanisms.integer_products:IntegerFactors.round_right",
+        "mechanisms.integer_products:IntegerFactors.limits",
         "self.units * (1.0 - _SLACK) / lengths - half",
         "3.0 * self.units / lengths",
         "adagrad ",

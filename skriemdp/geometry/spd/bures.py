@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +18,8 @@ from skriemdp.geometry.spd.base import SPDGeometry
 # Runge-Kutta steps of the parallel transport; its relative error is below 1e-6 between matrices
 # whose optimal transport map has eigenvalues in [1/4, 4] (tests/test_spd.py).
 TRANSPORT_STEPS = 64
+# Entries of the matrices whose coefficients are computed at once.
+_GROUP_ENTRIES = 1 << 14
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,8 +157,8 @@ class BuresWassersteinSPD(SPDGeometry):
         field = self._lyapunov(xp, values, vectors, tangent_vector)
         half = 1 / (2 * TRANSPORT_STEPS)
 
-        def coefficients(time: float) -> Any:
-            factor = 1 + time * stretch
+        def coefficients(times: Array) -> Any:
+            factor = 1 + times * stretch
             map_ = sym.conjugated(xp, basis, factor)
             p_values, p_vectors = self._spectrum(xp, sym.symmetrized(xp, map_ @ point @ map_))
             share = p_values[..., :, None] / (p_values[..., :, None] + p_values[..., None, :])
@@ -169,10 +171,22 @@ class BuresWassersteinSPD(SPDGeometry):
             rotated = (sym.transposed(xp, q) @ commutator @ q) * share
             return sym.symmetrized(xp, q @ rotated @ sym.transposed(xp, q) - product)
 
-        now = coefficients(0.0)
-        for step in range(TRANSPORT_STEPS):
-            middle = coefficients((2 * step + 1) * half)
-            after = coefficients((2 * step + 2) * half)
+        def along() -> Iterator[Any]:
+            # Many times at once where the matrices are few: calls would cost more than arithmetic.
+            last = 2 * TRANSPORT_STEPS
+            entries = max(math.prod(line.shape), math.prod(point.shape))
+            group = max(1, _GROUP_ENTRIES // max(1, entries))
+            for begin in range(0, last + 1, group):
+                steps = [step * half for step in range(begin, min(begin + group, last + 1))]
+                times = xp.asarray(steps, dtype=line.dtype, device=device(line))
+                found = coefficients(xp.reshape(times, (-1, *(1,) * stretch.ndim)))
+                for k in range(len(steps)):
+                    yield tuple(part[k, ...] for part in found)
+
+        at = along()
+        now = next(at)
+        for _ in range(TRANSPORT_STEPS):
+            middle, after = next(at), next(at)
             k1 = slope(field, now)
             k2 = slope(field + half * k1, middle)
             k3 = slope(field + half * k2, middle)
