@@ -295,8 +295,6 @@ def first_fit(case, _):
         data = (ratings,)
     elif name == "PrivatePrincipalEigenvector":
         data = (X,)
-    elif name == "PrivateRiemannianERM":
-        data = (X / np.linalg.norm(X, axis=1, keepdims=True),)
     settings = {**settings, "accountant": skriemdp.PrivacyAccountant()}
     if name == "PrivateGridSearchCV":
         settings["estimator"] = skriemdp.PrivateNoisyAdaGrad(classes=(0, 1))
