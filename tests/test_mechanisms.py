@@ -506,11 +506,9 @@ GAUSSIAN = {
 
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_audit_of_gaussian_mechanisms(name, rng):
-    trials = TRIALS // 2 if name == "quantile" else TRIALS  # each of its releases is a search
-
     def bound(nu):
         release, data, neighbour = GAUSSIAN[name](nu, rng)
-        return audit_epsilon(release, data, neighbour, trials=trials, confidence=1 - 1e-6).mu
+        return audit_epsilon(release, data, neighbour, trials=TRIALS, confidence=1 - 1e-6).mu
 
     assert 0.6 * MU < bound(1.0 / MU) <= MU
     assert bound(0.5 / MU) > MU
