@@ -174,7 +174,6 @@ class PrivateQuantile:
         last, sigma = len(self.grid) - 1, self.sigma
         if type(rng) is np.random.Generator:
             rng = NoiseGenerator(rng.bit_generator)  # one that draws ahead, for many small draws
-        noise.expect_integers(rng, self.counts)
         mechanism = GaussianCount(sigma)
         weight = _prior(last + 1) if self.prior is None else np.array(self.prior, dtype=float)
         # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
