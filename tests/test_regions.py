@@ -145,6 +145,20 @@ def test_words_for_other_spaces_and_for_noise_that_repeats():
     assert "half length 2" in str(line)
 
 
+def test_a_region_says_how_many_records_were_moved(rng):
+    fit = released(Euclidean(2), 0.1 * rng.standard_normal((300, 2)), 1.0, 1.0, rng)
+    region = fit.region(clipped=(0.02, 0.01), of="class 'a' of the population")
+    assert_allclose(region.outside, 0.02 + 0.01 * stats.norm.ppf(0.95))
+    words = str(region)
+    assert "With confidence 95 %, at most 3.7 % of the records lay outside that ball" in words
+    assert "does not say where the mean of the records is without that move" in words
+    assert "class 'a' of the population, whose points outside the ball of radius 1 that" in words
+    # A bound is never rounded down, never negative and never above all of them.
+    for share, said in ((-0.5, "0.00017 %"), (0.1201, "13 %"), (2.0, "100 %"), (0.0301, "3.1 %")):
+        assert f"at most {said} of" in str(fit.region(clipped=(share, 1e-6)))
+    assert "outside that ball;" not in str(fit.region())
+
+
 # -- what a fit released ----------------------------------------------------------------------
 
 
