@@ -376,6 +376,7 @@ def test_frechet_r2_is_that_of_the_hyperbolic_regressor():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:noise hides")
 @pytest.mark.parametrize(("n", "releases"), [(20, 1), (60, 2)])
 def test_audit_of_whole_fits(n, releases):
     """What is stated survives (false alarm at most 1e-7); with half the noise it does not."""
