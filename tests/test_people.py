@@ -200,7 +200,7 @@ def test_people_are_added_in_integers_where_that_is_asked(name):
     X, y, ids = people(rng, 6)
     found = []
     for arithmetic in ("float", "lattice"):
-        model = clone(MODELS[name]).set_params(epsilon=30.0 if "batches" in name else 1e3)
+        model = clone(MODELS[name]).set_params(epsilon=30.0 if "batches" in name else 1e4)
         with warnings.catch_warnings(), arithmetic_of(arithmetic=arithmetic):
             warnings.simplefilter("ignore")
             found.append(model.fit(X, y, groups=ids))
@@ -218,7 +218,8 @@ def test_searches_score_people_and_split_them_by_their_ids():
     search = PrivateGridSearchCV(means, {"radius": [0.5, 2.0]}, random_state=0, loss_bound=4.0)
     search.fit(X, groups=ids)
     spent = search.privacy_spent_
-    assert spent.unit == "group" and spent.public == {"n_groups": 30, "n_validation": 8}
+    assert spent.unit == "group"
+    assert spent.public.items() >= {"n_groups": 30, "n_validation": 8}.items()
     assert search.best_estimator_.privacy_spent_ is spent
     # Who trains depends on the ids, and on nobody's number of rows.
     more = np.concatenate([np.arange(COUNT), ids[ids == 4]])
