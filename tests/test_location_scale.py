@@ -327,7 +327,8 @@ def test_a_prior_decides_where_counts_say_nothing():
     prior = log_normal_weights(grid, 5.0, 0.5)
     quantile = PrivateQuantile(grid, 0.5, 1e-6, prior)
     found = quantile.release(np.full(100, 1e-2), np.random.default_rng(0), 20)
-    assert (np.abs(np.log(found / 5.0)) < 1.0).all()
+    # Five standard deviations of the prior.
+    assert (np.abs(np.log(found / 5.0)) < 2.5).all()
 
 
 @pytest.mark.parametrize("prior", [(0.0,), (0.0, math.nan), (0.0, -math.inf)])
@@ -356,7 +357,7 @@ def test_integer_projectors_are_no_further_apart_than_the_noise_hides(monkeypatc
     monkeypatch.setattr(noise, "draw", lambda exact, *a, **k: totals.append(exact) or exact)
     for frame in frames:
         mechanism.release([frame[None]], 1, rng, exact=True)
-    totals = np.array(totals)
+    totals = np.array(totals).astype(object)  # their squares exceed 63 bits
     squares = ((totals[:, None] - totals[None]) ** 2).sum(axis=-1)
     assert squares.max() <= mechanism._units**2
     assert squares.max() >= 0.9999 * mechanism._units**2

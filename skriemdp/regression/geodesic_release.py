@@ -212,7 +212,7 @@ def plan_releases(
 
 def _cheaper(search: LocationScaleSearch, factor: float) -> LocationScaleSearch:
     """`search` with all its shares times `factor`."""
-    names = ("start", "radius", "move", "final", "wide")
+    names = ("start", "radius", "move", "final", "wide", "stride", "far_radius")
     shares: Shares = dataclasses.replace(
         search.shares, **{name: factor * getattr(search.shares, name) for name in names}
     )
