@@ -22,6 +22,7 @@ from skriemdp.mean.classifier import PrivateMinimumDistanceToMean
 from skriemdp.mean.estimator import PrivateFrechetMean
 from skriemdp.mean.tangent_pca import PrivateTangentPCA
 from skriemdp.pca.estimator import PrivatePrincipalEigenvector
+from skriemdp.pca.releases import STEP_SIZE
 from skriemdp.regression.estimator import PrivateHyperbolicRegressor
 from skriemdp.regression.geodesic import PrivateGeodesicRegressor
 from skriemdp.selection import PrivateGridSearchCV
@@ -297,7 +298,7 @@ def _components(estimator: PrivatePrincipalEigenvector, n: int = 100) -> Neighbo
         return _first_or_second(n, d, length)
     if estimator.mechanism == "gradient" and public:
         # Short enough for one step to come close to the leading direction, and not to overshoot.
-        length = float(estimator.row_norm) * min(1.0, (2.0 * estimator.step_size) ** -0.5)
+        length = float(estimator.row_norm) * min(1.0, (2.0 * STEP_SIZE) ** -0.5)
     # The others lie on the first axis, about zero.  The record that changes lies between the first
     # two axes, on either side: its two products with the first axis differ as much as they may.
     rows = np.zeros((n, d))

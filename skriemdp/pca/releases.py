@@ -36,6 +36,7 @@ from skriemdp.privacy.sensitivity import (
 )
 
 __all__ = [
+    "STEP_SIZE",
     "CovarianceRelease",
     "CovarianceSums",
     "ExponentialRelease",
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 # Step of "gradient", in units of 1 / row_norm**2.
-_STEP_SIZE = 4.0
+STEP_SIZE = 4.0
 
 # Shares of mu**2 for the explained variances where no noisy matrix shows them: in the subspace, and
 # in all.
@@ -315,7 +316,7 @@ class GradientRelease:
         solver = RiemannianGradientDescent(
             mu=budget.take(share),
             n_steps=self.n_steps,
-            step_size=_STEP_SIZE / row_norm**2,
+            step_size=STEP_SIZE / row_norm**2,
             domain=domain,
             exact=self.exact,
         )

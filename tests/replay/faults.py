@@ -459,7 +459,7 @@ LINES = (
         "completion lattice",
     ),
     Line(
-        f"{_LATTICE}:IntegerNumber.spacing",
+        f"{_LATTICE}:IntegerNumber.release",
         "(self.units - 2)",
         "(3 * self.units)",
         "completion lattice signal",

@@ -700,7 +700,8 @@ def components():
     known = {"row_norm": 1.0, "center": "assume"}
     pca = functools.partial(fitted, PrivatePrincipalEigenvector)
     pair("pca covariance pure", pca(mechanism="covariance", delta=0.0, **known), *orthogonal)
-    pair("pca covariance", pca(mechanism="covariance", **known), *orthogonal, attains=0.95)
+    fit = pca(mechanism="covariance", arithmetic="float", **known)
+    pair("pca covariance", fit, *orthogonal, attains=0.95)
     fit = pca(mechanism="covariance", arithmetic="lattice", **known)
     pair("pca covariance exact", fit, *orthogonal, attains=0.95)
     pair(
@@ -719,7 +720,8 @@ def components():
     pair("pca covariance single", pca(mechanism="covariance", **known), *data, attains=0.95)
     for k in (1, 2):
         frame = changed(zeros, [1.0, 0, 0], [0, 1.0, 0])
-        pair(f"pca refine {k}", pca(k, mechanism="refine", **known), *frame, attains=0.25)
+        fit = pca(k, mechanism="refine", arithmetic="float", **known)
+        pair(f"pca refine {k}", fit, *frame, attains=0.25)
         pair(f"pca power {k}", pca(k, mechanism="power", n_steps=2, **known), *frame)
         fit = pca(k, mechanism="exponential", delta=0.0, **known)
         pair(f"pca exponential {k}", fit, *frame, attains=0.5)
@@ -728,7 +730,8 @@ def components():
             data = changed(cloud, one / np.linalg.norm(one), two / np.linalg.norm(two))
             for mechanism in ("refine", "power"):
                 steps = 2 if mechanism == "power" else None
-                fit = pca(k, mechanism=mechanism, n_steps=steps, **known)
+                settings = {"n_steps": steps, "arithmetic": "float", **known}
+                fit = pca(k, mechanism=mechanism, **settings)
                 pair(f"pca {mechanism} {k} cloud {seed}", fit, *data, quiet=bool(seed))
     for manifold, k in (("sphere", 1), ("stiefel", 2), ("grassmann", 2), ("ambient", 1)):
         fit = pca(k, mechanism="gradient", manifold=manifold, n_steps=3, **known)
@@ -840,6 +843,8 @@ def completion():
         fit = exact(2, method="gradient", n_steps=3, **strong)
         pair(f"{name} gradient", fit, *disjoint, attains=0.5)
         pair(f"{name} gradient noisy", fit, *disjoint, quiet=False)
+        # A user who rates everything crosses every norm that is asked for.
+        pair(f"{name} gradient nothing rated", fit, *nothing)
         fit = exact(2, method="gradient", epsilon=60.0, n_steps=2)
         pair(f"{name} paid signal", fit, *disjoint)
         fit = exact(2, method="stochastic", n_steps=4, **strong)
