@@ -169,3 +169,10 @@ class RecordingAccountant:
 @pytest.fixture
 def recording_accountant():
     return RecordingAccountant()
+
+
+def weaker_scale(scale, times):
+    """Scales of noise times a number; those of exact integers stay multiples of 64."""
+    if isinstance(scale, tuple):
+        return tuple(weaker_scale(part, times) for part in scale)
+    return 64 * round(times * scale / 64) if isinstance(scale, int) else times * scale

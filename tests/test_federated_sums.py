@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import sklearn
+from conftest import weaker_scale
 from scipy.stats import chi2
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, cross_val_score
@@ -547,5 +548,4 @@ def test_audit_of_federated_class_means(times, caught, monkeypatch):
 
 
 def _weaker(draw, times, exact, scale, rest, facts):
-    scales = tuple(times * s for s in scale) if isinstance(scale, tuple) else int(times * scale)
-    return draw(exact, scales, *rest, **facts)
+    return draw(exact, weaker_scale(scale, times), *rest, **facts)

@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from conftest import GEOMETRIES, random_points
+from conftest import GEOMETRIES, random_points, weaker_scale
 
 from skriemdp import PrivateGeodesicRegressor, PrivateHyperbolicRegressor, config_context
 from skriemdp._groups import Groups
@@ -432,5 +432,4 @@ class Weaker:
         self.scale, self.draw = scale, noise.draw
 
     def __call__(self, exact, scale, *arguments, **settings):
-        smaller = type(scale)(self.scale * scale)  # integers have an integer scale
-        return self.draw(exact, smaller, *arguments, **settings)
+        return self.draw(exact, weaker_scale(scale, self.scale), *arguments, **settings)

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import weaker_scale
 from scipy import stats
 
 from skriemdp import (
@@ -259,8 +260,7 @@ def test_audit_of_whole_fits(monkeypatch):
     for size in (1.0, 0.33):
 
         def weaker(exact, scale, *arguments, size=size, **settings):
-            # Integers have an integer scale.
-            return draw(exact, type(scale)(size * scale), *arguments, **settings)
+            return draw(exact, weaker_scale(scale, size), *arguments, **settings)
 
         monkeypatch.setattr(noise, "draw", weaker)
         sides = (pair.data, pair.neighbour)

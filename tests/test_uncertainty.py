@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from conftest import weaker_scale
 
 from skriemdp import PrivateFrechetMean, PrivateTangentPCA, config_context, frechet_mean
 from skriemdp.auditing import audit_scores, worst_case_neighbours
@@ -303,8 +304,7 @@ def test_audit_of_whole_fits(estimator, scale, monkeypatch):
     for size in (1.0, scale):
 
         def weaker(exact, scale, *arguments, size=size, **settings):
-            # Integers have an integer scale.
-            return draw(exact, type(scale)(size * scale), *arguments, **settings)
+            return draw(exact, weaker_scale(scale, size), *arguments, **settings)
 
         monkeypatch.setattr(noise, "draw", weaker)
         sides = (pair.data, pair.neighbour)
