@@ -151,6 +151,8 @@ def test_one_extreme_record_changes_no_outcome(estimator, value):
     assert len(recorder.spends) == 1
     for name, learned in vars(model).items():
         if isinstance(learned, np.ndarray) and learned.dtype.kind == "f":
+            if name.endswith("covariances_"):  # of classes with a released member at least
+                learned = learned[model.class_counts_ >= 1.0]
             assert np.isfinite(learned).all(), name
 
 
