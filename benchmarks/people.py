@@ -218,7 +218,7 @@ def decoder(quick):
     print("| people, channels, effect | pyRiemann, raw | pyRiemann, recentred | ", end="")
     print("raw, epsilon = 1 | " + " | ".join(f"epsilon = {e:g}" for e in epsilons), end="")
     print(" | s, private fit | s, pyRiemann |\n" + "|---" * 9 + "|")
-    settings = ((109, 6, 0.35), (109, 6, 0.22), (109, 16, 0.35))
+    settings = ((109, 6, 0.35), (109, 6, 0.22), (109, 16, 0.35), (300, 16, 0.35))
     for people, channels, effect in settings:
         scores, seconds = [], []
         for draw in range(draws):
