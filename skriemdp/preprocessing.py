@@ -131,9 +131,17 @@ class Recenter(TransformerMixin, BaseEstimator):
         moved = np.empty_like(points)
         # Who is computed together depends on the number of groups alone.
         for part in np.array_split(np.arange(owned.count), -(-owned.count // _TOGETHER)):
-            some = owned.select(part)
-            means = local_means(geometry, points, some)
-            moved[some.order] = _moved(geometry, means[some.owners()], points[some.order])
+            try:
+                order, found = _moved_together(geometry, points, owned, part)
+                moved[order] = found
+            except np.linalg.LinAlgError:  # of somebody's rows: nobody else's may change for it
+                for k in part:
+                    own = owned.select(np.array([k])).order
+                    try:
+                        order, found = _moved_together(geometry, points, owned, np.array([k]))
+                        moved[order] = found
+                    except np.linalg.LinAlgError:
+                        moved[own] = np.nan
         usable &= np.isfinite(moved).reshape(len(X), -1).all(axis=1)
         moved = moved.reshape(X.shape)
         return [moved[rows] if usable[rows].all() else None for rows in owned.rows()]
@@ -142,6 +150,16 @@ class Recenter(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _moved_together(
+    geometry: Geometry, points: np.ndarray, owned: Groups, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the rows of the groups `chosen`, and those rows, each group's recentred."""
+    # One group alone would be computed another way, and its last bits differ: it is taken twice.
+    some = owned.select(chosen if len(chosen) > 1 else np.repeat(chosen, 2))
+    means = local_means(geometry, points, some)
+    return some.order, _moved(geometry, means[some.owners()], points[some.order])
 
 
 def _moved(geometry: Geometry, mean: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -380,8 +398,7 @@ def _kept(transformer: Any, X: np.ndarray, owned: Groups) -> list[np.ndarray | N
 def _of_each(transformer: Any, X: np.ndarray, owned: Groups) -> list[np.ndarray | None]:
     """Each group's rows, transformed by themselves; None where that cannot be done."""
     if type(transformer) is Recenter:
-        # Where LAPACK gives up on somebody's rows, people are taken one by one.
-        with contextlib.suppress(np.linalg.LinAlgError), np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
             return transformer._of_each(X, owned)
     return [_of_one(transformer, X[rows]) for rows in owned.rows()]
 

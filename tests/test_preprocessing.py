@@ -172,6 +172,28 @@ def test_people_are_recentred_together_as_one_by_one(geometry, monkeypatch):
     assert [k for k in range(6) if found[k] is None] == [2]
 
 
+def test_rows_that_lapack_gives_up_on_change_nobody_else(monkeypatch):
+    """To the last bit: the others, and a person who is alone, are computed as in company."""
+    geometry, rng = AffineInvariantSPD(3), np.random.default_rng(4)
+    steps = 0.5 * rng.standard_normal((24, geometry.dim))
+    rows = np.asarray(geometry.exp_coordinates(geometry.base_point, steps))
+    groups, recenter = Groups.from_ids(np.arange(24) % 6), Recenter(geometry)
+    expected, means = recenter._of_each(rows, groups), preprocessing.local_means
+
+    def gives_up(geometry, points, some):
+        if 2 in some.order:
+            raise np.linalg.LinAlgError("Eigenvalues did not converge")
+        return means(geometry, points, some)
+
+    monkeypatch.setattr(preprocessing, "local_means", gives_up)
+    found = recenter._of_each(rows, groups)
+    assert found[2] is None
+    for k in (0, 1, 3, 4, 5):
+        np.testing.assert_array_equal(found[k], expected[k])
+    (alone,) = recenter._of_each(rows, groups.select(np.array([4])))
+    np.testing.assert_array_equal(alone, expected[4])
+
+
 def test_groups_are_required_and_the_cure_works():
     with pytest.raises(ValueError, match="groups=np.zeros"):
         clone(MODEL).fit(X, Y)
