@@ -31,7 +31,7 @@ from skriemdp import (
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_epsilon, audit_estimator
 from skriemdp.descent.queries import Query
-from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
+from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.mechanisms.bingham import ExponentialDirection

@@ -28,7 +28,7 @@ from scipy import sparse  # noqa: E402
 from skriemdp import PrivateMatrixCompletion, config_context  # noqa: E402
 from skriemdp.completion.local_factors import local_coordinates  # noqa: E402
 from skriemdp.completion.problem import CompletionProblem  # noqa: E402
-from skriemdp.completion.signal import SIGNAL_ITEMS, SignalTest  # noqa: E402
+from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest  # noqa: E402
 from skriemdp.descent.gradient_descent import descend  # noqa: E402
 from skriemdp.descent.trajectory import Walk  # noqa: E402
 from skriemdp.mechanisms.bounds import Ball  # noqa: E402

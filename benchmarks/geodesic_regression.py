@@ -34,7 +34,7 @@ import numpy as np
 
 from skriemdp import PrivateGeodesicRegressor, PrivateNoisyAdaGrad, frechet_mean
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, LogEuclideanSPD, Sphere
-from skriemdp.regression import geodesic_release
+from skriemdp.regression import geodesic_releases
 from skriemdp.regression.geodesic_model import GeodesicModel
 
 RADIUS = 1.3
@@ -88,7 +88,7 @@ def imitation(model, X, radius, epsilon, rng):
 
 
 def one_release():
-    return mock.patch.object(geodesic_release, "_LEAST_FOR_TWO", math.inf)
+    return mock.patch.object(geodesic_releases, "_LEAST_FOR_TWO", math.inf)
 
 
 def error_cell(name, n, seeds):

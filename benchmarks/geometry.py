@@ -16,7 +16,7 @@ import tracemalloc
 import numpy as np
 
 from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.sampling import FixedSizeSampler
+from skriemdp.descent.releases import FixedSizeSampler
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Walk
 from skriemdp.geometry import (

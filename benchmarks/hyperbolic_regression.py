@@ -19,7 +19,7 @@ import numpy as np
 from skriemdp import PrivateFrechetMean, PrivateHyperbolicRegressor, frechet_mean
 from skriemdp.datasets import make_tree
 from skriemdp.geometry import GeodesicBall, Hyperboloid
-from skriemdp.regression.wrapped_model import FeatureMap, WrappedModel
+from skriemdp.regression.wrapped_releases import FeatureMap, WrappedModel
 
 DELTA = 1e-5
 SPACE = Hyperboloid(2)

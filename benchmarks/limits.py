@@ -151,7 +151,7 @@ def pca(n, d, arithmetic, repeats):
 def stochastic_step(name, n, exact, repeats):
     from skriemdp._random import NoiseStreams
     from skriemdp.descent.problem import FrechetProblem
-    from skriemdp.descent.sampling import PoissonSampler
+    from skriemdp.descent.releases import PoissonSampler
     from skriemdp.descent.stochastic import RiemannianSGD
     from skriemdp.descent.trajectory import Walk
     from skriemdp.geometry import GeodesicBall

@@ -22,7 +22,7 @@ from skriemdp.descent.chunked import DaskProblem  # noqa: E402
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent  # noqa: E402
 from skriemdp.descent.per_sample import CostProblem, EuclideanGradient, make_gradient  # noqa: E402
 from skriemdp.descent.problem import FrechetProblem  # noqa: E402
-from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler  # noqa: E402
+from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler  # noqa: E402
 from skriemdp.descent.stochastic import RiemannianSGD  # noqa: E402
 from skriemdp.descent.trajectory import Walk  # noqa: E402
 from skriemdp.geometry import SPD, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel  # noqa: E402

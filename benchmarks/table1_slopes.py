@@ -26,7 +26,7 @@ from skriemdp.descent.per_sample import (  # noqa: E402
 )
 from skriemdp.descent.problem import Problem  # noqa: E402
 from skriemdp.descent.queries import GradientQuery  # noqa: E402
-from skriemdp.descent.sampling import exact_mean  # noqa: E402
+from skriemdp.descent.releases import exact_mean  # noqa: E402
 from skriemdp.descent.trajectory import Walk  # noqa: E402
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere  # noqa: E402
 from skriemdp.mechanisms.bounds import Ball  # noqa: E402

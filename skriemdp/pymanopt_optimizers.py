@@ -22,7 +22,7 @@ from skriemdp.core.spent import PrivacySpent
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.per_sample import CostProblem, check_per_sample, make_gradient
 from skriemdp.descent.progress import ProgressBar
-from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
+from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
 from skriemdp.descent.trajectory import Walk, rehearse
 from skriemdp.descent.variance_reduction import EPOCH_LENGTH, RiemannianSVRG, calibrated_svrg

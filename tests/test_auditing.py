@@ -28,7 +28,7 @@ from skriemdp.auditing import (
     worst_case_neighbours,
 )
 from skriemdp.core.estimator import Data
-from skriemdp.descent.sampling import PoissonSampler
+from skriemdp.descent.releases import PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import GeodesicBall
 from skriemdp.mechanisms import noise

@@ -6,7 +6,7 @@ import pytest
 from skriemdp import PrivateMinimumDistanceToMean
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import digits_covariances
-from skriemdp.mean.class_sums import drawn_together
+from skriemdp.mean.class_releases import drawn_together
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.calibration import gaussian_mu
 

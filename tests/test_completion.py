@@ -14,7 +14,7 @@ from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
 from skriemdp.completion import problem as completion_problem
 from skriemdp.completion import releases as completion_release
-from skriemdp.completion.item_effects import (
+from skriemdp.completion.item_releases import (
     DEVIATION_BOUND,
     ItemEffects,
     effect_strength,
@@ -22,10 +22,11 @@ from skriemdp.completion.item_effects import (
     posterior_counts,
     typical_count,
 )
-from skriemdp.completion.local_factors import RidgeVote, local_coordinates, log_evidence
+from skriemdp.completion.local_factors import local_coordinates, log_evidence
 from skriemdp.completion.problem import CompletionProblem, hollow_moment, row_squares
 from skriemdp.completion.releases import CompletionPlan, release_model
-from skriemdp.completion.signal import SignalTest
+from skriemdp.completion.ridge_releases import RidgeVote
+from skriemdp.completion.signal_releases import SignalTest
 from skriemdp.datasets import from_frame, load_movielens, observed_matrix
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.queries import GradientQuery

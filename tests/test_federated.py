@@ -22,7 +22,7 @@ from skriemdp import (
 from skriemdp.datasets import make_cloud, make_tree
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import exact_mean
+from skriemdp.descent.releases import exact_mean
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.federated import (
     Agent,
@@ -42,7 +42,7 @@ from skriemdp.federated import (
 )
 from skriemdp.federated.loop import ServerLoop, tangent_mean
 from skriemdp.federated.messages import checked_updates
-from skriemdp.federated.participation import published_table_bound
+from skriemdp.federated.releases import published_table_bound
 from skriemdp.federated.training import local_event
 from skriemdp.federated.trusted import run_trusted
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere

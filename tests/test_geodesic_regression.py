@@ -16,9 +16,9 @@ from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.lifted_moments import LiftedMoments
 from skriemdp.privacy.sensitivity import second_moment_sensitivity
-from skriemdp.regression import geodesic_fit, geodesic_release
+from skriemdp.regression import geodesic_fit, geodesic_releases
 from skriemdp.regression.geodesic_model import GeodesicModel
-from skriemdp.regression.geodesic_release import (
+from skriemdp.regression.geodesic_releases import (
     GeodesicReleases,
     plan_releases,
     representatives,
@@ -55,7 +55,7 @@ def test_without_noise_it_is_linear_least_squares():
     exact = np.linalg.lstsq(rows, y, rcond=None)[0]
     with (
         mock.patch.object(noise, "draw", lambda value, *a, **k: np.array(value)),
-        mock.patch.object(geodesic_release, "_LEAST_FOR_TWO", math.inf),
+        mock.patch.object(geodesic_releases, "_LEAST_FOR_TWO", math.inf),
         config_context(arithmetic="float"),
     ):
         bounds = {"radius": 2.0, "feature_scale": 1.0}
@@ -95,7 +95,7 @@ def test_one_release_is_corrected_for_curvature(geometry):
     for bent in (geodesic_fit._bent, lambda model, change, *rest: (change, np.eye(change.size))):
         with (
             mock.patch.object(geodesic_fit, "_bent", bent),
-            mock.patch.object(geodesic_release, "_LEAST_FOR_TWO", math.inf),
+            mock.patch.object(geodesic_releases, "_LEAST_FOR_TWO", math.inf),
         ):
             fits.append(PrivateGeodesicRegressor(geometry, epsilon=500.0, **BOUNDS).fit(X, y))
     corrected, plain = map(worst, fits)

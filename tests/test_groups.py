@@ -15,7 +15,7 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearRows
 from skriemdp.linear_model.groups import GroupedLinearProblem
 from skriemdp.location_scale.grouped_rows import GroupedRows
-from skriemdp.mean.class_sums import _by_person
+from skriemdp.mean.class_releases import _by_person
 from skriemdp.mean.estimator import frechet_mean
 from skriemdp.mechanisms.bounds import matrix_norms
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
@@ -30,8 +30,8 @@ from skriemdp.privacy.sensitivity import (
     trace_part_sensitivity,
     weighted_sum_sensitivity,
 )
-from skriemdp.regression.structured_prediction import KernelWeights
-from skriemdp.regression.wrapped_model import FeatureMap, WrappedModel, _people
+from skriemdp.regression.prediction_releases import KernelWeights
+from skriemdp.regression.wrapped_releases import FeatureMap, WrappedModel, _people
 
 
 def people(rng, count, most):

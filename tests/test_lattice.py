@@ -27,7 +27,7 @@ from skriemdp.auditing import audit_epsilon, audit_scores
 from skriemdp.datasets import make_cloud
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery, Query
-from skriemdp.descent.sampling import FullBatch, exact_mean
+from skriemdp.descent.releases import FullBatch, exact_mean
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere, Stiefel
 from skriemdp.mechanisms.bounds import Ball

@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
 from skriemdp.auditing import audit_scores
-from skriemdp.descent.sampling import FullBatch, PoissonSampler
+from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.linear_model.adagrad import NoisyAdaGrad, _Growth
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
 from skriemdp.linear_model.preconditioners import Metric, _root, make_preconditioner

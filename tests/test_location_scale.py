@@ -54,7 +54,7 @@ from skriemdp.location_scale.search import (
     james_stein,
     search_shares,
 )
-from skriemdp.location_scale.starts import start_rule
+from skriemdp.location_scale.start_releases import start_rule
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights

@@ -7,6 +7,7 @@ in one place.  docs/design.md says what follows from that.
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -30,13 +31,13 @@ NOISY = ("mechanisms/", "riemannian_laws/", "datasets/", "_random.py")
 # Draws that are no noise, each with its reason.
 PLAIN_DRAWS = {
     # Who is in a batch, and which iterate is the answer: part of the accounted event.
-    ("descent/sampling.py", "_subset"),
+    ("descent/releases.py", "_subset"),
     ("descent/trajectory.py", "Trajectory.__init__"),
-    ("federated/participation.py", "Participation.draw"),
+    ("federated/releases.py", "Participation.draw"),
     ("federated/estimator.py", "FederatedEstimator._charged"),
     # How many candidates run, which of them, and the seeds of their fits: likewise.
     ("privacy/events_mixed.py", "SelectionEvent.draw_count"),
-    ("selection.py", "PrivateGridSearchCV._run"),
+    ("selection/estimator.py", "PrivateGridSearchCV._run"),
     # Covariances as they might have been released: of the public generator of a region.
     ("inference/covariances.py", "symmetric_noise"),
     # Made-up records and points, from a generator that the caller makes.
@@ -53,6 +54,8 @@ TOLD = {
     ("erm/estimator.py", "PrivateRiemannianERM._calibrated"),
     ("linear_model/adagrad.py", "NoisyAdaGrad.noise"),
 }
+# Packages that may build mechanisms and events because it is what they are about.
+BUILDERS = ("mechanisms/", "privacy/", "ledger/", "riemannian_laws/")
 # One stands in the order of work, the other on a client's own machine.
 CHARGES = {"core/charge.py", "federated/agent.py"}
 
@@ -127,6 +130,46 @@ def calls(sources, last):
                 yield name
 
 
+@functools.cache
+def built():
+    """Names of the mechanisms and events: classes that are an event, or have one and a release."""
+    found = set()
+    for name, text in SOURCES.items():
+        for node in ast.walk(ast.parse(text)) if name.startswith(BUILDERS) else ():
+            if isinstance(node, ast.ClassDef):
+                members = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+                if node.name.endswith("Event") or {"event", "release"} <= members:
+                    found.add(node.name)
+    return found
+
+
+def builds(sources):
+    """``(file, class)`` of mechanisms and events that neither builders nor releases mention.
+
+    Calls, of the class or of what it offers (``X.calibrated(...)``), and classes passed on.  Not
+    annotations, imports, and the second argument of ``isinstance``.
+    """
+    for name, text in sources.items():
+        if name.startswith(BUILDERS) or name.removesuffix(".py").endswith(
+            ("/releases", "_releases")
+        ):
+            continue
+        waiting = [ast.parse(text)]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Name | ast.Attribute):
+                last = node.id if isinstance(node, ast.Name) else node.attr
+                if last in built():
+                    yield name, last
+            for field, value in ast.iter_fields(node):
+                children = value if isinstance(value, list) else [value]
+                if field in ("annotation", "returns"):
+                    continue
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+                    children = children[:1]
+                waiting += [child for child in children if isinstance(child, ast.AST)]
+
+
 def scaled_by_hand(sources):
     """``(file, function)`` that multiply or divide by a noise multiplier."""
     for name, text in sources.items():
@@ -199,13 +242,39 @@ def test_every_sensitivity_is_used():
     assert unused_theorems(planted("privacy/sensitivity.py", text)) == {"planted_sensitivity"}
 
 
+def test_only_releases_build_mechanisms_and_events():
+    assert {"GaussianNoise", "GaussianEvent", "SumsAndCounts"} <= built()
+    assert set(builds(SOURCES)) == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GaussianNoise(bound, 1.0)",
+        "vector.GaussianNoise(bound, 1.0)",
+        "GaussianNoise.calibrated(bound)",
+        "[make(bound, 1.0) for make in (GaussianNoise,)]",
+        "functools.partial(GaussianNoise, bound)",
+    ],
+)
+@pytest.mark.parametrize("place", ["mean/planning.py", "selection/estimator.py"])
+def test_a_mechanism_built_elsewhere_is_found(place, line):
+    text = f"def planted(bound):\n    return {line}\n"
+    assert set(builds({place: SOURCES[place] + text})) == {(place, "GaussianNoise")}
+    assert not set(builds({"mean/releases.py": text}))
+    harmless = "def planted(x: GaussianNoise):\n    return isinstance(x, GaussianNoise)\n"
+    assert not set(builds({place: harmless}))
+
+
 def test_only_mechanisms_scale_noise():
     found = set(scaled_by_hand(SOURCES)) - TOLD
     assert {name.split("/")[0] for name, _ in found} <= {"mechanisms", "privacy"}
     assert TOLD <= set(scaled_by_hand(SOURCES))
     for line in ("2.0 * self.noise_multiplier * 3.0", "noise_multiplier / n"):
         text = f"\n\ndef planted(self, noise_multiplier, n):\n    return {line}\n"
-        assert ("mean/output.py", "planted") in scaled_by_hand(planted("mean/output.py", text))
+        assert ("mean/output_releases.py", "planted") in scaled_by_hand(
+            planted("mean/output_releases.py", text)
+        )
 
 
 def test_budgets_are_charged_in_two_places():

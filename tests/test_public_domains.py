@@ -28,7 +28,7 @@ from skriemdp.geometry import (
 )
 from skriemdp.geometry.ball import center_reach, descent_reach
 from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.mean.output import plan_output_mean
+from skriemdp.mean.output_releases import plan_output_mean
 from skriemdp.mean.releases import iterate_mean, plan_tangent_mean
 from skriemdp.privacy.mean_iteration import plan_mean_iteration, rounding_is_small
 from skriemdp.pymanopt_optimizers import PerSampleProblem, PrivateGradientDescent

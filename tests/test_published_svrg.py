@@ -13,7 +13,7 @@ import pytest
 from skriemdp.descent.per_sample import CostProblem, RiemannianGradient
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import exact_mean
+from skriemdp.descent.releases import exact_mean
 from skriemdp.descent.trajectory import Walk
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere, Stiefel
 

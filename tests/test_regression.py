@@ -20,8 +20,8 @@ from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.regression import PrivateHyperbolicRegressor, structured_prediction
-from skriemdp.regression.moment_model import MomentModel
+from skriemdp.regression import PrivateHyperbolicRegressor, prediction_releases
+from skriemdp.regression.moment_releases import MomentModel
 from skriemdp.regression.planning import (
     BASE_SHARE,
     BasePoint,
@@ -29,13 +29,13 @@ from skriemdp.regression.planning import (
     model_rule,
     query_ridge,
 )
-from skriemdp.regression.scores import frechet_variation
-from skriemdp.regression.structured_prediction import (
+from skriemdp.regression.prediction_releases import (
     KernelRidgeWeights,
     KernelWeights,
     WeightedMean,
 )
-from skriemdp.regression.wrapped_model import (
+from skriemdp.regression.scores import frechet_variation
+from skriemdp.regression.wrapped_releases import (
     FeatureMap,
     WrappedModel,
     geodesic_gradients,
@@ -495,7 +495,7 @@ def audited_model(method, unit, scale, trials=1500):
         noise, "_integers", lambda *args: (scale * integers(*args)).astype(np.int64)
     )
     # Shrinkage is post-processing, and hides most of what an audit would see.
-    whole = mock.patch.object(structured_prediction, "signal_share", lambda total, sigma: 1.0)
+    whole = mock.patch.object(prediction_releases, "signal_share", lambda total, sigma: 1.0)
     for data in ((X, y), (X, other_y)):
         arrays = estimator._validate(*data)
         plan = estimator._plan(arrays.facts, Terms(8.0, 1e-5))

@@ -23,7 +23,7 @@ from skriemdp import (
 from skriemdp._random import NoiseStreams
 from skriemdp.core.arithmetic import descends_in_integers
 from skriemdp.descent.queries import GradientQuery, Query
-from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
 from skriemdp.descent.trajectory import Walk
 from skriemdp.federated import Agent, FederatedEstimator, LocalSettings

@@ -17,7 +17,7 @@ from skriemdp.auditing import audit_scores
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, SelectionEvent
-from skriemdp.selection import _Prepaid
+from skriemdp.selection.estimator import _Prepaid
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(200, 2)) * 0.1
@@ -245,7 +245,7 @@ def test_what_a_seeded_search_cannot_digest_is_refused_before_the_charge(
     def broken(*arrays):
         raise ValueError("no digest")
 
-    monkeypatch.setattr("skriemdp.selection.data_digest", broken)
+    monkeypatch.setattr("skriemdp.selection.estimator.data_digest", broken)
     inner = PrivateFrechetMean(radius=1.0, accountant=recording_accountant)
     search = PrivateGridSearchCV(inner, {"epsilon": [0.5, 1.0]}, loss_bound=4.0, random_state=0)
     search.set_params(accountant=recording_accountant)

@@ -20,7 +20,7 @@ from skriemdp.descent.per_sample import (
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery
-from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler, exact_mean
+from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler, exact_mean
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Trajectory, Walk, geodesic_average
 from skriemdp.descent.variance_reduction import (

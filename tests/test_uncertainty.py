@@ -18,7 +18,7 @@ from skriemdp.geometry import (
     LogEuclideanSPD,
     Sphere,
 )
-from skriemdp.mean.joint import plan_joint_mean, widest
+from skriemdp.mean.joint_releases import plan_joint_mean, widest
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.vector import RadialNoise

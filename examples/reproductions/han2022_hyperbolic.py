@@ -21,7 +21,7 @@ from skriemdp import PrivacyAccountant, PrivateFrechetMean, PrivateHyperbolicReg
 from skriemdp.datasets import embed_taxonomy, load_closure
 from skriemdp.geometry import Hyperboloid
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.regression.structured_prediction import KernelRidgeWeights
+from skriemdp.regression.prediction_releases import KernelRidgeWeights
 
 EPSILON, DELTA, DIAMETER, WIDTH, RIDGE = 0.1, 1e-3, 10.0, 0.2, 1e-5
 SPACE = Hyperboloid(2)

@@ -30,12 +30,12 @@ from skriemdp.datasets import digits_covariances, embed_taxonomy, load_closure, 
 from skriemdp.descent.per_sample import CostProblem, make_gradient
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import FullBatch, PoissonSampler
+from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Walk
 from skriemdp.descent.variance_reduction import RiemannianSVRG
 from skriemdp.federated import KernelQuery, LabelQuery, Participation, ridge_weights, theory
-from skriemdp.federated.participation import published_table_bound
+from skriemdp.federated.releases import published_table_bound
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.location_scale.rows import Rows
 from skriemdp.pca.problem import SubspaceProblem

@@ -7,7 +7,7 @@ from scipy.optimize import minimize_scalar
 
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import exact_mean
+from skriemdp.descent.releases import exact_mean
 from skriemdp.descent.trajectory import Trajectory, Walk
 from skriemdp.descent.variance_reduction import transported
 from skriemdp.privacy.events import FixedSizeSampledGaussianEvent, GaussianEvent, compose

@@ -30,7 +30,7 @@ from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import warn_large_delta
 from skriemdp.core.work import Work
 from skriemdp.datasets.ratings import observed_matrix
-from skriemdp.descent.sampling import PoissonSampler
+from skriemdp.descent.releases import PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.lattice import sampled_delta

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from skriemdp._random import NoiseStreams, public_generator
 from skriemdp._warnings import warn_user
-from skriemdp.completion.item_effects import (
+from skriemdp.completion.item_releases import (
     ItemEffects,
     centered_values,
     effect_strength,
@@ -20,11 +20,11 @@ from skriemdp.completion.item_effects import (
     typical_count,
     user_biases,
 )
-from skriemdp.completion.local_factors import VOTE_BOUND, RidgeVote
 from skriemdp.completion.problem import CompletionProblem, hollow_moment, normalized_blocks
-from skriemdp.completion.signal import SIGNAL_ITEMS, SignalTest, whole_spectrum
+from skriemdp.completion.ridge_releases import VOTE_BOUND, RidgeVote
+from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest, whole_spectrum
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.sampling import PoissonSampler
+from skriemdp.descent.releases import PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Walk
 from skriemdp.mechanisms.bounds import Ball

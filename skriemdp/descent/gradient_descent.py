@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp._validation import check_positive, check_scale
 from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import FullBatch, exact_mean
+from skriemdp.descent.releases import FullBatch, exact_mean
 from skriemdp.descent.trajectory import Trajectory, Walk
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.noise import expect_integers

@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp._validation import check_positive, check_scale
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler, exact_sums
+from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler, exact_sums
 from skriemdp.descent.trajectory import Trajectory, Walk
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.calibration import calibrate
@@ -130,7 +130,7 @@ def calibrated_sgd(
 
     Examples
     --------
-    >>> from skriemdp.descent.sampling import PoissonSampler
+    >>> from skriemdp.descent.releases import PoissonSampler
     >>> from skriemdp.descent.trajectory import Walk
     >>> solver = calibrated_sgd(PoissonSampler(100), Walk(1000, 0.1), 10_000, 1.0, 1e-5)
     >>> solver.event(10_000).epsilon(1e-5) <= 1.0

@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp._validation import check_count, check_positive, check_scale
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery
-from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler, exact_sums
+from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler, exact_sums
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.descent.trajectory import Trajectory, Walk
 from skriemdp.geometry.base import Geometry

@@ -34,7 +34,7 @@ from skriemdp.descent.per_sample import (
     make_gradient,
 )
 from skriemdp.descent.progress import ProgressBar
-from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
+from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp.descent.stochastic import calibrated_sgd
 from skriemdp.descent.trajectory import Walk, rehearse
 from skriemdp.descent.variance_reduction import EPOCH_LENGTH, calibrated_svrg

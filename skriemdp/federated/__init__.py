@@ -4,8 +4,8 @@ from skriemdp.federated.agent import Agent, AnswerBook, SumsAgent
 from skriemdp.federated.estimator import FederatedEstimator
 from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.messages import LocalTask, LocalUpdate, RefusedUpdate
-from skriemdp.federated.participation import Participation
 from skriemdp.federated.queries import KernelQuery, LabelQuery, ridge_weights
+from skriemdp.federated.releases import Participation
 from skriemdp.federated.sums import SumsLoop, learn_from_sums, sums_agent
 from skriemdp.federated.theory import theory_settings
 from skriemdp.federated.training import LocalSettings

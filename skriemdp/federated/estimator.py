@@ -28,7 +28,6 @@ from skriemdp.core.work import Work
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.clients import Clients, clients_of_a_person, read_clients
 from skriemdp.federated.loop import Checkpoint, ServerLoop
-from skriemdp.federated.participation import Participation
 from skriemdp.federated.planning import (
     calibrated,
     check_settings,
@@ -36,6 +35,7 @@ from skriemdp.federated.planning import (
     domain_and_start,
     local_settings,
 )
+from skriemdp.federated.releases import Participation
 from skriemdp.federated.sums import SumsLoop, planned_sums, simulated_agents, stated
 from skriemdp.federated.together import ClientsTogether, PooledRecords
 from skriemdp.federated.training import LocalSettings, local_event

@@ -28,7 +28,7 @@ from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.federated.federable import Federable
 from skriemdp.federated.loop import AGGREGATIONS
 from skriemdp.federated.messages import check_release_name
-from skriemdp.federated.participation import Participation
+from skriemdp.federated.releases import Participation
 from skriemdp.federated.theory import ball_constant, theory_settings
 from skriemdp.federated.training import LocalSettings, local_event, local_solver
 from skriemdp.geometry.ball import GeodesicBall

@@ -14,7 +14,7 @@ import numpy as np
 
 from skriemdp._validation import check_positive
 from skriemdp.geometry.base import Geometry
-from skriemdp.regression.structured_prediction import KernelRidgeWeights, gaussian_kernel
+from skriemdp.regression.prediction_releases import KernelRidgeWeights, gaussian_kernel
 
 __all__ = ["KernelQuery", "LabelQuery", "ridge_weights"]
 

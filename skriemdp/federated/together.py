@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.sampling import exact_sums, full_batch_integer_mean, full_batch_mean
+from skriemdp.descent.releases import exact_sums, full_batch_integer_mean, full_batch_mean
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Trajectory
 from skriemdp.federated.messages import LocalTask, LocalUpdate

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skriemdp.descent.problem import Problem
-from skriemdp.descent.sampling import FullBatch, PoissonSampler
+from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Walk
 from skriemdp.descent.variance_reduction import RiemannianSVRG

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp.descent.queries import GradientQuery, LogarithmQuery
-from skriemdp.descent.sampling import exact_mean
+from skriemdp.descent.releases import exact_mean
 from skriemdp.mechanisms.sums import noisy_sum
 
 if TYPE_CHECKING:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp.descent.queries import Query
-from skriemdp.descent.sampling import FullBatch, PoissonSampler, exact_sums
+from skriemdp.descent.releases import FullBatch, PoissonSampler, exact_sums
 from skriemdp.linear_model.glm import LinearProblem
 from skriemdp.linear_model.groups import GroupedLinearProblem
 from skriemdp.linear_model.preconditioners import Metric, make_preconditioner
+from skriemdp.linear_model.releases import RootMoments
 from skriemdp.mechanisms.bounds import Ball, Factors
 from skriemdp.mechanisms.integer_products import IntegerFactors
 from skriemdp.mechanisms.integers import ExactTotal, IntegerBall
 from skriemdp.mechanisms.noise import NOISE_SCALE, expect_integers
-from skriemdp.privacy.events import Event, GaussianEvent, compose
+from skriemdp.privacy.events import Event, compose
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -118,7 +119,7 @@ class NoisyAdaGrad:
         steps = self.sampler.event(n, self.noise_multiplier, self.n_steps)
         if self.moment_multiplier is None:
             return steps
-        return compose([steps, GaussianEvent(self.moment_multiplier, count=self.n_steps)])
+        return compose([steps, RootMoments(self.moment_multiplier).event(self.n_steps)])
 
     def with_mu(self, mu: float) -> NoisyAdaGrad:
         """The same run of full batches, mu-GDP: what :meth:`event` says is then mu."""

@@ -22,7 +22,7 @@ from skriemdp.core.arithmetic import chooses_integers, draws_dominate
 from skriemdp.core.estimator import Plan
 from skriemdp.core.manifold_input import public_array, warn_large_delta
 from skriemdp.core.work import Work
-from skriemdp.descent.sampling import FullBatch, PoissonSampler
+from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.linear_model.adagrad import NoisyAdaGrad
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows

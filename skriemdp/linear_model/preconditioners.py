@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from skriemdp._validation import check_positive
-from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.privacy.sensitivity import gradient_root_sensitivity
+from skriemdp.linear_model.releases import RootMoments
 
 __all__ = ["Metric", "Preconditioner", "make_preconditioner"]
 
@@ -192,8 +190,7 @@ class _Paper(Preconditioner):
     _bounds: Any
 
     def __init__(self, noise_multiplier: float, n: int, rng: np.random.Generator):
-        check_positive(noise_multiplier=noise_multiplier)
-        self._noise_multiplier, self._n, self._rng = noise_multiplier, n, rng
+        self._moments, self._n, self._rng = RootMoments(noise_multiplier), n, rng
         self._gradients, self._bounds = [], []
 
     def observe(self, bound: float) -> None:
@@ -211,11 +208,7 @@ class _Paper(Preconditioner):
         self._gradients.append(exact)
         stacked = np.concatenate(self._gradients, axis=1)  # the gradients in columns
         size = len(gradient)
-        mechanism = SymmetricGaussian(
-            size,
-            sensitivity=gradient_root_sensitivity(self._n, self._bounds),
-            noise_multiplier=self._noise_multiplier,
-        )
+        mechanism = self._moments.mechanism(size, self._n, self._bounds)
         noisy = mechanism.release(_root(stacked, basis), self._rng)
         values, vectors = np.linalg.eigh(noisy)
         floor = mechanism.sigma / math.sqrt(2.0) * math.sqrt(size)

@@ -25,7 +25,7 @@ from skriemdp.location_scale.search import (
     Start,
     search_shares,
 )
-from skriemdp.location_scale.starts import start_rule
+from skriemdp.location_scale.start_releases import start_rule
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams

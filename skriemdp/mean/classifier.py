@@ -42,15 +42,14 @@ from skriemdp.location_scale.points import (
     warn_direction,
 )
 from skriemdp.location_scale.search import LocationScaleSearch
-from skriemdp.mean.class_sums import ClassSums
+from skriemdp.mean.class_releases import ClassSums
 from skriemdp.mean.domains import public_domain, public_facts, search_domain
-from skriemdp.mean.joint_classes import JointClasses, plan_joint_classes
+from skriemdp.mean.joint_class_releases import JointClasses, plan_joint_classes
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
 from skriemdp.mean.uncertainty import warn_cut
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.integers import IntegerPairs
-from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
 
 if TYPE_CHECKING:
@@ -475,19 +474,14 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         facts: dict[str, Any],
     ) -> ClassSums:
         """The class sums in a ball, for what is left of the budget."""
-        mechanism: SumsAndCounts | PureSumsAndCounts
-        if budget.pure:
-            mechanism = PureSumsAndCounts(settings.geometry.dim, radius, budget.rest())
-        else:
-            mechanism = SumsAndCounts(radius, 1.0 / budget.rest())
         size, grouped = len(settings.classes), bool(facts.get("grouped"))
-        return ClassSums(
+        return ClassSums.planned(
             settings.geometry,
             center,
             radius,
             size,
             count,
-            mechanism,
+            budget,
             exact,
             grouped,
             settings.shape,

@@ -39,10 +39,10 @@ from skriemdp.location_scale.points import (
     PointRecords,
     warn_direction,
 )
-from skriemdp.mean.adaptive import AdaptiveMean
+from skriemdp.mean.adaptive_releases import AdaptiveMean
 from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
-from skriemdp.mean.joint import JointMean, plan_joint_mean
-from skriemdp.mean.output import OUTPUT_MECHANISMS, check_law, plan_output_mean
+from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
+from skriemdp.mean.output_releases import OUTPUT_MECHANISMS, check_law, plan_output_mean
 from skriemdp.mean.planning import (
     MECHANISMS,
     NOISES,

@@ -8,6 +8,7 @@ import math
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.search import LocationScaleSearch
+from skriemdp.mean.releases import pure_law
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.privacy.calibration import gaussian_mu
@@ -321,7 +322,7 @@ def _pure_plan(dim: int, noise: str, epsilon: float) -> MeanPlan:
     # Basic composition of pure guarantees, rounded down to stay within epsilon.
     budget = PureBudget(epsilon * (1.0 - 1e-12))
     count = budget.count(_COUNT_PURE)
-    law = RadialEvent(dim, 1.0, 1.0 / budget.rest())
+    law = pure_law(dim, budget.rest())
     return MeanPlan("tangent", count, law=law, event=PureBudget(epsilon).event)
 
 
@@ -341,5 +342,5 @@ def _output_plan(mechanism: str, noise: str, epsilon: float, delta: float) -> Me
         count = PureBudget(epsilon * (1.0 - 1e-12)).count(_COUNT_PURE)
         target = rest * epsilon, 0.0
         return MeanPlan(mechanism, count, event=PureBudget(epsilon).event, target=target)
-    gaussian = GaussianCount(1.0 / gaussian_mu(_COUNT_PURE * epsilon, _COUNT_PURE * delta))
-    return MeanPlan(mechanism, gaussian, target=(rest * epsilon, rest * delta))
+    part = GaussianBudget(gaussian_mu(_COUNT_PURE * epsilon, _COUNT_PURE * delta))
+    return MeanPlan(mechanism, part.count(1.0), target=(rest * epsilon, rest * delta))

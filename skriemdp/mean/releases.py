@@ -16,7 +16,7 @@ from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import local_means
 from skriemdp.descent.problem import FrechetProblem, longest_block
 from skriemdp.descent.queries import GradientQuery, LogarithmQuery, Query
-from skriemdp.descent.sampling import FullBatch, exact_mean
+from skriemdp.descent.releases import FullBatch, exact_mean
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import coordinate_jacobian
@@ -50,6 +50,7 @@ __all__ = [
     "default_descent",
     "iterate_mean",
     "plan_tangent_mean",
+    "pure_law",
 ]
 
 
@@ -308,6 +309,11 @@ def _noise(
         return RadialNoise(sensitivity, law)
     assert mu is not None
     return GaussianNoise(sensitivity, 1.0 / mu)
+
+
+def pure_law(dim: int, epsilon: float) -> RadialEvent:
+    """The law of radial noise that is `epsilon`-DP, in units of the sensitivity."""
+    return RadialEvent(dim, 1.0, 1.0 / epsilon)
 
 
 def _law_at(

@@ -24,7 +24,7 @@ from skriemdp.core.work import Work
 from skriemdp.descent.groups import local_means
 from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
-from skriemdp.mean.joint import JointMean, plan_joint_mean
+from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
 from skriemdp.privacy.calibration import gaussian_mu
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     -----
     *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, or of all
     records of one group; n, their number, is public; that of
-    :class:`skriemdp.mean.joint.JointMean`, mu-GDP.  `transform` of a row depends on that row and is
-    not private.  Derivation: docs/theory/inference.md.
+    :class:`skriemdp.mean.joint_releases.JointMean`, mu-GDP.  `transform` of a row depends on that
+    row and is not private.  Derivation: docs/theory/inference.md.
 
     Examples
     --------

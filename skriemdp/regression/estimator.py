@@ -23,16 +23,16 @@ from skriemdp.location_scale.bounded_rows import COUNT_SHARE, told_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import COORDINATES, layout, tangent_labels
-from skriemdp.regression.moment_model import MomentSums
+from skriemdp.regression.moment_releases import MomentSums
 from skriemdp.regression.planning import BASE_SHARE, length_rule, query_ridge, shorten
-from skriemdp.regression.scaling import ADVICE
-from skriemdp.regression.scores import frechet_r2
-from skriemdp.regression.structured_prediction import (
+from skriemdp.regression.prediction_releases import (
     KernelRidgeWeights,
     KernelWeights,
     QueryServer,
 )
-from skriemdp.regression.wrapped_model import FeatureMap
+from skriemdp.regression.scaling import ADVICE
+from skriemdp.regression.scores import frechet_r2
+from skriemdp.regression.wrapped_releases import FeatureMap
 
 __all__ = ["PrivateHyperbolicRegressor"]
 

@@ -26,7 +26,7 @@ from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.integers import check_integers
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression.layouts import tangent_labels
-from skriemdp.regression.moment_model import MomentModel
+from skriemdp.regression.moment_releases import MomentModel
 from skriemdp.regression.planning import (
     BASE_SHARE,
     BasePoint,
@@ -36,9 +36,9 @@ from skriemdp.regression.planning import (
     query_rule,
     shorten,
 )
+from skriemdp.regression.prediction_releases import WeightedMean
 from skriemdp.regression.scaling import FeatureScaling
-from skriemdp.regression.structured_prediction import WeightedMean
-from skriemdp.regression.wrapped_model import FeatureMap, WrappedModel
+from skriemdp.regression.wrapped_releases import FeatureMap, WrappedModel
 
 __all__ = ["FitPlan", "plan_fit"]
 

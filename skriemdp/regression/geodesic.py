@@ -33,7 +33,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.inference.regions import ConfidenceRegion
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.regression.geodesic_release import (
+from skriemdp.regression.geodesic_releases import (
     FeaturePlace,
     GeodesicPlan,
     GeodesicReleases,

@@ -257,7 +257,8 @@ class Line:
 
 
 _MEMBERS = "mechanisms.memberships"
-_QUERIES = "regression.structured_prediction:WeightedMean"
+_SEARCH = "selection.estimator:PrivateGridSearchCV._run"
+_QUERIES = "regression.prediction_releases:WeightedMean"
 _PRODUCT = "privacy.sensitivity:frame_product_sensitivity"
 _LATTICE = "mechanisms.integers"
 _LIFTED = "mechanisms.lifted_moments:LiftedMoments"
@@ -270,9 +271,9 @@ LINES = (
     Line("mechanisms.bounds:Ball.enforce", "shortened(offsets, self.radius)", "offsets", "erm "),
     Line("mechanisms.sums:release_integers", "2 * lattice.units", "lattice.units", "mean lattice"),
     Line("mechanisms.sums:integer_total", "lattice.integers(", "2.0 * lattice.integers(", "erm p"),
-    Line("descent.sampling:PoissonSampler.event", "integers=self.integers", "integers=0", "erm p"),
+    Line("descent.releases:PoissonSampler.event", "integers=self.integers", "integers=0", "erm p"),
     Line(
-        "descent.sampling:FixedSizeSampler.event", "integers=self.integers", "integers=0", "erm f"
+        "descent.releases:FixedSizeSampler.event", "integers=self.integers", "integers=0", "erm f"
     ),
     Line(
         "mechanisms.sums:integer_sums",
@@ -373,13 +374,13 @@ LINES = (
     # People: a class counted with its whole weight, means that nobody shortens, rows counted as
     # people, and weights that everybody's number of rows decides.
     Line(
-        "mean.class_sums:_by_person",
+        "mean.class_releases:_by_person",
         "np.sqrt(classes[owners])",
         "np.ones(len(owners))",
         "people class means",
     ),
     Line(
-        "mean.class_sums:ClassSums._noisy_classes",
+        "mean.class_releases:ClassSums._noisy_classes",
         "weights[:, None] * shortened",
         "weights[:, None] * vectors",
         "people class means beyond float",
@@ -401,7 +402,7 @@ LINES = (
         "people",
     ),
     Line(
-        "federated.participation:Participation.record_event",
+        "federated.releases:Participation.record_event",
         "self.most_rounds * clients",
         "self.most_rounds",
         "federated erm people of two",
@@ -425,13 +426,13 @@ LINES = (
         "pca exponential 2",
     ),
     Line(
-        "mean.output:_k_norm_mean",
+        "mean.output_releases:_k_norm_mean",
         "ball_sensitivity(ball.radius)",
         "ball_sensitivity(0.5 * ball.radius)",
         "mean k-norm",
     ),
     Line(
-        "mean.output:_k_norm_mean",
+        "mean.output_releases:_k_norm_mean",
         "ball_logarithms_sensitivity(ball.radius,",
         "ball_logarithms_sensitivity(0.5 * ball.radius,",
         "mean k-norm sphere",
@@ -465,12 +466,12 @@ LINES = (
         "completion lattice signal",
     ),
     Line(
-        "completion.local_factors:_Ballots.total",
+        "completion.ridge_releases:_Ballots.total",
         "self.bound.enforce(rows)",
         "rows",
         "completion covariance",
     ),
-    Line("regression.wrapped_model:clip_columns", "gradients *= scale", "", "parametric"),
+    Line("regression.wrapped_releases:clip_columns", "gradients *= scale", "", "parametric"),
     Line(f"{_QUERIES}.noise_multiplier", "math.sqrt(self.n_steps)", "1.0", "queries"),
     Line(f"{_QUERIES}.mechanism", "(self.clip_norm", "(0.5 * self.clip_norm", "queries"),
     Line(
@@ -481,7 +482,7 @@ LINES = (
     ),
     Line(f"{_LIFTED}.norm", "1.0 + self.scale**2", "0.5", "moments"),
     Line(f"{_LIFTED}.lifts", "shortened(second[rows], self.norms[1])", "second[rows]", "moments"),
-    Line("mean.joint:JointMean.seen", "budget.rest()", "self.mu", "class moments"),
+    Line("mean.joint_releases:JointMean.seen", "budget.rest()", "self.mu", "class moments"),
     Line(
         "linear_model.adagrad:NoisyAdaGrad.with_mu",
         "1.0 - _MOMENT_SHARE",
@@ -507,9 +508,9 @@ LINES = (
         "private base",
     ),
     Line("erm.clipping:ClipNorm.share", "_SHARE if", "0.0 if", "erm found clip"),
-    Line("selection:PrivateGridSearchCV._run", "exact, test.n", "exact, train.n", "search"),
+    Line(_SEARCH, "scorer(test.n", "scorer(train.n", "search"),
     Line(
-        "selection:PrivateGridSearchCV._run",
+        _SEARCH,
         "0.0, self.loss_bound)",
         "0.0, None)",
         "search gaussian validation",
@@ -521,7 +522,7 @@ LINES = (
         "federated",
     ),
     Line(
-        "federated.participation:Participation.most_rounds",
+        "federated.releases:Participation.most_rounds",
         _ROUNDS,
         _ROUNDS.replace("ceil(", "floor(0.5 * "),
         "federated",

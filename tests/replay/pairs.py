@@ -25,7 +25,6 @@ from skriemdp import (
     PrivateRiemannianERM,
     PrivateTangentPCA,
     config_context,
-    selection,
 )
 from skriemdp._random import NoiseStreams
 from skriemdp.federated import FederatedEstimator
@@ -54,6 +53,7 @@ from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.preprocessing import PerGroup
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, SelectionEvent
+from skriemdp.selection.estimator import _Prepaid
 
 PAIRS: list[Pair] = []
 
@@ -1333,13 +1333,13 @@ def search():
 
 def _search(estimator, grid, arithmetic="auto", **settings):
     def fit(accountant, *data):
-        original = selection._Prepaid.spend
+        original = _Prepaid.spend
 
         def spend(prepaid, event, **details):
             original(prepaid, event, **details)
             accountant.spend(event)
 
-        patched = mock.patch.object(selection._Prepaid, "spend", spend)
+        patched = mock.patch.object(_Prepaid, "spend", spend)
         with patched, config_context(arithmetic=arithmetic):
             model = PrivateGridSearchCV(estimator, grid, accountant=accountant, **settings)
             return model.fit(*data)

@@ -23,7 +23,7 @@ from unittest import mock
 import numpy as np
 
 from skriemdp._random import NoiseStreams
-from skriemdp.descent.sampling import FixedSizeSampler, PoissonSampler
+from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import (
     ComposedEvent,

@@ -7,7 +7,7 @@ import pytest
 
 from replay import faults
 from replay.tape import Pair, Refuted
-from skriemdp.descent.sampling import PoissonSampler
+from skriemdp.descent.releases import PoissonSampler
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent

@@ -10,7 +10,7 @@ from scipy.stats import binom
 from skriemdp.auditing import audit_scores
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery, Query
-from skriemdp.descent.sampling import FixedSizeSampler, FullBatch, PoissonSampler
+from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
 from skriemdp.descent.trajectory import Walk
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Sphere

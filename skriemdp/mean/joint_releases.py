@@ -15,7 +15,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
 from skriemdp.location_scale.points import PointRecords, check_point_integers, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch, james_stein
-from skriemdp.mean.adaptive import plan_radius
+from skriemdp.mean.adaptive_releases import plan_radius
 from skriemdp.mean.releases import MeanNoise
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount

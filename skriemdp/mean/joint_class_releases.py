@@ -11,7 +11,7 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
 from skriemdp.location_scale.search import LocationScaleSearch
-from skriemdp.mean.joint import JointMean, Seen, check_width, in_arithmetic
+from skriemdp.mean.joint_releases import JointMean, Seen, check_width, in_arithmetic
 from skriemdp.mean.uncertainty import WIDER
 from skriemdp.mechanisms.class_moments import ClassMoments
 
@@ -61,8 +61,8 @@ class JointClasses(JointMean):
     ----------
     n_classes : int
     geometry, n, mu, weight, wider, ball, search, looks, exact
-        As in :class:`skriemdp.mean.joint.JointMean`; the centre is one for all classes, and there
-        is no look.
+        As in :class:`skriemdp.mean.joint_releases.JointMean`; the centre is one for all classes,
+        and there is no look.
 
     Notes
     -----

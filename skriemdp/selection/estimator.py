@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, train_test_split
-from sklearn.pipeline import Pipeline
-from sklearn.utils import Tags, _safe_indexing, get_tags
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
-from skriemdp._config import get_config as settings
 from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import Charged, QuietQueries, quietly, read_array
 from skriemdp._random import (
@@ -32,7 +29,7 @@ from skriemdp._random import (
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.charge import charge
-from skriemdp.core.estimator import Data, PrivateEstimator, check_noise, tags_of, validated
+from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of
 from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import SEEDED, PrivacySpent
@@ -42,21 +39,23 @@ from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
 from skriemdp.ledger.units import UNITS
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.integers import IntegerBall
-from skriemdp.mechanisms.sums import release_rows
-from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
 from skriemdp.preprocessing import PerGroup, transformed_once
-from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import ParallelEvent, SelectionEvent
-from skriemdp.privacy.radial import RadialEvent, best_radial_law
-from skriemdp.privacy.sensitivity import (
-    Sensitivity,
-    computed_sum_sensitivity,
-    interval_sensitivity,
-    mean_sensitivity,
+from skriemdp.selection.parts import (
+    Part,
+    as_array,
+    as_given,
+    before_last,
+    fit_arguments,
+    fitted,
+    last_step,
+    length,
+    private_step,
+    quiet,
+    refuse_streams,
+    seen,
+    validated_step,
 )
+from skriemdp.selection.releases import Scores
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -67,8 +66,6 @@ if TYPE_CHECKING:
 __all__ = ["PrivateGridSearchCV"]
 
 
-# Radial noise halves the error of scores; that much more may the search cost for it.
-_MORE = 1.02
 # The public share of the records, or of the groups, that scores.
 _VALIDATION_SHARE = 0.25
 # How squared errors read the truth: as the estimators read their tables.
@@ -80,32 +77,6 @@ _NUMBERS: dict[str, Any] = {
     "ensure_min_samples": 0,
     "ensure_min_features": 0,
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """Records of a search: rows, or people with their rows.
-
-    Attributes
-    ----------
-    X, y : array-like
-    people : ndarray of int or None
-        Who owns each row, by the place of the id among all that are sorted.
-    """
-
-    X: Any
-    y: Any = None
-    people: Any = None
-
-    @property
-    def n(self) -> int:
-        """Number of records."""
-        return _length(self.X) if self.people is None else len(np.unique(self.people))
-
-    def rows(self, chosen: np.ndarray) -> _Part:
-        """The rows `chosen`."""
-        X, y = (None if a is None else _safe_indexing(a, chosen) for a in (self.X, self.y))
-        return _Part(X, y, None if self.people is None else self.people[chosen])
 
 
 class _Prepaid:
@@ -138,23 +109,6 @@ class _Unlimited:
 
     def spend(self, event: Event, **details: Any) -> None:
         pass
-
-
-def _as_given(records: Any, x_shape: tuple[int, ...], y: Any, step: Any) -> Any:
-    """Made-up records in the layout of the given ones, labels from the public list of classes."""
-    X, labels = records
-    if labels is not None and getattr(step, "classes", None) is not None:
-        labels = np.asarray(step.classes)[labels.astype(int)]
-    elif labels is not None and np.asarray(y).dtype.kind in "OUS":
-        labels = labels.astype(int).astype(str)
-    return X.reshape(len(X), *x_shape), labels
-
-
-def _score_noise(event: Event, sensitivity: Sensitivity) -> GaussianNoise | RadialNoise:
-    if isinstance(event, RadialEvent):
-        return RadialNoise(sensitivity, event)
-    assert event.mu is not None  # scores have no other noise
-    return GaussianNoise(sensitivity, 1.0 / event.mu)
 
 
 def _delegates(name: str) -> Callable[..., Any]:
@@ -328,7 +282,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         runs = 2.0 * len(candidates) if self.mean_runs is None else self.mean_runs
         check_positive(mean_runs=runs)
         check_limit("most_runs", mean_runs=runs)
-        _refuse_streams(_private_step(self.estimator), X)
+        refuse_streams(private_step(self.estimator), X)
         whole, train, test = self._parts(X, y, groups)
         n = train.n + test.n
         separate = groups is None  # with groups, rows move when a person has more of them
@@ -339,13 +293,22 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         self._check_truth(test)
         accountant = self.accountant
         if accountant is None:
-            token = getattr(_private_step(self.estimator), "_ledger_token", None)
+            token = getattr(private_step(self.estimator), "_ledger_token", None)
             accountant = current_accountant(token)
         fits, unit, integers = self._fit_events(candidates, whole, train, accountant)
-        event, scoring = self._event(fits, accountant.composes(0.0, self.delta))
-        exact = self._adds_integers(scoring, integers, separate)
+        scores = Scores.planned(
+            fits,
+            2.0 * len(fits) if self.mean_runs is None else self.mean_runs,
+            self.law,
+            self.shape,
+            self.loss_bound,
+            self.delta,
+            accountant.composes(0.0, self.delta),
+        )
+        exact = _adds_integers(scores, integers, separate)
+        scores, event = dataclasses.replace(scores, exact=exact), scores.event
         seeded = self.random_state is not None
-        context = data_digest(*map(_array, (X, y))) if seeded else b""
+        context = data_digest(*map(as_array, (X, y))) if seeded else b""
         streams = NoiseStreams(self.random_state, b"search" + context)
         epsilon = float(event.epsilon(self.delta))
         spend = charge(
@@ -353,7 +316,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             event,
             self,
             params={
-                "estimator": type(_private_step(self.estimator)).__name__,
+                "estimator": type(private_step(self.estimator)).__name__,
                 "epsilon": epsilon,
                 "delta": float(self.delta),
                 "unit": unit,
@@ -363,7 +326,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         )
         runs = list(zip(candidates, fits, strict=True))
         with (charged := Charged(getattr(spend, "entry", None))):
-            best = self._run(event, scoring, exact, runs, train, test, streams, accountant)
+            best = self._run(scores, runs, train, test, streams, accountant)
         charged.settle()
         self.privacy_spent_ = PrivacySpent(
             epsilon=epsilon,
@@ -383,9 +346,9 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
 
     # -- before the charge: public numbers only -------------------------------------------------
 
-    def _parts(self, X: Any, y: Any, groups: Any) -> tuple[_Part, _Part, _Part]:
+    def _parts(self, X: Any, y: Any, groups: Any) -> tuple[Part, Part, Part]:
         """All records, those that train and those that score."""
-        last = _last_step(self.estimator)
+        last = last_step(self.estimator)
         if groups is None:
             if isinstance(last, PerGroup):
                 raise ValueError(
@@ -393,7 +356,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                     "each pass groups=np.arange(len(X))."
                 )
             train, test = self._split(X, y)
-            return _Part(X, y), _Part(*train), _Part(*test)
+            return Part(X, y), Part(*train), Part(*test)
         if not has_fit_parameter(last, "groups"):
             raise ValueError(
                 f"estimator: fit of {type(last).__name__} takes no groups, so a search over it "
@@ -404,10 +367,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             X = np.asarray(X)
         if y is not None:
             quietly(lambda X, y: check_consistent_length(X, y), X, y, labels=True)
-        owned = read_groups(groups, _length(X))
-        people = np.empty(_length(X), dtype=np.intp)
+        owned = read_groups(groups, length(X))
+        people = np.empty(length(X), dtype=np.intp)
         people[owned.order] = owned.owners()
-        whole = _Part(X, y, people)
+        whole = Part(X, y, people)
         (trains, _), (scores, _) = self._split(np.arange(owned.count), None)
         rows = [np.flatnonzero(np.isin(people, chosen)) for chosen in (trains, scores)]
         return whole, whole.rows(rows[0]), whole.rows(rows[1])
@@ -430,7 +393,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             (parts[1], None if y is None else parts[3]),
         )
 
-    def _check_truth(self, part: _Part) -> None:
+    def _check_truth(self, part: Part) -> None:
         """Raise unless the validation records hold numbers where "squared_error" will compare.
 
         What cannot be compared must be found out before the charge.
@@ -439,7 +402,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         if callable(loss):
             return
         supervised = y is not None and (is_classifier(model) or is_regressor(model))
-        if not hasattr(_private_step(model), "predict"):
+        if not hasattr(private_step(model), "predict"):
             raise TypeError(f"loss={loss!r} needs an estimator with predict; pass a function.")
         if not supervised and hasattr(X, "tocsr"):
             raise TypeError(
@@ -453,8 +416,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
     def _fit_events(
         self,
         candidates: list[dict[str, float]],
-        whole: _Part,
-        train: _Part,
+        whole: Part,
+        train: Part,
         accountant: PrivacyAccountant,
     ) -> tuple[list[Event], str, bool]:
         """What a fit of each candidate will cost, the least that one of them protects, and whether
@@ -463,7 +426,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         events, units, exact = [], set(), True
         for parameters in candidates:
             model = clone(self.estimator).set_params(**parameters)
-            step = _private_step(model)
+            step = private_step(model)
             if step.random_state is not None:
                 raise ValueError(
                     "estimator has an integer random_state: runs of one candidate would share "
@@ -477,8 +440,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 )
             check_parameters(step)
             # Validation records raise now or never.
-            _validated(model, step, whole)
-            data = _validated(model, step, train)
+            validated_step(model, step, whole)
+            data = validated_step(model, step, train)
             plan = step._plan(data.facts, step._terms(accountant))
             units.add(plan.unit)
             exact &= plan.exact
@@ -495,78 +458,14 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         unit = known[0] if known else units.pop()
         return events, unit if train.people is None else "group", exact
 
-    def _event(self, fits: list[Event], composes: bool) -> tuple[SelectionEvent, Event]:
-        """The whole search, and what a score costs: a record is in a fit, or in a score.
-
-        Gaussian fits pay for scores of their own mu.  Next to other laws the noise of a score is
-        calibrated to the fits' epsilon at the search's delta: radial, which is smaller, unless
-        Gaussian noise makes the whole search cheaper, the ledger `composes` releases, or integers
-        were asked for.
-        """
-        runs = 2.0 * len(fits) if self.mean_runs is None else self.mean_runs
-        distinct = tuple(dict.fromkeys(fits))
-        mus = [event.mu for event in distinct if event.mu is not None]
-        if len(mus) == len(distinct):
-            run = GaussianBudget(max(mus)).event
-            return SelectionEvent(run, runs, self.law, self.shape), run
-        # Where delta alone covers a fit, any small epsilon will do.
-        epsilon = max(1e-3, *(event.epsilon(self.delta) for event in distinct))
-        radial = best_radial_law(1, epsilon, self.delta)
-        gaussian = GaussianBudget(gaussian_mu(epsilon, self.delta)).event
-        by_radial, by_gaussian = (
-            SelectionEvent(ParallelEvent((*distinct, score)), runs, self.law, self.shape)
-            for score in (radial, gaussian)
-        )
-        cheap = by_radial.epsilon(self.delta) <= _MORE * by_gaussian.epsilon(self.delta)
-        if cheap and not composes and settings()["arithmetic"] != "lattice":
-            return by_radial, radial
-        return by_gaussian, gaussian
-
-    def _adds_integers(self, scoring: Event, fits: bool, separate: bool) -> bool:
-        """Whether all runs, and their scores, add integers; `fits`: whether the fits do."""
-
-        def check() -> None:
-            _ = self._losses_lattice(scoring)
-
-        reason = (
-            "fits that add integers (every candidate's does, or the search does not), no groups, "
-            "and a loss of each record that is the same, to the last bit, in any company"
-        )
-        gaussian = scoring.mu is not None
-        return chooses_integers(fits and separate and gaussian, check, reason)
-
-    def _losses_lattice(self, scoring: Event) -> IntegerBall:
-        """The integers of losses, which lie in an interval about half of their bound."""
-        assert scoring.mu is not None
-        half = 0.5 * float(self.loss_bound)
-        return IntegerBall(Ball(half, np.array([half])), 1, 1.0 / scoring.mu)
-
-    def _scores(
-        self, scoring: Event, exact: bool, n: int, rng: np.random.Generator
-    ) -> Callable[[np.ndarray], float]:
-        """``score(losses)``: minus their mean, released."""
-        if exact:
-            lattice = self._losses_lattice(scoring)
-
-            def score(losses: np.ndarray) -> float:
-                (noisy,) = release_rows(lattice, losses[:, None], rng)
-                return float(-0.5 * self.loss_bound - noisy / n)
-
-            return score
-        total = computed_sum_sensitivity(
-            interval_sensitivity(self.loss_bound), self.loss_bound, n, 1
-        )
-        noise = _score_noise(scoring, mean_sensitivity(total, n))
-        return lambda losses: float(noise.release(-np.mean(losses, keepdims=True), rng)[0])
-
     def _try_loss(self, parameters: dict[str, Any], X: Any, y: Any) -> RowCheck:
         """Refuse a loss that mixes records: on made-up records, by a model of made-up records."""
         model = clone(self.estimator).set_params(**parameters)
-        step = _private_step(model)
-        step.set_params(accountant=_Unlimited(), **_quiet(step))
+        step = private_step(model)
+        step.set_params(accountant=_Unlimited(), **quiet(step))
         X = np.asarray(X) if not hasattr(X, "shape") else X
         given, y_shape = X.shape[1:], None if y is None else np.shape(y)[1:]
-        last = _last_step(model)
+        last = last_step(model)
         try:
             if isinstance(last, PerGroup):  # the loss sees what is inside, and transformed rows
                 model, given = last.estimator, last._tried(given).shape
@@ -578,7 +477,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                     x_shape = geometry.shape
             rng = public_generator(0, "made-up records of a search")
             made = [made_up_records(geometry, x_shape, y_shape, 1.0, rng) for _ in range(2)]
-            made = [_as_given(records, given, y, step) for records in made]
+            made = [as_given(records, given, y, step) for records in made]
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
                 model.fit(*made[0])
@@ -593,47 +492,45 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
 
     def _run(
         self,
-        event: SelectionEvent,
-        scoring: Event,
-        exact: bool,
+        scores: Scores,
         candidates: list[tuple[dict[str, float], Event]],
-        train: _Part,
-        test: _Part,
+        train: Part,
+        test: Part,
         streams: NoiseStreams,
         accountant: PrivacyAccountant,
     ) -> tuple[float, int, PrivateEstimator] | None:
         rng = streams("search")
-        scored = self._scores(scoring, exact, test.n, rng)
+        scored = scores.scorer(test.n, rng)
         best = None
-        for _ in range(event.draw_count(rng)):
+        for _ in range(scores.event.draw_count(rng)):
             index = int(rng.integers(len(candidates)))
             parameters, fit = candidates[index]
             model = clone(self.estimator).set_params(**parameters)
-            step = _private_step(model)
+            step = private_step(model)
             owner = step.accountant
-            loud = {name: getattr(step, name) for name in _quiet(step)}
-            step.set_params(accountant=_Prepaid(fit, accountant), **_quiet(step))
+            loud = {name: getattr(step, name) for name in quiet(step)}
+            step.set_params(accountant=_Prepaid(fit, accountant), **quiet(step))
             if streams.seeded:
                 step.set_params(random_state=int(rng.integers(2**62)))
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 # A warning of a run that loses would show that run, and count the runs; one of an
                 # overflow would tell of a validation record.
                 warnings.simplefilter("ignore")
-                model.fit(train.X, train.y, **_fit_arguments(model, train.people))
+                model.fit(train.X, train.y, **fit_arguments(model, train.people))
                 losses = np.clip(self._losses(model, test), 0.0, self.loss_bound)
                 if test.people is not None:
                     owned = Groups.from_ids(test.people)
                     losses = owned.means(losses[owned.order])
-            for used in (step, _fitted(model)):
+            for used in (step, fitted(model)):
                 used.set_params(accountant=owner, random_state=None, **loud)
             score = scored(losses)
             if best is None or score > best[0]:
                 best = (score, index, model)
         return best
 
-    def _losses(self, model: Any, part: _Part) -> np.ndarray:
+    def _losses(self, model: Any, part: Part) -> np.ndarray:
         loss, y = self.loss, part.y
-        model, X = _seen(model, part.X, part.people)
+        model, X = seen(model, part.X, part.people)
         if loss == "auto":
             loss = "zero_one" if is_classifier(model) else "squared_error"
         if callable(loss):
@@ -647,7 +544,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 truth = read_array(truth, "truth", **_NUMBERS).reshape(predicted.shape)
                 losses = np.square(predicted - truth).reshape(len(truth), -1).sum(axis=1)
         losses = np.asarray(losses, dtype=float)
-        if losses.shape != (_length(X),):
+        if losses.shape != (length(X),):
             raise ValueError(f"loss must return one number per record, got shape {losses.shape}.")
         return np.nan_to_num(losses, nan=self.loss_bound)
 
@@ -661,7 +558,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             self.best_params_ = candidates[self.best_index_]
             scores[self.best_index_] = self.best_score_
             # What the winner alone would have cost is not what its release cost.
-            for step in (_fitted(self.best_estimator_), _last_step(self.best_estimator_)):
+            for step in (fitted(self.best_estimator_), last_step(self.best_estimator_)):
                 step.privacy_spent_ = self.privacy_spent_
         self.cv_results_ = {"params": candidates, "released_score": scores}
 
@@ -703,9 +600,9 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
 
     def _asked(self, method: str, X: Any, groups: Any) -> np.ndarray:
         winner = self._winner()
-        if not isinstance(_last_step(winner), PerGroup):
+        if not isinstance(last_step(winner), PerGroup):
             return getattr(winner, method)(X)
-        model, rows = _before_last(winner, X)
+        model, rows = before_last(winner, X)
         return getattr(model, method)(rows, groups=groups)
 
     @available_if(_delegates("score"))
@@ -722,8 +619,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         """
         weights: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight}
         winner: Any = self._winner()
-        if isinstance(_last_step(winner), PerGroup):
-            winner, X = _before_last(winner, X)
+        if isinstance(last_step(winner), PerGroup):
+            winner, X = before_last(winner, X)
             weights["groups"] = groups
         return winner.score(X, y, **weights)
 
@@ -731,96 +628,15 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         return tags_of(super().__sklearn_tags__(), self.estimator)
 
 
-def _refuse_streams(step: PrivateEstimator, X: Any) -> None:
-    """A list of tables is a stream of records; a search has to split records, not tables."""
-    listed = isinstance(X, (list, tuple)) and len(X) > 0 and len(np.shape(X[0])) == 2
-    if listed and not get_tags(step).input_tags.three_d_array and not hasattr(step, "cost"):
-        raise TypeError(
-            "X is a list of tables, which a search cannot split into records; pass one table, for "
-            "instance numpy.concatenate(X)."
-        )
+def _adds_integers(scores: Scores, fits: bool, separate: bool) -> bool:
+    """Whether all runs, and their scores, add integers; `fits`: whether the fits do."""
 
+    def check() -> None:
+        _ = scores.lattice
 
-def _quiet(step: PrivateEstimator) -> dict[str, Any]:
-    """What keeps the progress of a run to itself."""
-    return {"verbose": 0} if "verbose" in step.get_params(deep=False) else {}
-
-
-def _private_step(estimator: PrivateEstimator) -> PrivateEstimator:
-    """The private estimator at the end; the steps before it must not learn."""
-    step = estimator
-    if isinstance(estimator, Pipeline):
-        for name, before in estimator.steps[:-1]:
-            if before not in (None, "passthrough") and get_tags(before).requires_fit:
-                raise TypeError(
-                    f"step {name!r} learns from the records without privacy; a search can charge "
-                    "only pipelines of stateless steps and one private estimator at the end."
-                )
-        step = estimator.steps[-1][1]
-    if isinstance(step, PerGroup):
-        step = step.estimator
-    if not isinstance(step, PrivateEstimator):
-        raise TypeError(
-            f"estimator must be a private estimator of skriemdp, or a pipeline that ends with one; "
-            f"got {type(step).__name__}."
-        )
-    return step
-
-
-def _last_step(estimator: Any) -> Any:
-    """The private estimator, or `PerGroup` around it."""
-    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-
-
-def _fitted(model: Any) -> Any:
-    """The private estimator that was fitted in `model`."""
-    last = _last_step(model)
-    return last.estimator_ if isinstance(last, PerGroup) else last
-
-
-def _before_last(model: Any, X: Any) -> tuple[Any, Any]:
-    """The last step of a model, and what the stateless steps before it make of X."""
-    if isinstance(model, Pipeline) and len(model.steps) > 1:
-        X = model[:-1].transform(X)
-    return _last_step(model), X
-
-
-def _seen(model: Any, X: Any, people: Any) -> tuple[Any, Any]:
-    """What predicts, and from which rows: within `PerGroup`, people's own transformed ones."""
-    if not isinstance(_last_step(model), PerGroup):
-        return model, X
-    last, X = _before_last(model, X)
-    return last.estimator_, last._transformed(X, people)
-
-
-def _fit_arguments(model: Any, people: Any) -> dict[str, Any]:
-    """Groups as `fit` of a model or a pipeline wants them."""
-    if people is None:
-        return {}
-    if isinstance(model, Pipeline) and not get_config()["enable_metadata_routing"]:
-        return {f"{model.steps[-1][0]}__groups": people}
-    return {"groups": people}
-
-
-def _validated(model: Any, step: PrivateEstimator, part: _Part) -> Data:
-    """Validated input of the private step."""
-
-    def before(X: Any, y: Any) -> tuple[Any, Any]:
-        if isinstance(model, Pipeline) and len(model.steps) > 1:
-            X = model[:-1].fit_transform(X, y)
-        last = _last_step(model)
-        return (last._transformed(X, part.people) if isinstance(last, PerGroup) else X), y
-
-    X, y = quietly(before, part.X, part.y, labels=True)
-    return validated(step, X, y, part.people)
-
-
-def _length(X: np.ndarray) -> int:
-    return X.shape[0] if hasattr(X, "shape") else len(X)
-
-
-def _array(value: np.ndarray | None) -> np.ndarray | None:
-    if value is None or hasattr(value, "tocsr"):
-        return value
-    value = np.asarray(value)
-    return value.ravel() if value.ndim == 2 and value.shape[1] == 1 else value
+    reason = (
+        "fits that add integers (every candidate's does, or the search does not), no groups, "
+        "and a loss of each record that is the same, to the last bit, in any company"
+    )
+    gaussian = scores.scoring.mu is not None
+    return chooses_integers(fits and separate and gaussian, check, reason)

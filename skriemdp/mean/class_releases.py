@@ -13,6 +13,7 @@ from skriemdp.geometry import Geometry
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.mean.noise_shape import NoiseShape
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 
@@ -124,6 +125,27 @@ class ClassSums:
     exact: bool
     grouped: bool
     shape: NoiseShape | None = None
+
+    @classmethod
+    def planned(
+        cls,
+        geometry: Geometry,
+        center: np.ndarray,
+        radius: float,
+        n_classes: int,
+        count: GaussianCount | LaplaceCount,
+        budget: GaussianBudget | PureBudget,
+        exact: bool,
+        grouped: bool,
+        shape: NoiseShape | None = None,
+    ) -> ClassSums:
+        """Noise for what is left of the budget."""
+        mechanism: SumsAndCounts | PureSumsAndCounts
+        if isinstance(budget, PureBudget):
+            mechanism = PureSumsAndCounts(geometry.dim, radius, budget.rest())
+        else:
+            mechanism = SumsAndCounts(radius, 1.0 / budget.rest())
+        return cls(geometry, center, radius, n_classes, count, mechanism, exact, grouped, shape)
 
     @property
     def size(self) -> int:

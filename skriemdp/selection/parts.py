@@ -1,0 +1,162 @@
+"""Records and pipelines of a search: who trains, who scores, and which step is the private one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags
+
+from skriemdp._quiet import quietly
+from skriemdp.core.estimator import Data, PrivateEstimator, validated
+from skriemdp.preprocessing import PerGroup
+
+__all__ = [
+    "Part",
+    "as_array",
+    "as_given",
+    "before_last",
+    "fit_arguments",
+    "fitted",
+    "last_step",
+    "length",
+    "private_step",
+    "quiet",
+    "refuse_streams",
+    "seen",
+    "validated_step",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Records of a search: rows, or people with their rows.
+
+    Attributes
+    ----------
+    X, y : array-like
+    people : ndarray of int or None
+        Who owns each row, by the place of the id among all that are sorted.
+    """
+
+    X: Any
+    y: Any = None
+    people: Any = None
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return length(self.X) if self.people is None else len(np.unique(self.people))
+
+    def rows(self, chosen: np.ndarray) -> Part:
+        """The rows `chosen`."""
+        X, y = (None if a is None else _safe_indexing(a, chosen) for a in (self.X, self.y))
+        return Part(X, y, None if self.people is None else self.people[chosen])
+
+
+def as_given(records: Any, x_shape: tuple[int, ...], y: Any, step: Any) -> Any:
+    """Made-up records in the layout of the given ones, labels from the public list of classes."""
+    X, labels = records
+    if labels is not None and getattr(step, "classes", None) is not None:
+        labels = np.asarray(step.classes)[labels.astype(int)]
+    elif labels is not None and np.asarray(y).dtype.kind in "OUS":
+        labels = labels.astype(int).astype(str)
+    return X.reshape(len(X), *x_shape), labels
+
+
+def refuse_streams(step: PrivateEstimator, X: Any) -> None:
+    """A list of tables is a stream of records; a search has to split records, not tables."""
+    listed = isinstance(X, (list, tuple)) and len(X) > 0 and len(np.shape(X[0])) == 2
+    if listed and not get_tags(step).input_tags.three_d_array and not hasattr(step, "cost"):
+        raise TypeError(
+            "X is a list of tables, which a search cannot split into records; pass one table, for "
+            "instance numpy.concatenate(X)."
+        )
+
+
+def quiet(step: PrivateEstimator) -> dict[str, Any]:
+    """What keeps the progress of a run to itself."""
+    return {"verbose": 0} if "verbose" in step.get_params(deep=False) else {}
+
+
+def private_step(estimator: PrivateEstimator) -> PrivateEstimator:
+    """The private estimator at the end; the steps before it must not learn."""
+    step = estimator
+    if isinstance(estimator, Pipeline):
+        for name, before in estimator.steps[:-1]:
+            if before not in (None, "passthrough") and get_tags(before).requires_fit:
+                raise TypeError(
+                    f"step {name!r} learns from the records without privacy; a search can charge "
+                    "only pipelines of stateless steps and one private estimator at the end."
+                )
+        step = estimator.steps[-1][1]
+    if isinstance(step, PerGroup):
+        step = step.estimator
+    if not isinstance(step, PrivateEstimator):
+        raise TypeError(
+            f"estimator must be a private estimator of skriemdp, or a pipeline that ends with one; "
+            f"got {type(step).__name__}."
+        )
+    return step
+
+
+def last_step(estimator: Any) -> Any:
+    """The private estimator, or `PerGroup` around it."""
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+
+
+def fitted(model: Any) -> Any:
+    """The private estimator that was fitted in `model`."""
+    last = last_step(model)
+    return last.estimator_ if isinstance(last, PerGroup) else last
+
+
+def before_last(model: Any, X: Any) -> tuple[Any, Any]:
+    """The last step of a model, and what the stateless steps before it make of X."""
+    if isinstance(model, Pipeline) and len(model.steps) > 1:
+        X = model[:-1].transform(X)
+    return last_step(model), X
+
+
+def seen(model: Any, X: Any, people: Any) -> tuple[Any, Any]:
+    """What predicts, and from which rows: within `PerGroup`, people's own transformed ones."""
+    if not isinstance(last_step(model), PerGroup):
+        return model, X
+    last, X = before_last(model, X)
+    return last.estimator_, last._transformed(X, people)
+
+
+def fit_arguments(model: Any, people: Any) -> dict[str, Any]:
+    """Groups as `fit` of a model or a pipeline wants them."""
+    if people is None:
+        return {}
+    if isinstance(model, Pipeline) and not get_config()["enable_metadata_routing"]:
+        return {f"{model.steps[-1][0]}__groups": people}
+    return {"groups": people}
+
+
+def validated_step(model: Any, step: PrivateEstimator, part: Part) -> Data:
+    """Validated input of the private step."""
+
+    def before(X: Any, y: Any) -> tuple[Any, Any]:
+        if isinstance(model, Pipeline) and len(model.steps) > 1:
+            X = model[:-1].fit_transform(X, y)
+        last = last_step(model)
+        return (last._transformed(X, part.people) if isinstance(last, PerGroup) else X), y
+
+    X, y = quietly(before, part.X, part.y, labels=True)
+    return validated(step, X, y, part.people)
+
+
+def length(X: np.ndarray) -> int:
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def as_array(value: np.ndarray | None) -> np.ndarray | None:
+    if value is None or hasattr(value, "tocsr"):
+        return value
+    value = np.asarray(value)
+    return value.ravel() if value.ndim == 2 and value.shape[1] == 1 else value
