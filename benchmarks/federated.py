@@ -214,14 +214,14 @@ def engines():
     print("| engine | ms per round, 20 clients of 100 records |")
     print("|---|---|")
     cases = (
-        ("in-process, together", "in-process", 256),
-        ("in-process, one by one", "in-process", 0),
-        ("joblib", "joblib", 256),
+        ("in-process, together", None, 256),
+        ("in-process, one by one", None, 0),
+        ("joblib", 2, 256),
     )
-    for name, engine, together.FEW_RECORDS in cases:
+    for name, n_jobs, together.FEW_RECORDS in cases:
         times = []
         for rounds in (5, 45):
-            run = FederatedEstimator(model, rounds, 20, engine=engine, n_jobs=2)
+            run = FederatedEstimator(model, rounds, 20, n_jobs=n_jobs)
             run.fit(points, clients=clients)  # workers start, calibration is remembered
             best = np.inf
             for _ in range(3):

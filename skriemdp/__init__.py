@@ -28,7 +28,7 @@ _HOME = {
     "BudgetExceededError": "skriemdp.ledger.accountant",
     "audit_epsilon": "skriemdp.auditing",
     "config_context": "skriemdp._config",
-    "current_accountant": "skriemdp.ledger.accountant",
+    "current_accountant": "skriemdp.ledger.current",
     "get_config": "skriemdp._config",
     "mean_test": "skriemdp.inference",
     "privacy_report": "skriemdp.reporting",

@@ -17,7 +17,6 @@ __all__ = [
     "AdaGradDisplay",
     "CapturedVarianceDisplay",
     "CompletionDisplay",
-    "ErrorCurveDisplay",
     "NoiseBallDisplay",
     "PoincareDiskDisplay",
     "SpectrumDisplay",
@@ -28,48 +27,6 @@ def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(**kwargs)[1] if ax is None else ax
-
-
-@dataclasses.dataclass
-class ErrorCurveDisplay:
-    """Error of a private statistic against epsilon, beside what needs no privacy and no data.
-
-    Parameters
-    ----------
-    epsilons : array-like of shape (k,)
-    errors : array-like of shape (k, repeats)
-        Errors of repeated fits.  They compare with the truth and are not private: for studies.
-    no_data : float, optional
-        Error of the public default.
-    non_private : float, optional
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-    """
-
-    epsilons: np.ndarray
-    errors: np.ndarray
-    no_data: float | None = None
-    non_private: float | None = None
-
-    def plot(
-        self, ax: Axes | None = None, *, label: str = "private (median, 10-90 %)", color: str = "C0"
-    ) -> Self:
-        """Draw median and spread over repeats; returns self."""
-        ax = _axes(ax)
-        low, middle, high = np.quantile(np.asarray(self.errors), [0.1, 0.5, 0.9], axis=1)
-        ax.fill_between(self.epsilons, low, high, alpha=0.25, color=color)
-        ax.plot(self.epsilons, middle, "o-", color=color, label=label)
-        if self.no_data is not None:
-            ax.axhline(self.no_data, color="C3", ls="--", label="public default, no data")
-        if self.non_private is not None:
-            ax.axhline(self.non_private, color="k", ls=":", label="non-private")
-        ax.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="error")
-        ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
 
 @dataclasses.dataclass

@@ -27,7 +27,8 @@ from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
 from skriemdp.descent.trajectory import Walk, rehearse
 from skriemdp.descent.variance_reduction import EPOCH_LENGTH, RiemannianSVRG, calibrated_svrg
 from skriemdp.geometry import as_geometry
-from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
+from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.ledger.current import current_accountant
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
 
@@ -250,12 +251,13 @@ class _PrivateOptimizer(Optimizer):
             at=(self._epsilon, self._delta),
         )
         streams = NoiseStreams(self._random_state, self._context(event, problem))
-        progress = None
+        shown = None
         if self._verbosity >= 1:
-            progress = ProgressBar(type(self).__name__, self._epsilon, self._delta)
+            name = type(self).__name__
+            shown = ProgressBar(name, self._epsilon, self._delta, solver.walk.n_steps)
         started = time.time()
         with np.errstate(all="ignore"):  # a warning of overflow would tell of some record
-            point = solver.solve(problem.problem, start, streams("descent"), progress)
+            point = solver.solve(problem.problem, start, streams("descent"), shown)
         self._initialize_log(optimizer_parameters={"clip_norm": self._clip_norm})
         return PrivateOptimizerResult(
             point=_users_format(geometry, point),

@@ -15,14 +15,9 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 
-from skriemdp.ledger import accountant as module
-from skriemdp.ledger.accountant import (
-    BudgetError,
-    BudgetExceededError,
-    PrivacyAccountant,
-    active_accountant_token,
-    current_accountant,
-)
+from skriemdp.ledger import current
+from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+from skriemdp.ledger.current import active_accountant_token, current_accountant
 from skriemdp.ledger.filters import (
     KINDS,
     make_filter,
@@ -484,7 +479,7 @@ def test_tokens_are_for_other_processes():
     gone = {**foreign, "path": accountant.path + ".gone"}
     with pytest.raises(BudgetError, match="does not exist"):
         current_accountant(gone).spend(PureEvent(0.1))
-    assert current_accountant({**gone, "default": True}) is module._default
+    assert current_accountant({**gone, "default": True}) is current._default
 
 
 # -- handles --

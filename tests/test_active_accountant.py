@@ -13,7 +13,8 @@ from sklearn.base import BaseEstimator
 
 from skriemdp.core.estimator import CarriesLedger
 from skriemdp.ledger import active
-from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant, current_accountant
+from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
+from skriemdp.ledger.current import current_accountant
 
 
 @pytest.fixture(params=["ab", "ba"])

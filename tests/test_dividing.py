@@ -16,6 +16,7 @@ from skriemdp.core.spent import PrivacySpent
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
 from skriemdp.ledger.filters import KINDS
 from skriemdp.ledger.statements import charge_line, noise_of, plain_number
+from skriemdp.ledger.summary import recent_charges
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ApproximateEvent, GaussianEvent, PureEvent, compose
 from skriemdp.privacy.radial import best_radial_law
@@ -326,11 +327,10 @@ def test_long_ledgers_show_their_last_charges():
         text = str(view)
         assert text.count("Charge:") == 20 and f"{count - 20} earlier ones" in text
         assert "n129" in text and "n5 " not in text
-        assert view._recent(10**4)[1][-1] == pytest.approx(view.remaining().used)
-        known = dict(
-            zip([row.id for row in view._recent(10**4)[0]], view._recent(10**4)[1][1:], strict=True)
-        )
-        rows, used = view._recent(20)
+        rows, used = recent_charges(view, 10**4)
+        assert used[-1] == pytest.approx(view.remaining().used)
+        known = dict(zip([row.id for row in rows], used[1:], strict=True))
+        rows, used = recent_charges(view, 20)
         assert used[1:] == [known[row.id] for row in rows]
 
 

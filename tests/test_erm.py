@@ -207,12 +207,10 @@ def test_one_wild_record_stays_within_the_sensitivity():
         assert abs(model.point_[0]) > 0.97
 
 
-def test_callback_and_progress(capsys):
+def test_callback():
     points = []
-    pca(n_steps=4, verbose=1, callback=lambda step, point: points.append(point)).fit(ROWS)
+    pca(n_steps=4, callback=lambda step, point: points.append(point)).fit(ROWS)
     assert len(points) == 4
-    shown = capsys.readouterr()
-    assert "step 4/4" in shown.err and shown.out == ""
 
 
 def test_clone_and_pickle():

@@ -155,11 +155,11 @@ def test_a_large_budget_finds_the_mean():
 def test_engines_agree_bit_for_bit():
     points = [
         FederatedEstimator(
-            MEAN, 4, 3, engine=engine, n_jobs=2, random_state=5, batch_fraction=0.5, clip_norm=1.0
+            MEAN, 4, 3, n_jobs=n_jobs, random_state=5, batch_fraction=0.5, clip_norm=1.0
         )
         .fit(X, clients=HOSPITALS)
         .point_
-        for engine in ("in-process", "joblib")
+        for n_jobs in (None, 2)
     ]
     np.testing.assert_array_equal(*points)
 
@@ -248,7 +248,7 @@ def test_federated_equals_central(monkeypatch):
         ({"local": "adam"}, "local"),
         ({"local": "rsvrg"}, "batch_fraction"),
         ({"batch_fraction": 0.0}, "batch_fraction"),
-        ({"engine": "pigeon"}, "engine"),
+        ({"n_jobs": 0}, "n_jobs"),
         ({"unit": "planet"}, "unit"),
         ({"clients": np.zeros((400, 1))}, "one entry per record"),
         ({"start": -np.eye(2)}, "start"),
@@ -257,7 +257,6 @@ def test_federated_equals_central(monkeypatch):
         ({"checkpoint": "run.json", "fit_id": "a", "unit": "client"}, "hides who trains"),
         ({"unit": "client", "local": "rsvrg", "batch_fraction": 0.5}, "local noise"),
         ({"step_size": [1.0, 1.0]}, "step_size"),
-        ({"schedule": "magic"}, "schedule"),
     ],
     ids=str,
 )
@@ -670,11 +669,18 @@ def test_constants_of_the_theory():
 
 
 def test_theory_sets_the_steps():
-    model = FederatedEstimator(MEAN, 2, 2, schedule="theory", local="rsvrg", batch_fraction=0.1)
+    ball, run = GeodesicBall(SPACE, None, 2.0), {"local": "rsvrg", "n_clients": 8}
+    step_size, local_steps = theory.theory_settings(
+        SPACE, ball, local_steps=1, half_squared_distance=True, **run
+    )
+    model = FederatedEstimator(
+        MEAN, 2, 2, local="rsvrg", step_size=step_size, local_steps=local_steps, batch_fraction=0.1
+    )
     assert tuple(model.fit(X, clients=HOSPITALS).privacy_spent_) == (2.0, 1e-5)
-    erm = PrivateRiemannianERM("euclidean", clip_norm=1.0)
     with pytest.raises(ValueError, match="smoothness"):
-        FederatedEstimator(erm, 2, 2, schedule="theory").fit(X.reshape(400, 4), clients=HOSPITALS)
+        theory.theory_settings(SPACE, ball, local_steps=1, **run)
+    with pytest.raises(ValueError, match="domain"):
+        theory.theory_settings(SPACE, None, local_steps=1, **run)
 
 
 def test_bounds_hold_on_a_euclidean_mean(printed):

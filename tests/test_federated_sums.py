@@ -338,7 +338,7 @@ def test_ids_that_contradict_the_declaration_are_refused(recording_accountant):
     [
         (FederatedEstimator(DECODER, local="statistic"), "n_rounds=1"),
         (in_one_round(DECODER, unit="client"), "unit='record'"),
-        (in_one_round(DECODER, engine="joblib"), "engine='in-process'"),
+        (in_one_round(DECODER, n_jobs=2), "n_jobs=None"),
         (in_one_round(DECODER, checkpoint="run", fit_id="a"), "checkpoint=None"),
         (in_one_round(DECODER, clients_per_person=0), "clients_per_person"),
         (in_one_round(PrivateMinimumDistanceToMean("spd", radius=1.0)), "classes="),

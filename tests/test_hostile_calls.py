@@ -107,7 +107,7 @@ ODD = [
     range(10**7), 1j, 0.5, np.float32(0.5), lambda step: 1.0,
 ]  # fmt: skip
 # Whose values are objects with errors of their own.
-NOT_VARIED = {"accountant", "estimator", "verbose", "callback", "engine", "n_jobs", "loss"}
+NOT_VARIED = {"accountant", "estimator", "callback", "n_jobs", "loss"}
 # An integer of these many rounds or frequencies is allowed, but takes a while.
 COSTLY = {"n_steps", "n_rounds", "local_steps", "n_frequencies", "n_queries", "mean_runs"}
 

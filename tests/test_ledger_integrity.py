@@ -22,12 +22,8 @@ from skriemdp.federated.agent import AnswerBook
 from skriemdp.federated.loop import Checkpoint
 from skriemdp.federated.messages import LocalTask
 from skriemdp.ledger import chain, connections, files, upgrade
-from skriemdp.ledger.accountant import (
-    BudgetError,
-    BudgetExceededError,
-    PrivacyAccountant,
-    active_accountant_token,
-)
+from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+from skriemdp.ledger.current import active_accountant_token
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 
 SMALL = PureEvent(0.001)
@@ -234,7 +230,8 @@ def test_an_old_backup_is_noticed_by_a_new_process_with_a_pickle(budget, tmp_pat
     copy(tmp_path / "backup", budget.path)
     script = """
         import pickle, sys
-        from skriemdp.ledger.accountant import BudgetError, current_accountant
+        from skriemdp.ledger.accountant import BudgetError
+        from skriemdp.ledger.current import current_accountant
         from skriemdp.privacy.events import PureEvent
         sent = pickle.loads(open(sys.argv[1], "rb").read())
         try:

@@ -27,12 +27,8 @@ from sklearn.preprocessing import FunctionTransformer
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator
 from skriemdp.ledger import connections as ledger
 from skriemdp.ledger import files
-from skriemdp.ledger.accountant import (
-    BudgetError,
-    BudgetExceededError,
-    PrivacyAccountant,
-    current_accountant,
-)
+from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+from skriemdp.ledger.current import current_accountant
 from skriemdp.ledger.files import file_system
 from skriemdp.ledger.filters import number
 from skriemdp.privacy.calibration import gaussian_mu
@@ -221,9 +217,9 @@ def test_charge_survives_a_kill_before_the_release(tmp_path):
 class PrivateTotal(PrivateEstimator):
     """Smallest honest estimator: a clipped sum with Gaussian noise."""
 
-    def __init__(self, epsilon=1.0, delta=1e-5, accountant=None, random_state=None, verbose=0):
+    def __init__(self, epsilon=1.0, delta=1e-5, accountant=None, random_state=None):
         self.epsilon, self.delta, self.accountant = epsilon, delta, accountant
-        self.random_state, self.verbose = random_state, verbose
+        self.random_state = random_state
 
     def fit(self, X, y=None):
         return self._fit(X, y)

@@ -214,7 +214,6 @@ BAD = [
     ({"mechanism": "gradient", "n_steps": 0}, ValueError, "n_steps"),
     ({"mechanism": "gradient", "step_size": -1.0}, ValueError, "step_size"),
     ({"mechanism": "gradient", "clip_norm": 0.0}, ValueError, "clip_norm"),
-    ({"mechanism": "gradient", "n_steps": 2, "shares": [0.5]}, ValueError, "shares"),
 ]
 
 

@@ -334,11 +334,6 @@ REFUSED = [
         "candidates",
     ),
     (PrivateGridSearchCV(PrivateFrechetMean(radius=1.0), {}, mean_runs=1e9), None, "mean_runs"),
-    (
-        PrivateGridSearchCV(PrivateFrechetMean(radius=1.0), {}, mean_runs=2, shape=1e-200),
-        None,
-        "shape",
-    ),
     (FederatedEstimator(PrivateFrechetMean(radius=1.0), n_rounds=10**6), None, "n_rounds"),
     (FederatedEstimator(PrivateFrechetMean(radius=1.0), local_steps=10**9), None, "local_steps"),
     (

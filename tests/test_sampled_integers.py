@@ -415,7 +415,7 @@ FITS = {
     "variance-reduced": (erm(solver="variance-reduced", smoothness=1.0), ()),
     "adagrad": (PrivateNoisyAdaGrad(classes=[0, 1], batch_size=150), (LABELS,)),
     "federated": (federated(), (np.arange(400) % 4,)),
-    "federated joblib": (federated(engine="joblib", n_jobs=1), (np.arange(400) % 4,)),
+    "federated joblib": (federated(n_jobs=1), (np.arange(400) % 4,)),
     "federated batches": (federated(batch_fraction=0.3, local_steps=2), (np.arange(400) % 4,)),
     "federated svrg": (federated(local="rsvrg", batch_fraction=0.3), (np.arange(400) % 4,)),
     "federated clients": (federated(unit="client", clients_per_round=3), (np.arange(400) % 8,)),

@@ -11,6 +11,7 @@ from skriemdp import (
     PrivateFrechetMean,
     PrivateGridSearchCV,
     PrivateHyperbolicRegressor,
+    PrivateRiemannianERM,
     config_context,
 )
 from skriemdp.auditing import audit_scores
@@ -69,7 +70,7 @@ def test_pure_fits_cost_little_more_than_their_theorem():
 def test_scores_fall_back_on_gaussian_noise_where_radial_noise_costs_more():
     base = PrivateFrechetMean(mechanism="tangent", noise="radial", epsilon=0.5, radius=1.0)
     rows = np.repeat(X, 10, axis=1)
-    search = PrivateGridSearchCV(base, {"radius": [2.0, 5.0]}, law="poisson").fit(rows)
+    search = PrivateGridSearchCV(base, {"radius": [2.0, 5.0]}).fit(rows)
     assert isinstance(search.privacy_spent_.event.event.events[-1], GaussianEvent)
 
 
@@ -105,12 +106,15 @@ def test_only_the_winner_is_shown():
     np.testing.assert_array_equal(search.transform(X), search.best_estimator_.transform(X))
 
 
-def test_a_good_candidate_wins():
+def half_distance(model, X, y):
+    return 0.5 * np.sum((X - model.point_) ** 2, axis=1)
+
+
+def test_a_good_candidate_wins(monkeypatch):
+    monkeypatch.setattr(SelectionEvent, "draw_count", lambda event, rng: 30)
     search = PrivateGridSearchCV(
         PrivateFrechetMean(noise="gaussian", epsilon=20.0, radius=1.0),
         {"radius": [1e-4, 0.6]},
-        law="poisson",  # draws the good candidate with probability 1 - exp(-30)
-        mean_runs=60.0,
         loss_bound=1.0,
     ).fit(np.r_[X, X, X] + 0.4)
     assert search.best_params_ == {"radius": 0.6}
@@ -123,12 +127,11 @@ def test_pipeline_of_stateless_steps():
     assert search.predict(X).shape == X.shape
 
 
-def test_poisson_may_draw_no_run():
-    search = PrivateGridSearchCV(GAUSSIAN, {"radius": [1.0]}, law="poisson", mean_runs=1e-6)
-    search.fit(X)
-    assert search.best_estimator_ is None
-    with pytest.raises(ValueError, match="no run"):
-        search.predict(X)
+def test_nobody_follows_a_run_that_loses():
+    seen = []
+    walk = PrivateRiemannianERM(n_steps=3, callback=lambda step, point: seen.append(step))
+    search = PrivateGridSearchCV(walk, {"step_size": [0.1, 0.2]}, loss=half_distance).fit(X)
+    assert not seen and search.best_estimator_.callback is walk.callback
 
 
 @pytest.mark.parametrize(

@@ -73,10 +73,10 @@ class PublishedRSVRG:
             ]
         )
 
-    def solve(self, problem, start, rng, progress=None, callback=None):
+    def solve(self, problem, start, rng, callback=None):
         """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`."""
         geometry, n = problem.geometry, problem.n
-        path = Trajectory(geometry, start, self.walk, rng, progress, callback)
+        path = Trajectory(geometry, start, self.walk, rng, callback)
         for _ in range(self.n_epochs):
             anchor = path.point
             mean = exact_mean(GradientQuery(problem, anchor, self.anchor_clip))

@@ -21,7 +21,6 @@ from skriemdp.completion.releases import (
     STOCHASTIC_BATCHES,
     STOCHASTIC_STEPS,
     CompletionPlan,
-    Progress,
     StochasticSettings,
     release_model,
 )
@@ -77,7 +76,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         Seed of the public random start and of the ratings that `score` hides.
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the whole fit; delta must be positive.
-    accountant, random_state, verbose
+    accountant, random_state
         As in :class:`skriemdp.PrivateFrechetMean`.
 
     Attributes
@@ -154,7 +153,6 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         delta: float = 1e-5,
         accountant: Any = None,
         random_state: int | None = None,
-        verbose: int = 0,
     ) -> None:
         self.rank = rank
         self.bounds = bounds
@@ -166,7 +164,6 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.delta = delta
         self.accountant = accountant
         self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> PrivateMatrixCompletion:
         """Release level, item effects and subspace.
@@ -435,7 +432,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         centre, half = _scale(bounds)
         matrix = _clipped(matrix, bounds)
         matrix.data = (matrix.data - centre) / half
-        model = release_model(matrix, settings, streams, self._progress())
+        model = release_model(matrix, settings, streams)
         self.bounds_ = bounds
         self.level_ = centre + half * model.level
         self.item_effects_ = half * model.effects
@@ -448,13 +445,6 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.signal_ = model.signal
         self.typical_count_ = model.typical_count
         self.spectrum_, self.spectrum_noise_ = model.singular_values, model.noise_level
-        if self.verbose:
-            print(f"{type(self).__name__}: {model.method} ({model.reason})")
-
-    def _progress(self) -> Progress:
-        if self.verbose < 2:
-            return None
-        return lambda step, n_steps: print(f"step {step} of {n_steps}")
 
 
 # Names of columns, without "id", of tables with one rating per row.

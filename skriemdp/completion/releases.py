@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 
 import numpy as np
 from scipy import sparse
@@ -276,14 +275,8 @@ class CompletionModel:
     noise_level: float | None = None
 
 
-Progress = Callable[[int, int], None] | None
-
-
 def release_model(
-    matrix: sparse.csr_array,
-    plan: CompletionPlan,
-    streams: NoiseStreams,
-    progress: Progress = None,
+    matrix: sparse.csr_array, plan: CompletionPlan, streams: NoiseStreams
 ) -> CompletionModel:
     """Spend the budget of `plan` on `matrix`, ratings in [-1, 1] as a CSR array.
 
@@ -314,7 +307,7 @@ def release_model(
             items.add(plan.rest_share - reserve, "items again")
     subspace, ridge, spectrum, noise = np.zeros((plan.d, 0)), math.inf, None, None
     if method != "none":
-        release = _SubspaceRelease(plan, method, rank, reserve, streams, progress)
+        release = _SubspaceRelease(plan, method, rank, reserve, streams)
         subspace, spectrum, noise = release(items.residuals())
         ridge = _voted_ridge(items.deviations(), subspace, plan, streams)
         if math.isinf(ridge):
@@ -478,7 +471,6 @@ class _SubspaceRelease:
     rank: int
     share: float
     streams: NoiseStreams
-    progress: Progress
 
     def __call__(
         self, residuals: sparse.csr_array
@@ -512,7 +504,7 @@ class _SubspaceRelease:
         clip = CLIP_SHARE * median.release(problem.norms(start), self.streams("clip"))
         rng = self.streams("descent")
         if plan.stochastic is not None:
-            return plan.stochastic.solver(clip).solve(problem, start, rng, self.progress)
+            return plan.stochastic.solver(clip).solve(problem, start, rng)
         n_steps, step_size = plan.schedule(plan.snr(rank, self.share))
         # Decreasing to zero: late steps average the noise that early ones let in.
         steps = 2.0 * step_size / clip * (1.0 - np.arange(n_steps) / n_steps)
@@ -525,7 +517,7 @@ class _SubspaceRelease:
             retraction=True,
             exact=plan.exact,
         )
-        return solver.solve(problem, start, rng, self.progress)
+        return solver.solve(problem, start, rng)
 
 
 def _voted_ridge(

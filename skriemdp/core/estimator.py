@@ -19,7 +19,7 @@ from skriemdp.core.charge import charge
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import SEEDED, PrivacySpent
 from skriemdp.core.work import Work
-from skriemdp.ledger.accountant import active_accountant_token, current_accountant
+from skriemdp.ledger.current import active_accountant_token, current_accountant
 from skriemdp.ledger.statements import noise_of
 from skriemdp.privacy.event import Event
 
@@ -168,8 +168,7 @@ def check_noise(event: Event) -> None:
 class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     """Base of all estimators: fixes the order in which a fit touches public and private things.
 
-    A subclass has the parameters ``epsilon, delta, accountant, random_state``, and ``verbose``
-    where it has progress to show.  It writes
+    A subclass has the parameters ``epsilon, delta, accountant, random_state``.  It writes
 
     * ``_validate(X, y) -> Data``: shapes, dtypes, NaN, membership; no statistic of the records;
     * ``_plan(facts, terms) -> Plan``: parameters checked, noise calibrated, from public facts and
@@ -192,7 +191,6 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         delta: Any
         accountant: Any
         random_state: Any
-        verbose: Any
 
         def _validate(self, X: Any, y: Any = None) -> Data: ...
         def _plan(self, facts: Any, terms: Terms) -> Plan[Any]: ...

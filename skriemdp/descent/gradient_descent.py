@@ -105,7 +105,6 @@ class RiemannianGradientDescent:
         problem: Problem,
         start: np.ndarray,
         rng: np.random.Generator,
-        progress: Callable | None = None,
         callback: Callable | None = None,
     ) -> np.ndarray:
         """Run on `problem` from the public point `start`; every visited point is private-safe.
@@ -116,16 +115,15 @@ class RiemannianGradientDescent:
         start : ndarray of shape ``problem.geometry.shape``
         rng : numpy.random.Generator
             Source of the noise of this run.
-        progress, callback : callable, optional
-            ``progress(step, n_steps)`` and ``callback(step, point)`` after each step; they see
-            released iterates only.
+        callback : callable, optional
+            ``callback(step, point)`` after each step, with a copy of the released iterate.
 
         Returns
         -------
         ndarray
             The output point.
         """
-        path = Trajectory(problem.geometry, start, self.walk, rng, progress, callback)
+        path = Trajectory(problem.geometry, start, self.walk, rng, callback)
         batch = FullBatch(self.exact)
         if self.exact:
             expect_integers(rng, self.n_steps * problem.gradient_dim)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TextIO
 
 __all__ = ["ProgressBar"]
 
@@ -12,7 +11,7 @@ _WIDTH = 30
 
 
 class ProgressBar:
-    """Prints steps done and the share of the run's releases that is left.
+    """Shows on standard error the steps done and the share of the run's releases that is left.
 
     There is no loss to show: the loss of a private run is itself a query about the records.
 
@@ -21,26 +20,25 @@ class ProgressBar:
     name : str
     epsilon, delta : float
         Of the whole run.
-    stream : file, optional
-        Standard error by default.
+    n_steps : int
     """
 
-    def __init__(self, name: str, epsilon: float, delta: float, stream: TextIO | None = None):
+    def __init__(self, name: str, epsilon: float, delta: float, n_steps: int):
         self._head = f"{name} (epsilon={epsilon:g}, delta={delta:g})"
-        self._stream = stream
+        self._n_steps = n_steps
         self._last = 0.0
 
-    def __call__(self, step: int, n_steps: int) -> None:
-        now = time.monotonic()
+    def __call__(self, step: int, point: object) -> None:
+        """After each step; the point is not looked at."""
+        now, n_steps = time.monotonic(), self._n_steps
         if step < n_steps and now - self._last < 0.1:
             return
         self._last = now
         filled = _WIDTH * step // n_steps
         bar = "#" * filled + "." * (_WIDTH - filled)
         left = 100 * (n_steps - step) // n_steps
-        stream = sys.stderr if self._stream is None else self._stream
         end = "\n" if step == n_steps else "\r"
-        stream.write(
+        sys.stderr.write(
             f"{self._head} [{bar}] step {step}/{n_steps}, {left:3d} % of releases left{end}"
         )
-        stream.flush()
+        sys.stderr.flush()

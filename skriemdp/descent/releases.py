@@ -53,10 +53,6 @@ class FullBatch:
         """Expected number of records in a batch."""
         return n
 
-    def variance_share(self, n: int) -> float:
-        """Bound of ``E|batch mean - mean|^2`` in units of the squared norm bound; here zero."""
-        return 0.0
-
     def release(
         self, query: Query, noise_multiplier: float, rng: np.random.Generator
     ) -> np.ndarray:
@@ -124,10 +120,6 @@ class PoissonSampler:
         """Expected number of records in a batch."""
         return self.batch_size
 
-    def variance_share(self, n: int) -> float:
-        """Bound of ``E|batch mean - mean|^2`` in units of the squared norm bound."""
-        return (1.0 - self.probability(n)) / self.batch_size
-
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Sorted indices of one batch; may be empty."""
         return _subset(n, binomial_size(n, self.probability(n), rng), rng)
@@ -187,10 +179,6 @@ class FixedSizeSampler:
     def expected_size(self, n: int) -> float:
         """Number of records in a batch."""
         return self.batch_size
-
-    def variance_share(self, n: int) -> float:
-        """Bound of ``E|batch mean - mean|^2`` in units of the squared norm bound."""
-        return (n / self.batch_size - 1.0) / max(n - 1.0, 1.0)
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Sorted indices of one batch."""

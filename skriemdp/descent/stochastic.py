@@ -82,7 +82,6 @@ class RiemannianSGD:
         problem: Problem,
         start: np.ndarray,
         rng: np.random.Generator,
-        progress: Callable | None = None,
         callback: Callable | None = None,
     ) -> np.ndarray:
         """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`.
@@ -97,7 +96,7 @@ class RiemannianSGD:
         """
         if exact_sums(self.sampler):
             expect_integers(rng, self.walk.n_steps * problem.gradient_dim)
-        path = Trajectory(problem.geometry, start, self.walk, rng, progress, callback)
+        path = Trajectory(problem.geometry, start, self.walk, rng, callback)
         for _ in range(self.walk.n_steps):
             query = GradientQuery(problem, path.point, self.clip_norm)
             path.advance(self.sampler.release(query, self.noise_multiplier, rng))

@@ -86,8 +86,6 @@ class Trajectory:
     walk : Walk
     rng : numpy.random.Generator
         Chooses the iterate for ``output="random"``.
-    progress : callable, optional
-        Called as ``progress(step, n_steps)`` after each step.
     callback : callable, optional
         Called as ``callback(step, point)`` with a copy of each released iterate.
     """
@@ -98,7 +96,6 @@ class Trajectory:
         start: np.ndarray,
         walk: Walk,
         rng: Any,
-        progress: Any = None,
         callback: Callable[..., Any] | None = None,
     ):
         self.geometry, self.walk = geometry, walk
@@ -106,7 +103,7 @@ class Trajectory:
         self._count = 0
         self._chosen = self.point
         self._pick = int(rng.integers(walk.n_steps)) if walk.output == "random" else -1
-        self._progress, self._callback = progress, callback
+        self._callback = callback
 
     def advance(self, direction: np.ndarray) -> None:
         """One step against a released direction, in coordinates at the current point."""
@@ -128,8 +125,6 @@ class Trajectory:
         elif walk.output == "last" or t == self._pick:
             self._chosen = point
         self._count += 1
-        if self._progress is not None:
-            self._progress(self._count, walk.n_steps)
         if self._callback is not None:
             self._callback(self._count, np.array(point))
 

@@ -126,7 +126,6 @@ class RiemannianSVRG:
         problem: Problem,
         start: np.ndarray,
         rng: np.random.Generator,
-        progress: Callable | None = None,
         callback: Callable | None = None,
     ) -> np.ndarray:
         """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`."""
@@ -134,7 +133,7 @@ class RiemannianSVRG:
         whole = FullBatch(exact=exact_sums(self.sampler))
         if whole.exact:
             expect_integers(rng, self.walk.n_steps * geometry.dim)
-        path = Trajectory(geometry, start, self.walk, rng, progress, callback)
+        path = Trajectory(geometry, start, self.walk, rng, callback)
         for _ in range(self.n_epochs):
             anchor = path.point
             query = GradientQuery(problem, anchor, self.clip_norm)

@@ -33,7 +33,6 @@ from skriemdp.descent.per_sample import (
     check_per_sample,
     make_gradient,
 )
-from skriemdp.descent.progress import ProgressBar
 from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp.descent.stochastic import calibrated_sgd
 from skriemdp.descent.trajectory import Walk, rehearse
@@ -134,8 +133,6 @@ class PrivateRiemannianERM(PrivateEstimator):
         Where the fit is charged; the active accountant by default.
     random_state : int, optional
         For tests and studies only: the noise can then be reproduced and protects nobody.
-    verbose : int, default=0
-        1 shows a progress bar: steps and budget, never a loss.
 
     Attributes
     ----------
@@ -216,7 +213,6 @@ class PrivateRiemannianERM(PrivateEstimator):
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
         random_state: Any = None,
-        verbose: Any = 0,
     ):
         self.manifold = manifold
         self.cost = cost
@@ -240,7 +236,6 @@ class PrivateRiemannianERM(PrivateEstimator):
         self.delta = delta
         self.accountant = accountant
         self.random_state = random_state
-        self.verbose = verbose
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
@@ -495,16 +490,13 @@ class PrivateRiemannianERM(PrivateEstimator):
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         settings = plan.settings
         problem = self._problem(data.arrays[0], data.arrays[1], data.groups)
-        progress = None
-        if self.verbose:
-            progress = ProgressBar(type(self).__name__, self.epsilon, self.delta)
         solver, noise_scale = settings.solver, settings.noise_scale
         if settings.clip is not None:
             budget = GaussianBudget(settings.clip.mu)
             clip, fraction = settings.clip.release(problem, settings.start, budget, streams)
             self.clip_norm_, self.clipped_fraction_ = clip, fraction
             solver, noise_scale = dataclasses.replace(solver, clip_norm=clip), noise_scale * clip
-        point = solver.solve(problem, settings.start, streams("descent"), progress, self.callback)
+        point = solver.solve(problem, settings.start, streams("descent"), self.callback)
         self.geometry_ = problem.geometry
         self.noise_scale_ = float(noise_scale)
         self.point_ = np.asarray(point)

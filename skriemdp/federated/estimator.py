@@ -41,7 +41,8 @@ from skriemdp.federated.together import ClientsTogether, PooledRecords
 from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
 from skriemdp.federated.trusted import run_trusted
-from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
+from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.ledger.current import current_accountant
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.events import compose
 
@@ -74,14 +75,11 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         rounds and steps are not used.
     local_steps : int, default=1
     step_size : float or sequence of length n_rounds, default=1.0
-        Public; one for all rounds, or one per round.
-    schedule : {"given", "theory"}, default="given"
-        "theory": step sizes, and for "rsvrg" the number of steps, of Theorems 5.1, 5.5 and 5.6
-        instead of `step_size` and `local_steps`; see :func:`skriemdp.federated.theory_settings`.
+        Public; one for all rounds, or one per round.  :func:`skriemdp.federated.theory_settings`
+        gives it, and `local_steps`, by Theorems 5.1, 5.5 and 5.6.
     smoothness : float, optional
-        Public geodesic smoothness L_g of a record's cost; known for Fréchet means.  For
-        ``schedule="theory"``, and the differences of "rsvrg" are clipped to L_g times the distance
-        from the anchor.
+        Public geodesic smoothness L_g of a record's cost; known for Fréchet means.  The differences
+        of "rsvrg" are clipped to L_g times the distance from the anchor.
     batch_fraction : float, default=1.0
         Share of a client's records in a Poisson batch; 1 is the full batch.
     clip_norm : float, optional
@@ -91,10 +89,9 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         Clients take turns, or uniform random subsets as published; see `Participation`.
     aggregation : {"tangent-mean", "frechet"}, default="tangent-mean"
     output : {"last", "random"}, default="last"
-    engine : {"in-process", "joblib"}, default="in-process"
-        Simulation of the clients; for real deployment see :mod:`skriemdp.federated.flower`.
     n_jobs : int, optional
-        Workers of "joblib".
+        Processes of joblib that simulate the clients, -1 for one per processor; none but this one
+        by default.  For real deployment see :mod:`skriemdp.federated.flower`.
     unit : {"record", "client"}, default="record"
         Whom epsilon protects.  "record": against everyone, the server included.  "client": a whole
         client, against all but a trusted aggregator that hides who trained.
@@ -105,8 +102,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         larger number where clients use ids of their own.  With ``unit="client"``, 1 declares that
         nobody is in two clients: only then may a budget of people pay for the run.
     start : ndarray, optional
-        Public start; by default that of `estimator`, the centre of its ball, or a random point
-        from `public_seed`.
+        Public start; by default that of `estimator`, the centre of its ball, or a random point of
+        the manifold, the same in every run.
     checkpoint : path, optional
         File from which an interrupted fit on the same records resumes, without a second charge.
         Needs a `fit_id`; for ``unit="record"`` only, because it names who trained.
@@ -114,7 +111,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         Names the run; drawn at random by default.
     accountant : PrivacyAccountant, optional
         By default that of `estimator`, else the active one.
-    random_state, public_seed, verbose
+    random_state : int, optional
         As for every estimator.
 
     Attributes
@@ -178,14 +175,12 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         local: Any = "rsgd",
         local_steps: Any = 1,
         step_size: Any = 1.0,
-        schedule: Any = "given",
         smoothness: Any = None,
         batch_fraction: Any = 1.0,
         clip_norm: Any = None,
         participation: Any = "schedule",
         aggregation: Any = "tangent-mean",
         output: Any = "last",
-        engine: Any = "in-process",
         n_jobs: Any = None,
         unit: Any = "record",
         update_clip: Any = 1.0,
@@ -195,8 +190,6 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         fit_id: Any = None,
         accountant: PrivacyAccountant | None = None,
         random_state: Any = None,
-        public_seed: Any = 0,
-        verbose: Any = 0,
     ):
         self.estimator = estimator
         self.n_rounds = n_rounds
@@ -204,14 +197,12 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self.local = local
         self.local_steps = local_steps
         self.step_size = step_size
-        self.schedule = schedule
         self.smoothness = smoothness
         self.batch_fraction = batch_fraction
         self.clip_norm = clip_norm
         self.participation = participation
         self.aggregation = aggregation
         self.output = output
-        self.engine = engine
         self.n_jobs = n_jobs
         self.unit = unit
         self.update_clip = update_clip
@@ -221,8 +212,6 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self.fit_id = fit_id
         self.accountant = accountant
         self.random_state = random_state
-        self.public_seed = public_seed
-        self.verbose = verbose
 
     @np.errstate(all="ignore")  # a warning of overflow would tell that some record is huge
     def fit(self, X: Any, y: Any = None, clients: Any = None, groups: Any = None) -> Self:
@@ -263,7 +252,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         cause = "n_rounds and clients_per_round"
         Work(100.0 * self.n_rounds * self.clients_per_round, cause=cause).check()
         domain, start = domain_and_start(self, estimator, probe)
-        settings = local_settings(self, estimator, probe, domain, start, len(names))
+        settings = local_settings(self, estimator, probe, start)
         size = self.clients_per_round
         if self.unit == "record":
             size = self.batch_fraction * sum(sizes.values()) / len(names)
@@ -302,7 +291,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                     for place, name in enumerate(names)
                 }
                 pool = None
-                if self.engine == "in-process" and PooledRecords.worthwhile(sizes):
+                if self.n_jobs is None and PooledRecords.worthwhile(sizes):
                     pool = PooledRecords(_problem(estimator, *parts.together(arrays)), sizes)
                 if self.unit == "client":
                     point = run_trusted(
@@ -313,7 +302,6 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                         float(self.update_clip),
                         start,
                         streams("aggregator"),
-                        _progress if self.verbose else None,
                         pool,
                     )
                     self.refused_updates_: list[Any] = []
@@ -440,7 +428,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         checkpoint: Checkpoint | None,
     ) -> np.ndarray:
         shared = None
-        if self.engine == "in-process" and self.random_state is None:
+        if self.n_jobs is None and self.random_state is None:
             # Drawn ahead for all clients at once, integers cost little.
             shared = NoiseStreams()("simulated clients")
             steps = settings.n_steps + (settings.method == "rsvrg")
@@ -459,15 +447,14 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             )
             for client, problem in problems.items()
         }
-        if self.engine == "joblib":
-            transport: Any = JoblibTransport(agents, -1 if self.n_jobs is None else self.n_jobs)
+        if self.n_jobs is not None:
+            transport: Any = JoblibTransport(agents, self.n_jobs)
         else:
             together = None
             if pool is not None and ClientsTogether.suits(settings):
                 together = ClientsTogether(agents, pool)
             transport = InProcessTransport(agents, together)
-        callback = _progress if self.verbose else None
-        point, refusals = loop.run(transport, start, fit_id, checkpoint, callback)
+        point, refusals = loop.run(transport, start, fit_id, checkpoint)
         self.refused_updates_ = [str(refusal) for refusal in refusals]
         return point
 
@@ -589,10 +576,3 @@ def _rows(
     arrays: tuple[np.ndarray | None, ...], rows: np.ndarray | slice
 ) -> list[np.ndarray | None]:
     return [None if a is None else a[rows] for a in arrays]
-
-
-def _progress(step: int, n_steps: int, point: np.ndarray) -> None:
-    import sys
-
-    end = "\n" if step == n_steps else "\r"
-    sys.stderr.write(f"federated round {step}/{n_steps}{end}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from skriemdp._random import check_public_seed, check_random_state, public_generator
+from skriemdp._random import check_random_state, public_generator
 from skriemdp._validation import (
     check_count,
     check_fraction,
@@ -29,7 +29,7 @@ from skriemdp.federated.federable import Federable
 from skriemdp.federated.loop import AGGREGATIONS
 from skriemdp.federated.messages import check_release_name
 from skriemdp.federated.releases import Participation
-from skriemdp.federated.theory import ball_constant, theory_settings
+from skriemdp.federated.theory import ball_constant
 from skriemdp.federated.training import LocalSettings, local_event, local_solver
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.calibration import calibrate
@@ -44,7 +44,6 @@ __all__ = [
     "local_settings",
 ]
 
-ENGINES = ("in-process", "joblib")
 _BRACKET = (0.05, 1e5)
 # Anchors per round of "rsvrg".
 _ANCHORS = 1
@@ -64,8 +63,6 @@ def check_settings(run: Any) -> None:
         )
     check_privacy(run.estimator.epsilon, run.estimator.delta)
     check_option(("rsgd", "rsvrg", "statistic"), local=run.local)
-    check_option(("given", "theory"), schedule=run.schedule)
-    check_option(ENGINES, engine=run.engine)
     check_option(AGGREGATIONS, aggregation=run.aggregation)
     check_option(("last", "random"), output=run.output)
     check_option(("record", "client"), unit=run.unit)
@@ -79,11 +76,12 @@ def check_settings(run: Any) -> None:
     check_scale(update_clip=run.update_clip)
     check_fraction(open_right=False, batch_fraction=run.batch_fraction)
     check_random_state(run.random_state)
-    check_public_seed(run.public_seed)
     check_parameters(run)
     check_parameters(run.estimator)
     if run.clients_per_person is not None:
         check_count(clients_per_person=run.clients_per_person)
+    if run.n_jobs is not None and run.n_jobs != -1:
+        check_count(n_jobs=run.n_jobs)
     if run.clip_norm is not None:
         check_scale(clip_norm=run.clip_norm)
     if run.local == "rsvrg" and run.batch_fraction >= 1.0:
@@ -115,7 +113,7 @@ def _check_sums(run: Any) -> None:
             "(PrivateMinimumDistanceToMean, PrivateFrechetMean, PrivatePrincipalEigenvector, "
             f"PrivateHyperbolicRegressor); got {type(run.estimator).__name__}."
         )
-    for name, value in (("n_rounds", 1), ("unit", "record"), ("engine", "in-process")):
+    for name, value in (("n_rounds", 1), ("unit", "record"), ("n_jobs", None)):
         if getattr(run, name) != value:
             raise ValueError(
                 f"local='statistic' is one round of all clients, each with noise of its own; pass "
@@ -152,7 +150,7 @@ def domain_and_start(
         start = domain.center
     elif start is None:
         # Base points are often critical points: a first component that is a coordinate.
-        start = geometry.random_point(public_generator(run.public_seed, "start"))
+        start = geometry.random_point(public_generator(0, "start"))
     return domain, np.asarray(start, dtype=float)
 
 
@@ -160,9 +158,7 @@ def local_settings(
     run: Any,
     estimator: Federable,
     problem: Problem,
-    domain: GeodesicBall | None,
     start: np.ndarray,
-    n_clients: int,
 ) -> LocalSettings:
     """What every client does in a round."""
     clip = run.clip_norm
@@ -170,17 +166,7 @@ def local_settings(
         clip = getattr(estimator, "clip_norm", None)
     if clip is None:
         clip = _own_clip(run, problem, start)
-    step_size, local_steps = run.step_size, run.local_steps
-    if run.schedule == "theory":
-        step_size, local_steps = theory_settings(
-            problem.geometry,
-            domain,
-            local=run.local,
-            local_steps=local_steps,
-            n_clients=n_clients,
-            smoothness=run.smoothness,
-            half_squared_distance=isinstance(problem, FrechetProblem),
-        )
+    step_size = run.step_size
     if np.ndim(step_size) == 0:
         check_positive(step_size=step_size)
         step_size = float(step_size)
@@ -192,7 +178,7 @@ def local_settings(
             check_positive(step_size=step)
     return LocalSettings(
         run.local,
-        int(local_steps),
+        int(run.local_steps),
         _ANCHORS,
         step_size,
         float(run.batch_fraction),

@@ -63,11 +63,11 @@ def theory_settings(
     zeta = 1.0
     if geometry.curvature_bounds[0] < 0:
         if domain is None and local == "rsvrg":
-            raise ValueError("schedule='theory' with 'rsvrg' needs a public ball of the iterates.")
+            raise ValueError("local='rsvrg' needs domain, a public ball of the iterates.")
         zeta = 1.0 if domain is None else ball_constant(domain)
     if smoothness is None:
         if not half_squared_distance:
-            raise ValueError("schedule='theory' needs the public smoothness L_g of this problem.")
+            raise ValueError("pass smoothness, the public L_g of this problem.")
         smoothness = zeta
     check_positive(smoothness=smoothness)
     if local == "rsvrg":

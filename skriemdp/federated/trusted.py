@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +64,6 @@ def run_trusted(
     update_clip: float,
     start: np.ndarray,
     rng: np.random.Generator,
-    callback: Callable[[int, int, np.ndarray], None] | None = None,
     pool: PooledRecords | None = None,
 ) -> np.ndarray:
     """All rounds of `loop`, each one noisy mean of clipped tangent updates.
@@ -81,7 +79,6 @@ def run_trusted(
     update_clip : float
     start : ndarray
     rng : numpy.random.Generator
-    callback : callable, optional
     pool : PooledRecords, optional
         As for :func:`train_without_noise`.
 
@@ -102,6 +99,4 @@ def run_trusted(
             point = loop.domain.project(point)
         if loop.output == "last" or t == loop.pick:
             chosen = point
-        if callback is not None:
-            callback(t + 1, len(loop.schedule), point)
     return chosen

@@ -7,9 +7,8 @@ from skriemdp.ledger.accountant import (
     PrivacyAccountant,
     Remaining,
     Spend,
-    active_accountant_token,
-    current_accountant,
 )
+from skriemdp.ledger.current import active_accountant_token, current_accountant
 from skriemdp.ledger.format_1 import upgrade
 
 __all__ = [

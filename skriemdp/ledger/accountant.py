@@ -7,11 +7,7 @@ import html
 import json
 import math
 import numbers
-import os
-import secrets
 import sys
-import threading
-from collections import deque
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
@@ -35,11 +31,9 @@ from skriemdp.ledger.statements import (
     LedgerTotal,
     Remaining,
     Spend,
-    charge_line,
-    percent,
-    round_up,
 )
-from skriemdp.ledger.storage import BudgetError, Ledger, Standing, add
+from skriemdp.ledger.storage import BudgetError, Ledger, Standing
+from skriemdp.ledger.summary import summary_lines
 from skriemdp.ledger.totals import charge_lists, total_epsilon
 from skriemdp.ledger.units import UNITS, check_protects
 from skriemdp.privacy.events import Event
@@ -55,20 +49,9 @@ __all__ = [
     "PrivacyAccountant",
     "Remaining",
     "Spend",
-    "active_accountant_token",
-    "current_accountant",
 ]
 
 DEFAULT_DATASET = "default"
-CHARGES_SHOWN = 20  # of a summary; the history has them all
-_SHARES = (
-    "of the condition closest to its limit; Gaussian charges add by mu squared, so half the "
-    "epsilon takes about a quarter"
-)
-_TOGETHER = (
-    "this ceiling holds for this part alone; what holds for all parts together is the ceiling of "
-    "the divided budget, and ceilings of Gaussian parts must not be added"
-)
 
 
 class Mark:
@@ -615,103 +598,10 @@ class PrivacyAccountant:
 
     def summary(self) -> str:
         """What was charged, by whom, what remains, and under which conditions; shows no data."""
-        return "\n".join(f"{name + ':':<12}{value}" for name, value in self._lines())
-
-    def _lines(self) -> list[tuple[str, str]]:
-        rule, spent = self._filter, self.spent
-        ceiling = (
-            "none"
-            if math.isinf(rule.epsilon)
-            else f"epsilon={rule.epsilon:g}, delta={rule.delta:g}, filter {rule.describe()}"
-        )
-        place = self._dataset + (f", partition {self._partition}" if self._partition else "")
-        parts = self.parts
-        lines = [
-            ("Data set", f"{place} ({self.path})"),
-            ("Ceiling", ceiling),
-            ("Protects", self._protects()),
-            (
-                "Spent",
-                f"epsilon={round_up(spent.epsilon)} at delta={rule.delta:g} over {spent.n_entries} "
-                f"releases, if this list had been fixed in advance",
-            ),
-            ("Head", f"entry {self.head}"),
-        ]
-        if rule.kind == "gdp-part":
-            lines.append(("Together", _TOGETHER))
-        if parts:
-            lines.append(("Divided", f"into {len(parts)} parts; charge one of them"))
-            lines += [("Part", part._part_line()) for part in parts]
-        else:
-            lines.append(("Remaining", f"{self.remaining()}"))
-            lines += self._charge_lines()
-        lines.append(
-            (
-                "Valid",
-                "for released models only, not for raw scores or a choice based on them; if each "
-                "fit's data were chosen independently of the records (KFold yes, StratifiedKFold "
-                "no) and its noise came from the system (no integer random_state).",
-            )
-        )
-        return lines
-
-    def _protects(self) -> str:
-        unit, rule = self.unit, self._filter
-        text = f"each {unit}"
-        if unit == "record":
-            text += "; for people who own several, make an accountant with unit='group'"
-        if rule.limits is None:
-            text += "; without a ceiling nothing is refused, so see the unit of each charge"
-        return text
+        return "\n".join(f"{name + ':':<12}{value}" for name, value in summary_lines(self))
 
     def __str__(self) -> str:
         return self.summary()
-
-    def _part_line(self) -> str:
-        rule, parts = self._filter, self.parts
-        state = (
-            f"divided into {len(parts)}"
-            if parts
-            else f"{percent(remaining(rule, self._standing()).used)} used"
-        )
-        return f"{self._dataset}: epsilon={rule.epsilon:g}, delta={rule.delta:g}, {state}"
-
-    def _charge_lines(self) -> list[tuple[str, str]]:
-        """One line for each of the last charges, and one that counts those before."""
-        limited = self._filter.limits is not None
-        rows, used = self._recent(CHARGES_SHOWN)
-        lines = []
-        earlier = self._ledger.count(self._dataset, self._partition or None) - len(rows)
-        if earlier:
-            lines.append(("Charges", f"{earlier} earlier ones: see history or to_frame()"))
-        if rows and limited:
-            lines.append(("Shares", _SHARES))
-        for row, before, after in zip(rows, used[:-1], used[1:], strict=True):
-            share = after - before if limited else None
-            lines.append(("Charge", charge_line(row, share, self.delta)))
-        return lines
-
-    def _recent(self, most: int) -> tuple[list, list[float]]:
-        """The last charges, and the share of the budget used before and after each."""
-        rule, row = self._filter, self._ledger.row(self._dataset)
-        own = rule.zero
-        seen: deque = deque(maxlen=most + 1)
-        seen.append((None, 0.0))
-        # A partition's total needs its own entries from the first on; a data set's last ones
-        # carry all that is needed, so a long ledger is read from its end.
-        part, reach = self._partition or None, 4 * most
-        while True:
-            start = 0 if part else max(row.last - reach, 0)
-            rows = list(self._ledger.entries(self._dataset, part, after=start))
-            if start == 0 or len(rows) > most:
-                break
-            reach *= 8
-        for found in rows if part else rows[-most - 1 :]:
-            after = json.loads(found.after)
-            own = tuple(after[5]) if part and found.part else own
-            total = add(tuple(after[2]), own if part else tuple(after[3]))
-            seen.append((found, min(rule.used(total), 1.0)))
-        return [found for found, _ in seen][1:], [used for _, used in seen]
 
     def __repr__(self) -> str:
         part = f", partition={self._partition!r}" if self._partition else ""
@@ -721,7 +611,7 @@ class PrivacyAccountant:
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
             f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-            for name, value in self._lines()
+            for name, value in summary_lines(self)
         )
         return f"<table class='skriemdp-accountant'>{rows}</table>"
 
@@ -771,88 +661,6 @@ class PrivacyAccountant:
 
     def __exit__(self, *exception: Any) -> None:
         active.leave(self, sys._getframe(1))
-
-
-_default_lock = threading.RLock()
-_default: PrivacyAccountant | None = None
-_nonce = secrets.token_hex(8)  # with the pid, tells this process from all others
-
-
-def current_accountant(token: dict | None = None) -> PrivacyAccountant:
-    """The accountant that a fit without ``accountant=`` charges.
-
-    In this order: the innermost ``with`` block around the fit, in its chain of calls; the block
-    of its task or context; that of this process; the ledger named by `token`, which came from
-    another process with the estimator; a block inherited by fork; the process's default, a
-    temporary ledger without a ceiling.
-
-    Parameters
-    ----------
-    token : dict, optional
-        What :func:`active_accountant_token` returned in the process where the estimator was
-        pickled.  Ignored in that process itself.
-
-    Raises
-    ------
-    BudgetError
-        When several blocks are open and it cannot be seen which one is meant: a charge to the
-        wrong ledger would void a guarantee.
-    """
-    handle = active.find()
-    if handle is not None:
-        return handle
-    if token is not None and token["process"] != [os.getpid(), _nonce]:
-        return _resolve(token)
-    handle = active.find(inherited=True)
-    return _default_accountant() if handle is None else handle
-
-
-def active_accountant_token(token: dict | None = None) -> dict:
-    """The address of :func:`current_accountant` as plain data, to travel in an estimator's pickle.
-
-    Where it cannot be seen which accountant is meant, the refusal travels: whoever pickles may be
-    a thread in the service of a pool, and the caller would not hear it.
-
-    Parameters
-    ----------
-    token : dict, optional
-        The token that the estimator itself arrived with, if it did.
-    """
-    process = [os.getpid(), _nonce]
-    try:
-        handle = current_accountant(token)
-    except BudgetError as error:
-        return {"refused": str(error), "process": process}
-    return {**handle.__getstate__(), "process": process, "default": handle is _default}
-
-
-def _resolve(token: dict) -> PrivacyAccountant:
-    if "refused" in token:
-        raise BudgetError(token["refused"])
-    # The default ledger of a process that has ended had no ceiling to protect.
-    if token["default"] and not Ledger.exists(token["path"]):
-        return _default_accountant()
-    state = {name: token[name] for name in ("path", "key", "dataset", "partition", "mark")}
-    handle = PrivacyAccountant.__new__(PrivacyAccountant)
-    handle.__setstate__(state)
-    return handle
-
-
-def _default_accountant() -> PrivacyAccountant:
-    global _default
-    with _default_lock:
-        if _default is None:
-            _default = PrivacyAccountant()
-        return _default
-
-
-def _after_fork_in_child() -> None:
-    global _default_lock
-    _default_lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _check_name(what: str, name: str) -> None:

@@ -30,11 +30,11 @@ __all__ = ["enter", "find", "leave"]
 class Block:
     """One open ``with`` block."""
 
-    __slots__ = ("frame", "handle", "outer", "pid", "thread")
+    __slots__ = ("frame", "handle", "outer", "pid")
 
     def __init__(self, handle: Any, frame: Any, outer: Block | None):
         self.handle, self.frame, self.outer = handle, frame, outer
-        self.pid, self.thread = os.getpid(), threading.get_ident()
+        self.pid = os.getpid()
 
     @property
     def is_open(self) -> bool:

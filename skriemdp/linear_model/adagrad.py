@@ -157,7 +157,6 @@ class NoisyAdaGrad:
         penalty: Any,
         start: np.ndarray,
         streams: NoiseStreams,
-        progress: Callable[..., None] | None = None,
     ) -> tuple[np.ndarray, np.ndarray, float, float]:
         """Run on `problem` from `start`.
 
@@ -169,8 +168,6 @@ class NoisyAdaGrad:
         start : ndarray of shape (size, n_outputs)
             Public.
         streams : NoiseStreams
-        progress : callable, optional
-            ``progress(step, n_steps)`` after each step.
 
         Returns
         -------
@@ -230,8 +227,6 @@ class NoisyAdaGrad:
             growth.see(weights - start, gradient.shape, length / metric.eigenvalues * noise)
             if step >= first:
                 total += weights
-            if progress is not None:
-                progress(step, self.n_steps)
         spectrum = np.sort(np.ravel(metric.eigenvalues))[::-1]
         floor = math.sqrt(variance + warmup * (share * noise) ** 2)
         return total / (self.n_steps + 1 - first), spectrum, floor, noise

@@ -18,7 +18,6 @@ from skriemdp._validation import check_option
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import warn_published_labels
 from skriemdp.core.parameters import label_list
-from skriemdp.descent.progress import ProgressBar
 from skriemdp.linear_model.fit_plan import plan_fit, ridge_penalty
 from skriemdp.linear_model.glm import CLASSIFICATION, LOSSES, LinearProblem, LinearRows
 from skriemdp.linear_model.groups import GroupedLinearProblem
@@ -112,7 +111,7 @@ default="auto"
         Public rule by default, with which steps of "noised" grow as the released iterates move.
     batch_size : float, optional
         Expected size of Poisson-sampled batches; all records in every step by default.
-    epsilon, delta, accountant, random_state, verbose
+    epsilon, delta, accountant, random_state
         As in :class:`skriemdp.PrivateFrechetMean`; delta must be positive.
 
     Attributes
@@ -204,7 +203,6 @@ default="auto"
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
         random_state: Any = None,
-        verbose: Any = 0,
     ):
         self.loss = loss
         self.preconditioner = preconditioner
@@ -226,7 +224,6 @@ default="auto"
         self.delta = delta
         self.accountant = accountant
         self.random_state = random_state
-        self.verbose = verbose
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
@@ -376,13 +373,8 @@ default="auto"
         problem = LinearProblem(rows, targets, settings.loss)
         if groups is not None:
             problem = GroupedLinearProblem(rows, targets, settings.loss, groups)
-        progress = None
-        if self.verbose:
-            progress = ProgressBar(type(self).__name__, self.epsilon, self.delta)
         penalty = ridge_penalty(self.alpha, place.norm, unit, rows.size, bool(self.fit_intercept))
-        weights, spectrum, floor, noise = solver.solve(
-            problem, penalty, settings.start, streams, progress
-        )
+        weights, spectrum, floor, noise = solver.solve(problem, penalty, settings.start, streams)
         self.center_, self.feature_norm_ = place.center, place.norm
         classes = data.facts["classes"]
         self._learn(weights, basis, unit, place, classes)

@@ -31,7 +31,6 @@ from skriemdp.core.work import Work
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import local_means
 from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.progress import ProgressBar
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
@@ -207,11 +206,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         Gaussian, nothing is shrunk, a private radius is a little wider; mechanisms "auto" and
         "tangent" only.
     n_steps : int, optional
-        Steps of "gradient"; 1 or 2 by a public rule when not given.
+        Steps of "gradient"; 1 or 2 by a public rule when not given.  Of two the first gets a tenth
+        of the budget (of ``mu**2``), of more all get the same.
     step_size : float or sequence of float, default=1.0
         Public step sizes of "gradient".
-    shares : sequence of float, optional
-        Fractions of the budget (of ``mu**2``) for the steps of "gradient".
     clip_norm : float, optional
         Riemannian norm to which "gradient" clips each record's gradient.  By default nothing is
         clipped and the sensitivity comes from the ball; where curvature has no upper bound
@@ -225,8 +223,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     random_state : int, optional
         None for private noise from the operating system.  An int makes the noise reproducible, for
         tests and studies; nobody is protected then.
-    verbose : int, default=0
-        1 shows the progress of "gradient".
 
     Attributes
     ----------
@@ -308,14 +304,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         uncertainty: Any = False,
         n_steps: Any = None,
         step_size: Any = 1.0,
-        shares: Any = None,
         clip_norm: Any = None,
         start: Any = None,
         epsilon: Any = 1.0,
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
         random_state: Any = None,
-        verbose: Any = 0,
     ):
         self.manifold = manifold
         self.center = center
@@ -326,14 +320,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.uncertainty = uncertainty
         self.n_steps = n_steps
         self.step_size = step_size
-        self.shares = shares
         self.clip_norm = clip_norm
         self.start = start
         self.epsilon = epsilon
         self.delta = delta
         self.accountant = accountant
         self.random_state = random_state
-        self.verbose = verbose
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
@@ -551,7 +543,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             mu=budget.mu,
             n_steps=n_steps,
             step_size=self.step_size,
-            shares=shares if self.shares is None else tuple(self.shares),
+            shares=shares,
             clip_norm=default_clip(ball) if self.clip_norm is None else self.clip_norm,
             domain=ball,
         )
@@ -639,11 +631,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
             self.center_, self.radius_ = ball.center, ball.radius
         noisy = chosen.count.release(outside, streams("clipped fraction")) / n
-        arguments = {}
-        if self.verbose and self.mechanism_ == "gradient":
-            name = type(self).__name__
-            arguments["progress"] = ProgressBar(name, self.epsilon, self.delta)
-        mean, self.noise_scale_ = mechanism.release(problem, streams, **arguments)
+        mean, self.noise_scale_ = mechanism.release(problem, streams)
         self.mean_ = np.asarray(mean)
         law = getattr(mechanism, "noise_law", None)
         if law is not None:

@@ -440,14 +440,9 @@ class DescentMean:
         sigma = sum_sigma(query, self.solver.noise_multipliers[-1], self.solver.exact)
         return np.atleast_1d(self.solver.step_size)[-1] * sigma / problem.n
 
-    def release(
-        self,
-        problem: FrechetProblem,
-        streams: NoiseStreams,
-        progress: Callable[..., None] | None = None,
-    ) -> tuple[np.ndarray, float]:
+    def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
-        mean = self.solver.solve(problem, self.start, streams("descent"), progress)
+        mean = self.solver.solve(problem, self.start, streams("descent"))
         return mean, self.noise_scale(problem)
 
 

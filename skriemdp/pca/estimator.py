@@ -114,8 +114,6 @@ class PrivatePrincipalEigenvector(
     random_state : int, optional
         None for private noise from the operating system.  An int makes the noise reproducible, for
         tests and studies; nobody is protected then.
-    verbose : int, default=0
-        1 says which mechanism runs.
 
     Attributes
     ----------
@@ -206,7 +204,6 @@ class PrivatePrincipalEigenvector(
         delta: float = 1e-5,
         accountant: Any = None,
         random_state: int | None = None,
-        verbose: int = 0,
     ) -> None:
         self.n_components = n_components
         self.row_norm = row_norm
@@ -220,7 +217,6 @@ class PrivatePrincipalEigenvector(
         self.delta = delta
         self.accountant = accountant
         self.random_state = random_state
-        self.verbose = verbose
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
@@ -542,8 +538,6 @@ class PrivatePrincipalEigenvector(
         budget = settings.make_budget()
         if data.groups is not None:
             rows = GroupedRows(rows.chunks, data.groups, by_trace=budget.pure)
-        if self.verbose:
-            print(f"[{type(self).__name__}] mechanism {plan.public['mechanism']!r}")
         counting = None
         if settings.bounds.row_norm is not None:
             counting = budget.count(_PURE_COUNT_SHARE if budget.pure else _COUNT_SHARE)

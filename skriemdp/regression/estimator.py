@@ -16,7 +16,6 @@ from skriemdp._groups import Groups
 from skriemdp._quiet import read_records, read_weights
 from skriemdp._validation import check_option
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
-from skriemdp.descent.progress import ProgressBar
 from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, told_fraction
@@ -88,7 +87,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         Seed of the random features, which are public.
     epsilon, delta : float, default=1.0, 1e-5
         Privacy of the fit and of all predictions.
-    accountant, random_state, verbose
+    accountant, random_state
         As in :class:`skriemdp.PrivateFrechetMean`.
 
     Attributes
@@ -168,7 +167,6 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         delta: Any = 1e-5,
         accountant: PrivacyAccountant | None = None,
         random_state: Any = None,
-        verbose: Any = 0,
     ):
         self.method = method
         self.privacy_unit = privacy_unit
@@ -188,7 +186,6 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         self.delta = delta
         self.accountant = accountant
         self.random_state = random_state
-        self.verbose = verbose
 
     # -- scikit-learn ---------------------------------------------------------------------------
 
@@ -320,9 +317,6 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             self._server = QueryServer(model, weights, points, base, self.n_queries, streams)
         else:
             arguments: dict[str, Any] = {} if groups is None else {"groups": groups}
-            if self.verbose:
-                name = type(self).__name__
-                arguments["progress"] = ProgressBar(name, self.epsilon, self.delta)
             coordinates = np.asarray(space.log_coordinates(base, points))
             seen = features(X, apart=groups is not None)
             weights = model.release(seen, coordinates, streams("model"), **arguments)

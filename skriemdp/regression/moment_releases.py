@@ -107,7 +107,6 @@ class MomentModel:
         features: np.ndarray,
         labels: np.ndarray,
         rng: np.random.Generator,
-        progress: Callable[..., None] | None = None,
         groups: Groups | None = None,
     ) -> np.ndarray:
         """Private weights ``(n_features, dim)``; arguments as in :meth:`WrappedModel.release`."""

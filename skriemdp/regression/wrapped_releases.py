@@ -332,7 +332,6 @@ class WrappedModel:
         features: np.ndarray,
         labels: np.ndarray,
         rng: np.random.Generator,
-        progress: Callable[..., None] | None = None,
         groups: Groups | None = None,
     ) -> np.ndarray:
         """Private weights ``(n_features, dim)``.
@@ -344,8 +343,6 @@ class WrappedModel:
         labels : ndarray of shape (n, dim)
             Normal coordinates of the labels at the base point, public or already released.
         rng : numpy.random.Generator
-        progress : callable, optional
-            ``progress(step, n_steps)`` after each step.
         groups : Groups, optional
             Of the rows, where people are the records.
         """
@@ -377,6 +374,4 @@ class WrappedModel:
             weights = weights + velocity
             if step >= first:
                 average += weights / (self.n_steps - first)
-            if progress is not None:
-                progress(step + 1, self.n_steps)
         return average

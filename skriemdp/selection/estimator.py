@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import numbers
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
@@ -37,7 +36,8 @@ from skriemdp.core.work import check_limit
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
 from skriemdp.geometry import as_geometry
-from skriemdp.ledger.accountant import PrivacyAccountant, current_accountant
+from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.ledger.current import current_accountant
 from skriemdp.ledger.units import UNITS
 from skriemdp.preprocessing import PerGroup, transformed_once
 from skriemdp.selection.parts import (
@@ -137,11 +137,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         As in scikit-learn's GridSearchCV.  Candidates may differ in epsilon: every run is charged
         like the most expensive one.
     mean_runs : float, optional
-        Expected number of runs E[K]; by default twice the number of candidates.
-    law : {"negative-binomial", "poisson"}, default="negative-binomial"
-        Law of K.  A Poisson number may be 0; then `best_estimator_` is None.
-    shape : float, default=0.0
-        Parameter eta of the truncated negative binomial law (0 logarithmic, 1 geometric).
+        Expected number of runs E[K]; by default twice the number of candidates.  K has the
+        logarithmic law, whose cost is the least of those that are known.
     loss : {"auto", "zero_one", "squared_error"} or callable, default="auto"
         Loss of each validation record, ``loss(model, X, y) -> (n,)``; entry i must depend on the
         model and on record i only, which is tried on made-up records; "auto" is "zero_one" for
@@ -205,8 +202,6 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         param_grid: Any,
         *,
         mean_runs: Any = None,
-        law: Any = "negative-binomial",
-        shape: Any = 0.0,
         loss: Any = "auto",
         loss_bound: Any = 1.0,
         delta: Any = 1e-5,
@@ -217,8 +212,6 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         self.estimator = estimator
         self.param_grid = param_grid
         self.mean_runs = mean_runs
-        self.law = law
-        self.shape = shape
         self.loss = loss
         self.loss_bound = loss_bound
         self.delta = delta
@@ -264,23 +257,15 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         check_public_seed(self.public_seed)
         if not callable(self.loss):
             check_option(("auto", "zero_one", "squared_error"), loss=self.loss)
-        check_option(("negative-binomial", "poisson"), law=self.law)
-        if not isinstance(self.shape, numbers.Real) or isinstance(self.shape, bool):
-            raise TypeError(f"shape must be a real number, got {shown(self.shape)}.")
-        if self.law == "negative-binomial" and self.shape != 0:
-            # Next to 0 the number of runs would be drawn by a rejection that hardly ever ends.
-            shape: Any = self.shape
-            size = -shape if -1 < shape < 0 else shape
-            if not 1e-3 <= size <= 1e3:
-                raise ValueError(
-                    "shape must be 0, or in (-1, -0.001] or [0.001, 1000], got "
-                    f"{shown(self.shape)}."
-                )
         grid = ParameterGrid(self.param_grid)
         check_limit("most_candidates", **{"len(param_grid)": len(grid)})
         candidates = list(grid)
         runs = 2.0 * len(candidates) if self.mean_runs is None else self.mean_runs
         check_positive(mean_runs=runs)
+        if runs <= 1.0:
+            raise ValueError(
+                f"mean_runs must exceed 1, the least number of runs, got {shown(runs)}."
+            )
         check_limit("most_runs", mean_runs=runs)
         refuse_streams(private_step(self.estimator), X)
         whole, train, test = self._parts(X, y, groups)
@@ -299,8 +284,6 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         scores = Scores.planned(
             fits,
             2.0 * len(fits) if self.mean_runs is None else self.mean_runs,
-            self.law,
-            self.shape,
             self.loss_bound,
             self.delta,
             accountant.composes(0.0, self.delta),
@@ -498,7 +481,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         test: Part,
         streams: NoiseStreams,
         accountant: PrivacyAccountant,
-    ) -> tuple[float, int, PrivateEstimator] | None:
+    ) -> tuple[float, int, PrivateEstimator]:
         rng = streams("search")
         scored = scores.scorer(test.n, rng)
         best = None
@@ -526,6 +509,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             score = scored(losses)
             if best is None or score > best[0]:
                 best = (score, index, model)
+        assert best is not None  # there is at least one run
         return best
 
     def _losses(self, model: Any, part: Part) -> np.ndarray:
@@ -549,25 +533,21 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         return np.nan_to_num(losses, nan=self.loss_bound)
 
     def _report(
-        self, candidates: list[dict[str, float]], best: tuple[float, int, PrivateEstimator] | None
+        self, candidates: list[dict[str, float]], best: tuple[float, int, PrivateEstimator]
     ) -> None:
         scores = np.full(len(candidates), np.nan)
-        self.best_estimator_ = self.best_params_ = self.best_index_ = self.best_score_ = None
-        if best is not None:
-            self.best_score_, self.best_index_, self.best_estimator_ = best
-            self.best_params_ = candidates[self.best_index_]
-            scores[self.best_index_] = self.best_score_
-            # What the winner alone would have cost is not what its release cost.
-            for step in (fitted(self.best_estimator_), last_step(self.best_estimator_)):
-                step.privacy_spent_ = self.privacy_spent_
+        self.best_score_, self.best_index_, self.best_estimator_ = best
+        self.best_params_ = candidates[self.best_index_]
+        scores[self.best_index_] = self.best_score_
+        # What the winner alone would have cost is not what its release cost.
+        for step in (fitted(self.best_estimator_), last_step(self.best_estimator_)):
+            step.privacy_spent_ = self.privacy_spent_
         self.cv_results_ = {"params": candidates, "released_score": scores}
 
     # -- the winner's methods -------------------------------------------------------------------
 
     def _winner(self) -> PrivateEstimator:
         check_is_fitted(self)
-        if self.best_estimator_ is None:
-            raise ValueError("the search drew no run (law='poisson'); there is no model.")
         return self.best_estimator_
 
     @property

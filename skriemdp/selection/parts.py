@@ -78,8 +78,8 @@ def refuse_streams(step: PrivateEstimator, X: Any) -> None:
 
 
 def quiet(step: PrivateEstimator) -> dict[str, Any]:
-    """What keeps the progress of a run to itself."""
-    return {"verbose": 0} if "verbose" in step.get_params(deep=False) else {}
+    """What keeps a run to itself: nobody may follow one that loses."""
+    return {"callback": None} if "callback" in step.get_params(deep=False) else {}
 
 
 def private_step(estimator: PrivateEstimator) -> PrivateEstimator:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -61,8 +60,6 @@ class Scores:
         cls,
         fits: list[Event],
         runs: float,
-        law: str,
-        shape: Any,
         loss_bound: float,
         delta: float,
         composes: bool,
@@ -78,14 +75,13 @@ class Scores:
         mus = [event.mu for event in distinct if event.mu is not None]
         if len(mus) == len(distinct):
             run = GaussianBudget(max(mus)).event
-            return cls(SelectionEvent(run, runs, law, shape), run, loss_bound)
+            return cls(_search(run, runs), run, loss_bound)
         # Where delta alone covers a fit, any small epsilon will do.
         epsilon = max(1e-3, *(event.epsilon(delta) for event in distinct))
         radial = best_radial_law(1, epsilon, delta)
         gaussian = GaussianBudget(gaussian_mu(epsilon, delta)).event
         by_radial, by_gaussian = (
-            SelectionEvent(ParallelEvent((*distinct, score)), runs, law, shape)
-            for score in (radial, gaussian)
+            _search(ParallelEvent((*distinct, score)), runs) for score in (radial, gaussian)
         )
         cheap = by_radial.epsilon(delta) <= _MORE * by_gaussian.epsilon(delta)
         if cheap and not composes and get_config()["arithmetic"] != "lattice":
@@ -120,3 +116,8 @@ class Scores:
             return RadialNoise(sensitivity, self.scoring)
         assert self.scoring.mu is not None  # scores have no other noise
         return GaussianNoise(sensitivity, 1.0 / self.scoring.mu)
+
+
+def _search(run: Event, runs: float) -> SelectionEvent:
+    """A search of so many runs in the mean, by the logarithmic law."""
+    return SelectionEvent(run, runs, shape=0.0)

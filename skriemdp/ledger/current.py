@@ -1,0 +1,94 @@
+"""The accountant of a fit that names none: of a ``with`` block, of a pickle, or the default."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+
+from skriemdp.ledger import active
+from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.ledger.storage import BudgetError, Ledger
+
+__all__ = ["active_accountant_token", "current_accountant"]
+
+_default_lock = threading.RLock()
+_default: PrivacyAccountant | None = None
+_nonce = secrets.token_hex(8)  # with the pid, tells this process from all others
+
+
+def current_accountant(token: dict | None = None) -> PrivacyAccountant:
+    """The accountant that a fit without ``accountant=`` charges.
+
+    In this order: the innermost ``with`` block around the fit, in its chain of calls; the block
+    of its task or context; that of this process; the ledger named by `token`, which came from
+    another process with the estimator; a block inherited by fork; the process's default, a
+    temporary ledger without a ceiling.
+
+    Parameters
+    ----------
+    token : dict, optional
+        What :func:`active_accountant_token` returned in the process where the estimator was
+        pickled.  Ignored in that process itself.
+
+    Raises
+    ------
+    BudgetError
+        When several blocks are open and it cannot be seen which one is meant: a charge to the
+        wrong ledger would void a guarantee.
+    """
+    handle = active.find()
+    if handle is not None:
+        return handle
+    if token is not None and token["process"] != [os.getpid(), _nonce]:
+        return _resolve(token)
+    handle = active.find(inherited=True)
+    return _default_accountant() if handle is None else handle
+
+
+def active_accountant_token(token: dict | None = None) -> dict:
+    """The address of :func:`current_accountant` as plain data, to travel in an estimator's pickle.
+
+    Where it cannot be seen which accountant is meant, the refusal travels: whoever pickles may be
+    a thread in the service of a pool, and the caller would not hear it.
+
+    Parameters
+    ----------
+    token : dict, optional
+        The token that the estimator itself arrived with, if it did.
+    """
+    process = [os.getpid(), _nonce]
+    try:
+        handle = current_accountant(token)
+    except BudgetError as error:
+        return {"refused": str(error), "process": process}
+    return {**handle.__getstate__(), "process": process, "default": handle is _default}
+
+
+def _resolve(token: dict) -> PrivacyAccountant:
+    if "refused" in token:
+        raise BudgetError(token["refused"])
+    # The default ledger of a process that has ended had no ceiling to protect.
+    if token["default"] and not Ledger.exists(token["path"]):
+        return _default_accountant()
+    state = {name: token[name] for name in ("path", "key", "dataset", "partition", "mark")}
+    handle = PrivacyAccountant.__new__(PrivacyAccountant)
+    handle.__setstate__(state)
+    return handle
+
+
+def _default_accountant() -> PrivacyAccountant:
+    global _default
+    with _default_lock:
+        if _default is None:
+            _default = PrivacyAccountant()
+        return _default
+
+
+def _after_fork_in_child() -> None:
+    global _default_lock
+    _default_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
