@@ -1,13 +1,15 @@
 """Numbers about the source of the package, for the table of docs/design.md.
 
-python tools/architecture.py             # this checkout
-python tools/architecture.py 93d9dbc     # a commit, beside it
+python tools/architecture.py                   # this checkout
+python tools/architecture.py 93d9dbc           # a commit, beside it
+python tools/architecture.py 93d9dbc --sizes   # code lines by what they are for
 """
 
 from __future__ import annotations
 
 import ast
 import collections
+import fnmatch
 import io
 import subprocess
 import sys
@@ -17,6 +19,42 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # Packages that may build mechanisms and events because it is what they are about.
 BUILDERS = ("mechanisms", "privacy", "ledger", "riemannian_laws")
+# What modules are for: the first pattern that fits; of earlier layouts too.
+PURPOSES = {
+    "people who own several records": "_groups preprocessing */groups */grouped_rows */noise_shape",
+    "exact integers": "mechanisms/integer* mechanisms/lattice mechanisms/discrete_gaussian "
+    "mechanisms/batch_sizes mechanisms/memberships mechanisms/_rounding privacy/lattice "
+    "core/arithmetic",
+    "error bars, regions, tests, tangent components": "inference/* mean/joint* mean/uncertainty "
+    "mean/tangent_pca mechanisms/lifted_moments mechanisms/class_moments",
+    "private search for centre and scale": "location_scale/* solvers/ball_search solvers/rows",
+    "Riemannian laws and their profiles": "riemannian_laws/* geometry/distributions* "
+    "privacy/profile* mechanisms/output",
+    "ledger, filters, active budgets": "ledger/* privacy/accountant privacy/ledger "
+    "privacy/filters privacy/statements",
+    "auditor's page": "page/* __main__",
+    "pure privacy of matrices and classes": "mechanisms/pure_* pca/pure_releases",
+    "sensitivities, events, calibration": "privacy/*",
+    "other mechanisms": "mechanisms/*",
+    "manifolds": "geometry/*",
+    "means and classes": "mean/* mean classification solvers/mean_* solvers/adaptive_mean "
+    "solvers/output_mean",
+    "principal components": "pca/* decomposition solvers/pca_* solvers/subspace",
+    "matrix completion": "completion/* completion solvers/completion_* solvers/item_effects "
+    "solvers/local_factors solvers/subspace_signal",
+    "geodesic regression": "regression/geodesic*",
+    "hyperbolic regression": "regression/* regression solvers/regression_plan "
+    "solvers/structured_prediction solvers/wrapped_model",
+    "linear models": "linear_model/* linear_model solvers/adagrad solvers/glm "
+    "solvers/linear_planning solvers/preconditioners",
+    "federated learning": "federated/*",
+    "descent, own costs, pymanopt optimizers": "descent/* erm/* erm solvers/* schedules "
+    "pymanopt_optimizers",
+    "search over parameters": "selection/* selection",
+    "audits": "auditing/*",
+    "data sets, plots, reports": "datasets/* datasets ratings hierarchies plotting reporting",
+    "order of a fit, input, messages": "core/* *",
+}
 
 
 def checkout() -> dict[str, str]:
@@ -146,13 +184,46 @@ def numbers(sources: dict[str, str]) -> dict[str, str]:
         "functions with all types": f"{annotated_share(sources):.0%}",
         "constructor parameters of the estimators": str(constructor_parameters(sources)),
         "code lines without docstrings and comments": str(sum(map(code_lines, sources.values()))),
+        "of these imports, signatures of functions, lists of names": str(form_lines(sources)),
         "files": str(len(sources)),
     }
 
 
+def sizes(sources: dict[str, str]) -> dict[str, str]:
+    """Code lines by what they are for."""
+    found = dict.fromkeys(PURPOSES, 0)
+    for name, text in sources.items():
+        found[purpose(name)] += code_lines(text)
+    return {name: str(size) for name, size in found.items()}
+
+
+def purpose(name: str) -> str:
+    """What a module is for."""
+    stem = name.removesuffix(".py")
+    for wanted, patterns in PURPOSES.items():
+        if any(fnmatch.fnmatchcase(stem, pattern) for pattern in patterns.split()):
+            return wanted
+    raise AssertionError(name)
+
+
+def form_lines(sources: dict[str, str]) -> int:
+    """Code lines that import, open a function, or list a module's names."""
+    count = 0
+    for text in sources.values():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                count += max(node.body[0].lineno - node.lineno, 1)
+            elif isinstance(node, ast.Import | ast.ImportFrom) or (
+                isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+            ):
+                count += (node.end_lineno or node.lineno) - node.lineno + 1
+    return count
+
+
 def main() -> None:
-    commits = [word for word in sys.argv[1:] if word != "-v"]
-    columns = [numbers(at_commit(commit)) for commit in commits] + [numbers(checkout())]
+    commits = [word for word in sys.argv[1:] if not word.startswith("-")]
+    count = sizes if "--sizes" in sys.argv else numbers
+    columns = [count(at_commit(commit)) for commit in commits] + [count(checkout())]
     for row in columns[0]:
         print("| " + " | ".join([row, *(column[row] for column in columns)]) + " |")
     if "-v" in sys.argv:
