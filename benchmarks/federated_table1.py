@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 
-from skriemdp.federated.releases import Participation, published_table_bound
+from skriemdp.federated.releases import Participation
+from skriemdp.federated.theory import published_table_bound
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ApproximateEvent, GaussianEvent
 

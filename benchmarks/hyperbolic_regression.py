@@ -19,7 +19,8 @@ import numpy as np
 from skriemdp import PrivateFrechetMean, PrivateHyperbolicRegressor, frechet_mean
 from skriemdp.datasets import make_tree
 from skriemdp.geometry import GeodesicBall, Hyperboloid
-from skriemdp.regression.wrapped_releases import FeatureMap, WrappedModel
+from skriemdp.regression.features import FeatureMap
+from skriemdp.regression.wrapped_releases import WrappedModel
 
 DELTA = 1e-5
 SPACE = Hyperboloid(2)

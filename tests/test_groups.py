@@ -30,8 +30,9 @@ from skriemdp.privacy.sensitivity import (
     trace_part_sensitivity,
     weighted_sum_sensitivity,
 )
+from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.prediction_releases import KernelWeights
-from skriemdp.regression.wrapped_releases import FeatureMap, WrappedModel, _people
+from skriemdp.regression.wrapped_releases import WrappedModel, _people
 
 
 def people(rng, count, most):

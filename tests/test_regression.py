@@ -21,6 +21,7 @@ from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression import PrivateHyperbolicRegressor, prediction_releases
+from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.moment_releases import MomentModel
 from skriemdp.regression.planning import (
     BASE_SHARE,
@@ -35,11 +36,7 @@ from skriemdp.regression.prediction_releases import (
     WeightedMean,
 )
 from skriemdp.regression.scores import frechet_variation
-from skriemdp.regression.wrapped_releases import (
-    FeatureMap,
-    WrappedModel,
-    geodesic_gradients,
-)
+from skriemdp.regression.wrapped_releases import WrappedModel, geodesic_gradients
 
 METHODS = ("parametric", "sufficient-statistics", "per-query")
 UNITS = ("record", "label")

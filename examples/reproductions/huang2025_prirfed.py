@@ -35,7 +35,7 @@ from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Walk
 from skriemdp.descent.variance_reduction import RiemannianSVRG
 from skriemdp.federated import KernelQuery, LabelQuery, Participation, ridge_weights, theory
-from skriemdp.federated.releases import published_table_bound
+from skriemdp.federated.theory import published_table_bound
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.location_scale.rows import Rows
 from skriemdp.pca.problem import SubspaceProblem

@@ -125,7 +125,8 @@ class PrivateRiemannianERM(PrivateEstimator):
         the anchor, where they need no shortening if every record's cost is so smooth; to
         `clip_norm` without it.
     callback : callable, optional
-        ``callback(step, point)`` after each step, with a copy of the released iterate.
+        ``callback(step, point)`` after each step, with a copy of the released iterate.  A private
+        search leaves it out: nobody may follow a run that loses.
     epsilon : float, default=1.0
     delta : float, default=1e-5
         Privacy of the whole fit.

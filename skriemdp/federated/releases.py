@@ -17,7 +17,7 @@ from skriemdp.privacy.events import (
 )
 from skriemdp.privacy.events_mixed import MixtureEvent
 
-__all__ = ["Participation", "published_table_bound"]
+__all__ = ["Participation"]
 
 # Binomial tail that is not followed term by term; its mass counts as "everything is revealed".
 _TAIL = 1e-15
@@ -124,31 +124,3 @@ class Participation:
 
 def _repeated(event: Event, count: int) -> Event:
     return compose([SelfComposedEvent(event, count)] if count else [])
-
-
-def published_table_bound(
-    n_clients: int,
-    clients_per_round: int,
-    n_rounds: int,
-    epsilon: float,
-    delta: float,
-    slack: float,
-) -> tuple[float, float]:
-    """The (epsilon', delta') that Theorem 4.2 of PriRFed states; **not valid** for records.
-
-    Kept to reproduce the paper's Table 1 beside the true values (docs/theory/federated.md).
-
-    Parameters
-    ----------
-    n_clients, clients_per_round, n_rounds : int
-    epsilon, delta : float
-        Of one local training.
-    slack : float
-        The paper's ``delta'`` of advanced composition.
-    """
-    share = clients_per_round / n_clients
-    sampled = math.log1p(share * math.expm1(clients_per_round * epsilon))
-    advanced = math.sqrt(2.0 * n_rounds * math.log(1.0 / slack)) * sampled
-    advanced += n_rounds * sampled * math.expm1(sampled)
-    total = min(n_rounds * sampled, advanced)
-    return total, slack + n_rounds * share * clients_per_round * delta

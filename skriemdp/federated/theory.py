@@ -1,13 +1,15 @@
-"""Step sizes of the published convergence theory, from public constants."""
+"""Published theorems as functions of public constants: step sizes, and a bound that fails."""
 
 from __future__ import annotations
+
+import math
 
 from skriemdp._validation import check_positive
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.schedules import curvature_constant, several_steps_limit, svrg_settings
 
-__all__ = ["ball_constant", "theory_settings"]
+__all__ = ["ball_constant", "published_table_bound", "theory_settings"]
 
 
 def ball_constant(ball: GeodesicBall) -> float:
@@ -76,3 +78,31 @@ def theory_settings(
     if local_steps == 1:
         return 1.0 / smoothness, 1
     return min(1.0 / smoothness, 0.5 * several_steps_limit(local_steps)), local_steps
+
+
+def published_table_bound(
+    n_clients: int,
+    clients_per_round: int,
+    n_rounds: int,
+    epsilon: float,
+    delta: float,
+    slack: float,
+) -> tuple[float, float]:
+    """The (epsilon', delta') that Theorem 4.2 of PriRFed states; **not valid** for records.
+
+    Kept to reproduce the paper's Table 1 beside the true values (docs/theory/federated.md).
+
+    Parameters
+    ----------
+    n_clients, clients_per_round, n_rounds : int
+    epsilon, delta : float
+        Of one local training.
+    slack : float
+        The paper's ``delta'`` of advanced composition.
+    """
+    share = clients_per_round / n_clients
+    sampled = math.log1p(share * math.expm1(clients_per_round * epsilon))
+    advanced = math.sqrt(2.0 * n_rounds * math.log(1.0 / slack)) * sampled
+    advanced += n_rounds * sampled * math.expm1(sampled)
+    total = min(n_rounds * sampled, advanced)
+    return total, slack + n_rounds * share * clients_per_round * delta

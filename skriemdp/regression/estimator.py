@@ -20,6 +20,7 @@ from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, told_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import COORDINATES, layout, tangent_labels
 from skriemdp.regression.moment_releases import MomentSums
@@ -31,7 +32,6 @@ from skriemdp.regression.prediction_releases import (
 )
 from skriemdp.regression.scaling import ADVICE
 from skriemdp.regression.scores import frechet_r2
-from skriemdp.regression.wrapped_releases import FeatureMap
 
 __all__ = ["PrivateHyperbolicRegressor"]
 

@@ -25,6 +25,7 @@ from skriemdp.location_scale.bounded_rows import RowBounds
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.integers import check_integers
 from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.layouts import tangent_labels
 from skriemdp.regression.moment_releases import MomentModel
 from skriemdp.regression.planning import (
@@ -38,7 +39,7 @@ from skriemdp.regression.planning import (
 )
 from skriemdp.regression.prediction_releases import WeightedMean
 from skriemdp.regression.scaling import FeatureScaling
-from skriemdp.regression.wrapped_releases import FeatureMap, WrappedModel
+from skriemdp.regression.wrapped_releases import WrappedModel
 
 __all__ = ["FitPlan", "plan_fit"]
 

@@ -19,7 +19,7 @@ from skriemdp.mechanisms.lifted_moments import LiftedMoments
 from skriemdp.mechanisms.vector import GaussianNoise
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import ball_sensitivity, computed_sum_sensitivity
-from skriemdp.regression.wrapped_releases import FeatureMap
+from skriemdp.regression.features import FeatureMap
 
 __all__ = ["MomentModel", "MomentSums"]
 

@@ -12,7 +12,7 @@ from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.regression.wrapped_releases import FeatureMap
+from skriemdp.regression.features import FeatureMap
 
 __all__ = ["ADVICE", "FeatureScaling"]
 
