@@ -416,7 +416,10 @@ LINES = (
     ),
     Line("mechanisms.budget:_Budget._take", "self.left -= share", "pass", "pca"),
     Line(
-        "location_scale.rows:clip_weights", "return weights", "return np.ones_like(weights)", "pca"
+        "location_scale.rows:_shrinking",
+        "np.where(np.isfinite(squares), factors, 0.0)",
+        "np.ones_like(squares)",
+        "pca",
     ),
     Line(
         "pca.releases:_float_variances",
