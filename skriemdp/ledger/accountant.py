@@ -167,7 +167,8 @@ class PrivacyAccountant:
         rule = make_filter(filter, epsilon, delta)
         if unit is not None:
             check_option(UNITS, unit=unit)
-        self._dataset, self._partition, self._stored = DEFAULT_DATASET, "", None
+        self._dataset, self._partition = DEFAULT_DATASET, ""
+        self._stored, self._fixed_unit = None, None
         if path is None:
             if witness is not None:
                 raise ValueError("a witness needs a ledger that lasts; give path= as well.")
@@ -221,7 +222,7 @@ class PrivacyAccountant:
     ) -> Self:
         self = cls.__new__(cls)
         self._ledger, self._dataset, self._partition = ledger, dataset, partition
-        self._stored = stored
+        self._stored, self._fixed_unit = stored, None
         return self
 
     # -- what it stands for --
@@ -250,7 +251,9 @@ class PrivacyAccountant:
     @property
     def unit(self) -> str:
         """Whom the ceiling protects: "label", "record", "group" or "client"."""
-        return self._ledger.row(self._dataset).unit
+        if self._fixed_unit is None:  # fixed when the data set was made
+            self._fixed_unit = self._ledger.row(self._dataset).unit
+        return self._fixed_unit
 
     @property
     def path(self) -> str:
@@ -755,7 +758,7 @@ class PrivacyAccountant:
         self._ledger = Ledger(state["path"], state["key"])
         connections.remember(state["key"], state["mark"].head)
         self._dataset, self._partition = state["dataset"], state["partition"]
-        self._stored = None
+        self._stored, self._fixed_unit = None, None
 
     def __copy__(self) -> Self:
         return self

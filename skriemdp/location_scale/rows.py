@@ -40,8 +40,9 @@ _FEW_COLUMNS, _SMALL_PRODUCT = 64, 10**6
 # Rows that are rounded one by one go through several operations: fewer at a time.
 _ROUNDED_BYTES = 1 << 18
 _EPSILON = np.finfo(float).eps
-# Neighbours per run when pairs of records are sampled.
-_RUN = 1024
+# Neighbours per run when pairs of records are sampled, and numbers in the runs that are looked at
+# together.
+_RUN, _TOGETHER = 1024, 1 << 17
 # Rows this many times longer than the clipping norm, or centres this far out in units of it, would
 # lose digits if subtracted from a sum that contains them.
 _MODERATE = 10.0
@@ -145,24 +146,27 @@ class Rows:
         square = float(center @ center)
         with np.errstate(all="ignore"):
             for where, piece in self._pieces():
+                along = found[where]
                 if _is_plain(piece):
-                    along = self._along(where.start, piece, center)
+                    self._set_along(where.start, piece, center, along)
                 else:
-                    along = _matrix(piece) @ center
-                found[where] = _expanded(squares[where], along, square, self.d)
+                    along[:] = _matrix(piece) @ center
+                _expand(along, squares[where], square, self.d)
         return found
 
-    def _along(self, first: int, piece: np.ndarray, center: np.ndarray) -> np.ndarray:
+    def _set_along(
+        self, first: int, piece: np.ndarray, center: np.ndarray, along: np.ndarray
+    ) -> None:
         """``piece @ center``; and the second moment of the piece, where it is expected."""
         if self._grams is None or first in self._grams:
-            return piece @ center
-        along, gram = np.empty(len(piece)), _Gram(self.d)
+            np.matmul(piece, center, out=along)
+            return
+        gram = _Gram(self.d)
         for begin in range(0, len(piece), _block_rows(self.d)):
             block = piece[begin : begin + _block_rows(self.d)]
             np.matmul(block, center, out=along[begin : begin + len(block)])
             gram.add(block)
         self._grams[first] = gram.total
-        return along
 
     def _plain_norms(self) -> np.ndarray:
         if self._plain is None:
@@ -236,10 +240,15 @@ class Rows:
                     yield _tile(piece[:half], center), _tile(piece[half : 2 * half], center)
             return
         # Evenly spaced runs of neighbours: cheap to read, and no part of the table is left out.
-        half = self.n // 2
-        for run in runs_of_neighbours(half, most):
-            second = self.chunks[half + run.start : half + run.stop]
-            yield _tile(self.chunks[run], center), _tile(second, center)
+        half, runs = self.n // 2, list(runs_of_neighbours(self.n // 2, most))
+        step = max(1, _TOGETHER // (self.d * _RUN)) if _is_plain(self.chunks) else 1
+        for begin in range(0, len(runs), step):
+            few = runs[begin : begin + step]
+            first = [self.chunks[run] for run in few]
+            second = [self.chunks[half + run.start : half + run.stop] for run in few]
+            if len(few) > 1:
+                first, second = [np.concatenate(first)], [np.concatenate(second)]
+            yield _tile(first[0], center), _tile(second[0], center)
 
     def centred(self, center: np.ndarray) -> Iterator[np.ndarray]:
         """Dense tiles of the z_i, of all records; a tile is valid until the next one is asked."""
@@ -541,8 +550,8 @@ def _matrix(piece: Any) -> Any:
     return piece if sparse.issparse(piece) else np.asarray(piece, dtype=float)
 
 
-def _expanded(squares: np.ndarray, along: np.ndarray, center_square: float, d: int) -> np.ndarray:
-    """``|x|^2 - 2 x'c + |c|^2``, raised by a bound of its rounding error; changes `along`."""
+def _expand(along: np.ndarray, squares: np.ndarray, center_square: float, d: int) -> None:
+    """``|x|^2 - 2 x'c + |c|^2``, raised by a bound of its rounding error, in place of ``x'c``."""
     slack = (2.0 * d + 16.0) * _EPSILON
     with np.errstate(all="ignore"):
         along *= -2.0
@@ -550,7 +559,7 @@ def _expanded(squares: np.ndarray, along: np.ndarray, center_square: float, d: i
         along += (1.0 + slack) * squares
         if not math.isfinite(along.sum()):
             along[~np.isfinite(along)] = np.inf
-    return np.maximum(along, 0.0, out=along)
+    np.maximum(along, 0.0, out=along)
 
 
 # Sums of rows, and of their outer products, as the rows are; where they are known.
@@ -696,7 +705,8 @@ class _SparseTile:
                 return squares
             along = self._rows @ self._center
         center_square = float(self._center @ self._center)
-        return _expanded(squares, along, center_square, self._rows.shape[1])
+        _expand(along, squares, center_square, self._rows.shape[1])
+        return along
 
     def _scaled(self, weights: np.ndarray) -> Any:
         scaled = self._rows.copy()

@@ -177,20 +177,19 @@ class PrivateQuantile:
         mechanism = GaussianCount(sigma)
         weight = _prior(last + 1) if self.prior is None else np.array(self.prior, dtype=float)
         # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
-        # the two log factors that they gave to the weights at or below it and above it.
-        state: dict[int, tuple[float, int, float, float]] = {}
+        # the log factor that they gave to the weights at or below it over that above it.
+        state: dict[int, tuple[float, int, float]] = {}
         for _ in range(self.counts if last else 0):
             at = _halving(weight)
-            total, asked, yes, no = state.get(at, (0.0, 0, 0.0, 0.0))
+            total, asked, known = state.get(at, (0.0, 0, 0.0))
             noisy = mechanism.release(count(at), rng)
             total, asked = total + (noisy - wanted) / sigma, asked + 1
             # A count above the wanted rank says "the answer is here or below".  All answers at one
-            # place count as one with less noise, so its factors are replaced, not multiplied.
+            # place count as one with less noise, so its factor is replaced, not multiplied.
             z = total / math.sqrt(asked)
-            factors = log_ndtr(z), log_ndtr(-z)
-            weight[: at + 1] += factors[0] - yes
-            weight[at + 1 :] += factors[1] - no
-            state[at] = (total, asked, *factors)
+            evidence = float(log_ndtr(z)) - float(log_ndtr(-z))
+            weight[: at + 1] += evidence - known
+            state[at] = (total, asked, evidence)
         below = np.cumsum(np.exp(weight - weight.max()))
         return min(int(np.searchsorted(below, 0.5 * below[-1])), last)
 
@@ -294,7 +293,7 @@ def _prior(size: int) -> np.ndarray:
 
 def _halving(weight: np.ndarray) -> int:
     """Index, not the last, at or below which the share of the weights is closest to one half."""
-    below = np.exp(weight - weight.max()).cumsum()
-    half = 0.5 * below[-1]
+    below = np.exp(weight - np.maximum.reduce(weight)).cumsum()
+    half = 0.5 * float(below[-1])
     at = min(int(below.searchsorted(half)), len(below) - 2)
     return at - 1 if at > 0 and half - below[at - 1] < below[at] - half else at
