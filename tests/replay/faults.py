@@ -267,7 +267,7 @@ _ROOTS = "GaussianEvent(self.moment_multiplier, count=self.n_steps)"
 _ROUNDS = "math.ceil(self.n_rounds"
 
 LINES = (
-    Line("mechanisms.bounds:Ball.enforce", "shortened(offsets, self.radius)", "offsets", "erm "),
+    Line("mechanisms.bounds:Ball.enforce", "_shortened(offsets, self.radius)", "offsets", "erm "),
     Line("mechanisms.sums:release_integers", "2 * lattice.units", "lattice.units", "mean lattice"),
     Line("mechanisms.sums:integer_total", "lattice.integers(", "2.0 * lattice.integers(", "erm p"),
     Line("descent.sampling:PoissonSampler.event", "integers=self.integers", "integers=0", "erm p"),
