@@ -154,11 +154,12 @@ class PrivateQuantile:
     def release_counts(self, counts: Any, n: int, rng: np.random.Generator, size: Size = ()) -> Any:
         """As :meth:`release`, from the exact numbers of values <= each grid value."""
         shape = (size,) if isinstance(size, int) else tuple(size)
-        counts, wanted = [int(count) for count in counts], self.level * n
+        counts, wanted = np.asarray(counts).astype(int).tolist(), self.level * n
         runs = math.prod(shape)
         places = [self._search_once(counts.__getitem__, wanted, rng) for _ in range(runs)]
-        found = np.asarray(self.grid)[np.array(places, dtype=int)]
-        return found.reshape(shape) if shape else float(found[0])
+        if not shape:
+            return float(self.grid[places[0]])
+        return np.asarray(self.grid)[np.array(places, dtype=int)].reshape(shape)
 
     def search(self, count: Callable[..., Any], n: int, rng: np.random.Generator) -> float:
         """As :meth:`release`, with ``count(t)`` the exact number of values <= t.
