@@ -605,15 +605,18 @@ def test_charges_are_synced_and_leave_no_log(tmp_path):
 
 def test_another_process_syncs_what_it_charges_to_a_ledger_without_a_path():
     accountant = PrivacyAccountant()
-    program = f"""
-        from skriemdp import PrivacyAccountant
+    script = """
+        import sys
         from skriemdp.ledger import connections
-        accountant = PrivacyAccountant(path={accountant.path!r})
-        accountant.check(accountant_event := __import__("skriemdp").privacy.PureEvent(0.1))
+        from skriemdp.ledger.accountant import PrivacyAccountant
+        from skriemdp.privacy.events import PureEvent
+        accountant = PrivacyAccountant(path=sys.argv[1])
+        accountant.spend(PureEvent(0.001))
         db = connections._links[accountant.path].db
         print(db.execute("PRAGMA synchronous").fetchone()[0])
     """
-    assert run_program(program) == "3"
+    assert run(script, accountant.path) == "3"
+    assert len(accountant.history) == 1
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")

@@ -106,7 +106,8 @@ class PrivacyAccountant:
     path : str or path-like, default=None
         Ledger file.  Made when nothing is there, else opened; its ceiling, delta and filter were
         fixed when it was made: leave the other parameters out, or repeat them exactly.  None: a
-        private temporary file that is removed when this process exits.
+        private temporary file that is removed when this process exits; it is not synced, because
+        what ends the machine ends the process.
     filter : {"auto", "sum", "renyi", "gdp"}, default="auto"
         The rule that enforces the ceiling under adaptive use (docs/theory/filters.md).  ``"auto"``
         takes every event and lets Gaussian fits reach 94 to 97 % of the ceiling; ``"sum"`` adds
@@ -154,6 +155,9 @@ class PrivacyAccountant:
     >>> accountant.remaining(PureEvent(0.25))
     3
     """
+
+    _stored: Filter | None
+    _fixed_unit: str | None
 
     def __init__(
         self,

@@ -423,8 +423,9 @@ def private_folder() -> str:
 
 def _is_own(path: str) -> bool:
     """Whether a ledger lies in the folder that is removed with this process."""
-    own = _folder is not None and _folder[0] == os.getpid()
-    return own and _folder is not None and os.path.dirname(path) == _folder[1]
+    if _folder is None or _folder[0] != os.getpid():
+        return False
+    return os.path.dirname(path) == os.path.realpath(_folder[1])
 
 
 def _leave_at_exit() -> None:

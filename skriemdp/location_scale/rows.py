@@ -42,7 +42,7 @@ _ROUNDED_BYTES = 1 << 18
 _EPSILON = np.finfo(float).eps
 # Neighbours per run when pairs of records are sampled, and numbers in the runs that are looked at
 # together.
-_RUN, _TOGETHER = 1024, 1 << 17
+_RUN, _TOGETHER = 1024, 1 << 15
 # Rows this many times longer than the clipping norm, or centres this far out in units of it, would
 # lose digits if subtracted from a sum that contains them.
 _MODERATE = 10.0
