@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import numbers
-from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,7 @@ _COUNTS = ("n_steps", "n_queries")
 
 def check_parameters(estimator: Any) -> None:
     """Raise unless the counts, seeds, lengths and class list of an estimator are of a sane size."""
-    kind: Hashable = type(estimator)
-    parameters = {name: getattr(estimator, name) for name in _names(kind)}
+    parameters = {name: getattr(estimator, name) for name in _names(estimator.__class__)}
     if "public_seed" in parameters:
         check_public_seed(parameters["public_seed"])
     for check, names in ((check_scale, _BOUNDS), (check_factor, _FACTORS)):
