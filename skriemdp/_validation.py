@@ -43,6 +43,8 @@ def _real(name: str, value: Any, wanted: str) -> float:
 def check_positive(*, allow_inf: bool = False, **values: Any) -> None:
     """Raise unless each keyword argument is a positive real number (finite, unless `allow_inf`)."""
     for name, value in values.items():
+        if type(value) is float and 0.0 < value < math.inf:
+            continue
         number = _real(name, value, "a positive real number")
         if math.isnan(number) or number <= 0 or (math.isinf(number) and not allow_inf):
             raise ValueError(f"{name} must be a positive finite number, got {shown(value)}.")

@@ -588,13 +588,31 @@ def test_children_clean_up_and_outlive_the_parents_last_line(tmp_path):
     assert code == "0"  # the ledger was still there when the child charged it
 
 
-def test_charges_are_synced_and_leave_no_log():
+def test_charges_are_synced_and_leave_no_log(tmp_path):
+    kept = PrivacyAccountant(path=tmp_path / "study.ledger")
+    fleeting = PrivacyAccountant()  # removed with this process, which no power failure survives
+    for accountant, level in ((kept, 3), (fleeting, 0)):  # EXTRA: also the journal's end; OFF
+        accountant.spend(SMALL)
+        db = ledger._links[accountant.path].db
+        assert db.execute("PRAGMA synchronous").fetchone() == (level,)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("persist",)
+        assert not os.path.exists(accountant.path + "-wal")
+
+
+def test_another_process_syncs_what_it_charges_to_a_ledger_without_a_path():
     accountant = PrivacyAccountant()
-    accountant.spend(SMALL)
-    db = ledger._links[accountant.path].db
-    assert db.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA: also the journal's end
-    assert db.execute("PRAGMA journal_mode").fetchone() == ("persist",)
-    assert not os.path.exists(accountant.path + "-wal")
+    script = """
+        import sys
+        from skriemdp.ledger import connections
+        from skriemdp.ledger.accountant import PrivacyAccountant
+        from skriemdp.privacy.events import PureEvent
+        accountant = PrivacyAccountant(path=sys.argv[1])
+        accountant.spend(PureEvent(0.001))
+        db = connections._links[accountant.path].db
+        print(db.execute("PRAGMA synchronous").fetchone()[0])
+    """
+    assert run(script, accountant.path) == "3"
+    assert len(accountant.history) == 1
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")

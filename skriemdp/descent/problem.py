@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -193,7 +194,7 @@ class FrechetProblem(Problem):
         return self.clipped_gradient_ball(point, math.inf)
 
     def clipped_gradient_ball(self, point: np.ndarray, clip_norm: float) -> Ball:
-        if self.geometry.is_hadamard and clip_norm <= self.ball.radius:
+        if self._curvature[0] and clip_norm <= self.ball.radius:
             return Ball(clip_norm)  # whatever the centre is
         center = -np.asarray(self.geometry.log_coordinates(point, self.ball.center))
         stretch = self._lipschitz(center)
@@ -202,13 +203,18 @@ class FrechetProblem(Problem):
 
     def _lipschitz(self, center: np.ndarray) -> float:
         """Of the logarithm at a point from which the ball's centre has these coordinates."""
-        kappa = self.geometry.curvature_bounds[1]
-        if self.geometry.is_hadamard:
+        is_hadamard, kappa, injectivity_radius = self._curvature
+        if is_hadamard:
             return 1.0
-        reach = float(np.sqrt(center @ center)) + self.ball.radius
-        if kappa * reach**2 >= math.pi**2 or reach >= self.geometry.injectivity_radius:
+        reach = math.sqrt(center @ center) + self.ball.radius
+        if kappa * reach**2 >= math.pi**2 or reach >= injectivity_radius:
             return math.inf
         return log_lipschitz(kappa, reach)
+
+    @functools.cached_property
+    def _curvature(self) -> tuple[bool, float, float]:
+        geometry = self.geometry
+        return geometry.is_hadamard, geometry.curvature_bounds[1], geometry.injectivity_radius
 
     def gradient_sum(
         self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None

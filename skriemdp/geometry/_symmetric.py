@@ -314,6 +314,51 @@ def _eigh_of_one(a: float, b: float, c: float) -> tuple[np.ndarray, np.ndarray]:
     return np.array([low, high]), np.array([[-second, first], [first, second]])
 
 
+def roots_of_one(xp: ModuleType, matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Square root of one 2x2 SPD matrix and its inverse, by :func:`_eigh_of_one`."""
+    values, vectors = eigh(xp, matrix)
+    (p, q), (r, t) = vectors.tolist()
+    found = []
+    roots = [math.sqrt(value) for value in floored(xp, values).tolist()]
+    for low, high in (roots, [1.0 / root for root in roots]):
+        side = low * p * r + high * q * t
+        found.append(
+            np.array([[low * p * p + high * q * q, side], [side, low * r * r + high * t * t]])
+        )
+    return found[0], found[1]
+
+
+def is_single(matrix: Array, coordinates: Array) -> bool:
+    """Whether these are one matrix and one vector of doubles in NumPy."""
+    arrays = type(matrix) is np.ndarray and type(coordinates) is np.ndarray
+    return (
+        arrays
+        and matrix.ndim == coordinates.ndim + 1 == 2
+        and matrix.dtype == coordinates.dtype == np.float64
+    )
+
+
+def moved_one(root: np.ndarray, coordinates: np.ndarray) -> np.ndarray | None:
+    """``root expm(S) root`` for one 2x2 matrix S of these coordinates, in Python's floats.
+
+    None where S is so large that no digit may be lost; steps of a descent are shorter.
+    """
+    a, c, b = coordinates.tolist()
+    b *= math.sqrt(0.5)
+    x, mean = (a - c) / 2, (a + c) / 2
+    h = math.hypot(x, b)
+    if not (h <= 2.0 and abs(mean) <= 100.0):  # or NaN
+        return None
+    scale = math.exp(mean)
+    even, odd = scale * math.cosh(h), scale * (math.sinh(h) / h if h else 1.0)
+    first, side, last = even + odd * x, odd * b, even - odd * x
+    (p, q), (_, r) = root.tolist()
+    left, right = p * first + q * side, p * side + q * last
+    low, high = q * first + r * side, q * side + r * last
+    across = 0.5 * (left * q + right * r + low * p + high * q)
+    return np.array([[left * p + right * q, across], [across, low * q + high * r]])
+
+
 def clipped_logm_sum(
     xp: ModuleType, matrix: Array, clip_norm: float, summand_scale: Callable[..., Any]
 ) -> Array:

@@ -24,6 +24,12 @@ _NEAR_ANTIPODE = -0.9
 _LEAST, _FURTHEST = 1e-6, 8.0
 
 
+def _are_single(point: Array, other: Array) -> bool:
+    """Whether both are vectors of doubles in NumPy."""
+    arrays = type(point) is np.ndarray and type(other) is np.ndarray
+    return arrays and point.ndim == other.ndim == 1 and point.dtype == other.dtype == np.float64
+
+
 @dataclasses.dataclass(frozen=True)
 class Sphere(Geometry):
     """The sphere ``{x in R^(dim+1) : |x| = radius}`` with the metric of the ambient space.
@@ -132,7 +138,42 @@ class Sphere(Geometry):
         direction, angle = self._direction_and_angle(xp, x, y)
         return (self.radius * angle) * direction
 
+    def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
+        if not _are_single(point, coordinates):
+            return super().exp_coordinates(point, coordinates)
+        # A step of a descent moves one point: as above, without the calls for tables.
+        x, c = point / math.sqrt(point @ point), coordinates / self.radius
+        first, rest = float(x[0]), x[1:]
+        component = float(rest @ c)
+        v = np.empty_like(x)
+        v[0] = component if first < 0 else -component
+        v[1:] = c - rest * (component / (1.0 + abs(first)))
+        angle = math.sqrt(v @ v)
+        if not 0.0 < angle < math.inf:
+            return super().exp_coordinates(point, coordinates)
+        y = math.cos(angle) * x + (math.sin(angle) / angle) * v
+        return y * (self.radius / math.sqrt(y @ y))
+
     def log_coordinates(self, point: Array, other: Array) -> Array:
+        if _are_single(point, other):
+            return self._one_logarithm(point, other)
+        return self._logarithms(point, other)
+
+    def _one_logarithm(self, point: np.ndarray, other: np.ndarray) -> Array:
+        """As :meth:`_logarithms`, of one point, without the calls for tables."""
+        x = point / math.sqrt(point @ point)
+        difference = other - self.radius * x
+        change = float(x @ difference)
+        cosine = self.radius + change
+        first, head, rest = float(x[0]), float(difference[0]), x[1:]
+        along = (change + (-head if first < 0 else head)) / (1.0 + abs(first))
+        c = difference[1:] - along * rest
+        sine = math.sqrt(c @ c)
+        if not (cosine >= 0.0 and 0.0 < sine < math.inf):
+            return self._logarithms(point, other)
+        return c * (self.radius * math.atan2(sine, cosine) / sine)
+
+    def _logarithms(self, point: Array, other: Array) -> Array:
         # The reflection of _reflect takes the point to an axis, and what remains of the difference
         # to the other point are its coordinates, times the sine over the angle.
         xp = array_namespace(point, other)

@@ -89,7 +89,8 @@ class PrivacyAccountant:
     path : str or path-like, default=None
         Ledger file.  Made when nothing is there, else opened; its ceiling, delta and filter were
         fixed when it was made: leave the other parameters out, or repeat them exactly.  None: a
-        private temporary file that is removed when this process exits.
+        private temporary file that is removed when this process exits; it is not synced, because
+        what ends the machine ends the process.
     filter : {"auto", "sum", "renyi", "gdp"}, default="auto"
         The rule that enforces the ceiling under adaptive use (docs/theory/filters.md).  ``"auto"``
         takes every event and lets Gaussian fits reach 94 to 97 % of the ceiling; ``"sum"`` adds
@@ -138,6 +139,9 @@ class PrivacyAccountant:
     3
     """
 
+    _stored: Filter | None
+    _fixed_unit: str | None
+
     def __init__(
         self,
         epsilon: float = math.inf,
@@ -150,7 +154,8 @@ class PrivacyAccountant:
         rule = make_filter(filter, epsilon, delta)
         if unit is not None:
             check_option(UNITS, unit=unit)
-        self._dataset, self._partition, self._stored = DEFAULT_DATASET, "", None
+        self._dataset, self._partition = DEFAULT_DATASET, ""
+        self._stored, self._fixed_unit = None, None
         if path is None:
             if witness is not None:
                 raise ValueError("a witness needs a ledger that lasts; give path= as well.")
@@ -204,7 +209,7 @@ class PrivacyAccountant:
     ) -> Self:
         self = cls.__new__(cls)
         self._ledger, self._dataset, self._partition = ledger, dataset, partition
-        self._stored = stored
+        self._stored, self._fixed_unit = stored, None
         return self
 
     # -- what it stands for --
@@ -233,7 +238,9 @@ class PrivacyAccountant:
     @property
     def unit(self) -> str:
         """Whom the ceiling protects: "label", "record", "group" or "client"."""
-        return self._ledger.row(self._dataset).unit
+        if self._fixed_unit is None:  # fixed when the data set was made
+            self._fixed_unit = self._ledger.row(self._dataset).unit
+        return self._fixed_unit
 
     @property
     def path(self) -> str:
@@ -645,7 +652,7 @@ class PrivacyAccountant:
         self._ledger = Ledger(state["path"], state["key"])
         connections.remember(state["key"], state["mark"].head)
         self._dataset, self._partition = state["dataset"], state["partition"]
-        self._stored = None
+        self._stored, self._fixed_unit = None, None
 
     def __copy__(self) -> Self:
         return self

@@ -134,6 +134,7 @@ def highest(left: tuple, right: tuple) -> tuple:
     )
 
 
+@functools.lru_cache(maxsize=256)
 def amounts(text: str) -> tuple:
     """Amounts as they are stored."""
     return tuple(json.loads(text))

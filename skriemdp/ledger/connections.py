@@ -244,9 +244,10 @@ def _connect(path: str) -> sqlite3.Connection:
     db = open_file(path)
     try:
         _check_format(db, path)
-        # The journal stays and is overwritten; each commit is synced, and so is its end mark.
+        # The journal stays and is overwritten; each commit is synced, and so is its end mark.  A
+        # ledger of this process alone need not outlive the machine: power that fails ends both.
         db.execute("PRAGMA journal_mode = PERSIST")
-        db.execute("PRAGMA synchronous = EXTRA")
+        db.execute(f"PRAGMA synchronous = {'OFF' if _is_own(path) else 'EXTRA'}")
         db.execute("PRAGMA fullfsync = ON")
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA trusted_schema = OFF")
@@ -418,6 +419,13 @@ def private_folder() -> str:
             _leave_at_exit()
             _leave_at_termination()
         return _folder[1]
+
+
+def _is_own(path: str) -> bool:
+    """Whether a ledger lies in the folder that is removed with this process."""
+    if _folder is None or _folder[0] != os.getpid():
+        return False
+    return os.path.dirname(path) == os.path.realpath(_folder[1])
 
 
 def _leave_at_exit() -> None:

@@ -7,6 +7,7 @@ clipped sum costs two products with the data matrix, whatever the number of para
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -156,8 +157,9 @@ def _shortened(residuals: np.ndarray, norms: np.ndarray, clip_norm: float) -> np
 
 def _logistic(scores: np.ndarray) -> np.ndarray:
     """``1 / (1 + exp(-scores))``."""
+    found = np.negative(scores)
     with np.errstate(over="ignore"):
-        found = np.exp(-scores)
+        np.exp(found, out=found)
     found += 1.0
     return np.divide(1.0, found, out=found)
 
@@ -260,6 +262,10 @@ class LinearRows:
 
     def blocks(self) -> list[slice]:
         """Slices of rows that fit in cache; one slice for sparse data."""
+        return self._blocks
+
+    @functools.cached_property
+    def _blocks(self) -> list[slice]:
         if issparse(self._X):
             return [slice(0, self.n)]
         rows = max(_BLOCK // max(self._X.shape[1], 1), 32)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg.blas import dgemm
 from sklearn.utils import assert_all_finite
 
 from skriemdp._quiet import quietly
@@ -32,11 +33,16 @@ __all__ = [
 # (benchmarks/pca.py --only speed).
 _TILE_BYTES = 1 << 22
 _SPARSE_ROWS = 1 << 14
+# What is computed from a few rows while they are in the innermost cache; and up to how many columns
+# their second moment is added up there, in products so small that BLAS copies nothing for them.
+_BLOCK_BYTES = 1 << 18
+_FEW_COLUMNS, _SMALL_PRODUCT = 64, 10**6
 # Rows that are rounded one by one go through several operations: fewer at a time.
 _ROUNDED_BYTES = 1 << 18
 _EPSILON = np.finfo(float).eps
-# Neighbours per run when pairs of records are sampled.
-_RUN = 1024
+# Neighbours per run when pairs of records are sampled, and numbers in the runs that are looked at
+# together.
+_RUN, _TOGETHER = 1024, 1 << 15
 # Rows this many times longer than the clipping norm, or centres this far out in units of it, would
 # lose digits if subtracted from a sum that contains them.
 _MODERATE = 10.0
@@ -69,13 +75,23 @@ class Rows:
         self.streamed, self.paired = not hasattr(chunks, "shape"), False
         self._norms: tuple[bytes, np.ndarray] | None = None
         self._plain: np.ndarray | None = None
-        # Sums of the rows of each piece as they are, by the number of its first row.
+        # Sums of the rows of each piece as they are, by the number of its first row; and of their
+        # outer products, where those will be asked for.
         self._sums: dict[int, np.ndarray] = {}
+        self._grams: dict[int, np.ndarray] | None = None
 
     @property
     def points(self) -> Rows:
         """Of which a mean is taken: these rows."""
         return self
+
+    def expect_gram(self) -> None:
+        """Say that :meth:`clipped_gram` will be asked for; norms then share its look at the rows.
+
+        Of few columns only, whose second moments of pieces are small beside the pieces.
+        """
+        if self._grams is None and self.d <= _FEW_COLUMNS:
+            self._grams = {}
 
     def arrays(self) -> Iterator[Any]:
         """The chunks, one after the other."""
@@ -106,7 +122,8 @@ class Rows:
         # One workspace for all tiles: fresh memory would cost more than the arithmetic.
         workspace = np.empty((max(1, _TILE_BYTES // (8 * self.d)), self.d))
         for where, piece in self._pieces():
-            yield where, _tile(piece, center, workspace, self._sums.get(where.start))
+            plain = self._sums.get(where.start), (self._grams or {}).get(where.start)
+            yield where, _tile(piece, center, workspace, plain)
 
     def squared_norms(self, center: np.ndarray) -> Iterator[np.ndarray]:
         """``|z_i|^2``, rounded up, one array per tile; infinite where it overflows.
@@ -129,19 +146,45 @@ class Rows:
         square = float(center @ center)
         with np.errstate(all="ignore"):
             for where, piece in self._pieces():
-                along = _matrix(piece) @ center
-                found[where] = _expanded(squares[where], along, square, self.d)
+                along = found[where]
+                if _is_plain(piece):
+                    self._set_along(where.start, piece, center, along)
+                else:
+                    along[:] = _matrix(piece) @ center
+                _expand(along, squares[where], square, self.d)
         return found
+
+    def _set_along(
+        self, first: int, piece: np.ndarray, center: np.ndarray, along: np.ndarray
+    ) -> None:
+        """``piece @ center``; and the second moment of the piece, where it is expected."""
+        if self._grams is None or first in self._grams:
+            np.matmul(piece, center, out=along)
+            return
+        gram = _Gram(self.d)
+        for begin in range(0, len(piece), _block_rows(self.d)):
+            block = piece[begin : begin + _block_rows(self.d)]
+            np.matmul(block, center, out=along[begin : begin + len(block)])
+            gram.add(block)
+        self._grams[first] = gram.total
 
     def _plain_norms(self) -> np.ndarray:
         if self._plain is None:
-            self._plain = np.empty(self.n)
+            self._plain, ones = np.empty(self.n), np.ones(_block_rows(self.d))
             for where, piece in self._pieces():
-                self._plain[where] = _tile(piece, np.zeros(self.d)).squared_norms
-                if isinstance(piece, np.ndarray) and piece.dtype == np.float64:
-                    # Added up while the piece is in the cache; later sums start from here.
-                    with np.errstate(all="ignore"):
-                        self._sums[where.start] = np.ones(len(piece)) @ piece
+                found = self._plain[where]
+                if not _is_plain(piece):
+                    found[:] = _tile(piece, np.zeros(self.d)).squared_norms
+                    continue
+                # Added up while the rows are in the cache; later sums start from here.
+                total = np.zeros(self.d)
+                with np.errstate(all="ignore"):
+                    for begin in range(0, len(piece), len(ones)):
+                        block = piece[begin : begin + len(ones)]
+                        np.einsum("ij,ij->i", block, block, out=found[begin : begin + len(block)])
+                        total += ones[: len(block)] @ block
+                _raise_nan(found)
+                self._sums[where.start] = total
         return self._plain
 
     @property
@@ -197,10 +240,15 @@ class Rows:
                     yield _tile(piece[:half], center), _tile(piece[half : 2 * half], center)
             return
         # Evenly spaced runs of neighbours: cheap to read, and no part of the table is left out.
-        half = self.n // 2
-        for run in runs_of_neighbours(half, most):
-            second = self.chunks[half + run.start : half + run.stop]
-            yield _tile(self.chunks[run], center), _tile(second, center)
+        half, runs = self.n // 2, list(runs_of_neighbours(self.n // 2, most))
+        step = max(1, _TOGETHER // (self.d * _RUN)) if _is_plain(self.chunks) else 1
+        for begin in range(0, len(runs), step):
+            few = runs[begin : begin + step]
+            first = [self.chunks[run] for run in few]
+            second = [self.chunks[half + run.start : half + run.stop] for run in few]
+            if len(few) > 1:
+                first, second = [np.concatenate(first)], [np.concatenate(second)]
+            yield _tile(first[0], center), _tile(second[0], center)
 
     def centred(self, center: np.ndarray) -> Iterator[np.ndarray]:
         """Dense tiles of the z_i, of all records; a tile is valid until the next one is asked."""
@@ -240,27 +288,25 @@ class Rows:
 
     # -- sums -------------------------------------------------------------------------------------
 
-    def _weighted(
-        self, center: np.ndarray, radius: float
-    ) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+    def _weighted(self, center: np.ndarray, radius: float) -> Iterator[tuple[Any, Clipping]]:
         norms = iter(self.squared_norms(center))
         whole = None if self.streamed else next(norms)
         for where, tile in self.tiles(center):
             squares = tile.squared_norms if whole is None else whole[where]
-            yield tile, squares, clip_weights(squares, radius)
+            yield tile, Clipping(squares, radius)
 
     def clipped_sum(self, center: np.ndarray, radius: float) -> np.ndarray:
         """Sum of the z_i, each scaled to norm <= `radius`, shape ``(d,)``."""
         total = np.zeros(self.d)
-        for tile, squares, weights in self._weighted(center, radius):
-            total += tile.weighted_sum(weights, squares, radius)
+        for tile, clipping in self._weighted(center, radius):
+            total += tile.weighted_sum(clipping)
         return total
 
     def clipped_gram(self, center: np.ndarray, radius: float) -> np.ndarray:
         """Sum of ``z_i z_i'``, each z_i scaled to norm <= `radius`, shape ``(d, d)``."""
         total = np.zeros((self.d, self.d))
-        for tile, squares, weights in self._weighted(center, radius):
-            total += tile.gram(weights, squares, radius)
+        for tile, clipping in self._weighted(center, radius):
+            total += tile.gram(clipping)
         return total
 
     def clipped_product(
@@ -271,7 +317,8 @@ class Rows:
         `frame` is W, shape ``(d, k)`` with orthonormal columns; the norm of a term is Frobenius.
         """
         total = np.zeros(frame.shape)
-        for tile, squares, weights in self._weighted(center, radius):
+        for tile, clipping in self._weighted(center, radius):
+            squares, weights = clipping.squares, clipping.weights
             projections = tile.product(frame) * weights[:, None]
             if bound < math.inf:
                 norms = np.minimum(squares, radius * radius) * _row_squares(projections)
@@ -286,7 +333,8 @@ class Rows:
         the largest that a term can have.
         """
         total = np.zeros(frame.shape)
-        for tile, _, weights in self._weighted(center, radius):
+        for tile, clipping in self._weighted(center, radius):
+            weights = clipping.weights
             inside = tile.product(frame) * weights[:, None]
             outside = tile.dense(weights) - inside @ frame.T
             with np.errstate(all="ignore"):
@@ -301,7 +349,8 @@ class Rows:
         self, center: np.ndarray, radius: float, frame: np.ndarray
     ) -> Iterator[np.ndarray]:
         """Squared norms ``|z_i|^2 |W' z_i|^2`` of the terms of :meth:`clipped_product`, by tile."""
-        for tile, squares, weights in self._weighted(center, radius):
+        for tile, clipping in self._weighted(center, radius):
+            squares, weights = clipping.squares, clipping.weights
             projections = tile.product(frame) * weights[:, None]
             yield np.minimum(squares, radius * radius) * _row_squares(projections)
 
@@ -314,7 +363,8 @@ class Rows:
         """
         k = frame.shape[1]
         gram, total = np.zeros((k, k)), 0.0
-        for tile, squares, weights in self._weighted(center, radius):
+        for tile, clipping in self._weighted(center, radius):
+            squares, weights = clipping.squares, clipping.weights
             projections = tile.product(frame) * weights[:, None]
             gram += projections.T @ projections
             total += float(np.minimum(squares, min(most, radius * radius)).sum())
@@ -404,14 +454,41 @@ def runs_of_neighbours(count: int, most: int) -> Iterator[slice]:
             yield slice(int(start), int(start) + run)
 
 
+class Clipping:
+    """Factors that scale vectors of these squared norms to norm <= `radius`; 0 for infinite ones.
+
+    Attributes
+    ----------
+    squares : ndarray of shape (b,)
+    radius : float
+    outside : ndarray of int
+        Places of the vectors that are longer.
+    factors : ndarray
+        Theirs; those of all others are one.
+    """
+
+    def __init__(self, squares: np.ndarray, radius: float) -> None:
+        self.squares, self.radius = squares, radius
+        self.outside = np.flatnonzero(~(squares <= radius * radius))
+        self.factors = _shrinking(squares[self.outside], radius)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The factors of all, shape ``(b,)``."""
+        weights = np.ones_like(self.squares)
+        weights[self.outside] = self.factors
+        return weights
+
+
+def _shrinking(squares: np.ndarray, radius: float) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        factors = radius / np.sqrt(squares)
+    return np.where(np.isfinite(squares), factors, 0.0)
+
+
 def clip_weights(squared_norms: np.ndarray, bound: float) -> np.ndarray:
     """Factors that scale vectors of these squared norms to norm <= `bound`; 0 for infinite ones."""
-    weights = np.ones_like(squared_norms)
-    outside = np.flatnonzero(~(squared_norms <= bound * bound))
-    with np.errstate(all="ignore"):
-        shrunk = bound / np.sqrt(squared_norms[outside])
-    weights[outside] = np.where(np.isfinite(squared_norms[outside]), shrunk, 0.0)
-    return weights
+    return Clipping(squared_norms, bound).weights
 
 
 def row_products(rows: np.ndarray, frame: np.ndarray) -> np.ndarray:
@@ -423,12 +500,58 @@ def _row_squares(matrix: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", matrix, matrix)
 
 
+def _raise_nan(squares: np.ndarray) -> None:
+    """Infinity in place of what is no number."""
+    if not math.isfinite(squares.sum()):
+        squares[np.isnan(squares)] = np.inf
+
+
+def _is_plain(piece: Any) -> bool:
+    """Whether rows are an array of floats that no copy has to be made of."""
+    return isinstance(piece, np.ndarray) and piece.dtype == np.float64
+
+
+def _block_rows(d: int) -> int:
+    """Rows that fit into the innermost cache, and into one small product; public."""
+    return max(1, min(_BLOCK_BYTES // (8 * d), _SMALL_PRODUCT // d**2))
+
+
+class _Gram:
+    """A sum of outer products of rows, for few columns."""
+
+    def __init__(self, d: int) -> None:
+        self._total = np.zeros((d, d), order="F")
+
+    def add(self, block: np.ndarray) -> None:
+        """Add those of the rows of `block`, which is in the cache."""
+        if block.flags.c_contiguous:
+            self._total = dgemm(1.0, block.T, block.T, 1.0, self._total, 0, 1, 1)
+        else:
+            self._total += block.T @ block
+
+    @property
+    def total(self) -> np.ndarray:
+        """Symmetric, whatever the order in which entries were added."""
+        return 0.5 * (self._total + self._total.T)
+
+
+def _gram(rows: np.ndarray) -> np.ndarray:
+    """``rows' rows``."""
+    d = rows.shape[1]
+    if d > _FEW_COLUMNS:
+        return rows.T @ rows
+    gram = _Gram(d)
+    for begin in range(0, len(rows), _block_rows(d)):
+        gram.add(rows[begin : begin + _block_rows(d)])
+    return gram.total
+
+
 def _matrix(piece: Any) -> Any:
     return piece if sparse.issparse(piece) else np.asarray(piece, dtype=float)
 
 
-def _expanded(squares: np.ndarray, along: np.ndarray, center_square: float, d: int) -> np.ndarray:
-    """``|x|^2 - 2 x'c + |c|^2``, raised by a bound of its rounding error; changes `along`."""
+def _expand(along: np.ndarray, squares: np.ndarray, center_square: float, d: int) -> None:
+    """``|x|^2 - 2 x'c + |c|^2``, raised by a bound of its rounding error, in place of ``x'c``."""
     slack = (2.0 * d + 16.0) * _EPSILON
     with np.errstate(all="ignore"):
         along *= -2.0
@@ -436,18 +559,22 @@ def _expanded(squares: np.ndarray, along: np.ndarray, center_square: float, d: i
         along += (1.0 + slack) * squares
         if not math.isfinite(along.sum()):
             along[~np.isfinite(along)] = np.inf
-    return np.maximum(along, 0.0, out=along)
+    np.maximum(along, 0.0, out=along)
+
+
+# Sums of rows, and of their outer products, as the rows are; where they are known.
+_PlainSums = tuple[np.ndarray | None, np.ndarray | None]
 
 
 def _tile(
     piece: Any,
     center: np.ndarray,
     workspace: np.ndarray | None = None,
-    plain_sum: np.ndarray | None = None,
+    plain: _PlainSums = (None, None),
 ) -> Any:
     if sparse.issparse(piece):
         return _SparseTile(piece, center)
-    return _DenseTile(piece, center, workspace, plain_sum)
+    return _DenseTile(piece, center, workspace, plain)
 
 
 class _DenseTile:
@@ -458,9 +585,10 @@ class _DenseTile:
         piece: np.ndarray,
         center: np.ndarray,
         workspace: np.ndarray | None = None,
-        plain_sum: np.ndarray | None = None,
+        plain: _PlainSums = (None, None),
     ) -> None:
-        self._piece, self._center, self._plain_sum = piece, center, plain_sum
+        self._piece, self._center = piece, center
+        self._plain_sum, self._plain_gram = plain
         self._space = workspace
         self._centred = piece if piece.dtype == np.float64 and not center.any() else None
 
@@ -487,7 +615,7 @@ class _DenseTile:
     def squared_norms(self) -> np.ndarray:
         with np.errstate(all="ignore"):
             squares = _row_squares(self._rows)
-        squares[np.isnan(squares)] = np.inf
+            _raise_nan(squares)
         return squares
 
     def scaled(self, weights: np.ndarray) -> np.ndarray:
@@ -501,47 +629,49 @@ class _DenseTile:
 
     dense = scaled
 
-    def weighted_sum(self, weights: np.ndarray, squares: np.ndarray, radius: float) -> np.ndarray:
-        if _is_far(self._center, radius):
-            return np.ones(len(weights)) @ self.scaled(weights)
-        clipped = np.flatnonzero(weights != 1.0)
+    def weighted_sum(self, clipping: Clipping) -> np.ndarray:
+        if _is_far(self._center, clipping.radius):
+            return np.ones(len(clipping.squares)) @ self.scaled(clipping.weights)
+        outside, missing = clipping.outside, 1.0 - clipping.factors
         with np.errstate(all="ignore"):
-            if self._plain_sum is not None and self._few(clipped, squares, radius):
-                total = self._plain_sum - (1.0 - weights[clipped]) @ self._piece[clipped]
+            if self._plain_sum is not None and self._few(clipping):
+                total = self._plain_sum - missing @ self._piece[outside]
+                mass = len(clipping.squares) - missing.sum()
             else:
-                total = weights @ self._piece
-            total = total - weights.sum() * self._center
+                weights = clipping.weights
+                total, mass = weights @ self._piece, weights.sum()
+            total = total - mass * self._center
         if np.isfinite(total).all():
             return total
-        return np.ones(len(weights)) @ self.scaled(weights)
+        return np.ones(len(clipping.squares)) @ self.scaled(clipping.weights)
 
-    def _few(self, clipped: np.ndarray, squares: np.ndarray, radius: float) -> bool:
-        """Whether a sum may start from the whole table and correct for the rows `clipped`."""
-        limit = (_MODERATE * radius) ** 2
+    def _few(self, clipping: Clipping) -> bool:
+        """Whether a sum may start from the whole table and correct for the rows that are longer."""
+        limit = (_MODERATE * clipping.radius) ** 2
         return (
             self._piece.dtype == np.float64
-            and 4 * len(clipped) <= len(squares)
-            and not _is_far(self._center, radius)
-            and bool((squares[clipped] <= limit).all())
+            and 4 * len(clipping.outside) <= len(clipping.squares)
+            and not _is_far(self._center, clipping.radius)
+            and bool((clipping.squares[clipping.outside] <= limit).all())
         )
 
-    def gram(self, weights: np.ndarray, squares: np.ndarray, radius: float) -> np.ndarray:
-        center, plain = self._center, self._piece
-        clipped = np.flatnonzero(weights != 1.0)
-        if not self._few(clipped, squares, radius):
-            rows = self.scaled(weights)
-            return rows.T @ rows
+    def gram(self, clipping: Clipping) -> np.ndarray:
+        center, plain, outside = self._center, self._piece, clipping.outside
+        if not self._few(clipping):
+            return _gram(self.scaled(clipping.weights))
         # Nearly all rows count in full: take the table as it is and correct for the few others.
-        gram, total = plain.T @ plain, self._plain_sum
+        gram = _gram(plain) if self._plain_gram is None else self._plain_gram
+        total = self._plain_sum
         if total is None and center.any():
             total = np.ones(len(plain)) @ plain
-        if len(clipped):
-            roots = np.sqrt(1.0 - weights[clipped] ** 2)
-            excess = plain[clipped] * roots[:, None]
-            gram -= excess.T @ excess
+        missing = 1.0 - clipping.factors**2
+        if len(outside):
+            roots = np.sqrt(missing)
+            excess = plain[outside] * roots[:, None]
+            gram = gram - _gram(excess)
             if total is not None:
                 total = total - roots @ excess
-        return _centred_gram(gram, total, weights @ weights, center)
+        return _centred_gram(gram, total, len(plain) - missing.sum(), center)
 
     def inner_products(self, other: Any) -> np.ndarray:
         return np.einsum("ij,ij->i", self._rows, other._rows)
@@ -575,7 +705,8 @@ class _SparseTile:
                 return squares
             along = self._rows @ self._center
         center_square = float(self._center @ self._center)
-        return _expanded(squares, along, center_square, self._rows.shape[1])
+        _expand(along, squares, center_square, self._rows.shape[1])
+        return along
 
     def _scaled(self, weights: np.ndarray) -> Any:
         scaled = self._rows.copy()
@@ -587,14 +718,16 @@ class _SparseTile:
         """The centred and weighted rows, spelled out."""
         return _times(self._rows.toarray() - self._center, weights[:, None])
 
-    def weighted_sum(self, weights: np.ndarray, squares: np.ndarray, radius: float) -> np.ndarray:
-        if _is_far(self._center, radius):
+    def weighted_sum(self, clipping: Clipping) -> np.ndarray:
+        weights = clipping.weights
+        if _is_far(self._center, clipping.radius):
             return sum((part.sum(axis=0) for part in self._spelled(weights)), self._center * 0.0)
         plain = np.asarray(self._scaled(weights).sum(axis=0), dtype=float).ravel()
         return plain - weights.sum() * self._center
 
-    def gram(self, weights: np.ndarray, squares: np.ndarray, radius: float) -> np.ndarray:
-        if _is_far(self._center, radius):
+    def gram(self, clipping: Clipping) -> np.ndarray:
+        weights = clipping.weights
+        if _is_far(self._center, clipping.radius):
             return sum((part.T @ part for part in self._spelled(weights)), np.zeros((self._d,) * 2))
         scaled = self._scaled(weights)
         gram = (scaled.T @ scaled).toarray()

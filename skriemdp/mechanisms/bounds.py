@@ -85,7 +85,7 @@ class Ball:
             return self
         if norm == math.inf:
             return self
-        length = float(np.linalg.norm(self.center))
+        length = math.sqrt(self.center @ self.center)
         return Ball(self.radius, self.center * (norm / max(length, norm)), norm)
 
     def enforce(self, rows: np.ndarray) -> np.ndarray:
@@ -102,9 +102,9 @@ class Ball:
         """
         with np.errstate(all="ignore"):
             if self.norm != math.inf:
-                rows = shortened(rows, self.norm)
+                rows = _shortened(rows, self.norm)
             offsets = rows if self.center is None else rows - self.center
-            return shortened(offsets, self.radius)
+            return _shortened(offsets, self.radius)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,16 +142,20 @@ class Factors:
 def shortened(rows: np.ndarray, norm: float) -> np.ndarray:
     """Rows scaled to Euclidean norm <= `norm`; zero where a row has no finite square."""
     with np.errstate(all="ignore"):
-        squares = np.einsum("ij,ij->i", rows, rows)
-        largest = squares.max(initial=0.0)
-        if largest <= norm * norm and largest < math.inf:
-            return rows
-        lengths = np.sqrt(squares)
-        if norm == math.inf:
-            return np.where(np.isfinite(lengths)[:, None], rows, 0.0)
-        scaled = rows * (norm / np.maximum(lengths, norm))[:, None]
-        usable = np.isfinite(lengths)
-        return scaled if usable.all() else np.where(usable[:, None], scaled, 0.0)
+        return _shortened(rows, norm)
+
+
+def _shortened(rows: np.ndarray, norm: float) -> np.ndarray:
+    squares = np.einsum("ij,ij->i", rows, rows)
+    largest = np.maximum.reduce(squares, initial=0.0)
+    if largest <= norm * norm and largest < math.inf:
+        return rows
+    lengths = np.sqrt(squares)
+    if norm == math.inf:
+        return np.where(np.isfinite(lengths)[:, None], rows, 0.0)
+    scaled = rows * (norm / np.maximum(lengths, norm))[:, None]
+    usable = np.isfinite(lengths)
+    return scaled if usable.all() else np.where(usable[:, None], scaled, 0.0)
 
 
 def matrix_norms(factors: np.ndarray) -> np.ndarray:

@@ -66,8 +66,7 @@ class GaussianCount:
         units, law = self._units, "discrete-gaussian"
         exact = int(count) * units
         noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, size, sensitivity=units)
-        noisy = np.asarray(noisy).astype(float) / units
-        return float(noisy) if size == () else noisy
+        return float(noisy) / units if size == () else np.asarray(noisy).astype(float) / units
 
 
 @dataclasses.dataclass(frozen=True)

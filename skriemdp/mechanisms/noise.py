@@ -98,6 +98,8 @@ def _noisy(
     exponent: float | None = None,
     averaged: int | None = None,
 ) -> Any:
+    if type(exact) is int and law == "discrete-gaussian" and not size and averaged is None:
+        return exact + int(_integers(scale, rng, (1,))[0])  # a count; a search asks many
     shape = (*size, *np.shape(exact))
     if law == "discrete-gaussian":
         draws = _integers(scale, rng, shape if averaged is None else (averaged, *shape))
@@ -147,10 +149,13 @@ def _fits(exact: Any, scale: int) -> bool:
 def _integers(scale: int, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Discrete Gaussian integers; those of the usual scale come from the generator's stock."""
     if scale == NOISE_SCALE and isinstance(rng, NoiseGenerator):
-        count = math.prod(shape)
-        ahead = rng.take_ahead(count, lambda rng, size: discrete_gaussian(NOISE_SCALE, rng, size))
-        return ahead.reshape(shape)
+        ahead = rng.take_ahead(math.prod(shape), _usual)
+        return ahead if len(shape) == 1 else ahead.reshape(shape)
     return discrete_gaussian(scale, rng, shape)
+
+
+def _usual(rng: np.random.Generator, size: int) -> np.ndarray:
+    return discrete_gaussian(NOISE_SCALE, rng, size)
 
 
 def _like(noise: np.ndarray, exact: Any) -> Array:

@@ -154,11 +154,12 @@ class PrivateQuantile:
     def release_counts(self, counts: Any, n: int, rng: np.random.Generator, size: Size = ()) -> Any:
         """As :meth:`release`, from the exact numbers of values <= each grid value."""
         shape = (size,) if isinstance(size, int) else tuple(size)
-        counts, wanted = [int(count) for count in counts], self.level * n
+        counts, wanted = np.asarray(counts).astype(int).tolist(), self.level * n
         runs = math.prod(shape)
         places = [self._search_once(counts.__getitem__, wanted, rng) for _ in range(runs)]
-        found = np.asarray(self.grid)[np.array(places, dtype=int)]
-        return found.reshape(shape) if shape else float(found[0])
+        if not shape:
+            return float(self.grid[places[0]])
+        return np.asarray(self.grid)[np.array(places, dtype=int)].reshape(shape)
 
     def search(self, count: Callable[..., Any], n: int, rng: np.random.Generator) -> float:
         """As :meth:`release`, with ``count(t)`` the exact number of values <= t.
@@ -177,20 +178,19 @@ class PrivateQuantile:
         mechanism = GaussianCount(sigma)
         weight = _prior(last + 1) if self.prior is None else np.array(self.prior, dtype=float)
         # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
-        # the two log factors that they gave to the weights at or below it and above it.
-        state: dict[int, tuple[float, int, float, float]] = {}
+        # the log factor that they gave to the weights at or below it over that above it.
+        state: dict[int, tuple[float, int, float]] = {}
         for _ in range(self.counts if last else 0):
             at = _halving(weight)
-            total, asked, yes, no = state.get(at, (0.0, 0, 0.0, 0.0))
+            total, asked, known = state.get(at, (0.0, 0, 0.0))
             noisy = mechanism.release(count(at), rng)
             total, asked = total + (noisy - wanted) / sigma, asked + 1
             # A count above the wanted rank says "the answer is here or below".  All answers at one
-            # place count as one with less noise, so its factors are replaced, not multiplied.
+            # place count as one with less noise, so its factor is replaced, not multiplied.
             z = total / math.sqrt(asked)
-            factors = log_ndtr(z), log_ndtr(-z)
-            weight[: at + 1] += factors[0] - yes
-            weight[at + 1 :] += factors[1] - no
-            state[at] = (total, asked, *factors)
+            evidence = float(log_ndtr(z)) - float(log_ndtr(-z))
+            weight[: at + 1] += evidence - known
+            state[at] = (total, asked, evidence)
         below = np.cumsum(np.exp(weight - weight.max()))
         return min(int(np.searchsorted(below, 0.5 * below[-1])), last)
 
@@ -294,7 +294,7 @@ def _prior(size: int) -> np.ndarray:
 
 def _halving(weight: np.ndarray) -> int:
     """Index, not the last, at or below which the share of the weights is closest to one half."""
-    below = np.exp(weight - weight.max()).cumsum()
-    half = 0.5 * below[-1]
+    below = np.exp(weight - np.maximum.reduce(weight)).cumsum()
+    half = 0.5 * float(below[-1])
     at = min(int(below.searchsorted(half)), len(below) - 2)
     return at - 1 if at > 0 and half - below[at - 1] < below[at] - half else at

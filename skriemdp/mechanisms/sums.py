@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -133,11 +134,17 @@ def noisy_sum(
     if not exact:
         return release_total(query, query.total(indices), noise_multiplier, rng)
     if isinstance(query.bound, Factors):
-        factors = IntegerFactors(query.bound.left, query.bound.right, noise_multiplier)
+        factors = _factors(query.bound.left, query.bound.right, noise_multiplier)
         products = query.integer_total(factors, indices)  # type: ignore[union-attr]
         return factors.release(products, query.bound.norm, rng).ravel()
     lattice = IntegerBall(query.bound, query.dim, noise_multiplier)
     return release_integers(lattice, integer_total(query, lattice, indices).value(), rng)
+
+
+@functools.lru_cache(maxsize=64)
+def _factors(left: int, right: int, noise_multiplier: float) -> IntegerFactors:
+    """The same object in all steps of a run, which share its public integers."""
+    return IntegerFactors(left, right, noise_multiplier)
 
 
 def integer_total(
@@ -195,7 +202,7 @@ def sum_sigma(
 ) -> float:
     """Standard deviation of the noise on every coordinate of :func:`noisy_sum`."""
     if exact and isinstance(query.bound, Factors):
-        factors = IntegerFactors(query.bound.left, query.bound.right, noise_multiplier)
+        factors = _factors(query.bound.left, query.bound.right, noise_multiplier)
         return factors.sigma(query.bound.norm)
     if exact:
         lattice = IntegerBall(query.bound, query.dim, noise_multiplier)  # type: ignore[arg-type]

@@ -50,6 +50,8 @@ _COUNT_SHARE, _PURE_COUNT_SHARE = 0.01, 0.005
 # Rows of a dense table that are centred and rounded one by one in less than half of the time of a
 # fit in floats; other mechanisms read the rows more often (benchmarks/lattice.py).
 _MOST_EXACT_ROWS = {"covariance": 10_000, "refine": 5_000}
+# Mechanisms that need the second moment of the rows as they were centred, and no other product.
+_OF_ONE_GRAM = ("covariance", "exponential")
 # Largest d whose d x d matrix "auto" forms (72 MB each); above it iterates with products.
 _LARGEST_MATRIX = 3000
 
@@ -470,7 +472,7 @@ class PrivatePrincipalEigenvector(
         if name in ("power", "gradient"):
             return Work(8.0 * (2 * n + 6 * d * k + 4 * k * k), steps, f"n_components={k}")
         cause = f"the {d} x {d} matrix of mechanism={name!r}; 'power' forms none"
-        return Work(8.0 * (2 * n + 4 * d * d), steps, cause)
+        return Work(8.0 * (2.5 * n + 4 * d * d), steps, cause)
 
     def _gaussian_choice(self) -> str:
         return "mechanism='auto'"
@@ -538,6 +540,9 @@ class PrivatePrincipalEigenvector(
         budget = settings.make_budget()
         if data.groups is not None:
             rows = GroupedRows(rows.chunks, data.groups, by_trace=budget.pure)
+        elif plan.public["mechanism"] in _OF_ONE_GRAM and not plan.exact:
+            if settings.bounds.pair_seed is None:
+                rows.expect_gram()
         counting = None
         if settings.bounds.row_norm is not None:
             counting = budget.count(_PURE_COUNT_SHARE if budget.pure else _COUNT_SHARE)

@@ -268,7 +268,7 @@ _ROOTS = "GaussianEvent(self.moment_multiplier, count=self.n_steps)"
 _ROUNDS = "math.ceil(self.n_rounds"
 
 LINES = (
-    Line("mechanisms.bounds:Ball.enforce", "shortened(offsets, self.radius)", "offsets", "erm "),
+    Line("mechanisms.bounds:Ball.enforce", "_shortened(offsets, self.radius)", "offsets", "erm "),
     Line("mechanisms.sums:release_integers", "2 * lattice.units", "lattice.units", "mean lattice"),
     Line("mechanisms.sums:integer_total", "lattice.integers(", "2.0 * lattice.integers(", "erm p"),
     Line("descent.releases:PoissonSampler.event", "integers=self.integers", "integers=0", "erm p"),
@@ -417,7 +417,10 @@ LINES = (
     ),
     Line("mechanisms.budget:_Budget._take", "self.left -= share", "pass", "pca"),
     Line(
-        "location_scale.rows:clip_weights", "return weights", "return np.ones_like(weights)", "pca"
+        "location_scale.rows:_shrinking",
+        "np.where(np.isfinite(squares), factors, 0.0)",
+        "np.ones_like(squares)",
+        "pca",
     ),
     Line(
         "pca.releases:_float_variances",
