@@ -43,9 +43,12 @@ def block_length(records: Array) -> int:
     return max(1, budget * 8 // (bits * max(1, math.prod(records.shape[1:]))))
 
 
-def tiles(records: Array) -> Iterator[Array]:
-    """Iterate over consecutive blocks of the first axis; views, not copies."""
-    count, length = records.shape[0], block_length(records)
+def tiles(records: Array, times: int = 1) -> Iterator[Array]:
+    """Iterate over consecutive blocks of the first axis; views, not copies.
+
+    A kernel without temporaries of a block's size may ask for blocks so many times as long.
+    """
+    count, length = records.shape[0], times * block_length(records)
     for start in range(0, count, length):
         yield records[start : min(start + length, count), ...]
 
