@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 
 from skriemdp._arrays import Array
 from skriemdp._validation import check_count, check_positive
-from skriemdp.geometry._columns import MOST_COLUMNS, layout
+from skriemdp.geometry._columns import MOST_COLUMNS, are_rows, layout
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinc
 from skriemdp.geometry._tiles import tiles
@@ -28,14 +28,6 @@ _LEAST, _FURTHEST = 1e-6, 8.0
 _COARSE = 0.05
 # Stands for the squared sine of a record at the point itself.
 _TINY = 1e-300
-
-
-def _are_rows(point: Array, other: Array) -> bool:
-    """Whether one point and a table of others are doubles in NumPy."""
-    arrays = isinstance(point, np.ndarray) and isinstance(other, np.ndarray)
-    return (
-        arrays and point.ndim == 1 and other.ndim == 2 and point.dtype == other.dtype == np.float64
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +143,7 @@ class Sphere(Geometry):
         return (self.radius * angle) * direction
 
     def log_coordinates(self, point: Array, other: Array) -> Array:
-        if self.quick_distances and _are_rows(point, other):
+        if self.quick_distances and are_rows(point, other):
             return self._seen_by_products(point, other)
         return self._seen_by_differences(point, other)
 
@@ -279,7 +271,7 @@ class Sphere(Geometry):
         return self.coordinates_from_tangent(x, tangent)
 
     def dist(self, point: Array, other: Array) -> Array:
-        if self.quick_distances and _are_rows(point, other):
+        if self.quick_distances and are_rows(point, other):
             t, sine, close = self._products(point / np.linalg.norm(point), other)
             distances = self.radius * np.arctan2(sine, t)
             if close.any():

@@ -31,6 +31,8 @@ _SLACK = 1e-11
 class MeanIteration:
     """A public schedule of steps ``x <- exp_x(step * mean log_x)`` from the centre of the ball.
 
+    What it says is about the last iterate, projected on the ball.
+
     Attributes
     ----------
     step_sizes : tuple of float
@@ -231,7 +233,8 @@ def _constant(
         distance = gradient / convex / root
         if distance <= accuracy and 2.0 * distance <= 0.01 * exact:
             moved = with_tolerance(exact, distance + tolerance) * (1.0 + 1e-12)
-            within = with_tolerance(2.0 * radius, distance + tolerance)
+            # The last iterate is projected on the ball, which brings it no further from the mean.
+            within = with_tolerance(2.0 * radius, tolerance)
             return MeanIteration(tuple(steps), distance, min(moved, within))
     return None
 
