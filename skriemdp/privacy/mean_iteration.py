@@ -312,19 +312,22 @@ def least_convexity(radius: float, gradient: float, wander: float) -> float:
 def _root_from_above(ratio: np.ndarray, slope: np.ndarray, most: np.ndarray) -> np.ndarray:
     """An upper bound of the root of ``cos t + slope sinc t = ratio``, at most `most`.
 
-    Newton's method from above, where the left side is concave: all of its iterates are beyond the
-    root.  Whether the last one is, is looked at; halving replaces it where it is not.
+    Newton's method from a right angle, up to which the left side is concave: from beyond a smaller
+    root all iterates are beyond it.  Whether the last one is, is looked at; halving replaces it
+    where it is not.
     """
 
     def left(t: np.ndarray) -> np.ndarray:
         return np.cos(t) + slope * (np.sin(t) / t)
 
-    t = most
-    for _ in range(9):
+    t = np.minimum(most, 0.5 * math.pi)
+    for _ in range(12):
         cosine, sine = np.cos(t), np.sin(t)
         sinc = sine / t
         step = (cosine + slope * sinc - ratio) / (sine + slope * (sinc - cosine) / t)
-        t = np.clip(t + step, 1e-9 * most, most)
+        before, t = t, np.clip(t + step, 1e-9 * most, most)
+        if np.abs(t - before).max() <= 0.1 * _SLACK * most[0]:
+            break
     t = np.minimum(t + _SLACK * most, most)
     if ((t < most) & ~(left(t) <= ratio)).any():
         low, t = 1e-9 * most, most
