@@ -239,9 +239,10 @@ class Sphere(Geometry):
     def bounded_log_sum(
         self, point: np.ndarray, others: np.ndarray, radius: float, center: np.ndarray
     ) -> np.ndarray | None:
-        # With D = y - R x, or y itself, and t = <D, x>, the logarithm of y is w (D - t x), w = angle
-        # / sine.  Its length, and its distance from a tangent vector, follow from three numbers per
-        # record, and the shortened sum is one product of weights and D (docs/theory/floats.md).
+        # With D = y - R x, or y itself, and t = <D, x>, the logarithm of y is w (D - t x), w the
+        # angle over the sine.  Its length, and its distance from a tangent vector, follow from
+        # three numbers per record, and the shortened sum is one product of weights and D
+        # (docs/theory/floats.md).
         x = point / np.linalg.norm(point)
         middle = self.tangent_from_coordinates(x, center)
         both, square = np.stack([x, middle], axis=1), float(middle @ middle)

@@ -208,7 +208,8 @@ def _schedule(ball: GeodesicBall, radius: float, n: int, epsilon: float) -> Mean
     geometry = ball.geometry
     accuracy = 0.2 * 2.0 * radius / n / max(epsilon, 1.0) * math.sqrt(geometry.dim)
     rounding = geometry.rounding(ball.center, radius)
-    return plan_mean_iteration(radius, n, geometry.curvature_bounds, accuracy, rounding)
+    bounds, injectivity = geometry.curvature_bounds, geometry.injectivity_radius
+    return plan_mean_iteration(radius, n, bounds, accuracy, rounding, injectivity)
 
 
 def _smaller_radius(ball: GeodesicBall, n: int, epsilon: float) -> str:

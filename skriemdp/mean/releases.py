@@ -281,6 +281,7 @@ def plan_tangent_mean(
             geometry.curvature_bounds,
             0.5 * smallest * spread,
             geometry.rounding(ball.center, radius),
+            geometry.injectivity_radius,
         )
     if schedule is not None and schedule.step_sizes == (1.0,):
         # From the centre, one full step ends where the mean of the logarithms says.

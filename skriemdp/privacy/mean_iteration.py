@@ -64,6 +64,7 @@ def plan_mean_iteration(
     curvature_bounds: tuple[float, float],
     accuracy: float,
     rounding: float = 1.0,
+    injectivity: float = 0.0,
 ) -> MeanIteration | None:
     """Schedule whose last iterate is within `accuracy` of the mean, with a proved sensitivity.
 
@@ -79,6 +80,9 @@ def plan_mean_iteration(
         Wanted bound of the distance between the last iterate and the mean.
     rounding : float, default=1.0
         ``geometry.rounding(center, radius)``.
+    injectivity : float, default=0.0
+        ``geometry.injectivity_radius``.  Where the curvature is constant and positive, steps leave
+        the ball only as far as records stay within that distance.
 
     Returns
     -------
@@ -102,7 +106,7 @@ def plan_mean_iteration(
     if high <= 0.0:
         return _nonpositive(radius, n, math.sqrt(-low), accuracy, tolerance)
     if low == high:
-        return _constant(radius, n, high, accuracy, tolerance)
+        return _constant(radius, n, high, accuracy, tolerance, injectivity)
     root_low, root_high = math.sqrt(max(-low, 0.0)), math.sqrt(high)
     return _positive(radius, n, root_low, root_high, accuracy, tolerance)
 
@@ -199,7 +203,7 @@ def _positive(
 
 
 def _constant(
-    radius: float, n: int, kappa: float, accuracy: float, tolerance: float
+    radius: float, n: int, kappa: float, accuracy: float, tolerance: float, injectivity: float
 ) -> MeanIteration | None:
     """Steps on a space of constant curvature `kappa` > 0, from the centre of the ball."""
     root = math.sqrt(kappa)
@@ -214,12 +218,13 @@ def _constant(
     if gradient > 0.8 * limit:
         gradient, wander = 0.5 * limit, r
         steps = [1.0] * min(math.ceil((r / gradient) ** 2), _MAX_STEPS)
-    least, wide = _Convexity(r), _Convexity(r)
+    widest = max(min(_WIDEST, root * injectivity - r - 1e-3), r)
+    least, wide = _Convexity(r, widest), _Convexity(r, widest)
     while len(steps) < _MAX_STEPS:
         full, long = _full_step(least, gradient, wander), _long_step(wide, gradient, wander)
         # A long step may leave the ball: not for places from where nothing is known of later ones,
         # which go no further than the gradient over its rate in all.
-        room = (_WIDEST - long[2]) * wide.value
+        room = (widest - long[2]) * wide.value
         step, after, wander = long if long[1] < min(full[1], room) else full
         if not after < gradient:
             return None
@@ -231,7 +236,8 @@ def _constant(
         # The mean is that near, and lies in the ball.
         wander = min(wander, r + gradient / convex)
         distance = gradient / convex / root
-        if distance <= accuracy and 2.0 * distance <= 0.01 * exact:
+        near = distance <= accuracy and root * distance < 0.25 * math.pi
+        if near and 2.0 * distance <= 0.01 * exact:
             moved = with_tolerance(exact, distance + tolerance) * (1.0 + 1e-12)
             # The last iterate is projected on the ball, which brings it no further from the mean.
             within = with_tolerance(2.0 * radius, tolerance)
@@ -247,13 +253,14 @@ class _Convexity:
     """
 
     radius: float
+    widest: float
     gradient: float = 0.0
     wander: float = 0.0
     value: float = 0.0
 
     def at(self, gradient: float, wander: float) -> float:
         """A lower bound of ``least_convexity(radius, gradient, wander)``; minus one if unknown."""
-        if wander >= _WIDEST:
+        if wander > self.widest:
             return -1.0
         known = 0.25 * self.gradient <= gradient <= self.gradient
         if not (known and 0.0 <= self.wander - wander <= gradient):
