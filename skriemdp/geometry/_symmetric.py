@@ -183,7 +183,7 @@ def _packed_product(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
     columns = np.ascontiguousarray(vectors.transpose(1, 2, 0))  # entry (i, k) of all, side by side
     scaled = columns * np.ascontiguousarray(values.T)
     index, weight = _packing(size)
-    packed = np.empty((len(index), len(values)))
+    packed = np.empty((len(index), len(values)), dtype=scaled.dtype)
     for place, at in enumerate(index):
         i, j = divmod(int(at), size)
         products = scaled[i] * columns[j]
