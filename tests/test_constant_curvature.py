@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skriemdp.geometry import Hyperboloid, Sphere
+from skriemdp import PrivacyAccountant, PrivateFrechetMean
+from skriemdp.datasets import make_cloud
+from skriemdp.geometry import GeodesicBall, Hyperboloid, Sphere
 
 
 def precise_hyperbolic_distance(x, y):
@@ -146,3 +148,60 @@ def test_parameters_are_checked(make, match):
 def test_points_that_overflow_are_no_points():
     points = np.array([[1.7e308, 1.7e308, 0.0], [np.inf, 1e200, 0.0], [np.sqrt(2.0), 1.0, 0.0]])
     assert Hyperboloid(2).belongs(points).tolist() == [False, False, True]
+
+
+PRODUCTS = [Sphere(20), Sphere(8, radius=3.0), Hyperboloid(20), Hyperboloid(9, curvature=-0.3)]
+
+
+@pytest.mark.parametrize("geometry", PRODUCTS, ids=str)
+@pytest.mark.parametrize("away", [0.0, 0.5, 2.0])
+def test_records_of_many_numbers_are_seen_by_products_as_by_differences(geometry, away):
+    rng, size = np.random.default_rng(1), 1.0 if geometry.curvature_bounds[1] > 0 else 2.0
+    point = geometry.exp_coordinates(geometry.base_point, away * np.eye(geometry.dim)[1])
+    lengths = np.repeat([0.0, 1e-9, 1e-3, 0.05, 0.4, 1.0, 1.5 * size, 3.0 * size], 40)
+    vectors = rng.normal(size=(len(lengths), geometry.dim))
+    vectors *= (lengths / np.linalg.norm(vectors, axis=1))[:, None]
+    points = geometry.exp_coordinates(point, vectors)
+    seen, distances = geometry.log_coordinates(point, points), geometry.dist(point, points)
+    expected = geometry._seen_by_differences(point, points)
+    scale = np.linalg.norm(expected, axis=1, keepdims=True) + 1e-300
+    assert (np.abs(seen - expected) / scale).max() <= 2e-14
+    np.testing.assert_allclose(distances, geometry._dist_by_differences(point, points), rtol=2e-14)
+    for some in (slice(100, 101), slice(3, 290), np.arange(319, 2, -7)):
+        np.testing.assert_array_equal(geometry.log_coordinates(point, points[some]), seen[some])
+        np.testing.assert_array_equal(geometry.dist(point, points[some]), distances[some])
+
+
+@pytest.mark.parametrize("geometry", PRODUCTS, ids=str)
+def test_records_that_are_no_numbers_are_still_none(geometry):
+    points = np.tile(geometry.base_point, (4, 1))
+    points[1], points[2, 3] = np.nan, np.inf
+    point = geometry.exp_coordinates(geometry.base_point, 0.4 * np.eye(geometry.dim)[0])
+    for found in (geometry.log_coordinates(point, points), geometry.dist(point, points)[:, None]):
+        assert np.isfinite(found[[0, 3]]).all() and not np.isfinite(found[1:3]).all(axis=1).any()
+
+
+@pytest.mark.parametrize("geometry", [Sphere(20), Hyperboloid(20)], ids=str)
+def test_means_are_the_same_whether_distances_are_quick_or_not(geometry, monkeypatch):
+    points = make_cloud(geometry, 4000, radius=0.6, rng=np.random.default_rng(0))
+
+    def mean():
+        model = PrivateFrechetMean(geometry, accountant=PrivacyAccountant(), random_state=0)
+        return model.fit(points).mean_
+
+    quick = mean()
+    assert geometry.quick_distances
+    monkeypatch.setattr(type(geometry), "quick_distances", property(lambda self: False))
+    np.testing.assert_allclose(quick, mean(), atol=1e-12)
+
+
+@pytest.mark.parametrize("geometry", [Sphere(20), Hyperboloid(3)], ids=str)
+def test_projecting_and_counting(geometry):
+    points = make_cloud(geometry, 500, radius=0.6, rng=np.random.default_rng(0))
+    ball = GeodesicBall(geometry, None, 0.5)
+    projected, outside = ball.project_and_count(points)
+    np.testing.assert_array_equal(projected, ball.project(points))
+    assert outside == np.count_nonzero(~ball.contains(points)) > 0
+    inside, none = ball.project_and_count(projected, ball.distances(projected))
+    assert none == 0
+    assert inside is projected

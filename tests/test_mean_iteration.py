@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import (
@@ -17,7 +18,11 @@ from skriemdp.geometry import (
 )
 from skriemdp.mean import frechet_mean
 from skriemdp.mean.releases import iterate_mean
-from skriemdp.privacy.mean_iteration import least_convexity, plan_mean_iteration
+from skriemdp.privacy.mean_iteration import (
+    _root_from_above,
+    least_convexity,
+    plan_mean_iteration,
+)
 
 CASES = [
     (SPD(2), 1.0),
@@ -59,7 +64,8 @@ def adversarial_sets(ball, n, rng):
 @pytest.mark.parametrize("n", [2, 5, 40])
 def test_bounds_hold_for_adversarial_neighbours(geometry, radius, n):
     ball = ball_of(geometry, radius)
-    plan = plan_mean_iteration(radius, n, geometry.curvature_bounds, 0.01 * radius)
+    known = geometry.curvature_bounds, 0.01 * radius, 1.0, geometry.injectivity_radius
+    plan = plan_mean_iteration(radius, n, *known)
     assert plan.distance_bound <= 0.01 * radius
     for points, neighbour in adversarial_sets(ball, n, np.random.default_rng(n)):
         first = iterate_mean(FrechetProblem(ball, points), plan.step_sizes)
@@ -118,8 +124,69 @@ def test_convexity_where_the_gradient_is_small(radius):
     assert checked > 50
 
 
+@pytest.mark.parametrize("radius, beyond", [(0.3, 1.2), (math.pi / 4, 0.7), (1.2, 0.3)])
+def test_convexity_outside_of_the_ball(radius, beyond):
+    """Long steps may leave the ball of the records: the bound of Hessians holds there too."""
+    geometry, rng = Sphere(2), np.random.default_rng(8)
+    ball, checked, inwards = ball_of(geometry, radius), 0, []
+    for _ in range(600):
+        directions = rng.standard_normal((rng.integers(1, 5), 2))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        points = geometry.exp_coordinates(ball.center, radius * directions)
+        reach = radius + beyond * rng.random()
+        aim = rng.standard_normal(2) if rng.random() < 0.5 else directions.mean(axis=0)
+        place = geometry.exp_coordinates(ball.center, reach * aim / np.linalg.norm(aim))
+        logs = geometry.log_coordinates(place, points)
+        t = np.linalg.norm(logs, axis=1)
+        units = logs / t[:, None]
+        outer = units[:, :, None] * units[:, None, :]
+        across = (t / np.tan(t))[:, None, None]
+        hessian = (across * (np.eye(2) - outer) + outer).mean(axis=0)
+        mean = logs.mean(axis=0)
+        bound = least_convexity(radius, float(np.linalg.norm(mean)), reach)
+        assert np.linalg.eigvalsh(hessian)[0] >= bound
+        checked += bound > 0.0
+        inwards.append(float(mean @ geometry.log_coordinates(place, ball.center)))
+    assert checked > 10
+    assert min(inwards) > 0.0  # out there the steps lead towards the centre
+
+
+def test_long_steps_on_spheres_are_fewer_than_full_ones():
+    for radius, most in ((0.4, 6), (math.pi / 4, 10), (1.0, 17)):
+        plan = plan_mean_iteration(radius, 10**6, (1.0, 1.0), 1e-6, 1.0, math.pi)
+        assert len(plan.step_sizes) <= most  # full steps: 7, 14 and 23
+        assert 1.0 < max(plan.step_sizes) < 2.0
+        assert plan.step_sizes[0] >= 1.0
+        # Lines through the origin: records must stay nearer than a right angle.
+        lines = plan_mean_iteration(radius, 10**6, (1.0, 1.0), 1e-6, 1.0, math.pi / 2.0)
+        assert len(plan.step_sizes) <= len(lines.step_sizes)
+    within = plan_mean_iteration(math.pi / 4, 10**6, (1.0, 1.0), 1e-6)
+    assert set(within.step_sizes) == {1.0}  # where nothing is known of the space further out
+
+
+@pytest.mark.parametrize("gradient", [1e-9, 1e-3, 0.1, 0.6, 3.0])
+@pytest.mark.parametrize("radius", [1e-3, 0.3, 1.0, 1.5])
+def test_roots_of_the_convexity_bound_are_never_too_small(radius, gradient):
+    ends = np.linspace(0.0, radius, 65)
+    ratio, slope = math.cos(radius) / np.cos(ends[:-1]), gradient * np.tan(ends[1:])
+    most = np.minimum(radius + ends[1:], math.pi)
+    found = _root_from_above(ratio, slope, most)
+
+    def excess(t, k):
+        return math.cos(t) + slope[k] * np.sinc(t / math.pi) - ratio[k]
+
+    for k in range(0, 64, 9):
+        if excess(most[k], k) >= 0.0:  # none below
+            assert found[k] == most[k]
+        else:
+            root = brentq(excess, 1e-9 * radius, most[k], args=(k,), xtol=1e-15, rtol=1e-14)
+            slack = 1e-15 / root  # the cosine of a small angle holds no more of it
+            assert root - slack <= found[k] <= root + slack + 1e-10 * most[k]
+
+
 def test_an_iterate_of_a_wide_ball_moves_no_further_than_the_ball_is_wide():
-    plan = plan_mean_iteration(1.4, 3, (1.0, 1.0), 0.1)
+    plan = plan_mean_iteration(1.4, 3, (1.0, 1.0), 0.1, 1.0, math.pi)
+    assert max(plan.step_sizes) > 1.0
     assert plan.sensitivity <= 2.8 * (1.0 + 2e-3)
     assert len(plan_mean_iteration(math.pi / 4, 10**9, (1.0, 1.0), 1e-9).step_sizes) <= 25
 

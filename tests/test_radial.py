@@ -9,6 +9,8 @@ import pytest
 from scipy.optimize import brentq
 from scipy.special import gammainc, gammaincc, gammaln
 
+from skriemdp.privacy import radial_profile
+from skriemdp.privacy._quadrature import integrate
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import compose, event_from_dict
 from skriemdp.privacy.radial import (
@@ -17,7 +19,7 @@ from skriemdp.privacy.radial import (
     best_radial_law,
     calibrated_radial_law,
 )
-from skriemdp.privacy.radial_profile import _cap, log_renyi_tail, radial_delta
+from skriemdp.privacy.radial_profile import _cap, _log_cap, log_renyi_tail, radial_delta
 
 # -- the profile ---------------------------------------------------------------------------------
 
@@ -364,6 +366,34 @@ def test_renyi_tail_far_out_in_high_dimension_is_a_bound():
 
 
 def test_caps_of_two_points_hold_none_one_or_both():
-    share, log_share = _cap(np.array([-0.5, 0.0, 0.3, 1.0, 1.5]), 0)
-    np.testing.assert_array_equal(share, [0.0, 0.0, 0.5, 1.0, 1.0])
-    np.testing.assert_array_equal(np.exp(log_share), share)
+    heights = np.array([0.0, 0.3, 1.0])
+    share = _cap(heights, 0)
+    np.testing.assert_array_equal(share, [0.0, 0.5, 1.0])
+    np.testing.assert_array_equal(np.exp(_log_cap(heights, 0)), share)
+
+
+@pytest.mark.parametrize("low, high", [(-3.0, 3.0), (1.0, 2.0), (-40.0, 40.0), (5.0, 5.5)])
+def test_a_guess_of_where_an_integrand_matters_is_never_trusted(low, high):
+    centers = np.array([0.0, 1.5, -20.0])
+
+    def evaluate(index, t):
+        return -0.5 * (t - centers[index, None]) ** 2, np.ones((1, *t.shape))
+
+    guess = np.full(3, low), np.full(3, high)
+    factor, sums = integrate(evaluate, 3, (-60.0, 60.0), None, guess)
+    np.testing.assert_allclose(np.exp(factor) * sums[0], math.sqrt(2.0 * math.pi), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 21, 300])
+def test_profiles_do_not_depend_on_the_guess(dim, monkeypatch):
+    epsilons, exponents = np.tile([0.0, 0.3, 2.0, 9.0], 3), np.repeat([1.0, 1.4, 2.0], 4)
+    for shift in (0.01, 0.7, 6.0):
+        guessed = radial_delta(dim, exponents, shift, epsilons)
+        with monkeypatch.context() as patch:
+            patch.setattr(radial_profile, "_ends", lambda *_: None)
+            searched = radial_delta(dim, exponents, shift, epsilons)
+        seen = searched > 1e-250
+        np.testing.assert_allclose(guessed[seen], searched[seen], rtol=1e-8)
+        np.testing.assert_allclose(
+            guessed[seen & (searched > 1e-20)], searched[seen & (searched > 1e-20)], rtol=1e-10
+        )

@@ -159,12 +159,20 @@ class FrechetProblem(Problem):
 
     @classmethod
     def from_records(
-        cls, ball: GeodesicBall, records: np.ndarray, known: np.ndarray | None = None
+        cls,
+        ball: GeodesicBall,
+        records: np.ndarray,
+        known: np.ndarray | None = None,
+        distances: np.ndarray | None = None,
     ) -> tuple[FrechetProblem, int]:
         """The problem of `records` projected on `ball`, and how many lay outside; one pass.
 
-        `known` are the records' normal coordinates at the centre, where there are some already.
+        `known` are the records' normal coordinates at the centre, and `distances` theirs to it,
+        where there are some already.
         """
+        if known is None and ball.geometry.quick_distances:
+            points, outside = ball.project_and_count(records, distances)
+            return cls(ball, points), outside
         points, outside, log_sum = ball.project_with_log_sum(records, known)
         return cls(ball, points, log_sum), outside
 

@@ -23,6 +23,14 @@ MOST_COLUMNS = 8
 _FEW = 2048
 
 
+def are_rows(point: Array, other: Array) -> bool:
+    """Whether one point and a table of others are doubles in NumPy."""
+    arrays = isinstance(point, np.ndarray) and isinstance(other, np.ndarray)
+    return (
+        arrays and point.ndim == 1 and other.ndim == 2 and point.dtype == other.dtype == np.float64
+    )
+
+
 class Rows:
     """Coordinates on the last axis, as they come."""
 

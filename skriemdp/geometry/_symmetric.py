@@ -17,6 +17,9 @@ from array_api_compat import device
 from skriemdp._arrays import Array
 from skriemdp.geometry._elementary import nonzero
 
+# Logarithms of matrices of at most this size are multiplied out entry by entry.
+_SMALL = 5
+
 # ---- orthonormal coordinates -----------------------------------------------------------------
 
 
@@ -112,8 +115,11 @@ def conjugated(xp: ModuleType, vectors: Array, values: Array) -> Array:
 def floored(xp: ModuleType, eigenvalues: Array) -> Array:
     """Eigenvalues that rounding made zero or negative, raised to machine epsilon of the largest.
 
-    Positive ones are left alone, however small: a graded matrix such as diag(1, 1e-200) is exact.
+    They come in ascending order.  Positive ones are left alone, however small: a graded matrix such
+    as diag(1, 1e-200) is exact.
     """
+    if isinstance(eigenvalues, np.ndarray) and (eigenvalues[..., 0] > 0).all():
+        return eigenvalues
     largest = xp.max(eigenvalues, axis=-1, keepdims=True)
     lowest = xp.finfo(eigenvalues.dtype).eps * largest
     return xp.where(eigenvalues > 0, eigenvalues, lowest + 0.0 * eigenvalues)
@@ -165,7 +171,25 @@ def packed_logm(xp: ModuleType, matrix: Array) -> Array:
     if matrix.shape[-1] == 2:
         mean, x, y, _ = log_parts(xp, *entries(matrix))
         return xp.stack([mean + x, mean - x, y * math.sqrt(2.0)], axis=-1)
+    if isinstance(matrix, np.ndarray) and matrix.ndim == 3 and matrix.shape[-1] <= _SMALL:
+        values, vectors = eigh(xp, matrix)
+        return _packed_product(vectors, np.log(floored(xp, values)))
     return pack(xp, logm(xp, matrix))
+
+
+def _packed_product(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """:func:`pack` of :func:`conjugated` for many small matrices, entry by entry."""
+    size = values.shape[-1]
+    columns = np.ascontiguousarray(vectors.transpose(1, 2, 0))  # entry (i, k) of all, side by side
+    scaled = columns * np.ascontiguousarray(values.T)
+    index, weight = _packing(size)
+    packed = np.empty((len(index), len(values)), dtype=scaled.dtype)
+    for place, at in enumerate(index):
+        i, j = divmod(int(at), size)
+        products = scaled[i] * columns[j]
+        np.add.reduce(products, axis=0, out=packed[place])
+    packed[size:] *= weight[-1]
+    return np.ascontiguousarray(packed.T)
 
 
 def log_eigenvalues(xp: ModuleType, matrix: Array) -> Array:

@@ -16,6 +16,8 @@ from skriemdp._arrays import Array
 # A kernel holds a handful of temporaries of a block's size; 2**18 bytes each fit in common level-2
 # caches, and a block still holds thousands of small records, so Python's overhead is negligible.
 CPU_BLOCK_BYTES = 2**18
+# Matrices so large that a block of that size holds few of them are worth larger blocks.
+FEW, FEW_BYTES = 32, 2**20
 # Accelerators want few large blocks; this bounds their temporaries to a few hundred megabytes.
 ACCELERATOR_BLOCK_BYTES = 2**27
 
@@ -35,17 +37,21 @@ def blocks_of_at_most(n_bytes: int) -> Iterator[None]:
 def block_length(records: Array) -> int:
     """Number of records, first axis of the array, per block."""
     if type(records) is np.ndarray:
-        entries = max(1, math.prod(records.shape[1:]))
-        return max(1, int(min(CPU_BLOCK_BYTES, _CAP.get())) // (records.itemsize * entries))
+        record, cap = records.itemsize * max(1, math.prod(records.shape[1:])), _CAP.get()
+        usual = int(min(CPU_BLOCK_BYTES, cap)) // record
+        return max(1, usual, min(FEW, int(min(FEW_BYTES, cap)) // record))
     on_cpu = "cpu" in str(device(records)).lower()
     budget = min(CPU_BLOCK_BYTES, _CAP.get()) if on_cpu else ACCELERATOR_BLOCK_BYTES
     bits = array_namespace(records).finfo(records.dtype).bits
     return max(1, budget * 8 // (bits * max(1, math.prod(records.shape[1:]))))
 
 
-def tiles(records: Array) -> Iterator[Array]:
-    """Iterate over consecutive blocks of the first axis; views, not copies."""
-    count, length = records.shape[0], block_length(records)
+def tiles(records: Array, times: int = 1) -> Iterator[Array]:
+    """Iterate over consecutive blocks of the first axis; views, not copies.
+
+    A kernel without temporaries of a block's size may ask for blocks so many times as long.
+    """
+    count, length = records.shape[0], times * block_length(records)
     for start in range(0, count, length):
         yield records[start : min(start + length, count), ...]
 

@@ -203,6 +203,22 @@ class GeodesicBall:
         flat = xp.reshape(x, (-1, *self.geometry.shape))
         return xp.reshape(map_tiles(kernel, flat), x.shape)
 
+    def project_and_count(
+        self, x: np.ndarray, distances: np.ndarray | None = None
+    ) -> tuple[np.ndarray, int]:
+        """:meth:`project` of points ``(n, *shape)``, and how many of them lay outside.
+
+        `distances` to the centre, of all points, are computed unless they are known already.
+        """
+        distances = self.distances(x) if distances is None else distances
+        outside = np.flatnonzero(~(distances <= self.radius))
+        if not outside.size:
+            return x, 0
+        coordinates, _ = self._shortened(np, self.center, x[outside], self._target(np, x))
+        points = x.copy()
+        points[outside] = self.geometry.exp_coordinates(self.center, coordinates)
+        return points, len(outside)
+
     def project_with_log_sum(
         self, x: Array, known: Array | None = None
     ) -> tuple[Array, int, Array]:

@@ -244,6 +244,14 @@ class Geometry(abc.ABC):
         array_namespace(point, moment)
         return 0.0 * moment
 
+    @property
+    def quick_distances(self) -> bool:
+        """Whether distances cost so much less than logarithms that no logarithm is worth keeping.
+
+        A matter of speed alone; false by default.
+        """
+        return False
+
     # -- derived facts --------------------------------------------------------------------------
 
     @property

@@ -13,7 +13,7 @@ from array_api_compat import array_namespace
 
 from skriemdp._arrays import Array
 from skriemdp._validation import check_count, shown
-from skriemdp.geometry._columns import Columns, Rows, layout
+from skriemdp.geometry._columns import MOST_COLUMNS, Columns, Rows, are_rows, layout
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinhc
 from skriemdp.geometry._tiles import tiles
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 # square, in balls of at most this radius, where no coordinates exceed so many radii: elsewhere
 # differences of coordinates lose digits.
 _FAR_SPACE, _WIDE, _MANY = 64.0, 4.0, 32.0
+# Records are seen by products from this q on, over the sum of the squares of coordinates.
+_CLOSE = 0.04
+# Stands for the q of a record at the point itself.
+_TINY = 1e-300
 
 
 def check_negative_curvature(curvature: float) -> None:
@@ -174,6 +178,11 @@ class Hyperboloid(Geometry):
         return rest + xp.where(q_radial < 0, opposed, aligned) * direction
 
     def log_coordinates(self, point: Array, other: Array) -> Array:
+        if self.quick_distances and are_rows(point, other):
+            return self._seen_by_products(point, other)
+        return self._seen_by_differences(point, other)
+
+    def _seen_by_differences(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         form, ndim = layout(self.dim), max(point.ndim, other.ndim)
         parts = []
@@ -207,43 +216,112 @@ class Hyperboloid(Geometry):
     def bounded_log_sum(
         self, point: np.ndarray, others: np.ndarray, radius: float, center: np.ndarray
     ) -> np.ndarray | None:
-        # With D = y - x of space coordinates, the logarithm's coordinates are w (D - a x), and w, a
-        # and every inner product follow from three numbers per record: the shortened sum is one
-        # product of weights and differences (docs/theory/floats.md).
         scale = self._scale
         x, c, bound = point[1:] / scale, center / scale, radius / scale
         square, offset = float(x @ x), float(c @ c)
         if not (square <= _FAR_SPACE and bound <= _WIDE and offset <= (_MANY * bound) ** 2):
             return None
-        time, length_x = math.sqrt(1.0 + square), math.sqrt(square)
-        both, along = np.stack([x, c], axis=1), float(x @ c)
+        total = None
+        if square <= bound * bound:
+            total = self._bounded_sum(x, others, bound, c, False)
+        if total is None:
+            total = self._bounded_sum(x, others, bound, c, True)
+        return None if total is None else scale * total
+
+    def _bounded_sum(
+        self, x: np.ndarray, others: np.ndarray, bound: float, c: np.ndarray, differences: bool
+    ) -> np.ndarray | None:
+        """:meth:`bounded_log_sum` on the unit hyperboloid, of space coordinates."""
+        # With D = y - x, or y itself, the logarithm's coordinates are w (D - a x), and w, a and
+        # every inner product follow from three numbers per record: the shortened sum is one product
+        # of weights and D (docs/theory/floats.md).
+        square, offset, along = float(x @ x), float(c @ c), float(x @ c)
+        time, length_x, scale = math.sqrt(1.0 + square), math.sqrt(square), self._scale
+        both = np.stack([x, c], axis=1)
+        whole = np.concatenate([np.zeros((1, 2)), both / scale])
         total, shift, shares = np.zeros_like(x), 0.0, 0.0
-        for block in tiles(others):
-            space = block[:, 1:]
-            difference = (space if scale == 1.0 else space / scale) - x
-            with np.errstate(all="ignore"):
-                products = difference @ both
-                g, e = products[:, 0], np.einsum("ij,ij->i", difference, difference)
+        with np.errstate(all="ignore"):
+            for block in tiles(others, 1 if differences else 4):
+                space = block[:, 1:]
+                if differences:
+                    D = (space if scale == 1.0 else space / scale) - x
+                    inner_x, inner_c = np.ascontiguousarray((D @ both).T)
+                    norms = np.einsum("ij,ij->i", D, D)
+                    g, e, before = inner_x, norms, 0.0
+                else:
+                    D = block
+                    inner_x, inner_c = np.ascontiguousarray((block @ whole).T)
+                    norms = np.einsum("ij,ij->i", space, space)
+                    norms *= 1.0 / (scale * scale)
+                    g, e, before = inner_x - square, norms - 2.0 * inner_x + square, 1.0
                 change = 2.0 * g + e
                 rise = change / (np.sqrt(time * time + change) + time)
-                q = np.maximum(e - rise * rise, 0.0)  # 4 sinh(distance / 2)^2
-                sine = np.sqrt(q * (1.0 + 0.25 * q))
-                distance = 2.0 * np.arcsinh(0.5 * np.sqrt(q))
-                weight = np.where(sine > 0.0, distance / np.where(sine > 0.0, sine, 1.0), 1.0)
-                a = (0.5 * q + g / (1.0 + time)) / time
-                size = weight * (np.sqrt(e) + np.abs(a) * length_x)
+                q = np.maximum(e - rise * rise, _TINY)  # 4 sinh(distance / 2)^2
+                weight = 2.0 * np.arcsinh(0.5 * np.sqrt(q)) / np.sqrt(q * (1.0 + 0.25 * q))
+                a = (0.5 * q + g / (1.0 + time)) / time + before
+                size = weight * (np.sqrt(norms) + np.abs(a) * length_x)
                 if not size.max(initial=0.0) <= _MANY * bound:  # or NaN
                     return None
-                inner = weight * weight * (e - 2.0 * a * g + a * a * square)
-                inner += offset - 2.0 * weight * (products[:, 1] - a * along)
+                inner = weight * weight * (norms - 2.0 * a * inner_x + a * a * square)
+                inner += offset - 2.0 * weight * (inner_c - a * along)
                 share = bound / np.sqrt(np.maximum(inner, bound * bound))
-            weight *= share
-            total += weight @ difference
-            shift += float(weight @ a)
-            shares += float(share.sum())
-        return scale * (total - shift * x - shares * c)
+                weight *= share
+                added = weight @ D
+                total += added if differences else added[1:] / scale
+                shift += float(weight @ a)
+                shares += float(share.sum())
+        return total - shift * x - shares * c
+
+    @property
+    def quick_distances(self) -> bool:
+        return self.dim >= MOST_COLUMNS
+
+    def _products(
+        self, x: np.ndarray, others: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of rows y, on the unit hyperboloid and in space coordinates.
+
+        4 sinh(distance / 2)^2 and ``<x, y>``, and which y are so close to x, or so far off, that
+        products lose digits: they are to be seen by differences.
+        """
+        square, space, scale = float(x @ x), others[:, 1:], self._scale
+        with np.errstate(all="ignore"):
+            inner = np.einsum("ij,j->i", space, x / scale)
+            norms = np.einsum("ij,ij->i", space, space) / (scale * scale)
+            rise = (norms - square) / (np.sqrt(1.0 + norms) + math.sqrt(1.0 + square))
+            q = norms - 2.0 * inner + square - rise * rise
+            sizes = norms + (1.0 + square)
+            return q, inner, ~((q > _CLOSE * sizes) & (sizes < _FAR_SPACE))
+
+    def _seen_by_products(self, point: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Coordinates of many records of many numbers, each computed by itself: two passes."""
+        x, scale = point[1:] / self._scale, self._scale
+        q, inner, lost = self._products(x, others)
+        if lost.all():
+            return self._seen_by_differences(point, others)
+        square = float(x @ x)
+        time = math.sqrt(1.0 + square)
+        with np.errstate(all="ignore"):
+            weight = 2.0 * np.arcsinh(0.5 * np.sqrt(q)) / np.sqrt(q * (1.0 + 0.25 * q))
+            a = (0.5 * q + (inner - square) / (1.0 + time)) / time + 1.0
+            c = (scale * a)[:, None] * x
+            np.subtract(others[:, 1:], c, out=c)
+            c *= weight[:, None]
+        if lost.any():
+            c[lost] = self._seen_by_differences(point, others[lost])
+        return c
 
     def dist(self, point: Array, other: Array) -> Array:
+        if self.quick_distances and are_rows(point, other):
+            q, _, lost = self._products(point[1:] / self._scale, other)
+            with np.errstate(all="ignore"):
+                distances = 2.0 * self._scale * np.arcsinh(0.5 * np.sqrt(q))
+            if lost.any():
+                distances[lost] = self._dist_by_differences(point, other[lost])
+            return distances
+        return self._dist_by_differences(point, other)
+
+    def _dist_by_differences(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         # Seen from the point nearer to the base point: most accurate, and exactly symmetric.
         time_x, x = self._split(xp, point)

@@ -11,7 +11,7 @@ from array_api_compat import array_namespace
 
 from skriemdp._arrays import Array
 from skriemdp._validation import check_count, check_positive
-from skriemdp.geometry._columns import layout
+from skriemdp.geometry._columns import MOST_COLUMNS, are_rows, layout
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero, sinc
 from skriemdp.geometry._tiles import tiles
@@ -19,9 +19,15 @@ from skriemdp.geometry.base import Geometry
 
 # Cosines below this are those of points whose direction loses digits.
 _NEAR_ANTIPODE = -0.9
+# Cosines above this are those of records that are seen by differences.
+_NEAR_POINT = 0.995
 # Sums that are bounded by few products need a bound of that size, in radii of the sphere, and no
 # record and no centre at more than so many times that bound.
 _LEAST, _FURTHEST = 1e-6, 8.0
+# Of bounds from this size on, records keep enough digits without a difference to the centre.
+_COARSE = 0.05
+# Stands for the squared sine of a record at the point itself.
+_TINY = 1e-300
 
 
 def _are_single(point: Array, other: Array) -> bool:
@@ -80,6 +86,10 @@ class Sphere(Geometry):
     @property
     def injectivity_radius(self) -> float:
         return math.pi * self.radius
+
+    @property
+    def quick_distances(self) -> bool:
+        return self.dim >= MOST_COLUMNS
 
     @property
     def base_point(self) -> np.ndarray:
@@ -157,10 +167,12 @@ class Sphere(Geometry):
     def log_coordinates(self, point: Array, other: Array) -> Array:
         if _are_single(point, other):
             return self._one_logarithm(point, other)
-        return self._logarithms(point, other)
+        if self.quick_distances and are_rows(point, other):
+            return self._seen_by_products(point, other)
+        return self._seen_by_differences(point, other)
 
     def _one_logarithm(self, point: np.ndarray, other: np.ndarray) -> Array:
-        """As :meth:`_logarithms`, of one point, without the calls for tables."""
+        """As :meth:`_seen_by_differences`, of one point, without the calls for tables."""
         x = point / math.sqrt(point @ point)
         difference = other - self.radius * x
         change = float(x @ difference)
@@ -170,10 +182,41 @@ class Sphere(Geometry):
         c = difference[1:] - along * rest
         sine = math.sqrt(c @ c)
         if not (cosine >= 0.0 and 0.0 < sine < math.inf):
-            return self._logarithms(point, other)
+            return self._seen_by_differences(point, other)
         return c * (self.radius * math.atan2(sine, cosine) / sine)
 
-    def _logarithms(self, point: Array, other: Array) -> Array:
+    def _seen_by_products(self, point: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Coordinates of many records of many numbers, each computed by itself.
+
+        ``angle / sine`` times ``y - <x, y> x``, reflected: two passes over the records.
+        """
+        x = point / np.linalg.norm(point)
+        t, sine, close = self._products(x, others)
+        if close.all():
+            return self._seen_by_differences(point, others)
+        with np.errstate(all="ignore"):
+            weight = self.radius * np.arctan2(sine, t) / sine
+            along = t + math.copysign(1.0, x[0]) * (others[:, 0] - t * x[0]) / (1.0 + abs(x[0]))
+            c = along[:, None] * x[1:]
+            np.subtract(others[:, 1:], c, out=c)
+            c *= weight[:, None]
+        if close.any():
+            c[close] = self._seen_by_differences(point, others[close])
+        return c
+
+    @staticmethod
+    def _products(x: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """``<x, y>``, the length of the rest of y, and which y are so close that it cancels.
+
+        Close to x or to its antipode, or no numbers; they are to be seen by differences.
+        """
+        with np.errstate(all="ignore"):
+            t, square = np.einsum("ij,j->i", others, x), np.einsum("ij,ij->i", others, others)
+            cosine = t / np.sqrt(square)
+            close = ~((cosine > _NEAR_ANTIPODE) & (cosine < _NEAR_POINT))
+            return t, np.sqrt(np.maximum(square - t * t, 0.0)), close
+
+    def _seen_by_differences(self, point: Array, other: Array) -> Array:
         # The reflection of _reflect takes the point to an axis, and what remains of the difference
         # to the other point are its coordinates, times the sine over the angle.
         xp = array_namespace(point, other)
@@ -234,38 +277,48 @@ class Sphere(Geometry):
     def bounded_log_sum(
         self, point: np.ndarray, others: np.ndarray, radius: float, center: np.ndarray
     ) -> np.ndarray | None:
-        # With D = y - R x and t = <D, x>, the logarithm of y is w (D - t x), w = angle / sine.  Its
-        # length, and its distance from a tangent vector, follow from three numbers per record, and
-        # the shortened sum is one product of weights and differences (docs/theory/floats.md).
+        # With D = y - R x, or y itself, and t = <D, x>, the logarithm of y is w (D - t x), w the
+        # angle over the sine.  Its length, and its distance from a tangent vector, follow from
+        # three numbers per record, and the shortened sum is one product of weights and D
+        # (docs/theory/floats.md).
         x = point / np.linalg.norm(point)
         middle = self.tangent_from_coordinates(x, center)
         both, square = np.stack([x, middle], axis=1), float(middle @ middle)
         furthest = _FURTHEST * radius
         if radius < _LEAST * self.radius or not square <= furthest * furthest:
             return None
+        begin = self.radius if radius < _COARSE * self.radius else 0.0
         total, along, shares = np.zeros_like(x), 0.0, 0.0
-        for block in tiles(others):
-            difference = block - self.radius * x
-            with np.errstate(all="ignore"):
-                products = difference @ both
-                change = products[:, 0]
-                squares = np.einsum("ij,ij->i", difference, difference) - change * change
-                sine, cosine = np.sqrt(np.maximum(squares, 0.0)), self.radius + change
+        with np.errstate(all="ignore"):
+            for block in tiles(others, 1 if begin else 4):
+                D = block - begin * x if begin else block
+                t, inner = np.ascontiguousarray((D @ both).T)
+                sine = np.sqrt(np.maximum(np.einsum("ij,ij->i", D, D) - t * t, _TINY))
+                cosine = t + begin
                 angle = self.radius * np.arctan2(sine, cosine)
                 far = not cosine.min(initial=1.0) > _NEAR_ANTIPODE * self.radius  # or NaN
                 if far or not angle.max(initial=0.0) <= furthest:
                     return None
-                weight = np.where(sine > 0.0, angle / np.where(sine > 0.0, sine, 1.0), 1.0)
-                offset = angle * angle - 2.0 * weight * products[:, 1] + square
+                weight = angle / sine
+                offset = angle * angle - 2.0 * weight * inner + square
                 share = radius / np.sqrt(np.maximum(offset, radius * radius))
-            weight *= share
-            total += weight @ difference
-            along += float(weight @ change)
-            shares += float(share.sum())
+                weight *= share
+                total += weight @ D
+                along += float(weight @ t)
+                shares += float(share.sum())
         tangent = total - along * x - shares * middle
         return self.coordinates_from_tangent(x, tangent)
 
     def dist(self, point: Array, other: Array) -> Array:
+        if self.quick_distances and are_rows(point, other):
+            t, sine, close = self._products(point / np.linalg.norm(point), other)
+            distances = self.radius * np.arctan2(sine, t)
+            if close.any():
+                distances[close] = self._dist_by_differences(point, other[close])
+            return distances
+        return self._dist_by_differences(point, other)
+
+    def _dist_by_differences(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)
         x, y = point / length(xp, point), other / length(xp, other)
         return (2 * self.radius) * xp.atan2(length(xp, x - y), length(xp, x + y))[..., 0]

@@ -11,7 +11,7 @@ import numpy as np
 
 from skriemdp._warnings import warn_user
 from skriemdp.descent.queries import LogarithmQuery
-from skriemdp.geometry._tiles import map_tiles
+from skriemdp.geometry._tiles import tiles
 from skriemdp.geometry.ball import center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.circle import Circle
@@ -180,7 +180,10 @@ class PointRecords:
     def __init__(self, geometry: Geometry, points: np.ndarray):
         self.geometry, self.points = geometry, points
         self.n, self.dim = len(points), geometry.dim
-        self._last: tuple[np.ndarray, np.ndarray] | None = None
+        # Where the points were seen from last, at which lengths, and as which rows.
+        self._last_center: np.ndarray | None = None
+        self._lengths = np.empty(0)
+        self._rows: np.ndarray | None = None
 
     def start(
         self, budget: GaussianBudget, share: float, exact: bool, streams: NoiseStreams
@@ -191,26 +194,32 @@ class PointRecords:
         return rule.release(self.points, budget, share, exact, streams)
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
-        if 8 * self.n * self.dim <= _KEPT_BYTES:
-            rows = self.coordinates(center)
-            if rows is None:
-                log = self.geometry.log_coordinates
-                rows = np.asarray(map_tiles(lambda block: log(center, block), self.points))
-                self._last = center, rows
-            with np.errstate(all="ignore"):
-                yield np.sqrt(np.einsum("ij,ij->i", rows, rows))
-            return
-        yield np.asarray(map_tiles(lambda block: self.geometry.dist(center, block), self.points))
+        keep = 8 * self.n * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
+        if not _same(self._last_center, center):
+            self._rows = np.empty((self.n, self.dim)) if keep else None
+            self._lengths, begin = np.empty(self.n), 0
+            for block in tiles(self.points):
+                piece = slice(begin, begin + len(block))
+                if self._rows is None:
+                    self._lengths[piece] = self.geometry.dist(center, block)
+                else:
+                    self._rows[piece] = self.geometry.log_coordinates(center, block)
+                    self._lengths[piece] = _norms(self._rows[piece])
+                begin += len(block)
+            self._last_center = center
+        yield self._lengths
 
     def logarithms(self, center: np.ndarray, radius: float) -> LogarithmQuery:
         known = self.coordinates(center)
         return LogarithmQuery(self.geometry, center, radius, self.points, known_rows=known)
 
     def coordinates(self, center: np.ndarray) -> np.ndarray | None:
-        """All points in normal coordinates at `center`, if that was where they were seen last."""
-        if self._last is None or not np.array_equal(self._last[0], center):
-            return None
-        return self._last[1]
+        """All points in normal coordinates at `center`, if they were computed there last."""
+        return self._rows if _same(self._last_center, center) else None
+
+    def lengths(self, center: np.ndarray) -> np.ndarray | None:
+        """Their distances to `center`, if they were computed there last."""
+        return self._lengths if _same(self._last_center, center) else None
 
     def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
         moved = np.asarray(self.geometry.exp_coordinates(center, vector))
@@ -218,6 +227,15 @@ class PointRecords:
         if not np.isfinite(moved).all() or not bool(self.geometry.belongs(moved)):
             return center
         return within_reach(self.geometry, moved)
+
+
+def _same(last: np.ndarray | None, center: np.ndarray) -> bool:
+    return last is not None and np.array_equal(last, center)
+
+
+def _norms(rows: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.sqrt(np.einsum("ij,ij->i", rows, rows))
 
 
 def within_reach(geometry: Geometry, point: np.ndarray) -> np.ndarray:

@@ -607,7 +607,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         (points,), (geometry, ball, chosen) = data.arrays, plan.settings
         if data.groups is not None:
             points = local_means(geometry, points, data.groups)
-        n, kept, wide, known = len(points), 1.0, None, None
+        n, kept, wide, known, lengths = len(points), 1.0, None, None, None
         if chosen.search is not None:
             budget = chosen.search_budget()
             records = PointRecords(geometry, points)
@@ -620,13 +620,13 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 wide = LogStep(geometry, found.center, found.radius, n, chosen.mu, chosen.law)
             else:
                 ball = GeodesicBall(geometry, found.center, found.radius)
-                known = records.coordinates(ball.center)
+                known, lengths = records.coordinates(ball.center), records.lengths(ball.center)
         if wide is not None:
             self.mechanism_, self.center_, self.radius_ = "log-steps", wide.center, wide.radius
             outside = 0
             problem, mechanism = points, wide
         else:
-            problem, outside = FrechetProblem.from_records(ball, points, known)
+            problem, outside = FrechetProblem.from_records(ball, points, known, lengths)
             mechanism = self._mean_release(ball, n, chosen)
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
             self.center_, self.radius_ = ball.center, ball.radius

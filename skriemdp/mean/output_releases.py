@@ -79,7 +79,7 @@ class OutputMean:
 
     def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
-        mean = self.ball.project(iterate_mean(problem, self.schedule.step_sizes))
+        mean = iterate_mean(problem, self.schedule.step_sizes)
         noisy = self.mechanism.release(mean, streams("output"))
         mechanism: Any = self.mechanism
         scale = getattr(mechanism, "sigma", None) or mechanism.scale
@@ -121,7 +121,7 @@ class KNormMean:
             return norms
 
         # Only the number of proposals depends on how exact this centre is.
-        center = ball.project(iterate_mean(problem, self.step_sizes))
+        center = iterate_mean(problem, self.step_sizes)
         distances = np.asarray(geometry.dist(center, points)) if bounded else None
         noisy = self.mechanism.release(
             gradient_norm, problem.n, center, streams("output"), distances=distances
@@ -208,7 +208,8 @@ def _schedule(ball: GeodesicBall, radius: float, n: int, epsilon: float) -> Mean
     geometry = ball.geometry
     accuracy = 0.2 * 2.0 * radius / n / max(epsilon, 1.0) * math.sqrt(geometry.dim)
     rounding = geometry.rounding(ball.center, radius)
-    return plan_mean_iteration(radius, n, geometry.curvature_bounds, accuracy, rounding)
+    bounds, injectivity = geometry.curvature_bounds, geometry.injectivity_radius
+    return plan_mean_iteration(radius, n, bounds, accuracy, rounding, injectivity)
 
 
 def _smaller_radius(ball: GeodesicBall, n: int, epsilon: float) -> str:

@@ -63,13 +63,14 @@ _SEEN_BIAS = 0.05
 def iterate_mean(problem: FrechetProblem, step_sizes: tuple[float, ...]) -> np.ndarray:
     """Non-private: ``x <- exp_x(step * mean log_x)`` from the centre, one step per step size.
 
-    Every step bounds each record's gradient in orthonormal coordinates before it is added.
+    Every step bounds each record's gradient in orthonormal coordinates before it is added.  The
+    last iterate is projected on the ball, which holds the mean.
     """
     point = problem.ball.center
     for step in step_sizes:
         move = step * _mean_logarithm(problem, point)
         point = np.asarray(problem.geometry.exp_coordinates(point, move))
-    return point
+    return np.asarray(problem.ball.project(point))
 
 
 def _mean_logarithm(problem: FrechetProblem, point: np.ndarray) -> np.ndarray:
@@ -221,7 +222,7 @@ class TangentMean:
         """The released coordinates at the centre."""
         if self.schedule is None:
             return self.noisy_sum(problem, rng) / self.n
-        mean = self.ball.project(iterate_mean(problem, self.schedule.step_sizes))
+        mean = iterate_mean(problem, self.schedule.step_sizes)
         coordinates = np.asarray(self.ball.geometry.log_coordinates(self.ball.center, mean))
         return self.mechanism.release(coordinates, rng)
 
@@ -281,6 +282,7 @@ def plan_tangent_mean(
             geometry.curvature_bounds,
             0.5 * smallest * spread,
             geometry.rounding(ball.center, radius),
+            geometry.injectivity_radius,
         )
     if schedule is not None and schedule.step_sizes == (1.0,):
         # From the centre, one full step ends where the mean of the logarithms says.

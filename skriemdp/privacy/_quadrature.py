@@ -12,7 +12,7 @@ __all__ = ["QuadratureError", "Window", "integrate"]
 
 _DEPTH = 42.0  # integrand below exp(-42) of its peak is left out: 6e-19
 _OFFSETS = np.concatenate([[0.0], np.geomspace(1e-7, 40.0, 36)])
-_FIRST_NODES = 48
+_FIRST_NODES = 32
 _MOST_NODES = 49152
 _CHANGE = 2e-8
 _MOST_SEARCHES = 6
@@ -23,6 +23,8 @@ _PROBES = 12
 # memory is used again and not asked for anew.
 _BLOCK = 6000
 _WIDEN = 0.04  # of its width is added at both ends of a window that comes from elsewhere
+# A guess is narrowed on so many nodes, and kept if so many of them matter.
+_GUESSED, _MATTER = 28, 7
 
 
 class QuadratureError(ArithmeticError):
@@ -42,7 +44,11 @@ class Window:
 
 
 def integrate(
-    evaluate: Integrand, rows: int, span: tuple[float, float], window: Window | None = None
+    evaluate: Integrand,
+    rows: int,
+    span: tuple[float, float],
+    window: Window | None = None,
+    guess: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Integrals over the real line of functions that decay (super)exponentially on both sides.
 
@@ -66,6 +72,8 @@ def integrate(
         Read if it is of as many rows, then overwritten.  Successive rows are also taken to be
         similar.  A guessed window is never trusted: at both of its ends the integrand must have
         decayed as far as a search would ask for, else the row is searched.
+    guess : tuple of ndarray of shape (rows,), optional
+        Ends between which all of an integrand that matters should lie; trusted as little.
 
     Returns
     -------
@@ -75,7 +83,7 @@ def integrate(
         The integrals are ``exp(log_factor) * sums``.
     """
     everyone = np.arange(rows)
-    top, low, high = _windows(evaluate, rows, span, window)
+    top, low, high = _windows(evaluate, rows, span, window, guess)
     alive = np.isfinite(top)
     top = np.where(alive, top, 0.0)
 
@@ -106,7 +114,11 @@ def _nodes(low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
 
 
 def _windows(
-    evaluate: Integrand, rows: int, span: tuple[float, float], window: Window | None
+    evaluate: Integrand,
+    rows: int,
+    span: tuple[float, float],
+    window: Window | None,
+    guess: tuple[np.ndarray, np.ndarray] | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log heights near the peaks, and the ends of the intervals that matter, of all rows."""
     everyone = np.arange(rows)
@@ -114,9 +126,17 @@ def _windows(
     searched = np.zeros(rows, dtype=bool)
 
     def search(index: np.ndarray) -> None:
+        searched[index] = True
+        if guess is not None and index.size:
+            low[index], high[index] = guess[0][index], guess[1][index]
+            for _ in range(2):
+                found = _narrowed(evaluate, index, low[index], high[index], span)
+                top[index], low[index], high[index], good = found
+                index = index[~good]
+                if not index.size:
+                    return
         if index.size:
             top[index], low[index], high[index] = _search(evaluate, index, span)
-            searched[index] = True
 
     if window is not None and window.low is not None and window.low.size == rows:
         low[:], high[:] = window.low, window.high
@@ -156,6 +176,28 @@ def _check(
     # A peak that falls between these few nodes is better searched for.
     good &= (values > bottom[:, None]).sum(axis=1) >= 3
     return top, good & np.isfinite(top)
+
+
+def _narrowed(
+    evaluate: Integrand,
+    index: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    span: tuple[float, float],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Log heights, the guessed windows without what is too deep, and whether they will do."""
+    t = _nodes(np.maximum(low, span[0]), np.minimum(high, span[1]), _GUESSED)
+    values = _scale(evaluate, index, t)
+    top = values.max(axis=1)
+    matter = values >= (np.where(np.isfinite(top), top, np.inf) - _DEPTH)[:, None]
+    first = matter.argmax(axis=1)
+    last = _GUESSED - matter[:, ::-1].argmax(axis=1)
+    good = (matter.sum(axis=1) >= _MATTER) & np.isfinite(top)
+    # Both ends must be too deep, or those of the span.
+    good &= (first > 0) | (t[:, 0] <= span[0])
+    good &= (last < _GUESSED) | (t[:, -1] >= span[1])
+    row = np.arange(index.size)
+    return top, t[row, np.maximum(first - 1, 0)], t[row, np.minimum(last + 1, _GUESSED)], good
 
 
 def _search(

@@ -47,14 +47,16 @@ def _mills(x: ArrayLike) -> np.ndarray:
 def _mills_slope(x: ArrayLike) -> np.ndarray:
     """1 - x R(x) = -R'(x); by its asymptotic series where the difference would cancel."""
     x = np.asarray(x, dtype=float)
+    with np.errstate(over="ignore", invalid="ignore"):
+        direct = 1.0 - x * _mills(np.minimum(x, 10.0))
+    if not (x > 10.0).any():
+        return direct
     large = np.maximum(x, 10.0)
     term = 1.0 / large**2
     series = term.copy()
     for k in range(1, 25):
         term = -term * (2 * k + 1) / large**2
         series = series + term
-    with np.errstate(over="ignore", invalid="ignore"):
-        direct = 1.0 - x * _mills(np.minimum(x, 10.0))
     return np.where(x > 10.0, series, direct)
 
 

@@ -21,11 +21,17 @@ _MAX_STEPS = 500
 _NEARLY_FULL = 0.1
 # What rounding may move the computed mean by, as a share of what one record may.
 _ROUNDING_SHARE = 1e-3
+# Iterates on a unit sphere keep closer to the centre: at a quarter of a circle all bounds end.
+_WIDEST = 0.5 * math.pi - 1e-3
+# Over the largest angle: how far beyond a root its upper bound may be.
+_SLACK = 1e-11
 
 
 @dataclasses.dataclass(frozen=True)
 class MeanIteration:
     """A public schedule of steps ``x <- exp_x(step * mean log_x)`` from the centre of the ball.
+
+    What it says is about the last iterate, projected on the ball.
 
     Attributes
     ----------
@@ -58,6 +64,7 @@ def plan_mean_iteration(
     curvature_bounds: tuple[float, float],
     accuracy: float,
     rounding: float = 1.0,
+    injectivity: float = 0.0,
 ) -> MeanIteration | None:
     """Schedule whose last iterate is within `accuracy` of the mean, with a proved sensitivity.
 
@@ -73,6 +80,9 @@ def plan_mean_iteration(
         Wanted bound of the distance between the last iterate and the mean.
     rounding : float, default=1.0
         ``geometry.rounding(center, radius)``.
+    injectivity : float, default=0.0
+        ``geometry.injectivity_radius``.  Where the curvature is constant and positive, steps leave
+        the ball only as far as records stay within that distance.
 
     Returns
     -------
@@ -96,7 +106,7 @@ def plan_mean_iteration(
     if high <= 0.0:
         return _nonpositive(radius, n, math.sqrt(-low), accuracy, tolerance)
     if low == high:
-        return _constant(radius, n, high, accuracy, tolerance)
+        return _constant(radius, n, high, accuracy, tolerance, injectivity)
     root_low, root_high = math.sqrt(max(-low, 0.0)), math.sqrt(high)
     return _positive(radius, n, root_low, root_high, accuracy, tolerance)
 
@@ -193,37 +203,89 @@ def _positive(
 
 
 def _constant(
-    radius: float, n: int, kappa: float, accuracy: float, tolerance: float
+    radius: float, n: int, kappa: float, accuracy: float, tolerance: float, injectivity: float
 ) -> MeanIteration | None:
-    """Full steps on a space of constant curvature `kappa` > 0, from the centre of its ball."""
+    """Steps on a space of constant curvature `kappa` > 0, from the centre of the ball."""
     root = math.sqrt(kappa)
     r = root * radius
     if r >= math.pi / 2.0:
         return None
     exact = frechet_mean_sensitivity(radius, n, kappa)
-    # Of a unit sphere from here on.  Steps lower the risk until the gradient is below `enough`.
-    steps, gradient, wander = 0, r, 0.0
+    # Of a unit sphere from here on.  Full steps lower the risk until the gradient is below some
+    # limit; they stay in the ball.
+    steps, gradient, wander = [], r, 0.0
     limit = 0.5 * math.pi / math.tan(r)
     if gradient > 0.8 * limit:
         gradient, wander = 0.5 * limit, r
-        steps = math.ceil((r / gradient) ** 2)
-    while steps < _MAX_STEPS:
-        # Until the gradient has fallen to a quarter, or iterates may have come farther than that.
-        least, farthest = 0.25 * gradient, min(wander + 1.5 * gradient, r)
-        convex = least_convexity(r, gradient, farthest)
-        if convex <= 0.0:
+        steps = [1.0] * min(math.ceil((r / gradient) ** 2), _MAX_STEPS)
+    widest = max(min(_WIDEST, root * injectivity - r - 1e-3), r)
+    least, wide = _Convexity(r, widest), _Convexity(r, widest)
+    while len(steps) < _MAX_STEPS:
+        full, long = _full_step(least, gradient, wander), _long_step(wide, gradient, wander)
+        # A long step may leave the ball: not for places from where nothing is known of later ones,
+        # which go no further than the gradient over its rate in all.
+        room = (widest - long[2]) * wide.value
+        step, after, wander = long if long[1] < min(full[1], room) else full
+        if not after < gradient:
             return None
-        while gradient > least and min(wander + gradient, r) <= farthest and steps < _MAX_STEPS:
-            wander = min(wander + gradient, r)
-            gradient *= 1.0 - convex
-            steps += 1
-            distance = gradient / convex / root
-            if distance <= accuracy and 2.0 * distance <= 0.01 * exact:
-                moved = with_tolerance(exact, distance + tolerance) * (1.0 + 1e-12)
-                # Every iterate lies in the ball.
-                within = with_tolerance(2.0 * radius, tolerance)
-                return MeanIteration((1.0,) * steps, distance, min(moved, within))
+        gradient = after
+        steps.append(step)
+        convex = least.at(gradient, max(wander, r))
+        if convex <= 0.0:
+            continue
+        # The mean is that near, and lies in the ball.
+        wander = min(wander, r + gradient / convex)
+        distance = gradient / convex / root
+        near = distance <= accuracy and root * distance < 0.25 * math.pi
+        if near and 2.0 * distance <= 0.01 * exact:
+            moved = with_tolerance(exact, distance + tolerance) * (1.0 + 1e-12)
+            # The last iterate is projected on the ball, which brings it no further from the mean.
+            within = with_tolerance(2.0 * radius, tolerance)
+            return MeanIteration(tuple(steps), distance, min(moved, within))
     return None
+
+
+@dataclasses.dataclass
+class _Convexity:
+    """:func:`least_convexity` of one ball; a number found for similar arguments serves again.
+
+    It falls with both arguments, so what holds for larger ones will do.
+    """
+
+    radius: float
+    widest: float
+    gradient: float = 0.0
+    wander: float = 0.0
+    value: float = 0.0
+
+    def at(self, gradient: float, wander: float) -> float:
+        """A lower bound of ``least_convexity(radius, gradient, wander)``; minus one if unknown."""
+        if wander > self.widest:
+            return -1.0
+        known = 0.25 * self.gradient <= gradient <= self.gradient
+        if not (known and 0.0 <= self.wander - wander <= gradient):
+            self.gradient, self.wander = gradient, wander
+            self.value = least_convexity(self.radius, gradient, wander)
+        return self.value
+
+
+def _full_step(least: _Convexity, gradient: float, wander: float) -> tuple[float, float, float]:
+    """A step of size one: it, and bounds of the gradient and of the distance from the centre."""
+    r = least.radius
+    reach = min(wander + gradient, r) if wander <= r else wander + gradient
+    return 1.0, (1.0 - least.at(gradient, reach)) * gradient, reach
+
+
+def _long_step(least: _Convexity, gradient: float, wander: float) -> tuple[float, float, float]:
+    """As :func:`_full_step`, for the step that shrinks the gradient best in the worst case."""
+    r = least.radius
+    # A full step from within the ball ends there, and a longer one that far from its end.
+    most = r + gradient if wander <= r else math.inf
+    convex = least.at(gradient, min(wander + 2.0 * gradient, most))
+    step = 2.0 / (1.0 + max(convex, 0.0))
+    after = max(1.0 - step * convex, step - 1.0) * gradient
+    beyond = r + (step - 1.0) * gradient if wander <= r else math.inf
+    return step, after, min(wander + step * gradient, beyond)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -250,9 +312,34 @@ def least_convexity(radius: float, gradient: float, wander: float) -> float:
     ratio, slope = math.cos(radius) / np.cos(left), gradient * np.tan(right)
     # The root of cos t + slope sinc t = ratio, from above; where there is none the root is no more
     # than the largest distance between two points of the ball.
-    low, high = np.zeros(64), np.minimum(radius + right, math.pi)
-    for _ in range(36):
-        middle = 0.5 * (low + high)
-        beyond = np.cos(middle) + slope * np.sinc(middle / math.pi) <= ratio
-        low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+    high = _root_from_above(ratio, slope, np.minimum(radius + right, math.pi))
     return _cotangent(float(high.max())) * (1.0 - 1e-12) - 1e-15
+
+
+def _root_from_above(ratio: np.ndarray, slope: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """An upper bound of the root of ``cos t + slope sinc t = ratio``, at most `most`.
+
+    Newton's method from a right angle, up to which the left side is concave: from beyond a smaller
+    root all iterates are beyond it.  Whether the last one is, is looked at; halving replaces it
+    where it is not.
+    """
+
+    def left(t: np.ndarray) -> np.ndarray:
+        return np.cos(t) + slope * (np.sin(t) / t)
+
+    t = np.minimum(most, 0.5 * math.pi)
+    for _ in range(12):
+        cosine, sine = np.cos(t), np.sin(t)
+        sinc = sine / t
+        step = (cosine + slope * sinc - ratio) / (sine + slope * (sinc - cosine) / t)
+        before, t = t, np.clip(t + step, 1e-9 * most, most)
+        if np.abs(t - before).max() <= 0.1 * _SLACK * most[0]:
+            break
+    t = np.minimum(t + _SLACK * most, most)
+    if ((t < most) & ~(left(t) <= ratio)).any():
+        low, t = 1e-9 * most, most
+        for _ in range(36):
+            middle = 0.5 * (low + t)
+            beyond = left(middle) <= ratio
+            low, t = np.where(beyond, low, middle), np.where(beyond, middle, t)
+    return t

@@ -25,18 +25,20 @@ _SMALL_CAP = 1e-200
 _SPAN = (-5.5, 12.0)
 
 
-def _cap(u: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Share of S^n beyond the hyperplane at height 1 - 2u, I_u(n/2, n/2), and its log."""
-    u = np.clip(u, 0.0, 1.0)
+def _cap(u: np.ndarray, n: int) -> np.ndarray:
+    """Share of S^n beyond the hyperplane at height 1 - 2u, I_u(n/2, n/2), for u in [0, 1]."""
+    if n == 0:
+        return np.where(u > 0.0, np.where(u < 1.0, 0.5, 1.0), 0.0)
+    if n == 1:
+        return (2.0 / math.pi) * np.arcsin(np.sqrt(u))
+    return u if n == 2 else np.asarray(betainc(0.5 * n, 0.5 * n, u))
+
+
+def _log_cap(u: np.ndarray, n: int) -> np.ndarray:
+    """Logarithm of :func:`_cap`, also where that underflows."""
     half = 0.5 * n
+    share = _cap(u, n)
     with np.errstate(divide="ignore"):
-        if n == 0:
-            share = np.where(u > 0.0, np.where(u < 1.0, 0.5, 1.0), 0.0)
-            return share, np.log(share)
-        if n == 1:
-            share = (2.0 / math.pi) * np.arcsin(np.sqrt(u))
-        else:
-            share = u if n == 2 else betainc(half, half, u)
         log_share = np.log(share)
         small = (share < _SMALL_CAP) & (u > 0.0)
         if small.any():
@@ -47,7 +49,7 @@ def _cap(u: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
                 series, k = series + term, k + 1
             power = half * (np.log(v) + np.log1p(-v)) - math.log(half) - betaln(half, half)
             log_share[small] = power + np.log(series)
-    return share, log_share
+    return log_share
 
 
 def _gap(r: np.ndarray, epsilon: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -56,9 +58,11 @@ def _gap(r: np.ndarray, epsilon: np.ndarray, p: np.ndarray) -> np.ndarray:
         return np.broadcast_to(epsilon, np.shape(r)).astype(float)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         ratio = epsilon / r**p
-        small = r * np.expm1(np.log1p(ratio) / p)
-        curved = np.where(np.isfinite(ratio), small, epsilon ** (1.0 / p) - r)
-    return np.where(p == 1.0, epsilon, curved)
+        curved = r * np.expm1(np.log1p(ratio) / p)
+        finite = np.isfinite(ratio)
+        if not finite.all():
+            curved = np.where(finite, curved, epsilon ** (1.0 / p) - r)
+    return np.where(p == 1.0, epsilon, curved) if np.any(p == 1.0) else curved
 
 
 def _first_radius(epsilon: np.ndarray, p: np.ndarray, shift: np.ndarray) -> np.ndarray:
@@ -91,6 +95,21 @@ def _first_radius(epsilon: np.ndarray, p: np.ndarray, shift: np.ndarray) -> np.n
         if not going.size:
             break
     return np.where(pure, np.where(near, 0.5 * (shift - epsilon), np.inf), r)
+
+
+def _ends(
+    n: int, p: np.ndarray, r0: np.ndarray, scale: np.ndarray, near: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Guess of the t between which the integrand of :func:`radial_delta` matters.
+
+    Towards r0 it falls like a power of x; far away like the density of r^p, a gamma law.
+    """
+    t = np.where(near, -3.81, -math.log(49.0 / (1.0 + 0.5 * n)))
+    power, shape = r0**p, (n + 1.0) / p
+    end = np.maximum(power, shape) + 44.0 + np.sqrt(110.0 * shape)
+    log_x = np.log(np.maximum(end ** (1.0 / p) - r0, 1e-300) / scale)
+    high = np.where(log_x > 0.0, log_x + np.exp(-np.maximum(log_x, 0.0)), 0.6)
+    return t[:, 0], np.maximum(high, t + 0.5)[:, 0]
 
 
 def radial_delta(
@@ -129,21 +148,28 @@ def radial_delta(
     rows = np.flatnonzero(np.isfinite(start) & ~lost)
     delta = np.where(lost, tail, full)
     if rows.size:
-        r0, eps, a, q = (x[rows, None] for x in (start, epsilons, shift, p))
+        r0, eps, a, powers = (x[rows, None] for x in (start, epsilons, shift, p))
+        # A scalar exponent is faster.
+        same = float(powers[0, 0]) if (powers == powers[0]).all() else None
+        q = powers if same is None else np.full((1, 1), same)
         log_normaliser = gammaln(dim / q) - np.log(q)
         # Beyond r0 the tail of the law is a power of e within this distance.
         scale = np.minimum(1.0 + r0, (1.0 + r0) ** (2.0 - q)) if dim < 4 else 1.0 + r0
+        log_factor = np.log(scale) - log_normaliser
 
         def evaluate(index: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            k, b = q[index], a[index]
-            x = np.exp(t - np.exp(-t))
-            r = r0[index] + scale[index] * x
+            k: Any = powers[index] if same is None else same
+            b = a[index]
+            small_t = np.exp(-t)
+            log_x = t - small_t
+            r = r0[index] + scale[index] * np.exp(log_x)
             gap = _gap(r, eps[index], k)
             R = r + gap
             beyond = b - gap
             with np.errstate(invalid="ignore", divide="ignore"):
-                first, log_first = _cap((2.0 * r + b + gap) * beyond / (4.0 * r * b), n)
-                second, log_second = _cap((2.0 * r + gap - b) * beyond / (4.0 * R * b), n)
+                u = np.clip((2.0 * r + b + gap) * beyond / (4.0 * r * b), 0.0, 1.0)
+                v = np.clip((2.0 * r + gap - b) * beyond / (4.0 * R * b), 0.0, 1.0)
+                first, second = _cap(u, n), _cap(v, n)
                 ratio = r / R
                 here, there = ratio**n * first, ratio ** (k - 1.0) * second
                 larger = np.maximum(here, there)
@@ -151,24 +177,21 @@ def radial_delta(
                 small = larger < _SMALL_CAP
                 if small.any():
                     # Caps that underflow (large d) are compared by their logarithms instead.
-                    log_here = n * np.log(ratio) + log_first
-                    log_there = (k - 1.0) * np.log(ratio) + log_second
-                    top = np.where(small, np.maximum(log_here, log_there), top)
-                    here = np.where(small, np.exp(log_here - top), here / larger)
-                    there = np.where(small, np.exp(log_there - top), there / larger)
-                else:
-                    here, there = here / larger, there / larger
-                log_scale = (
-                    n * np.log(R)
-                    - r**k
-                    - log_normaliser[index]
-                    + np.log(scale[index] * x)
-                    + np.log1p(np.exp(-t))
-                    + top
-                )
+                    log_ratio = np.log(ratio[small])
+                    power = np.broadcast_to(k, ratio.shape)[small] - 1.0
+                    log_here = n * log_ratio + _log_cap(u[small], n)
+                    log_there = power * log_ratio + _log_cap(v[small], n)
+                    top[small] = highest = np.maximum(log_here, log_there)
+                    larger[small] = 1.0
+                    here[small] = np.exp(log_here - highest)
+                    there[small] = np.exp(log_there - highest)
+                here, there = here / larger, there / larger
+                log_scale = n * np.log(R) - r**k + log_x + np.log1p(small_t) + top
+                log_scale += log_factor[index]
             return log_scale, np.stack([here - there, here + there])
 
-        factor, sums = integrate(evaluate, rows.size, _SPAN, window)
+        guess = _ends(n, q, r0, scale, near[rows, None])
+        factor, sums = integrate(evaluate, rows.size, _SPAN, window, guess)
         # The sum of both shares bounds what rounding of the nodes does to their difference.
         delta[rows] += np.exp(factor) * (sums[0] + _NODE_ERROR * sums[1])
     delta = np.maximum(delta * (1.0 + _MARGIN), np.where(np.isfinite(start), _TINY, 0.0))

@@ -81,7 +81,8 @@ class AffineInvariantSPD(SPDGeometry):
         _, whitener = self._roots(xp, point)
         if isinstance(whitener, np.ndarray) and whitener.ndim == 2:
             first = whitener[0, 0]
-            if np.array_equal(whitener, first * np.eye(self.size)):
+            # One entry tells of most others.
+            if not whitener[-1, 0] and np.array_equal(whitener, first * np.eye(self.size)):
                 square = float(first * first)
                 return (lambda block: block) if square == 1.0 else (lambda block: block * square)
         return lambda block: sym.congruence(xp, whitener, block)
