@@ -12,6 +12,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # What each layer may import of ours, besides itself.
 LEAVES = {"_arrays", "_groups", "_validation", "_random", "_config", "_quiet", "_warnings"}
+LEAVES |= {"_progress"}
 SOLVING = LEAVES | {"geometry", "privacy", "mechanisms", "riemannian_laws", "descent"}
 ROOM = SOLVING | {"core", "ledger", "datasets", "location_scale", "inference"}
 ALLOWED = {
@@ -20,6 +21,7 @@ ALLOWED = {
     "_random": {"_validation"},
     "_config": set(),
     "_groups": set(),
+    "_progress": set(),
     "_quiet": set(),
     "_warnings": set(),
     "geometry": LEAVES,

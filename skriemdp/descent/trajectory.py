@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._progress import tell
 from skriemdp._validation import check_count, check_option, check_positive
 
 if TYPE_CHECKING:
@@ -100,7 +102,7 @@ class Trajectory:
     ):
         self.geometry, self.walk = geometry, walk
         self.point = np.asarray(start, dtype=float)
-        self._count = 0
+        self._count, self._said = 0, time.monotonic()
         self._chosen = self.point
         self._pick = int(rng.integers(walk.n_steps)) if walk.output == "random" else -1
         self._callback = callback
@@ -125,6 +127,7 @@ class Trajectory:
         elif walk.output == "last" or t == self._pick:
             self._chosen = point
         self._count += 1
+        self._said = tell("descent", self._count, walk.n_steps, self._said)
         if self._callback is not None:
             self._callback(self._count, np.array(point))
 

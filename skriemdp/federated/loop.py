@@ -8,12 +8,13 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._progress import counted
 from skriemdp._validation import check_count, check_option
 from skriemdp.federated.messages import (
     LocalTask,
@@ -169,7 +170,6 @@ class ServerLoop:
         start: np.ndarray,
         fit_id: str,
         checkpoint: Any = None,
-        callback: Callable[..., Any] | None = None,
     ) -> tuple[np.ndarray, list[RefusedUpdate]]:
         """All rounds; returns the output point and the refusals of all rounds.
 
@@ -183,8 +183,6 @@ class ServerLoop:
         fit_id : str
         checkpoint : Checkpoint, optional
             A stored run with this `fit_id` is continued.
-        callback : callable, optional
-            ``callback(round, n_rounds, point)`` after each round; it sees released points only.
 
         Raises
         ------
@@ -193,7 +191,9 @@ class ServerLoop:
         """
         state, refusals = self.opened(start, fit_id, checkpoint), []
         point, chosen = state["point"], state["chosen"]
-        for t in range(state["next_round"], len(self.schedule)):
+        first = state["next_round"]
+        for done in counted("rounds", len(self.schedule) - first):
+            t = first + done
             # Written before anyone is asked: whoever may have released is not asked again.
             state |= {"next_round": t + 1, "point": point, "chosen": chosen}
             if checkpoint is not None:
@@ -204,8 +204,6 @@ class ServerLoop:
             refusals.extend(refused)
             if self.output == "last" or t == self.pick:
                 chosen = point
-            if callback is not None:
-                callback(t + 1, len(self.schedule), point)
         if checkpoint is not None:
             checkpoint.save(state | {"point": point, "chosen": chosen})
         return chosen, refusals

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._progress import counted
 from skriemdp.descent.queries import GradientQuery, LogarithmQuery
 from skriemdp.descent.releases import exact_mean
 from skriemdp.mechanisms.sums import noisy_sum
@@ -88,7 +89,7 @@ def run_trusted(
         The output point.
     """
     geometry, point, chosen = loop.geometry, start, start
-    for t, row in enumerate(loop.schedule):
+    for t, row in zip(counted("rounds", len(loop.schedule)), loop.schedule, strict=True):
         with np.errstate(all="ignore"):
             ends = train_without_noise(problems, pool, row, point, settings, t)
         query = LogarithmQuery(geometry, point, update_clip, ends)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._progress import counted
 from skriemdp.descent.queries import Query
 from skriemdp.descent.releases import FullBatch, PoissonSampler, exact_sums
 from skriemdp.linear_model.glm import LinearProblem
@@ -202,7 +203,8 @@ class NoisyAdaGrad:
             if not self.grouped:
                 problem = problem.on_lattice(self.factors(*weights.shape))
             expect_integers(rng, self.n_steps * weights.size)
-        for step in range(1, self.n_steps + 1):
+        for done in counted("AdaGrad", self.n_steps):
+            step = done + 1
             previous = basis
             basis = None if self.basis_at is None else self.basis_at(step)
             bound = float(self.clip_norms[step - 1])

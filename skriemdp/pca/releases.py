@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from skriemdp._groups import Groups
+from skriemdp._progress import counted
 from skriemdp._random import public_generator
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.queries import GradientQuery
@@ -276,7 +277,7 @@ class PowerRelease:
         frame = _public_frame(rows.d, self.n_components, self.public_seed)
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left / self.n_steps
         scale = math.nan
-        for step in range(self.n_steps):
+        for step in counted("components", self.n_steps):
             part, level = share * _POWER_SHARE, _POWER_LEVEL
             bound = product_quantile(
                 rows, center, row_norm, frame, budget, part, level, streams, step

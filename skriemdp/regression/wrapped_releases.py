@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from skriemdp._groups import Groups
+from skriemdp._progress import counted
 from skriemdp.location_scale.rows import RowSum
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.integer_products import IntegerFactors
@@ -284,7 +285,7 @@ class WrappedModel:
             if groups is None:
                 rows = (self._factors, *self._factors.round_left(features))
             expect_integers(rng, self.n_steps * weights.size)
-        for step in range(self.n_steps):
+        for step in counted("regression", self.n_steps):
             if groups is not None:
                 now = functools.partial(self.people_gradients, weights, people)
                 gradient = noisy_sum(

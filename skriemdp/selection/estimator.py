@@ -17,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
 from skriemdp._groups import Groups, read_groups
+from skriemdp._progress import silence
 from skriemdp._quiet import Charged, QuietQueries, quietly, read_array
 from skriemdp._random import (
     NoiseStreams,
@@ -495,8 +496,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             step.set_params(accountant=_Prepaid(fit, accountant), **quiet(step))
             if streams.seeded:
                 step.set_params(random_state=int(rng.integers(2**62)))
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                # A warning of a run that loses would show that run, and count the runs; one of an
+            with warnings.catch_warnings(), silence(), np.errstate(all="ignore"):
+                # A word of a run that loses would show that run, and count the runs; one of an
                 # overflow would tell of a validation record.
                 warnings.simplefilter("ignore")
                 model.fit(train.X, train.y, **fit_arguments(model, train.people))

@@ -1,0 +1,45 @@
+"""How far a long fit is: steps done of steps planned, told through `logging`, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import logging
+import time
+from collections.abc import Iterator
+
+__all__ = ["counted", "silence", "tell"]
+
+_LOGGER = logging.getLogger("skriemdp")
+_SECONDS = 1.0
+_silent: contextvars.ContextVar[bool] = contextvars.ContextVar("silent", default=False)
+
+
+def counted(what: str, count: int) -> Iterator[int]:
+    """``range(count)``; about every second the logger "skriemdp" tells, at INFO, how far it is.
+
+    Both numbers are public: a fit plans its steps before it sees a record.
+    """
+    said = time.monotonic()
+    for done in range(count):
+        yield done
+        said = tell(what, done + 1, count, said)
+
+
+def tell(what: str, done: int, count: int, said: float) -> float:
+    """Tell that `done` of `count` are done, unless `said` was just now; returns when it was."""
+    now = time.monotonic()
+    if now - said < _SECONDS or _silent.get():
+        return said
+    _LOGGER.info("%s: %d of %d", what, done, count)
+    return now
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Nothing is told meanwhile: the number of runs of a private search is a secret."""
+    token = _silent.set(True)
+    try:
+        yield
+    finally:
+        _silent.reset(token)
