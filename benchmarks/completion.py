@@ -93,6 +93,16 @@ def _error(train, test, bounds, repeats, **settings):
     return float(np.mean(errors)), float(np.std(errors) / np.sqrt(len(errors))), model
 
 
+def sharing_nothing(train, test, bounds):
+    """Error of users who complete their rows from their own mean about the middle of the range."""
+    model = PrivateMatrixCompletion(bounds=bounds)
+    model.bounds_, model.level_ = bounds, (bounds[0] + bounds[1]) / 2
+    model.item_effects_ = np.zeros(train.shape[1])
+    model.components_, model.ridge_ = np.zeros((0, train.shape[1])), np.inf
+    model.n_features_in_ = train.shape[1]
+    return -model.score(train, test)
+
+
 def non_private(train, test, bounds, rank):
     """Item means with user bias, and descent on the same problem, without noise: error of each."""
     half = (bounds[1] - bounds[0]) / 2
@@ -132,7 +142,8 @@ def utility(args):
         rank = RANK.get(name, 5)
         plain, low = non_private(train, test, bounds, rank)
         print(
-            f"{name}: non-private items + bias {plain:.3f}, low rank {low:.3f}; "
+            f"{name}: nothing shared {sharing_nothing(train, test, bounds):.3f}; "
+            f"non-private items + bias {plain:.3f}, low rank {low:.3f}; "
             f"global mean {np.sqrt(np.mean((test.data - train.data.mean()) ** 2)):.3f}"
         )
         for epsilon, best in zip(EPSILONS, REFERENCE[name], strict=True):

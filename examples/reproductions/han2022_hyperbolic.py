@@ -173,6 +173,7 @@ def one_query(query, repeats, rng):
         method="per-query",
         privacy_unit="label",
         n_queries=1,
+        feature_scale=1.0,  # the published width is in units of the eigenmaps
         length_scale=WIDTH,
         ridge=RIDGE * query.n,
     )

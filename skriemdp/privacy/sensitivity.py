@@ -1,4 +1,4 @@
-"""Replace-one sensitivities from public numbers, each proved in docs/theory/sensitivity.md.
+"""Replace-one sensitivities from public numbers, each proved in docs/theory.
 
 Radii and reaches are geodesic distances, `kappa` an upper bound of the sectional curvature, `n` the
 public number of records.  Results are rounded up.
@@ -197,7 +197,7 @@ def second_moment_sensitivity(norm: float) -> Sensitivity:
     """Of ``sum z z'`` in the Frobenius norm, ``|z| <= norm``: ``sqrt(2) norm^2``; attained.
 
     Also of its part off the diagonal, and of ``sum W' z z' W`` for orthonormal columns W of two or
-    more.  Matrices ``z z'`` have nonnegative inner products.  sensitivity.md, section 5.
+    more.  Matrices ``z z'`` have nonnegative inner products.  sensitivity.md, section 4.
     """
     check_positive(norm=norm)
     return Sensitivity(math.sqrt(2.0) * norm**2 * _UP, "second_moment_sensitivity")
@@ -242,7 +242,7 @@ def frame_product_sensitivity(norm: float, columns: int, bound: float = math.inf
     """Of ``sum z z' W``, terms of Frobenius norm <= `bound`, W with orthonormal `columns`.
 
     ``min(2 bound, D)`` with ``D = norm^2`` for one column, where the terms fill a ball of that
-    diameter, and ``sqrt(2) norm^2`` for more.  sensitivity.md, section 5.
+    diameter, and ``sqrt(2) norm^2`` for more.  sensitivity.md, section 4.
     """
     check_positive(norm=norm)
     check_positive(allow_inf=True, bound=bound)
@@ -266,6 +266,7 @@ def direction_score_sensitivity(norm: float) -> Sensitivity:
 
     Replacing z by y adds ``(y'u)^2 - (z'u)^2``, a function of unit vectors u with values in
     ``[-norm^2, norm^2]``: two of them differ by ``2 norm^2`` at most.  Attained by orthogonal rows.
+    sensitivity.md, section 4.
     """
     check_positive(norm=norm)
     return Sensitivity(2.0 * norm**2 * _UP, "direction_score_sensitivity")
@@ -286,7 +287,8 @@ def leading_eigenvalues_sensitivity(tolerance: float) -> Sensitivity:
     """Of the sum of leading eigenvalues of ``sum (z z' - diag(z z'))``, ``|z| <= 1``.
 
     The sum is the largest ``tr(U' M U)`` over orthonormal columns U; a row adds a number in [-1, 1]
-    to each of them, so it moves by at most 2.  `tolerance` bounds the error of the iteration.
+    to each of them, so it moves by at most 2.  `tolerance` bounds the error of the eigenvalue
+    solver.  completion.md, section 1.
     """
     return Sensitivity(with_tolerance(2.0, tolerance), "leading_eigenvalues_sensitivity")
 
