@@ -14,6 +14,20 @@ from skriemdp.datasets import make_cloud
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Sphere
 
 
+@pytest.mark.parametrize("dim", [1, 2, 7])
+@pytest.mark.parametrize("length", [0.0, 1e-12, 1e-3, 1.0, 3.0, math.pi - 1e-9, 40.0])
+def test_one_point_of_a_sphere_moves_as_a_table_does(dim, length, rng):
+    space = Sphere(dim, radius=2.0)
+    for _ in range(20):
+        point, step = space.random_point(rng), rng.normal(size=dim)
+        step *= 2.0 * length / np.linalg.norm(step)
+        moved = space.exp_coordinates(point, step)
+        together = space.exp_coordinates(point[None], step[None])
+        assert_allclose(moved, together[0], rtol=0, atol=1e-13)
+        back = space.log_coordinates(point, moved)
+        assert_allclose(back, space.log_coordinates(point, moved[None])[0], rtol=0, atol=1e-13)
+
+
 def precise_hyperbolic_distance(x, y):
     """Distance of two points given by their space coordinates, 60 digits."""
     with mpmath.workdps(60):

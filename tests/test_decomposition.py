@@ -282,6 +282,29 @@ def test_sparse_streamed_and_dense_sums_agree(center, radius):
         assert total == pytest.approx((Z**2).sum())
 
 
+@pytest.mark.parametrize("d", [1, 6, 64, 65])
+@pytest.mark.parametrize("longest", [1.0, 1e4, 1e200])
+def test_a_second_moment_taken_with_the_norms_is_that_of_clipped_rows(d, longest):
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(70_000 if d < 8 else 12_000, d)) + 0.3
+    X[5] *= longest  # its tile is computed anew, those after it are not
+    c, radius = np.full(d, 0.2), 1.2 * math.sqrt(d)
+    with np.errstate(all="ignore"):
+        Z = X - c
+        lengths = np.sqrt(np.einsum("ij,ij->i", Z, Z))
+        Z *= np.where(np.isfinite(lengths), np.minimum(1.0, radius / lengths), 0.0)[:, None]
+    grams = []
+    for layout in (np.ascontiguousarray, np.asfortranarray):
+        rows = dense(layout(X))
+        rows.expect_gram()
+        for center in (c + 0.1, c):  # where a norm is asked for first does not matter
+            list(rows.squared_norms(center))
+        grams.append(rows.clipped_gram(c, radius))
+    grams.append(dense(X).clipped_gram(c, radius))
+    for gram in grams:
+        np.testing.assert_allclose(gram, Z.T @ Z, rtol=1e-9, atol=1e-9 * len(X) * radius**2)
+
+
 def test_rounded_norms_are_never_too_small():
     """A row that the clip believes shorter than it is would break the sensitivity."""
     rng = np.random.default_rng(0)

@@ -27,6 +27,19 @@ HADAMARD = METRICS[:2]
 EPS = np.finfo(float).eps
 
 
+def test_one_step_lands_where_steps_in_a_table_do(rng):
+    space = SPD(2)
+    for length in (0.0, 1e-9, 1e-3, 1.0, 5.0, 50.0):
+        for _ in range(50):
+            point = random_points(space, rng)
+            step = rng.normal(size=3)
+            step *= length / np.linalg.norm(step)
+            together = space.exp_coordinates(point[None], step[None])[0]
+            moved = space.exp_coordinates(point, step)
+            assert_allclose(moved, together, rtol=0, atol=1e-12 * np.abs(together).max())
+            assert_array_equal(moved, moved.T)
+
+
 def rotated(diagonal, angle):
     c, s = math.cos(angle), math.sin(angle)
     q = np.array([[c, -s], [s, c]])
