@@ -419,7 +419,7 @@ def calibrated_affine(cloud, repeats, rng):
 def calibrated_bures(cloud, repeats, rng):
     n, start = cloud.n, random_start(repeats, rng)
     wide = metric_ratio(0.3) * bures_mean_sensitivity(0.3, n) / EPSILON
-    schedule = {"mechanism": "gradient", "n_steps": n, "step_size": STEP, "shares": (1 / n,) * n}
+    schedule = {"mechanism": "gradient", "n_steps": n, "step_size": STEP}
     return {
         "public centre I, no data": np.eye(2)[None],
         "random start, no data": start,
