@@ -18,6 +18,7 @@ from unittest import mock
 import skriemdp
 from replay.pairs import PAIRS
 from replay.tape import Fault, Purse, Refuted
+from skriemdp.mechanisms import sums
 from skriemdp.privacy import mean_iteration, sensitivity
 from skriemdp.privacy.events import ComposedEvent, GaussianEvent
 
@@ -166,9 +167,10 @@ def patched(changes):
 
 def _forget():
     """Empty the caches that would remember a theorem from before or during a fault."""
-    for value in vars(mean_iteration).values():
-        if hasattr(value, "cache_clear"):
-            value.cache_clear()
+    for module in (mean_iteration, sums):
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
 
 
 def faults_in_theorems():
