@@ -12,7 +12,7 @@ __all__ = ["QuadratureError", "Window", "integrate"]
 
 _DEPTH = 42.0  # integrand below exp(-42) of its peak is left out: 6e-19
 _OFFSETS = np.concatenate([[0.0], np.geomspace(1e-7, 40.0, 36)])
-_FIRST_NODES = 32
+_FIRST_NODES = 48
 _MOST_NODES = 49152
 _CHANGE = 2e-8
 _MOST_SEARCHES = 6
