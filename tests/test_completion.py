@@ -858,3 +858,17 @@ def test_effects_follow_the_counts_where_popular_means_good(rng):
         errors.append(np.mean((found[:20] - true[:20]) ** 2))
     # Shrunk towards zero alone, effects of rare items are wrong by their whole size.
     assert n > d and np.mean(errors) < 0.25 * np.mean(true[:20] ** 2)
+
+
+@pytest.mark.parametrize("columns", [30, 400])
+def test_hollow_moment_is_that_of_dense_rows_whether_they_are_full_or_not(columns):
+    rng = np.random.default_rng(5)
+    dense = np.where(rng.random((50, columns)) < 6.0 / columns, rng.random((50, columns)), 0.0)
+    dense[0] = 0.0
+    lengths = np.maximum(np.linalg.norm(dense, axis=1), 1e-150)
+    scaled = dense / lengths[:, None]
+    moment = scaled.T @ scaled
+    np.fill_diagonal(moment, 0.0)
+    found = hollow_moment(sparse.csr_array(dense))
+    np.testing.assert_allclose(found, moment, atol=1e-12)
+    assert np.abs(moment).max() > 0.5

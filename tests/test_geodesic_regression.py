@@ -349,6 +349,15 @@ def test_what_cannot_run_is_refused_for_free(parameters, words):
     assert len(budget.history) == 0
 
 
+def test_every_entry_of_a_centre_is_looked_at():
+    X, y = draw(truth(Sphere(2)), 40, np.random.default_rng(0))
+    X = np.column_stack([X, X])
+    for center in ([0.0, 1e61], [1e61, 0.0]):
+        model = PrivateGeodesicRegressor(feature_center=center, accountant=PrivacyAccountant())
+        with pytest.raises(ValueError, match="feature_center must hold 2 finite numbers"):
+            model.fit(X, y)
+
+
 def test_responses_that_are_no_points_are_called_y():
     with pytest.raises(ValueError, match="rows of y are not points"):
         PrivateGeodesicRegressor("sphere").fit(np.zeros((20, 1)), np.ones((20, 3)))

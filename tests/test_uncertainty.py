@@ -217,6 +217,20 @@ def test_noise_radius_holds_the_mean_without_noise(settings):
     assert 23 <= hits <= 39  # 32 expected, 2.5 standard deviations of each kind
 
 
+def test_the_noise_of_a_turned_mean_is_that_of_its_longest_axis():
+    class Inference:
+        first = np.zeros(3)
+        score_to_mean = np.diag([1.0, 3.0, 2.0])
+
+        @staticmethod
+        def score_covariance(moment):
+            return 0.25 * np.eye(3)
+
+    law = NoiseLaw.of_inference(Inference)
+    assert law.dim == 3
+    np.testing.assert_allclose(law.scale, 1.5)
+
+
 @pytest.mark.parametrize(
     "settings",
     [{}, {"radius": 1.0, "mechanism": "gradient"}, {"radius": 1.0, "mechanism": "tangent"}],
