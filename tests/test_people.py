@@ -1,5 +1,6 @@
 """Fits that protect people: the number of their rows reaches nothing, one row each is a record."""
 
+import inspect
 import re
 import warnings
 
@@ -9,6 +10,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, cross_validate
 
+import skriemdp
 from skriemdp import (
     PrivacyAccountant,
     PrivateFrechetMean,
@@ -273,3 +275,18 @@ def test_cross_validation_hands_groups_on_where_metadata_are_routed(name):
     model.set_params(accountant=PrivacyAccountant(unit="group"))
     with pytest.raises(Exception, match="groups"):
         cross_validate(model, X, y, groups=ids, error_score="raise", **settings)
+
+
+def test_every_fit_that_takes_groups_asks_for_them():
+    asked = []
+    for name in skriemdp.__all__:
+        kind = getattr(skriemdp, name)
+        if not (isinstance(kind, type) and hasattr(kind, "fit")):
+            continue
+        parameters = inspect.signature(kind).parameters
+        if "groups" in inspect.signature(kind.fit).parameters and "estimator" not in parameters:
+            given = {"manifold": "sphere"} if "manifold" in parameters else {}
+            routing = kind(**given).get_metadata_routing()
+            asked.append((name, routing.fit.requests.get("groups")))
+    assert len(asked) >= 8
+    assert [name for name, request in asked if request is not True] == []
