@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import numbers
 from typing import Any
 
@@ -23,7 +22,7 @@ _COUNTS = ("n_steps", "n_queries")
 
 def check_parameters(estimator: Any) -> None:
     """Raise unless the counts, seeds, lengths and class list of an estimator are of a sane size."""
-    parameters = {name: getattr(estimator, name) for name in _names(estimator.__class__)}
+    parameters = estimator.get_params(deep=False)
     if "public_seed" in parameters:
         check_public_seed(parameters["public_seed"])
     for check, names in ((check_scale, _BOUNDS), (check_factor, _FACTORS)):
@@ -37,12 +36,6 @@ def check_parameters(estimator: Any) -> None:
             check_count(**{name: value})
             check_limit("most_steps", **{name: value})
     _check_class_list(parameters.get("classes"))
-
-
-@functools.lru_cache(maxsize=256)
-def _names(kind: Any) -> tuple[str, ...]:
-    """Of the parameters of a class of estimators, which scikit-learn finds out anew each time."""
-    return tuple(kind._get_param_names())
 
 
 def _check_class_list(classes: Any) -> None:
