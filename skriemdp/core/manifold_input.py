@@ -59,8 +59,10 @@ def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:
         flat and math.prod(X.shape[1:]) == math.prod(geometry.shape)
     ):
         points = X.reshape(len(X), *geometry.shape)
-        _refuse_asymmetric(geometry, points, name)
-        return geometry.canonical(points)
+        canonical = geometry.canonical(points)
+        if canonical is not points:
+            _refuse_asymmetric(geometry, points, name)
+        return canonical
     hint = ""
     if isinstance(geometry, SPDGeometry):
         hint = " Every row must be one matrix of that size, or its entries in a flat row."

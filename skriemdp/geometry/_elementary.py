@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import ModuleType
 
+import numpy as np
+
 from skriemdp._arrays import Array
 
 
@@ -19,7 +21,10 @@ def length(xp: ModuleType, a: Array) -> Array:
 
 def nonzero(xp: ModuleType, x: Array) -> Array:
     """`x` with its zeros replaced by one: a divisor for numerators that are zero there as well."""
-    return xp.where(x == 0, xp.ones_like(x), x)
+    zero = x == 0
+    if isinstance(zero, np.ndarray) and not zero.any():
+        return x
+    return xp.where(zero, xp.ones_like(x), x)
 
 
 def sinc(xp: ModuleType, x: Array) -> Array:

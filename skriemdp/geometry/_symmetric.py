@@ -92,11 +92,20 @@ def symmetrized(xp: ModuleType, matrix: Array) -> Array:
 def congruence(xp: ModuleType, factor: Array, matrix: Array) -> Array:
     """``factor @ matrix @ factor.T`` for symmetric `matrix`; both batched.
 
-    One factor for many matrices becomes two matrix products of the whole batch.
+    One factor for many matrices becomes two matrix products of the whole batch, or for 2x2 a few
+    sums of their entries.
     """
     if factor.ndim > 2 or matrix.ndim == 2:
         return factor @ matrix @ xp.matrix_transpose(factor)
     size = factor.shape[-1]
+    if size == 2:
+        (p, q), (s, t) = ((factor[i, 0], factor[i, 1]) for i in range(2))
+        a, b, c = entries(matrix)
+        side = (p * s) * a + (p * t + q * s) * b + (q * t) * c
+        first, last = (
+            (u * u) * a + (2 * u * v) * b + (v * v) * c for u, v in ((p, q), (s, t))
+        )
+        return assembled(xp, first, side, last)
     right = xp.matrix_transpose(factor)
     half = xp.reshape(matrix, (-1, size)) @ right
     half = xp.matrix_transpose(xp.reshape(half, (-1, size, size)))
@@ -132,8 +141,12 @@ def entries(matrix: Array) -> tuple[Array, Array, Array]:
 
 def assembled(xp: ModuleType, a: Array, b: Array, c: Array) -> Array:
     """2x2 symmetric matrices from their entries."""
-    flat = xp.stack([a, b, b, c], axis=-1)
-    return xp.reshape(flat, (*a.shape, 2, 2))
+    return xp.reshape(side_by_side(xp, a, b, b, c), (*a.shape, 2, 2))
+
+
+def side_by_side(xp: ModuleType, *columns: Array) -> Array:
+    """The columns on a last axis; each of them stays in one piece of memory."""
+    return xp.moveaxis(xp.stack(columns, axis=0), 0, -1)
 
 
 def log_parts(xp: ModuleType, a: Array, b: Array, c: Array) -> tuple[Array, Array, Array, Array]:
@@ -144,17 +157,30 @@ def log_parts(xp: ModuleType, a: Array, b: Array, c: Array) -> tuple[Array, Arra
     smaller one det / l1 (no cancellation of the trace), and half the gap of the logarithms is
     log1p(2 h / l2) / 2, accurate for equal and for very different eigenvalues alike.
     """
-    trace = a + c
-    a, b, c = a / trace, b / trace, c / trace
+    trace, a, b, c, determinant = _unit_trace(xp, a, b, c)
     x = (a - c) / 2
     h = xp.sqrt(x * x + b * b)
-    larger = 0.5 + h
-    determinant = a * c - b * b
-    floor = xp.finfo(a.dtype).eps * larger * larger
-    determinant = xp.where(determinant > 0, determinant, floor)
-    half_gap = xp.log1p(2 * h * larger / determinant) / 2
+    half_gap = xp.log1p(2 * h * (0.5 + h) / determinant) / 2
     ratio = half_gap / nonzero(xp, h)
     return xp.log(determinant) / 2 + xp.log(trace), ratio * x, ratio * b, half_gap
+
+
+def _unit_trace(
+    xp: ModuleType, a: Array, b: Array, c: Array
+) -> tuple[Array, Array, Array, Array, Array]:
+    """The trace of 2x2 SPD matrices, their entries over it, and the determinant of those.
+
+    A determinant that rounding made zero or negative is that of a smaller eigenvalue of machine
+    epsilon times the larger one.
+    """
+    trace = a + c
+    a, b, c = a / trace, b / trace, c / trace
+    determinant = a * c - b * b
+    positive = determinant > 0
+    if not (isinstance(positive, np.ndarray) and positive.all()):
+        larger = 0.5 + xp.sqrt(((a - c) / 2) ** 2 + b * b)
+        determinant = xp.where(positive, determinant, xp.finfo(a.dtype).eps * larger * larger)
+    return trace, a, b, c, determinant
 
 
 def logm(xp: ModuleType, matrix: Array) -> Array:
@@ -170,7 +196,7 @@ def packed_logm(xp: ModuleType, matrix: Array) -> Array:
     """Coordinates of the logarithm, as :func:`pack` gives them."""
     if matrix.shape[-1] == 2:
         mean, x, y, _ = log_parts(xp, *entries(matrix))
-        return xp.stack([mean + x, mean - x, y * math.sqrt(2.0)], axis=-1)
+        return side_by_side(xp, mean + x, mean - x, y * math.sqrt(2.0))
     if isinstance(matrix, np.ndarray) and matrix.ndim == 3 and matrix.shape[-1] <= _SMALL:
         values, vectors = eigh(xp, matrix)
         return _packed_product(vectors, np.log(floored(xp, values)))
@@ -196,7 +222,7 @@ def log_eigenvalues(xp: ModuleType, matrix: Array) -> Array:
     """Logarithms of the eigenvalues of SPD matrices, shape ``(..., m)``."""
     if matrix.shape[-1] == 2:
         mean, _, _, half_gap = log_parts(xp, *entries(matrix))
-        return xp.stack([mean - half_gap, mean + half_gap], axis=-1)
+        return side_by_side(xp, mean - half_gap, mean + half_gap)
     usable, matrix = _finite(xp, matrix)
     values = xp.linalg.eigvalsh(matrix)
     return xp.log(floored(xp, _unless(xp, usable, values)))
@@ -209,7 +235,8 @@ def log_determinant(matrix: np.ndarray) -> np.ndarray:
     left no positive determinant.
     """
     if matrix.shape[-1] == 2:
-        return 2.0 * log_parts(np, *entries(matrix))[0]
+        trace, _, _, _, determinant = _unit_trace(np, *entries(matrix))
+        return np.log(determinant) + 2.0 * np.log(trace)
     with np.errstate(all="ignore"):
         sign, logarithm = np.linalg.slogdet(matrix)
     lost = ~((sign > 0) & np.isfinite(logarithm))

@@ -129,6 +129,8 @@ class SPDGeometry(Geometry):
         The second test is scale-free: after division of rows and columns by the square roots of
         the diagonal, the smallest eigenvalue exceeds `size` machine epsilons.
         """
+        if isinstance(x, np.ndarray) and x.dtype.kind == "f" and _surely_points(x):
+            return np.ones(x.shape[:-2], dtype=bool)[()]
         finite, symmetric, definite = self._tests(x, atol)
         return finite & symmetric & definite
 
@@ -159,31 +161,48 @@ class SPDGeometry(Geometry):
             correlation,
             xp.zeros_like(x),
         )
-        definite = _surely_definite(bounded)
-        if definite is None:
-            smallest = sym.smallest_eigenvalue(xp, bounded)
-            definite = smallest > self.size * xp.finfo(x.dtype).eps
+        definite = sym.smallest_eigenvalue(xp, bounded) > self.size * xp.finfo(x.dtype).eps
         return finite, gap <= atol * largest, positive & definite
 
 
 def differ_from_transposes(points: np.ndarray) -> np.ndarray:
     """Which matrices ``(n, r, r)`` are not equal to their transposes, bit for bit."""
-    found = map_tiles(lambda block: (block != block.swapaxes(1, 2)).any(axis=(1, 2)), points)
-    return np.asarray(found)
+    if points.shape[-1] == 2:
+        return np.asarray(points[:, 0, 1] != points[:, 1, 0])
+    return np.asarray(map_tiles(_different, points))
 
 
-def _surely_definite(correlation: Array) -> Array | None:
-    """All True where Cholesky's factors show it at once; None where eigenvalues have to tell.
+def _different(block: np.ndarray) -> np.ndarray:
+    different = block != block.swapaxes(1, 2)
+    return different.any(axis=(1, 2)) if different.any() else np.zeros(len(block), dtype=bool)
 
-    The factors of C - s I exist in floating point only if the smallest eigenvalue of C is at least
-    ``s - size (size + 1) eps``, which is far above the threshold of the membership test.
+
+def _surely_points(x: np.ndarray) -> bool:
+    """Whether a quick look shows that all matrices pass every test; a False says nothing.
+
+    Large ones by Cholesky's factors: those of C - s I, C scaled to a diagonal of ones, exist in
+    floating point only if the smallest eigenvalue of C is at least ``s - size (size + 1) eps``,
+    which is far above the threshold of the test.  2x2 ones by their determinants.
     """
-    if not isinstance(correlation, np.ndarray) or correlation.shape[-1] == 2:
-        return None
-    size = correlation.shape[-1]
-    shift = 4.0 * size * (size + 1) * np.finfo(correlation.dtype).eps
-    try:
-        np.linalg.cholesky(correlation - shift * np.eye(size, dtype=correlation.dtype))
-    except np.linalg.LinAlgError:
-        return None
-    return np.ones(correlation.shape[:-2], dtype=bool)
+    size, limits = x.shape[-1], np.finfo(x.dtype)
+    stack = x.reshape(-1, size, size)
+    with np.errstate(all="ignore"):
+        if not np.isfinite(stack.sum()) or differ_from_transposes(stack).any():
+            return False
+        diagonal = stack.diagonal(axis1=1, axis2=2)
+        if not diagonal.min(initial=1.0) > 0.0:
+            return False
+        if size == 2:
+            product, side = diagonal[:, 0] * diagonal[:, 1], stack[:, 1, 0]
+            plain = product.min(initial=1.0) > limits.tiny / limits.eps
+            plain = plain and product.max(initial=1.0) < limits.max
+            return bool(plain and (side * side <= (1.0 - 64.0 * limits.eps) * product).all())
+        scale = 1.0 / np.sqrt(diagonal)
+        correlation = stack * scale[:, :, None]
+        correlation *= scale[:, None, :]
+        np.einsum("bii->bi", correlation)[...] -= 4.0 * size * (size + 1) * limits.eps
+        try:
+            np.linalg.cholesky(correlation)
+        except np.linalg.LinAlgError:
+            return False
+    return True
