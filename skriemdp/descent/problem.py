@@ -204,17 +204,20 @@ class FrechetProblem(Problem):
     def clipped_gradient_ball(self, point: np.ndarray, clip_norm: float) -> Ball:
         if self._curvature[0] and clip_norm <= self.ball.radius:
             return Ball(clip_norm)  # whatever the centre is
-        center = -np.asarray(self.geometry.log_coordinates(point, self.ball.center))
-        stretch = self._lipschitz(center)
+        center, distance = None, 0.0
+        if not np.array_equal(point, self.ball.center):
+            center = -np.asarray(self.geometry.log_coordinates(point, self.ball.center))
+            distance = math.sqrt(center @ center)
+        stretch = self._lipschitz(distance)
         ball = Ball(self.ball.radius * stretch, center) if stretch < math.inf else Ball(math.inf)
         return ball.clipped(clip_norm)
 
-    def _lipschitz(self, center: np.ndarray) -> float:
-        """Of the logarithm at a point from which the ball's centre has these coordinates."""
+    def _lipschitz(self, distance: float) -> float:
+        """Of the logarithm at a point so far from the ball's centre."""
         is_hadamard, kappa, injectivity_radius = self._curvature
         if is_hadamard:
             return 1.0
-        reach = math.sqrt(center @ center) + self.ball.radius
+        reach = distance + self.ball.radius
         if kappa * reach**2 >= math.pi**2 or reach >= injectivity_radius:
             return math.inf
         return log_lipschitz(kappa, reach)

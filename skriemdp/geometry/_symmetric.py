@@ -146,7 +146,8 @@ def assembled(xp: ModuleType, a: Array, b: Array, c: Array) -> Array:
 
 def side_by_side(xp: ModuleType, *columns: Array) -> Array:
     """The columns on a last axis; each of them stays in one piece of memory."""
-    return xp.moveaxis(xp.stack(columns, axis=0), 0, -1)
+    stacked = xp.stack(columns, axis=0)
+    return stacked.T if stacked.ndim == 2 else xp.moveaxis(stacked, 0, -1)
 
 
 def log_parts(xp: ModuleType, a: Array, b: Array, c: Array) -> tuple[Array, Array, Array, Array]:

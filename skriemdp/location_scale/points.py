@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from skriemdp._arrays import row_squares
 from skriemdp._warnings import warn_user
 from skriemdp.descent.queries import LogarithmQuery
+from skriemdp.geometry._columns import MOST_COLUMNS
 from skriemdp.geometry._tiles import tiles
 from skriemdp.geometry.ball import center_reach
 from skriemdp.geometry.base import Geometry
@@ -196,7 +198,9 @@ class PointRecords:
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
         keep = 8 * self.n * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
         if not _same(self._last_center, center):
-            self._rows = np.empty((self.n, self.dim)) if keep else None
+            # Column by column where kernels compute that way.
+            order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
+            self._rows = np.empty((self.n, self.dim), order=order) if keep else None
             self._lengths, begin = np.empty(self.n), 0
             for block in tiles(self.points):
                 piece = slice(begin, begin + len(block))
@@ -235,7 +239,7 @@ def _same(last: np.ndarray | None, center: np.ndarray) -> bool:
 
 def _norms(rows: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        return np.sqrt(row_squares(rows))
 
 
 def within_reach(geometry: Geometry, point: np.ndarray) -> np.ndarray:

@@ -77,8 +77,9 @@ def _mean_logarithm(problem: FrechetProblem, point: np.ndarray) -> np.ndarray:
     """Non-private: the mean of the bounded logarithms at `point`, in coordinates."""
     query = GradientQuery(problem, point)
     known = problem.center_log_sum is not None and np.array_equal(point, problem.ball.center)
-    center = query.bound.center
-    if not known and center is not None and query.bound.is_bounded:
+    if not known and query.bound.is_bounded:
+        center = query.bound.center
+        center = np.zeros(query.dim) if center is None else center
         total = problem.geometry.bounded_log_sum(point, problem.points, query.bound.radius, -center)
         if total is not None:
             return total / problem.n - center

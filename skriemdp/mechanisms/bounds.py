@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from skriemdp._arrays import row_squares
 from skriemdp.privacy.sensitivity import Sensitivity, ball_sensitivity
 
 __all__ = ["Ball", "Bound", "Factors", "matrix_norms", "shortened"]
@@ -146,7 +147,7 @@ def shortened(rows: np.ndarray, norm: float) -> np.ndarray:
 
 
 def _shortened(rows: np.ndarray, norm: float) -> np.ndarray:
-    squares = np.einsum("ij,ij->i", rows, rows)
+    squares = row_squares(rows)
     largest = np.maximum.reduce(squares, initial=0.0)
     if largest <= norm * norm and largest < math.inf:
         return rows
