@@ -92,25 +92,15 @@ def symmetrized(xp: ModuleType, matrix: Array) -> Array:
 def congruence(xp: ModuleType, factor: Array, matrix: Array) -> Array:
     """``factor @ matrix @ factor.T`` for symmetric `matrix`; both batched.
 
-    One factor for many matrices becomes two matrix products of the whole batch, or for 2x2 a few
-    sums of their entries.
+    One factor for many 2x2 matrices becomes a few sums of their entries.
     """
-    if factor.ndim > 2 or matrix.ndim == 2:
+    if factor.ndim > 2 or matrix.ndim == 2 or factor.shape[-1] != 2:
         return factor @ matrix @ xp.matrix_transpose(factor)
-    size = factor.shape[-1]
-    if size == 2:
-        (p, q), (s, t) = ((factor[i, 0], factor[i, 1]) for i in range(2))
-        a, b, c = entries(matrix)
-        side = (p * s) * a + (p * t + q * s) * b + (q * t) * c
-        first, last = (
-            (u * u) * a + (2 * u * v) * b + (v * v) * c for u, v in ((p, q), (s, t))
-        )
-        return assembled(xp, first, side, last)
-    right = xp.matrix_transpose(factor)
-    half = xp.reshape(matrix, (-1, size)) @ right
-    half = xp.matrix_transpose(xp.reshape(half, (-1, size, size)))
-    whole = xp.reshape(half, (-1, size)) @ right
-    return xp.reshape(whole, matrix.shape)
+    (p, q), (s, t) = ((factor[i, 0], factor[i, 1]) for i in range(2))
+    a, b, c = entries(matrix)
+    side = (p * s) * a + (p * t + q * s) * b + (q * t) * c
+    first, last = ((u * u) * a + (2 * u * v) * b + (v * v) * c for u, v in ((p, q), (s, t)))
+    return assembled(xp, first, side, last)
 
 
 def conjugated(xp: ModuleType, vectors: Array, values: Array) -> Array:
@@ -206,16 +196,18 @@ def packed_logm(xp: ModuleType, matrix: Array) -> Array:
 
 def _packed_product(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
     """:func:`pack` of :func:`conjugated` for many small matrices, entry by entry."""
-    size = values.shape[-1]
+    size, count = values.shape[-1], len(values)
+    if count == 1:  # sums of one column are added in another order
+        return _packed_product(np.repeat(vectors, 2, axis=0), np.repeat(values, 2, axis=0))[:1]
     columns = np.ascontiguousarray(vectors.transpose(1, 2, 0))  # entry (i, k) of all, side by side
     scaled = columns * np.ascontiguousarray(values.T)
-    index, weight = _packing(size)
-    packed = np.empty((len(index), len(values)), dtype=scaled.dtype)
-    for place, at in enumerate(index):
-        i, j = divmod(int(at), size)
-        products = scaled[i] * columns[j]
-        np.add.reduce(products, axis=0, out=packed[place])
-    packed[size:] *= weight[-1]
+    packed = np.empty((size * (size + 1) // 2, count), dtype=scaled.dtype)
+    begin = size
+    for i in range(size):
+        row = np.add.reduce(columns[: i + 1] * scaled[i], axis=1)
+        packed[i] = row[i]
+        np.multiply(row[:i], math.sqrt(2.0), out=packed[begin : begin + i])
+        begin += i
     return np.ascontiguousarray(packed.T)
 
 
