@@ -27,7 +27,8 @@ def row_squares(rows: np.ndarray) -> np.ndarray:
     """
     if rows.shape[1] > _FEW or not rows.shape[1]:
         return np.einsum("ij,ij->i", rows, rows)
-    total = rows[:, 0] * rows[:, 0]
-    for column in rows.T[1:]:
-        total += column * column
+    with np.errstate(all="ignore"):  # as a product of arrays does; a square may overflow
+        total = rows[:, 0] * rows[:, 0]
+        for column in rows.T[1:]:
+            total += column * column
     return total

@@ -223,6 +223,11 @@ class FrechetProblem(Problem):
         return log_lipschitz(kappa, reach)
 
     @functools.cached_property
+    def squares(self) -> np.ndarray | None:
+        """``geometry.squares`` of the points."""
+        return self.geometry.squares(self.points)
+
+    @functools.cached_property
     def _curvature(self) -> tuple[bool, float, float]:
         geometry = self.geometry
         return geometry.is_hadamard, geometry.curvature_bounds[1], geometry.injectivity_radius

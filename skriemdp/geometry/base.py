@@ -180,7 +180,12 @@ class Geometry(abc.ABC):
         return self.tangent_from_coordinates(point, total)
 
     def bounded_log_sum(
-        self, point: np.ndarray, others: np.ndarray, radius: float, center: np.ndarray
+        self,
+        point: np.ndarray,
+        others: np.ndarray,
+        radius: float,
+        center: np.ndarray,
+        squares: np.ndarray | None = None,
     ) -> np.ndarray | None:
         """Sum of the offsets of the logarithms at `point` from `center`, each shortened; or None.
 
@@ -193,11 +198,20 @@ class Geometry(abc.ABC):
         others : ndarray of shape ``(n, *shape)``
         radius : float
         center : ndarray of shape ``(dim,)``
+        squares : ndarray of shape ``(n,)``, optional
+            :meth:`squares` of `others`, where they are known already.
 
         Returns
         -------
         ndarray of shape ``(dim,)`` or None
             None where the geometry has no such form, or it would lose digits; this default.
+        """
+        return None
+
+    def squares(self, others: np.ndarray) -> np.ndarray | None:
+        """Squared lengths of the records, as :meth:`bounded_log_sum` needs them at every point.
+
+        None where it needs none; this default.
         """
         return None
 

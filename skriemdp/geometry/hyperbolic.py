@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, row_squares
 from skriemdp._validation import check_count, shown
 from skriemdp.geometry._columns import MOST_COLUMNS, Columns, Rows, are_rows, layout
 from skriemdp.geometry._curvature import constant_form
@@ -213,8 +213,16 @@ class Hyperboloid(Geometry):
     def log(self, point: Array, other: Array) -> Array:
         return self.tangent_from_coordinates(point, self.log_coordinates(point, other))
 
+    def squares(self, others: np.ndarray) -> np.ndarray:
+        return row_squares(others[:, 1:])
+
     def bounded_log_sum(
-        self, point: np.ndarray, others: np.ndarray, radius: float, center: np.ndarray
+        self,
+        point: np.ndarray,
+        others: np.ndarray,
+        radius: float,
+        center: np.ndarray,
+        squares: np.ndarray | None = None,
     ) -> np.ndarray | None:
         scale = self._scale
         x, c, bound = point[1:] / scale, center / scale, radius / scale
@@ -223,15 +231,24 @@ class Hyperboloid(Geometry):
             return None
         total = None
         if square <= bound * bound:
-            total = self._bounded_sum(x, others, bound, c, False)
+            known = self.squares(others) if squares is None else squares
+            total = self._bounded_sum(x, others, bound, c, known)
         if total is None:
-            total = self._bounded_sum(x, others, bound, c, True)
+            total = self._bounded_sum(x, others, bound, c)
         return None if total is None else scale * total
 
     def _bounded_sum(
-        self, x: np.ndarray, others: np.ndarray, bound: float, c: np.ndarray, differences: bool
+        self,
+        x: np.ndarray,
+        others: np.ndarray,
+        bound: float,
+        c: np.ndarray,
+        squares: np.ndarray | None = None,
     ) -> np.ndarray | None:
-        """:meth:`bounded_log_sum` on the unit hyperboloid, of space coordinates."""
+        """:meth:`bounded_log_sum` on the unit hyperboloid, of space coordinates.
+
+        By differences unless the `squares` are given.
+        """
         # With D = y - x, or y itself, the logarithm's coordinates are w (D - a x), and w, a and
         # every inner product follow from three numbers per record: the shortened sum is one product
         # of weights and D (docs/theory/floats.md).
@@ -239,20 +256,19 @@ class Hyperboloid(Geometry):
         time, length_x, scale = math.sqrt(1.0 + square), math.sqrt(square), self._scale
         both = np.stack([x, c], axis=1)
         whole = np.concatenate([np.zeros((1, 2)), both / scale])
-        total, shift, shares = np.zeros_like(x), 0.0, 0.0
+        total, shift, shares, done = np.zeros_like(x), 0.0, 0.0, 0
         with np.errstate(all="ignore"):
-            for block in tiles(others, 1 if differences else 4):
-                space = block[:, 1:]
-                if differences:
+            for block in tiles(others, 1 if squares is None else 4):
+                if squares is None:
+                    space = block[:, 1:]
                     D = (space if scale == 1.0 else space / scale) - x
                     inner_x, inner_c = np.ascontiguousarray((D @ both).T)
-                    norms = np.einsum("ij,ij->i", D, D)
+                    norms = row_squares(D)
                     g, e, before = inner_x, norms, 0.0
                 else:
                     D = block
                     inner_x, inner_c = np.ascontiguousarray((block @ whole).T)
-                    norms = np.einsum("ij,ij->i", space, space)
-                    norms *= 1.0 / (scale * scale)
+                    norms = squares[done : done + len(block)] * (1.0 / (scale * scale))
                     g, e, before = inner_x - square, norms - 2.0 * inner_x + square, 1.0
                 change = 2.0 * g + e
                 rise = change / (np.sqrt(time * time + change) + time)
@@ -267,7 +283,8 @@ class Hyperboloid(Geometry):
                 share = bound / np.sqrt(np.maximum(inner, bound * bound))
                 weight *= share
                 added = weight @ D
-                total += added if differences else added[1:] / scale
+                total += added if squares is None else added[1:] / scale
+                done += len(block)
                 shift += float(weight @ a)
                 shares += float(share.sum())
         return total - shift * x - shares * c

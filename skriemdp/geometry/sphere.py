@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, row_squares
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry._columns import MOST_COLUMNS, are_rows, layout
 from skriemdp.geometry._curvature import constant_form
@@ -274,8 +274,16 @@ class Sphere(Geometry):
         tangent = total - along * x
         return self.radius * (tangent - (x @ tangent) * x)
 
+    def squares(self, others: np.ndarray) -> np.ndarray:
+        return row_squares(others)
+
     def bounded_log_sum(
-        self, point: np.ndarray, others: np.ndarray, radius: float, center: np.ndarray
+        self,
+        point: np.ndarray,
+        others: np.ndarray,
+        radius: float,
+        center: np.ndarray,
+        squares: np.ndarray | None = None,
     ) -> np.ndarray | None:
         # With D = y - R x, or y itself, and t = <D, x>, the logarithm of y is w (D - t x), w the
         # angle over the sine.  Its length, and its distance from a tangent vector, follow from
@@ -284,28 +292,35 @@ class Sphere(Geometry):
         x = point / np.linalg.norm(point)
         middle = self.tangent_from_coordinates(x, center)
         both, square = np.stack([x, middle], axis=1), float(middle @ middle)
-        furthest = _FURTHEST * radius
+        furthest, most = _FURTHEST * radius, radius * radius
         if radius < _LEAST * self.radius or not square <= furthest * furthest:
             return None
         begin = self.radius if radius < _COARSE * self.radius else 0.0
-        total, along, shares = np.zeros_like(x), 0.0, 0.0
+        total, along, shares, done = np.zeros_like(x), 0.0, 0.0, 0
         with np.errstate(all="ignore"):
             for block in tiles(others, 1 if begin else 4):
-                D = block - begin * x if begin else block
+                D, piece = block - begin * x if begin else block, slice(done, done + len(block))
+                lengths = row_squares(D) if begin or squares is None else squares[piece]
                 t, inner = np.ascontiguousarray((D @ both).T)
-                sine = np.sqrt(np.maximum(np.einsum("ij,ij->i", D, D) - t * t, _TINY))
-                cosine = t + begin
-                angle = self.radius * np.arctan2(sine, cosine)
+                sine = np.sqrt(np.maximum(lengths - t * t, _TINY))
+                cosine = t + begin if begin else t
+                angle = np.arctan2(sine, cosine)
+                angle *= self.radius
                 far = not cosine.min(initial=1.0) > _NEAR_ANTIPODE * self.radius  # or NaN
                 if far or not angle.max(initial=0.0) <= furthest:
                     return None
                 weight = angle / sine
-                offset = angle * angle - 2.0 * weight * inner + square
-                share = radius / np.sqrt(np.maximum(offset, radius * radius))
-                weight *= share
+                inner *= weight
+                offset = angle * angle - 2.0 * inner + square
+                if offset.max(initial=0.0) <= most:
+                    shares += len(block)
+                else:
+                    share = radius / np.sqrt(np.maximum(offset, most))
+                    weight *= share
+                    shares += float(share.sum())
                 total += weight @ D
                 along += float(weight @ t)
-                shares += float(share.sum())
+                done += len(block)
         tangent = total - along * x - shares * middle
         return self.coordinates_from_tangent(x, tangent)
 

@@ -202,7 +202,7 @@ class PointRecords:
             order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
             self._rows = np.empty((self.n, self.dim), order=order) if keep else None
             self._lengths, begin = np.empty(self.n), 0
-            for block in tiles(self.points):
+            for block in tiles(self.points, 1 if keep else 4):
                 piece = slice(begin, begin + len(block))
                 if self._rows is None:
                     self._lengths[piece] = self.geometry.dist(center, block)

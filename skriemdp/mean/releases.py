@@ -80,7 +80,9 @@ def _mean_logarithm(problem: FrechetProblem, point: np.ndarray) -> np.ndarray:
     if not known and query.bound.is_bounded:
         center = query.bound.center
         center = np.zeros(query.dim) if center is None else center
-        total = problem.geometry.bounded_log_sum(point, problem.points, query.bound.radius, -center)
+        total = problem.geometry.bounded_log_sum(
+            point, problem.points, query.bound.radius, -center, problem.squares
+        )
         if total is not None:
             return total / problem.n - center
     return -exact_mean(query)

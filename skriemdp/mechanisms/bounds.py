@@ -89,13 +89,16 @@ class Ball:
         length = math.sqrt(self.center @ self.center)
         return Ball(self.radius, self.center * (norm / max(length, norm)), norm)
 
-    def enforce(self, rows: np.ndarray) -> np.ndarray:
+    def enforce(self, rows: np.ndarray, unit: float | None = None) -> np.ndarray:
         """Offsets from the centre, no longer than the radius.
 
         Parameters
         ----------
         rows : ndarray of shape (b, dim)
             In orthonormal coordinates; row i depends on record i and public numbers only.
+        unit : float, optional
+            What they are divided by; they are then no longer than ``radius / unit``, and always a
+            new array.
 
         Returns
         -------
@@ -105,7 +108,7 @@ class Ball:
             if self.norm != math.inf:
                 rows = _shortened(rows, self.norm)
             offsets = rows if self.center is None else rows - self.center
-            return _shortened(offsets, self.radius)
+            return _shortened(offsets, self.radius, unit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,15 +149,16 @@ def shortened(rows: np.ndarray, norm: float) -> np.ndarray:
         return _shortened(rows, norm)
 
 
-def _shortened(rows: np.ndarray, norm: float) -> np.ndarray:
-    squares = row_squares(rows)
+def _shortened(rows: np.ndarray, norm: float, unit: float | None = None) -> np.ndarray:
+    squares, inverse = row_squares(rows), 1.0 if unit is None else 1.0 / unit
     largest = np.maximum.reduce(squares, initial=0.0)
     if largest <= norm * norm and largest < math.inf:
-        return rows
+        return rows if unit is None else rows * inverse
     lengths = np.sqrt(squares)
     if norm == math.inf:
-        return np.where(np.isfinite(lengths)[:, None], rows, 0.0)
-    scaled = rows * (norm / np.maximum(lengths, norm))[:, None]
+        return np.where(np.isfinite(lengths)[:, None], rows * inverse, 0.0)
+    # The factor of a short row is the inverse itself, as where no row is long.
+    scaled = rows * (norm / np.maximum(lengths, norm) * inverse)[:, None]
     usable = np.isfinite(lengths)
     return scaled if usable.all() else np.where(usable[:, None], scaled, 0.0)
 

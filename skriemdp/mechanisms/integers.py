@@ -90,7 +90,8 @@ class IntegerBall:
     every record's integer vector has length at most ``R = floor(D / 2)``.  Shortened in floating
     point it has at most ``radius (1 + eta)``, ``eta = (2 dim + 16) 2^-53``; dividing by the spacing
     ``g = radius (1 + eta) / (R - sqrt(dim) / 2 - 1)`` and rounding every coordinate leave at most
-    ``R - 1`` and the rounding of the quotient, which is below one.
+    ``R - 1`` and the rounding of the quotient, which is below one.  (A row is shortened and divided
+    by one factor, and ``1 / g`` and the product of the two round by no more than that.)
     """
 
     bound: Ball
@@ -114,7 +115,7 @@ class IntegerBall:
 
     def integers(self, rows: np.ndarray) -> np.ndarray:
         """The integer vector of each row, as float64 of shape (b, dim), no longer than `units`."""
-        units = self.bound.enforce(rows) / self.spacing
+        units = self.bound.enforce(rows, self.spacing)
         return np.rint(units, out=units)
 
 
@@ -343,12 +344,10 @@ class ExactTotal:
     def add_rows(self, rows: np.ndarray) -> None:
         """Add integer rows (float64) of shape ``(b, *shape)``."""
         step = _EXACT_FLOATS // self._largest
-        if step >= len(rows):
-            self.add(rows.sum(axis=0), len(rows))
-        elif step >= 64:
+        if step >= min(len(rows), 64):
             for begin in range(0, len(rows), step):
                 piece = rows[begin : begin + step]
-                self.add(piece.sum(axis=0), len(piece))
+                self.add(_float_sum(piece), len(piece))
         else:
             step = max(_LONGEST // self._largest, 1)
             for begin in range(0, len(rows), step):
@@ -368,3 +367,11 @@ class ExactTotal:
         if self._big is None:
             return self._small.copy()
         return self._big + self._small.astype(object)
+
+
+def _float_sum(rows: np.ndarray) -> np.ndarray:
+    """Sum of integer rows in floats, exact while every partial sum is below ``2^53``.
+
+    Then so is a product with ones, in any order, fused or not; it is several times as fast.
+    """
+    return np.ones(len(rows)) @ rows if rows.ndim == 2 else rows.sum(axis=0)
