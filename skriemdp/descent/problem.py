@@ -144,6 +144,8 @@ class FrechetProblem(Problem):
     center_log_sum : ndarray of shape ``(dim,)``, optional
         Sum of the normal coordinates of `points` at the centre, none longer than the radius, where
         it is known already.
+    known_squares : ndarray of shape ``(n,)``, optional
+        ``geometry.squares(points)``, where they are known already.
 
     Notes
     -----
@@ -156,6 +158,7 @@ class FrechetProblem(Problem):
     ball: GeodesicBall
     points: np.ndarray
     center_log_sum: np.ndarray | None = None
+    known_squares: np.ndarray | None = None
 
     @classmethod
     def from_records(
@@ -164,15 +167,16 @@ class FrechetProblem(Problem):
         records: np.ndarray,
         known: np.ndarray | None = None,
         distances: np.ndarray | None = None,
+        squares: np.ndarray | None = None,
     ) -> tuple[FrechetProblem, int]:
         """The problem of `records` projected on `ball`, and how many lay outside; one pass.
 
-        `known` are the records' normal coordinates at the centre, and `distances` theirs to it,
-        where there are some already.
+        `known` are the records' normal coordinates at the centre, `distances` theirs to it, and
+        `squares` those of the geometry, where there are some already.
         """
         if known is None and ball.geometry.quick_distances:
             points, outside = ball.project_and_count(records, distances)
-            return cls(ball, points), outside
+            return cls(ball, points, None, None if outside else squares), outside
         points, outside, log_sum = ball.project_with_log_sum(records, known)
         return cls(ball, points, log_sum), outside
 
@@ -224,8 +228,9 @@ class FrechetProblem(Problem):
 
     @functools.cached_property
     def squares(self) -> np.ndarray | None:
-        """``geometry.squares`` of the points."""
-        return self.geometry.squares(self.points)
+        """``geometry.squares(points)``."""
+        known = self.known_squares
+        return self.geometry.squares(self.points) if known is None else known
 
     @functools.cached_property
     def _curvature(self) -> tuple[bool, float, float]:

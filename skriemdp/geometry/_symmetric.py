@@ -17,8 +17,9 @@ from array_api_compat import device
 from skriemdp._arrays import Array
 from skriemdp.geometry._elementary import nonzero
 
-# Logarithms of matrices of at most this size are multiplied out entry by entry.
-_SMALL = 5
+# Logarithms of matrices of at most this size are multiplied out entry by entry; from the
+# second size on, the quarter that the lower triangle does not need is left out.
+_SMALL, _LARGE = 5, 32
 
 # ---- orthonormal coordinates -----------------------------------------------------------------
 
@@ -191,7 +192,23 @@ def packed_logm(xp: ModuleType, matrix: Array) -> Array:
     if isinstance(matrix, np.ndarray) and matrix.ndim == 3 and matrix.shape[-1] <= _SMALL:
         values, vectors = eigh(xp, matrix)
         return _packed_product(vectors, np.log(floored(xp, values)))
+    if isinstance(matrix, np.ndarray) and matrix.ndim == 3 and matrix.shape[-1] >= _LARGE:
+        values, vectors = eigh(xp, matrix)
+        return pack(xp, _lower_product(vectors, np.log(floored(xp, values))))
     return pack(xp, logm(xp, matrix))
+
+
+def _lower_product(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """:func:`conjugated` of many matrices, without the upper right quarter, which is undefined."""
+    scaled, turned, half = (
+        vectors * values[:, None, :],
+        vectors.swapaxes(1, 2),
+        values.shape[1] // 2,
+    )
+    product = np.empty_like(scaled)
+    np.matmul(scaled[:, :half], turned[:, :, :half], out=product[:, :half, :half])
+    np.matmul(scaled[:, half:], turned, out=product[:, half:])
+    return product
 
 
 def _packed_product(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:

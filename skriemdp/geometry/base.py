@@ -209,11 +209,17 @@ class Geometry(abc.ABC):
         return None
 
     def squares(self, others: np.ndarray) -> np.ndarray | None:
-        """Squared lengths of the records, as :meth:`bounded_log_sum` needs them at every point.
+        """Squared lengths of the records, where distances or :meth:`bounded_log_sum` need them.
 
-        None where it needs none; this default.
+        They are the same at every point.  None where nothing needs them; this default.
         """
         return None
+
+    def distances(
+        self, point: np.ndarray, others: np.ndarray, squares: np.ndarray | None = None
+    ) -> np.ndarray:
+        """:meth:`dist` of many records, with their :meth:`squares` where those are known."""
+        return np.asarray(self.dist(point, others))
 
     def retraction(self, point: Array, tangent_vector: Array) -> Array:
         """A first-order approximation of :meth:`exp` that stays on the manifold; here `exp`."""

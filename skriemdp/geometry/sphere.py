@@ -205,13 +205,16 @@ class Sphere(Geometry):
         return c
 
     @staticmethod
-    def _products(x: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _products(
+        x: np.ndarray, others: np.ndarray, squares: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """``<x, y>``, the length of the rest of y, and which y are so close that it cancels.
 
         Close to x or to its antipode, or no numbers; they are to be seen by differences.
         """
         with np.errstate(all="ignore"):
-            t, square = np.einsum("ij,j->i", others, x), np.einsum("ij,ij->i", others, others)
+            t = np.einsum("ij,j->i", others, x)
+            square = row_squares(others) if squares is None else squares
             cosine = t / np.sqrt(square)
             close = ~((cosine > _NEAR_ANTIPODE) & (cosine < _NEAR_POINT))
             return t, np.sqrt(np.maximum(square - t * t, 0.0)), close
@@ -325,13 +328,20 @@ class Sphere(Geometry):
         return self.coordinates_from_tangent(x, tangent)
 
     def dist(self, point: Array, other: Array) -> Array:
-        if self.quick_distances and are_rows(point, other):
-            t, sine, close = self._products(point / np.linalg.norm(point), other)
-            distances = self.radius * np.arctan2(sine, t)
-            if close.any():
-                distances[close] = self._dist_by_differences(point, other[close])
-            return distances
+        if are_rows(point, other):
+            return self.distances(point, other)
         return self._dist_by_differences(point, other)
+
+    def distances(
+        self, point: np.ndarray, others: np.ndarray, squares: np.ndarray | None = None
+    ) -> np.ndarray:
+        if not self.quick_distances:
+            return self._dist_by_differences(point, others)
+        t, sine, close = self._products(point / np.linalg.norm(point), others, squares)
+        distances = self.radius * np.arctan2(sine, t)
+        if close.any():
+            distances[close] = self._dist_by_differences(point, others[close])
+        return distances
 
     def _dist_by_differences(self, point: Array, other: Array) -> Array:
         xp = array_namespace(point, other)

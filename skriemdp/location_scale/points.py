@@ -182,6 +182,7 @@ class PointRecords:
     def __init__(self, geometry: Geometry, points: np.ndarray):
         self.geometry, self.points = geometry, points
         self.n, self.dim = len(points), geometry.dim
+        self.squares = geometry.squares(points) if geometry.quick_distances else None
         # Where the points were seen from last, at which lengths, and as which rows.
         self._last_center: np.ndarray | None = None
         self._lengths = np.empty(0)
@@ -205,7 +206,8 @@ class PointRecords:
             for block in tiles(self.points, 1 if keep else 4):
                 piece = slice(begin, begin + len(block))
                 if self._rows is None:
-                    self._lengths[piece] = self.geometry.dist(center, block)
+                    squares = None if self.squares is None else self.squares[piece]
+                    self._lengths[piece] = self.geometry.distances(center, block, squares)
                 else:
                     self._rows[piece] = self.geometry.log_coordinates(center, block)
                     self._lengths[piece] = _norms(self._rows[piece])
@@ -221,9 +223,12 @@ class PointRecords:
         """All points in normal coordinates at `center`, if they were computed there last."""
         return self._rows if _same(self._last_center, center) else None
 
-    def lengths(self, center: np.ndarray) -> np.ndarray | None:
-        """Their distances to `center`, if they were computed there last."""
-        return self._lengths if _same(self._last_center, center) else None
+    def seen_from(
+        self, center: np.ndarray
+    ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+        """:meth:`coordinates`, distances to `center` as far as known, and the points' squares."""
+        lengths = self._lengths if _same(self._last_center, center) else None
+        return self.coordinates(center), lengths, self.squares
 
     def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
         moved = np.asarray(self.geometry.exp_coordinates(center, vector))

@@ -607,7 +607,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         (points,), (geometry, ball, chosen) = data.arrays, plan.settings
         if data.groups is not None:
             points = local_means(geometry, points, data.groups)
-        n, kept, wide, known, lengths = len(points), 1.0, None, None, None
+        n, kept, wide = len(points), 1.0, None
+        known: tuple[Any, Any, Any] = (None, None, None)
         if chosen.search is not None:
             budget = chosen.search_budget()
             records = PointRecords(geometry, points)
@@ -620,13 +621,13 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 wide = LogStep(geometry, found.center, found.radius, n, chosen.mu, chosen.law)
             else:
                 ball = GeodesicBall(geometry, found.center, found.radius)
-                known, lengths = records.coordinates(ball.center), records.lengths(ball.center)
+                known = records.seen_from(ball.center)
         if wide is not None:
             self.mechanism_, self.center_, self.radius_ = "log-steps", wide.center, wide.radius
             outside = 0
             problem, mechanism = points, wide
         else:
-            problem, outside = FrechetProblem.from_records(ball, points, known, lengths)
+            problem, outside = FrechetProblem.from_records(ball, points, *known)
             mechanism = self._mean_release(ball, n, chosen)
             self.mechanism_ = descent_or_tangent(chosen.mechanism, ball)
             self.center_, self.radius_ = ball.center, ball.radius

@@ -180,9 +180,9 @@ def _different(block: np.ndarray) -> np.ndarray:
 def _surely_points(x: np.ndarray) -> bool:
     """Whether a quick look shows that all matrices pass every test; a False says nothing.
 
-    Large ones by Cholesky's factors: those of C - s I, C scaled to a diagonal of ones, exist in
-    floating point only if the smallest eigenvalue of C is at least ``s - size (size + 1) eps``,
-    which is far above the threshold of the test.  2x2 ones by their determinants.
+    2x2 ones by their determinants.  Larger ones X, with diagonal D, by Cholesky's factors: those of
+    ``X - s D`` exist in floating point only if the smallest eigenvalue of ``D^-1/2 X D^-1/2`` is at
+    least ``s - size (size + 1) eps``, which is far above the threshold of the test.
     """
     size, limits = x.shape[-1], np.finfo(x.dtype)
     stack = x.reshape(-1, size, size)
@@ -190,19 +190,19 @@ def _surely_points(x: np.ndarray) -> bool:
         if not np.isfinite(stack.sum()) or differ_from_transposes(stack).any():
             return False
         diagonal = stack.diagonal(axis1=1, axis2=2)
-        if not diagonal.min(initial=1.0) > 0.0:
+        # Products of two entries, and what rounding leaves of them, are ordinary floats.
+        low, high = math.sqrt(limits.tiny) / limits.eps, math.sqrt(limits.max)
+        if not (diagonal.min(initial=1.0) > low and diagonal.max(initial=1.0) < high):
             return False
         if size == 2:
             product, side = diagonal[:, 0] * diagonal[:, 1], stack[:, 1, 0]
-            plain = product.min(initial=1.0) > limits.tiny / limits.eps
-            plain = plain and product.max(initial=1.0) < limits.max
-            return bool(plain and (side * side <= (1.0 - 64.0 * limits.eps) * product).all())
-        scale = 1.0 / np.sqrt(diagonal)
-        correlation = stack * scale[:, :, None]
-        correlation *= scale[:, None, :]
-        np.einsum("bii->bi", correlation)[...] -= 4.0 * size * (size + 1) * limits.eps
+            return bool((side * side <= (1.0 - 64.0 * limits.eps) * product).all())
+        shifted = stack.copy()
+        shifted.reshape(-1, size * size)[:, :: size + 1] *= (
+            1.0 - 4.0 * size * (size + 1) * limits.eps
+        )
         try:
-            np.linalg.cholesky(correlation)
+            np.linalg.cholesky(shifted)
         except np.linalg.LinAlgError:
             return False
     return True
