@@ -21,11 +21,13 @@ _FEW = 8
 
 
 def row_squares(rows: np.ndarray) -> np.ndarray:
-    """Squared lengths of rows ``(b, m)``; that of one does not depend on the others.
+    """Squared lengths of rows ``(b, m)``; that of one depends on it alone, not on the layout.
 
     A loop over rows of three numbers spends its time between rows.
     """
     if rows.shape[1] > _FEW or not rows.shape[1]:
+        if rows.strides[0] < rows.strides[1]:  # columns in one piece would be added in their order
+            rows = np.ascontiguousarray(rows)
         return np.einsum("ij,ij->i", rows, rows)
     with np.errstate(all="ignore"):  # as a product of arrays does; a square may overflow
         total = rows[:, 0] * rows[:, 0]

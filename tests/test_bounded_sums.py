@@ -385,6 +385,53 @@ def test_no_record_adds_more_to_a_sum_by_products_than_its_ball_allows(kind, dim
     assert bounded > 100
 
 
+@pytest.mark.parametrize("geometry", [Sphere(2), Sphere(20, radius=3.0), Hyperboloid(20)], ids=str)
+def test_squares_that_are_known_change_no_bit(geometry):
+    rng = np.random.default_rng(0)
+    center = some_center(geometry, rng)
+    points = around(geometry, center, 0.5, 20_000, rng)
+    squares, offset = geometry.squares(points), np.zeros(geometry.dim)
+    for radius in (0.6, 0.4):
+        known = geometry.bounded_log_sum(center, points, radius, offset, squares)
+        np.testing.assert_array_equal(
+            known, geometry.bounded_log_sum(center, points, radius, offset)
+        )
+    found = geometry.distances(center, points, squares)
+    np.testing.assert_array_equal(found, geometry.dist(center, points))
+    problem = FrechetProblem(GeodesicBall(geometry, center, 0.6), points)
+    np.testing.assert_array_equal(problem.squares, squares)
+    assert SPD(2).squares(np.eye(2)[None]) is None
+
+
+@pytest.mark.parametrize("dim", [1, 3, 8, 9, 40])
+def test_bounded_rows_in_units_are_the_same_in_any_company(dim):
+    rng = np.random.default_rng(dim)
+    rows = rng.normal(size=(40, dim)) / np.sqrt(dim)
+    rows[3], rows[4] = 1e200, np.nan
+    ball, unit = Ball(0.7, 0.2 * np.eye(dim)[0]), 3e-11
+    for table in (rows, np.asfortranarray(rows)):
+        found = ball.enforce(table, unit)
+        assert not np.shares_memory(found, table)
+        np.testing.assert_allclose(found * unit, ball.enforce(table), rtol=1e-15)
+        assert (np.linalg.norm(found, axis=1) * unit <= 0.7 * (1 + 1e-14)).all()
+        for place in range(40):
+            np.testing.assert_array_equal(ball.enforce(rows[place][None], unit)[0], found[place])
+
+
+def test_the_ball_of_gradients_at_its_own_centre_has_none():
+    for geometry in (Sphere(2), Hyperboloid(2)):
+        rng = np.random.default_rng(0)
+        center = some_center(geometry, rng)
+        points = around(geometry, center, 0.5, 10, rng)
+        problem = FrechetProblem(GeodesicBall(geometry, center, 0.5), points)
+        here, near = problem.gradient_ball(center), problem.gradient_ball(points[0])
+        assert here.center is None and near.center is not None
+        moved = problem.gradient_ball(
+            geometry.exp_coordinates(center, 1e-12 * np.eye(1, geometry.dim)[0])
+        )
+        assert here.radius == pytest.approx(moved.radius, rel=1e-9)
+
+
 def test_sums_by_products_are_left_alone_where_they_would_lose_digits():
     geometry = Sphere(2)
     north, center = np.array([0.0, 0.0, 1.0]), np.zeros(2)

@@ -374,6 +374,17 @@ def test_totals_are_those_of_python_integers(largest):
     assert total.value().tolist() == [sum(int(k) for k in column) for column in rows.T]
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dim", [1, 3, 21])
+def test_sums_up_to_the_last_exact_float_lose_nothing(dim, order):
+    """As many rows as partial sums below 2^53 allow, all of one sign, and odd."""
+    count = 4096
+    rows = np.full((count, dim), 2.0**41 - 1.0, order=order)
+    total = ExactTotal((dim,), 2**41)
+    total.add_rows(rows)
+    assert total.value().tolist() == [count * (2**41 - 1)] * dim
+
+
 def test_a_lattice_that_is_too_coarse_is_refused():
     for make in (IntegerBall, lambda ball, dim, nu: IntegerPairs(ball.radius, dim, 2, nu)):
         with pytest.raises(ValueError, match="fewer integers per record"):

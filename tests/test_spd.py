@@ -20,7 +20,7 @@ from skriemdp.geometry import (
     LogEuclideanSPD,
 )
 from skriemdp.geometry import _symmetric as sym
-from skriemdp.geometry.spd import bures
+from skriemdp.geometry.spd import base, bures
 
 METRICS = [AffineInvariantSPD, LogEuclideanSPD, BuresWassersteinSPD]
 HADAMARD = METRICS[:2]
@@ -125,6 +125,28 @@ def test_pack_is_an_isometry_with_inverse_unpack(rng):
         packed = sym.pack(np, s)
         assert_allclose(np.linalg.norm(packed, axis=-1), np.linalg.norm(s, axis=(-2, -1)))
         assert_allclose(sym.unpack(np, packed, size), s, atol=1e-15)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 22])
+def test_congruence_is_the_product_of_three(size, rng):
+    matrices = sym.symmetrized(np, rng.normal(size=(50, size, size)))
+    matrices *= 10.0 ** rng.uniform(-100, 100, size=(50, 1, 1))
+    factor = rng.normal(size=(size, size))
+    found = sym.congruence(np, factor, matrices)
+    size_of = np.abs(factor) @ np.abs(matrices) @ np.abs(factor).T  # of the sums' terms
+    assert (np.abs(found - factor @ matrices @ factor.T) <= 4 * size * EPS * size_of).all()
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 6, 22, 32, 41])
+def test_packed_logarithms_are_those_of_single_matrices(size, rng):
+    """Matrices of different sizes are multiplied out differently, each of them by itself."""
+    matrices = random_points(AffineInvariantSPD(size), rng, 7)
+    packed = sym.packed_logm(np, matrices)
+    assert_allclose(packed, sym.pack(np, sym.logm(np, matrices)), atol=1e-13)
+    for place in range(7):
+        alone = sym.packed_logm(np, matrices[place : place + 1])
+        assert_array_equal(alone[0], packed[place])
+        assert_array_equal(sym.packed_logm(np, matrices[place:])[0], packed[place])
 
 
 # ---- metrics -------------------------------------------------------------------------------------
@@ -262,6 +284,26 @@ def test_belongs(make):
     assert_array_equal(geometry.belongs(good), True)
     assert_array_equal(geometry.belongs(bad), False)
     assert geometry.belongs(np.array([[1.0, 0.1], [0.1 + 1e-8, 1.0]]))
+
+
+@pytest.mark.parametrize("size", [2, 3, 22])
+def test_a_quick_look_says_no_more_than_eigenvalues_do(size, rng):
+    """Next to the threshold of the test, at every scale of rows and columns."""
+    geometry, sure = AffineInvariantSPD(size), 0
+    q = np.linalg.qr(rng.normal(size=(size, size)))[0]
+    for smallest in 10.0 ** np.arange(-18.0, 0.0, 0.25):
+        for scale in (1.0, 1e-160, 1e-70, 1e70, 1e150):
+            values = np.append(smallest, rng.uniform(0.5, 1.5, size - 1))
+            matrix = scale * sym.symmetrized(np, (q * values) @ q.T)
+            grades = 10.0 ** rng.uniform(-20, 20, size) if scale == 1.0 else np.ones(size)
+            matrix = grades[:, None] * matrix * grades
+            matrix = np.stack([matrix, np.eye(size)])
+            if base._surely_points(matrix):
+                sure += 1
+                finite, symmetric, definite = geometry._tests(matrix, 1e-6)
+                assert (finite & symmetric & definite).all()
+            assert_array_equal(geometry.belongs(matrix), np.all(geometry._tests(matrix, 1e-6), 0))
+    assert sure > 40
 
 
 # ---- Bures-Wasserstein ---------------------------------------------------------------------------
