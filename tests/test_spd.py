@@ -340,7 +340,8 @@ def test_bures_wasserstein_transport_along_commuting_matrices(rng):
 def test_memory_does_not_grow_beyond_the_result(make, size, rng, monkeypatch):
     """Input, result and thirty blocks: never three copies of the records."""
     geometry, block = make(size), 2**14
-    monkeypatch.setattr("skriemdp.geometry._tiles.CPU_BLOCK_BYTES", block)
+    for kind in ("CPU_BLOCK_BYTES", "DECOMPOSED_BLOCK_BYTES"):
+        monkeypatch.setattr(f"skriemdp.geometry._tiles.{kind}", block)
     w = geometry.base_point
     x = np.tile(random_points(geometry, rng, 50), (4000 // size**2, 1, 1))
     assert x.nbytes > 90 * block

@@ -16,8 +16,9 @@ from skriemdp._arrays import Array
 # A kernel holds a handful of temporaries of a block's size; 2**18 bytes each fit in common level-2
 # caches, and a block still holds thousands of small records, so Python's overhead is negligible.
 CPU_BLOCK_BYTES = 2**18
-# Matrices so large that a block of that size holds few of them are worth larger blocks.
-FEW, FEW_BYTES = 32, 2**20
+# Matrices of so many rows and columns are decomposed one by one, which takes longer than to fetch
+# them from the next cache: longer blocks, fewer calls.
+DECOMPOSED, DECOMPOSED_BLOCK_BYTES = 5, 2**20
 # Accelerators want few large blocks; this bounds their temporaries to a few hundred megabytes.
 ACCELERATOR_BLOCK_BYTES = 2**27
 
@@ -37,9 +38,10 @@ def blocks_of_at_most(n_bytes: int) -> Iterator[None]:
 def block_length(records: Array) -> int:
     """Number of records, first axis of the array, per block."""
     if type(records) is np.ndarray:
-        record, cap = records.itemsize * max(1, math.prod(records.shape[1:])), _CAP.get()
-        usual = int(min(CPU_BLOCK_BYTES, cap)) // record
-        return max(1, usual, min(FEW, int(min(FEW_BYTES, cap)) // record))
+        shape = records.shape[1:]
+        decomposed = len(shape) == 2 and min(shape) >= DECOMPOSED
+        budget = min(DECOMPOSED_BLOCK_BYTES if decomposed else CPU_BLOCK_BYTES, _CAP.get())
+        return max(1, int(budget) // (records.itemsize * max(1, math.prod(shape))))
     on_cpu = "cpu" in str(device(records)).lower()
     budget = min(CPU_BLOCK_BYTES, _CAP.get()) if on_cpu else ACCELERATOR_BLOCK_BYTES
     bits = array_namespace(records).finfo(records.dtype).bits
