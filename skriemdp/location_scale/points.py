@@ -203,7 +203,7 @@ class PointRecords:
             order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
             self._rows = np.empty((self.n, self.dim), order=order) if keep else None
             self._lengths, begin = np.empty(self.n), 0
-            for block in tiles(self.points, 1 if keep else 4):
+            for block in tiles(self.points, 4 if self.geometry.quick_distances else 1):
                 piece = slice(begin, begin + len(block))
                 if self._rows is None:
                     squares = None if self.squares is None else self.squares[piece]
