@@ -222,7 +222,7 @@ def forgotten_projection(monkeypatch):
         return points, 0, self.geometry.log_coordinates(self.center, points).sum(axis=0)
 
     monkeypatch.setattr(GeodesicBall, "project_with_log_sum", project)
-    monkeypatch.setattr(Ball, "enforce", lambda self, rows: rows)
+    monkeypatch.setattr(Ball, "enforce", lambda self, rows, unit=1.0: rows / unit)
 
 
 def shared_draw(monkeypatch):

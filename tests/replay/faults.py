@@ -270,7 +270,12 @@ _ROOTS = "GaussianEvent(self.moment_multiplier, count=self.n_steps)"
 _ROUNDS = "math.ceil(self.n_rounds"
 
 LINES = (
-    Line("mechanisms.bounds:Ball.enforce", "_shortened(offsets, self.radius)", "offsets", "erm "),
+    Line(
+        "mechanisms.bounds:Ball.enforce",
+        "_shortened(offsets, self.radius, unit)",
+        "offsets / (unit or 1.0)",
+        "erm ",
+    ),
     Line("mechanisms.sums:release_integers", "2 * lattice.units", "lattice.units", "mean lattice"),
     Line("mechanisms.sums:integer_total", "lattice.integers(", "2.0 * lattice.integers(", "erm p"),
     Line("descent.releases:PoissonSampler.event", "integers=self.integers", "integers=0", "erm p"),
@@ -310,8 +315,8 @@ LINES = (
     ),
     Line(
         f"{_LATTICE}:ExactTotal.add_rows",
-        "self.add(rows.sum(axis=0), len(rows))",
-        "self.add(3 * rows.sum(axis=0), len(rows))",
+        "self.add(_float_sum(piece), len(piece))",
+        "self.add(3 * _float_sum(piece), len(piece))",
         "mean lattice",
     ),
     Line(
