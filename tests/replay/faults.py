@@ -297,7 +297,12 @@ LINES = (
     Line("mechanisms.vector:GaussianNoise.sigma", "self.sens", "0.5 * self.sens", "pca cov"),
     Line("mechanisms.vector:RadialNoise.scale", "self.sens", "0.5 * self.sens", "mean laplace"),
     Line(f"{_LATTICE}:IntegerBall.spacing", "(self.units -", "(3 * self.units -", "mean lattice"),
-    Line(f"{_LATTICE}:IntegerBall.integers", "self.bound.enforce(rows)", "rows", "erm descent"),
+    Line(
+        f"{_LATTICE}:IntegerBall.integers",
+        "self.bound.enforce(rows, self.spacing)",
+        "rows / self.spacing",
+        "erm descent",
+    ),
     Line(f"{_LATTICE}:IntegerWeights.spacing", "2.0 * (1.0", "1.0 * (1.0", "queries"),
     Line(
         f"{_LATTICE}:IntegerWeights.vectors",
@@ -477,8 +482,8 @@ LINES = (
     ),
     Line(
         "completion.ridge_releases:_Ballots.total",
-        "self.bound.enforce(rows)",
-        "rows",
+        "self.bound.enforce(rows, self.spacing)",
+        "rows / self.spacing",
         "completion covariance",
     ),
     Line("regression.wrapped_releases:clip_columns", "gradients *= scale", "", "parametric"),
