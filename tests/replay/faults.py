@@ -482,8 +482,8 @@ LINES = (
     ),
     Line(
         "completion.ridge_releases:_Ballots.total",
-        "self.bound.enforce(rows, self.spacing)",
-        "rows / self.spacing",
+        "self.bound.enforce(rows)",
+        "rows",
         "completion covariance",
     ),
     Line("regression.wrapped_releases:clip_columns", "gradients *= scale", "", "parametric"),
