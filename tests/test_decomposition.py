@@ -486,9 +486,9 @@ def test_plans_know_public_numbers_only():
         (d, n): model._plan({"n": n, "d": d, "sparse": False, "streamed": False}, terms).public[
             "mechanism"
         ]
-        for d, n in [(20, 1000), (200, 1000), (200, 100_000), (5000, 100_000)]
+        for d, n in [(149, 100_000), (150, 1000), (150, 100_000), (5000, 100_000)]
     }
-    assert list(chosen.values()) == ["covariance", "covariance", "refine", "power"]
+    assert list(chosen.values()) == ["covariance", "refine", "refine", "power"]
     for d in (20, 200, 5000):
         plan = PrivatePrincipalEigenvector(delta=0)._plan(facts | {"d": d}, Terms(1.0, 0.0))
         assert plan.public["mechanism"] == "covariance" and plan.event == PureEvent(1.0)

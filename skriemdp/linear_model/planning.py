@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FULL_MATRIX_LIMIT",
+    "default_clip",
     "default_steps",
     "envelope",
+    "noise_is_small",
     "orthonormal_basis",
     "public_curvature",
     "public_minimizer",
@@ -29,11 +31,48 @@ __all__ = [
 FULL_MATRIX_LIMIT = 100
 
 _STEPS = 80
+# From this n mu over the root of the parameters on, noise costs less than what one step size for all
+# directions leaves, and than the bias of gradients that are cut short: docs/user_guide/adagrad.md.
+_LITTLE_NOISE = 800.0
+# Bound of gradients of "log_loss" there, as a share of the loss's own.
+_WIDE_CLIP = 0.75
 # Of "noised" from where on noise does not shorten its longest step, and the first of its steps.
 _MANY_STEPS = 120
 _FIRST_STEP = 1.8
 _RIDGES = 10.0 ** np.arange(-5.0, 0.5)
 _FOLDS = 5
+
+
+def _signal(n: int, size: int, mu: float) -> float:
+    """The largest signal in units of a run's noise, for a gradient of this many coordinates."""
+    return n * mu / math.sqrt(size)
+
+
+def noise_is_small(n: int, size: int, mu: float) -> bool:
+    """Whether a run's noise is small beside what its other errors may be: public numbers only.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    size : int
+        Number of parameters per output.
+    mu : float
+        Gaussian differential privacy parameter of the whole run.
+    """
+    return _signal(n, size, mu) >= _LITTLE_NOISE
+
+
+def default_clip(loss: GeneralizedLinearLoss, preconditioner: str, little_noise: bool) -> float:
+    """The bound of a row's gradient that is not given.
+
+    Shorter gradients need less noise, and leave a bias that no budget removes.  One step size for
+    all directions leaves coefficients too small, which hides it: the bound is wider for "noised"
+    only (docs/theory/adagrad.md, section 4).
+    """
+    if loss.name == "log_loss" and preconditioner == "noised" and little_noise:
+        return _WIDE_CLIP * loss.residual_bound
+    return loss.clip_norm
 
 
 def default_steps(
@@ -67,8 +106,7 @@ def default_steps(
     first_step_size : float or None
         Of "noised", whose steps grow with the distance that its gradients are seen to cover.
     """
-    # Noise of the run in units of the largest signal, for a gradient of this many coordinates.
-    signal = n * mu / math.sqrt(size)
+    signal = _signal(n, size, mu)
     if preconditioner == "noised":
         step_size = 7.0 * min(1.0, math.sqrt(signal / 60.0))
     elif preconditioner in ("norm", "diagonal"):
