@@ -119,14 +119,17 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         width = size
     warm = model.public_y is not None
     sampled = model.batch_size is not None and model.batch_size < n
-    # A batch has more noise than its mu says, and people's gradients are short: neither was tried.
-    little_noise = noise_is_small(n, width, rest) and not (sampled or grouped)
+    # Batches have more noise than their mu says, people's gradients are short, and long steps leave
+    # a public start: the rule was tried on none of them.
+    little_noise = noise_is_small(n, width, rest) and not (sampled or grouped or warm)
     name = model.preconditioner
     if name == "auto":
-        full = little_noise and not warm and width <= FULL_MATRIX_LIMIT
-        name = "noised" if full or model.subspace is not None else "norm"
+        cheap = "diagonal" if little_noise else "norm"
+        name = cheap if model.subspace is None else "noised"
     _check_preconditioner(name, width, moving, public)
-    n_steps, step_size, first_step_size = default_steps(name, n, width, rest, loss, warm)
+    n_steps, step_size, first_step_size = default_steps(
+        name, n, width, rest, loss, warm, little_noise
+    )
     if model.batch_size is not None:
         # The steps of sampled runs come from public sizes alone, so that a smaller epsilon
         # never buys more of them and never costs a ledger more.

@@ -449,12 +449,17 @@ def _components_of_people():
             here = {"arithmetic": arithmetic, **known}
             fit = pca(k, mechanism="refine", **here)
             pair(f"people pca refine {k} {arithmetic}", fit, *frame, attains=0.25)
-            pair(f"people pca refine {k} {arithmetic} long", fit, *ends)
+            pair(f"people pca refine {k} {arithmetic}, two matrices", fit, *ends, attains=0.95)
             fit = pca(k, mechanism="power", n_steps=2, **here)
             pair(f"people pca power {k} {arithmetic}", fit, *frame)
             pair(f"people pca power {k} {arithmetic} noisy", fit, *ends, quiet=False)
         fit = pca(k, mechanism="exponential", delta=0.0, **known)
         pair(f"people pca exponential {k}", fit, *frame, attains=0.5)
+    # A direction that stands out of little noise, and holds little of the bound: one product.
+    ends = replaced(np.tile([0.1, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
+    for arithmetic in ("float", "lattice"):
+        fit = pca(mechanism="refine", epsilon=100.0, arithmetic=arithmetic, **known)
+        pair(f"people pca refine {arithmetic}, one product", fit, *ends, attains=0.4)
     for manifold, k in (("sphere", 1), ("stiefel", 2), ("grassmann", 2), ("ambient", 1)):
         w = _start_frame(d, k)[:, 0]
         across = np.linalg.svd(np.column_stack([w, _start_frame(d, k)]))[0][:, -1]
@@ -733,6 +738,14 @@ def components():
                 settings = {"n_steps": steps, "arithmetic": "float", **known}
                 fit = pca(k, mechanism=mechanism, **settings)
                 pair(f"pca {mechanism} {k} cloud {seed}", fit, *data, quiet=bool(seed))
+    # A direction that stands out of little noise, and holds little of the bound: one product.
+    ends = changed(np.tile([0.1, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
+    for arithmetic in ("float", "lattice"):
+        fit = pca(mechanism="refine", epsilon=100.0, arithmetic=arithmetic, **known)
+        pair(f"pca refine {arithmetic}, one product", fit, *ends, attains=0.4)
+    ends = changed(np.tile([1.0, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
+    fit = pca(mechanism="refine", arithmetic="float", **known)
+    pair("pca refine, two matrices", fit, *ends, attains=0.95)
     for manifold, k in (("sphere", 1), ("stiefel", 2), ("grassmann", 2), ("ambient", 1)):
         fit = pca(k, mechanism="gradient", manifold=manifold, n_steps=3, **known)
         w = _start_frame(d, k)[:, 0]
