@@ -586,7 +586,19 @@ def published(options):
         print(f"| {name}, DP-RGD and DP-PGD | {cells(row)} |")
 
 
-TABLES = (utility, centring, pairs, samples, components, dimension, spectra, pure, ratio, speed, published)
+TABLES = (
+    utility,
+    centring,
+    pairs,
+    samples,
+    components,
+    dimension,
+    spectra,
+    pure,
+    ratio,
+    speed,
+    published,
+)
 
 
 def main():

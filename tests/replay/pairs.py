@@ -760,6 +760,16 @@ def components():
     slope = 1e-3
     data = changed(little, across + slope * w, -across + slope * w)
     pair("pca power, shortened products", pca(mechanism="power", n_steps=1, **known), *data)
+    # Long products, which are not shortened: one column, and two that take each other's place.
+    for k in (1, 2):
+        frame = _start_frame(d, k)
+        w, across = frame[:, 0], np.linalg.svd(frame)[0][:, -1]
+        one = [(w + across) / math.sqrt(2), (w - across) / math.sqrt(2)]
+        data = changed(np.tile(w, (n, 1)), *(one if k == 1 else frame.T))
+        for arithmetic, name in (("float", ","), ("lattice", " exact,")):
+            settings = {"n_steps": 1, "epsilon": 50.0, "arithmetic": arithmetic, **known}
+            fit = pca(k, mechanism="power", **settings)
+            pair(f"pca power {k}{name} long products", fit, *data, attains=0.8)
     # Products and gradients in integers; the second pair of each keeps the terms unshortened.
     for mechanism, steps in (
         ("refine", {}),
@@ -771,7 +781,7 @@ def components():
             pair(f"pca {mechanism} {k} exact", fit, *orthogonal)
             ends = np.tile([1.0, 0, 0], (n, 1))
             data = changed(ends, [1.0, 0, 0], [0, 1.0, 0])
-            pair(f"pca {mechanism} {k} exact, long products", fit, *data)
+            pair(f"pca {mechanism} {k} exact, long", fit, *data)
     # The trace of the clipped rows.
     trace = changed(zeros, [1.0, 0, 0], [0, 0, 0])
     for arithmetic in ("float", "lattice"):
