@@ -315,7 +315,8 @@ def few(n, d, seed):
     return X, y
 
 
-# None of these had a part in choosing where noise is called small, nor what is done there.
+# None of these draws had a part in choosing where noise is called small, nor what is done there; of
+# the kinds, "strong" and "few" had.
 UNSEEN = {
     "weak": lambda n, d, seed: unrelated(n, d, seed, 1.0, lambda rng, s: rng.normal(size=s)),
     "strong": lambda n, d, seed: unrelated(n, d, seed, 6.0, lambda rng, s: rng.normal(size=s)),
@@ -366,7 +367,7 @@ def little_noise():
             cells = [f"{left.mean(8, 1.0, **settings):.2g}" for settings in ways]
             print(f"| {name} | {d} | {n} | " + " | ".join(cells) + " |", flush=True)
     print(
-        "\n### Tables that had no part in the rule: default over short run with half of the bound\n"
+        "\n### Draws that had no part in the rule: default over short run with half of the bound\n"
     )
     print("| n mu / root of parameters | geometric mean | least | largest | worse |")
     print("|---|---|---|---|---|")
