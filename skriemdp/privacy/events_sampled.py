@@ -166,6 +166,4 @@ class FixedSizeSampledGaussianEvent(Event):
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
-        return fixed_size_gaussian_loss(
-            self.fraction, self.noise_multiplier, interval, self.count
-        )
+        return fixed_size_gaussian_loss(self.fraction, self.noise_multiplier, interval, self.count)

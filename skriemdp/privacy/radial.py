@@ -23,7 +23,14 @@ from skriemdp.privacy import _disk_cache
 from skriemdp.privacy._quadrature import Window
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.gaussian_chords import CELLS, MOST_MU, Cells, choose_cells, chord_delta
+from skriemdp.privacy.gaussian_chords import (
+    CELLS,
+    MOST_MU,
+    Cells,
+    asked_once,
+    choose_cells,
+    chord_delta,
+)
 from skriemdp.privacy.loss_distributions import gaussian_loss, loss_from_profile
 from skriemdp.privacy.radial_profile import log_renyi_tail, radial_delta
 from skriemdp.privacy.radial_search import log_deltas, mean_square, search_shifts
@@ -403,8 +410,14 @@ def _search_after(dim: int, mu: float, total: float, epsilon: float, delta: floa
 
 
 def _profile_at(dim: int, p: float) -> Callable[[float], Callable[[np.ndarray], np.ndarray]]:
+    """The profile of a shift, which is not asked twice for the same epsilon."""
     window = Window()
-    return lambda shift: lambda epsilons: radial_delta(dim, p, shift, epsilons, window)
+
+    @functools.lru_cache(maxsize=1)
+    def at(shift: float) -> Callable[[np.ndarray], np.ndarray]:
+        return asked_once(lambda epsilons: radial_delta(dim, p, shift, epsilons, window))
+
+    return at
 
 
 def _kink(exponent: float, shift: float) -> float | None:
