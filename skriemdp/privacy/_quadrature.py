@@ -12,7 +12,7 @@ __all__ = ["QuadratureError", "Window", "integrate"]
 
 _DEPTH = 42.0  # integrand below exp(-42) of its peak is left out: 6e-19
 _OFFSETS = np.concatenate([[0.0], np.geomspace(1e-7, 40.0, 36)])
-# Every fourth of the first nodes and every other one must tell the same; a quarter of them are probes.
+# Every fourth of the first nodes and every other one must tell the same; every eighth is a probe.
 _FIRST_NODES = 96
 _MOST_NODES = 49152
 _CHANGE, _ROUGH_CHANGE = 2e-8, 0.03

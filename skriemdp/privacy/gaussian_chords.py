@@ -16,7 +16,7 @@ from scipy.special import ndtr
 # Upper bounds of the delta of a symmetric pair, at an array of epsilons.
 Profile: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
-__all__ = ["CELLS", "MOST_MU", "Cells", "asked_once", "chord_delta", "choose_cells"]
+__all__ = ["CELLS", "MOST_MU", "Cells", "asked_once", "chord_delta", "choose_cells", "first_delta"]
 
 # Above, e^loss would come near the end of the floating-point range.
 MOST_MU = 15.0
@@ -117,6 +117,12 @@ def _cut(mu: float, cells: Cells, shares: np.ndarray, count: int) -> Cells:
     widths = np.repeat(np.diff(cells.edges) / counts, counts)
     position = np.arange(starts.size) - np.repeat(np.cumsum(counts) - counts, counts)
     return Cells(mu, np.append(starts + widths * position, cells.edges[-1]))
+
+
+def first_delta(profile: Profile, mu: float, epsilon: float, kink: float | None = None) -> float:
+    """As :func:`chord_delta`, from the few equal cells alone; not rounded up."""
+    first, shares = _first_cells(profile, mu, epsilon, kink)
+    return float(shares.sum()) + first.tail
 
 
 def choose_cells(
