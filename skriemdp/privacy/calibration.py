@@ -13,6 +13,7 @@ Because ``e^epsilon phi(b) = phi(a)``, this equals ``phi(a) (R(a) - R(b))`` with
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Callable
@@ -173,7 +174,9 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 # (events at the ends of the bracket, target) -> (parameter, its event).
 _CALIBRATED: OrderedDict = OrderedDict()
 _MOST_CALIBRATED = 1024
-_PRECISION = 1e-5
+# Of log epsilon, below the target; and of the logarithm of the noise, where epsilon jumps.
+_PRECISION, _CLOSEST = 5e-6, 1e-6
+_SHORT, _LONG = math.log(4.0), math.log(16.0)  # longest steps of a search, down and up
 
 
 def calibrate(
@@ -239,49 +242,48 @@ def calibrate(
 def _least_noise(
     make_event: Callable[[float], Event], epsilon: float, delta: float, low: float, high: float
 ) -> float:
+    """By secants on log epsilon, nearly linear in the logarithm of the noise, within a bracket."""
+
     def private(noise: float) -> bool:
         return make_event(noise).delta(epsilon) <= delta
 
     def excess(log_noise: float) -> float:
-        # Nearly linear in the logarithm of the noise, and finite.
         reached = make_event(math.exp(log_noise)).epsilon(delta)
         return math.log(min(max(reached, 1e-9), 1e9)) - math.log(epsilon)
 
+    ends = math.log(low), math.log(high)
     # From the middle outwards, so that extreme ends, which are dear, are rarely computed.
-    start = min(max(1.0, low), high)
-    inside: float | None = None
-    outside: float | None = None
-    if excess(math.log(start)) <= 0.0:
-        inside = start
-    else:
-        outside = start
-    while inside is None:
-        assert outside is not None  # one of them is known from the start
-        if outside >= high:
+    x = min(max(0.0, ends[0]), ends[1])
+    inside, outside = math.inf, -math.inf
+    slope, before = -1.0, (math.nan, math.nan)
+    for number in itertools.count():
+        value = excess(x)
+        if value <= 0.0:
+            inside = x
+        else:
+            outside = x
+        if outside >= ends[1]:
             raise ValueError(
                 f"no noise up to {high:.6g} reaches (epsilon={epsilon}, delta={delta}); allow more "
                 "noise or a larger epsilon."
             )
-        candidate = min(outside * 4.0, high)
-        inside, outside = (
-            (candidate, outside) if excess(math.log(candidate)) <= 0.0 else (None, candidate)
-        )
-    while outside is None:
-        if inside <= low:
-            return low
-        candidate = max(inside / 4.0, low)
-        inside, outside = (
-            (inside, candidate) if excess(math.log(candidate)) > 0.0 else (candidate, None)
-        )
-    ends = math.log(outside), math.log(inside)
-    if excess(ends[1]) < 0.0:
-        noise = math.exp(brentq(excess, *ends, xtol=0.25 * _PRECISION, rtol=1e-14))
-    else:
-        noise = inside
+        near = -_PRECISION <= value <= 0.0 or inside - outside <= _CLOSEST
+        if near or inside <= ends[0]:
+            break
+        chord = (value - before[1]) / (x - before[0]) if x != before[0] else math.nan
+        slope = chord if -20.0 < chord < -0.1 else slope
+        before = x, value
+        x -= (value + 0.4 * _PRECISION) / slope
+        # Less noise is dear, and much of it is seldom wanted.
+        x = min(max(x, before[0] - _SHORT, ends[0]), before[0] + _LONG, ends[1])
+        both = math.isfinite(inside - outside)
+        if both and (not outside < x < inside or (number > 8 and number % 2)):
+            x = 0.5 * (outside + inside)
+    noise = min(max(math.exp(inside), low), high)
     step = 0.25 * _PRECISION
     while not private(noise):
         noise *= 1.0 + step
         step *= 2.0
-        if noise > 2.0 * inside:
+        if noise > 2.0 * math.exp(inside):
             raise ArithmeticError("calibration did not converge; please report the event.")
     return min(noise, high)
