@@ -107,7 +107,7 @@ class NoiseGenerator(np.random.Generator):
         super().__init__(bit_generator)
         self._process = os.getpid()
         self._ahead = np.empty(0, dtype=np.int64)
-        self._block = 16
+        self._block = 64  # as cheap as one
         self._stocks: dict[Hashable, tuple[list[Any], int]] = {}
 
     def take_ahead(

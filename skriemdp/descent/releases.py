@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._random import NoiseGenerator
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.queries import Query
-from skriemdp._random import NoiseGenerator
 from skriemdp.mechanisms.batch_sizes import binomial_sizes
 from skriemdp.mechanisms.integers import IntegerBall
 from skriemdp.mechanisms.sums import noisy_batch_sum, noisy_sum, release_integers, release_total

@@ -23,9 +23,7 @@ def coin_threshold(probability: float) -> int:
     return math.floor(probability * COIN)
 
 
-def binomial_sizes(
-    n: int, probability: float, count: int, rng: np.random.Generator
-) -> list[int]:
+def binomial_sizes(n: int, probability: float, count: int, rng: np.random.Generator) -> list[int]:
     """How many of n coins fall, each with probability ``coin_threshold(probability) / COIN``.
 
     Parameters
