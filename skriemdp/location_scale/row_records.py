@@ -171,4 +171,4 @@ def _places(squares: np.ndarray, first: float, step: float, size: int) -> np.nda
     places -= math.log(first) / step
     np.ceil(places, out=places)
     np.clip(places, 0.0, size, out=places)
-    return np.bincount(places.astype(np.int32), minlength=size + 1)
+    return np.bincount(places.astype(np.intp), minlength=size + 1)

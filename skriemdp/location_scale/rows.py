@@ -170,8 +170,7 @@ class Rows:
 
     def _plain_norms(self) -> np.ndarray:
         if self._plain is None:
-            self._plain, ones = np.empty(self.n), np.ones(max(_block_rows(self.d), self.d))
-            space = np.empty((_block_rows(self.d), self.d))
+            self._plain, ones = np.empty(self.n), np.ones(_block_rows(self.d))
             for where, piece in self._pieces():
                 found = self._plain[where]
                 if not _is_plain(piece):
@@ -180,10 +179,9 @@ class Rows:
                 # Added up while the rows are in the cache; later sums start from here.
                 total = np.zeros(self.d)
                 with np.errstate(all="ignore"):
-                    for begin in range(0, len(piece), len(space)):
-                        block = piece[begin : begin + len(space)]
-                        squares = np.square(block, out=space[: len(block)])
-                        np.matmul(squares, ones[: self.d], out=found[begin : begin + len(block)])
+                    for begin in range(0, len(piece), len(ones)):
+                        block = piece[begin : begin + len(ones)]
+                        np.einsum("ij,ij->i", block, block, out=found[begin : begin + len(block)])
                         total += ones[: len(block)] @ block
                 _raise_nan(found)
                 self._sums[where.start] = total
