@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
+from skriemdp.descent import releases
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery, Query
 from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
@@ -45,12 +47,18 @@ def exact(sampler, query, rng):
 # -- draws ----------------------------------------------------------------------------------------
 
 
-def test_poisson_draws_are_independent_coins(rng):
+@pytest.fixture(params=["one by one", "ahead"])
+def coins(request, rng):
+    """A generator, and one that draws many batches at a time."""
+    return rng if request.param == "one by one" else NoiseStreams(3)("batches")
+
+
+def test_poisson_draws_are_independent_coins(coins):
     n, trials = 12, 20_000
     sampler = PoissonSampler(batch_size=3.0)
     draws = np.zeros((trials, n), dtype=bool)
     for row in draws:
-        row[sampler.draw(n, rng)] = True
+        row[sampler.draw(n, coins)] = True
     low, high = binom.ppf([TAIL, 1 - TAIL], trials, 0.25)
     assert ((low <= draws.sum(axis=0)) & (draws.sum(axis=0) <= high)).all()
     pairs = (draws[:, 0] & draws[:, 1]).sum()
@@ -61,23 +69,42 @@ def test_poisson_draws_are_independent_coins(rng):
     assert low <= empty <= high
 
 
-def test_fixed_size_draws_are_uniform_subsets(rng):
+def test_fixed_size_draws_are_uniform_subsets(coins):
     n, trials = 12, 10_000
     sampler = FixedSizeSampler(batch_size=3)
     draws = np.zeros((trials, n), dtype=bool)
     for row in draws:
-        row[sampler.draw(n, rng)] = True
+        row[sampler.draw(n, coins)] = True
     assert (draws.sum(axis=1) == 3).all()
     low, high = binom.ppf([TAIL, 1 - TAIL], trials, 0.25)
     assert ((low <= draws.sum(axis=0)) & (draws.sum(axis=0) <= high)).all()
 
 
 @pytest.mark.parametrize("sampler", [PoissonSampler(50), FixedSizeSampler(50)], ids=repr)
-def test_batches_are_sorted_and_without_repetition(sampler, rng):
+def test_batches_are_sorted_and_without_repetition(sampler, coins):
     for _ in range(20):
-        chosen = sampler.draw(1000, rng)
+        chosen = sampler.draw(1000, coins)
         assert (np.diff(chosen) > 0).all()
         assert chosen.min() >= 0 and chosen.max() < 1000
+
+
+def test_draws_ahead_follow_on_each_other_within_half_a_megabyte(monkeypatch):
+    """Also of several samplers and numbers of records that share a generator."""
+    asked, real = [], releases._subsets
+
+    def noted(n, sizes, rng):
+        asked.append((n, len(sizes)))
+        return real(n, sizes, rng)
+
+    monkeypatch.setattr(releases, "_subsets", noted)
+    coins = NoiseStreams()("batches")
+    for _ in range(2**8):
+        assert 0.0 <= PoissonSampler(2**10).draw(2**20, coins).max() < 2**20
+        assert len(FixedSizeSampler(3).draw(9, coins)) == 3
+    assert [count for n, count in asked if n == 9] == [2**k for k in range(9)]
+    assert max(count for n, count in asked if n == 2**20) == 2**6
+    first = [PoissonSampler(5).draw(100, NoiseStreams(1)("batches")).tolist() for _ in range(2)]
+    assert first[0] == first[1]
 
 
 # -- releases -------------------------------------------------------------------------------------

@@ -34,12 +34,17 @@ def blocks_of_at_most(n_bytes: int) -> Iterator[None]:
         _CAP.reset(token)
 
 
+def rows_per_block(size: int) -> int:
+    """Number of records of `size` bytes per block of a NumPy array."""
+    size, cap = max(1, size), _CAP.get()
+    usual = int(min(CPU_BLOCK_BYTES, cap)) // size
+    return max(1, usual, min(FEW, int(min(FEW_BYTES, cap)) // size))
+
+
 def block_length(records: Array) -> int:
     """Number of records, first axis of the array, per block."""
     if type(records) is np.ndarray:
-        record, cap = records.itemsize * max(1, math.prod(records.shape[1:])), _CAP.get()
-        usual = int(min(CPU_BLOCK_BYTES, cap)) // record
-        return max(1, usual, min(FEW, int(min(FEW_BYTES, cap)) // record))
+        return rows_per_block(records.itemsize * math.prod(records.shape[1:]))
     on_cpu = "cpu" in str(device(records)).lower()
     budget = min(CPU_BLOCK_BYTES, _CAP.get()) if on_cpu else ACCELERATOR_BLOCK_BYTES
     bits = array_namespace(records).finfo(records.dtype).bits

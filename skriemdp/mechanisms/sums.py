@@ -132,7 +132,8 @@ def noisy_sum(
     """
     _check_bounded(query)
     if not exact:
-        return release_total(query, query.total(indices), noise_multiplier, rng)
+        total = query.total(indices)
+        return _float_noise(query, noise_multiplier).release(total, rng)
     if isinstance(query.bound, Factors):
         factors = _factors(query.bound.left, query.bound.right, noise_multiplier)
         products = query.integer_total(factors, indices)  # type: ignore[union-attr]
