@@ -139,18 +139,18 @@ def _shortened(residuals: np.ndarray, most: np.ndarray) -> np.ndarray:
     """Residuals scaled to lengths of `most`, one number for each; changes them in place.
 
     An infinite or undefined residual (runaway scores) must not escape the clip: it counts as zero.
+    Where squares overflow, who calls has told NumPy to be silent.
     """
-    with np.errstate(all="ignore"):
-        if residuals.shape[1] > 1:
-            sizes = np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
-            residuals *= np.minimum(1.0, most / np.maximum(sizes, 1e-300))[:, None]
-            usable = None if math.isfinite(sizes.sum()) else np.isfinite(sizes)
-        else:
-            flat = residuals[:, 0]
-            usable = None if math.isfinite(flat.sum()) else np.isfinite(flat)
-            np.maximum(np.minimum(flat, most, out=flat), -most, out=flat)
-        if usable is not None:
-            residuals[~usable] = 0.0
+    if residuals.shape[1] > 1:
+        sizes = np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
+        residuals *= np.minimum(1.0, most / np.maximum(sizes, 1e-300))[:, None]
+        usable = None if math.isfinite(sizes.sum()) else np.isfinite(sizes)
+    else:
+        flat = residuals[:, 0]
+        usable = None if math.isfinite(flat @ flat) else np.isfinite(flat)
+        np.maximum(np.minimum(flat, most, out=flat), -most, out=flat)
+    if usable is not None:
+        residuals[~usable] = 0.0
     return residuals
 
 
