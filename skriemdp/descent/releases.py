@@ -88,7 +88,7 @@ class PoissonSampler:
     The batch is secret; it is drawn from the noise generator.  Its size is binomial and the records
     are then a uniform subset of that size, which is the same law as n independent coins but costs
     time proportional to the batch.  Both are drawn with integers, for a probability that is rounded
-    down (:mod:`skriemdp.mechanisms.batch_sizes`).
+    down (:mod:`skriemdp.mechanisms.batch_sizes`).  Batches of several steps are drawn at a time.
     """
 
     batch_size: float

@@ -197,10 +197,12 @@ class LinearRows:
 
     def longest_residuals(self, clip_norm: float) -> np.ndarray:
         """How long a record's residual may be beside its row; the steps of a run share it."""
-        if self._longest[0] != clip_norm:
+        known, longest = self._longest
+        if known != clip_norm:
             with np.errstate(all="ignore"):
-                self._longest = clip_norm, clip_norm / self.norms
-        return self._longest[1]
+                longest = clip_norm / self.norms
+            self._longest = clip_norm, longest
+        return longest
 
     def scores(self, weights: np.ndarray, chosen: np.ndarray | slice) -> np.ndarray:
         """``z_i' weights`` for the records of the slice or index array `chosen`."""
