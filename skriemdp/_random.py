@@ -127,18 +127,18 @@ class NoiseGenerator(np.random.Generator):
         return taken
 
     def next_ahead(
-        self, law: Hashable, draw: Callable[[np.random.Generator, int], list[Any]], size: int
+        self, law: Hashable, draw: Callable[[np.random.Generator, int], list[Any]], most: int
     ) -> Any:
         """The next of a stock of independent draws of `law`, which ``draw(rng, count)`` fills.
 
-        Each is about `size` integers long; stocks double, up to `_LARGEST_BLOCK` integers.
+        Stocks double, up to `most` draws.
         """
         self.check_process()
         stock, count = self._stocks.get(law, ([], 1))
         if not stock:
             stock = draw(self, count)
             stock.reverse()
-            self._stocks[law] = stock, max(1, min(2 * count, _LARGEST_BLOCK // size))
+            self._stocks[law] = stock, min(2 * count, most)
         return stock.pop()
 
     def expect(self, count: int) -> None:

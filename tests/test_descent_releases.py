@@ -88,23 +88,31 @@ def test_batches_are_sorted_and_without_repetition(sampler, coins):
         assert chosen.min() >= 0 and chosen.max() < 1000
 
 
-def test_draws_ahead_follow_on_each_other_within_half_a_megabyte(monkeypatch):
-    """Also of several samplers and numbers of records that share a generator."""
-    asked, real = [], releases._subsets
+def test_few_batches_are_drawn_ahead_each_of_its_own_sampler(monkeypatch):
+    asked, real = [], releases._subset
 
-    def noted(n, sizes, rng):
-        asked.append((n, len(sizes)))
-        return real(n, sizes, rng)
+    def noted(n, size, rng):
+        asked.append((n, size))
+        return real(n, size, rng)
 
-    monkeypatch.setattr(releases, "_subsets", noted)
+    monkeypatch.setattr(releases, "_subset", noted)
     coins = NoiseStreams()("batches")
-    for _ in range(2**8):
-        assert 0.0 <= PoissonSampler(2**10).draw(2**20, coins).max() < 2**20
+    for _ in range(2**7):
+        assert 0 <= PoissonSampler(2**8).draw(2**20, coins).max() < 2**20
         assert len(FixedSizeSampler(3).draw(9, coins)) == 3
-    assert [count for n, count in asked if n == 9] == [2**k for k in range(9)]
-    assert max(count for n, count in asked if n == 2**20) == 2**6
-    first = [PoissonSampler(5).draw(100, NoiseStreams(1)("batches")).tolist() for _ in range(2)]
-    assert first[0] == first[1]
+    large = [(n, size) for n, size in asked if n != 9]
+    assert [n for n, _ in large] == [2**20 * 2**k for k in (0, 1, 2, 3, 4, 5, 5, 5, 5)]
+    assert all(abs(size - n / 2**12) < 6 * (n / 2**12) ** 0.5 for n, size in large)
+    assert [size for n, size in asked if n == 9] == [3] * (2**8 - 1)
+
+
+def test_batches_drawn_ahead_repeat_with_their_seed():
+    first, again = (
+        [PoissonSampler(5).draw(100, coins).tolist() for _ in range(9)]
+        for coins in (NoiseStreams(1)("batches"), NoiseStreams(1)("batches"))
+    )
+    assert first == again
+    assert len({tuple(batch) for batch in first}) == 9
 
 
 # -- releases -------------------------------------------------------------------------------------

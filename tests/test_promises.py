@@ -31,7 +31,7 @@ NOISY = ("mechanisms/", "riemannian_laws/", "datasets/", "_random.py")
 # Draws that are no noise, each with its reason.
 PLAIN_DRAWS = {
     # Who is in a batch, and which iterate is the answer: part of the accounted event.
-    ("descent/releases.py", "_subsets"),
+    ("descent/releases.py", "_subset"),
     ("descent/trajectory.py", "Trajectory.__init__"),
     ("federated/releases.py", "Participation.draw"),
     ("federated/estimator.py", "FederatedEstimator._charged"),

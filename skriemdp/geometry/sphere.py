@@ -177,7 +177,8 @@ class Sphere(Geometry):
 
     def _one_logarithm(self, point: np.ndarray, other: np.ndarray) -> Array:
         """As :meth:`_seen_by_differences`, of one point, without the calls for tables."""
-        x, norm = point.tolist(), math.hypot(*point.tolist())
+        x = point.tolist()
+        norm = math.hypot(*x)
         if not 0.0 < norm < math.inf:
             return self._seen_by_differences(point, other)
         x = [a / norm for a in x]

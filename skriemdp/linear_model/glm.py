@@ -139,18 +139,18 @@ def _shortened(residuals: np.ndarray, most: np.ndarray) -> np.ndarray:
     """Residuals scaled to lengths of `most`, one number for each; changes them in place.
 
     An infinite or undefined residual (runaway scores) must not escape the clip: it counts as zero.
+    Where squares overflow, who calls has told NumPy to be silent.
     """
-    with np.errstate(all="ignore"):
-        if residuals.shape[1] > 1:
-            sizes = np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
-            residuals *= np.minimum(1.0, most / np.maximum(sizes, 1e-300))[:, None]
-            usable = None if math.isfinite(sizes.sum()) else np.isfinite(sizes)
-        else:
-            flat = residuals[:, 0]
-            usable = None if math.isfinite(flat.sum()) else np.isfinite(flat)
-            np.maximum(np.minimum(flat, most, out=flat), -most, out=flat)
-        if usable is not None:
-            residuals[~usable] = 0.0
+    if residuals.shape[1] > 1:
+        sizes = np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
+        residuals *= np.minimum(1.0, most / np.maximum(sizes, 1e-300))[:, None]
+        usable = None if math.isfinite(sizes.sum()) else np.isfinite(sizes)
+    else:
+        flat = residuals[:, 0]
+        usable = None if math.isfinite(flat @ flat) else np.isfinite(flat)
+        np.maximum(np.minimum(flat, most, out=flat), -most, out=flat)
+    if usable is not None:
+        residuals[~usable] = 0.0
     return residuals
 
 
@@ -197,10 +197,12 @@ class LinearRows:
 
     def longest_residuals(self, clip_norm: float) -> np.ndarray:
         """How long a record's residual may be beside its row; the steps of a run share it."""
-        if self._longest[0] != clip_norm:
+        known, longest = self._longest
+        if known != clip_norm:
             with np.errstate(all="ignore"):
-                self._longest = clip_norm, clip_norm / self.norms
-        return self._longest[1]
+                longest = clip_norm / self.norms
+            self._longest = clip_norm, longest
+        return longest
 
     def scores(self, weights: np.ndarray, chosen: np.ndarray | slice) -> np.ndarray:
         """``z_i' weights`` for the records of the slice or index array `chosen`."""
