@@ -60,8 +60,8 @@ _INSIDE_SHARE, _TOTAL_SHARE = 0.03, 0.02
 # shortens one product; its level.
 _MATRIX_SHARE, _REFINED_SHARE, _REFINED_LEVEL = 0.35, 0.06, 0.9
 # What that matrix has to show for products to be better than a second one: largest eigenvalues
-# below this share of row_norm**2 (for one component).  One product where they all stand out of the largest that noise
-# alone would have, by this factor; else so many.
+# below this share of row_norm**2 (for one component).  One product where they all stand out of the
+# largest that noise alone would have, by this factor; else so many.
 _FLAT, _OUTSTANDING, _SEARCH_STEPS = 0.045, 1.08, 4
 # Several products: share of a step for that quantile; its level.
 _POWER_SHARE, _POWER_LEVEL = 0.06, 0.8
