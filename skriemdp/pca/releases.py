@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
+from scipy.special import chdtri
 
 from skriemdp._groups import Groups
 from skriemdp._progress import counted
@@ -59,8 +60,8 @@ _INSIDE_SHARE, _TOTAL_SHARE = 0.03, 0.02
 # shortens one product; its level.
 _MATRIX_SHARE, _REFINED_SHARE, _REFINED_LEVEL = 0.35, 0.06, 0.9
 # What that matrix has to show for products to be better than a second one: largest eigenvalues
-# below this share of row_norm**2.  One product where they all stand out of the largest that noise
-# alone would have, by this factor; else so many.
+# below this share of row_norm**2 (for one component).  One product where they all stand out of the
+# largest that noise alone would have, by this factor; else so many.
 _FLAT, _OUTSTANDING, _SEARCH_STEPS = 0.045, 1.08, 4
 # Several products: share of a step for that quantile; its level.
 _POWER_SHARE, _POWER_LEVEL = 0.06, 0.8
@@ -272,7 +273,10 @@ class RefineRelease:
 def _is_flat(rough: Subspace, row_norm: float) -> bool:
     """Whether a product with the leading eigenvectors has less noise than a matrix; released."""
     assert rough.spectrum is not None
-    return float(rough.spectrum[: len(rough.components)].sum()) <= _FLAT * row_norm**2
+    k = len(rough.components)
+    # The terms' quantile over their root mean square is lower for more coordinates.
+    spread = chdtri(k, 1.0 - _REFINED_LEVEL) / k / chdtri(1, 1.0 - _REFINED_LEVEL)
+    return float(rough.spectrum[:k].sum()) <= _FLAT / spread * row_norm**2
 
 
 def _stands_out(rough: Subspace) -> bool:
