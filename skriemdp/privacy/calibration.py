@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import erfcx
+from scipy.special import erfcx, ndtri_exp
 
 from skriemdp._validation import check_fraction, check_nonnegative, check_positive
 
@@ -124,19 +124,46 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     def excess(log_mu: float) -> float:
         return log_gaussian_delta(math.exp(log_mu), epsilon) - target
 
-    low, high = -1.0, 1.0
-    while excess(low) > 0.0:
-        low -= 5.0
-        if low < -700.0:
-            raise ValueError(f"no mu reaches (epsilon={epsilon}, delta={delta}).")
-    while excess(high) < 0.0:
-        high += 1.0
-    log_mu = brentq(excess, low, high, xtol=1e-14, rtol=1e-14)
+    log_mu = _near_log_mu(epsilon, target)
+    if math.isnan(log_mu):
+        low, high = -1.0, 1.0
+        while excess(low) > 0.0:
+            low -= 5.0
+            if low < -700.0:
+                raise ValueError(f"no mu reaches (epsilon={epsilon}, delta={delta}).")
+        while excess(high) < 0.0:
+            high += 1.0
+        log_mu = brentq(excess, low, high, xtol=1e-14, rtol=1e-14)
     shift = 1e-13
     while excess(log_mu) > 0.0:
         log_mu -= shift
         shift *= 2.0
     return math.exp(log_mu) * (1.0 - 1e-15)
+
+
+def _near_log_mu(epsilon: float, log_delta: float) -> float:
+    """Where Newton's method ends, in a few steps or not at all: nan.
+
+    It starts where Phi(-a) alone is delta; the derivative of delta in mu is phi(a).
+    """
+    z = -float(ndtri_exp(log_delta))
+    if not (z > 0.0 and epsilon > 0.0):
+        return math.nan
+    log_mu = math.log(2.0 * epsilon / (math.sqrt(z * z + 2.0 * epsilon) + z))
+    for _ in range(12):
+        mu = math.exp(log_mu)
+        reached = log_gaussian_delta(mu, epsilon)
+        a = epsilon / mu - mu / 2.0
+        log_slope = log_mu - 0.5 * a * a - _LOG_SQRT_2PI - reached
+        if not abs(log_slope) < 300.0:
+            return math.nan
+        step = (reached - log_delta) * math.exp(-log_slope)
+        if abs(step) > 1.0:
+            return math.nan
+        log_mu -= step
+        if abs(step) < 1e-8:
+            return log_mu
+    return math.nan
 
 
 @functools.lru_cache(maxsize=4096)
