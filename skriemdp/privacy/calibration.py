@@ -204,6 +204,7 @@ _MOST_CALIBRATED = 1024
 # Of log epsilon, below the target; and of the logarithm of the noise, where epsilon jumps.
 _PRECISION, _CLOSEST = 5e-6, 1e-6
 _SHORT, _LONG = math.log(4.0), math.log(16.0)  # longest steps of a search, down and up
+_PATIENCE = 8  # steps after which a bracket is looked for, or halved
 
 
 def calibrate(
@@ -269,7 +270,7 @@ def calibrate(
 def _least_noise(
     make_event: Callable[[float], Event], epsilon: float, delta: float, low: float, high: float
 ) -> float:
-    """By secants on log epsilon, nearly linear in the logarithm of the noise, within a bracket."""
+    """By secants on the square of epsilon over that of the noise, nearly linear, in a bracket."""
 
     def private(noise: float) -> bool:
         return make_event(noise).delta(epsilon) <= delta
@@ -280,9 +281,9 @@ def _least_noise(
 
     ends = math.log(low), math.log(high)
     # From the middle outwards, so that extreme ends, which are dear, are rarely computed.
-    x = min(max(0.0, ends[0]), ends[1])
+    x = start = min(max(0.0, ends[0]), ends[1])
     inside, outside = math.inf, -math.inf
-    slope, before = -1.0, (math.nan, math.nan)
+    before = math.nan, math.nan
     for number in itertools.count():
         value = excess(x)
         if value <= 0.0:
@@ -297,14 +298,22 @@ def _least_noise(
         near = -_PRECISION <= value <= 0.0 or inside - outside <= _CLOSEST
         if near or inside <= ends[0]:
             break
-        chord = (value - before[1]) / (x - before[0]) if x != before[0] else math.nan
-        slope = chord if -20.0 < chord < -0.1 else slope
-        before = x, value
-        x -= (value + 0.4 * _PRECISION) / slope
-        # Less noise is dear, and much of it is seldom wanted.
-        x = min(max(x, before[0] - _SHORT, ends[0]), before[0] + _LONG, ends[1])
+        # What a fixed release adds to the square hardly depends on the noise.
+        strength = max(math.exp(2.0 * (start - x)), 1e-300)
+        square = math.exp(min(2.0 * value, 600.0))
+        gained = strength - before[0]
+        slope = (square - before[1]) / gained if gained else math.nan
+        if not 0.0 < slope < math.inf:
+            slope = square / strength
+        before = strength, square
+        wanted = strength + (math.exp(-0.8 * _PRECISION) - square) / slope
         both = math.isfinite(inside - outside)
-        if both and (not outside < x < inside or (number > 8 and number % 2)):
+        if number > _PATIENCE and not both:
+            wanted = 0.0 if value > 0.0 else math.inf
+        new = math.inf if wanted <= 0.0 else start - 0.5 * math.log(wanted)
+        # Less noise is dear, and much of it is seldom wanted.
+        x = min(max(new, x - _SHORT, ends[0]), x + _LONG, ends[1])
+        if both and (not outside < x < inside or (number > _PATIENCE and number % 2)):
             x = 0.5 * (outside + inside)
     noise = min(max(math.exp(inside), low), high)
     step = 0.25 * _PRECISION
