@@ -157,6 +157,21 @@ def test_calibration_where_epsilon_jumps():
     assert family(noise).epsilon(1e-5) <= target
 
 
+@pytest.mark.parametrize("fixed", [1.0001, 1.05, 1.5])
+def test_calibration_where_noise_hardly_matters(fixed):
+    # The other release costs nearly all: epsilon is flat far from the answer, and steep before it.
+    first = GaussianEvent(fixed / gaussian_mu(1.0, 1e-5))
+    asked = []
+
+    def family(noise):
+        asked.append(noise)
+        return compose([first, PoissonSampledGaussianEvent(0.1, noise, 30)])
+
+    noise = calibrate(family, 1.0, 1e-5, (0.05, 1e6))
+    assert 1.0 - 1e-5 <= family(noise).epsilon(1e-5) <= 1.0
+    assert len(set(asked)) < 20
+
+
 def test_calibration_of_a_gaussian_is_the_closed_form():
     noise = calibrate(GaussianEvent, 1.0, 1e-5, (1e-3, 1e3))
     assert noise == pytest.approx(1 / gaussian_mu(1.0, 1e-5), rel=1e-5)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import erfcx
+from scipy.special import erfcx, ndtri_exp
 
 from skriemdp._validation import check_fraction, check_nonnegative, check_positive
 
@@ -124,19 +124,46 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     def excess(log_mu: float) -> float:
         return log_gaussian_delta(math.exp(log_mu), epsilon) - target
 
-    low, high = -1.0, 1.0
-    while excess(low) > 0.0:
-        low -= 5.0
-        if low < -700.0:
-            raise ValueError(f"no mu reaches (epsilon={epsilon}, delta={delta}).")
-    while excess(high) < 0.0:
-        high += 1.0
-    log_mu = brentq(excess, low, high, xtol=1e-14, rtol=1e-14)
+    log_mu = _near_log_mu(epsilon, target)
+    if math.isnan(log_mu):
+        low, high = -1.0, 1.0
+        while excess(low) > 0.0:
+            low -= 5.0
+            if low < -700.0:
+                raise ValueError(f"no mu reaches (epsilon={epsilon}, delta={delta}).")
+        while excess(high) < 0.0:
+            high += 1.0
+        log_mu = brentq(excess, low, high, xtol=1e-14, rtol=1e-14)
     shift = 1e-13
     while excess(log_mu) > 0.0:
         log_mu -= shift
         shift *= 2.0
     return math.exp(log_mu) * (1.0 - 1e-15)
+
+
+def _near_log_mu(epsilon: float, log_delta: float) -> float:
+    """Where Newton's method ends, in a few steps or not at all: nan.
+
+    It starts where Phi(-a) alone is delta; the derivative of delta in mu is phi(a).
+    """
+    z = -float(ndtri_exp(log_delta))
+    if not (z > 0.0 and epsilon > 0.0):
+        return math.nan
+    log_mu = math.log(2.0 * epsilon / (math.sqrt(z * z + 2.0 * epsilon) + z))
+    for _ in range(12):
+        mu = math.exp(log_mu)
+        reached = log_gaussian_delta(mu, epsilon)
+        a = epsilon / mu - mu / 2.0
+        log_slope = log_mu - 0.5 * a * a - _LOG_SQRT_2PI - reached
+        if not abs(log_slope) < 300.0:
+            return math.nan
+        step = (reached - log_delta) * math.exp(-log_slope)
+        if abs(step) > 1.0:
+            return math.nan
+        log_mu -= step
+        if abs(step) < 1e-8:
+            return log_mu
+    return math.nan
 
 
 @functools.lru_cache(maxsize=4096)
@@ -177,6 +204,7 @@ _MOST_CALIBRATED = 1024
 # Of log epsilon, below the target; and of the logarithm of the noise, where epsilon jumps.
 _PRECISION, _CLOSEST = 5e-6, 1e-6
 _SHORT, _LONG = math.log(4.0), math.log(16.0)  # longest steps of a search, down and up
+_PATIENCE = 8  # steps after which a bracket is looked for, or halved
 
 
 def calibrate(
@@ -242,7 +270,7 @@ def calibrate(
 def _least_noise(
     make_event: Callable[[float], Event], epsilon: float, delta: float, low: float, high: float
 ) -> float:
-    """By secants on log epsilon, nearly linear in the logarithm of the noise, within a bracket."""
+    """By secants on the square of epsilon over that of the noise, nearly linear, in a bracket."""
 
     def private(noise: float) -> bool:
         return make_event(noise).delta(epsilon) <= delta
@@ -253,9 +281,9 @@ def _least_noise(
 
     ends = math.log(low), math.log(high)
     # From the middle outwards, so that extreme ends, which are dear, are rarely computed.
-    x = min(max(0.0, ends[0]), ends[1])
+    x = start = min(max(0.0, ends[0]), ends[1])
     inside, outside = math.inf, -math.inf
-    slope, before = -1.0, (math.nan, math.nan)
+    before = math.nan, math.nan
     for number in itertools.count():
         value = excess(x)
         if value <= 0.0:
@@ -270,14 +298,22 @@ def _least_noise(
         near = -_PRECISION <= value <= 0.0 or inside - outside <= _CLOSEST
         if near or inside <= ends[0]:
             break
-        chord = (value - before[1]) / (x - before[0]) if x != before[0] else math.nan
-        slope = chord if -20.0 < chord < -0.1 else slope
-        before = x, value
-        x -= (value + 0.4 * _PRECISION) / slope
-        # Less noise is dear, and much of it is seldom wanted.
-        x = min(max(x, before[0] - _SHORT, ends[0]), before[0] + _LONG, ends[1])
+        # What a fixed release adds to the square hardly depends on the noise.
+        strength = max(math.exp(2.0 * (start - x)), 1e-300)
+        square = math.exp(min(2.0 * value, 600.0))
+        gained = strength - before[0]
+        slope = (square - before[1]) / gained if gained else math.nan
+        if not 0.0 < slope < math.inf:
+            slope = square / strength
+        before = strength, square
+        wanted = strength + (math.exp(-0.8 * _PRECISION) - square) / slope
         both = math.isfinite(inside - outside)
-        if both and (not outside < x < inside or (number > 8 and number % 2)):
+        if number > _PATIENCE and not both:
+            wanted = 0.0 if value > 0.0 else math.inf
+        new = math.inf if wanted <= 0.0 else start - 0.5 * math.log(wanted)
+        # Less noise is dear, and much of it is seldom wanted.
+        x = min(max(new, x - _SHORT, ends[0]), x + _LONG, ends[1])
+        if both and (not outside < x < inside or (number > _PATIENCE and number % 2)):
             x = 0.5 * (outside + inside)
     noise = min(max(math.exp(inside), low), high)
     step = 0.25 * _PRECISION
