@@ -425,9 +425,39 @@ def dimension(options):
             row.append(mean_risk(task, method, epsilon, delta, max(3, options.draws // 8)))
         fixed = METHODS["isotropic noise, largest norm"]
         row.append(mean_risk(task, fixed, epsilon, delta, max(3, options.draws // 8)))
-        mu = gaussian_mu(epsilon, delta)
-        auto = "refine" if d >= 150 and n * mu >= 12 * d else "covariance"
+        auto = PrivatePrincipalEigenvector()._choose(d)
         print(f"| d = {d}, n = {n}, ({epsilon}, {delta:g}) | {cells(row)} | {auto} |", flush=True)
+
+
+def spectra(options):
+    """What "auto" takes from d = 150 on, beside a matrix and beside products, by spectrum."""
+    places = (3.0, 6.0, 10.0, 16.0)
+    first = "lost share of the gain over random directions: covariance; power; refine"
+    header(f"{first}, at n mu / d =", places)
+    for d, k in ((200, 1), (500, 1), (500, 3)):
+        n, number = 10 * d, np.arange(1.0, d + 1)
+        for name, values in {
+            "5, 2.5, 1, ..., 1": np.r_[5.0, 2.5, np.ones(d - 2)],
+            "3, 1, ..., 1": np.r_[3.0, np.ones(d - 1)],
+            "20, 15, 10, 8, 6, 1, ..., 1": np.r_[20.0, 15.0, 10.0, 8.0, 6.0, np.ones(d - 5)],
+            "1/k": 1.0 / number,
+            "1/k^.75": number**-0.75,
+            "1/k^.5": number**-0.5,
+            "exp(-k/20) + .01": np.exp(-number / 20.0) + 0.01,
+            "falling evenly": 2.0 * (1.0 - number / d) + 0.01,
+        }.items():
+            rng = np.random.default_rng([11, d])
+            task, row = prepared(rng.normal(size=(n, d)) * np.sqrt(values)), []
+            random = 1.0 - k * task.top.mean() / task.top[:k].sum()
+            for place in places:
+                found = []
+                for release in (CovarianceRelease(k), PowerRelease(k, 8, 0), RefineRelease(k)):
+                    rng = np.random.default_rng([12, int(10 * place)])
+                    mu, draws = place * d / n, max(3, options.draws // 4)
+                    lost = [task.risk(ours(task, mu, rng, release=release)) for _ in range(draws)]
+                    found.append(f"{np.mean(lost) / random:.2g}")
+                row.append("; ".join(found))
+            print(f"| d = {d}, k = {k}: {name} | " + " | ".join(row) + " |", flush=True)
 
 
 PURE = {
@@ -556,7 +586,19 @@ def published(options):
         print(f"| {name}, DP-RGD and DP-PGD | {cells(row)} |")
 
 
-TABLES = (utility, centring, pairs, samples, components, dimension, pure, ratio, speed, published)
+TABLES = (
+    utility,
+    centring,
+    pairs,
+    samples,
+    components,
+    dimension,
+    spectra,
+    pure,
+    ratio,
+    speed,
+    published,
+)
 
 
 def main():

@@ -8,7 +8,7 @@ import inspect
 import numbers
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -107,7 +107,8 @@ class NoiseGenerator(np.random.Generator):
         super().__init__(bit_generator)
         self._process = os.getpid()
         self._ahead = np.empty(0, dtype=np.int64)
-        self._block = 16
+        self._block = 64  # as cheap as one
+        self._stocks: dict[Hashable, tuple[list[Any], int]] = {}
 
     def take_ahead(
         self, count: int, draw: Callable[[np.random.Generator, int], np.ndarray]
@@ -124,6 +125,21 @@ class NoiseGenerator(np.random.Generator):
             self._ahead = np.concatenate([self._ahead, draw(self, block)])
         taken, self._ahead = self._ahead[:count], self._ahead[count:]
         return taken
+
+    def next_ahead(
+        self, law: Hashable, draw: Callable[[np.random.Generator, int], list[Any]], most: int
+    ) -> Any:
+        """The next of a stock of independent draws of `law`, which ``draw(rng, count)`` fills.
+
+        Stocks double, up to `most` draws.
+        """
+        self.check_process()
+        stock, count = self._stocks.get(law, ([], 1))
+        if not stock:
+            stock = draw(self, count)
+            stock.reverse()
+            self._stocks[law] = stock, min(2 * count, most)
+        return stock.pop()
 
     def expect(self, count: int) -> None:
         """Say how many integers will be taken in all; drawn together they cost less."""

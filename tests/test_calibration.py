@@ -139,6 +139,39 @@ def test_calibration_lands_on_the_private_side(name, epsilon, delta):
     assert family(noise * (1 - 1e-3)).delta(epsilon) > delta
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("bracket", [(0.05, 1e4), (1e-3, 300.0), (0.7, 60.0)])
+def test_calibration_ends_close_to_the_target(name, bracket):
+    noise = calibrate(FAMILIES[name], 1.0, 1e-5, bracket)
+    assert 1.0 - 1e-5 <= FAMILIES[name](noise).epsilon(1e-5) <= 1.0
+
+
+def test_calibration_where_epsilon_jumps():
+    # Fewer copies from a noise of 3 on: no noise has an epsilon near the target.
+    def family(noise):
+        return GaussianEvent(noise, count=4 if noise < 3.0 else 1)
+
+    target = family(3.0).epsilon(1e-5) * 1.3
+    noise = calibrate(family, target, 1e-5, (0.05, 1e4))
+    assert 3.0 <= noise <= 3.0 * (1.0 + 2e-6)
+    assert family(noise).epsilon(1e-5) <= target
+
+
+@pytest.mark.parametrize("fixed", [1.0001, 1.05, 1.5])
+def test_calibration_where_noise_hardly_matters(fixed):
+    # The other release costs nearly all: epsilon is flat far from the answer, and steep before it.
+    first = GaussianEvent(fixed / gaussian_mu(1.0, 1e-5))
+    asked = []
+
+    def family(noise):
+        asked.append(noise)
+        return compose([first, PoissonSampledGaussianEvent(0.1, noise, 30)])
+
+    noise = calibrate(family, 1.0, 1e-5, (0.05, 1e6))
+    assert 1.0 - 1e-5 <= family(noise).epsilon(1e-5) <= 1.0
+    assert len(set(asked)) < 20
+
+
 def test_calibration_of_a_gaussian_is_the_closed_form():
     noise = calibrate(GaussianEvent, 1.0, 1e-5, (1e-3, 1e3))
     assert noise == pytest.approx(1 / gaussian_mu(1.0, 1e-5), rel=1e-5)

@@ -486,12 +486,66 @@ def test_plans_know_public_numbers_only():
         (d, n): model._plan({"n": n, "d": d, "sparse": False, "streamed": False}, terms).public[
             "mechanism"
         ]
-        for d, n in [(20, 1000), (200, 1000), (200, 100_000), (5000, 100_000)]
+        for d, n in [(149, 100_000), (150, 1000), (150, 100_000), (5000, 100_000)]
     }
-    assert list(chosen.values()) == ["covariance", "covariance", "refine", "power"]
+    assert list(chosen.values()) == ["covariance", "refine", "refine", "power"]
     for d in (20, 200, 5000):
         plan = PrivatePrincipalEigenvector(delta=0)._plan(facts | {"d": d}, Terms(1.0, 0.0))
         assert plan.public["mechanism"] == "covariance" and plan.event == PureEvent(1.0)
+
+
+def after_the_first_matrix(X, mu, k=1):
+    """What "refine" released, and the labels of its draws; rows are centred, their norm public."""
+    drawn, rng = [], np.random.default_rng(0)
+
+    def streams(*label):
+        drawn.append(label)
+        return rng
+
+    norm = float(np.linalg.norm(X, axis=1).max())
+    budget = GaussianBudget(mu)
+    subspace = RefineRelease(k).release(dense(X), np.zeros(X.shape[1]), norm, budget, streams)
+    assert budget.left < 1e-12
+    return subspace, [label for label in drawn if label[0] != "product norm"]
+
+
+def test_the_first_matrix_tells_what_the_rest_of_the_budget_is_spent_on():
+    rng = np.random.default_rng(5)
+    n, d = 2000, 100
+    flat = np.r_[np.full(2, 4.0), np.ones(d - 2)]
+    first, second = ("second moment",), ("second moment", 2)
+    X = rng.normal(size=(n, d)) * np.sqrt(flat)
+    # Eigenvalues that stand out of the noise; that are hidden in it; that hold much of the norms.
+    shown, drawn = after_the_first_matrix(X, 5.0)
+    assert drawn == [first, ("product",)]
+    assert np.sum(shown.components[0, :2] ** 2) > 0.9
+    _, drawn = after_the_first_matrix(X, 0.5)
+    assert drawn == [first, *(("product", step) for step in range(4))]
+    X = rng.normal(size=(n, d)) * np.arange(1, d + 1) ** -1.0
+    twice, drawn = after_the_first_matrix(X, 0.8)
+    assert drawn == [first, second]
+    # Two matrices have the noise of one that had all of the budget.
+    norm = float(np.linalg.norm(X, axis=1).max())
+    whole = CovarianceRelease(1).release(
+        dense(X), np.zeros(d), norm, GaussianBudget(0.8), Streams(0)
+    )
+    assert twice.noise_scale == pytest.approx(whole.noise_scale, rel=1e-9)
+    assert twice.spectrum_noise == pytest.approx(whole.spectrum_noise, rel=1e-9)
+
+
+def test_two_matrices_are_averaged_with_their_precisions():
+    """The noise of the average is what `spectrum_noise` says: errors of traces, 200 fits."""
+    X = np.random.default_rng(1).normal(size=(500, 3)) * [3.0, 1.0, 0.5]
+    norm = float(np.linalg.norm(X, axis=1).max())
+    errors = []
+    for seed in range(200):
+        found = RefineRelease(1).release(
+            dense(X), np.zeros(3), norm, GaussianBudget(1.0), Streams(seed)
+        )
+        errors.append(found.total_variance - np.sum(X**2) / len(X))
+    # A trace of three entries of the diagonal; 200 squares have a spread of a tenth.
+    expected = math.sqrt(6.0) * found.spectrum_noise
+    assert 0.75 < np.sqrt(np.mean(np.square(errors))) / expected < 1.25
 
 
 def test_privacy_statement():

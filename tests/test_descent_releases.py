@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
+from skriemdp.descent import releases
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery, Query
 from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
@@ -45,12 +47,18 @@ def exact(sampler, query, rng):
 # -- draws ----------------------------------------------------------------------------------------
 
 
-def test_poisson_draws_are_independent_coins(rng):
+@pytest.fixture(params=["one by one", "ahead"])
+def coins(request, rng):
+    """A generator, and one that draws many batches at a time."""
+    return rng if request.param == "one by one" else NoiseStreams(3)("batches")
+
+
+def test_poisson_draws_are_independent_coins(coins):
     n, trials = 12, 20_000
     sampler = PoissonSampler(batch_size=3.0)
     draws = np.zeros((trials, n), dtype=bool)
     for row in draws:
-        row[sampler.draw(n, rng)] = True
+        row[sampler.draw(n, coins)] = True
     low, high = binom.ppf([TAIL, 1 - TAIL], trials, 0.25)
     assert ((low <= draws.sum(axis=0)) & (draws.sum(axis=0) <= high)).all()
     pairs = (draws[:, 0] & draws[:, 1]).sum()
@@ -61,23 +69,50 @@ def test_poisson_draws_are_independent_coins(rng):
     assert low <= empty <= high
 
 
-def test_fixed_size_draws_are_uniform_subsets(rng):
+def test_fixed_size_draws_are_uniform_subsets(coins):
     n, trials = 12, 10_000
     sampler = FixedSizeSampler(batch_size=3)
     draws = np.zeros((trials, n), dtype=bool)
     for row in draws:
-        row[sampler.draw(n, rng)] = True
+        row[sampler.draw(n, coins)] = True
     assert (draws.sum(axis=1) == 3).all()
     low, high = binom.ppf([TAIL, 1 - TAIL], trials, 0.25)
     assert ((low <= draws.sum(axis=0)) & (draws.sum(axis=0) <= high)).all()
 
 
 @pytest.mark.parametrize("sampler", [PoissonSampler(50), FixedSizeSampler(50)], ids=repr)
-def test_batches_are_sorted_and_without_repetition(sampler, rng):
+def test_batches_are_sorted_and_without_repetition(sampler, coins):
     for _ in range(20):
-        chosen = sampler.draw(1000, rng)
+        chosen = sampler.draw(1000, coins)
         assert (np.diff(chosen) > 0).all()
         assert chosen.min() >= 0 and chosen.max() < 1000
+
+
+def test_few_batches_are_drawn_ahead_each_of_its_own_sampler(monkeypatch):
+    asked, real = [], releases._subset
+
+    def noted(n, size, rng):
+        asked.append((n, size))
+        return real(n, size, rng)
+
+    monkeypatch.setattr(releases, "_subset", noted)
+    coins = NoiseStreams()("batches")
+    for _ in range(2**7):
+        assert 0 <= PoissonSampler(2**8).draw(2**20, coins).max() < 2**20
+        assert len(FixedSizeSampler(3).draw(9, coins)) == 3
+    large = [(n, size) for n, size in asked if n != 9]
+    assert [n for n, _ in large] == [2**20 * 2**k for k in (0, 1, 2, 3, 4, 5, 5, 5, 5)]
+    assert all(abs(size - n / 2**12) < 6 * (n / 2**12) ** 0.5 for n, size in large)
+    assert [size for n, size in asked if n == 9] == [3] * (2**8 - 1)
+
+
+def test_batches_drawn_ahead_repeat_with_their_seed():
+    first, again = (
+        [PoissonSampler(5).draw(100, coins).tolist() for _ in range(9)]
+        for coins in (NoiseStreams(1)("batches"), NoiseStreams(1)("batches"))
+    )
+    assert first == again
+    assert len({tuple(batch) for batch in first}) == 9
 
 
 # -- releases -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 
@@ -11,6 +12,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, ndtr
 
+from skriemdp.privacy import loss_distributions
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
 from skriemdp.privacy.event import loss_epsilon
 from skriemdp.privacy.events import (
@@ -359,11 +361,49 @@ def test_composed_grids_stay_above_the_exact_gaussian(count, delta):
     from skriemdp.privacy.loss_distributions import gaussian_loss, repeat
 
     mu = 1.0 / math.sqrt(count)
-    loss = repeat(gaussian_loss(mu, 1e-3 / math.sqrt(count)), count)
+    interval = 1e-3 / math.sqrt(count)
+    loss = repeat(gaussian_loss(mu, interval), count, interval)
     exact = gaussian_epsilon(1.0, delta)
     profile = loss.get_delta_for_epsilon(exact)
     assert profile + 1e-12 >= delta * (1 - 1e-9)
     assert profile == pytest.approx(delta, rel=2e-3, abs=2e-13)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_rounding_of_a_million_copies_is_covered(ours):
+    # Far below what rounding makes of it, where delta is the smallest that distributions are for.
+    count, interval = 10**6, 4e-5
+    edge = interval * np.arange(2000) / 1e-3
+    if ours:
+        masses = loss_distributions._between(edge - 5e-4), loss_distributions._between(edge + 5e-4)
+        tail = stats.norm.sf(edge[-1] - 5e-4)
+        loss = loss_distributions._connect(*masses, tail, interval, count=count)
+    else:
+        loss = loss_distributions.repeat(gaussian_loss(1e-3, interval), count, interval)
+    for epsilon in (4.0, 5.0, 6.0, 7.0):
+        exact = gaussian_delta(1.0, epsilon)
+        assert exact <= loss.get_delta_for_epsilon(epsilon) + 1e-12 <= 1.01 * exact + 2e-10
+
+
+@pytest.mark.parametrize(("probability", "noise"), [(0.2, 1.0), (0.01, 1.2), (0.5, 20.0)])
+@pytest.mark.parametrize("count", [2, 80, 3000])
+def test_steps_on_batches_are_composed_as_by_dp_accounting(probability, noise, count):
+    interval = 2.0**-10 if noise < 10.0 else 2.0**-13
+    for steps in (poisson_gaussian_loss, fixed_size_gaussian_loss):
+        ours = steps(probability, noise, interval, count)
+        theirs = loss_distributions.repeat(steps(probability, noise, interval), count, interval)
+        for epsilon in (0.0, 0.1, 1.0, 5.0):
+            delta = theirs.get_delta_for_epsilon(epsilon)
+            assert ours.get_delta_for_epsilon(epsilon) == pytest.approx(delta, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 7, 50])
+def test_a_power_leaves_out_less_than_it_says(count, rng):
+    masses = rng.dirichlet(np.full(30, 0.2))
+    exact = functools.reduce(np.convolve, [masses] * count)
+    first, kept = loss_distributions._convolved(masses, count)
+    assert exact[:first].sum() + exact[first + kept.size :].sum() <= loss_distributions.TAIL
+    np.testing.assert_allclose(kept, exact[first : first + kept.size], atol=2e-13)
 
 
 def test_profile_to_loss_distribution_and_back():

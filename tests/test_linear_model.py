@@ -19,7 +19,7 @@ from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.linear_model.adagrad import NoisyAdaGrad, _Growth
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
 from skriemdp.linear_model.preconditioners import Metric, _root, make_preconditioner
-from skriemdp.location_scale.bounded_rows import shrunken
+from skriemdp.location_scale.bounded_rows import COUNT_SHARE, shrunken
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.privacy.calibration import gaussian_mu
@@ -120,6 +120,58 @@ def test_no_gradient_is_shortened_where_all_scores_are_zero(classes):
     whole = model.fit(X, y).noise_scale_
     usual = clone(model).set_params(clip_norm=None).fit(X, y).noise_scale_
     assert_allclose(usual / whole, loss.clip_norm / loss.residual_bound)
+
+
+def test_where_noise_is_small_runs_are_longer_and_gradients_too():
+    """A rule of public numbers: n mu over the root of the parameters, from 800 on."""
+
+    def planned(n, p=3, grouped=False, **settings):
+        settings = {"feature_norm": 1.0, "classes": [0, 1]} | settings
+        model = PrivateNoisyAdaGrad(**settings)
+        facts = {"n": n, "p": p, "sparse": False, "classes": model.classes, "grouped": grouped}
+        solver = model._plan(facts, None).settings.solver
+        (clip,) = np.unique(solver.clip_norms)
+        return solver.preconditioner, solver.n_steps, solver.step_size, clip
+
+    rest = gaussian_mu(1.0, 1e-5) * math.sqrt(1.0 - COUNT_SHARE)
+    edge = math.ceil(800.0 * math.sqrt(4.0) / rest)  # three features and the intercept
+    assert planned(edge - 1) == ("norm", 80, 3.0, 0.5)
+    assert planned(edge) == ("diagonal", 160, 7.0, 0.75)
+    assert planned(math.ceil(2.5 * edge)) == ("diagonal", 240, 7.0, 0.75)
+    assert planned(edge, classes=[0, 1, 2]) == ("diagonal", 160, 3.5, 0.75 * math.sqrt(2.0))
+    assert planned(edge, loss="hinge") == ("diagonal", 160, 1.75, 1.0)
+    assert planned(edge, loss="squared_error", classes=None) == ("diagonal", 160, 1.75, 1.0)
+    # What the user says stays.
+    assert planned(edge, preconditioner="norm") == ("norm", 80, 3.0, 0.5)
+    assert planned(edge, clip_norm=0.3, n_steps=9) == ("diagonal", 9, 7.0, 0.3)
+    assert planned(edge, step_size=2.0) == ("diagonal", 160, 2.0, 0.75)
+    # Subspaces, batches, people and public targets do as before.
+    assert planned(edge, subspace=np.eye(3)) == ("noised", 120, 7.0, 0.5)
+    for name in ("auto", "diagonal"):
+        before = ("norm" if name == "auto" else name, 80, 3.0)
+        assert planned(edge, preconditioner=name, batch_size=100.0) == (*before, 0.5)
+        assert planned(edge, preconditioner=name, grouped=True) == (*before, 0.125)
+    public = {"public_X": np.eye(3), "public_y": [0, 1, 0]}
+    assert planned(edge, **public)[::3] == ("norm", 0.5)
+
+
+def test_much_budget_recovers_an_ill_conditioned_model():
+    """Few steps leave a tenth of the loss and more here (docs/user_guide/adagrad.md)."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 8)) * np.arange(1, 9) ** -1.0
+    y = rng.random(4000) < 1.0 / (1.0 + np.exp(-X @ (np.arange(1, 9) * rng.choice([-1, 1], 8))))
+
+    def risk(model):
+        scores = model.decision_function(X)
+        return float(np.mean(np.logaddexp(0.0, (1.0 - 2.0 * y) * scores)))
+
+    least = risk(LogisticRegression(C=1e6, max_iter=1000).fit(X, y))
+    left = {}
+    for name in ("auto", "norm"):
+        model = PrivateNoisyAdaGrad(classes=[False, True], epsilon=10.0, preconditioner=name)
+        model.set_params(random_state=0).fit(X, y)
+        left[name] = (risk(model) - least) / (math.log(2.0) - least)
+    assert left["auto"] < 0.06 < 0.12 < left["norm"]
 
 
 @pytest.mark.parametrize("intercept", [False, True])

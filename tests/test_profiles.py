@@ -637,7 +637,7 @@ def test_a_needle_that_the_search_for_peaks_missed_is_refused():
 
     def evaluate(_, t):
         log_scale = -0.5 * t * t
-        if t.shape[1] == 49:  # the first nodes, 48 intervals
+        if t.shape[1] == 97:  # the first nodes, 96 intervals
             log_scale[:, 5] = 30.0
             met.append(t[0, 5])
         return log_scale, np.ones((1, *t.shape))

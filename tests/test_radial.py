@@ -20,6 +20,7 @@ from skriemdp.privacy.radial import (
     calibrated_radial_law,
 )
 from skriemdp.privacy.radial_profile import _cap, _log_cap, log_renyi_tail, radial_delta
+from skriemdp.privacy.radial_search import guessed_shifts
 
 # -- the profile ---------------------------------------------------------------------------------
 
@@ -397,3 +398,37 @@ def test_profiles_do_not_depend_on_the_guess(dim, monkeypatch):
         np.testing.assert_allclose(
             guessed[seen & (searched > 1e-20)], searched[seen & (searched > 1e-20)], rtol=1e-10
         )
+
+
+@pytest.mark.parametrize("n", [*range(1, 14), 14, 40])
+def test_caps_against_many_digits(n, rng):
+    heights = np.concatenate([10.0 ** rng.uniform(-12.0, -0.3, 25), rng.random(25), [0.25, 0.5]])
+    with mpmath.workdps(40):
+        half = mpmath.mpf(n) / 2
+        exact = [mpmath.betainc(half, half, 0, mpmath.mpf(u), regularized=True) for u in heights]
+        errors = [abs(c / e - 1) for c, e in zip(_cap(heights, n).tolist(), exact, strict=True)]
+    assert max(errors) < 1e-14
+    np.testing.assert_array_equal(_cap(np.array([0.0, 1.0]), n), [0.0, 1.0])
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 6, 15, 60])
+@pytest.mark.parametrize("target", [(0.05, 1e-8), (0.5, 1e-3), (1.0, 1e-5), (5.0, 1e-8)])
+def test_first_guesses_are_close(dim, target):
+    p = np.array(EXPONENTS[:-1])
+    guess = guessed_shifts(dim, p, gaussian_mu(*target), *target)
+    found = np.array([calibrated_radial_law(dim, q, *target).shift for q in p])
+    np.testing.assert_allclose(guess[1:], found[1:], rtol=0.2)
+    excess = (guess[0] - target[0]) / (found[0] - target[0])
+    assert 0.3 < excess < 1.001
+
+
+@pytest.mark.parametrize("dim", [40, 300, 1000])
+def test_first_guesses_where_the_corner_leaves_the_floats(dim):
+    guess = guessed_shifts(dim, np.array([1.0, 1.5]), gaussian_mu(1e-3, 1e-9), 1e-3, 1e-9)
+    assert (guess > 0.0).all() and np.isfinite(guess).all()
+    law = calibrated_radial_law(dim, 1.0, 1e-3, 1e-9)
+    assert (
+        law.delta(1e-3)
+        <= 1e-9
+        < RadialEvent(dim, 1.0, law.scale_over_sensitivity * 0.999).delta(1e-3)
+    )

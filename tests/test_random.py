@@ -19,6 +19,7 @@ from skriemdp import (
     PrivateRiemannianERM,
 )
 from skriemdp._random import NoiseStreams, check_random_state, data_digest, public_generator
+from skriemdp.descent.releases import PoissonSampler
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.lattice import NOISE_SCALE
 
@@ -155,6 +156,15 @@ def test_a_generator_that_came_through_a_fork_draws_no_release(law):
     (found,) = in_a_fork(draw)
     assert "carried into a forked process" in found
     assert _outcome_of(draw).startswith("drew")
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_batches_that_were_drawn_ahead_stay_in_their_process():
+    rng, sampler = NoiseStreams()("batches"), PoissonSampler(5)
+    drawn = [sampler.draw(100, rng) for _ in range(4)]  # the fourth of seven
+    (found,) = in_a_fork(lambda: sampler.draw(100, rng))
+    assert "carried into a forked process" in found
+    assert len(drawn) == 4 and _outcome_of(lambda: sampler.draw(100, rng)).startswith("drew")
 
 
 METHODS = [

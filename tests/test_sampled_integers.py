@@ -31,7 +31,7 @@ from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere, Stiefel
 from skriemdp.geometry._tiles import blocks_of_at_most
 from skriemdp.ledger.filters import make_filter
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
-from skriemdp.mechanisms.batch_sizes import COIN, _table, binomial_size, coin_threshold
+from skriemdp.mechanisms.batch_sizes import COIN, _table, binomial_sizes, coin_threshold
 from skriemdp.mechanisms.bounds import Ball, Factors
 from skriemdp.mechanisms.integer_products import IntegerFactors
 from skriemdp.mechanisms.integers import IntegerBall
@@ -273,12 +273,12 @@ def test_sizes_have_the_binomial_law(n, q):
 
 
 def test_sizes_are_drawn_from_the_table(rng):
-    sizes = np.array([binomial_size(1000, 0.05, rng) for _ in range(4000)])
+    sizes = np.array(binomial_sizes(1000, 0.05, 4000, rng))
     # Five standard deviations of the mean, and ten per cent of the variance: false alarms < 1e-6.
     assert abs(sizes.mean() - 50.0) < 5 * math.sqrt(47.5 / 4000)
     assert abs(sizes.var() / 47.5 - 1.0) < 0.12
-    assert {binomial_size(9, 1.0, rng) for _ in range(5)} == {9}
-    assert {binomial_size(9, 1e-300, rng) for _ in range(5)} == {0}
+    assert binomial_sizes(9, 1.0, 5, rng) == [9] * 5
+    assert binomial_sizes(9, 1e-300, 5, rng) == [0] * 5
 
 
 # -- sums ----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ _COUNTS = ("n_steps", "n_queries")
 
 def check_parameters(estimator: Any) -> None:
     """Raise unless the counts, seeds, lengths and class list of an estimator are of a sane size."""
-    parameters = estimator.get_params(deep=False)
+    parameters = vars(estimator)
     if "public_seed" in parameters:
         check_public_seed(parameters["public_seed"])
     for check, names in ((check_scale, _BOUNDS), (check_factor, _FACTORS)):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from skriemdp.geometry._tiles import block_length
+from skriemdp.geometry._tiles import rows_per_block
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.bounds import Ball, Bound
@@ -22,7 +22,7 @@ __all__ = ["FrechetProblem", "Problem", "longest_block"]
 
 def longest_block(geometry: Geometry) -> int:
     """Most records of a geometry that fit in one block; public."""
-    return block_length(np.empty((0, *geometry.shape)))
+    return rows_per_block(geometry.shape)
 
 
 class Problem(abc.ABC):
@@ -212,16 +212,19 @@ class FrechetProblem(Problem):
         if not np.array_equal(point, self.ball.center):
             center = -np.asarray(self.geometry.log_coordinates(point, self.ball.center))
             distance = math.sqrt(center @ center)
-        stretch = self._lipschitz(distance)
-        ball = Ball(self.ball.radius * stretch, center) if stretch < math.inf else Ball(math.inf)
-        return ball.clipped(clip_norm)
+        # No record of the ball is further from the point, so none has a longer logarithm.
+        reach = distance + self.ball.radius
+        radius = self.ball.radius * self._lipschitz(reach)
+        if radius == math.inf:
+            return Ball(math.inf).clipped(clip_norm)
+        ball = Ball(radius, center)
+        return ball if max(radius, reach) <= clip_norm else ball.clipped(clip_norm)
 
-    def _lipschitz(self, distance: float) -> float:
-        """Of the logarithm at a point so far from the ball's centre."""
+    def _lipschitz(self, reach: float) -> float:
+        """Of the logarithm on the ball of radius `reach` about a point."""
         is_hadamard, kappa, injectivity_radius = self._curvature
         if is_hadamard:
             return 1.0
-        reach = distance + self.ball.radius
         if kappa * reach**2 >= math.pi**2 or reach >= injectivity_radius:
             return math.inf
         return log_lipschitz(kappa, reach)

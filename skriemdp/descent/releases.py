@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from skriemdp._random import NoiseGenerator
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.queries import Query
-from skriemdp.mechanisms.batch_sizes import binomial_size
+from skriemdp.mechanisms.batch_sizes import binomial_sizes
 from skriemdp.mechanisms.integers import IntegerBall
 from skriemdp.mechanisms.sums import noisy_batch_sum, noisy_sum, release_integers, release_total
 from skriemdp.privacy import events
+
+# Indices of records that are drawn ahead at most: as many as the innermost cache holds.
+_AHEAD = 2**13
 
 __all__ = [
     "FixedSizeSampler",
@@ -83,7 +88,7 @@ class PoissonSampler:
     The batch is secret; it is drawn from the noise generator.  Its size is binomial and the records
     are then a uniform subset of that size, which is the same law as n independent coins but costs
     time proportional to the batch.  Both are drawn with integers, for a probability that is rounded
-    down (:mod:`skriemdp.mechanisms.batch_sizes`).
+    down (:mod:`skriemdp.mechanisms.batch_sizes`).  Batches of several steps are drawn at a time.
     """
 
     batch_size: float
@@ -122,7 +127,16 @@ class PoissonSampler:
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Sorted indices of one batch; may be empty."""
-        return _subset(n, binomial_size(n, self.probability(n), rng), rng)
+        probability = self.probability(n)
+
+        def batches(rng: np.random.Generator, count: int) -> list[np.ndarray]:
+            # All coins in a row are those of one batch of so many times n records.
+            size = sum(binomial_sizes(n, probability, count, rng))
+            chosen = _subset(count * n, size, rng)
+            ends = np.searchsorted(chosen, n * np.arange(count + 1)).tolist()
+            return [chosen[ends[k] : ends[k + 1]] - k * n for k in range(count)]
+
+        return _next_batch(("Poisson", n, probability), batches, self.batch_size, rng)
 
     def release(
         self, query: Query, noise_multiplier: float, rng: np.random.Generator
@@ -183,7 +197,11 @@ class FixedSizeSampler:
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Sorted indices of one batch."""
         self._check(n)
-        return _subset(n, self.batch_size, rng)
+
+        def batches(rng: np.random.Generator, count: int) -> list[np.ndarray]:
+            return [_subset(n, self.batch_size, rng) for _ in range(count)]
+
+        return _next_batch(("fixed size", n, self.batch_size), batches, self.batch_size, rng)
 
     def release(
         self, query: Query, noise_multiplier: float, rng: np.random.Generator
@@ -195,6 +213,15 @@ class FixedSizeSampler:
 def exact_sums(sampler: FullBatch | PoissonSampler | FixedSizeSampler) -> bool:
     """Whether records are added in exact integers."""
     return sampler.exact if isinstance(sampler, FullBatch) else sampler.integers > 0
+
+
+def _next_batch(
+    law: tuple, batches: Callable[..., list[np.ndarray]], size: float, rng: np.random.Generator
+) -> np.ndarray:
+    """One batch; a generator of noise draws many at a time, which costs less."""
+    if isinstance(rng, NoiseGenerator):
+        return rng.next_ahead(law, batches, max(1, int(_AHEAD // max(size, 1.0))))
+    return batches(rng, 1)[0]
 
 
 def _subset(n: int, size: int, rng: np.random.Generator) -> np.ndarray:

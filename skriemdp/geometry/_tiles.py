@@ -35,13 +35,17 @@ def blocks_of_at_most(n_bytes: int) -> Iterator[None]:
         _CAP.reset(token)
 
 
+def rows_per_block(shape: tuple[int, ...], itemsize: int = 8) -> int:
+    """Number of records of this shape per block of a NumPy array."""
+    decomposed = len(shape) == 2 and min(shape) >= DECOMPOSED
+    budget = min(DECOMPOSED_BLOCK_BYTES if decomposed else CPU_BLOCK_BYTES, _CAP.get())
+    return max(1, int(budget) // (itemsize * max(1, math.prod(shape))))
+
+
 def block_length(records: Array) -> int:
     """Number of records, first axis of the array, per block."""
     if type(records) is np.ndarray:
-        shape = records.shape[1:]
-        decomposed = len(shape) == 2 and min(shape) >= DECOMPOSED
-        budget = min(DECOMPOSED_BLOCK_BYTES if decomposed else CPU_BLOCK_BYTES, _CAP.get())
-        return max(1, int(budget) // (records.itemsize * max(1, math.prod(shape))))
+        return rows_per_block(records.shape[1:], records.itemsize)
     on_cpu = "cpu" in str(device(records)).lower()
     budget = min(CPU_BLOCK_BYTES, _CAP.get()) if on_cpu else ACCELERATOR_BLOCK_BYTES
     bits = array_namespace(records).finfo(records.dtype).bits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from types import ModuleType
 
 import numpy as np
@@ -26,14 +27,18 @@ _NEAR_POINT = 0.995
 _LEAST, _FURTHEST = 1e-6, 8.0
 # Of bounds from this size on, records keep enough digits without a difference to the centre.
 _COARSE = 0.05
+# Up to so many numbers of a vector, Python's arithmetic costs less than calls of NumPy.
+_FEW = 32
 # Stands for the squared sine of a record at the point itself.
 _TINY = 1e-300
 
 
 def _are_single(point: Array, other: Array) -> bool:
-    """Whether both are vectors of doubles in NumPy."""
+    """Whether both are vectors of a few doubles in NumPy."""
     arrays = type(point) is np.ndarray and type(other) is np.ndarray
-    return arrays and point.ndim == other.ndim == 1 and point.dtype == other.dtype == np.float64
+    if not arrays or not point.ndim == other.ndim == 1 or point.size > _FEW:
+        return False
+    return point.dtype == other.dtype == np.float64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,18 +156,17 @@ class Sphere(Geometry):
     def exp_coordinates(self, point: Array, coordinates: Array) -> Array:
         if not _are_single(point, coordinates):
             return super().exp_coordinates(point, coordinates)
-        # A step of a descent moves one point: as above, without the calls for tables.
-        x, c = point / math.sqrt(point @ point), coordinates / self.radius
-        first, rest = float(x[0]), x[1:]
-        component = float(rest @ c)
-        v = np.empty_like(x)
-        v[0] = component if first < 0 else -component
-        v[1:] = c - rest * (component / (1.0 + abs(first)))
-        angle = math.sqrt(v @ v)
-        if not 0.0 < angle < math.inf:
+        # A step of a descent moves one point of few numbers: as above, without calls for tables.
+        x, c = point.tolist(), coordinates.tolist()
+        norm, angle = math.hypot(*x), math.hypot(*c) / self.radius
+        if not (0.0 < norm < math.inf and 0.0 < angle < math.inf):
             return super().exp_coordinates(point, coordinates)
-        y = math.cos(angle) * x + (math.sin(angle) / angle) * v
-        return y * (self.radius / math.sqrt(y @ y))
+        along, share = math.cos(angle) / norm, math.sin(angle) / (angle * self.radius)
+        component = share * sum(map(operator.mul, x[1:], c)) / norm
+        head = along * x[0] + (component if x[0] < 0 else -component)
+        along -= component / (norm + abs(x[0]))
+        y = [head, *(along * a + share * b for a, b in zip(x[1:], c, strict=True))]
+        return np.array(y) * (self.radius / math.hypot(*y))
 
     def log_coordinates(self, point: Array, other: Array) -> Array:
         if _are_single(point, other):
@@ -173,17 +177,20 @@ class Sphere(Geometry):
 
     def _one_logarithm(self, point: np.ndarray, other: np.ndarray) -> Array:
         """As :meth:`_seen_by_differences`, of one point, without the calls for tables."""
-        x = point / math.sqrt(point @ point)
-        difference = other - self.radius * x
-        change = float(x @ difference)
-        cosine = self.radius + change
-        first, head, rest = float(x[0]), float(difference[0]), x[1:]
-        along = (change + (-head if first < 0 else head)) / (1.0 + abs(first))
-        c = difference[1:] - along * rest
-        sine = math.sqrt(c @ c)
+        x = point.tolist()
+        norm = math.hypot(*x)
+        if not 0.0 < norm < math.inf:
+            return self._seen_by_differences(point, other)
+        x = [a / norm for a in x]
+        difference = [b - self.radius * a for a, b in zip(x, other.tolist(), strict=True)]
+        change = sum(map(operator.mul, x, difference))
+        cosine, head = self.radius + change, difference[0]
+        along = (change + (-head if x[0] < 0 else head)) / (1.0 + abs(x[0]))
+        c = [b - along * a for a, b in zip(x[1:], difference[1:], strict=True)]
+        sine = math.hypot(*c)
         if not (cosine >= 0.0 and 0.0 < sine < math.inf):
             return self._seen_by_differences(point, other)
-        return c * (self.radius * math.atan2(sine, cosine) / sine)
+        return np.array(c) * (self.radius * math.atan2(sine, cosine) / sine)
 
     def _seen_by_products(self, point: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Coordinates of many records of many numbers, each computed by itself.

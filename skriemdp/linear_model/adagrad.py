@@ -201,7 +201,8 @@ class NoisyAdaGrad:
         total = np.zeros_like(weights)
         if self.exact and self.basis_at is None:
             if not self.grouped:
-                problem = problem.on_lattice(self.factors(*weights.shape))
+                batches = not isinstance(self.sampler, FullBatch)
+                problem = problem.on_lattice(self.factors(*weights.shape), batches)
             expect_integers(rng, self.n_steps * weights.size)
         for done in counted("AdaGrad", self.n_steps):
             step = done + 1
@@ -242,13 +243,15 @@ class NoisyAdaGrad:
         basis: np.ndarray | None,
     ) -> np.ndarray:
         inside = _coordinates(weights, basis)
-        rest = weights - _ambient(inside, basis)
         moved = inside - length * metric.solve(gradient)
+        if basis is None:
+            return moved if self.max_norm is None else metric.project(moved, self.max_norm)
+        rest = weights - basis @ inside
         if self.max_norm is not None:
             # The metric is zero outside the subspace, where the iterate stays.
             radius = max(self.max_norm**2 - float(np.sum(rest**2)), 0.0) ** 0.5
             moved = metric.project(moved, radius)
-        return rest + _ambient(moved, basis)
+        return rest + basis @ moved
 
 
 class _Growth:

@@ -67,7 +67,8 @@ default="auto"
         moment of the noise, floored at it; for at most 100 dimensions.  "diagonal", "norm": the
         same idea per coordinate, or one number.  "public": curvature of `public_X`.  "paper":
         Algorithm 1 of the reference, which pays for a private matrix in every step.  "none": DP-GD.
-        "auto": "noised" with a subspace, "norm" without.
+        "auto": "noised" with a subspace; without one "norm", or "diagonal" where n, the budget and
+        the number of parameters k say that noise is small (``n mu >= 800 sqrt(k)``).
     center : array-like of shape (n_features,), optional
         Public centre of the rows, which is subtracted from them.  None: found privately if
         `feature_norm` is "auto", zero if that is a number; zero too without an intercept and for
@@ -103,8 +104,8 @@ default="auto"
         gradient exceeds where all scores are zero ("log_loss": 1/2 for two classes, ``sqrt(1 -
         1/k)`` for k), the loss's own bound ("hinge": 1, or sqrt(2); "huber": 1/2), and 1 for
         "squared_error", which has none; with groups, whose mean gradients are short, an eighth of
-        the loss's own bound.  "log_loss" has the bound 1, or sqrt(2): pass it where probabilities
-        matter and noise does not.
+        the loss's own bound.  "log_loss" has the bound 1, or sqrt(2); where noise is small, "auto"
+        and "diagonal" take three quarters of it.
     n_steps : int, optional
         Public rule by default.
     step_size : float, optional

@@ -29,8 +29,10 @@ from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, Line
 from skriemdp.linear_model.groups import CLIP_SHARE
 from skriemdp.linear_model.planning import (
     FULL_MATRIX_LIMIT,
+    default_clip,
     default_steps,
     envelope,
+    noise_is_small,
     orthonormal_basis,
     public_curvature,
     public_minimizer,
@@ -115,13 +117,19 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         size = width = basis.shape[1]
     else:
         width = size
+    warm = model.public_y is not None
+    sampled = model.batch_size is not None and model.batch_size < n
+    # Batches have more noise than their mu says, people's gradients are short, and long steps leave
+    # a public start: the rule was tried on none of them.
+    little_noise = noise_is_small(n, width, rest) and not (sampled or grouped or warm)
     name = model.preconditioner
     if name == "auto":
-        name = "norm" if model.subspace is None else "noised"
+        cheap = "diagonal" if little_noise else "norm"
+        name = cheap if model.subspace is None else "noised"
     _check_preconditioner(name, width, moving, public)
-    warm = model.public_y is not None
-    n_steps, step_size, first_step_size = default_steps(name, n, width, rest, loss, warm)
-    sampled = model.batch_size is not None and model.batch_size < n
+    n_steps, step_size, first_step_size = default_steps(
+        name, n, width, rest, loss, warm, little_noise
+    )
     if model.batch_size is not None:
         # The steps of sampled runs come from public sizes alone, so that a smaller epsilon
         # never buys more of them and never costs a ledger more.
@@ -137,6 +145,7 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     if norm is not None:
         penalty = ridge_penalty(model.alpha, norm, unit, size, intercept)
         _check_ridge(model.alpha, float(penalty[0, 0]))
+    usual_clip = _mean_clip(loss) if grouped else default_clip(loss, name, little_noise)
     solver = NoisyAdaGrad(
         sampler=PoissonSampler(float(model.batch_size)) if sampled else FullBatch(),
         n_steps=n_steps,
@@ -144,9 +153,7 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         moment_multiplier=1.0 if name == "paper" else None,
         step_size=step_size,
         first_step_size=first_step_size,
-        clip_norms=envelope(
-            model.clip_norm, n_steps, loss.residual_bound, _usual_clip(loss, grouped)
-        ),
+        clip_norms=envelope(model.clip_norm, n_steps, loss.residual_bound, usual_clip),
         preconditioner=name,
         curvature=public_curvature(public, basis, penalty) if name == "public" else None,
         max_norm=None if model.max_norm is None else float(model.max_norm) / unit,
@@ -182,10 +189,8 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     )
 
 
-def _usual_clip(loss: GeneralizedLinearLoss, grouped: bool) -> float:
-    """The bound of a gradient that is not given: of a row's, or of a person's mean gradient."""
-    if not grouped:
-        return loss.clip_norm
+def _mean_clip(loss: GeneralizedLinearLoss) -> float:
+    """The bound of a person's mean gradient that is not given."""
     return CLIP_SHARE * (1.0 if math.isinf(loss.residual_bound) else loss.residual_bound)
 
 

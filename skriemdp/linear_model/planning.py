@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FULL_MATRIX_LIMIT",
+    "default_clip",
     "default_steps",
     "envelope",
+    "noise_is_small",
     "orthonormal_basis",
     "public_curvature",
     "public_minimizer",
@@ -29,11 +31,50 @@ __all__ = [
 FULL_MATRIX_LIMIT = 100
 
 _STEPS = 80
+# From this n mu over the root of the parameters on, noise costs less than what few short steps
+# leave, and than the bias of gradients that are cut short (docs/user_guide/adagrad.md): there
+# "diagonal" takes longer steps, and more of them the less noise there is, and gradients of
+# "log_loss" may have this share of the loss's own bound.
+_LITTLE_NOISE = 800.0
+_LONG_STEP, _LONG_RUNS = 7.0, ((2000.0, 240), (_LITTLE_NOISE, 160))
+_WIDE_CLIP = 0.75
 # Of "noised" from where on noise does not shorten its longest step, and the first of its steps.
 _MANY_STEPS = 120
 _FIRST_STEP = 1.8
 _RIDGES = 10.0 ** np.arange(-5.0, 0.5)
 _FOLDS = 5
+
+
+def _signal(n: int, size: int, mu: float) -> float:
+    """The largest signal in units of a run's noise, for a gradient of this many coordinates."""
+    return n * mu / math.sqrt(size)
+
+
+def noise_is_small(n: int, size: int, mu: float) -> bool:
+    """Whether a run's noise is small beside what its other errors may be: public numbers only.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    size : int
+        Number of parameters per output.
+    mu : float
+        Gaussian differential privacy parameter of the whole run.
+    """
+    return _signal(n, size, mu) >= _LITTLE_NOISE
+
+
+def default_clip(loss: GeneralizedLinearLoss, preconditioner: str, little_noise: bool) -> float:
+    """The bound of a row's gradient that is not given.
+
+    Shorter gradients need less noise, and leave a bias that no budget removes: coefficients too
+    large.  Runs that end early leave them too small, so the bound is wider for "diagonal" only,
+    which goes on for longer there (docs/theory/adagrad.md, section 4).
+    """
+    if loss.name == "log_loss" and preconditioner == "diagonal" and little_noise:
+        return _WIDE_CLIP * loss.residual_bound
+    return loss.clip_norm
 
 
 def default_steps(
@@ -43,6 +84,7 @@ def default_steps(
     mu: float,
     loss: GeneralizedLinearLoss,
     public_start: bool = False,
+    little_noise: bool = False,
 ) -> tuple[int, float, float | None]:
     """Steps, step size and first step size: a rule of public numbers (docs/user_guide/adagrad.md).
 
@@ -58,6 +100,8 @@ def default_steps(
     loss : GeneralizedLinearLoss
     public_start : bool, default=False
         Whether the run starts from a public solution, which long steps in noise would only leave.
+    little_noise : bool, default=False
+        Whether "diagonal" may go far, as :func:`noise_is_small` says.
 
     Returns
     -------
@@ -67,10 +111,11 @@ def default_steps(
     first_step_size : float or None
         Of "noised", whose steps grow with the distance that its gradients are seen to cover.
     """
-    # Noise of the run in units of the largest signal, for a gradient of this many coordinates.
-    signal = n * mu / math.sqrt(size)
+    signal = _signal(n, size, mu)
     if preconditioner == "noised":
         step_size = 7.0 * min(1.0, math.sqrt(signal / 60.0))
+    elif preconditioner == "diagonal" and little_noise:
+        step_size = _LONG_STEP
     elif preconditioner in ("norm", "diagonal"):
         step_size = 3.0 * min(1.0, math.sqrt(signal / 10.0))
     else:
@@ -84,7 +129,10 @@ def default_steps(
     if preconditioner == "noised":
         n_steps = _STEPS if signal < 60.0 else _MANY_STEPS
         return n_steps, step_size * unit, min(step_size, _FIRST_STEP) * unit
-    return _STEPS, step_size * unit, None
+    n_steps = _STEPS
+    if preconditioner == "diagonal" and little_noise:
+        n_steps = next(steps for least, steps in _LONG_RUNS if signal >= least)
+    return n_steps, step_size * unit, None
 
 
 def envelope(

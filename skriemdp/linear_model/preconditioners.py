@@ -105,8 +105,8 @@ class _Norm(Preconditioner):
         self, gradient: np.ndarray, noise: float, change: np.ndarray | None, exact: Any
     ) -> Metric:
         self._total += float(np.vdot(gradient, gradient)) / gradient.size
-        root = max(float(_root_of(self._total, self._warmup, noise)), self._floor)
-        return Metric(np.full((1, 1), root))
+        root = math.sqrt(max(self._total + self._warmup * noise**2, 1e-300))
+        return Metric(np.array([[max(root, self._floor)]]))
 
 
 class _Diagonal(Preconditioner):

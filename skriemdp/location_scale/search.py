@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -431,7 +431,9 @@ class LocationScaleSearch:
 
         As if the squared distances less the noise of the centre were chi-squared.
         """
-        growth = chi2.ppf(self.level, self.dim) / chi2.ppf(resolved, self.dim) - 1.0
+        # Of quantiles of chi-squared laws.
+        half = 0.5 * self.dim
+        growth = float(gammaincinv(half, self.level) / gammaincinv(half, resolved)) - 1.0
         return math.sqrt(q * q + growth * max(q * q - self.dim * noise * noise, 0.0))
 
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-__all__ = ["COIN", "binomial_size", "coin_threshold"]
+__all__ = ["COIN", "binomial_sizes", "coin_threshold"]
 
 # A record's coin falls where a uniform integer below this is below the threshold.
 COIN = 2**53
@@ -23,7 +23,7 @@ def coin_threshold(probability: float) -> int:
     return math.floor(probability * COIN)
 
 
-def binomial_size(n: int, probability: float, rng: np.random.Generator) -> int:
+def binomial_sizes(n: int, probability: float, count: int, rng: np.random.Generator) -> list[int]:
     """How many of n coins fall, each with probability ``coin_threshold(probability) / COIN``.
 
     Parameters
@@ -31,6 +31,8 @@ def binomial_size(n: int, probability: float, rng: np.random.Generator) -> int:
     n : int
     probability : float
         In (0, 1].  Rounded down to a multiple of ``2^-53``, which can only add to privacy.
+    count : int
+        Number of independent answers.
     rng : numpy.random.Generator
         Source of random bytes.
 
@@ -44,9 +46,9 @@ def binomial_size(n: int, probability: float, rng: np.random.Generator) -> int:
     """
     threshold = coin_threshold(probability)
     if threshold >= COIN:
-        return n
+        return [n] * count
     smallest, sums = _table(n, threshold)
-    return smallest + bisect.bisect_right(sums, _below(sums[-1], rng))
+    return [smallest + bisect.bisect_right(sums, u) for u in _below(sums[-1], count, rng)]
 
 
 @functools.lru_cache(maxsize=64)
@@ -70,11 +72,15 @@ def _table(n: int, threshold: int) -> tuple[int, list[int]]:
     return peak - len(smaller), list(itertools.accumulate(weights))
 
 
-def _below(high: int, rng: np.random.Generator) -> int:
-    """A uniform integer in ``[0, high)``."""
+def _below(high: int, count: int, rng: np.random.Generator) -> list[int]:
+    """So many uniform integers in ``[0, high)``."""
     bits = high.bit_length()
     length = (bits + 7) // 8
-    while True:
-        drawn = int.from_bytes(rng.bytes(length), "little") >> (8 * length - bits)
-        if drawn < high:
-            return drawn
+    found: list[int] = []
+    while len(found) < count:
+        drawn = rng.bytes(length * (count - len(found)))
+        for begin in range(0, len(drawn), length):
+            number = int.from_bytes(drawn[begin : begin + length], "little") >> (8 * length - bits)
+            if number < high:
+                found.append(number)
+    return found

@@ -41,15 +41,13 @@ class GaussianCount:
     """
 
     noise_multiplier: float
+    # Integers per record.
+    _units: int = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_positive(noise_multiplier=self.noise_multiplier)
-        largest_shift(noise.NOISE_SCALE, self.noise_multiplier)
-
-    @property
-    def _units(self) -> int:
-        """Integers per record."""
-        return largest_shift(noise.NOISE_SCALE, self.noise_multiplier)
+        units = largest_shift(noise.NOISE_SCALE, self.noise_multiplier)
+        object.__setattr__(self, "_units", units)
 
     @property
     def sigma(self) -> float:

@@ -348,7 +348,7 @@ class IntegerFactors:
         balanced = math.isqrt(math.floor(self.units * math.sqrt(self.left / self.right)))
         return max(1, min(balanced, _LONGEST_LEFT))
 
-    @property
+    @functools.cached_property
     def _longest_right(self) -> float:
         """Length that b may have, in integers, beside the longest a."""
         longest = self.resolution + 0.5 * math.sqrt(self.left)

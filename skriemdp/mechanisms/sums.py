@@ -132,7 +132,8 @@ def noisy_sum(
     """
     _check_bounded(query)
     if not exact:
-        return release_total(query, query.total(indices), noise_multiplier, rng)
+        total = query.total(indices)
+        return _float_noise(query, noise_multiplier).release(total, rng)
     if isinstance(query.bound, Factors):
         factors = _factors(query.bound.left, query.bound.right, noise_multiplier)
         products = query.integer_total(factors, indices)  # type: ignore[union-attr]
@@ -211,7 +212,19 @@ def sum_sigma(
 
 
 def _float_noise(query: BoundedSum | ProductSum, noise_multiplier: float) -> GaussianNoise:
+    if isinstance(query.bound, Factors):
+        sizes = query.n, query.dim, query.longest_block
+        return _products_noise(query.bound, *sizes, noise_multiplier)
     return GaussianNoise(float_sensitivity(query), noise_multiplier)
+
+
+@functools.lru_cache(maxsize=64)
+def _products_noise(
+    bound: Factors, n: int, dim: int, longest_block: int, noise_multiplier: float
+) -> GaussianNoise:
+    """The same object in all steps of a run, whose bound is the same."""
+    sensitivity = computed_sum_sensitivity(bound.diameter, bound.radius, n, dim, longest_block)
+    return GaussianNoise(sensitivity, noise_multiplier)
 
 
 def float_sensitivity(query: BoundedSum | ProductSum) -> Sensitivity:

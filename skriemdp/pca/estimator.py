@@ -52,6 +52,8 @@ _COUNT_SHARE, _PURE_COUNT_SHARE = 0.01, 0.005
 _MOST_EXACT_ROWS = {"covariance": 10_000, "refine": 5_000}
 # Mechanisms that need the second moment of the rows as they were centred, and no other product.
 _OF_ONE_GRAM = ("covariance", "exponential")
+# From this d on a first matrix tells what the rest of the budget is best spent on.
+_REFINED_FROM = 150
 # Largest d whose d x d matrix "auto" forms (72 MB each); above it iterates with products.
 _LARGEST_MATRIX = 3000
 
@@ -87,11 +89,12 @@ class PrivatePrincipalEigenvector(
         many rows it shortens.
     mechanism : {"auto", "covariance", "gradient", "power", "refine", "exponential"}, default="auto"
         "covariance": eigenvectors of the noisy second moment.  "refine": the same for a part of the
-        budget, then one clipped noisy product with it; better for flat spectra in high dimension.
+        budget, then what that matrix shows to be best: clipped noisy products with its eigenvectors
+        for flat spectra in high dimension, more of the matrix elsewhere.
         "power": block power iteration with clipped noisy products; never forms a d x d matrix.
         "gradient": DP-RGD on `manifold`.  "exponential": a Bingham law, pure differential privacy.
-        "auto": "covariance" for ``delta=0``, "power" for d > 3000, "refine" for d >= 150 where n
-        and the budget are large enough (``n mu >= 12 d``), else "covariance".
+        "auto": "covariance" for ``delta=0``, "power" for d > 3000, "refine" for d >= 150, else
+        "covariance".
     center : {"private", "assume"}, default="private"
         Whether to subtract a private mean, or to take the rows as centred at zero already.  The
         mean costs 3 % of ``mu**2`` where n is large, a third where it is small, and up to nine
@@ -414,7 +417,7 @@ class PrivatePrincipalEigenvector(
         else:
             budget = GaussianBudget
             total = strength = gaussian_mu(self.epsilon, self.delta)
-        name = self._choose(n, d, strength)
+        name = self._choose(d)
         row_norm = None if self.row_norm == "auto" else float(self.row_norm)
         bounds = BoundsSearch(n, d, strength, self.center == "private", row_norm)
         # Differences of pairs need one table in memory, to be matched at random.
@@ -506,7 +509,7 @@ class PrivatePrincipalEigenvector(
                 )
             frame_space(self.manifold, d, self.n_components)
 
-    def _choose(self, n: int, d: int, mu: float) -> str:
+    def _choose(self, d: int) -> str:
         """The mechanism, from public quantities only."""
         if self.mechanism != "auto":
             return self.mechanism
@@ -514,7 +517,7 @@ class PrivatePrincipalEigenvector(
             return "covariance"
         if d > _LARGEST_MATRIX:
             return "power"
-        return "refine" if d >= 150 and n * mu >= 12 * d else "covariance"
+        return "refine" if d >= _REFINED_FROM else "covariance"
 
     def _release_of(self, name: str) -> Any:
         k = int(self.n_components)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
+from scipy.special import chdtri
 
 from skriemdp._groups import Groups
 from skriemdp._progress import counted
@@ -55,10 +56,14 @@ STEP_SIZE = 4.0
 # Shares of mu**2 for the explained variances where no noisy matrix shows them: in the subspace, and
 # in all.
 _INSIDE_SHARE, _TOTAL_SHARE = 0.03, 0.02
-# "refine": shares of what the search left of mu**2, for the matrix and for the quantile that
-# shortens products; its level.
+# "refine": shares of what the search left of mu**2, for the first matrix and for the quantile that
+# shortens one product; its level.
 _MATRIX_SHARE, _REFINED_SHARE, _REFINED_LEVEL = 0.35, 0.06, 0.9
-# "power": share of a step for that quantile; its level.
+# What that matrix has to show for products to be better than a second one: largest eigenvalues
+# below this share of row_norm**2 (for one component).  One product where they all stand out of the
+# largest that noise alone would have, by this factor; else so many.
+_FLAT, _OUTSTANDING, _SEARCH_STEPS = 0.045, 1.08, 4
+# Several products: share of a step for that quantile; its level.
 _POWER_SHARE, _POWER_LEVEL = 0.06, 0.8
 # People: share of the total variance's part for the quantile that bounds traces; its level.
 _TRACE_SHARE, _TRACE_LEVEL = 0.25, 0.9
@@ -128,7 +133,8 @@ class CovarianceRelease:
     def release(
         self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
-        matrix, sigma = _noisy_matrix(rows, center, row_norm, budget.rest(), streams, self.exact)
+        rng = streams("second moment")
+        matrix, sigma = _noisy_matrix(rows, center, row_norm, budget.rest(), rng, self.exact)
         return _from_matrix(matrix, sigma, self.n_components)
 
     def check_integers(self, d: int, mu: float, grouped: bool) -> None:
@@ -183,7 +189,8 @@ class CovarianceSums:
         rows = records_of(arrays[0], groups, by_trace=False)
         outside = count_beyond(rows, self.center, self.row_norm)
         noisy = self.count.release(outside, streams("clipped fraction"))
-        moment, _ = _noisy_matrix(rows, self.center, self.row_norm, self.mu, streams, self.exact)
+        rng = streams("second moment")
+        moment, _ = _noisy_matrix(rows, self.center, self.row_norm, self.mu, rng, self.exact)
         return np.concatenate([[noisy], rows.n * moment.ravel()])
 
     def finish(self, noisy: np.ndarray, n: int, n_tables: int) -> Subspace:
@@ -212,14 +219,18 @@ def count_beyond(rows: Rows | GroupedRows, center: np.ndarray, row_norm: float) 
 
 @dataclasses.dataclass(frozen=True)
 class RefineRelease:
-    """A noisy second moment, then one product with its eigenvectors, each record's term clipped.
+    """A noisy second moment, then what it shows to be best: products, or more of the same.
 
-    The terms ``|z| |W' z|`` are about ``sqrt(lambda trace)``, far below ``row_norm^2`` when the
-    spectrum is flat, so one clipped product has much less noise than the matrix.
+    The terms ``|z| |W' z|`` of a product with the leading eigenvectors W are about ``sqrt(lambda
+    trace)``, far below ``row_norm^2`` when the spectrum is flat, so one clipped product has much
+    less noise than a matrix.  Where the spectrum is flat and noise hides the eigenvectors, several
+    products find them; where it is not flat, a second matrix is better, and is averaged with the
+    first, which leaves the noise of one that had all of the budget (docs/theory/pca.md).
 
-    *Guarantee*: adaptive Gaussian releases within one budget: the matrix as in
-    :class:`CovarianceRelease`, a quantile from noisy counts, and a sum of terms of Frobenius norm
-    at most C, of sensitivity ``min(2 C, diameter) / n``.
+    *Guarantee*: adaptive Gaussian releases within one budget: matrices as in
+    :class:`CovarianceRelease`, quantiles from noisy counts, and sums of terms of Frobenius norm at
+    most C, of sensitivity ``min(2 C, diameter) / n``.  Which of them follow is a function of the
+    first matrix.
     """
 
     n_components: int
@@ -230,33 +241,50 @@ class RefineRelease:
     ) -> Subspace:
         left = budget.left
         mu = budget.take(_MATRIX_SHARE * left)
-        matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, streams, self.exact)
+        rng = streams("second moment")
+        matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, rng, self.exact)
         rough = _from_matrix(matrix, sigma, self.n_components)
+        if not _is_flat(rough, row_norm):
+            rng = streams("second moment", 2)
+            again, second = _noisy_matrix(rows, center, row_norm, budget.rest(), rng, self.exact)
+            weight = sigma**2 / (sigma**2 + second**2)
+            matrix = matrix + weight * (again - matrix)
+            return _from_matrix(matrix, second * math.sqrt(weight), self.n_components)
+        products = _Products(rows, center, row_norm, budget, streams, self.exact)
         frame = rough.components.T
-        share, level = _REFINED_SHARE * left, _REFINED_LEVEL
-        bound = product_quantile(rows, center, row_norm, frame, budget, share, level, streams)
-        product, scale = _noisy_product(
-            rows,
-            center,
-            row_norm,
-            frame,
-            bound,
-            budget,
-            budget.left,
-            streams("product"),
-            self.exact,
-        )
-        # The product is close to W times the eigenvalues, so its left singular vectors are ordered.
-        frame = _signed(np.linalg.svd(product, full_matrices=False)[0])
+        if _stands_out(rough):
+            frame, scale = products.once(frame, _REFINED_SHARE * left, _REFINED_LEVEL, budget.left)
+        else:
+            frame, scale = products.often(frame, _SEARCH_STEPS, budget.left)
+        frame = _signed(frame)
         variances = np.einsum("ij,ij->j", frame, matrix @ frame)
         return dataclasses.replace(
             rough, components=frame.T, variances=variances, noise_scale=scale
         )
 
     def check_integers(self, d: int, mu: float, grouped: bool) -> None:
-        _moments(grouped)(1.0, d, 1.0 / (mu * math.sqrt(_MATRIX_SHARE)))
-        rest = 1.0 - _MATRIX_SHARE - _REFINED_SHARE
-        _check_products(d, self.n_components, mu * math.sqrt(rest), grouped)
+        rest = 1.0 - _MATRIX_SHARE
+        for share in (_MATRIX_SHARE, rest):
+            _moments(grouped)(1.0, d, 1.0 / (mu * math.sqrt(share)))
+        for share in (rest - _REFINED_SHARE, rest / _SEARCH_STEPS * (1.0 - _POWER_SHARE)):
+            _check_products(d, self.n_components, mu * math.sqrt(share), grouped)
+
+
+def _is_flat(rough: Subspace, row_norm: float) -> bool:
+    """Whether a product with the leading eigenvectors has less noise than a matrix; released."""
+    assert rough.spectrum is not None
+    k = len(rough.components)
+    # The terms' quantile over their root mean square is lower for more coordinates.
+    spread = chdtri(k, 1.0 - _REFINED_LEVEL) / k / chdtri(1, 1.0 - _REFINED_LEVEL)
+    return float(rough.spectrum[:k].sum()) <= _FLAT / spread * row_norm**2
+
+
+def _stands_out(rough: Subspace) -> bool:
+    """Whether the leading eigenvalues are larger than noise alone would make them; released."""
+    assert rough.spectrum is not None and rough.spectrum_noise is not None
+    edge = 2.0 * math.sqrt(len(rough.spectrum)) * rough.spectrum_noise
+    least = float(rough.spectrum[len(rough.components) - 1] - rough.spectrum.mean())
+    return least > _OUTSTANDING * edge
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,24 +303,48 @@ class PowerRelease:
         self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
         frame = _public_frame(rows.d, self.n_components, self.public_seed)
-        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left / self.n_steps
-        scale = math.nan
-        for step in counted("components", self.n_steps):
-            part, level = share * _POWER_SHARE, _POWER_LEVEL
-            bound = product_quantile(
-                rows, center, row_norm, frame, budget, part, level, streams, step
-            )
-            rest, rng = share - part, streams("product", step)
-            product, scale = _noisy_product(
-                rows, center, row_norm, frame, bound, budget, rest, rng, self.exact
-            )
-            frame = np.linalg.svd(product, full_matrices=False)[0]
+        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left
+        products = _Products(rows, center, row_norm, budget, streams, self.exact)
+        frame, scale = products.often(frame, self.n_steps, share)
         return _with_variances(frame, scale, rows, center, row_norm, budget, streams, self.exact)
 
     def check_integers(self, d: int, mu: float, grouped: bool) -> None:
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps * (1.0 - _POWER_SHARE)
         _check_products(d, self.n_components, mu * math.sqrt(share), grouped)
         _check_variances(self.n_components, mu, grouped)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Products:
+    """Clipped, noisy products of the second moment with frames, and the frames that they span."""
+
+    rows: Records
+    center: np.ndarray
+    row_norm: float
+    budget: Budget
+    streams: Streams
+    exact: bool
+
+    def once(
+        self, frame: np.ndarray, part: float, level: float, share: float, *label: object
+    ) -> tuple[np.ndarray, float]:
+        """One product for `share` of the budget, `part` of it for the bound of its terms.
+
+        Returns its left singular vectors, shape ``(d, k)``, and the scale of its noise.  It is
+        close to W times the eigenvalues, so they are ordered.
+        """
+        known = self.rows, self.center, self.row_norm, frame
+        bound = product_quantile(*known, self.budget, part, level, self.streams, *label)
+        rest, rng = min(share - part, self.budget.left), self.streams("product", *label)
+        product, scale = _noisy_product(*known, bound, self.budget, rest, rng, self.exact)
+        return np.linalg.svd(product, full_matrices=False)[0], scale
+
+    def often(self, frame: np.ndarray, n_steps: int, share: float) -> tuple[np.ndarray, float]:
+        """Block power iteration: so many products for `share` of the budget."""
+        share, scale = share / n_steps, math.nan
+        for step in counted("components", n_steps):
+            frame, scale = self.once(frame, share * _POWER_SHARE, _POWER_LEVEL, share, step)
+        return frame, scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -404,10 +456,14 @@ def _largest(center: np.ndarray, row_norm: float) -> float:
 
 
 def _noisy_matrix(
-    rows: Records, center: np.ndarray, row_norm: float, mu: float, streams: Streams, exact: bool
+    rows: Records,
+    center: np.ndarray,
+    row_norm: float,
+    mu: float,
+    rng: np.random.Generator,
+    exact: bool,
 ) -> tuple[np.ndarray, float]:
     """The second moment of clipped rows plus noise, and the noise along a unit matrix."""
-    rng = streams("second moment")
     if exact:
         lattice = _moments(rows.grouped)(row_norm, rows.d, 1.0 / mu)
         return lattice.release(rows.centred(center), rng) / rows.n, lattice.sigma / rows.n

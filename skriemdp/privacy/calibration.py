@@ -13,6 +13,7 @@ Because ``e^epsilon phi(b) = phi(a)``, this equals ``phi(a) (R(a) - R(b))`` with
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import erfcx
+from scipy.special import erfcx, ndtri_exp
 
 from skriemdp._validation import check_fraction, check_nonnegative, check_positive
 
@@ -123,19 +124,46 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     def excess(log_mu: float) -> float:
         return log_gaussian_delta(math.exp(log_mu), epsilon) - target
 
-    low, high = -1.0, 1.0
-    while excess(low) > 0.0:
-        low -= 5.0
-        if low < -700.0:
-            raise ValueError(f"no mu reaches (epsilon={epsilon}, delta={delta}).")
-    while excess(high) < 0.0:
-        high += 1.0
-    log_mu = brentq(excess, low, high, xtol=1e-14, rtol=1e-14)
+    log_mu = _near_log_mu(epsilon, target)
+    if math.isnan(log_mu):
+        low, high = -1.0, 1.0
+        while excess(low) > 0.0:
+            low -= 5.0
+            if low < -700.0:
+                raise ValueError(f"no mu reaches (epsilon={epsilon}, delta={delta}).")
+        while excess(high) < 0.0:
+            high += 1.0
+        log_mu = brentq(excess, low, high, xtol=1e-14, rtol=1e-14)
     shift = 1e-13
     while excess(log_mu) > 0.0:
         log_mu -= shift
         shift *= 2.0
     return math.exp(log_mu) * (1.0 - 1e-15)
+
+
+def _near_log_mu(epsilon: float, log_delta: float) -> float:
+    """Where Newton's method ends, in a few steps or not at all: nan.
+
+    It starts where Phi(-a) alone is delta; the derivative of delta in mu is phi(a).
+    """
+    z = -float(ndtri_exp(log_delta))
+    if not (z > 0.0 and epsilon > 0.0):
+        return math.nan
+    log_mu = math.log(2.0 * epsilon / (math.sqrt(z * z + 2.0 * epsilon) + z))
+    for _ in range(12):
+        mu = math.exp(log_mu)
+        reached = log_gaussian_delta(mu, epsilon)
+        a = epsilon / mu - mu / 2.0
+        log_slope = log_mu - 0.5 * a * a - _LOG_SQRT_2PI - reached
+        if not abs(log_slope) < 300.0:
+            return math.nan
+        step = (reached - log_delta) * math.exp(-log_slope)
+        if abs(step) > 1.0:
+            return math.nan
+        log_mu -= step
+        if abs(step) < 1e-8:
+            return log_mu
+    return math.nan
 
 
 @functools.lru_cache(maxsize=4096)
@@ -173,7 +201,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 # (events at the ends of the bracket, target) -> (parameter, its event).
 _CALIBRATED: OrderedDict = OrderedDict()
 _MOST_CALIBRATED = 1024
-_PRECISION = 1e-5
+# Of log epsilon, below the target; and of the logarithm of the noise, where epsilon jumps.
+_PRECISION, _CLOSEST = 5e-6, 1e-6
+_SHORT, _LONG = math.log(4.0), math.log(16.0)  # longest steps of a search, down and up
+_PATIENCE = 8  # steps after which a bracket is looked for, or halved
 
 
 def calibrate(
@@ -239,49 +270,56 @@ def calibrate(
 def _least_noise(
     make_event: Callable[[float], Event], epsilon: float, delta: float, low: float, high: float
 ) -> float:
+    """By secants on the square of epsilon over that of the noise, nearly linear, in a bracket."""
+
     def private(noise: float) -> bool:
         return make_event(noise).delta(epsilon) <= delta
 
     def excess(log_noise: float) -> float:
-        # Nearly linear in the logarithm of the noise, and finite.
         reached = make_event(math.exp(log_noise)).epsilon(delta)
         return math.log(min(max(reached, 1e-9), 1e9)) - math.log(epsilon)
 
+    ends = math.log(low), math.log(high)
     # From the middle outwards, so that extreme ends, which are dear, are rarely computed.
-    start = min(max(1.0, low), high)
-    inside: float | None = None
-    outside: float | None = None
-    if excess(math.log(start)) <= 0.0:
-        inside = start
-    else:
-        outside = start
-    while inside is None:
-        assert outside is not None  # one of them is known from the start
-        if outside >= high:
+    x = start = min(max(0.0, ends[0]), ends[1])
+    inside, outside = math.inf, -math.inf
+    before = math.nan, math.nan
+    for number in itertools.count():
+        value = excess(x)
+        if value <= 0.0:
+            inside = x
+        else:
+            outside = x
+        if outside >= ends[1]:
             raise ValueError(
                 f"no noise up to {high:.6g} reaches (epsilon={epsilon}, delta={delta}); allow more "
                 "noise or a larger epsilon."
             )
-        candidate = min(outside * 4.0, high)
-        inside, outside = (
-            (candidate, outside) if excess(math.log(candidate)) <= 0.0 else (None, candidate)
-        )
-    while outside is None:
-        if inside <= low:
-            return low
-        candidate = max(inside / 4.0, low)
-        inside, outside = (
-            (inside, candidate) if excess(math.log(candidate)) > 0.0 else (candidate, None)
-        )
-    ends = math.log(outside), math.log(inside)
-    if excess(ends[1]) < 0.0:
-        noise = math.exp(brentq(excess, *ends, xtol=0.25 * _PRECISION, rtol=1e-14))
-    else:
-        noise = inside
+        near = -_PRECISION <= value <= 0.0 or inside - outside <= _CLOSEST
+        if near or inside <= ends[0]:
+            break
+        # What a fixed release adds to the square hardly depends on the noise.
+        strength = max(math.exp(2.0 * (start - x)), 1e-300)
+        square = math.exp(min(2.0 * value, 600.0))
+        gained = strength - before[0]
+        slope = (square - before[1]) / gained if gained else math.nan
+        if not 0.0 < slope < math.inf:
+            slope = square / strength
+        before = strength, square
+        wanted = strength + (math.exp(-0.8 * _PRECISION) - square) / slope
+        both = math.isfinite(inside - outside)
+        if number > _PATIENCE and not both:
+            wanted = 0.0 if value > 0.0 else math.inf
+        new = math.inf if wanted <= 0.0 else start - 0.5 * math.log(wanted)
+        # Less noise is dear, and much of it is seldom wanted.
+        x = min(max(new, x - _SHORT, ends[0]), x + _LONG, ends[1])
+        if both and (not outside < x < inside or (number > _PATIENCE and number % 2)):
+            x = 0.5 * (outside + inside)
+    noise = min(max(math.exp(inside), low), high)
     step = 0.25 * _PRECISION
     while not private(noise):
         noise *= 1.0 + step
         step *= 2.0
-        if noise > 2.0 * inside:
+        if noise > 2.0 * math.exp(inside):
             raise ArithmeticError("calibration did not converge; please report the event.")
     return min(noise, high)

@@ -263,7 +263,7 @@ class SelfComposedEvent(Event):
         merged = event.repeated(count)
         if merged is not None:
             return merged.privacy_loss_distribution(interval)
-        return repeat(event.privacy_loss_distribution(interval), count)
+        return repeat(event.privacy_loss_distribution(interval), count, interval)
 
 
 def _root_sum_of_squares(parts: list[float | None]) -> float | None:

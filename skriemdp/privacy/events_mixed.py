@@ -160,7 +160,8 @@ class MixtureEvent(Event):
             if loss is None or event.mu is not None:
                 loss = event.privacy_loss_distribution(interval)
             elif count > before:
-                step = repeat(unit.privacy_loss_distribution(interval), count - before)
+                single = unit.privacy_loss_distribution(interval)
+                step = repeat(single, count - before, interval)
                 loss = loss.compose(step, tail_mass_truncation=TAIL / len(order))
             known[unit] = (count, loss)
             losses.append(loss)

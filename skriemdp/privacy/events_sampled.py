@@ -11,7 +11,6 @@ from skriemdp.privacy.lattice import rounding_distance
 from skriemdp.privacy.loss_distributions import (
     fixed_size_gaussian_loss,
     poisson_gaussian_loss,
-    repeat,
 )
 from skriemdp.privacy.renyi import fixed_size_gaussian_renyi, poisson_gaussian_renyi
 
@@ -86,8 +85,9 @@ class PoissonSampledGaussianEvent(Event):
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
-        single = poisson_gaussian_loss(self.sampling_probability, self.noise_multiplier, interval)
-        return repeat(single, self.count)
+        return poisson_gaussian_loss(
+            self.sampling_probability, self.noise_multiplier, interval, self.count
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,5 +166,4 @@ class FixedSizeSampledGaussianEvent(Event):
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
-        single = fixed_size_gaussian_loss(self.fraction, self.noise_multiplier, interval)
-        return repeat(single, self.count)
+        return fixed_size_gaussian_loss(self.fraction, self.noise_multiplier, interval, self.count)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtr, ndtri_exp
 
 if TYPE_CHECKING:
@@ -37,9 +38,16 @@ __all__ = [
 
 # Mass that a composition may cut off; it is added to the mass at infinity.
 TAIL = 1e-13
+# Rounding of a power of a Fourier transform, for each factor: ours, of which a tenth was measured,
+# and dp_accounting's, of which a third was.
+_COPY, _FOREIGN_COPY = 2e-17, 1e-16
 # Mass of a single event beyond the grid (put at infinity), small enough for 10^6 compositions.
 _LOG_BEYOND = -50.0
 _MOST_POINTS = 4_000_000
+# Orders of Chernoff bounds, over the best one of a Gaussian law, and the largest one times the
+# number of points: nothing overflows.
+_ORDERS = (0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0, 1.2, 1.5, 2.0)
+_LARGEST_ORDER = 40.0
 
 
 def _dp_accounting(
@@ -61,18 +69,61 @@ def _check_size(points: float) -> None:
 
 
 def _symmetric(
-    atoms: np.ndarray, infinity: float, interval: float, zero: float = 0.0
+    atoms: np.ndarray, infinity: float, interval: float, zero: float = 0.0, count: int = 1
 ) -> PrivacyLossDistribution:
-    """Atoms at 0, h, 2h, ... of one side; the other side follows from (1)."""
+    """Atoms at 0, h, 2h, ... of one side; the other side follows from (1).  `count` copies."""
     k = np.arange(atoms.size)
     mirrored = atoms * np.exp(-interval * k)
     probabilities = np.concatenate([mirrored[:0:-1], atoms])
     probabilities[atoms.size - 1] += mirrored[0] + zero
-    return _dp_accounting(1 - atoms.size, probabilities, infinity, interval)
+    lower = 1 - atoms.size
+    if count > 1:
+        shift, probabilities = _convolved(probabilities, count)
+        lower = count * lower + shift
+        infinity = TAIL + count * _COPY - math.expm1(count * math.log1p(-infinity))
+    return _dp_accounting(lower, probabilities, infinity, interval)
+
+
+def _convolved(masses: np.ndarray, count: int) -> tuple[int, np.ndarray]:
+    """`count` copies of a law on 0, 1, ..., without at most `TAIL` of mass, and its first place.
+
+    What is left out is mass in both tails; the transform puts it somewhere else in the window.
+    """
+    first, last = _most_of(masses, count)
+    size = last - first + 1
+    length = next_fast_len(max(size, masses.size), real=True)
+    found = irfft(rfft(masses, length) ** count, length)
+    return first, np.roll(found, -first)[:size]
+
+
+def _most_of(masses: np.ndarray, count: int) -> tuple[int, int]:
+    """Places between which all but `TAIL` of the mass of `count` copies lies; Chernoff's bounds.
+
+    Every order gives a bound, to which one place is added for rounding.  Those tried lie about the
+    best one of a Gaussian law.
+    """
+    place = np.arange(masses.size)
+    mean = float(place @ masses)
+    variance = max(float(((place - mean) ** 2) @ masses), 1e-3)
+    log_share = math.log(2.0 / TAIL)
+    best = math.sqrt(2.0 * log_share / (count * variance))
+    first, last = 0.0, float(count * (masses.size - 1))
+    for factor in _ORDERS:
+        order = min(factor * best, _LARGEST_ORDER / masses.size)
+        power = np.exp(order * place)
+        last = min(last, (count * math.log(power @ masses) + log_share) / order + 1.0)
+        np.divide(1.0, power, out=power)
+        first = max(first, -(count * math.log(power @ masses) + log_share) / order - 1.0)
+    return math.floor(first), math.ceil(last)
 
 
 def _connect(
-    mass_p: np.ndarray, mass_q: np.ndarray, tail_p: float, interval: float, zero: float = 0.0
+    mass_p: np.ndarray,
+    mass_q: np.ndarray,
+    tail_p: float,
+    interval: float,
+    zero: float = 0.0,
+    count: int = 1,
 ) -> PrivacyLossDistribution:
     """Distribution from the masses of P and Q in [0, h], [h, 2h], ... and of P beyond."""
     edge = interval * np.arange(mass_p.size)
@@ -82,7 +133,7 @@ def _connect(
     atoms = np.zeros(mass_p.size + 1)
     atoms[1:] += upper
     atoms[:-1] += mass_p - upper
-    return _symmetric(atoms, tail_p, interval, zero)
+    return _symmetric(atoms, tail_p, interval, zero, count)
 
 
 def _between(edges: np.ndarray) -> np.ndarray:
@@ -103,19 +154,22 @@ def gaussian_loss(mu: float, interval: float) -> PrivacyLossDistribution:
 
 
 def poisson_gaussian_loss(
-    probability: float, noise: float, interval: float
+    probability: float, noise: float, interval: float, count: int = 1
 ) -> PrivacyLossDistribution:
-    """The pair ``q N(1/2, s^2) + (1-q) N(0, s^2)``, ``q N(-1/2, s^2) + (1-q) N(0, s^2)``."""
+    """The pair ``q N(1/2, s^2) + (1-q) N(0, s^2)``, ``q N(-1/2, s^2) + (1-q) N(0, s^2)``.
+
+    `count` independent copies of it.
+    """
     q, s = probability, noise
     if q == 1.0:
-        return gaussian_loss(1.0 / s, interval)
+        return gaussian_loss(math.sqrt(count) / s, interval)
     far = 0.5 - s * float(ndtri_exp(_LOG_BEYOND))
     log_odds = math.log(q) - math.log1p(-q)
     up, down = (log_odds + (sign * 0.5 * far - 0.125) / (s * s) for sign in (1.0, -1.0))
     reach = float(np.logaddexp(0.0, up) - np.logaddexp(0.0, down))
-    count = max(math.ceil(reach / interval), 1)
-    _check_size(count)
-    loss = interval * np.arange(count + 1)
+    points = max(math.ceil(reach / interval), 1)
+    _check_size(points)
+    loss = interval * np.arange(points + 1)
     # The observation with this loss: 2 s^2 (l/2 + asinh(sinh(l/2) (1-q)/q e^(1/(8 s^2)))).
     with np.errstate(divide="ignore"):
         log_sinh = 0.5 * loss + np.log(-np.expm1(-loss)) - math.log(2.0)
@@ -130,24 +184,24 @@ def poisson_gaussian_loss(
     mass_p = q * _between((y - 0.5) / s) + absent
     mass_q = q * _between((y + 0.5) / s) + absent
     tail = q * ndtr((0.5 - y[-1]) / s) + (1.0 - q) * ndtr(-y[-1] / s)
-    return _connect(mass_p, mass_q, tail, interval)
+    return _connect(mass_p, mass_q, tail, interval, count=count)
 
 
 def fixed_size_gaussian_loss(
-    fraction: float, noise: float, interval: float
+    fraction: float, noise: float, interval: float, count: int = 1
 ) -> PrivacyLossDistribution:
     """PLD*: profile ``q [Phi(-(x-1)/s) - e^t Phi(-x/s)]`` for epsilon >= 0, symmetric.
 
-    An atom at 0 holds the rest.
+    An atom at 0 holds the rest.  `count` independent copies.
     """
     q, s = fraction, noise
     if q == 1.0:
-        return gaussian_loss(1.0 / s, interval)
+        return gaussian_loss(math.sqrt(count) / s, interval)
     far = 1.0 - s * float(ndtri_exp(_LOG_BEYOND))
     reach = float(np.logaddexp(math.log1p(-q), math.log(q) + (far - 0.5) / (s * s)))
-    count = max(math.ceil(reach / interval), 1)
-    _check_size(count)
-    loss = interval * np.arange(count + 1)
+    points = max(math.ceil(reach / interval), 1)
+    _check_size(points)
+    loss = interval * np.arange(points + 1)
     # t = log(1 + (e^l - 1)/q), written for large l as well.
     with np.errstate(divide="ignore"):
         log_excess = loss + np.log(-np.expm1(-loss)) - math.log(q)
@@ -156,7 +210,7 @@ def fixed_size_gaussian_loss(
     mass_p = q * _between((x - 1.0) / s) + (1.0 - q) * mass_q
     tail = q * ndtr((1.0 - x[-1]) / s) + (1.0 - q) * ndtr(-x[-1] / s)
     zero = (1.0 - q) * (1.0 - 2.0 * ndtr(-0.5 / s))
-    return _connect(mass_p, mass_q, tail, interval, zero)
+    return _connect(mass_p, mass_q, tail, interval, zero, count)
 
 
 def privacy_parameters_loss(
@@ -210,13 +264,17 @@ def _lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.asarray(kept)
 
 
-def repeat(loss: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
-    """`count` independent copies at once."""
+def repeat(loss: PrivacyLossDistribution, count: int, interval: float) -> PrivacyLossDistribution:
+    """`count` independent copies of a loss on multiples of `interval` at once."""
     if count == 1:
         return loss
     # Chernoff bounds that overflow are left out of the minimum they are meant for.
     with np.errstate(over="ignore"):
-        return loss.self_compose(count, tail_mass_truncation=TAIL)
+        whole = loss.self_compose(count, tail_mass_truncation=TAIL)
+    if count * _FOREIGN_COPY < TAIL:
+        return whole
+    rounding = min(count * _FOREIGN_COPY, 1.0)
+    return whole.compose(_dp_accounting(0, np.array([1.0 - rounding]), rounding, interval), 0.0)
 
 
 def largest_loss(losses: list[PrivacyLossDistribution], interval: float) -> PrivacyLossDistribution:

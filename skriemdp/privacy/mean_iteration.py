@@ -25,6 +25,7 @@ _ROUNDING_SHARE = 1e-3
 _WIDEST = 0.5 * math.pi - 1e-3
 # Over the largest angle: how far beyond a root its upper bound may be.
 _SLACK = 1e-11
+_LAST_STEP = 3e-7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -332,8 +333,9 @@ def _root_from_above(ratio: np.ndarray, slope: np.ndarray, most: np.ndarray) -> 
         cosine, sine = np.cos(t), np.sin(t)
         sinc = sine / t
         step = (cosine + slope * sinc - ratio) / (sine + slope * (sinc - cosine) / t)
-        before, t = t, np.clip(t + step, 1e-9 * most, most)
-        if np.abs(t - before).max() <= 0.1 * _SLACK * most[0]:
+        before, t = t, np.minimum(np.maximum(t + step, 1e-9 * most), most)
+        # What is left is of the order of the square of the step.
+        if np.abs(t - before).max() <= _LAST_STEP * most[0]:
             break
     t = np.minimum(t + _SLACK * most, most)
     if ((t < most) & ~(left(t) <= ratio)).any():

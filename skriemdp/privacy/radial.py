@@ -23,10 +23,23 @@ from skriemdp.privacy import _disk_cache
 from skriemdp.privacy._quadrature import Window
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.gaussian_chords import CELLS, MOST_MU, Cells, choose_cells, chord_delta
+from skriemdp.privacy.gaussian_chords import (
+    CELLS,
+    MOST_MU,
+    Cells,
+    asked_once,
+    choose_cells,
+    chord_delta,
+    first_delta,
+)
 from skriemdp.privacy.loss_distributions import gaussian_loss, loss_from_profile
 from skriemdp.privacy.radial_profile import log_renyi_tail, radial_delta
-from skriemdp.privacy.radial_search import log_deltas, mean_square, search_shifts
+from skriemdp.privacy.radial_search import (
+    guessed_shifts,
+    log_deltas,
+    mean_square,
+    search_shifts,
+)
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -44,9 +57,12 @@ EXPONENTS = (1.0, 1.2, 1.4, 1.6, 2.0)
 
 _GRID = 2000  # values of epsilon that represent a profile in a loss distribution
 _ROUGH = 1e-4  # relative error of the scales that decide which exponents are worth an exact search
+_PROBE = 0.05  # steps of the logarithms of shifts that tell first slopes
 _RENYI_GRID = 200  # for Renyi divergences where they are short and smooth integrals
 # Shares of delta that a calibration from the disk may leave unused: alone, and with chords.
 _SLACK, _CHORD_SLACK = 1e-5, 1e-2
+# Few equal cells come within this factor of many.
+_CLEARLY = 1.5
 # A search over chords aims this far below the logarithm of delta, so that its end is private.
 _BELOW_TARGET = 3e-6
 _NEGLIGIBLE = 1e-15  # mass beyond the grid of a loss distribution; goes to infinity
@@ -389,6 +405,8 @@ def _search_after(dim: int, mu: float, total: float, epsilon: float, delta: floa
         at = guess[k]
         if best >= 0:
             at = shift * math.sqrt(mean_square(dim, p[k]) / mean_square(dim, p[best]))
+            if first_delta(profiles[k](at), mu, epsilon, _kink(p[k], at)) > delta * _CLEARLY:
+                continue
         cells = cells_at(k, at, 40)
         if best < 0 or log_delta(k, at, cells) < target:
             if best >= 0:
@@ -403,8 +421,14 @@ def _search_after(dim: int, mu: float, total: float, epsilon: float, delta: floa
 
 
 def _profile_at(dim: int, p: float) -> Callable[[float], Callable[[np.ndarray], np.ndarray]]:
+    """The profile of a shift, which is not asked twice for the same epsilon."""
     window = Window()
-    return lambda shift: lambda epsilons: radial_delta(dim, p, shift, epsilons, window)
+
+    @functools.lru_cache(maxsize=1)
+    def at(shift: float) -> Callable[[np.ndarray], np.ndarray]:
+        return asked_once(lambda epsilons: radial_delta(dim, p, shift, epsilons, window))
+
+    return at
 
 
 def _kink(exponent: float, shift: float) -> float | None:
@@ -453,12 +477,12 @@ def _search(
     """
     target = math.log(delta)
     p = np.asarray(exponents, dtype=float)
-    # Gaussian noise of the same mean square is within a small factor of the answer.
-    guess = gaussian_mu(epsilon, delta) * np.sqrt(mean_square(dim, p) / dim)
+    guess = guessed_shifts(dim, p, gaussian_mu(epsilon, delta), epsilon, delta)
     lowest = np.where(p == 1.0, epsilon, 0.0)
     log_delta = log_deltas(dim, p, epsilon)
-    guess = np.maximum(guess, 1.001 * lowest)
-    shifts, slopes = search_shifts(log_delta, target, guess, lowest, _ROUGH)
+    # An excess that is lost in epsilon is not looked for there.
+    guess = np.maximum(guess, (1.0 + 1e-12) * lowest)
+    shifts, slopes = search_shifts(log_delta, target, guess, lowest, _ROUGH, probe=_PROBE)
     squares = mean_square(dim, p) / shifts**2
     close = np.flatnonzero(squares <= squares.min() * (1.0 + 20.0 * _ROUGH))
     shifts, _ = search_shifts(

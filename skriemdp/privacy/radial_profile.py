@@ -5,12 +5,13 @@ Derivation, monotonicity in the shift and error control: docs/theory/radial-nois
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, betaln, gammainc, gammaincc, gammaln
+from scipy.special import beta, betainc, betaln, binom, gammainc, gammaincc, gammaln
 
 from skriemdp.privacy._quadrature import Window, integrate
 
@@ -23,6 +24,8 @@ _MARGIN = 1e-11
 _TINY = 5e-324  # stands for anything that underflows
 _SMALL_CAP = 1e-200
 _SPAN = (-5.5, 12.0)
+# Caps of spheres of up to so many dimensions are polynomials of _SIDE^2 terms.
+_MOST_SERIES, _SIDE = 13, 6
 
 
 def _cap(u: np.ndarray, n: int) -> np.ndarray:
@@ -31,7 +34,41 @@ def _cap(u: np.ndarray, n: int) -> np.ndarray:
         return np.where(u > 0.0, np.where(u < 1.0, 0.5, 1.0), 0.0)
     if n == 1:
         return (2.0 / math.pi) * np.arcsin(np.sqrt(u))
-    return u if n == 2 else np.asarray(betainc(0.5 * n, 0.5 * n, u))
+    if n == 2:
+        return u
+    if n > _MOST_SERIES:
+        return np.asarray(betainc(0.5 * n, 0.5 * n, u))
+    lower = np.minimum(u, 1.0 - u)
+    z = lower - 0.25
+    powers = np.empty((_SIDE, *z.shape))
+    powers[0] = 1.0
+    for k in range(1, _SIDE):
+        np.multiply(powers[k - 1], z, out=powers[k])
+    # The polynomial in z: rows of its coefficients at once, then Horner's rule over the rows.
+    rows = (_cap_polynomial(n) @ powers.reshape(_SIDE, -1)).reshape(powers.shape)
+    leap = powers[-1] * z
+    share = rows[-1]
+    for row in rows[-2::-1]:
+        share *= leap
+        share += row
+    share *= lower ** (0.5 * n)
+    return np.where(u > 0.5, 1.0 - share, share)
+
+
+@functools.lru_cache(maxsize=_MOST_SERIES)
+def _cap_polynomial(n: int) -> np.ndarray:
+    """Coefficients in ``u - 1/4``, row by row, of ``I_u(a, a) / u^a`` for a = n/2, u up to 1/2.
+
+    That is ``F(1 - a, a; a + 1; u) / (a B(a, a))`` with the hypergeometric series F, whose nearest
+    singularity is at u = 1: a term is less than a third of the last one, and 36 are enough.
+    """
+    a, count = 0.5 * n, _SIDE * _SIDE
+    j = np.arange(2 * count)
+    ratios = (1.0 - a + j) * (a + j) / ((a + 1.0 + j) * (1.0 + j))
+    series = np.append(1.0, np.cumprod(ratios))[:-1] / (a * beta(a, a))
+    k = np.arange(count)[:, None]
+    moved = series * binom(j, k) * 0.25 ** np.maximum(j - k, 0.0)
+    return moved.sum(axis=1).reshape(_SIDE, _SIDE)
 
 
 def _log_cap(u: np.ndarray, n: int) -> np.ndarray:
@@ -52,17 +89,17 @@ def _log_cap(u: np.ndarray, n: int) -> np.ndarray:
     return log_share
 
 
-def _gap(r: np.ndarray, epsilon: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """R - r, where the loss at radius r is epsilon at the distance R: R^p = r^p + epsilon."""
+def _gap(r: np.ndarray, epsilon: np.ndarray, p: Any) -> tuple[np.ndarray, np.ndarray]:
+    """R - r, where the loss at radius r is epsilon at the distance R, R^p = r^p + epsilon; r^p."""
     if np.all(p == 1.0):
-        return np.broadcast_to(epsilon, np.shape(r)).astype(float)
+        return np.broadcast_to(epsilon, np.shape(r)).astype(float), r
+    power = r**p
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        ratio = epsilon / r**p
+        ratio = epsilon / power
         curved = r * np.expm1(np.log1p(ratio) / p)
-        finite = np.isfinite(ratio)
-        if not finite.all():
-            curved = np.where(finite, curved, epsilon ** (1.0 / p) - r)
-    return np.where(p == 1.0, epsilon, curved) if np.any(p == 1.0) else curved
+        if not ratio.max() < math.inf:
+            curved = np.where(np.isfinite(ratio), curved, epsilon ** (1.0 / p) - r)
+    return np.where(p == 1.0, epsilon, curved) if np.any(p == 1.0) else curved, power
 
 
 def _first_radius(epsilon: np.ndarray, p: np.ndarray, shift: np.ndarray) -> np.ndarray:
@@ -80,20 +117,20 @@ def _first_radius(epsilon: np.ndarray, p: np.ndarray, shift: np.ndarray) -> np.n
     far = np.maximum(np.exp(np.minimum(log_far, 600.0)) - shift, 0.0)
     tiny = 1e-19 * shift
     r = np.where(near, 0.5 * shift, np.maximum(far, tiny))
-    going = np.flatnonzero(~pure)
-    for _ in range(60):
-        at, k, close = r[going], p[going], near[going]
-        gap = _gap(at, epsilon[going], k)
-        # (r / R)^(p - 1) - 1, also where it is small
-        slope = np.expm1(-(k - 1.0) * np.log1p(gap / at))
-        excess = np.where(close, 2.0 * at + gap - shift[going], gap - shift[going])
-        step = excess / np.where(close, 2.0 + slope, np.minimum(slope, -1e-300))
-        new = np.maximum(at - step, tiny[going])
-        r[going] = new
-        # Rounding turns the steps round at the root.
-        going = going[np.where(close, at - new, new - at) > 1e-15 * at]
-        if not going.size:
-            break
+    lift, twice = p - 1.0, np.where(near, 2.0, 0.0)
+    moving = ~pure
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        for _ in range(60):
+            # log(R / r), and (r / R)^(p - 1) - 1
+            log_ratio = np.log1p(epsilon / r**p) / p
+            slope = twice + np.minimum(np.expm1(-lift * log_ratio), -1e-300)
+            step = (twice * r + r * np.expm1(log_ratio) - shift) / slope
+            new = np.maximum(r - step, tiny)
+            # What is left is of the order of the square of the step.
+            moving &= np.abs(r - new) > 1e-8 * r
+            r = new
+            if not moving.any():
+                break
     return np.where(pure, np.where(near, 0.5 * (shift - epsilon), np.inf), r)
 
 
@@ -104,7 +141,7 @@ def _ends(
 
     Towards r0 it falls like a power of x; far away like the density of r^p, a gamma law.
     """
-    t = np.where(near, -3.81, -math.log(49.0 / (1.0 + 0.5 * n)))
+    t = np.where(near, -3.81, -math.log(60.0 / (1.0 + 0.5 * n)))
     power, shape = r0**p, (n + 1.0) / p
     end = np.maximum(power, shape) + 44.0 + np.sqrt(110.0 * shape)
     log_x = np.log(np.maximum(end ** (1.0 / p) - r0, 1e-300) / scale)
@@ -160,38 +197,52 @@ def radial_delta(
         def evaluate(index: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             k: Any = powers[index] if same is None else same
             b = a[index]
+            # Written over where that can be: memory that is not touched anew is half of the time.
             small_t = np.exp(-t)
             log_x = t - small_t
-            r = r0[index] + scale[index] * np.exp(log_x)
-            gap = _gap(r, eps[index], k)
+            r = np.exp(log_x)
+            r *= scale[index]
+            r += r0[index]
+            gap, power = _gap(r, eps[index], k)
             R = r + gap
-            beyond = b - gap
-            with np.errstate(invalid="ignore", divide="ignore"):
-                u = np.clip((2.0 * r + b + gap) * beyond / (4.0 * r * b), 0.0, 1.0)
-                v = np.clip((2.0 * r + gap - b) * beyond / (4.0 * R * b), 0.0, 1.0)
-                first, second = _cap(u, n), _cap(v, n)
-                ratio = r / R
-                here, there = ratio**n * first, ratio ** (k - 1.0) * second
-                larger = np.maximum(here, there)
-                top = np.log(larger)
-                small = larger < _SMALL_CAP
-                if small.any():
-                    # Caps that underflow (large d) are compared by their logarithms instead.
-                    log_ratio = np.log(ratio[small])
-                    power = np.broadcast_to(k, ratio.shape)[small] - 1.0
-                    log_here = n * log_ratio + _log_cap(u[small], n)
-                    log_there = power * log_ratio + _log_cap(v[small], n)
-                    top[small] = highest = np.maximum(log_here, log_there)
-                    larger[small] = 1.0
-                    here[small] = np.exp(log_here - highest)
-                    there[small] = np.exp(log_there - highest)
-                here, there = here / larger, there / larger
-                log_scale = n * np.log(R) - r**k + log_x + np.log1p(small_t) + top
-                log_scale += log_factor[index]
-            return log_scale, np.stack([here - there, here + there])
+            # The two heights u and v at once.
+            uv, both = np.empty((2, *r.shape)), r + R
+            np.add(both, b, out=uv[0])
+            np.subtract(both, b, out=uv[1])
+            uv[0] /= r
+            uv[1] /= R
+            uv *= (b - gap) / (4.0 * b)
+            np.minimum(np.maximum(uv, 0.0, out=uv), 1.0, out=uv)
+            caps = _cap(uv, n)
+            ratio = np.divide(r, R, out=both)
+            here = caps[0] * ratio**n
+            there = caps[1] if same == 1.0 else caps[1] * ratio ** (k - 1.0)
+            larger = np.maximum(here, there)
+            top = np.log(larger)
+            if not larger.min() >= _SMALL_CAP:
+                # Caps that underflow (large d) are compared by their logarithms instead.
+                small = (larger < _SMALL_CAP) & (uv > 0.0).any(axis=0)
+                log_ratio = np.log(ratio[small])
+                lift = np.broadcast_to(k, ratio.shape)[small] - 1.0
+                log_here = n * log_ratio + _log_cap(uv[0][small], n)
+                log_there = lift * log_ratio + _log_cap(uv[1][small], n)
+                top[small] = highest = np.maximum(log_here, log_there)
+                larger[small | (larger == 0.0)] = 1.0
+                here[small], there[small] = np.exp(log_here - highest), np.exp(log_there - highest)
+            here /= larger
+            there /= larger
+            np.subtract(here, there, out=uv[0])
+            np.add(here, there, out=uv[1])
+            top += np.multiply(np.log(R, out=R), n, out=R)
+            top -= power
+            top += log_x
+            top += np.log1p(small_t, out=small_t)
+            top += log_factor[index]
+            return top, uv
 
         guess = _ends(n, q, r0, scale, near[rows, None])
-        factor, sums = integrate(evaluate, rows.size, _SPAN, window, guess)
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            factor, sums = integrate(evaluate, rows.size, _SPAN, window, guess)
         # The sum of both shares bounds what rounding of the nodes does to their difference.
         delta[rows] += np.exp(factor) * (sums[0] + _NODE_ERROR * sums[1])
     delta = np.maximum(delta * (1.0 + _MARGIN), np.where(np.isfinite(start), _TINY, 0.0))

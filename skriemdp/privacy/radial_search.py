@@ -8,16 +8,17 @@ can leave the range.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
+from scipy.special import gammaln, kve
 
 from skriemdp.privacy._quadrature import Window
 from skriemdp.privacy.radial_profile import radial_delta
 
-__all__ = ["log_deltas", "mean_square", "search_shifts"]
+__all__ = ["guessed_shifts", "log_deltas", "mean_square", "search_shifts"]
 
 _MOST_STEPS = 80
 _LONGEST_STEP = 1.5
@@ -26,6 +27,39 @@ _LONGEST_STEP = 1.5
 def mean_square(dim: int, p: float | np.ndarray) -> np.ndarray:
     """E|v|^2 over the squared scale."""
     return np.exp(gammaln((dim + 2.0) / p) - gammaln(dim / p))
+
+
+def guessed_shifts(dim: int, p: np.ndarray, mu: float, epsilon: float, delta: float) -> np.ndarray:
+    """Shifts that are about (epsilon, delta)-private, for exponents `p` and `mu` of Gaussian noise.
+
+    With exponent 1, delta is about ``K (shift - epsilon)^((dim + 1) / 2)`` next to epsilon.  Far
+    from it the shift is that of Gaussian noise of the same mean square, which is larger there.  The
+    logarithm of the ratio of the two is nearly a line in p, and zero at 2.  A first guess: nothing
+    rests on it.
+    """
+    gaussian = mu * np.sqrt(mean_square(dim, p) / dim)
+    pure = mu * math.sqrt(float(mean_square(dim, 1.0)) / dim)
+    excess = math.exp(2.0 / (dim + 1.0) * (math.log(delta) - _log_corner(dim, epsilon)))
+    lift = math.log(max(pure, epsilon + excess) / pure)
+    guess = gaussian * np.exp(lift * (2.0 - p))
+    return np.where(p == 1.0, max(pure, epsilon + excess), guess)
+
+
+def _log_corner(dim: int, epsilon: float) -> float:
+    """The logarithm of K in :func:`guessed_shifts`.
+
+    Where the loss exceeds epsilon next to the half line away from the second centre, it does so by
+    ``s - c t^2`` at the angle t, with s the excess of the shift and ``c = r epsilon / (2 (r +
+    epsilon))`` at the radius r; K is what that integrates to.
+    """
+    if dim == 1:
+        return -math.log(2.0)
+    half = 0.5 * (dim - 1.0)
+    angles = -math.log(half * (dim + 1.0)) + half * math.log(2.0 / epsilon)
+    areas = gammaln(0.5 * dim) - gammaln(half) - 0.5 * math.log(math.pi)
+    radii = gammaln(half + 1.0) + 0.5 * dim * math.log(epsilon) - 0.5 * math.log(math.pi)
+    bessel = math.log(kve(0.5 * dim, 0.5 * epsilon))
+    return float(angles + areas - gammaln(dim) + radii + bessel)
 
 
 def log_deltas(dim: int, exponents: ArrayLike, epsilon: float) -> Callable:
@@ -51,6 +85,7 @@ def search_shifts(
     lowest: ArrayLike,
     tolerance: float,
     slopes: ArrayLike = np.nan,
+    probe: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Shifts with ``log_delta(index, shift) = target``.
 
@@ -67,6 +102,8 @@ def search_shifts(
     tolerance : float
     slopes : array-like of shape (k,), optional
         Those that a search nearby ended with.
+    probe : float, default=0.0
+        How far from the first unknowns others are looked at in the same call, for a first slope.
 
     Returns
     -------
@@ -83,12 +120,22 @@ def search_shifts(
     # The slope of Gaussian tails serves the first step.
     known = np.where(np.isfinite(known) & (known > 0.0), known, max(2.0, -target))
     index = np.arange(x.size)
-    for _ in range(_MOST_STEPS):
-        shifts[index] = np.exp(x[index]) + lowest[index]
-        value = log_delta(index, shifts[index]) - target
-        at = x[index]
+
+    def narrow(at: np.ndarray, value: np.ndarray) -> None:
         low[index] = np.where(value <= 0.0, np.maximum(low[index], at), low[index])
         high[index] = np.where(value >= 0.0, np.minimum(high[index], at), high[index])
+
+    for step_number in range(_MOST_STEPS):
+        shifts[index] = np.exp(x[index]) + lowest[index]
+        if probe > 0.0 and step_number == 0:
+            before += probe
+            both = np.concatenate([shifts, np.exp(before) + lowest])
+            value, value_before = np.split(log_delta(np.tile(index, 2), both) - target, 2)
+            narrow(before, value_before)
+        else:
+            value = log_delta(index, shifts[index]) - target
+        at = x[index]
+        narrow(at, value)
         with np.errstate(all="ignore"):
             slope = (value - value_before[index]) / (at - before[index])
         # Of points closer than that, rounding would decide.

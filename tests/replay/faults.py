@@ -344,8 +344,8 @@ LINES = (
         "2.0 * self.epsilon / self",
         "pca exponential 1",
     ),
-    Line(_PRODUCT, "(1.0 if", "(0.5 if", "pca refine 1"),
-    Line(_PRODUCT, "else math.sqrt(2.0))", "else math.sqrt(0.5))", "pca refine 2"),
+    Line(_PRODUCT, "(1.0 if", "(0.5 if", "pca power 1, long"),
+    Line(_PRODUCT, "else math.sqrt(2.0))", "else math.sqrt(0.5))", "pca power 2, long"),
     Line(_PRODUCT, "min(2.0 * bound", "min(bound", "pca refine"),
     Line(
         f"{_EXACT}:IntegerFrames.spacing", "(self.longest -", "(2 * self.longest -", "exact, long"

@@ -449,12 +449,17 @@ def _components_of_people():
             here = {"arithmetic": arithmetic, **known}
             fit = pca(k, mechanism="refine", **here)
             pair(f"people pca refine {k} {arithmetic}", fit, *frame, attains=0.25)
-            pair(f"people pca refine {k} {arithmetic} long", fit, *ends)
+            pair(f"people pca refine {k} {arithmetic}, two matrices", fit, *ends, attains=0.95)
             fit = pca(k, mechanism="power", n_steps=2, **here)
             pair(f"people pca power {k} {arithmetic}", fit, *frame)
             pair(f"people pca power {k} {arithmetic} noisy", fit, *ends, quiet=False)
         fit = pca(k, mechanism="exponential", delta=0.0, **known)
         pair(f"people pca exponential {k}", fit, *frame, attains=0.5)
+    # A direction that stands out of little noise, and holds little of the bound: one product.
+    ends = replaced(np.tile([0.1, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
+    for arithmetic in ("float", "lattice"):
+        fit = pca(mechanism="refine", epsilon=100.0, arithmetic=arithmetic, **known)
+        pair(f"people pca refine {arithmetic}, one product", fit, *ends, attains=0.4)
     for manifold, k in (("sphere", 1), ("stiefel", 2), ("grassmann", 2), ("ambient", 1)):
         w = _start_frame(d, k)[:, 0]
         across = np.linalg.svd(np.column_stack([w, _start_frame(d, k)]))[0][:, -1]
@@ -733,6 +738,14 @@ def components():
                 settings = {"n_steps": steps, "arithmetic": "float", **known}
                 fit = pca(k, mechanism=mechanism, **settings)
                 pair(f"pca {mechanism} {k} cloud {seed}", fit, *data, quiet=bool(seed))
+    # A direction that stands out of little noise, and holds little of the bound: one product.
+    ends = changed(np.tile([0.1, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
+    for arithmetic in ("float", "lattice"):
+        fit = pca(mechanism="refine", epsilon=100.0, arithmetic=arithmetic, **known)
+        pair(f"pca refine {arithmetic}, one product", fit, *ends, attains=0.4)
+    ends = changed(np.tile([1.0, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
+    fit = pca(mechanism="refine", arithmetic="float", **known)
+    pair("pca refine, two matrices", fit, *ends, attains=0.95)
     for manifold, k in (("sphere", 1), ("stiefel", 2), ("grassmann", 2), ("ambient", 1)):
         fit = pca(k, mechanism="gradient", manifold=manifold, n_steps=3, **known)
         w = _start_frame(d, k)[:, 0]
@@ -747,6 +760,16 @@ def components():
     slope = 1e-3
     data = changed(little, across + slope * w, -across + slope * w)
     pair("pca power, shortened products", pca(mechanism="power", n_steps=1, **known), *data)
+    # Long products, which are not shortened: one column, and two that take each other's place.
+    for k in (1, 2):
+        frame = _start_frame(d, k)
+        w, across = frame[:, 0], np.linalg.svd(frame)[0][:, -1]
+        one = [(w + across) / math.sqrt(2), (w - across) / math.sqrt(2)]
+        data = changed(np.tile(w, (n, 1)), *(one if k == 1 else frame.T))
+        for arithmetic, name in (("float", ","), ("lattice", " exact,")):
+            settings = {"n_steps": 1, "epsilon": 50.0, "arithmetic": arithmetic, **known}
+            fit = pca(k, mechanism="power", **settings)
+            pair(f"pca power {k}{name} long products", fit, *data, attains=0.8)
     # Products and gradients in integers; the second pair of each keeps the terms unshortened.
     for mechanism, steps in (
         ("refine", {}),
@@ -758,7 +781,7 @@ def components():
             pair(f"pca {mechanism} {k} exact", fit, *orthogonal)
             ends = np.tile([1.0, 0, 0], (n, 1))
             data = changed(ends, [1.0, 0, 0], [0, 1.0, 0])
-            pair(f"pca {mechanism} {k} exact, long products", fit, *data)
+            pair(f"pca {mechanism} {k} exact, long", fit, *data)
     # The trace of the clipped rows.
     trace = changed(zeros, [1.0, 0, 0], [0, 0, 0])
     for arithmetic in ("float", "lattice"):
