@@ -30,7 +30,7 @@ from skriemdp.completion.local_factors import local_coordinates  # noqa: E402
 from skriemdp.completion.problem import CompletionProblem  # noqa: E402
 from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest  # noqa: E402
 from skriemdp.descent.gradient_descent import descend  # noqa: E402
-from skriemdp.descent.trajectory import Walk  # noqa: E402
+from skriemdp.descent.trajectory import Moves  # noqa: E402
 from skriemdp.mechanisms.bounds import Ball  # noqa: E402
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
@@ -125,7 +125,7 @@ def non_private(train, test, bounds, rank):
     point = problem.geometry.random_point(np.random.default_rng(0))
     clip = 0.35 * float(np.median(problem.norms(point)))
     steps = tuple(32.0 / clip * (1 - np.arange(80) / 80))
-    model.components_ = descend(problem, point, Walk(80, steps, retraction=True), clip).T
+    model.components_ = descend(problem, point, Moves(80, steps, retraction=True), clip).T
     best = np.inf
     for factor in 2.0 ** np.arange(0, 8):
         model.ridge_ = factor * rank / train.shape[1]

@@ -18,7 +18,7 @@ import numpy as np
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.releases import FixedSizeSampler
 from skriemdp.descent.stochastic import RiemannianSGD
-from skriemdp.descent.trajectory import Walk
+from skriemdp.descent.trajectory import Moves
 from skriemdp.geometry import (
     AffineInvariantSPD,
     BuresWassersteinSPD,
@@ -160,7 +160,7 @@ def steps(full):
     x, w = cloud(geometry, 1000, rng), cloud(geometry, 1, rng)[0]
     problem = FrechetProblem(GeodesicBall(geometry, None, 1.0), x)
     batch, move = np.arange(100), 0.1 * rng.normal(size=3)
-    solver = RiemannianSGD(FixedSizeSampler(100), 1.0, Walk(1, 0.1), clip_norm=1.0)
+    solver = RiemannianSGD(FixedSizeSampler(100), 1.0, Moves(1, 0.1), clip_norm=1.0)
     eigh, *times = medians(
         301,
         [

@@ -153,7 +153,7 @@ def stochastic_step(name, n, exact, repeats):
     from skriemdp.descent.problem import FrechetProblem
     from skriemdp.descent.releases import PoissonSampler
     from skriemdp.descent.stochastic import RiemannianSGD
-    from skriemdp.descent.trajectory import Walk
+    from skriemdp.descent.trajectory import Moves
     from skriemdp.geometry import GeodesicBall
     from skriemdp.mechanisms.bounds import Ball
 
@@ -161,7 +161,7 @@ def stochastic_step(name, n, exact, repeats):
     problem = FrechetProblem(GeodesicBall(geometry, None, radius), X)
     rng, steps = NoiseStreams(0)("noise"), 20
     sampler = PoissonSampler(100, integers=geometry.dim if exact else 0)
-    solver = RiemannianSGD(sampler, 1.0, Walk(steps, 0.1), clip_norm=1.0)
+    solver = RiemannianSGD(sampler, 1.0, Moves(steps, 0.1), clip_norm=1.0)
     chosen, point = sampler.draw(n, rng), X[0]
 
     def bare():

@@ -24,7 +24,7 @@ from skriemdp.descent.per_sample import CostProblem, EuclideanGradient, make_gra
 from skriemdp.descent.problem import FrechetProblem  # noqa: E402
 from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler  # noqa: E402
 from skriemdp.descent.stochastic import RiemannianSGD  # noqa: E402
-from skriemdp.descent.trajectory import Walk  # noqa: E402
+from skriemdp.descent.trajectory import Moves  # noqa: E402
 from skriemdp.geometry import SPD, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel  # noqa: E402
 from skriemdp.mechanisms.bounds import Ball  # noqa: E402
 
@@ -126,7 +126,7 @@ def sgd(n=100_000, batches=(256, 1024, 4096)):
         cells = []
         for size in batches:
             for sampler in (PoissonSampler(size), FixedSizeSampler(size)):
-                solver = RiemannianSGD(sampler, 1.0, Walk(1, 0.1), clip_norm=1.0)
+                solver = RiemannianSGD(sampler, 1.0, Moves(1, 0.1), clip_norm=1.0)
                 chosen = sampler.draw(n, np.random.default_rng(0))
                 bare, step = race(
                     functools.partial(bare_mean, problem, point, chosen),
@@ -215,11 +215,11 @@ def growth():
             problem, point = PROBLEMS[name](n)
             solver = RiemannianGradientDescent(mu=1.0, n_steps=1, step_size=0.1, clip_norm=1.0)
             full += [race(step_of(solver, problem, point), repetitions=5)[0]]
-            solver = RiemannianSGD(PoissonSampler(1000), 1.0, Walk(1, 0.1), clip_norm=1.0)
+            solver = RiemannianSGD(PoissonSampler(1000), 1.0, Moves(1, 0.1), clip_norm=1.0)
             fixed += [race(step_of(solver, problem, point), repetitions=5)[0]]
         batch = []
         for size in (2000, 8000, 32_000):
-            solver = RiemannianSGD(PoissonSampler(size), 1.0, Walk(1, 0.1), clip_norm=1.0)
+            solver = RiemannianSGD(PoissonSampler(size), 1.0, Moves(1, 0.1), clip_norm=1.0)
             batch += [race(step_of(solver, problem, point), repetitions=5)[0]]
         print(
             f"  {name:28s} full batch in n {slope(sizes, full):.2f}, "

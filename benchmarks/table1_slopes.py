@@ -27,7 +27,7 @@ from skriemdp.descent.per_sample import (  # noqa: E402
 from skriemdp.descent.problem import Problem  # noqa: E402
 from skriemdp.descent.queries import GradientQuery  # noqa: E402
 from skriemdp.descent.releases import exact_mean  # noqa: E402
-from skriemdp.descent.trajectory import Walk  # noqa: E402
+from skriemdp.descent.trajectory import Moves  # noqa: E402
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere  # noqa: E402
 from skriemdp.mechanisms.bounds import Ball  # noqa: E402
 from skriemdp.schedules import FunctionClass, curvature_constant, schedule  # noqa: E402
@@ -76,8 +76,8 @@ def spread(dim, radius, seed=0):
 
 
 def excess(problem, risk, domain, start, step=0.5, steps=400):
-    walk = Walk(steps, tuple(step / (1 + t / 20) for t in range(steps)), domain=domain)
-    best = min(risk(descend(problem, start, walk)), risk(start))
+    moves = Moves(steps, tuple(step / (1 + t / 20) for t in range(steps)), domain=domain)
+    best = min(risk(descend(problem, start, moves)), risk(start))
     return lambda point: max(risk(point) - best, 1e-16)
 
 
@@ -125,7 +125,7 @@ def mean_case(dim, n):
         diameter=2.0,
         lowest_curvature=-1.0,
     )
-    target = descend(problem, ball.center, Walk(200, 0.5))
+    target = descend(problem, ball.center, Moves(200, 0.5))
     risk = lambda w: 0.5 * float(np.mean(space.dist(w, X) ** 2))  # noqa: E731
     return Case(problem, kind, ball, ball.center, lambda w: risk(w) - risk(target))
 

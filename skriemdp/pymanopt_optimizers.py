@@ -24,7 +24,7 @@ from skriemdp.descent.per_sample import CostProblem, check_per_sample, make_grad
 from skriemdp.descent.progress import ProgressBar
 from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
-from skriemdp.descent.trajectory import Walk, rehearse
+from skriemdp.descent.trajectory import Moves, rehearse
 from skriemdp.descent.variance_reduction import EPOCH_LENGTH, RiemannianSVRG, calibrated_svrg
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant
@@ -189,10 +189,10 @@ class _PrivateOptimizer(Optimizer):
         super().__init__(max_time=math.inf, max_iterations=max_iterations, verbosity=verbosity)
         self._epsilon, self._delta = float(epsilon), float(delta)
         self._clip_norm = float(clip_norm)
-        self._walk = Walk(max_iterations, step_size, output, retraction)
+        self._moves = Moves(max_iterations, step_size, output, retraction)
         self._accountant, self._random_state = accountant, random_state
 
-    def _solver(self, walk: Walk, n: int) -> Solver:
+    def _solver(self, moves: Moves, n: int) -> Solver:
         raise NotImplementedError
 
     def run(
@@ -227,9 +227,9 @@ class _PrivateOptimizer(Optimizer):
             )
         geometry, n = problem.geometry, problem.problem.n
         domain, start = descent_domain(geometry, None, None, _start(geometry, initial_point))
-        walk = dataclasses.replace(self._walk, domain=domain)
-        rehearse(geometry, start, walk, self._needs_transport)
-        solver = self._solver(walk, n)
+        moves = dataclasses.replace(self._moves, domain=domain)
+        rehearse(geometry, start, moves, self._needs_transport)
+        solver = self._solver(moves, n)
         event, in_integers = _event(solver, n), solver.with_integers(geometry.dim)
         cost = _event(in_integers, n)
         exact = descends_in_integers(
@@ -254,7 +254,7 @@ class _PrivateOptimizer(Optimizer):
         shown = None
         if self._verbosity >= 1:
             name = type(self).__name__
-            shown = ProgressBar(name, self._epsilon, self._delta, solver.walk.n_steps)
+            shown = ProgressBar(name, self._epsilon, self._delta, solver.moves.n_steps)
         started = time.time()
         with np.errstate(all="ignore"):  # a warning of overflow would tell of some record
             point = solver.solve(problem.problem, start, streams("descent"), shown)
@@ -262,7 +262,7 @@ class _PrivateOptimizer(Optimizer):
         return PrivateOptimizerResult(
             point=_users_format(geometry, point),
             cost=math.nan,
-            iterations=self._walk.n_steps,
+            iterations=self._moves.n_steps,
             stopping_criterion="Terminated - all planned private steps done.",
             time=time.time() - started,
             log=self._log,
@@ -302,7 +302,7 @@ class PrivateGradientDescent(_PrivateOptimizer):
     max_iterations : int, default=100
         Number of steps; all of them are done, there is no data-dependent stopping.
     output, retraction
-        As in :class:`skriemdp.descent.trajectory.Walk`.
+        As in :class:`skriemdp.descent.trajectory.Moves`.
     accountant : PrivacyAccountant, optional
         Where runs are charged; the active accountant by default.
     random_state : int, optional
@@ -311,15 +311,15 @@ class PrivateGradientDescent(_PrivateOptimizer):
         1 or more shows a progress bar, 0 nothing; a cost is never shown.
     """
 
-    def _solver(self, walk: Walk, n: int) -> Solver:
+    def _solver(self, moves: Moves, n: int) -> Solver:
         return RiemannianGradientDescent(
             mu=gaussian_mu(self._epsilon, self._delta),
-            n_steps=walk.n_steps,
-            step_size=walk.step_size,
+            n_steps=moves.n_steps,
+            step_size=moves.step_size,
             clip_norm=self._clip_norm,
-            output=walk.output,
-            retraction=walk.retraction,
-            domain=walk.domain,
+            output=moves.output,
+            retraction=moves.retraction,
+            domain=moves.domain,
         )
 
 
@@ -348,9 +348,9 @@ random_state, verbosity
         super().__init__(epsilon, delta, **settings)
         self._sampler = _sampler(sampling, batch_size)
 
-    def _solver(self, walk: Walk, n: int) -> Solver:
+    def _solver(self, moves: Moves, n: int) -> Solver:
         return calibrated_sgd(
-            self._sampler, walk, n, self._epsilon, self._delta, clip_norm=self._clip_norm
+            self._sampler, moves, n, self._epsilon, self._delta, clip_norm=self._clip_norm
         )
 
 
@@ -382,20 +382,20 @@ random_state, verbosity
         **settings: Any,
     ):
         super().__init__(epsilon, delta, **settings)
-        if self._walk.n_steps % (1 + EPOCH_LENGTH):
+        if self._moves.n_steps % (1 + EPOCH_LENGTH):
             raise ValueError(
-                f"max_iterations={self._walk.n_steps} must be a multiple of {1 + EPOCH_LENGTH}: "
+                f"max_iterations={self._moves.n_steps} must be a multiple of {1 + EPOCH_LENGTH}: "
                 f"whole epochs of one anchor and {EPOCH_LENGTH} steps."
             )
         self._sampler = _sampler(sampling, batch_size)
         self._smoothness = smoothness
 
-    def _solver(self, walk: Walk, n: int) -> Solver:
+    def _solver(self, moves: Moves, n: int) -> Solver:
         return calibrated_svrg(
             self._sampler,
-            walk.n_steps // (1 + EPOCH_LENGTH),
+            moves.n_steps // (1 + EPOCH_LENGTH),
             EPOCH_LENGTH,
-            walk,
+            moves,
             n,
             self._epsilon,
             self._delta,

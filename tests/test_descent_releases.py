@@ -14,7 +14,7 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery, Query
 from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
-from skriemdp.descent.trajectory import Walk
+from skriemdp.descent.trajectory import Moves
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Sphere
 from skriemdp.mechanisms.bounds import Ball, shortened
 from skriemdp.mechanisms.sums import sum_sigma
@@ -285,7 +285,7 @@ def test_query_bounds_hold(geometry, clip_norm, rng):
     ids=["full", "poisson", "fixed"],
 )
 def test_the_event_is_the_samplers_and_nobody_elses(sampler, kind):
-    solver = RiemannianSGD(sampler, 2.0, Walk(20, 0.1), clip_norm=1.0)
+    solver = RiemannianSGD(sampler, 2.0, Moves(20, 0.1), clip_norm=1.0)
     event = solver.event(100)
     assert type(event).__name__ == kind
     assert event.count == 20
@@ -306,14 +306,14 @@ def test_other_samplers_are_refused():
             return query.total(None)
 
     with pytest.raises(TypeError, match="shuffled epochs"):
-        RiemannianSGD(Shuffled(), 1.0, Walk(3, 0.1))
+        RiemannianSGD(Shuffled(), 1.0, Moves(3, 0.1))
 
     class Cheaper(FixedSizeSampler):
         def event(self, n, noise_multiplier, count=1):
             return PoissonSampler(self.batch_size).event(n, noise_multiplier, count)
 
     with pytest.raises(TypeError):
-        RiemannianSGD(Cheaper(5), 1.0, Walk(3, 0.1))
+        RiemannianSGD(Cheaper(5), 1.0, Moves(3, 0.1))
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_reference_table(q, s, count, delta, fixed, poisson):
 
 @pytest.mark.parametrize("kind", [PoissonSampler, FixedSizeSampler])
 def test_calibration_ends_on_the_private_side(kind):
-    solver = calibrated_sgd(kind(20), Walk(50, 0.1), 1000, 1.0, 1e-5)
+    solver = calibrated_sgd(kind(20), Moves(50, 0.1), 1000, 1.0, 1e-5)
     assert solver.event(1000).epsilon(1e-5) <= 1.0
     less = dataclasses.replace(solver, noise_multiplier=0.98 * solver.noise_multiplier)
     assert less.event(1000).epsilon(1e-5) > 1.0

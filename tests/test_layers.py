@@ -127,7 +127,7 @@ PROMISES = {
     "layers": "imports, and names of tests",
     "mission": "one script that uses everything",
     "promises": "what a reader of an epsilon believes",
-    "public_domains": "where a walk may go",
+    "public_domains": "where a descent may go",
     "published_svrg": "DP-RSVRG as published",
     "reproductions": "published figures",
     "solvers": "the algorithms of descent/",

@@ -1,4 +1,4 @@
-"""Where a walk may go, what a server may send, and which point a record is."""
+"""Where a descent may go, what a server may send, and which point a record is."""
 
 import sqlite3
 import types
@@ -170,11 +170,11 @@ def test_a_federated_run_needs_a_name_that_books_can_hold():
     assert budget.history == []
 
 
-# -- walks -----------------------------------------------------------------------------------------
+# -- descents -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("geometry", [PLANE, Poincare(3), SPD(2), Hyperboloid(1)], ids=str)
-def test_walks_without_a_radius_get_the_widest_ball(geometry):
+def test_descents_without_a_radius_get_the_widest_ball(geometry):
     start = away(geometry, 4.0)
     domain, begin = descent_domain(geometry, None, None, start)
     np.testing.assert_array_equal(begin, start)
@@ -187,7 +187,7 @@ def test_walks_without_a_radius_get_the_widest_ball(geometry):
     np.testing.assert_array_equal(model.privacy_spent_.public["center"], start)
 
 
-def test_curved_up_and_flat_walks_stay_free():
+def test_curved_up_and_flat_descents_stay_free():
     for geometry in (Sphere(2), Euclidean(2), SPD(2, "log-euclidean"), Stiefel(3, 2)):
         assert descent_domain(geometry, None, None, None)[0] is None
     with pytest.raises(ValueError, match="radius is required"):
@@ -195,7 +195,7 @@ def test_curved_up_and_flat_walks_stay_free():
 
 
 @pytest.mark.parametrize("step_size", [0.5, 1.0, 30.0])
-def test_a_walk_of_noise_stays_where_floats_hold_it(step_size):
+def test_a_descent_of_noise_stays_where_floats_hold_it(step_size):
     """With 20 records and these steps it ran to distances at which points were NaN."""
     X = cloud(PLANE, 20)
     model = PrivateRiemannianERM(PLANE, epsilon=0.05, n_steps=60, step_size=step_size)
@@ -219,7 +219,7 @@ def test_a_walk_of_noise_stays_where_floats_hold_it(step_size):
         ({"start": np.array([2.0, 0.0, 0.0])}, "start is not a point"),
     ],
 )
-def test_walks_too_far_out_are_refused_for_free(settings, words, federated):
+def test_descents_too_far_out_are_refused_for_free(settings, words, federated):
     budget = PrivacyAccountant(epsilon=9.0)
     model = PrivateRiemannianERM(PLANE, accountant=budget, n_steps=2, **settings)
     with pytest.raises(ValueError, match=words):
@@ -231,7 +231,7 @@ def test_walks_too_far_out_are_refused_for_free(settings, words, federated):
 
 
 @pytest.mark.parametrize("unit", ["record", "client"])
-def test_federated_walks_stay_in_the_ball_about_their_start(unit):
+def test_federated_descents_stay_in_the_ball_about_their_start(unit):
     budget = PrivacyAccountant(epsilon=9.0)
     model = PrivateRiemannianERM(PLANE, accountant=budget, epsilon=0.5)
     start = away(PLANE, 12.0)
@@ -261,7 +261,7 @@ def test_pymanopt_runs_stay_in_the_ball_about_their_start():
     assert len(budget.history) == 1
 
 
-def test_a_private_base_point_needs_a_ball_that_can_be_walked():
+def test_a_private_base_point_needs_a_ball_that_descents_can_use():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 2)), rng.normal(size=(50, 2))
     for curvature, radius in ((-1.0, 10.5), (-4.0, 5.5)):

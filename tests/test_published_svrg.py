@@ -14,7 +14,7 @@ from skriemdp.descent.per_sample import CostProblem, RiemannianGradient
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import exact_mean
-from skriemdp.descent.trajectory import Walk
+from skriemdp.descent.trajectory import Moves
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere, Stiefel
 
 FOLDER = Path(__file__).parents[1] / "examples" / "reproductions"
@@ -31,7 +31,7 @@ def published():
 def test_published_variance_reduction_needs_eight_times_its_noise(published):
     # N = 1200, m K = 498, delta = 1e-4: 3.01 clip norms of noise for epsilon = .228, where the
     # published formula has 0.376 for epsilon = .15.
-    solver = published.PublishedRSVRG(3.01, 1.0, 1.0, 3, 166, Walk(498))
+    solver = published.PublishedRSVRG(3.01, 1.0, 1.0, 3, 166, Moves(498))
     best = published.split_noise(solver, 1200, 1e-4)
     assert best.event(1200).epsilon(1e-4) == pytest.approx(0.228, abs=0.002)
     assert 0.5 < best.split < 1
@@ -63,7 +63,7 @@ def test_published_solver_runs_to_the_mean_without_noise(published, geometry):
     moves = 0.3 * np.random.default_rng(0).normal(size=(30, geometry.dim))
     points = geometry.exp_coordinates(geometry.base_point, moves)
     problem, _ = FrechetProblem.from_records(ball, points)
-    solver = published.PublishedRSVRG(1e-9, 5.0, 5.0, 6, 10, Walk(60, 0.5))
+    solver = published.PublishedRSVRG(1e-9, 5.0, 5.0, 6, 10, Moves(60, 0.5))
     found = solver.solve(problem, problem.ball.center, np.random.default_rng(0))
     target = problem.ball.center
     for _ in range(60):
@@ -79,7 +79,7 @@ def test_published_steps_attain_their_sensitivity(published):
     problem = CostProblem(gradient, X)
     here, there = (problem.gradients(np.full(1, x)) for x in (0.5, -0.5))
     inner = here - there
-    solver = published.PublishedRSVRG(3.0, 1.0, 0.5, 2, 5, Walk(10), split=0.64)
+    solver = published.PublishedRSVRG(3.0, 1.0, 0.5, 2, 5, Moves(10), split=0.64)
     sampled, anchor = sorted(solver.event(100).events, key=lambda e: type(e).__name__)
     assert sampled.noise_multiplier == pytest.approx(3.0 * 0.8 / abs(inner[0] - inner[1])[0])
     assert (sampled.population, sampled.batch_size, sampled.count) == (100, 1, 10)

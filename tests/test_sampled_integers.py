@@ -25,7 +25,7 @@ from skriemdp.core.arithmetic import descends_in_integers
 from skriemdp.descent.queries import GradientQuery, Query
 from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
-from skriemdp.descent.trajectory import Walk
+from skriemdp.descent.trajectory import Moves
 from skriemdp.federated import Agent, FederatedEstimator, LocalSettings
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere, Stiefel
 from skriemdp.geometry._tiles import blocks_of_at_most
@@ -485,7 +485,7 @@ def test_what_couples_rows_stays_in_floats(geometry, settings):
 
 
 def test_few_records_for_many_coordinates_stay_in_floats():
-    solver = calibrated_sgd(PoissonSampler(50), Walk(5), 1000, 1.0, 1e-5)
+    solver = calibrated_sgd(PoissonSampler(50), Moves(5), 1000, 1.0, 1e-5)
     for batch, integers in ((50, False), (5000, True)):
         exact = solver.with_integers(2000)
         said = descends_in_integers(exact, exact.event(1000), 2000, (1.0, 1e-5), True, batch)
@@ -494,7 +494,7 @@ def test_few_records_for_many_coordinates_stay_in_floats():
 
 def test_calibration_keeps_room_for_integers():
     sampler = PoissonSampler(100)
-    solver = calibrated_sgd(sampler, Walk(50), 1000, 1.0, 1e-6)
+    solver = calibrated_sgd(sampler, Moves(50), 1000, 1.0, 1e-6)
     assert solver.event(1000).delta(1.0) <= sampled_delta(1e-6) < 1e-6
     exact = solver.with_integers(10**6)
     assert type(exact) is RiemannianSGD

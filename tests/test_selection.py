@@ -129,9 +129,9 @@ def test_pipeline_of_stateless_steps():
 
 def test_nobody_follows_a_run_that_loses():
     seen = []
-    walk = PrivateRiemannianERM(n_steps=3, callback=lambda step, point: seen.append(step))
-    search = PrivateGridSearchCV(walk, {"step_size": [0.1, 0.2]}, loss=half_distance).fit(X)
-    assert not seen and search.best_estimator_.callback is walk.callback
+    moves = PrivateRiemannianERM(n_steps=3, callback=lambda step, point: seen.append(step))
+    search = PrivateGridSearchCV(moves, {"step_size": [0.1, 0.2]}, loss=half_distance).fit(X)
+    assert not seen and search.best_estimator_.callback is moves.callback
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from skriemdp.descent.progress import ProgressBar
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery
 from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler, exact_mean
 from skriemdp.descent.stochastic import RiemannianSGD
-from skriemdp.descent.trajectory import Trajectory, Walk, geodesic_average
+from skriemdp.descent.trajectory import Moves, Trajectory, geodesic_average
 from skriemdp.descent.variance_reduction import (
     RiemannianSVRG,
     calibrated_svrg,
@@ -53,17 +53,24 @@ def cloud_problem(geometry, n=60, radius=0.4, seed=0):
     return FrechetProblem(GeodesicBall(geometry, None, radius), points)
 
 
-def solvers(walk, clip_norm=5.0):
-    n_epochs, length = 2, walk.n_steps // 2 - 1
+def solvers(moves, clip_norm=5.0):
+    n_epochs, length = 2, moves.n_steps // 2 - 1
     return {
-        "sgd-full": RiemannianSGD(FullBatch(), QUIET, walk, clip_norm),
-        "sgd-poisson": RiemannianSGD(PoissonSampler(30), QUIET, walk, clip_norm),
-        "sgd-fixed": RiemannianSGD(FixedSizeSampler(30), QUIET, walk, clip_norm),
+        "sgd-full": RiemannianSGD(FullBatch(), QUIET, moves, clip_norm),
+        "sgd-poisson": RiemannianSGD(PoissonSampler(30), QUIET, moves, clip_norm),
+        "sgd-fixed": RiemannianSGD(FixedSizeSampler(30), QUIET, moves, clip_norm),
         "svrg-poisson": RiemannianSVRG(
-            PoissonSampler(30), QUIET, QUIET, n_epochs, length, walk, clip_norm, difference_clip=9.0
+            PoissonSampler(30),
+            QUIET,
+            QUIET,
+            n_epochs,
+            length,
+            moves,
+            clip_norm,
+            difference_clip=9.0,
         ),
         "svrg-fixed": RiemannianSVRG(
-            FixedSizeSampler(30), QUIET, QUIET, n_epochs, length, walk, clip_norm, smoothness=9.0
+            FixedSizeSampler(30), QUIET, QUIET, n_epochs, length, moves, clip_norm, smoothness=9.0
         ),
     }
 
@@ -72,13 +79,13 @@ def solvers(walk, clip_norm=5.0):
 
 
 @pytest.mark.parametrize("geometry", SPACES, ids=str)
-@pytest.mark.parametrize("name", list(solvers(Walk(20))))
+@pytest.mark.parametrize("name", list(solvers(Moves(20))))
 def test_without_noise_the_mean_is_found(geometry, name):
     problem = cloud_problem(geometry)
-    target = descend(problem, problem.ball.center, Walk(60, 0.7))
+    target = descend(problem, problem.ball.center, Moves(60, 0.7))
     assert np.linalg.norm(exact_mean(GradientQuery(problem, target))) < 1e-6 / problem.n
     steps = tuple(1.0 / (t + 1) for t in range(60))
-    solver = solvers(Walk(60, steps))[name]
+    solver = solvers(Moves(60, steps))[name]
     found = solver.solve(problem, problem.ball.center, np.random.default_rng(0))
     assert bool(geometry.belongs(found))
     assert geometry.dist(found, target) < (1e-3 if name in ("sgd-full", "svrg-poisson") else 0.05)
@@ -86,10 +93,10 @@ def test_without_noise_the_mean_is_found(geometry, name):
 
 def test_variance_reduction_reduces_variance():
     problem = cloud_problem(SPD(2), n=400)
-    target = descend(problem, problem.ball.center, Walk(60, 0.9))
+    target = descend(problem, problem.ball.center, Moves(60, 0.9))
     errors = {}
     for name in ("sgd-fixed", "svrg-fixed"):
-        solver = solvers(Walk(40, 0.5))[name]
+        solver = solvers(Moves(40, 0.5))[name]
         runs = [
             solver.solve(problem, problem.ball.center, np.random.default_rng(s)) for s in range(10)
         ]
@@ -100,7 +107,7 @@ def test_variance_reduction_reduces_variance():
 def test_full_batch_sgd_is_descent():
     problem = cloud_problem(Hyperboloid(2))
     by_mu = RiemannianGradientDescent(mu=2.0, n_steps=5, step_size=0.5, clip_norm=0.3)
-    by_noise = RiemannianSGD(FullBatch(), by_mu.noise_multipliers[0], Walk(5, 0.5), 0.3)
+    by_noise = RiemannianSGD(FullBatch(), by_mu.noise_multipliers[0], Moves(5, 0.5), 0.3)
     start = problem.ball.center
     results = [s.solve(problem, start, np.random.default_rng(1)) for s in (by_mu, by_noise)]
     np.testing.assert_array_equal(*results)
@@ -174,7 +181,7 @@ def test_audit_of_a_whole_run(halved):
 
 def random_path(output, geometry=SPACES[2], steps=7, **settings):
     rng = np.random.default_rng(3)
-    path = Trajectory(geometry, geometry.base_point, Walk(steps, 0.3, output), rng, **settings)
+    path = Trajectory(geometry, geometry.base_point, Moves(steps, 0.3, output), rng, **settings)
     visited = [path.point]
     for _ in range(steps):
         path.advance(rng.standard_normal(geometry.dim))
@@ -230,7 +237,7 @@ def test_random_output_is_uniform():
     chosen = []
     for seed in range(3000):
         path = Trajectory(
-            Euclidean(1), np.zeros(1), Walk(3, 1.0, "random"), np.random.default_rng(seed)
+            Euclidean(1), np.zeros(1), Moves(3, 1.0, "random"), np.random.default_rng(seed)
         )
         for _ in range(3):
             path.advance(np.full(1, -1.0))
@@ -271,18 +278,18 @@ def test_progress_shows_no_loss(capsys):
         (dict(n_steps=2, output="best"), ValueError),
     ],
 )
-def test_bad_walks(settings, error):
+def test_bad_moves(settings, error):
     with pytest.raises(error):
-        Walk(**settings)
+        Moves(**settings)
 
 
 # -- variance reduction ---------------------------------------------------------------------------
 
 
 def test_accounting_of_variance_reduction():
-    walk = Walk(63)
+    moves = Moves(63)
     for sampler, expected in ((FixedSizeSampler(60), 1.653), (PoissonSampler(60), 1.541)):
-        solver = RiemannianSVRG(sampler, 5.0, 2.0, 3, 20, walk, difference_clip=1.0)
+        solver = RiemannianSVRG(sampler, 5.0, 2.0, 3, 20, moves, difference_clip=1.0)
         assert solver.event(1200).epsilon(1e-5) == pytest.approx(expected, abs=2e-3)
 
 
@@ -321,24 +328,24 @@ def test_smoothness_clip_has_no_bias():
 
 @pytest.mark.parametrize("sampler", [PoissonSampler(50), FixedSizeSampler(50)], ids=repr)
 def test_calibrated_variance_reduction_is_private_enough(sampler):
-    solver = calibrated_svrg(sampler, 2, 9, Walk(20), 1000, 1.0, 1e-5, 1.0, smoothness=1.0)
+    solver = calibrated_svrg(sampler, 2, 9, Moves(20), 1000, 1.0, 1e-5, 1.0, smoothness=1.0)
     assert solver.event(1000).epsilon(1e-5) <= 1.0
     assert solver.anchor_noise_multiplier == pytest.approx(2.5 * solver.noise_multiplier)
 
 
 def test_variance_reduction_refuses_contradictions():
-    walk = Walk(10)
+    moves = Moves(10)
     good = dict(sampler=PoissonSampler(5), anchor_noise_multiplier=1.0, noise_multiplier=1.0)
     with pytest.raises(ValueError, match="exactly one"):
-        RiemannianSVRG(**good, n_epochs=2, epoch_length=4, walk=walk)
+        RiemannianSVRG(**good, n_epochs=2, epoch_length=4, moves=moves)
     with pytest.raises(ValueError, match="exactly one"):
         RiemannianSVRG(
-            **good, n_epochs=2, epoch_length=4, walk=walk, difference_clip=1.0, smoothness=1.0
+            **good, n_epochs=2, epoch_length=4, moves=moves, difference_clip=1.0, smoothness=1.0
         )
     with pytest.raises(ValueError, match="n_steps"):
-        RiemannianSVRG(**good, n_epochs=2, epoch_length=5, walk=walk, difference_clip=1.0)
+        RiemannianSVRG(**good, n_epochs=2, epoch_length=5, moves=moves, difference_clip=1.0)
     with pytest.raises(TypeError, match="variance to reduce"):
-        RiemannianSVRG(FullBatch(), 1.0, 1.0, 2, 4, walk, difference_clip=1.0)
+        RiemannianSVRG(FullBatch(), 1.0, 1.0, 2, 4, moves, difference_clip=1.0)
 
 
 # -- promised utility -----------------------------------------------------------------------------
@@ -382,7 +389,7 @@ def test_promised_utility_is_kept(name, geometry):
     solver = RiemannianGradientDescent(
         mu=mu, n_steps=plan.n_steps, step_size=plan.step_size, output=plan.output, domain=ball
     )
-    optimum = descend(problem, ball.center, Walk(100, 0.5))
+    optimum = descend(problem, ball.center, Moves(100, 0.5))
     values = []
     for seed in range(10):
         found = solver.solve(problem, ball.center, np.random.default_rng(seed))

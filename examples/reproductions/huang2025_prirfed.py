@@ -32,7 +32,7 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD
-from skriemdp.descent.trajectory import Walk
+from skriemdp.descent.trajectory import Moves
 from skriemdp.descent.variance_reduction import RiemannianSVRG
 from skriemdp.federated import KernelQuery, LabelQuery, Participation, ridge_weights, theory
 from skriemdp.federated.theory import published_table_bound
@@ -230,8 +230,8 @@ def cases(options):
 
 
 def plain(case, noise):
-    walk = Walk(case.local_steps, case.step, domain=case.domain)
-    return RiemannianSGD(FullBatch(), noise, walk, case.clip)
+    moves = Moves(case.local_steps, case.step, domain=case.domain)
+    return RiemannianSGD(FullBatch(), noise, moves, case.clip)
 
 
 def published_plain(case):
@@ -246,20 +246,20 @@ def published_reduced(case, sigma=None):
     steps = case.local_steps * case.epoch
     if sigma is None:
         sigma = math.sqrt(steps * math.log(1 / DELTA)) * case.clip / (case.n * EPSILON)
-    walk = Walk(steps, case.svrg_step, domain=case.domain)
-    return PublishedRSVRG(sigma, case.clip, case.clip, case.local_steps, case.epoch, walk)
+    moves = Moves(steps, case.svrg_step, domain=case.domain)
+    return PublishedRSVRG(sigma, case.clip, case.clip, case.local_steps, case.epoch, moves)
 
 
 def reduced(case, noise):
     """DP-RSVRG with noisy anchors and differences clipped by the distance from the anchor."""
-    walk = Walk(case.local_steps * (1 + case.epoch), case.svrg_step, domain=case.domain)
+    moves = Moves(case.local_steps * (1 + case.epoch), case.svrg_step, domain=case.domain)
     return RiemannianSVRG(
         PoissonSampler(0.3 * case.n),
         noise,
         noise,
         case.local_steps,
         case.epoch,
-        walk,
+        moves,
         clip_norm=case.clip,
         smoothness=case.smoothness,
     )
@@ -308,11 +308,11 @@ def one_round(case, target):
     For means the step is one and nothing is clipped: the ball bounds the gradients.
     """
     mean = isinstance(case.problems[0], FrechetProblem)
-    walk = Walk(1, 1.0 if mean else 1.0 / case.smoothness, domain=case.domain)
+    moves = Moves(1, 1.0 if mean else 1.0 / case.smoothness, domain=case.domain)
     clip = math.inf if mean else case.clip
 
     def single(noise):
-        return RiemannianSGD(FullBatch(), noise, walk, clip)
+        return RiemannianSGD(FullBatch(), noise, moves, clip)
 
     noise = calibrate(lambda s: single(s).event(case.n), *target, BRACKET)
     solver, risks = single(noise), []

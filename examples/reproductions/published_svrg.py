@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import exact_mean
-from skriemdp.descent.trajectory import Trajectory, Walk
+from skriemdp.descent.trajectory import Moves, Trajectory
 from skriemdp.descent.variance_reduction import transported
 from skriemdp.privacy.events import FixedSizeSampledGaussianEvent, GaussianEvent, compose
 
@@ -30,7 +30,7 @@ class PublishedRSVRG:
         ``tau_1`` and ``tau_0`` of the paper.
     n_epochs, epoch_length : int
         K and m of the paper.
-    walk : Walk
+    moves : Moves
         Of ``n_epochs * epoch_length`` steps.
     split : float, default=0.5
         Share of the variance that protects the inner record in the accounting; the rest protects
@@ -49,21 +49,21 @@ class PublishedRSVRG:
     anchor_clip: float
     n_epochs: int
     epoch_length: int
-    walk: Walk
+    moves: Moves
     split: float = 0.5
 
     def __post_init__(self):
         check_positive(sigma=self.sigma, inner_clip=self.inner_clip, anchor_clip=self.anchor_clip)
         check_count(n_epochs=self.n_epochs, epoch_length=self.epoch_length)
         check_fraction(split=self.split)
-        if self.walk.n_steps != self.n_epochs * self.epoch_length:
-            raise ValueError("walk.n_steps must be n_epochs * epoch_length.")
+        if self.moves.n_steps != self.n_epochs * self.epoch_length:
+            raise ValueError("moves.n_steps must be n_epochs * epoch_length.")
 
     def event(self, n: int):
         """What a run on n records costs."""
         inner = self.sigma * math.sqrt(self.split) / (4.0 * self.inner_clip)
         anchor = self.sigma * math.sqrt(1.0 - self.split) * n / (2.0 * self.anchor_clip)
-        count = self.walk.n_steps
+        count = self.moves.n_steps
         return compose(
             [
                 FixedSizeSampledGaussianEvent(
@@ -76,7 +76,7 @@ class PublishedRSVRG:
     def solve(self, problem, start, rng, callback=None):
         """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`."""
         geometry, n = problem.geometry, problem.n
-        path = Trajectory(geometry, start, self.walk, rng, callback)
+        path = Trajectory(geometry, start, self.moves, rng, callback)
         for _ in range(self.n_epochs):
             anchor = path.point
             mean = exact_mean(GradientQuery(problem, anchor, self.anchor_clip))

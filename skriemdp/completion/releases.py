@@ -25,7 +25,7 @@ from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest, whole_
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.releases import PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD
-from skriemdp.descent.trajectory import Walk
+from skriemdp.descent.trajectory import Moves
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerMoments
@@ -92,8 +92,8 @@ class StochasticSettings:
 
     def solver(self, clip_norm: float) -> RiemannianSGD:
         """The solver at this clip norm."""
-        walk = Walk(self.n_steps, STOCHASTIC_STEP / clip_norm, retraction=True)
-        return RiemannianSGD(self.sampler, self.noise_multiplier, walk, clip_norm)
+        moves = Moves(self.n_steps, STOCHASTIC_STEP / clip_norm, retraction=True)
+        return RiemannianSGD(self.sampler, self.noise_multiplier, moves, clip_norm)
 
     def event(self, n: int) -> Event:
         """What the run costs, at any clip norm."""

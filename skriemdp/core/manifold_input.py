@@ -23,7 +23,7 @@ __all__ = [
     "check_descent_radius",
     "check_membership",
     "check_reach",
-    "check_walk_domain",
+    "check_descent_domain",
     "descent_domain",
     "point_shape",
     "public_array",
@@ -173,10 +173,10 @@ def check_descent_radius(
 def descent_domain(
     geometry: Geometry, center: Any, radius: float | None, start: Any
 ) -> tuple[GeodesicBall | None, Any]:
-    """Public ball in which a walk stays (None: everywhere), and where it starts.
+    """Public ball in which a descent stays (None: everywhere), and where it starts.
 
-    On negatively curved manifolds a walk needs one: far from the base point no float can hold what
-    it computes.  Without a `radius` it is the widest ball that is allowed, about the start.
+    On negatively curved manifolds a descent needs one: far from the base point no float can hold
+    what it computes.  Without a `radius` it is the widest ball that is allowed, about the start.
 
     Parameters
     ----------
@@ -204,21 +204,21 @@ def descent_domain(
     if limit >= geometry.radius_limit:
         raise ValueError(
             f"radius is required on {geometry}: one of its factors is negatively curved, where a "
-            "walk needs a public ball, and another one is curved upwards, where a ball must be "
+            "descent needs a public ball, and another one is curved upwards, where a ball must be "
             f"smaller than {geometry.radius_limit:.4g}; pass such a radius."
         )
     check_reach(geometry, **{"center" if start is None else "start": point})
     return GeodesicBall(geometry, point, limit), point
 
 
-def check_walk_domain(geometry: Geometry, domain: GeodesicBall | None) -> None:
-    """Raise where a walk could leave the range of floats, or its domain is of another space."""
+def check_descent_domain(geometry: Geometry, domain: GeodesicBall | None) -> None:
+    """Raise where a descent could leave the range of floats, or its domain is of another space."""
     limit = descent_reach(geometry)
     if domain is None:
         if limit < math.inf:
             raise ValueError(
                 f"domain is required on {geometry}, which is negatively curved: far out no float "
-                "can hold a walk. Pass a public GeodesicBall(geometry, center, radius) with a "
+                "can hold a descent. Pass a public GeodesicBall(geometry, center, radius) with a "
                 f"radius of at most {limit:.4g}."
             )
         return

@@ -12,7 +12,7 @@ from skriemdp._validation import check_positive, check_scale
 from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import FullBatch, exact_mean
-from skriemdp.descent.trajectory import Trajectory, Walk
+from skriemdp.descent.trajectory import Moves, Trajectory
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.events import GaussianEvent
@@ -41,7 +41,7 @@ class RiemannianGradientDescent:
         Riemannian norm to which each record's gradient is clipped; ``inf`` relies on the problem's
         `gradient_ball`.
     output, retraction, domain
-        As in :class:`skriemdp.descent.trajectory.Walk`.
+        As in :class:`skriemdp.descent.trajectory.Moves`.
     exact : bool, default=False
         Add gradients in exact integers, with discrete Gaussian noise.
 
@@ -66,7 +66,7 @@ class RiemannianGradientDescent:
     def __post_init__(self) -> None:
         check_positive(mu=self.mu)
         check_scale(allow_inf=True, clip_norm=self.clip_norm)
-        object.__setattr__(self, "step_size", self.walk.step_size)
+        object.__setattr__(self, "step_size", self.moves.step_size)
         object.__setattr__(self, "shares", self._checked_shares())
 
     def _checked_shares(self) -> tuple[float, ...]:
@@ -79,9 +79,9 @@ class RiemannianGradientDescent:
         return tuple(float(share) for share in self.shares)
 
     @property
-    def walk(self) -> Walk:
+    def moves(self) -> Moves:
         """The public part: steps, step sizes, output."""
-        return Walk(self.n_steps, self.step_size, self.output, self.retraction, self.domain)
+        return Moves(self.n_steps, self.step_size, self.output, self.retraction, self.domain)
 
     @property
     def event(self) -> GaussianEvent:
@@ -123,7 +123,7 @@ class RiemannianGradientDescent:
         ndarray
             The output point.
         """
-        path = Trajectory(problem.geometry, start, self.walk, rng, callback)
+        path = Trajectory(problem.geometry, start, self.moves, rng, callback)
         batch = FullBatch(self.exact)
         if self.exact:
             expect_integers(rng, self.n_steps * problem.gradient_dim)
@@ -134,7 +134,7 @@ class RiemannianGradientDescent:
 
 
 def descend(
-    problem: FrechetProblem, start: np.ndarray, walk: Walk, clip_norm: float = math.inf
+    problem: FrechetProblem, start: np.ndarray, moves: Moves, clip_norm: float = math.inf
 ) -> np.ndarray:
     """Non-private full-batch Riemannian gradient descent: what DP-RGD does without its noise.
 
@@ -142,7 +142,7 @@ def descend(
     ----------
     problem : Problem
     start : ndarray of shape ``problem.geometry.shape``
-    walk : Walk
+    moves : Moves
         With ``output="random"`` there is no generator to draw from; it is refused.
     clip_norm : float, default=inf
 
@@ -151,10 +151,10 @@ def descend(
     ndarray
         The output point; not private.
     """
-    if walk.output == "random":
+    if moves.output == "random":
         raise ValueError("a run without noise has no random output; use 'last' or an average.")
-    path = Trajectory(problem.geometry, start, walk, rng=None)
-    for _ in range(walk.n_steps):
+    path = Trajectory(problem.geometry, start, moves, rng=None)
+    for _ in range(moves.n_steps):
         query = GradientQuery(problem, path.point, clip_norm)
         path.advance(exact_mean(query))
     return path.result

@@ -12,7 +12,7 @@ from skriemdp._validation import check_positive, check_scale
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler, exact_sums
-from skriemdp.descent.trajectory import Trajectory, Walk
+from skriemdp.descent.trajectory import Moves, Trajectory
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
@@ -35,7 +35,7 @@ class RiemannianSGD:
         disagree.
     noise_multiplier : float
         Noise over the replace-one sensitivity of a batch, the same in every step.
-    walk : Walk
+    moves : Moves
         Steps, step sizes and output.
     clip_norm : float, default=inf
         Riemannian norm to which each record's gradient is clipped; ``inf`` relies on the problem's
@@ -50,7 +50,7 @@ class RiemannianSGD:
 
     sampler: PoissonSampler | FixedSizeSampler | FullBatch
     noise_multiplier: float
-    walk: Walk
+    moves: Moves
     clip_norm: float = math.inf
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class RiemannianSGD:
 
     def event(self, n: int) -> Event:
         """What a run on n records costs; known before any record is read."""
-        return self.sampler.event(n, self.noise_multiplier, self.walk.n_steps)
+        return self.sampler.event(n, self.noise_multiplier, self.moves.n_steps)
 
     def solve(
         self,
@@ -95,9 +95,9 @@ class RiemannianSGD:
             record's gradient.
         """
         if exact_sums(self.sampler):
-            expect_integers(rng, self.walk.n_steps * problem.gradient_dim)
-        path = Trajectory(problem.geometry, start, self.walk, rng, callback)
-        for _ in range(self.walk.n_steps):
+            expect_integers(rng, self.moves.n_steps * problem.gradient_dim)
+        path = Trajectory(problem.geometry, start, self.moves, rng, callback)
+        for _ in range(self.moves.n_steps):
             query = GradientQuery(problem, path.point, self.clip_norm)
             path.advance(self.sampler.release(query, self.noise_multiplier, rng))
         return path.result
@@ -105,7 +105,7 @@ class RiemannianSGD:
 
 def calibrated_sgd(
     sampler: PoissonSampler | FixedSizeSampler | FullBatch,
-    walk: Walk,
+    moves: Moves,
     n: int,
     epsilon: float,
     delta: float,
@@ -118,7 +118,7 @@ def calibrated_sgd(
     Parameters
     ----------
     sampler : PoissonSampler, FixedSizeSampler or FullBatch
-    walk : Walk
+    moves : Moves
     n : int
     epsilon, delta : float
     clip_norm : float, default=inf
@@ -130,14 +130,14 @@ def calibrated_sgd(
     Examples
     --------
     >>> from skriemdp.descent.releases import PoissonSampler
-    >>> from skriemdp.descent.trajectory import Walk
-    >>> solver = calibrated_sgd(PoissonSampler(100), Walk(1000, 0.1), 10_000, 1.0, 1e-5)
+    >>> from skriemdp.descent.trajectory import Moves
+    >>> solver = calibrated_sgd(PoissonSampler(100), Moves(1000, 0.1), 10_000, 1.0, 1e-5)
     >>> solver.event(10_000).epsilon(1e-5) <= 1.0
     True
     """
 
     def event(noise_multiplier: float) -> Event:
-        return sampler.event(n, noise_multiplier, walk.n_steps)
+        return sampler.event(n, noise_multiplier, moves.n_steps)
 
     noise_multiplier = calibrate(event, epsilon, sampled_delta(delta), NOISE_BRACKET)
-    return RiemannianSGD(sampler, noise_multiplier, walk, clip_norm)
+    return RiemannianSGD(sampler, noise_multiplier, moves, clip_norm)

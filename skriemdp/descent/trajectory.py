@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry
 
 
-__all__ = ["OUTPUTS", "Trajectory", "Walk", "geodesic_average", "rehearse"]
+__all__ = ["OUTPUTS", "Trajectory", "Moves", "geodesic_average", "rehearse"]
 
 OUTPUTS = ("last", "average", "weighted-average", "random")
 
@@ -33,8 +33,8 @@ def geodesic_average(
 
 
 @dataclasses.dataclass(frozen=True)
-class Walk:
-    """How a solver walks along its noisy gradients; all of it public.
+class Moves:
+    """How a solver moves along its noisy gradients; all of it public.
 
     Parameters
     ----------
@@ -79,13 +79,13 @@ def _step_sizes(step_size: float | tuple[float, ...], n_steps: int) -> tuple[flo
 
 
 class Trajectory:
-    """The iterates of one run of a `Walk`; sees released directions only, never a record.
+    """The iterates of one run of `Moves`; sees released directions only, never a record.
 
     Parameters
     ----------
     geometry : Geometry
     start : ndarray of shape ``geometry.shape``
-    walk : Walk
+    moves : Moves
     rng : numpy.random.Generator
         Chooses the iterate for ``output="random"``.
     callback : callable, optional
@@ -96,54 +96,54 @@ class Trajectory:
         self,
         geometry: Geometry,
         start: np.ndarray,
-        walk: Walk,
+        moves: Moves,
         rng: Any,
         callback: Callable[..., Any] | None = None,
     ):
-        self.geometry, self.walk = geometry, walk
+        self.geometry, self.moves = geometry, moves
         self.point = np.asarray(start, dtype=float)
         self._count, self._said = 0, time.monotonic()
         self._chosen = self.point
-        self._pick = int(rng.integers(walk.n_steps)) if walk.output == "random" else -1
+        self._pick = int(rng.integers(moves.n_steps)) if moves.output == "random" else -1
         self._callback = callback
 
     def advance(self, direction: np.ndarray) -> None:
         """One step against a released direction, in coordinates at the current point."""
-        walk, t = self.walk, self._count
-        step_sizes: Any = walk.step_size  # a tuple by now
+        moves, t = self.moves, self._count
+        step_sizes: Any = moves.step_size  # a tuple by now
         move, geometry = -step_sizes[t] * direction, self.geometry
-        if walk.retraction:
+        if moves.retraction:
             tangent = geometry.tangent_from_coordinates(self.point, move)
             point = geometry.retraction(self.point, tangent)
         else:
             point = np.asarray(geometry.exp_coordinates(self.point, move))
-        if walk.domain is not None:
-            point = walk.domain.project(point)
+        if moves.domain is not None:
+            point = moves.domain.project(point)
         self.point = point
-        if walk.output == "average":
+        if moves.output == "average":
             self._chosen = geodesic_average(self.geometry, self._chosen, point, 1 / (t + 1))
-        elif walk.output == "weighted-average":
+        elif moves.output == "weighted-average":
             self._chosen = geodesic_average(self.geometry, self._chosen, point, 2 / (t + 2))
-        elif walk.output == "last" or t == self._pick:
+        elif moves.output == "last" or t == self._pick:
             self._chosen = point
         self._count += 1
-        self._said = tell("descent", self._count, walk.n_steps, self._said)
+        self._said = tell("descent", self._count, moves.n_steps, self._said)
         if self._callback is not None:
             self._callback(self._count, np.array(point))
 
     @property
     def result(self) -> np.ndarray:
-        """The point that the walk's `output` names."""
+        """The point that `output` names."""
         return self._chosen
 
 
-def rehearse(geometry: Geometry, start: np.ndarray, walk: Walk, transport: bool = False) -> None:
+def rehearse(geometry: Geometry, start: np.ndarray, moves: Moves, transport: bool = False) -> None:
     """Do once, without records, what a run will ask of the geometry; so that it fails for free.
 
     Manifolds of a user may lack a logarithm (needed for averages) or a transport (for variance
     reduction); better to hear of it before the budget is charged.
     """
-    Trajectory(geometry, start, walk, np.random.default_rng(0)).advance(np.zeros(geometry.dim))
+    Trajectory(geometry, start, moves, np.random.default_rng(0)).advance(np.zeros(geometry.dim))
     if transport:
         geometry.transport(start, start, np.zeros(geometry.shape))
         geometry.dist(start, start)

@@ -13,7 +13,7 @@ from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery
 from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler, exact_sums
 from skriemdp.descent.stochastic import NOISE_BRACKET
-from skriemdp.descent.trajectory import Trajectory, Walk
+from skriemdp.descent.trajectory import Moves, Trajectory
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.calibration import calibrate
@@ -45,7 +45,7 @@ class RiemannianSVRG:
     n_epochs : int
     epoch_length : int
         Number of difference steps per epoch.
-    walk : Walk
+    moves : Moves
         Of ``n_epochs * (1 + epoch_length)`` steps.
     clip_norm : float, default=inf
         Clip norm of the anchors' gradients; ``inf`` relies on the problem's gradient_ball.
@@ -72,7 +72,7 @@ class RiemannianSVRG:
     noise_multiplier: float
     n_epochs: int
     epoch_length: int
-    walk: Walk
+    moves: Moves
     clip_norm: float = math.inf
     difference_clip: float | None = None
     smoothness: float | None = None
@@ -97,9 +97,9 @@ class RiemannianSVRG:
         else:
             check_positive(smoothness=self.smoothness)
         steps = self.n_epochs * (1 + self.epoch_length)
-        if self.walk.n_steps != steps:
+        if self.moves.n_steps != steps:
             raise ValueError(
-                f"walk.n_steps={self.walk.n_steps}, but n_epochs * (1 + epoch_length) = {steps}."
+                f"moves.n_steps={self.moves.n_steps}, but n_epochs * (1 + epoch_length) = {steps}."
             )
 
     @property
@@ -132,8 +132,8 @@ class RiemannianSVRG:
         geometry = problem.geometry
         whole = FullBatch(exact=exact_sums(self.sampler))
         if whole.exact:
-            expect_integers(rng, self.walk.n_steps * geometry.dim)
-        path = Trajectory(geometry, start, self.walk, rng, callback)
+            expect_integers(rng, self.moves.n_steps * geometry.dim)
+        path = Trajectory(geometry, start, self.moves, rng, callback)
         for _ in range(self.n_epochs):
             anchor = path.point
             query = GradientQuery(problem, anchor, self.clip_norm)
@@ -170,7 +170,7 @@ def calibrated_svrg(
     sampler: PoissonSampler | FixedSizeSampler,
     n_epochs: int,
     epoch_length: int,
-    walk: Walk,
+    moves: Moves,
     n: int,
     epsilon: float,
     delta: float,
@@ -185,7 +185,7 @@ def calibrated_svrg(
     ----------
     anchor_ratio : float, default=2.5
         Noise multiplier of the anchors over that of the differences, fixed in advance.
-    sampler, n_epochs, epoch_length, walk, clip_norm, difference_clip, smoothness
+    sampler, n_epochs, epoch_length, moves, clip_norm, difference_clip, smoothness
         As in :class:`RiemannianSVRG`.
     n : int
     epsilon, delta : float
@@ -203,7 +203,7 @@ def calibrated_svrg(
             multiplier,
             n_epochs,
             epoch_length,
-            walk,
+            moves,
             clip_norm,
             difference_clip,
             smoothness,

@@ -35,7 +35,7 @@ from skriemdp.descent.per_sample import (
 )
 from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp.descent.stochastic import calibrated_sgd
-from skriemdp.descent.trajectory import Walk, rehearse
+from skriemdp.descent.trajectory import Moves, rehearse
 from skriemdp.descent.variance_reduction import EPOCH_LENGTH, calibrated_svrg
 from skriemdp.erm.clipping import ClipNorm
 from skriemdp.geometry import as_geometry
@@ -119,7 +119,7 @@ class PrivateRiemannianERM(PrivateEstimator):
     radius : float, optional
         Public ball about `center` to which iterates are projected.  By default there is none; on
         negatively curved manifolds it is then the ball of radius ``descent_reach(geometry)`` (10
-        curvature radii) about the start, because no float can hold what a walk computes far out.
+        curvature radii) about the start, because no float can hold what a descent computes far out.
     smoothness : float, optional
         For "variance-reduced": differences of gradients are shortened to this times the distance to
         the anchor, where they need no shortening if every record's cost is so smooth; to
@@ -397,12 +397,12 @@ class PrivateRiemannianERM(PrivateEstimator):
                 "would be allowed; use a smaller delta."
             )
         domain, start = self._domain_and_start(geometry)
-        walk = Walk(self.n_steps, self.step_size, self.output, self.retraction, domain)
-        rehearse(geometry, start, walk, transport=self.solver == "variance-reduced")
+        moves = Moves(self.n_steps, self.step_size, self.output, self.retraction, domain)
+        rehearse(geometry, start, moves, transport=self.solver == "variance-reduced")
         clip, mu = None, gaussian_mu(float(self.epsilon), float(self.delta))
         if self.batch_size is None:
             clip = ClipNorm(n, mu, None if self.clip_norm == "auto" else float(self.clip_norm))
-        solver, event, noise_scale = self._calibrated(walk, n, clip)
+        solver, event, noise_scale = self._calibrated(moves, n, clip)
         in_integers = solver.with_integers(geometry.dim)
         cost = in_integers.event if self.batch_size is None else in_integers.event(n)
         exact = descends_in_integers(
@@ -422,16 +422,16 @@ class PrivateRiemannianERM(PrivateEstimator):
             "manifold": str(geometry),
             "clip_norm": self.clip_norm,
             "start": start,
-            "step_size": cast(tuple[float, ...], walk.step_size)[0]
+            "step_size": cast(tuple[float, ...], moves.step_size)[0]
             if np.ndim(self.step_size) == 0
-            else walk.step_size,
-            "n_steps": walk.n_steps,
+            else moves.step_size,
+            "n_steps": moves.n_steps,
         }
         if self.batch_size is not None:
             public |= {"batch_size": self.batch_size, "sampling": self.sampling}
         if domain is not None:
             public |= {"center": domain.center, "radius": domain.radius}
-        work = Work(48.0 * math.prod(geometry.shape), walk.n_steps)
+        work = Work(48.0 * math.prod(geometry.shape), moves.n_steps)
         settings = _Settings(solver, start, noise_scale, clip)
         return Plan(event, settings, public, work=work, exact=exact)
 
@@ -444,16 +444,16 @@ class PrivateRiemannianERM(PrivateEstimator):
         start = self.start if start is None else start
         return descent_domain(geometry, self.center, self.radius, start)
 
-    def _calibrated(self, walk: Walk, n: int, search: ClipNorm | None) -> tuple[Any, Any, float]:
+    def _calibrated(self, moves: Moves, n: int, search: ClipNorm | None) -> tuple[Any, Any, float]:
         """Solver, event and noise of a step; with full batches per unit of the clip norm."""
         if self.solver == "descent" and search is not None:
             solver: Any = RiemannianGradientDescent(
                 mu=search.mu * math.sqrt(1.0 - search.share) * (1.0 - 1e-15),
-                n_steps=walk.n_steps,
-                step_size=walk.step_size,
-                output=walk.output,
-                retraction=walk.retraction,
-                domain=walk.domain,
+                n_steps=moves.n_steps,
+                step_size=moves.step_size,
+                output=moves.output,
+                retraction=moves.retraction,
+                domain=moves.domain,
             )
             return solver, solver.event, solver.noise_multipliers[-1] * 2 / n
         clip, target = self.clip_norm, (float(self.epsilon), float(self.delta))
@@ -461,19 +461,19 @@ class PrivateRiemannianERM(PrivateEstimator):
             raise ValueError("solver='variance-reduced' needs batch_size.")
         sampler: Any = SAMPLINGS[self.sampling](self.batch_size)
         if self.solver == "descent":
-            solver = calibrated_sgd(sampler, walk, n, *target, clip_norm=clip)
+            solver = calibrated_sgd(sampler, moves, n, *target, clip_norm=clip)
             scale = solver.noise_multiplier * 2 * clip / sampler.expected_size(n)
             return solver, solver.event(n), scale
-        if walk.n_steps % (1 + EPOCH_LENGTH):
+        if moves.n_steps % (1 + EPOCH_LENGTH):
             raise ValueError(
-                f"n_steps={walk.n_steps} must be a multiple of {1 + EPOCH_LENGTH}: whole epochs of "
-                f"one anchor and {EPOCH_LENGTH} steps."
+                f"n_steps={moves.n_steps} must be a multiple of {1 + EPOCH_LENGTH}: whole epochs "
+                f"of one anchor and {EPOCH_LENGTH} steps."
             )
         solver = calibrated_svrg(
             sampler,
-            walk.n_steps // (1 + EPOCH_LENGTH),
+            moves.n_steps // (1 + EPOCH_LENGTH),
             EPOCH_LENGTH,
-            walk,
+            moves,
             n,
             *target,
             clip_norm=clip,

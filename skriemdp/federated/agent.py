@@ -18,7 +18,7 @@ from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_option
 from skriemdp.core.additive import Statistic
-from skriemdp.core.manifold_input import check_walk_domain
+from skriemdp.core.manifold_input import check_descent_domain
 from skriemdp.descent.groups import GroupedProblem
 from skriemdp.federated.messages import (
     LocalTask,
@@ -235,7 +235,7 @@ class Agent(_Client):
     unit: str = "record"
 
     def __post_init__(self) -> None:
-        check_walk_domain(self.problem.geometry, self.domain)
+        check_descent_domain(self.problem.geometry, self.domain)
         check_option(("record", "group"), unit=self.unit)
         if isinstance(self.problem, GroupedProblem):
             object.__setattr__(self, "unit", "group")

@@ -21,7 +21,7 @@ from skriemdp._validation import (
 )
 from skriemdp.core.additive import Additive
 from skriemdp.core.arithmetic import descends_in_integers
-from skriemdp.core.manifold_input import check_walk_domain, public_point
+from skriemdp.core.manifold_input import check_descent_domain, public_point
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.work import check_limit
 from skriemdp.descent.problem import FrechetProblem, Problem
@@ -142,7 +142,7 @@ def domain_and_start(
     """Public ball of the iterates, or None, and the public start."""
     geometry: Any = problem.geometry
     domain, start = estimator._domain_and_start(geometry, run.start)
-    check_walk_domain(geometry, domain)
+    check_descent_domain(geometry, domain)
     if run.start is not None:
         start = public_point(geometry, start=run.start)
         start = start if domain is None else domain.project(start)

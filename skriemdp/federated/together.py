@@ -125,7 +125,7 @@ class ClientsTogether:
         generators = [agent.stream(task) for agent, task in zip(agents, tasks, strict=True)]
         if exact_sums(solver.sampler):
             for rng in generators:
-                expect_integers(rng, solver.walk.n_steps * self.pool.problem.gradient_dim)
+                expect_integers(rng, solver.moves.n_steps * self.pool.problem.gradient_dim)
         problems = [agent.problem for agent in agents]
         ends = self._trained(clients, problems, point, solver, generators)
         return [
@@ -142,8 +142,8 @@ class ClientsTogether:
         generators: list[np.random.Generator],
     ) -> np.ndarray:
         clip = solver.clip_norm
-        path = Trajectory(self.pool.problem.geometry, point, solver.walk, rng=None)
-        for step in range(solver.walk.n_steps):
+        path = Trajectory(self.pool.problem.geometry, point, solver.moves, rng=None)
+        for step in range(solver.moves.n_steps):
             here = path.point
             points = [here] * len(clients) if step == 0 else here
             pairs = zip(problems, points, strict=True)

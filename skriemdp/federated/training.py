@@ -10,7 +10,7 @@ import numpy as np
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD
-from skriemdp.descent.trajectory import Walk
+from skriemdp.descent.trajectory import Moves
 from skriemdp.descent.variance_reduction import RiemannianSVRG
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.event import Event
@@ -38,7 +38,7 @@ class LocalSettings:
         Clips the differences of "rsvrg" to this times the distance from the anchor; without it, to
         `clip_norm`.
     output : str
-        As in :class:`skriemdp.descent.trajectory.Walk`.
+        As in :class:`skriemdp.descent.trajectory.Moves`.
     integers : int, default=0
         Number of integers in a release, where gradients are added in exact integers; 0 for floats.
     """
@@ -75,10 +75,10 @@ def local_solver(
 ) -> RiemannianSGD | RiemannianSVRG:
     """The private solver of a client with n records in a round; it names its own event."""
     if settings.method == "rsgd":
-        walk = Walk(settings.n_steps, settings.step(round), settings.output, domain=domain)
-        return RiemannianSGD(settings.sampler(n), noise_multiplier, walk, settings.clip_norm)
+        moves = Moves(settings.n_steps, settings.step(round), settings.output, domain=domain)
+        return RiemannianSGD(settings.sampler(n), noise_multiplier, moves, settings.clip_norm)
     steps = settings.n_epochs * (1 + settings.n_steps)
-    walk = Walk(steps, settings.step(round), settings.output, domain=domain)
+    moves = Moves(steps, settings.step(round), settings.output, domain=domain)
     # Anchors get the noise of the differences: more spoils long runs (benchmarks/federated.py).
     return RiemannianSVRG(
         settings.sampler(n),
@@ -86,7 +86,7 @@ def local_solver(
         noise_multiplier,
         settings.n_epochs,
         settings.n_steps,
-        walk,
+        moves,
         clip_norm=settings.clip_norm,
         difference_clip=settings.clip_norm if settings.smoothness is None else None,
         smoothness=settings.smoothness,
