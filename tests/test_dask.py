@@ -144,19 +144,23 @@ def test_a_task_keeps_freed_memory_until_it_ends(monkeypatch):
         seen.append(list(library.asked))
         return FrechetProblem(BALL, X)
 
-    for limit, kept, left in (
-        (None, [], []),
-        ("65536", [(-1, 2**25)], [(-1, 2**25), (-1, 65536)]),
-        ("999999999", [(-1, 999999999)], [(-1, 999999999)] * 2),
+    few, many, most = "65536", "999999999", 2**25
+    for limit, mapped, kept, left in (
+        (None, None, [], []),
+        (few, None, [(-1, most), (-3, most)], [(-3, 2**17), (-1, int(few))]),
+        (few, few, [(-1, most), (-3, most)], [(-3, int(few)), (-1, int(few))]),
+        (many, many, [(-1, int(many)), (-3, int(many))], [(-3, int(many)), (-1, int(many))]),
     ):
         seen = []
         library.asked.clear()
         if limit is not None:
             monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", limit)
+        if mapped is not None:
+            monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", mapped)
         found = _on_block(make, "gradient_sum", (point, Ball(0.3)), None, matrices(20))
         np.testing.assert_allclose(found, expected, atol=1e-12)
         assert seen == [kept]
-        assert library.asked == left
+        assert library.asked == kept + left
     with pytest.raises(ZeroDivisionError):
         _on_block(lambda X: 1 / 0, "gradient_sum", (), None, None)
     assert library.asked[-1] == (-1, 999999999)

@@ -141,10 +141,13 @@ def _blocks(array: Any, count: int) -> Any:
 
 # Dask's workers are started with this variable set so low that freed memory goes back to the system
 # at once, and temporaries cost a page fault per page, every time (benchmarks/solvers.py, table
-# "dask").  A task keeps so many bytes until it ends; where that cannot be asked, blocks are small.
-_TRIM_VARIABLE = "MALLOC_TRIM_THRESHOLD_"
+# "dask").  Nor do pieces of 128 KiB and more then come from memory that is kept: glibc, which
+# otherwise learns their size, maps each anew.  A task keeps so many bytes until it ends, and takes
+# all smaller pieces from them; where that cannot be asked, blocks are small.
+_TRIM_VARIABLE, _MAP_VARIABLE = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"
 _KEPT_BYTES, _SMALL_BLOCK_BYTES = 2**25, 2**16
-_TRIM_OPTION = -1  # M_TRIM_THRESHOLD of glibc
+_TRIM_OPTION, _MAP_OPTION = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc
+_USUAL_MAP = 2**17
 
 
 @contextlib.contextmanager
@@ -159,10 +162,14 @@ def _memory_kept() -> Iterator[None]:
         with blocks_of_at_most(_SMALL_BLOCK_BYTES):
             yield
         return
+    mapped = os.environ.get(_MAP_VARIABLE, "")
+    usual = int(mapped) if mapped.isdigit() else _USUAL_MAP
     set_option(_TRIM_OPTION, max(int(limit), _KEPT_BYTES))
+    set_option(_MAP_OPTION, max(usual, _KEPT_BYTES))
     try:
         yield
     finally:
+        set_option(_MAP_OPTION, usual)
         set_option(_TRIM_OPTION, int(limit))
 
 
