@@ -27,7 +27,7 @@ from skriemdp.mechanisms.sum import (
     plain_sum,
     private_sum,
 )
-from skriemdp.mechanisms.units import Units
+from skriemdp.mechanisms.units import Units, one_by_one
 from skriemdp.privacy.sensitivity import ball_sensitivity, interval_sensitivity
 
 WILD = [0.0, 1e-320, 1e-160, 1e-3, 1.0, 3.0, 1e154, 1e160, 1e308, -1e308, np.inf, -np.inf, np.nan]
@@ -324,6 +324,39 @@ def test_what_a_person_gives_depends_on_own_rows_alone(own):
     batch = np.array([4, 1])
     chosen = integer_total(Units((table, labels), groups).take(batch), give, held, steps)
     assert (chosen == alone[4] + alone[1]).all()
+
+
+def test_what_a_person_gives_is_the_mean_of_own_rows():
+    sizes, rng = np.array([3, 1, 6, 1000, 2]), np.random.default_rng(4)
+    groups, owners = people_of(sizes, 1)
+    table, labels = rng.uniform(-1, 1, size=(len(owners), 3)), rng.integers(0, 3, size=len(owners))
+    own = [table[owners == person] for person in range(len(sizes))]
+    sums = {
+        ball(Ball(9.0), 3): sum(rows.mean(axis=0) for rows in own),
+        Moment(9.0, 3, people=True): sum(rows.T @ rows / len(rows) for rows in own),
+    }
+    for held, expected in sums.items():
+        steps = held.check(0.3)
+        found = integer_total(Units((table,), groups), lambda x: x, held, steps)
+        assert held.value(found, steps) == pytest.approx(expected, abs=1e-3)
+    held, expected = labelled(9.0, 3, 3), np.zeros((3, 4))
+    for person, rows in enumerate(own):
+        shown = labels[owners == person]
+        for label in np.unique(shown):
+            share = 1.0 / np.sqrt(len(np.unique(shown)))
+            expected[label] += share * np.append(rows[shown == label].mean(axis=0) / 9.0, 1.0)
+    steps = held.check(0.3)
+    found = integer_total(Units((table, labels), groups), lambda x, y: (x, y), held, steps)
+    assert held.value(found, steps) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_row_given_alone_has_no_company():
+    rng = np.random.default_rng(5)
+    table, held = rng.normal(size=(50, 3)), ball(Ball(0.7), 3)
+    shift = one_by_one(lambda rows: rows - rows.mean(axis=0) + 0.1)  # tells of its company
+    found = integer_total(Units((table,)), shift, held, held.check(1.0))
+    one = integer_total(Units((table[:1],)), shift, held, held.check(1.0))
+    assert (found == 50 * one).all()
 
 
 @pytest.mark.parametrize("own", ["mean", "factors", "classes"])

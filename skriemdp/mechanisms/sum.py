@@ -157,7 +157,8 @@ def private_sum(
     """
     steps = held.check(mu)
     exact = add(units, give, held, steps)
-    noisy = noise.draw(exact, NOISE_SCALE, "discrete-gaussian", rng, sensitivity=steps)
+    law, presence = "discrete-gaussian", held.presence(steps)
+    noisy = noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=steps, presence=presence)
     return Noisy(held.value(noisy, steps), held.sigma(steps))
 
 

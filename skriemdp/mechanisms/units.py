@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 
 from skriemdp._groups import Groups
 
-__all__ = ["Units"]
+__all__ = ["Units", "one_by_one"]
 
 # Numbers of a tile: few enough for the cache between the processor's passes over it; fewer still
 # where rows are short and passes go column by column.
@@ -99,6 +99,16 @@ class Units:
             for chunk in self.arrays[0]:
                 whole = chunk.tocsr() if issparse(chunk) else np.asarray(chunk)
                 yield from Units((whole,))._rows(most)
+
+
+def one_by_one(give: Callable[..., Any]) -> Callable[..., Any]:
+    """`give`, called with each row alone, where a row's bits may depend on those beside it."""
+
+    def alone(*rows: Any) -> np.ndarray:
+        each = range(rows[0].shape[0])
+        return np.concatenate([give(*(part[i : i + 1] for part in rows)) for i in each])
+
+    return alone
 
 
 def _by_class(
