@@ -230,6 +230,7 @@ class Tape:
         size=(),
         *,
         sensitivity,
+        presence=None,
         grid=None,
         exponent=None,
         averaged=None,
