@@ -145,7 +145,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
     loss : {"auto", "zero_one", "squared_error"} or callable, default="auto"
         Loss of each validation record, ``loss(model, X, y) -> (n,)``; entry i must depend on the
         model and on record i only, which is tried on made-up records; "auto" is "zero_one" for
-        classifiers, else "squared_error" of ``predict`` against y (regressors) or X (the rest).
+        classifiers, else "squared_error" of ``predict`` against y (regressors) or X (the rest), as
+        the steps before the private one make it.
     loss_bound : float, default=1.0
         Public; each record's loss is clipped to [0, loss_bound].
     delta : float, default=1e-5
@@ -537,7 +538,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             losses = loss(model, X, y)
         else:
             supervised = y is not None and (is_classifier(model) or is_regressor(model))
-            predicted, truth = np.asarray(model.predict(X)), y if supervised else X
+            predicted = np.asarray(model.predict(X))
+            truth = y if supervised else before_last(model, X)[1]
             if loss == "zero_one":
                 losses = predicted != np.asarray(truth).reshape(predicted.shape)
             else:
