@@ -319,6 +319,10 @@ def without_repetitions(X):
     return X[np.sort(np.unique(X, axis=0, return_index=True)[1])]
 
 
+def middle(X):
+    return np.clip(np.nanmedian(X[:, 2]), -1e-5, 1e-5)
+
+
 def whitened(X):
     return (X - X.mean(axis=0)) @ np.linalg.pinv(np.cov(X.T))
 
@@ -333,20 +337,37 @@ class Quiet(TransformerMixin, BaseEstimator):
         return X - X.mean(axis=0)
 
 
-class Apart(TransformerMixin, BaseEstimator):
-    """Does what it says, but not when it is fitted."""
+class Keeper(Quiet):
+    """Leaves rows as they are, and remembers their mean."""
 
     def fit(self, X, y=None):
+        self.mean_ = X.mean(axis=0)
         return self
-
-    def fit_transform(self, X, y=None):
-        return X - X.mean(axis=0)
 
     def transform(self, X):
         return X
 
 
-Apart.__sklearn_tags__ = lambda self: FunctionTransformer().__sklearn_tags__()
+class TwoFaced(TransformerMixin, BaseEstimator):
+    """Centres rows while it is fitted, or else later on."""
+
+    def __init__(self, at_once=True):
+        self.at_once = at_once
+
+    def fit(self, X, y=None):
+        return self
+
+    def fit_transform(self, X, y=None):
+        return X - X.mean(axis=0) if self.at_once else X
+
+    def transform(self, X):
+        return X if self.at_once else X - X.mean(axis=0)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
 
 MIXING_STEPS = {
     "centred": lambda X: X - X.mean(axis=0),
@@ -361,8 +382,8 @@ MIXING_STEPS = {
     "other row": lambda X: np.roll(X, 1, axis=0),
     "its place": lambda X: X + np.arange(len(X))[:, None],
     "number of rows": lambda X: X / len(X),
-    "one small column": lambda X: np.c_[1e5 * X[:, :2], (X - X.mean(axis=0))[:, :1]],
-    "little": lambda X: X + 1e-9 * np.mean(X, axis=0),
+    "one small column": lambda X: np.c_[1e7 * X[:, :2], X[:, 2] - middle(X)],
+    "very little": lambda X: X + 1e-12 * np.nanmean(X, axis=0),
     "fifty times": lambda X: np.repeat(X, 50, axis=0),
     "without outliers": lambda X: X[np.abs(X[:, 0]) < 3.0],
     "without NaN": lambda X: X[~np.isnan(X).any(axis=1)],
@@ -426,7 +447,9 @@ def test_steps_that_keep_records_apart_may_run_first(step):
     assert report and {found.status for found in report.steps[:-1]} == {STATELESS}
 
 
-@pytest.mark.parametrize("step", [StandardScaler(), Quiet(), make_pipeline(StandardScaler())])
+@pytest.mark.parametrize(
+    "step", [StandardScaler(), Quiet(), Keeper(), make_pipeline(StandardScaler())]
+)
 def test_steps_that_learn_are_refused_as_such(step, recording_accountant):
     with pytest.raises(TypeError, match="learns from the records"):
         searched(step, recording_accountant)
@@ -434,10 +457,39 @@ def test_steps_that_learn_are_refused_as_such(step, recording_accountant):
     assert [found.status for found in reported(step).violations] in ([NOT_PRIVATE], [MIXES])
 
 
-def test_a_step_is_asked_as_a_fit_asks_it(recording_accountant):
-    with pytest.raises(ValueError, match="'apart': row i must depend"):
-        searched(Apart(), recording_accountant)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_step_is_asked_as_fits_and_predictions_ask_it(at_once, recording_accountant):
+    with pytest.raises(ValueError, match="'twofaced': row i must depend"):
+        searched(TwoFaced(at_once), recording_accountant)
     assert recording_accountant.spends == []
+
+
+LENGTH = functools.partial(np.linalg.norm, axis=-1)
+DOMAINS = {
+    "positive": (3, lambda X: X > 0),
+    "shares": (3, lambda X: (X >= 0) & (X <= 1)),
+    "zeros and ones": (3, lambda X: (X == 0) | (X == 1)),
+    "ranks": (3, lambda X: (X == X.round()) & (X > 0)),
+    "of unit length": (3, lambda X: np.abs(LENGTH(X) - 1.0) < 1e-9),
+    "within the ball": (3, lambda X: LENGTH(X) < 1.0),
+    "on a hyperboloid": (3, lambda X: np.abs(X[:, 0] - np.hypot(1.0, LENGTH(X[:, 1:]))) < 1e-9),
+    "definite": ((3, 3), lambda X: np.linalg.eigvalsh(X) > 0),
+    "frames": ((4, 2), lambda X: np.abs(X.swapaxes(1, 2) @ X - np.eye(2)) < 1e-9),
+}
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize("mixes", [False, True])
+def test_steps_that_take_some_numbers_only_are_tried_on_these(name, mixes):
+    shape, belongs = DOMAINS[name]
+
+    def picky(X):
+        if not belongs(X).all():
+            raise ValueError
+        return X - X.mean(axis=0) if mixes else X
+
+    (check,) = check_steps([FunctionTransformer(picky)], np.empty((0, *np.atleast_1d(shape))))
+    assert check.tried and check.fine != mixes
 
 
 def test_steps_of_all_candidates_are_tried(recording_accountant):
@@ -556,6 +608,15 @@ def test_signals_that_become_covariances():
         assert privacy_report(model).steps[0].status == (STATELESS if fine else MIXES)
     model = make_pipeline(estimation.Covariances("scm"), last)
     assert PrivateGridSearchCV(model, {}).fit(signals, labels).privacy_spent_.unit == "record"
+
+
+def test_rows_that_are_matrices_are_tried_as_such():
+    """Of plain rows this would be the sum of all records."""
+    model = make_pipeline(
+        FunctionTransformer(lambda X: X + np.abs(X).sum(axis=(-2, -1), keepdims=True)),
+        PrivateFrechetMean("spd", radius=1.0),
+    )
+    assert privacy_report(model.fit(MATRICES))
 
 
 def test_parts_of_unions_are_tried():
