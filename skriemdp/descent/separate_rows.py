@@ -254,8 +254,10 @@ def _typical(rows: np.ndarray) -> np.ndarray:
     """Size of a typical entry of each column."""
     if not rows.size:
         return np.zeros(rows.shape[1])
-    sizes = np.nan_to_num(np.nanmedian(np.where(np.isfinite(rows), np.abs(rows), np.nan), axis=0))
-    return np.maximum(sizes, (_SMALL if np.finfo(rows.dtype).eps < 1e-12 else 1.0) * sizes.max())
+    sizes = np.where(np.isfinite(rows), np.abs(rows), np.nan)
+    typical, rowwise = np.nanmedian(sizes, axis=0), np.nanmedian(np.nanmax(sizes, axis=1))
+    least = np.nan_to_num(rowwise) * (_SMALL if np.finfo(rows.dtype).eps < 1e-12 else 1.0)
+    return np.maximum(np.nan_to_num(typical), least)
 
 
 def _close(rows: np.ndarray, expected: np.ndarray, typical: np.ndarray) -> bool:
