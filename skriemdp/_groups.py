@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
-import functools
 import itertools
 import operator
 import uuid
@@ -221,7 +220,7 @@ def find_ids(ids: Any, catalogue: Any) -> np.ndarray:
         If `ids` are no column; if the catalogue has an id twice, or one that is missing or of
         another kind than :func:`read_ids` takes.
     """
-    listed, column = _named(_column, catalogue, "catalogue"), _named(_column, ids, "items")
+    listed, column = _named(_listed, catalogue, "catalogue"), _named(_listed, ids, "items")
     places = _named(
         lambda listed: {_key(one): k for k, one in enumerate(listed)}, listed, "catalogue"
     )
@@ -235,11 +234,10 @@ def find_ids(ids: Any, catalogue: Any) -> np.ndarray:
         near = np.searchsorted(listed, column, sorter=order)
         near = order[np.minimum(near, len(listed) - 1)]
         return np.where(listed[near] == column, near, -1)
-    look_up = functools.lru_cache(maxsize=None, typed=True)(lambda one: places.get(_key(one), -1))
 
     def place(one: Any) -> int:
         try:
-            return look_up(one)
+            return places.get(_key(one), -1)
         except Exception:
             return -1
 
@@ -285,6 +283,13 @@ def _column(ids: Any) -> np.ndarray | list[Any]:
     return values
 
 
+def _listed(ids: Any) -> np.ndarray | list[Any]:
+    """As :func:`_column`, with tuples for the records of a structured array."""
+    column = _column(ids)
+    structured = isinstance(column, np.ndarray) and column.dtype.names is not None
+    return column.tolist() if structured else column
+
+
 def _read(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     """As :func:`read_ids`, for any number of rows; it fails without the name of the argument."""
     ids = _column(ids)
@@ -319,17 +324,20 @@ def _read_parts(records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _read_list(values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
     """Ids of any types."""
     types = set(map(type, values))
-    if type(np.ma.masked) in types:
-        raise _UnreadableError(_MISSING)
-    # Ids of several types with their types, so that it does not depend on whose rows come first
-    # whether 1 or True is named.
-    mixed = len(types) > 1
-    each = list(zip(map(type, values), values, strict=True)) if mixed else values
+    # Equal ids of two types are kept apart here: whose rows come first must not decide whether 1
+    # or True is named.
+    each: Any = values if len(types) == 1 else list(zip(map(type, values), values, strict=True))
+    try:
+        samples = dict(zip(each, values, strict=True))
+    except Exception:  # something cannot be hashed, or not be compared with what is equal to it
+        each = range(len(values))
+        samples = dict(enumerate(values))
     key_of: Callable[[Any], Any] = str.__str__ if types == {str} else _key  # text is its own key
-    keys = {one: key_of(one[1] if mixed else one) for one in dict.fromkeys(each)}
+    keys = {one: key_of(value) for one, value in samples.items()}
     found: dict[Any, Any] = {}
-    for one, key in sorted(keys.items(), key=lambda item: item[0][0].__name__ if mixed else ""):
-        found.setdefault(key, one[1] if mixed else one)
+    for one in sorted(keys, key=lambda one: type(samples[one]).__name__):
+        hash(samples[one])
+        found.setdefault(keys[one], samples[one])
     ordered = sorted(found)
     if not all(itertools.starmap(operator.lt, itertools.pairwise(ordered))):
         raise _UnreadableError(_KIND)
