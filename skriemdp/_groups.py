@@ -286,8 +286,9 @@ def _column(ids: Any) -> np.ndarray | list[Any]:
 def _listed(ids: Any) -> np.ndarray | list[Any]:
     """As :func:`_column`, with tuples for the records of a structured array."""
     column = _column(ids)
-    structured = isinstance(column, np.ndarray) and column.dtype.names is not None
-    return column.tolist() if structured else column
+    if isinstance(column, np.ndarray) and column.dtype.names is not None:
+        return column.tolist()
+    return column
 
 
 def _read(ids: Any) -> tuple[np.ndarray, np.ndarray]:

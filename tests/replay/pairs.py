@@ -27,6 +27,7 @@ from skriemdp import (
     PrivateTangentPCA,
     config_context,
 )
+from skriemdp._groups import read_ids
 from skriemdp._random import NoiseStreams
 from skriemdp.datasets import from_frame
 from skriemdp.federated import FederatedEstimator
@@ -1520,6 +1521,18 @@ def sums_of_clients():
         for title, fit in (("log sums", round_of(mean)), ("rsgd", _federated(mean, 2, 3))):
             title = f"federated {title} {geometry} people"
             pair(title, fit, *data, attains=0.5, mine=of_client)
+    ends = [(x, None, clients) for x in opposite(plane, 1.0, beyond=2.0)]
+    for kind, named in ID_KINDS.items():
+        names, places = read_ids(named(clients), N, "clients")
+
+        def fit(accountant, X, y, clients, named=named):
+            log_sums = round_of(PrivateFrechetMean(plane, radius=1.0))
+            return log_sums(accountant, X, y, named(clients))
+
+        def mine(draw, first=repr(names.tolist()[places[0]])):
+            return draw.label[1] == first
+
+        pair(f"federated ids {kind}", fit, *ends, attains=0.95, mine=mine)
     erm = PrivateRiemannianERM("euclidean", gradient=linear_gradient, start=[0.0, 0.0])
     rows = without_labels(exchanged(*opposite(plane, 1.0, rest=-0.3, beyond=1e3)))
     data = [_by_clients(d) for d in rows]
