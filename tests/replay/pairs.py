@@ -1529,7 +1529,9 @@ def sums_of_clients():
             log_sums = round_of(PrivateFrechetMean(plane, radius=1.0))
             return log_sums(accountant, X, y, named(clients))
 
-        def mine(draw, first=repr(names.tolist()[places[0]])):
+        first = repr(names.tolist()[places[0]])
+
+        def mine(draw, first=first):
             return draw.label[1] == first
 
         pair(f"federated ids {kind}", fit, *ends, attains=0.95, mine=mine)
