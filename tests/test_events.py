@@ -366,7 +366,8 @@ def test_composed_grids_stay_above_the_exact_gaussian(count, delta):
     exact = gaussian_epsilon(1.0, delta)
     profile = loss.get_delta_for_epsilon(exact)
     assert profile + 1e-12 >= delta * (1 - 1e-9)
-    assert profile == pytest.approx(delta, rel=2e-3, abs=2e-13)
+    # Every copy of a loss that is handed on in floats may lack a rounding of its mass.
+    assert profile == pytest.approx(delta, rel=2e-3, abs=2e-13 + 8e-16 * count)
 
 
 @pytest.mark.parametrize("ours", [True, False])
@@ -377,7 +378,7 @@ def test_rounding_of_a_million_copies_is_covered(ours):
     if ours:
         masses = loss_distributions._between(edge - 5e-4), loss_distributions._between(edge + 5e-4)
         tail = stats.norm.sf(edge[-1] - 5e-4)
-        loss = loss_distributions._connect(*masses, tail, interval, count=count)
+        loss = loss_distributions._connect(*masses, tail, interval, edge[-1], count)
     else:
         loss = loss_distributions.repeat(gaussian_loss(1e-3, interval), count, interval)
     for epsilon in (4.0, 5.0, 6.0, 7.0):
@@ -401,8 +402,9 @@ def test_steps_on_batches_are_composed_as_by_dp_accounting(probability, noise, c
 def test_a_power_leaves_out_less_than_it_says(count, rng):
     masses = rng.dirichlet(np.full(30, 0.2))
     exact = functools.reduce(np.convolve, [masses] * count)
-    first, kept = loss_distributions._convolved(masses, count)
+    first, kept, rounding = loss_distributions._convolved(masses.astype(np.longdouble), count)
     assert exact[:first].sum() + exact[first + kept.size :].sum() <= loss_distributions.TAIL
+    assert np.abs(kept - exact[first : first + kept.size]).sum() <= rounding + 2e-13
     np.testing.assert_allclose(kept, exact[first : first + kept.size], atol=2e-13)
 
 
