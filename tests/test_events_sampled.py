@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
+from skriemdp.privacy.event import automatic_interval
 from skriemdp.privacy.events import (
     ComposedEvent,
     FixedSizeSampledGaussianEvent,
@@ -18,7 +19,7 @@ from skriemdp.privacy.events import (
     ZCDPEvent,
     compose,
 )
-from skriemdp.privacy.renyi import randomized_response_renyi, renyi_epsilon
+from skriemdp.privacy.renyi import randomized_response_renyi, renyi_delta, renyi_epsilon
 
 DELTA = 1e-5
 
@@ -183,3 +184,93 @@ def test_tiny_deltas_use_renyi_divergences(delta):
     event = PoissonSampledGaussianEvent(0.01, 1.0, 100)
     assert event.epsilon(delta) == pytest.approx(renyi_epsilon(event.renyi, delta), rel=1e-9)
     assert event.epsilon(delta) > event.epsilon(1e-9)
+
+
+# -- many steps: exact values from contour integrals --
+
+
+def observations(event, largest_order):
+    """Losses and laws (of P, and of P at the mirrored loss) of a step on nodes of quadrature."""
+    s = event.noise_multiplier
+    if isinstance(event, PoissonSampledGaussianEvent):
+        q = event.sampling_probability
+        y = np.arange(-1 - 13 * s, 1 + 0.5 * largest_order + 13 * s, min(s, s * s) / 10)
+        up, down = (np.log1p(q * np.expm1((sign * y / 2 - 1 / 8) / s**2)) for sign in (1, -1))
+        p = q * normal(y, 0.5, s) + (1 - q) * normal(y, 0.0, s)
+        return up - down, p * (y[1] - y[0]), np.zeros(y.size)
+    q, width = event.fraction, min(s, s * s) / 2
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    left = 0.5 + width * np.arange(math.ceil((largest_order + 13 * s + 1) / width))
+    x = (left[:, None] + 0.5 * width * (1 + nodes)).ravel()
+    weights = np.tile(0.5 * width * weights, left.size)
+    rest = normal(x, 0.0, s) * weights
+    loss = np.log1p(q * np.expm1((x - 0.5) / s**2))
+    return loss, q * normal(x, 1.0, s) * weights + (1 - q) * rest, rest
+
+
+def exact_delta(event, order):
+    """Epsilon at the saddle point `order`, and the pair's delta there; None where it takes long.
+
+    ``(1 - e^(epsilon - l))_+`` is the integral of ``e^(z (l - epsilon)) / (z (z + 1)) / (2 pi i)``
+    over ``Re z = order``, so no number cancels another, nor is there a grid of losses.
+    """
+    unit, count = event.unit
+    loss, p, mirrored = observations(unit, order + 1.0)
+    far = np.abs(loss) * (order + 1.0) < 600.0
+    loss, p, mirrored = loss[far], p[far], mirrored[far]
+
+    def excess(z):  # E e^(z l) - 1
+        return np.expm1(np.multiply.outer(z, loss)) @ p + (
+            np.expm1(np.multiply.outer(z, -loss)) @ mirrored
+        )
+
+    tilted = p * np.exp(order * loss), mirrored * np.exp(-order * loss)
+    total = 1.0 + excess(order)
+    mean = float(loss @ (tilted[0] - tilted[1])) / total
+    epsilon = count * mean
+    deviation = math.sqrt(count * (float(loss**2 @ (tilted[0] + tilted[1])) / total - mean**2))
+    if not 0.0 <= epsilon < 100.0:
+        return None
+    step = 2 * math.pi / max(70.0 / order, 14 * deviation + 3 * float(loss[p > 1e-18].max()))
+    size = next(
+        (
+            k
+            for k in (100, 250, 600)
+            if count * math.log(abs(1.0 + excess(order + 1j * k * step)) / total) < -36.0
+        ),
+        None,
+    )
+    if size is None:
+        return None
+    z = order + 1j * step * np.arange(size)
+    integrand = np.exp(count * np.log1p(excess(z)) - z * epsilon) / (z * (z + 1.0))
+    return epsilon, step / math.pi * float(integrand.real.sum() - 0.5 * integrand.real[0])
+
+
+def many_steps(rng, fixed):
+    """An event of up to 10^6 steps, an epsilon, and its exact delta there."""
+    while True:
+        s, count = 10 ** rng.uniform(-0.4, 1.0), int(10 ** rng.uniform(2.0, 6.0))
+        if fixed:
+            population = int(10 ** rng.uniform(1.0, 6.0))
+            batch = max(1, int(population * 10 ** rng.uniform(-4.5, -0.3)))
+            event = FixedSizeSampledGaussianEvent(population, batch, s, count)
+        else:
+            event = PoissonSampledGaussianEvent(10 ** rng.uniform(-4.5, -0.3), s, count)
+        found = exact_delta(event, 10 ** rng.uniform(-1.0, 1.3))
+        if found is not None and found[1] > 1e-30:
+            return event, *found
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize(
+    "seed", [0, 1, 2, 3, *(pytest.param(k, marks=pytest.mark.slow) for k in range(4, 100))]
+)
+def test_many_steps_never_report_less_than_the_exact_delta(seed, fixed):
+    event, epsilon, exact = many_steps(np.random.default_rng(seed), fixed)
+    found = event.delta(epsilon)
+    assert found >= exact * (1 - 1e-9)
+    assert found <= max(1.1 * exact, 2e-16 * event.count + 2e-12, renyi_delta(event.renyi, epsilon))
+    loss = event.privacy_loss_distribution(automatic_interval(event))
+    assert loss.get_delta_for_epsilon(epsilon) >= exact * (1 - 1e-9)
+    assert np.all(loss._pmf_remove._probs >= 0.0)

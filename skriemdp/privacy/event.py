@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 from skriemdp._validation import check_fraction, check_nonnegative
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
@@ -28,6 +28,7 @@ __all__ = ["Event", "plain", "profile_epsilon", "real_delta", "real_epsilon", "s
 _ROUNDING = 1e-12
 # Below this delta, and that mass, rounding would show, and Renyi divergences take over.
 _SMALLEST_DELTA = 1e-10
+_LARGE = 50.0  # epsilon, from which on a grid may be coarse
 _UP = 1.0 + 1e-9
 
 
@@ -133,7 +134,7 @@ class Event(abc.ABC):
             Nonnegative.
         """
         check_nonnegative(epsilon=epsilon)
-        return min(real_delta(self, float(epsilon)) + distance_delta(self, float(epsilon)), 1.0)
+        return _delta(self, float(epsilon)) if self.tv == 0.0 else _far_delta(self, float(epsilon))
 
     def to_dict(self) -> dict:
         """Plain data, ready for ``json.dumps``; :func:`skriemdp.privacy.events.event_from_dict`."""
@@ -234,6 +235,21 @@ def distance_delta(event: Event, epsilon: float) -> float:
     return min(math.exp(min(log_tv, 0.0)) * _UP, 1.0)
 
 
+def _far_delta(event: Event, epsilon: float) -> float:
+    """Smallest sum found of both deltas at one and the same epsilon up to this one."""
+
+    def total(smaller: float) -> float:
+        return min(real_delta(event, smaller) + distance_delta(event, smaller), 1.0)
+
+    found = total(epsilon)
+    # The sum is convex in e^epsilon, so it falls up to its least value.
+    if found < 1.0 and total(epsilon * (1.0 - 1e-6)) >= found:
+        return found
+    high = min(epsilon, max(0.0, -math.log(event.tv)))  # where the distance adds 1
+    best = minimize_scalar(total, bounds=(0.0, high), method="bounded", options={"xatol": 1e-9})
+    return min(found, best.fun, total(0.0))
+
+
 def _far_epsilon(event: Event, delta: float) -> float:
     """Smallest epsilon found with ``real_delta + (1 + e^epsilon) tv <= delta``; inf if none."""
     epsilon = 0.0
@@ -261,7 +277,7 @@ def _epsilon(event: Event, delta: float) -> float:
         loss = _loss(event)
         smallest += loss.get_delta_for_epsilon(math.inf)
         best = min(best, loss_epsilon(loss, delta - _ROUNDING))
-    if delta < 10.0 * smallest or event.renyi_inside:
+    if delta < 10.0 * smallest or best > _LARGE or event.renyi_inside:
         best = min(best, renyi_epsilon(event.renyi, delta - extra))
     return best
 
@@ -280,7 +296,7 @@ def _delta(event: Event, epsilon: float) -> float:
         loss = _loss(event)
         smallest += loss.get_delta_for_epsilon(math.inf)
         best = min(best, loss.get_delta_for_epsilon(epsilon) + _ROUNDING)
-    if best < 10.0 * smallest or event.renyi_inside:
+    if best < 10.0 * smallest or epsilon > _LARGE or event.renyi_inside:
         best = min(best, extra + renyi_delta(event.renyi, epsilon))
     return float(min(best, 1.0))
 

@@ -108,7 +108,7 @@ def _convolved(masses: np.ndarray, count: int) -> tuple[int, np.ndarray, float]:
     And how far all masses together can be off by rounding (docs/theory/accounting.md, section 8).
     """
     first, last = _most_of(masses.astype(float), count)
-    size = last - first + 1
+    size = max(last - first, 0) + 1  # the ends cross where nearly all mass is at infinity
     length = next_fast_len(max(size, masses.size), real=True)
     heaviest = int(masses.argmax())
     others = np.zeros(length, dtype=np.longdouble)
@@ -159,11 +159,12 @@ def _most_of(masses: np.ndarray, count: int) -> tuple[int, int]:
     orders = np.minimum(best * np.array(_ORDERS), _LARGEST_ORDER / masses.size)
     orders = np.concatenate([orders, -orders])
     # Exponentials of a place are products of those of its row and its column.
-    rows = -(-masses.size // _COLUMNS)
-    table = np.zeros(rows * _COLUMNS)
+    columns = min(_COLUMNS, masses.size)
+    rows = -(-masses.size // columns)
+    table = np.zeros(rows * columns)
     table[: masses.size] = masses
-    inside = table.reshape(rows, _COLUMNS) @ np.exp(np.outer(np.arange(_COLUMNS), orders))
-    outside = np.exp(np.outer(_COLUMNS * np.arange(rows), orders))
+    inside = table.reshape(rows, columns) @ np.exp(np.outer(np.arange(columns), orders))
+    outside = np.exp(np.outer(columns * np.arange(rows), orders))
     bounds = (count * np.log((inside * outside).sum(axis=0)) + log_share) / orders
     first = max(0.0, float(bounds[len(_ORDERS) :].max()) - 1.0)
     last = min(float(count * (masses.size - 1)), float(bounds[: len(_ORDERS)].min()) + 1.0)
@@ -339,8 +340,8 @@ def repeat(loss: PrivacyLossDistribution, count: int, interval: float) -> Privac
         return loss
     single = loss._pmf_remove.to_dense_pmf()
     masses = np.maximum(single._probs, 0.0).astype(np.longdouble)
-    # Every mass may be too small by a rounding, and then the others know nothing of it.
-    lost = max(1.0 - float(masses.sum()) - single._infinity_mass, 0.0) + _EPS
+    # Floats: what they lack together, and what one may lack while another has it, are lost.
+    lost = max(float(1.0 - masses.sum()) - single._infinity_mass, 0.0) + 0.5 * _EPS
     infinity = min(single._infinity_mass + lost, 1.0)
     return _copies(single._lower_loss, masses, infinity, interval, count)
 
@@ -373,12 +374,12 @@ def product(
 def largest_loss(losses: list[PrivacyLossDistribution], interval: float) -> PrivacyLossDistribution:
     """Whose profile is the largest of the losses' at every epsilon."""
     count = 1
-    while any(
+    while interval * count < LARGEST_LOSS and any(
         loss.get_delta_for_epsilon(interval * count) > loss.get_delta_for_epsilon(math.inf)
         for loss in losses
     ):
         count *= 2
-    grid = interval * np.arange(count + 1)
+    grid = interval * np.arange(min(count, math.floor(LARGEST_LOSS / interval)) + 1)
     return loss_from_profile(
         np.max([loss.get_delta_for_epsilon(grid) for loss in losses], axis=0), interval
     )
