@@ -555,3 +555,85 @@ def test_the_gaussian_bound_of_a_pure_event_is_rounded_up(epsilon):
         exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(mpmath.tanh(mpmath.mpf(epsilon) / 2))
         ratio = float(PureEvent(epsilon).gdp_bound / exact - 1)
     assert 0.0 <= ratio < 1e-12
+
+
+# -- any event at all --
+
+
+def random_event(rng, depth=2):
+    def size(low, high):
+        return float(10 ** rng.uniform(low, high))
+
+    def part():
+        return random_event(rng, depth - 1)
+
+    kind, count = int(rng.integers(10 if depth else 6)), int(size(0, 5))
+    if kind == 0:
+        return GaussianEvent(size(-3, 6), count)
+    if kind == 1:
+        return PureEvent(size(-6, 3))
+    if kind == 2:
+        return ApproximateEvent(size(-3, 1), size(-12, -0.1))
+    if kind == 3:
+        return ZCDPEvent(size(-6, 3))
+    integers = int(rng.integers(3))
+    if kind == 4:
+        return PoissonSampledGaussianEvent(min(size(-5, 0.2), 1.0), size(-1, 3), count, integers)
+    if kind == 5:
+        n = int(size(0.5, 6))
+        batch = max(1, int(n * size(-5, 0)))
+        return FixedSizeSampledGaussianEvent(n, batch, size(-1, 3), count, integers)
+    if kind == 6:
+        return compose([part() for _ in range(int(rng.integers(1, 4)))])
+    if kind == 7:
+        return SelfComposedEvent(part(), count)
+    if kind == 8:
+        weight = float(rng.beta(0.5, 0.5))
+        return MixtureEvent((weight, 1.0 - weight), (part(), part()))
+    if rng.random() < 0.5:
+        return ParallelEvent((part(), part()))
+    run, law = part(), str(rng.choice(["poisson", "negative-binomial"]))
+    if run.extra_delta:
+        return run
+    return SelectionEvent(run, 1 + size(-1, 2), law, float(rng.choice([0.0, 0.5, 1.0])))
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(20), pytest.param(range(20, 400), marks=pytest.mark.slow)], ids=str
+)
+@pytest.mark.filterwarnings("error")
+def test_any_event_answers_at_any_size(seeds):
+    for seed in seeds:
+        event = random_event(np.random.default_rng(seed))
+        deltas = [event.delta(e) for e in (0.0, 1e-300, 1e-3, 0.3, 2.0, 30.0, 700.0, 1e4, 1e300)]
+        assert all(0.0 <= b <= a * (1 + 1e-9) <= 2.0 for a, b in zip(deltas, deltas[1:])), event
+        assert deltas[0] <= 1.0
+        targets = (0.0, 1e-300, 1e-30, 1e-12, 1e-6, 1e-3, 0.5, 0.999)
+        epsilons = [event.epsilon(delta) for delta in targets]
+        assert all(0.0 <= b <= a * (1 + 1e-9) for a, b in zip(epsilons, epsilons[1:])), event
+        for delta, epsilon in zip(targets, epsilons, strict=True):
+            if epsilon < math.inf and delta > 1e-200 and not event.renyi_inside:
+                assert event.delta(epsilon) <= delta * (1 + 1e-3), event
+        with pytest.raises(ValueError, match="epsilon must be a finite number"):
+            event.delta(math.inf)
+
+
+def test_compositions_that_leave_no_finite_loss():
+    event = compose([ZCDPEvent(600), PureEvent(1.0)])
+    assert ZCDPEvent(600).epsilon(1e-6) <= event.epsilon(1e-6) <= ZCDPEvent(600).epsilon(1e-6) + 1.0
+    hopeless = SelfComposedEvent(ApproximateEvent(0.01, 0.01), 40_000)
+    assert hopeless.delta(1.0) == 1.0 and hopeless.epsilon(1e-3) == math.inf
+
+
+def test_products_of_losses_are_convolutions(rng):
+    one, two = gaussian_loss(0.5, 1e-2), loss_distributions.privacy_parameters_loss(0.3, 1e-3, 1e-2)
+    found = loss_distributions.product(one, two)
+    theirs = one.compose(two)
+    for epsilon in (0.0, 0.2, 1.0, 3.0, math.inf):
+        exact = theirs.get_delta_for_epsilon(epsilon)
+        assert exact - 1e-15 <= found.get_delta_for_epsilon(epsilon) <= exact + 1e-12
+    cut = loss_distributions.product(one, two, 1e-3)
+    assert cut._pmf_remove.size < found._pmf_remove.size
+    for epsilon in (0.0, 0.2, 1.0):
+        exact = theirs.get_delta_for_epsilon(epsilon)
+        assert exact <= cut.get_delta_for_epsilon(epsilon) <= exact + 2e-3

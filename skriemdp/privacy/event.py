@@ -235,19 +235,30 @@ def distance_delta(event: Event, epsilon: float) -> float:
     return min(math.exp(min(log_tv, 0.0)) * _UP, 1.0)
 
 
+def _sum_delta(event: Event, epsilon: float) -> float:
+    return min(real_delta(event, epsilon) + distance_delta(event, epsilon), 1.0)
+
+
 def _far_delta(event: Event, epsilon: float) -> float:
     """Smallest sum found of both deltas at one and the same epsilon up to this one."""
-
-    def total(smaller: float) -> float:
-        return min(real_delta(event, smaller) + distance_delta(event, smaller), 1.0)
-
-    found = total(epsilon)
+    found = _sum_delta(event, epsilon)
     # The sum is convex in e^epsilon, so it falls up to its least value.
-    if found < 1.0 and total(epsilon * (1.0 - 1e-6)) >= found:
-        return found
-    high = min(epsilon, max(0.0, -math.log(event.tv)))  # where the distance adds 1
-    best = minimize_scalar(total, bounds=(0.0, high), method="bounded", options={"xatol": 1e-9})
-    return min(found, best.fun, total(0.0))
+    if found == 1.0 or _sum_delta(event, epsilon * (1.0 - 1e-6)) < found:
+        turn = _turn(event)
+        found = min(found, _sum_delta(event, min(turn, epsilon)), _sum_delta(event, 0.0))
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _turn(event: Event) -> float:
+    """Where that sum is least: below the epsilon at which the distance adds 1."""
+    found = minimize_scalar(
+        lambda epsilon: math.log(_sum_delta(event, epsilon)),
+        bounds=(0.0, max(-math.log(event.tv), 1e-9)),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    return float(found.x)
 
 
 def _far_epsilon(event: Event, delta: float) -> float:
