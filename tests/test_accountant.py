@@ -605,7 +605,7 @@ def test_a_pure_ceiling_admits_no_gaussian_step(rule):
             10 ** rng.uniform(*ends) for ends in ((-5, 0), (-1, 5), (0, 6))
         )
         settings.append((probability, noise, int(count), 10 ** rng.uniform(-2, 3)))
-    for number, (probability, noise, count, ceiling) in enumerate(settings):
+    for place, (probability, noise, count, ceiling) in enumerate(settings):
         accountant = PrivacyAccountant(epsilon=ceiling, delta=0.0, filter=rule)
         kinds = (
             GaussianEvent(noise, count),
@@ -613,4 +613,4 @@ def test_a_pure_ceiling_admits_no_gaussian_step(rule):
             FixedSizeSampledGaussianEvent(10**6, max(int(10**6 * probability), 1), noise, count),
         )
         with pytest.raises(BudgetExceededError):
-            accountant.spend(kinds[number % 3])
+            accountant.spend(kinds[place % 3])

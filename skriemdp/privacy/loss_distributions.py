@@ -270,7 +270,7 @@ def fixed_size_gaussian_loss(
     reach = float(np.logaddexp(math.log1p(-q), math.log(q) + (far - 0.5) / (s * s)))
     points = max(math.ceil(reach / interval), 1)
     _check_size(points)
-    first = math.log1p(math.expm1(interval) / q)
+    first = math.log1p(math.expm1(min(interval, 1.0)) / q)
     loss = _edges(interval, points, reach - math.log(q) + 0.5 / (s * s * first))
     # t = log(1 + (e^l - 1)/q), written for large l as well.
     with np.errstate(divide="ignore"):
