@@ -614,3 +614,8 @@ def test_a_pure_ceiling_admits_no_gaussian_step(rule):
         )
         with pytest.raises(BudgetExceededError):
             accountant.spend(kinds[place % 3])
+
+
+def test_purity_is_no_matter_of_a_delta_that_underflows(monkeypatch):
+    monkeypatch.setattr(GaussianEvent, "delta", lambda event, epsilon: 0.0)
+    assert not make_filter("auto", 5.0, 0.0).fills(GaussianEvent(100.0))

@@ -410,6 +410,26 @@ def test_a_power_leaves_out_less_than_it_says(count, rng):
     np.testing.assert_allclose(kept, exact[first : first + kept.size], atol=2e-13)
 
 
+def fair_coins(count):
+    """Masses of the number of heads about the middle, by their ratios."""
+    ends = min(count // 2, 12 * math.isqrt(count))
+    k = np.arange(count // 2, count // 2 + ends, dtype=np.longdouble)
+    half = np.cumprod((count - k) / (k + 1))
+    masses = np.concatenate([half[::-1], np.ones(1, dtype=np.longdouble), half])
+    return masses / masses.sum()
+
+
+@pytest.mark.parametrize("count", [100, 10**6])
+def test_rounding_of_powers_is_below_its_bound(count):
+    one, all_ = fair_coins(400), fair_coins(400 * count)
+    first, found, rounding = loss_distributions._convolved(one, count)
+    first += (all_.size - 1) // 2 - count * (one.size - 1) // 2
+    error = float(np.abs(found - all_[first : first + found.size]).sum())
+    assert error <= rounding + 2e-15
+    if np.finfo(np.longdouble).eps < 1e-18:
+        assert rounding < 1e-13 + 5e-17 * count
+
+
 def test_profile_to_loss_distribution_and_back():
     interval = 1e-2
     grid = interval * np.arange(900)
@@ -639,3 +659,10 @@ def test_products_of_losses_are_convolutions(rng):
     for epsilon in (0.0, 0.2, 1.0):
         exact = theirs.get_delta_for_epsilon(epsilon)
         assert exact <= cut.get_delta_for_epsilon(epsilon) <= exact + 2e-3
+
+
+def test_normal_tails_are_as_accurate_as_the_proof_of_rounding_says():
+    for x in np.linspace(0.0, 36.0, 721).tolist():
+        with mpmath.workdps(40):
+            error = abs(float(mpmath.mpf(float(ndtr(-x))) / mpmath.ncdf(-mpmath.mpf(x)) - 1))
+        assert error <= np.finfo(float).eps * (20.0 + x * x)
