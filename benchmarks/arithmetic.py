@@ -56,30 +56,34 @@ def cases(n):
     matrices, sphere = cloud(SPD(5)), cloud(Sphere(20))
     X = rng.normal(size=(n, 30)) * np.linspace(2.0, 0.5, 30) + 3.0
     labels = np.arange(n) % 3
-    mean = PrivateFrechetMean("spd", radius=1.0, noise="gaussian", mechanism="tangent")
+    mean = PrivateFrechetMean(
+        "spd", center=np.eye(2), radius=1.0, noise="gaussian", mechanism="tangent"
+    )
     of_mean = attribute("mean_")
     yield "mean, logarithms", mean, (matrices,), of_mean
-    model = PrivateFrechetMean("spd", radius=1.0, noise="gaussian", mechanism="gradient")
+    model = PrivateFrechetMean(
+        "spd", center=np.eye(2), radius=1.0, noise="gaussian", mechanism="gradient"
+    )
     yield "mean, gradients", model, (matrices,), of_mean
     yield "mean, flat, Gaussian noise", PrivateFrechetMean(noise="gaussian"), (X,), of_mean
     yield (
         "mean, default (radial noise)",
-        PrivateFrechetMean("spd", radius=1.0),
+        PrivateFrechetMean("spd", center=np.eye(2), radius=1.0),
         (matrices,),
         of_mean,
     )
-    model = PrivateFrechetMean("spd", radius=1.0, noise="gaussian")
+    model = PrivateFrechetMean("spd", center=np.eye(2), radius=1.0, noise="gaussian")
     yield "mean, iterated", model, (matrices,), of_mean
     space = Hyperboloid(2)
     for law in ("gaussian", "laplace", "k-norm"):
         model = PrivateFrechetMean(space, radius=0.5, mechanism=law)
         yield f"mean, {law} law on the manifold", model, (cloud(space),), of_mean
-    model = PrivateMinimumDistanceToMean("spd", radius=1.0, classes=range(3))
+    model = PrivateMinimumDistanceToMean("spd", center=np.eye(2), radius=1.0, classes=range(3))
     yield "class means", model, (matrices, labels), attribute("means_")
     for mechanism in ("covariance", "refine", "power", "gradient", "exponential"):
         model = PrivatePrincipalEigenvector(3, mechanism=mechanism)
         yield f"principal components, {mechanism}", model, (X,), projector
-    model = PrivateTangentPCA(2, "spd", radius=1.0)
+    model = PrivateTangentPCA(2, "spd", center=np.eye(2), radius=1.0)
     yield "tangent components", model, (matrices,), projector
     rows, truth = rng.normal(size=(n, 20)) / math.sqrt(20), rng.normal(size=20)
     y = (rows @ truth + 0.3 * rng.normal(size=n) > 0).astype(int)

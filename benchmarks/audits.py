@@ -419,16 +419,22 @@ OTHERS = {
         Mean("sphere", radius=0.5, **GAUSSIAN, **LONG),
         None,
     ),
-    "PrivateFrechetMean, tangent, SPD": (Mean("spd", radius=1.0, **GAUSSIAN, **LONG), None),
+    "PrivateFrechetMean, tangent, SPD": (
+        Mean("spd", center=np.eye(2), radius=1.0, **GAUSSIAN, **LONG),
+        None,
+    ),
     "PrivateFrechetMean, gradient, SPD": (
-        Mean("spd", radius=1.0, mechanism="gradient", **LONG),
+        Mean("spd", center=np.eye(2), radius=1.0, mechanism="gradient", **LONG),
         None,
     ),
     "PrivateFrechetMean, adaptive, SPD": (
-        Mean("spd", radius=1.0, noise="gaussian", **LONG),
+        Mean("spd", center=np.eye(2), radius=1.0, noise="gaussian", **LONG),
         None,
     ),
-    "PrivateFrechetMean, adaptive, radial": (Mean("spd", radius=1.0, **LONG), LARGE_DELTA),
+    "PrivateFrechetMean, adaptive, radial": (
+        Mean("spd", center=np.eye(2), radius=1.0, **LONG),
+        LARGE_DELTA,
+    ),
     "PrivateFrechetMean, defaults, SPD": (Mean("spd", **LONG), LARGE_DELTA),
     "PrivateFrechetMean, defaults, sphere": (Mean("sphere", **LONG), LARGE_DELTA),
     "PrivateFrechetMean, private ball": (Mean(center="private", radius="auto", **LONG), None),

@@ -159,7 +159,9 @@ def slopes():
     def measure(n_clients, per_round, rounds, local_steps, step):
         # 100 records a client; the start is the minimiser, so only noise is left.
         points = np.broadcast_to(np.eye(2), (100 * n_clients, 2, 2)).copy()
-        model = PrivateFrechetMean("spd", radius=1.0, epsilon=EPSILON, delta=DELTA)
+        model = PrivateFrechetMean(
+            "spd", center=np.eye(2), radius=1.0, epsilon=EPSILON, delta=DELTA
+        )
         values = [
             excess(
                 model,
@@ -210,7 +212,7 @@ def engines():
     rng = np.random.default_rng(0)
     points = wishart(rng, 2000)
     clients = np.arange(2000) % 20
-    model = PrivateFrechetMean("spd", radius=2.0)
+    model = PrivateFrechetMean("spd", center=np.eye(2), radius=2.0)
     print("| engine | ms per round, 20 clients of 100 records |")
     print("|---|---|")
     cases = (
@@ -272,7 +274,7 @@ def thousand():
     print("| 1000 clients of 20 records | CPU s | wall s | local trainings per CPU s |")
     print("|---|---|---|---|")
     for name, clients, n_rounds, per_round, more in settings:
-        model = PrivateFrechetMean("spd", radius=2.0)
+        model = PrivateFrechetMean("spd", center=np.eye(2), radius=2.0)
         run = FederatedEstimator(model, n_rounds, per_round, **more)
         begin, cpu = time.perf_counter(), time.process_time()
         run.fit(points, clients=clients)

@@ -38,7 +38,12 @@ def row(size, n, repeats):
     step = RiemannianGradientDescent(mu=1.0, n_steps=1, step_size=1.0)
     rng = np.random.default_rng(1)
     fit = PrivateFrechetMean(
-        "spd", mechanism="tangent", noise="gaussian", accountant=PrivacyAccountant(), radius=1.0
+        "spd",
+        mechanism="tangent",
+        noise="gaussian",
+        accountant=PrivacyAccountant(),
+        center=np.eye(2),
+        radius=1.0,
     )
     eigh, gradient, private, theirs = best_of(
         repeats,

@@ -36,7 +36,7 @@ def excess(model, **fit):
 
 
 rounds = [1, 2, 4, 8]
-inner = PrivateFrechetMean("spd", radius=2.0, epsilon=1.0)
+inner = PrivateFrechetMean("spd", center=np.eye(2), radius=2.0, epsilon=1.0)
 designs = {
     "one step, taking turns": {},
     "one step, random subsets": {"participation": "uniform"},
@@ -55,7 +55,9 @@ for label, settings in designs.items():
         risks.append(np.median(runs))
     plt.loglog(rounds, risks, "o-", label=label)
 
-central = np.median([excess(PrivateFrechetMean("spd", radius=2.0, epsilon=1.0)) for _ in range(3)])
+central = np.median(
+    [excess(PrivateFrechetMean("spd", center=np.eye(2), radius=2.0, epsilon=1.0)) for _ in range(3)]
+)
 start = 0.5 * space.dist(np.eye(2), mean) ** 2
 plt.axhline(central, color="gray", linestyle="--", label="central, private")
 plt.axhline(start, color="black", linestyle=":", label="public start, no data")

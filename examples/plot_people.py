@@ -25,7 +25,10 @@ train, new = person < 109, person >= 109
 
 
 def decoder(radius, epsilon):
-    return PrivateMinimumDistanceToMean("spd", radius=radius, classes=[0, 1], epsilon=epsilon)
+    center = np.eye(6)  # where everybody's mean lies after recentring
+    return PrivateMinimumDistanceToMean(
+        "spd", center=center, radius=radius, classes=[0, 1], epsilon=epsilon
+    )
 
 
 def accuracy(model):

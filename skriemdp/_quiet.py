@@ -11,6 +11,7 @@ import copy
 import dis
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -27,8 +28,10 @@ __all__ = [
     "QuietQueries",
     "about_public_input",
     "checked_format",
+    "quiet",
     "quietly",
     "read_array",
+    "read_numbers",
     "read_records",
     "read_weights",
 ]
@@ -40,6 +43,10 @@ _RAISE = dis.opmap["RAISE_VARARGS"]
 _NO_NUMBER = (
     "holds text or other values where numbers are expected: every argument must be a number, or a "
     "string that spells a number; encode the rest."
+)
+_COMPLEX = (
+    "holds complex numbers. Complex data not supported: pass real and imaginary parts as separate "
+    "columns."
 )
 
 
@@ -138,8 +145,9 @@ def stand_in(value: Any) -> Any:
 
 def _lines(text: str) -> str:
     """`text` without the zeros of the stand-in that it prints."""
-    lines = (line for line in text.splitlines() if not line.lstrip().startswith(("[", "array=")))
-    return "\n".join(lines).strip()
+    text = re.sub(r"array=\[[^\]]*\]\.?|array=\S*", "", text)
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("["))
+    return "\n".join(line for line in lines if line).strip()
 
 
 def _said_of_zeros(error: Exception, call: Callable[..., Any], values: Sequence[Any]) -> str | None:
@@ -179,6 +187,8 @@ def _finding(value: Any) -> str | None:
             array = array.astype(np.float64)
         except Exception:
             return _NO_NUMBER
+    if array.dtype.kind == "c":
+        return _COMPLEX
     if array.dtype.kind in "mM":
         return "holds dates or time spans where numbers are expected; encode them."
     if array.dtype.kind in "fc" and not np.isfinite(array).all():
@@ -187,6 +197,10 @@ def _finding(value: Any) -> str | None:
             "rows out: the number of rows is public, and would tell of one record."
         )
     return None
+
+
+def _any_complex(values: Sequence[Any]) -> bool:
+    return any(getattr(getattr(value, "dtype", None), "kind", "") == "c" for value in values)
 
 
 def _sentence(error: Exception, values: Sequence[Any], names: Sequence[str], labels: bool) -> str:
@@ -236,9 +250,11 @@ def quietly(
     # Outside the handler, so that no error has another one as its context.
     if _may_pass(failure):
         raise _alone(failure)
-    text = _said_of_zeros(failure, call, values)
+    text = None if _any_complex(values) else _said_of_zeros(failure, call, values)
     if not text:
         text = _sentence(failure, values, names, labels)
+    elif text.startswith("Expected 2D array"):
+        text = f"{names[0]}: {text}"
     raise _same_type(failure, text)
 
 
@@ -263,6 +279,14 @@ def read_array(value: Any, name: str, *, labels: bool = False, **checks: Any) ->
         value,
         names=(name,),
         labels=labels,
+    )
+
+
+def read_numbers(value: Any, name: str, **checks: Any) -> np.ndarray:
+    """Floats of any shape, of a function that takes records; text, complex and NaN are refused."""
+    shape = {"ensure_2d": False, "allow_nd": True, "ensure_min_samples": 0}
+    return read_array(
+        value, name, dtype=np.float64, **{**shape, "ensure_min_features": 0, **checks}
     )
 
 
@@ -380,7 +404,7 @@ class QuietQueries:
     """Base of estimators whose public methods show no record in an error or a warning of NumPy.
 
     Subclasses need nothing: `predict`, `transform`, `score` and all other public methods but those
-    that start with fit, get or set are wrapped when a class is made, with their signatures.
+    that start with fit, get or set are wrapped by :func:`quiet` when a class is made.
     """
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -389,37 +413,45 @@ class QuietQueries:
             if name.startswith(("_", "fit", "get", "set")):
                 continue
             if inspect.isfunction(member):
-                setattr(cls, name, _quiet_query(member))
+                setattr(cls, name, quiet(member))
+            elif isinstance(member, (classmethod, staticmethod)):
+                setattr(cls, name, type(member)(quiet(member.__func__)))
             elif isinstance(member, type(_CONDITIONAL)) and inspect.isfunction(member.fn):
-                member.fn = _quiet_query(member.fn)
+                member.fn = quiet(member.fn)
         owner = next((base for base in cls.__mro__ if "score" in vars(base)), None)
         if owner is not None and not issubclass(owner, QuietQueries):  # one of scikit-learn's
-            cls.score = _quiet_query(vars(owner)["score"])  # type: ignore[attr-defined]
+            cls.score = quiet(vars(owner)["score"])  # type: ignore[attr-defined]
 
 
 # What `available_if` makes of a method, to know it by.
 _CONDITIONAL = available_if(lambda owner: True)(lambda owner: None)
 
 
-def _quiet_query(method: Callable[..., Any]) -> Callable[..., Any]:
-    if hasattr(method, "_quiet"):
-        return method
+def quiet(function: Callable[..., R]) -> Callable[..., R]:
+    """`function`, or a method, whose errors and NumPy warnings show no entry of its arguments."""
+    if hasattr(function, "_quiet"):
+        return function
 
-    @functools.wraps(method)
-    def query(self: Any, *args: Any, **kwargs: Any) -> Any:
+    @functools.wraps(function)
+    def query(*args: Any, **kwargs: Any) -> R:
         failure: Any = None
         try:
             args = tuple(checked_format(a) if sparse.issparse(a) else a for a in args)
+            kwargs = {k: checked_format(a) if sparse.issparse(a) else a for k, a in kwargs.items()}
             with np.errstate(all="ignore"):
-                return method(self, *args, **kwargs)
+                return function(*args, **kwargs)
         except Exception as error:
             failure = error
         step = failure.__traceback__
         # Without a frame below this one the arguments did not fit the signature.
         if _may_pass(failure) or step is None or step.tb_next is None:
             raise _alone(failure)
-        names = list(inspect.signature(method).parameters)[1:]
-        text = _sentence(failure, args, names, labels=True)
+        names = list(inspect.signature(function).parameters)
+        given = [*zip(names, args, strict=False), *kwargs.items()]
+        # Neither estimators nor functions hold records themselves.
+        given = [(n, a) for n, a in given if not (callable(a) or hasattr(a, "get_params"))]
+        given = [(n, a) for n, a in given if n not in ("self", "cls")]
+        text = _sentence(failure, [a for _, a in given], [name for name, _ in given], labels=True)
         raise _same_type(failure, text)
 
     query._quiet = True  # type: ignore[attr-defined]  # our own mark

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skriemdp._quiet import QuietQueries, read_numbers
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -30,7 +32,7 @@ def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
 
 
 @dataclasses.dataclass
-class NoiseBallDisplay:
+class NoiseBallDisplay(QuietQueries):
     """Where the true mean can be, given a private one, from released and public numbers.
 
     With `confidence_region`, regions that hold the population's mean: sampling and noise together.
@@ -131,7 +133,7 @@ class NoiseBallDisplay:
 
 
 @dataclasses.dataclass
-class AdaGradDisplay:
+class AdaGradDisplay(QuietQueries):
     """Excess risk of private linear models against epsilon, and the spectrum of a preconditioner.
 
     Parameters
@@ -201,7 +203,7 @@ class AdaGradDisplay:
 
 
 @dataclasses.dataclass
-class PoincareDiskDisplay:
+class PoincareDiskDisplay(QuietQueries):
     """Hyperbolic predictions in the Poincare disk: truth, prediction, and where noise may put it.
 
     Parameters
@@ -236,7 +238,7 @@ class PoincareDiskDisplay:
         from skriemdp.geometry import Hyperboloid, Poincare
 
         space, disk = Hyperboloid(2), Poincare(2)
-        starts, ends = np.asarray(starts, dtype=float), np.asarray(ends, dtype=float)
+        starts, ends = read_numbers(starts, "starts"), read_numbers(ends, "ends")
         times = np.linspace(0.0, 1.0, steps)[:, None]
         logs = space.log_coordinates(starts, ends)[:, None]
         return disk.from_hyperboloid(space.exp_coordinates(starts[:, None], times * logs))
@@ -252,7 +254,7 @@ class PoincareDiskDisplay:
         angle = np.linspace(0.0, 2.0 * np.pi, 257)
         ax.plot(np.cos(angle), np.sin(angle), color="k", lw=0.8)
         if self.background is not None:
-            background = np.asarray(self.background, dtype=float)
+            background = read_numbers(self.background, "background")
             if self.edges is not None:
                 edges = np.asarray(self.edges)
                 lines = self.geodesics(background[edges[:, 0]], background[edges[:, 1]])
@@ -261,9 +263,9 @@ class PoincareDiskDisplay:
                 )
             flat = disk.from_hyperboloid(background)
             ax.scatter(*flat.T, s=4, color="0.7", zorder=1)
-        truth = np.asarray(self.truth, dtype=float)
-        for i, (point, cloud) in enumerate(zip(truth, self.clouds, strict=True)):
-            cloud = np.asarray(cloud, dtype=float)
+        truth = read_numbers(self.truth, "truth")
+        clouds = read_numbers(self.clouds, "clouds")
+        for i, (point, cloud) in enumerate(zip(truth, clouds, strict=True)):
             color = f"C{i}"
             ax.scatter(*disk.from_hyperboloid(cloud).T, s=8, color=color, alpha=0.35, zorder=2)
             here = self.geodesics(point[None], cloud[:1])[0]
@@ -281,7 +283,7 @@ class PoincareDiskDisplay:
 
 
 @dataclasses.dataclass
-class SpectrumDisplay:
+class SpectrumDisplay(QuietQueries):
     """Eigenvalues of a privately released second moment beside the reach of its noise.
 
     Eigenvalues inside the shaded band cannot be told from those of the noise alone.
@@ -319,7 +321,7 @@ class SpectrumDisplay:
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw both spectra and the band of the noise; returns self."""
         ax = _axes(ax)
-        spectrum = np.asarray(self.spectrum, dtype=float)
+        spectrum = read_numbers(self.spectrum, "spectrum")
         # Largest eigenvalue of the noise alone (semicircle law), about the mean eigenvalue.
         edge = 2.0 * np.sqrt(len(spectrum)) * self.noise_scale
         middle = spectrum.mean()
@@ -335,7 +337,7 @@ class SpectrumDisplay:
 
 
 @dataclasses.dataclass
-class CapturedVarianceDisplay:
+class CapturedVarianceDisplay(QuietQueries):
     """Share of the variance that private components capture, against epsilon; for studies.
 
     Parameters
@@ -396,7 +398,7 @@ class CapturedVarianceDisplay:
 
 
 @dataclasses.dataclass
-class CompletionDisplay:
+class CompletionDisplay(QuietQueries):
     """Private matrix completion: released singular values beside noise, and error over epsilon.
 
     Parameters

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import QuietQueries, quietly, read_array, read_records
 from skriemdp._random import public_generator
+from skriemdp._validation import shown
 from skriemdp.core.estimator import CarriesLedger, tags_of
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -57,7 +58,7 @@ def transformed_once() -> Iterator[None]:
         _KEPT.reset(token)
 
 
-class Recenter(TransformerMixin, BaseEstimator):
+class Recenter(QuietQueries, TransformerMixin, BaseEstimator):
     """Move points so that their own Fréchet mean comes to lie at the geometry's base point.
 
     Point x becomes ``exp_c(transport_{m -> c} log_m x)``, m the mean and c the base point; for
@@ -213,7 +214,7 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
     >>> X, y, groups = make_people(100, 20, 3, rng=np.random.default_rng(0))
     >>> model = PerGroup(
     ...     Recenter("spd"),
-    ...     PrivateMinimumDistanceToMean("spd", radius=0.3, classes=[0, 1], epsilon=1.0),
+    ...     PrivateMinimumDistanceToMean("spd", center=np.eye(3), radius=0.3, classes=[0, 1]),
     ... )
     >>> model.fit(X, y, groups=groups).privacy_spent_.unit
     'group'
@@ -257,6 +258,11 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 f"estimator: fit of {type(self.estimator).__name__} takes no groups, so it would "
                 "protect single rows, which their group's transformation does not allow; use an "
                 "estimator whose fit has groups=."
+            )
+        if isinstance(self.transformer, type) or not hasattr(self.transformer, "fit_transform"):
+            raise TypeError(
+                "transformer must have a method fit_transform, such as Recenter('spd'), got "
+                f"{shown(self.transformer)}."
             )
         transformed = self._transformed(X, groups)
         self.estimator_ = clone(self.estimator)

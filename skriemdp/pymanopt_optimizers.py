@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 
+from skriemdp._quiet import Charged, quiet
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
-from skriemdp._validation import check_privacy, check_scale
+from skriemdp._validation import check_scale
 from skriemdp.core.arithmetic import descends_in_integers
 from skriemdp.core.charge import charge
-from skriemdp.core.manifold_input import descent_domain
+from skriemdp.core.manifold_input import descent_domain, public_array
+from skriemdp.core.parameters import check_target
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.per_sample import CostProblem, check_per_sample, make_gradient
@@ -28,7 +30,7 @@ from skriemdp.descent.trajectory import Moves, rehearse
 from skriemdp.descent.variance_reduction import EPOCH_LENGTH, RiemannianSVRG, calibrated_svrg
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.ledger.current import current_accountant
+from skriemdp.ledger.current import chosen_accountant
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
 
@@ -95,6 +97,7 @@ class PerSampleProblem:
     ((3,), (1.0, 1e-05))
     """
 
+    @quiet
     def __init__(
         self,
         manifold: Any,
@@ -183,7 +186,7 @@ class _PrivateOptimizer(Optimizer):
         random_state: int | None = None,
         verbosity: int = 1,
     ):
-        check_privacy(epsilon, delta)
+        check_target(epsilon, delta)
         if delta == 0:
             raise ValueError("Gaussian noise cannot give delta=0; pass delta > 0, such as 1e-5.")
         check_scale(clip_norm=clip_norm)
@@ -197,6 +200,7 @@ class _PrivateOptimizer(Optimizer):
     def _solver(self, moves: Moves, n: int) -> Solver:
         raise NotImplementedError
 
+    @quiet
     def run(
         self, problem: PerSampleProblem, *, initial_point: Any = None
     ) -> PrivateOptimizerResult:
@@ -244,9 +248,8 @@ class _PrivateOptimizer(Optimizer):
         )
         if exact:
             solver, event = in_integers, cost
-        accountant = current_accountant() if self._accountant is None else self._accountant
-        charge(
-            accountant,
+        spend = charge(
+            chosen_accountant(self._accountant),
             event,
             self,
             params={"unit": "record", "seeded": self._random_state is not None},
@@ -258,8 +261,10 @@ class _PrivateOptimizer(Optimizer):
             name = type(self).__name__
             shown = ProgressBar(name, self._epsilon, self._delta, solver.moves.n_steps)
         started = time.time()
-        with np.errstate(all="ignore"):  # a warning of overflow would tell of some record
+        # A warning of overflow would tell of some record.
+        with (charged := Charged(getattr(spend, "entry", None))), np.errstate(all="ignore"):
             point = solver.solve(problem.problem, start, streams("descent"), shown)
+        charged.settle()
         self._initialize_log(optimizer_parameters={"clip_norm": self._clip_norm})
         return PrivateOptimizerResult(
             point=_users_format(geometry, point),
@@ -423,8 +428,9 @@ def _start(geometry: Geometry, initial_point: Any) -> Any:
     if hasattr(geometry, "pack"):
         initial_point = geometry.pack(initial_point)
     elif hasattr(geometry, "join") and isinstance(initial_point, (list, tuple)):
-        initial_point = geometry.join(*(np.asarray(part, dtype=float) for part in initial_point))
-    point = np.asarray(initial_point, dtype=float)
+        parts = (public_array("initial_point", part) for part in initial_point)
+        initial_point = geometry.join(*parts)
+    point = public_array("initial_point", initial_point)
     if point.shape != geometry.shape or not bool(np.all(geometry.belongs(point))):
         raise ValueError(f"initial_point is not a point of {geometry}, shape {geometry.shape}.")
     return point

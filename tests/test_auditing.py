@@ -117,17 +117,19 @@ def test_too_few_trials():
 # -- whole estimators ------------------------------------------------------------------------------
 
 ESTIMATORS = [
-    PrivateFrechetMean("spd", radius=1.0),
+    PrivateFrechetMean("spd", center=np.eye(2), radius=1.0),
     PrivateFrechetMean("sphere", radius=0.5, center=[0.0, 1.0, 0.0]),
     PrivateFrechetMean("poincare", radius="auto", center="private"),
     PrivateFrechetMean("hyperboloid", mechanism="laplace", delta=0, radius=1.0),
     PrivateFrechetMean("sphere", mechanism="laplace", delta=0, radius=1.2),
     PrivateFrechetMean("sphere", mechanism="k-norm", delta=0, radius=1.2),
-    PrivateFrechetMean("spd", radius=1.0, uncertainty=True),
+    PrivateFrechetMean("spd", center=np.eye(2), radius=1.0, uncertainty=True),
     PrivateTangentPCA(1, "poincare", radius=1.0),
     PrivateMinimumDistanceToMean("spd", classes=["a", "b", "c"]),
-    PrivateMinimumDistanceToMean("spd", radius=1.0, classes=["a", "b", "c"]),
-    PrivateMinimumDistanceToMean("spd", radius=1.0, classes=["a", "b"], uncertainty=True),
+    PrivateMinimumDistanceToMean("spd", center=np.eye(2), radius=1.0, classes=["a", "b", "c"]),
+    PrivateMinimumDistanceToMean(
+        "spd", center=np.eye(2), radius=1.0, classes=["a", "b"], uncertainty=True
+    ),
     PrivatePrincipalEigenvector(2),
     PrivatePrincipalEigenvector(row_norm=2.0, mechanism="gradient", n_steps=2),
     PrivatePrincipalEigenvector(delta=0),

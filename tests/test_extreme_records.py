@@ -165,7 +165,9 @@ def test_one_far_point_changes_no_outcome(geometry, parameters):
     far = np.zeros(geometry.dim)
     far[0] = 3.0 if isinstance(geometry, Sphere) else 15.0
     X[0] = geometry.exp_coordinates(base, far)
-    model = PrivateFrechetMean(geometry, radius=0.5, **parameters).fit(X)
+    model = PrivateFrechetMean(
+        geometry, **{"center": geometry.base_point, "radius": 0.5} | parameters
+    ).fit(X)
     assert np.isfinite(model.mean_).all() and bool(geometry.belongs(model.mean_))
 
 
@@ -293,7 +295,7 @@ def test_no_error_quotes_an_entry(estimator):
 def test_wide_balls_are_left_at_their_centre_only(mechanism="gradient"):
     X = np.exp(np.random.default_rng(4).normal(size=(60, 2)))[:, :, None] * np.eye(2)
     ledger = Recorder()
-    wide = PrivateFrechetMean("spd", radius=15.0, epsilon=8.0, accountant=ledger)
+    wide = PrivateFrechetMean("spd", center=np.eye(2), radius=15.0, epsilon=8.0, accountant=ledger)
     with pytest.raises(ValueError, match=f"radius=15 is above 14.14.*{mechanism}"):
         clone(wide).set_params(mechanism=mechanism).fit(X)
     with pytest.raises(ValueError, match="radius=15 is above 14.14"):

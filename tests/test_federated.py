@@ -53,7 +53,7 @@ from skriemdp.privacy.events import GaussianEvent
 SPACE = SPD(2)
 X = make_cloud(SPACE, 400, offset=0.4, spread=0.3, rng=np.random.default_rng(0))
 HOSPITALS = np.arange(400) % 8
-MEAN = PrivateFrechetMean("spd", epsilon=2.0, radius=1.0)
+MEAN = PrivateFrechetMean("spd", epsilon=2.0, center=np.eye(2), radius=1.0)
 FULL = LocalSettings("rsgd", 1, 1, 1.0, 1.0, math.inf)
 
 
@@ -146,7 +146,9 @@ def test_every_setting_states_its_total(parameters, recording_accountant):
 
 
 def test_a_large_budget_finds_the_mean():
-    model = FederatedEstimator(PrivateFrechetMean("spd", epsilon=300.0, radius=1.0), 12, 8)
+    model = FederatedEstimator(
+        PrivateFrechetMean("spd", epsilon=300.0, center=np.eye(2), radius=1.0), 12, 8
+    )
     model.fit(X, clients=HOSPITALS)
     assert SPACE.dist(model.point_, frechet_mean(X, SPACE)) < 0.02
     assert model.score(X) == pytest.approx(-np.mean(SPACE.dist(model.point_, X) ** 2))
@@ -273,13 +275,13 @@ def test_bad_settings_charge_nothing(parameters, words, recording_accountant):
 
 def test_the_inner_estimators_budget_is_checked(recording_accountant):
     with pytest.raises(ValueError, match="delta"):
-        inner = PrivateFrechetMean("spd", delta=0.0, radius=1.0)
+        inner = PrivateFrechetMean("spd", delta=0.0, center=np.eye(2), radius=1.0)
         FederatedEstimator(inner, 2, 2, accountant=recording_accountant).fit(X, clients=HOSPITALS)
     assert recording_accountant.spends == []
 
 
 def test_the_inner_estimators_ledger_is_charged(recording_accountant):
-    inner = PrivateFrechetMean("spd", accountant=recording_accountant, radius=1.0)
+    inner = PrivateFrechetMean("spd", accountant=recording_accountant, center=np.eye(2), radius=1.0)
     model = FederatedEstimator(inner, 2, 2).fit(X, clients=HOSPITALS)
     assert len(recording_accountant.spends) == 1
     assert model.estimator is inner and not hasattr(inner, "n_features_in_")
@@ -838,7 +840,7 @@ def test_the_trusted_aggregator_adds_the_charged_noise():
 
 def test_differences_clipped_by_distance_have_no_bias():
     model = FederatedEstimator(
-        PrivateFrechetMean("spd", epsilon=2000.0, radius=1.0),
+        PrivateFrechetMean("spd", epsilon=2000.0, center=np.eye(2), radius=1.0),
         12,
         8,
         local="rsvrg",

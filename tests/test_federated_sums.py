@@ -67,7 +67,7 @@ RELEASED = {
 }
 X, Y, PEOPLE = make_people(24, 6, 2, rng=np.random.default_rng(0))
 HOSPITALS = PEOPLE % 3
-DECODER = PrivateMinimumDistanceToMean("spd", radius=0.5, classes=[0, 1])
+DECODER = PrivateMinimumDistanceToMean("spd", center=np.eye(2), radius=0.5, classes=[0, 1])
 
 
 def in_one_round(estimator, **settings):
@@ -222,8 +222,8 @@ def test_a_share_that_no_epsilon_describes_is_refused(recording_accountant):
     "model",
     [
         in_one_round(DECODER),
-        in_one_round(PrivateFrechetMean("spd", radius=0.5)),
-        FederatedEstimator(PrivateFrechetMean("spd", radius=0.5), 2, 3),
+        in_one_round(PrivateFrechetMean("spd", center=np.eye(2), radius=0.5)),
+        FederatedEstimator(PrivateFrechetMean("spd", center=np.eye(2), radius=0.5), 2, 3),
         FederatedEstimator(PrivateRiemannianERM("spd", clip_norm=1.0, radius=2.0), 2, 3),
         FederatedEstimator(
             PrivateRiemannianERM("spd", clip_norm=1.0, radius=2.0), 3, 2, batch_fraction=0.5
@@ -250,7 +250,7 @@ def test_numbers_of_rows_reach_nothing_public(model, recording_accountant):
 @pytest.mark.parametrize(
     "inner",
     [
-        PrivateFrechetMean("spd", radius=0.5),
+        PrivateFrechetMean("spd", center=np.eye(2), radius=0.5),
         PrivateRiemannianERM("spd", clip_norm=1.0, radius=2.0),
     ],
     ids=str,
@@ -264,7 +264,7 @@ def test_people_are_trained_together_as_one_by_one(inner, monkeypatch):
 
 
 def test_people_in_two_clients_pay_every_round():
-    inner = PrivateFrechetMean("spd", radius=0.5)
+    inner = PrivateFrechetMean("spd", center=np.eye(2), radius=0.5)
     wandering = HOSPITALS.copy()
     wandering[np.flatnonzero(PEOPLE == 0)[:2]] = 1
     model = FederatedEstimator(inner, 2, 3).fit(X, clients=wandering, groups=PEOPLE)
@@ -341,15 +341,23 @@ def test_ids_that_contradict_the_declaration_are_refused(recording_accountant):
         (in_one_round(DECODER, n_jobs=2), "n_jobs=None"),
         (in_one_round(DECODER, checkpoint="run", fit_id="a"), "checkpoint=None"),
         (in_one_round(DECODER, clients_per_person=0), "clients_per_person"),
-        (in_one_round(PrivateMinimumDistanceToMean("spd", radius=1.0)), "classes="),
+        (
+            in_one_round(PrivateMinimumDistanceToMean("spd", center=np.eye(2), radius=1.0)),
+            "classes=",
+        ),
         (in_one_round(PrivateMinimumDistanceToMean("spd", classes=[0, 1])), "public center="),
         (in_one_round(PrivateFrechetMean("spd")), "public center="),
-        (in_one_round(PrivateFrechetMean("spd", radius=1.0, noise="radial")), "noise='gaussian'"),
         (
-            in_one_round(PrivateFrechetMean("spd", radius=1.0, mechanism="gradient")),
+            in_one_round(PrivateFrechetMean("spd", center=np.eye(2), radius=1.0, noise="radial")),
+            "noise='gaussian'",
+        ),
+        (
+            in_one_round(
+                PrivateFrechetMean("spd", center=np.eye(2), radius=1.0, mechanism="gradient")
+            ),
             "mechanism='tangent'",
         ),
-        (in_one_round(PrivateFrechetMean("spd", radius=1.0, delta=0.0)), "delta"),
+        (in_one_round(PrivateFrechetMean("spd", center=np.eye(2), radius=1.0, delta=0.0)), "delta"),
     ],
     ids=str,
 )
@@ -509,7 +517,7 @@ def test_hostile_uploads_are_left_out():
 
 
 def test_agents_of_people_charge_for_people(tmp_path):
-    mean = PrivateFrechetMean("spd", radius=0.5)
+    mean = PrivateFrechetMean("spd", center=np.eye(2), radius=0.5)
     erm = PrivateRiemannianERM("spd", clip_norm=1.0, radius=2.0)
     groups = read_groups(PEOPLE, len(PEOPLE))
     settings = LocalSettings("rsgd", 1, 1, 1.0, 1.0, 1.0)

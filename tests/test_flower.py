@@ -99,7 +99,9 @@ def test_a_client_answers_once_and_says_nothing_else(tmp_path):
 def test_class_means_of_three_hospitals_on_loopback(tmp_path):
     """Tasks and sums travel as Flower's messages; the server has no records."""
     X, y, people = make_people(24, 6, 2, rng=np.random.default_rng(0))
-    decoder = PrivateMinimumDistanceToMean("spd", radius=0.5, classes=[0, 1], epsilon=1e4)
+    decoder = PrivateMinimumDistanceToMean(
+        "spd", center=np.eye(2), radius=0.5, classes=[0, 1], epsilon=1e4
+    )
     nodes = {"north": 1, "south": 2, "west": 3}
 
     def build(name, place):

@@ -97,7 +97,11 @@ def test_one_release_is_corrected_for_curvature(geometry):
             mock.patch.object(geodesic_fit, "_bent", bent),
             mock.patch.object(geodesic_releases, "_LEAST_FOR_TWO", math.inf),
         ):
-            fits.append(PrivateGeodesicRegressor(geometry, epsilon=500.0, **BOUNDS).fit(X, y))
+            fits.append(
+                PrivateGeodesicRegressor(
+                    geometry, epsilon=500.0, center=geometry.base_point, **BOUNDS
+                ).fit(X, y)
+            )
     corrected, plain = map(worst, fits)
     assert corrected < 0.006
     assert plain > 1.5 * corrected
@@ -148,9 +152,9 @@ def coverage(geometry, fits, n, epsilon, **settings):
     aim, hits = curve.points(ENDS), []
     for fit in range(fits):
         X, y = draw(curve, n, np.random.default_rng(fit), **settings)
-        model = PrivateGeodesicRegressor(geometry, epsilon=epsilon, random_state=fit, **BOUNDS).fit(
-            X, y
-        )
+        model = PrivateGeodesicRegressor(
+            geometry, center=geometry.base_point, epsilon=epsilon, random_state=fit, **BOUNDS
+        ).fit(X, y)
         regions = model.confidence_region(ENDS)
         hits.append([bool(r.contains(p[None])[0]) for r, p in zip(regions, aim, strict=True)])
     return np.mean(hits, axis=0)
@@ -186,7 +190,9 @@ def test_bars_of_curved_space_are_those_of_flat_space_where_it_is_nearly_flat():
         X, y = draw(truth(geometry), 2000, np.random.default_rng(0))
         with mock.patch.object(noise, "draw", lambda value, *a, **k: np.array(value)):
             with config_context(arithmetic="float"):
-                model = PrivateGeodesicRegressor(geometry, **BOUNDS).fit(X, y)
+                model = PrivateGeodesicRegressor(
+                    geometry, center=geometry.base_point, **BOUNDS
+                ).fit(X, y)
         axes.append(model.confidence_region([1.0]).semi_axes)
     np.testing.assert_allclose(axes[0], axes[1], rtol=1e-3)
 
@@ -305,8 +311,10 @@ def test_the_charge_is_one_gaussian_event_in_integers_where_they_pay():
 def test_predictions_have_the_layout_of_the_responses():
     geometry = AffineInvariantSPD(2)
     X, y = draw(truth(geometry), 60, np.random.default_rng(0))
-    points = PrivateGeodesicRegressor("spd", epsilon=5.0, **BOUNDS).fit(X, y)
-    flat = PrivateGeodesicRegressor("spd", epsilon=5.0, **BOUNDS).fit(X, y.reshape(60, 4))
+    points = PrivateGeodesicRegressor("spd", center=np.eye(2), epsilon=5.0, **BOUNDS).fit(X, y)
+    flat = PrivateGeodesicRegressor("spd", center=np.eye(2), epsilon=5.0, **BOUNDS).fit(
+        X, y.reshape(60, 4)
+    )
     assert points.predict(X[:7]).shape == (7, 2, 2)
     assert flat.predict(X[:7]).shape == (7, 4)
     assert flat.geometry_ == points.geometry_ == geometry

@@ -4,20 +4,29 @@
 """
 
 import contextlib
+import functools
+import importlib
+import inspect
 import io
 import logging
+import pkgutil
 import re
 import sys
 import types
 import warnings
 from collections import Counter
 
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import GEOMETRIES
+from pymanopt import manifolds
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
+import skriemdp
 from skriemdp import (
     PrivateFrechetMean,
     PrivateGeodesicRegressor,
@@ -30,7 +39,41 @@ from skriemdp import (
     PrivateRiemannianERM,
     PrivateTangentPCA,
 )
-from skriemdp.federated import FederatedEstimator
+from skriemdp._quiet import QuietQueries
+from skriemdp.datasets import from_frame, region_covariance
+from skriemdp.federated import (
+    FederatedEstimator,
+    KernelQuery,
+    LabelQuery,
+)
+from skriemdp.geometry import (
+    Euclidean,
+    GeodesicBall,
+    Geometry,
+    Hyperboloid,
+    Poincare,
+    PymanoptGeometry,
+    Sphere,
+    to_lat_lon,
+)
+from skriemdp.inference import ConfidenceRegion, MeanInference
+from skriemdp.plotting import (
+    AdaGradDisplay,
+    CapturedVarianceDisplay,
+    CompletionDisplay,
+    NoiseBallDisplay,
+    PoincareDiskDisplay,
+    SpectrumDisplay,
+)
+from skriemdp.preprocessing import PerGroup, Recenter
+from skriemdp.pymanopt_optimizers import (
+    PerSampleProblem,
+    PrivateGradientDescent,
+    PrivateStochasticGradientDescent,
+    PrivateVarianceReducedGradientDescent,
+)
+
+matplotlib.use("Agg")
 
 
 class Recorder:
@@ -66,7 +109,7 @@ ESTIMATORS = [
     PrivateMinimumDistanceToMean(uncertainty=True),
     PrivateTangentPCA(1),
     PrivateFrechetMean("sphere", radius=0.5),
-    PrivateFrechetMean("spd", mechanism="tangent", radius=1.0),
+    PrivateFrechetMean("spd", mechanism="tangent", center=np.eye(2), radius=1.0),
     PrivateFrechetMean("hyperboloid", epsilon=8.0, radius=1.0),
     PrivateFrechetMean("grassmann", radius=0.3),
     PrivateMinimumDistanceToMean(),
@@ -96,6 +139,11 @@ ESTIMATORS = [
     Interleaved(MEAN, 2),
     Interleaved(PrivatePrincipalEigenvector(row_norm=1.0, center="assume"), 2, unit="client"),
     Interleaved(PrivateRiemannianERM(), 2, local_steps=2),
+    FederatedEstimator(MEAN, 2, 2),
+    PerGroup(Recenter("euclidean"), PrivateFrechetMean(radius=3.0)),
+    PerGroup(Recenter("euclidean"), PrivateMinimumDistanceToMean(radius=3.0)),
+    Recenter("euclidean"),
+    Recenter("spd"),
 ]
 METHODS = (
     "predict predict_proba decision_function transform inverse_transform score recommend "
@@ -295,6 +343,19 @@ def changed(name, rng, secrets, X):
             return X
 
 
+def with_recorder(estimator, recorder):
+    """An unfitted copy that charges `recorder`, wherever it keeps its accountant."""
+    model = clone(estimator)
+    names = [name for name in model.get_params() if name.split("__")[-1] == "accountant"]
+    return model.set_params(**dict.fromkeys(names, recorder))
+
+
+def owners(estimator, n):
+    """What `fit` asks for besides rows: who owns them."""
+    required = {PerGroup: "groups", FederatedEstimator: "clients"}
+    return {required[type(estimator)]: np.arange(n) % 4} if type(estimator) in required else {}
+
+
 def draw_call(seed, secrets, fitted):
     """One call: (what it is, a function of no arguments, its recorder)."""
     rng = np.random.default_rng(seed)
@@ -309,7 +370,7 @@ def draw_call(seed, secrets, fitted):
     method = "fit" if rng.random() < 0.6 else str(rng.choice(METHODS))
     what = [type(model).__name__, str(index), method, change_x, change_y]
     if method == "fit":
-        model = clone(model).set_params(accountant=recorder)
+        model = with_recorder(model, recorder)
         if rng.random() < 0.4:
             name = str(rng.choice(sorted(set(model.get_params(deep=False)) - NOT_VARIED)))
             value = ODD[rng.integers(len(ODD))]
@@ -319,7 +380,8 @@ def draw_call(seed, secrets, fitted):
             for name in ("radius", "row_norm", "feature_norm"):
                 if name in model.get_params(deep=False):
                     model.set_params(**{name: 10.0 ** rng.integers(-70, 70)})
-        return what, lambda: model.fit(X, y), recorder
+        owned = owners(model, rows)
+        return what, lambda: model.fit(X, y, **owned), recorder
     if fitted[index] is None or not hasattr(fitted[index], method):
         return what, lambda: None, recorder
     model = fitted[index]
@@ -335,9 +397,225 @@ def draw_call(seed, secrets, fitted):
     if method == "inverse_transform":
         return what, lambda: call(X), recorder
     if method == "fit_transform":
-        model = clone(ESTIMATORS[index]).set_params(accountant=recorder)
+        model = with_recorder(ESTIMATORS[index], recorder)
         return what, lambda: model.fit_transform(X, y), recorder
     return what, lambda: call(X, y), recorder
+
+
+# -- every public callable that takes rows ---------------------------------------------------------
+
+# Numbers only: what is public, released or charged.  The page reads ledgers.
+WITHOUT_ROWS = {"page", "ledger", "privacy", "schedules"}
+# Parameters without a default that hold no records; others do, whatever they are called.
+NO_ROWS = {
+    "accountant", "agents", "book", "catalogue", "client", "cost", "delta", "dim", "draws",
+    "epsilon", "estimator", "estimators", "event", "fit_id", "geometry", "label", "length_scale",
+    "local", "manifold", "message", "model", "n", "name", "noise_multiplier", "parts", "path",
+    "problem", "radius", "release", "ridge", "rng", "round", "schedule", "size", "sizes", "start",
+    "state", "task", "tasks", "transport", "trials", "weights", "domain", "edges", "folder",
+    "n_clients", "local_steps", "param_grid", "point_shape", "transformer", "settings", "value",
+    "n_fits", "noise_scale", "answer", "plan",
+}  # fmt: skip
+# Whose records entered elsewhere: a client's through `sums_agent` and `FederatedEstimator.fit`.
+WITHOUT_NEW_ROWS = {"Agent", "Participation", "SumsLoop", "SumsAgent", "learn_from_sums"}
+# Optional ones that do.
+ROWS = {"y", "groups", "clients", "sample_weight", "truth", "background", "popmean", "items"}
+ROWS |= {"ratings", "public_X", "public_y", "initial_point"}
+
+
+def public_names():
+    """What users import: names that `skriemdp` and its public modules list, by place."""
+    names = {name: getattr(skriemdp, name) for name in skriemdp.__all__}
+    for found in pkgutil.iter_modules(skriemdp.__path__):
+        if not found.name.startswith("_") and found.name not in WITHOUT_ROWS:
+            module = importlib.import_module(f"skriemdp.{found.name}")
+            for name in getattr(module, "__all__", ()):
+                names[f"{found.name}.{name}"] = getattr(module, name)
+    return names
+
+
+def row_parameters(function):
+    """Names of the parameters that take records; empty where nothing is known of them."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [
+        p.name
+        for p in parameters
+        if p.name not in ("self", "cls")
+        and (p.name in ROWS or (p.default is p.empty and p.kind in kinds and p.name not in NO_ROWS))
+    ]
+
+
+@functools.cache
+def by_class():
+    """What is discovered, class by class, so that large classes are not attacked more."""
+    classes = {}
+    for found in discovered():
+        classes.setdefault(found[0] or found[1], []).append(found)
+    return list(classes.values())
+
+
+def discovered():
+    """Public callables that take rows: (class or None, name, function)."""
+    found, seen = [], set()
+    for place, thing in public_names().items():
+        if id(thing) in seen or not callable(thing) or place.split(".")[-1] in WITHOUT_NEW_ROWS:
+            continue
+        seen.add(id(thing))
+        if not inspect.isclass(thing):
+            found += [(None, place, thing)] * bool(row_parameters(thing))
+            continue
+        for name, member in inspect.getmembers(thing, callable):
+            hidden = name.startswith(("_", "get_", "set_")) or issubclass(thing, (tuple, Exception))
+            if not hidden and row_parameters(member):
+                found.append((thing, name, member))
+        made = not issubclass(thing, BaseEstimator) and thing.__module__.startswith("skriemdp")
+        if made and set(row_parameters(thing)) & {"data", "query", *ROWS}:
+            found.append((None, place, thing))
+    return found
+
+
+OPTIMIZERS = {
+    PrivateGradientDescent: {"max_iterations": 2},
+    PrivateStochasticGradientDescent: {"batch_size": 4, "max_iterations": 2},
+    PrivateVarianceReducedGradientDescent: {"batch_size": 4, "max_iterations": 10},
+}
+
+
+def gradient(point, X, y=None):
+    return point - X
+
+
+def a_problem(rng, secrets):
+    return PerSampleProblem(Euclidean(4), None, secrets.numbers(rng, (12, 4)), gradient=gradient)
+
+
+def summed(data, trials):
+    return np.sum(np.asarray(data, dtype=float)) + np.ones(trials)
+
+
+# Objects that are neither estimators nor geometries.
+MADE = {
+    ConfidenceRegion: lambda: ConfidenceRegion(Euclidean(4), np.zeros(4), np.eye(4), 6.0, 0.95),
+    MeanInference: lambda: MeanInference(
+        Euclidean(2), np.zeros(2), 1.0, np.zeros(2), np.eye(2), 500, 0.01, 0.01
+    ),
+    GeodesicBall: lambda: GeodesicBall(Euclidean(4), np.zeros(4), 1.0),
+    KernelQuery: lambda: KernelQuery(Euclidean(4), (0.0,) * 4, 1.0),
+    LabelQuery: lambda: LabelQuery(Euclidean(4)),
+    AdaGradDisplay: lambda: AdaGradDisplay(np.ones(3)),
+    CapturedVarianceDisplay: lambda: CapturedVarianceDisplay(np.ones(2), np.ones((2, 3))),
+    CompletionDisplay: lambda: CompletionDisplay(np.ones(3)),
+    NoiseBallDisplay: lambda: NoiseBallDisplay(Sphere(2), np.eye(3)[0], 0.1),
+    PoincareDiskDisplay: lambda: PoincareDiskDisplay(np.eye(3), np.ones((3, 2, 3))),
+    SpectrumDisplay: lambda: SpectrumDisplay(np.ones(3), 1.0),
+    PymanoptGeometry: lambda: PymanoptGeometry(manifolds.Oblique(3, 2)),
+}  # fmt: skip
+MADE |= {kind: functools.partial(kind, accountant=Recorder(), verbosity=0, **more)
+         for kind, more in OPTIMIZERS.items()}  # fmt: skip
+
+
+@functools.cache
+def components():
+    return PrivatePrincipalEigenvector(accountant=Recorder()).fit(np.eye(30, 4))
+
+
+# What callables are given besides rows.
+GIVEN = {
+    "catalogue": lambda rng, secrets: np.arange(5),
+    "cost": lambda rng, secrets: None,
+    "draws": lambda rng, secrets: 2,
+    "estimator": lambda rng, secrets: components(),
+    "estimators": lambda rng, secrets: [],
+    "geometry": lambda rng, secrets: Euclidean(4),
+    "length_scale": lambda rng, secrets: 1.0,
+    "manifold": lambda rng, secrets: Euclidean(4),
+    "noise_scale": lambda rng, secrets: 1.0,
+    "problem": a_problem,
+    "radius": lambda rng, secrets: 1.0,
+    "release": lambda rng, secrets: summed,
+    "ridge": lambda rng, secrets: 1.0,
+}
+
+
+def objects(owner, fitted):
+    """What a public class's methods are called on; none means that nobody knows how."""
+    if issubclass(owner, BaseEstimator):
+        return [model for model in fitted if type(model) is owner]
+    if issubclass(owner, Geometry):
+        same = [geometry for geometry in GEOMETRIES if isinstance(geometry, owner)]
+        return same or [MADE[owner]()]
+    return [MADE[owner]()] if owner in MADE else []
+
+
+def rows_for(name, rng, secrets, X, y):
+    """Records for a parameter of this name; any change of them is made later."""
+    n = len(X)
+    if name in ("groups", "clients", "users"):
+        return secrets.words(rng, 4)[np.arange(n) % 4]
+    if name in ("sample_weight", "ratings", "scores", "scores_neighbour"):
+        return np.abs(secrets.numbers(rng, n))
+    if name == "items":
+        return np.arange(n) % 6
+    if name == "images":
+        return np.abs(secrets.numbers(rng, (n, 8, 8), high=0))
+    if name in ("lat", "lon"):
+        return secrets.numbers(rng, n)
+    if name in ("wanted", "Z", "points", "clouds"):
+        return secrets.numbers(rng, (n, 3, 3)[: int(rng.integers(2, 4))])
+    return y if name == "y" else X
+
+
+def draw_discovered(seed, secrets, fitted, only=None):
+    """One call of a public callable: (what it is, a function of no arguments, its recorder)."""
+    rng, recorder = np.random.default_rng(seed), Recorder()
+    groups = by_class() if only is None else [[only]]
+    choice = groups[rng.integers(len(groups))]
+    owner, name, function = choice[rng.integers(len(choice))]
+    owned = [None] if owner is None else objects(owner, fitted)
+    target = owned[rng.integers(len(owned))]
+    X, y = table(rng, secrets, target)
+    if isinstance(target, Geometry):
+        X = secrets.numbers(rng, (len(X), *target.shape))
+    changes, arguments = [], {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in row_parameters(function):
+            optional = parameter.default is not parameter.empty
+            needed = isinstance(target, PerGroup) or parameter.name in ("clients", "items")
+            if optional and not needed and rng.random() < 0.5:
+                continue
+            value = rows_for(parameter.name, rng, secrets, X, y)
+            change = str(rng.choice(list(CHANGES))) if rng.random() < 0.5 else "nothing"
+            given = changed(change, rng, secrets, value)
+            kernel = isinstance(target, (Geometry, GeodesicBall, KernelQuery, LabelQuery))
+            # Formulas take arrays of numbers, and read no tables.
+            numbers = isinstance(given, np.ndarray) and given.dtype.kind in "biufc"
+            arguments[parameter.name] = given if numbers or not kernel else value
+            changes.append(change)
+        elif parameter.name in GIVEN and parameter.default is parameter.empty:
+            arguments[parameter.name] = GIVEN[parameter.name](rng, secrets)
+    if owner is not None:
+        if name.startswith("fit"):
+            target = with_recorder(target, recorder)
+        function = getattr(target, name, None)
+    what = [owner.__name__ if owner else "", name, *changes]
+    if function is None:  # an estimator without this query
+        return what, lambda: None, recorder
+    if name == "mean_test":
+        return what, lambda: function(MADE[MeanInference](), **arguments), recorder
+    if name.endswith("Display"):
+        return what, lambda: drawn(function(**arguments)), recorder
+    return what, lambda: function(**arguments), recorder
+
+
+def drawn(display):
+    try:
+        display.plot()
+    finally:
+        plt.close("all")
 
 
 # -- what a call shows -----------------------------------------------------------------------------
@@ -386,10 +664,11 @@ def fitted_models(secrets):
         rng = np.random.default_rng(0)
         for _ in range(50):
             X, y = table(rng, secrets, estimator)
-            model = clone(estimator).set_params(accountant=Recorder())
+            model = with_recorder(estimator, Recorder())
+            owned = owners(model, len(X))
             with warnings.catch_warnings(), contextlib.suppress(Exception):
                 warnings.simplefilter("ignore")
-                models.append(model.fit(X, y))
+                models.append(model.fit(X, y, **owned))
                 break
         else:
             models.append(None)
@@ -415,7 +694,8 @@ def attack(first, n_calls, report=None):
     both = secrets_of(first), secrets_of(first + 1)
     fitted = fitted_models(both[0])
     for seed in range(first, first + n_calls):
-        what, call, recorder = draw_call(seed, both[0], fitted)
+        draw = draw_discovered if seed % 2 else draw_call
+        what, call, recorder = draw(seed, both[0], fitted)
         text, error = shown_by(call)
         findings.calls += 1
         if error is not None:
@@ -428,13 +708,54 @@ def attack(first, n_calls, report=None):
                     print(seed, what, text[:1500], flush=True)
                 findings.crashes.append((seed, what, text))
         if both[0].found_in(text):
-            what, call, _ = draw_call(seed, both[1], fitted)
+            what, call, _ = draw(seed, both[1], fitted)
             again, _ = shown_by(call)
             if both[1].found_in(again):
                 findings.leaks.append((seed, what, text))
         if report is not None and (seed - first) % 1000 == 999:
             report(findings)
     return findings
+
+
+def test_every_public_class_that_takes_rows_is_attacked():
+    fitted = fitted_models(secrets_of(0))
+    assert None not in fitted
+    assert {owner for owner, *_ in discovered() if owner and not objects(owner, fitted)} == set()
+    names = {name for _, name, _ in discovered()}
+    assert {"fit", "contains", "geodesics", "datasets.from_frame", "mean_test", "run"} <= names
+
+
+def quotes(self, table):
+    raise ValueError(f"bad {np.ravel(table)[0]}")
+
+
+@pytest.mark.parametrize("owner", [ConfidenceRegion, PrivateFrechetMean, Recenter, SpectrumDisplay])
+def test_a_planted_quoting_method_is_found_without_naming_it(owner, monkeypatch):
+    by_class.cache_clear()
+    before = {found[:2] for found in discovered()}
+    monkeypatch.setattr(owner, "shown", quotes, raising=False)
+    new = [found for found in discovered() if found[:2] not in before]
+    by_class.cache_clear()
+    assert [(found[0], found[1]) for found in new] == [(owner, "shown")]
+    secrets = secrets_of(3)
+    fitted = fitted_models(secrets) if issubclass(owner, BaseEstimator) else []
+    leaks = 0
+    for seed in range(20):
+        _, call, _ = draw_discovered(seed, secrets, fitted, new[0])
+        leaks += secrets.found_in(shown_by(call)[0])
+    assert leaks > 5
+
+
+@pytest.mark.parametrize("owner", [ConfidenceRegion, PrivateFrechetMean, Recenter, SpectrumDisplay])
+def test_a_new_method_goes_through_the_door(owner):
+    secrets = secrets_of(3)
+    place = {"__name__": "elsewhere", "np": np}
+    exec(inspect.getsource(quotes), place)
+    kind = type(owner.__name__, (owner,), {"shown": place["quotes"]})
+    target = object.__new__(kind)
+    text, error = shown_by(lambda: target.shown(secrets.numbers(np.random.default_rng(0), (4, 4))))
+    assert isinstance(error, ValueError) and not secrets.found_in(text)
+    assert issubclass(owner, QuietQueries)
 
 
 @pytest.mark.slow
@@ -482,6 +803,141 @@ def test_what_foreign_code_says_of_a_record_is_withheld(method, monkeypatch):
     assert isinstance(error, ValueError)
     assert error.__context__ is None and error.__cause__ is None
     assert not secrets.found_in(text)
+
+
+# -- plausible input, silent nonsense --------------------------------------------------------------
+
+
+def valid_call(index):
+    """An estimator and rows that it can be fitted to, with what else its fit asks for."""
+    secrets, estimator = secrets_of(0), ESTIMATORS[index]
+    for seed in range(50):
+        X, y = table(np.random.default_rng(seed), secrets, estimator)
+        with contextlib.suppress(ValueError):
+            with_recorder(estimator, Recorder()).fit(X, y, **owners(estimator, len(X)))
+            return X, y
+    raise AssertionError("no table fits")
+
+
+def refused(index, change, kinds=(ValueError,), **parameters):
+    """The message of a fit to changed rows, which must be refused and cost nothing."""
+    recorder = Recorder()
+    X, y = valid_call(index)
+    model = with_recorder(ESTIMATORS[index], recorder)
+    names = [n for n in model.get_params() if n.split("__")[-1] in parameters]
+    model.set_params(**{name: parameters[name.split("__")[-1]] for name in names})
+    with pytest.raises(kinds) as error:
+        model.fit(change(X), y, **owners(model, len(X)))
+    assert recorder.spends == 0
+    return str(error.value)
+
+
+EVERY = pytest.mark.parametrize("index", range(len(ESTIMATORS)))
+
+
+@EVERY
+@pytest.mark.filterwarnings("ignore")
+def test_complex_and_one_dimensional_rows_are_refused(index):
+    assert re.search("X.*complex numbers.*separate columns", refused(index, lambda X: X * 1j))
+    text = refused(index, lambda X: X.reshape(len(X), -1)[:, 0])
+    assert text.startswith("X") and re.search("[Rr]eshape", text)
+
+
+@EVERY
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_no_accountant_is_refused(index):
+    charged = [n for n in ESTIMATORS[index].get_params() if n.endswith("accountant")]
+    for wrong in (1.0, skriemdp.PrivacyAccountant) if charged else ():
+        text = refused(index, lambda X: X, TypeError, accountant=wrong)
+        assert text.startswith("accountant must be a skriemdp.PrivacyAccountant, or None")
+
+
+@EVERY
+def test_an_epsilon_that_protects_nobody_is_announced_once(index):
+    X, y = valid_call(index)
+    for epsilon, times in ((1.0, 0), (1000.0, 1)):
+        model = with_recorder(ESTIMATORS[index], Recorder())
+        names = [n for n in model.get_params() if n.split("__")[-1] == "epsilon"]
+        model.set_params(**dict.fromkeys(names, epsilon))
+        with warnings.catch_warnings(record=True) as caught, contextlib.suppress(ValueError):
+            warnings.simplefilter("always")
+            model.fit(X, y, **owners(model, len(X)))
+        said = [w for w in caught if "protects next to nobody" in str(w.message)]
+        assert len(said) == (times if names else 0)
+
+
+READERS = {
+    "frechet_mean": ((12, 3), skriemdp.frechet_mean),
+    "mean_test": ((2,), lambda X: skriemdp.mean_test(MADE[MeanInference](), popmean=X)),
+    "datasets.region_covariance": ((12, 8, 8), region_covariance),
+    "datasets.from_frame": (
+        (12,),
+        lambda X: from_frame(["a"] * 12, [1] * 12, X, catalogue=[1]),
+    ),
+    "geometry.to_lat_lon": ((12, 3), to_lat_lon),
+    "contains": ((12, 4), lambda X: MADE[ConfidenceRegion]().contains(X)),
+}
+
+
+@pytest.mark.parametrize("change", ["complex", "word", "nan"])
+@pytest.mark.parametrize("name", READERS)
+def test_functions_refuse_tables_that_are_no_numbers(name, change):
+    shape, function = READERS[name]
+    assert name in {found[1] for found in discovered()}
+    X = np.abs(secrets_of(0).numbers(np.random.default_rng(0), shape, high=0))
+    if (name, change) == ("datasets.from_frame", "nan"):
+        return  # an unknown rating is none
+    words = {"complex": "complex numbers", "word": "holds text", "nan": "NaN"}[change]
+    with pytest.raises((ValueError, TypeError), match=words):
+        function(changed(change, np.random.default_rng(0), secrets_of(0), X))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_zeros_outside_the_bounds_mean_not_rated():
+    ratings = np.random.default_rng(0).integers(1, 6, (40, 6)).astype(float)
+    ratings[::2, 0] = 0.0
+    model = PrivateMatrixCompletion(random_state=0, accountant=Recorder())
+    missing = np.where(ratings == 0, np.nan, ratings)
+    same = [
+        clone(model).fit(X).predict(missing) for X in (ratings, missing, sparse.csr_array(ratings))
+    ]
+    assert np.array_equal(same[0], same[1]) and np.array_equal(same[0], same[2])
+    zero = clone(model).set_params(bounds=(0, 5)).fit(ratings)
+    assert np.array_equal(zero.predict(ratings[:2]), clone(zero).fit(ratings).predict(ratings[:2]))
+    assert not np.array_equal(zero.predict(ratings[:2]), zero.predict(missing[:2]))
+    model.fit(missing)
+    assert np.array_equal(model.predict(ratings), model.predict(missing))
+
+
+@pytest.mark.parametrize("kind", [PrivateFrechetMean, PrivateMinimumDistanceToMean])
+@pytest.mark.parametrize("manifold", ["spd", "spd-log-euclidean", "spd-bures-wasserstein"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_ball_of_matrices_needs_a_center(kind, manifold):
+    X = 1e-10 * np.eye(2) * np.linspace(1.0, 2.0, 40)[:, None, None]
+    recorder = Recorder()
+    model = kind(manifold, radius=1.0, accountant=recorder)
+    with pytest.raises(ValueError, match="radius=1 needs a center.*radius='auto'"):
+        model.fit(X, np.arange(40) % 2)
+    assert recorder.spends == 0
+    model.set_params(center=1.5e-10 * np.eye(2)).fit(X, np.arange(40) % 2)
+    assert recorder.spends == 1
+
+
+def test_labels_of_a_hyperboloid_are_no_tangent_vectors():
+    rng, recorder = np.random.default_rng(0), Recorder()
+    X, vectors = rng.normal(size=(30, 2)), rng.normal(size=(30, 2))
+    points = Hyperboloid(2).exp_coordinates(Hyperboloid(2).base_point, vectors)
+    disk = Poincare(2).from_hyperboloid(points)
+    model = PrivateHyperbolicRegressor(accountant=recorder)
+    with pytest.raises(ValueError, match="rows of y are points of Hyper.*coordinates='lorentz'"):
+        model.fit(X, points)
+    for coordinates, y in (("poincare", points), ("lorentz", np.c_[disk, disk[:, :1]])):
+        with pytest.raises(ValueError, match="some rows of y are not points of"):
+            model.set_params(coordinates=coordinates).fit(X, y)
+    for space, y in ((Hyperboloid(2), np.c_[disk, disk[:, :1]]), (Poincare(3), points)):
+        with pytest.raises(ValueError, match="some rows of y are not points of"):
+            PrivateGeodesicRegressor(space, accountant=recorder).fit(X, y)
+    assert recorder.spends == 0
 
 
 if __name__ == "__main__":

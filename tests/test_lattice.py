@@ -549,7 +549,7 @@ def test_means(geometry, way, recording_accountant):
         geometry,
         epsilon=30.0,
         accountant=recording_accountant,
-        **{"radius": 0.5} | way,
+        **{"center": geometry.base_point, "radius": 0.5} | way,
     ).fit(X)
     assert geometry.dist(model.mean_, frechet_mean(X, geometry)) < 0.05
     assert bool(geometry.belongs(model.mean_))
@@ -580,7 +580,7 @@ def test_adaptive_means_do_not_repeat_the_bias_of_logarithms(geometry, arithmeti
     """Data that fill the ball: repeating stage 1 cost 80 times the noise on the sphere."""
     rng = np.random.default_rng(0)
     X = make_cloud(geometry, 3000, radius=1.0, offset=0.5, spread=0.6, rng=rng)
-    model = PrivateFrechetMean(geometry, noise="gaussian", radius=1.0)
+    model = PrivateFrechetMean(geometry, center=geometry.base_point, noise="gaussian", radius=1.0)
     set_arithmetic(arithmetic)
     inside = GeodesicBall(geometry, None, 1.0).project(X)
     target = frechet_mean(inside, geometry)
@@ -603,8 +603,8 @@ def test_adaptive_means_do_not_repeat_the_bias_of_logarithms(geometry, arithmeti
     ids=str,
 )
 def test_what_has_no_lattice_is_refused(parameters, words, recording_accountant):
-    parameters = {"manifold": "spd", "radius": 1.0} | parameters
-    geometry = parameters["manifold"] if parameters["manifold"] != "spd" else SPD(2)
+    geometry = parameters.get("manifold", SPD(2))
+    parameters = {"manifold": geometry, "center": geometry.base_point, "radius": 1.0} | parameters
     model = PrivateFrechetMean(accountant=recording_accountant, **parameters)
     with pytest.raises(ValueError, match=words):
         model.fit(cloud(geometry, 50, radius=0.3))
@@ -621,7 +621,9 @@ def test_one_extreme_record_changes_no_outcome(way):
     space = SPD(2)
     points = cloud(space, 50)
     points[0] = space.exp_coordinates(space.base_point, np.array([15.0, 0.0, 0.0]))
-    model = PrivateFrechetMean(space, radius=0.5, **way).fit(points)
+    model = PrivateFrechetMean(space, **{"center": space.base_point, "radius": 0.5} | way).fit(
+        points
+    )
     assert space.belongs(model.mean_)
 
 
@@ -656,7 +658,9 @@ def test_searches_and_filters(kind):
 
 def test_seeds_repeat_and_say_so():
     X = cloud(SPD(2), 100)
-    fits = [PrivateFrechetMean("spd", random_state=3, radius=1.0).fit(X) for _ in "ab"]
+    fits = [
+        PrivateFrechetMean("spd", random_state=3, center=np.eye(2), radius=1.0).fit(X) for _ in "ab"
+    ]
     np.testing.assert_array_equal(fits[0].mean_, fits[1].mean_)
     assert fits[0].privacy_spent_.guarantee == "none (seeded)"
 
@@ -717,7 +721,11 @@ def test_a_lattice_spends_what_float_spends():
         models = []
         for arithmetic in ("float", "lattice"):
             with config_context(arithmetic=arithmetic):
-                models.append(PrivateFrechetMean("spd", mechanism="gradient", radius=1.0).fit(X))
+                models.append(
+                    PrivateFrechetMean(
+                        "spd", mechanism="gradient", center=np.eye(2), radius=1.0
+                    ).fit(X)
+                )
     assert models[0].privacy_spent_.event == models[1].privacy_spent_.event
     assert models[0].noise_scale_ == pytest.approx(models[1].noise_scale_, rel=1e-9)
     rho = 0.5 * models[0].privacy_spent_.mu ** 2

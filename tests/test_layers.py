@@ -37,7 +37,7 @@ ALLOWED = {
     "datasets": LEAVES | {"geometry"},
     "page": LEAVES | {"privacy", "ledger"},
     "__main__": {"page"},
-    "plotting": {"_validation", "ledger", "geometry"},
+    "plotting": {"_quiet", "_validation", "ledger", "geometry"},
     "reporting": {"geometry", "descent"},
     "inference": LEAVES | {"geometry"},
     "erm": ROOM,

@@ -12,7 +12,7 @@ from skriemdp.ledger.units import UNITS
 from skriemdp.privacy.events import GaussianEvent
 
 X, Y, PEOPLE = make_people(12, 6, 2, rng=np.random.default_rng(0))
-MDM = PrivateMinimumDistanceToMean("spd", radius=0.5, classes=[0, 1], epsilon=0.1)
+MDM = PrivateMinimumDistanceToMean("spd", center=np.eye(2), radius=0.5, classes=[0, 1], epsilon=0.1)
 EVENT = GaussianEvent(50.0)
 
 

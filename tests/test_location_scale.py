@@ -507,14 +507,18 @@ def test_labels_do_not_enter_the_search():
 
 def test_a_number_still_means_a_public_ball():
     X, y = labelled(SPD(2))
-    model = PrivateMinimumDistanceToMean("spd", radius=4.0, classes=range(3)).fit(X, y)
+    model = PrivateMinimumDistanceToMean("spd", center=np.eye(2), radius=4.0, classes=range(3)).fit(
+        X, y
+    )
     assert np.array_equal(model.center_, np.eye(2)) and model.radius_ == 4.0
     assert model.privacy_spent_.public["radius"] == 4.0
 
 
 def test_a_ball_beside_the_data_is_reported():
     X, y = labelled(SPD(2))
-    model = PrivateMinimumDistanceToMean("spd", radius=0.1, classes=range(3), epsilon=5.0)
+    model = PrivateMinimumDistanceToMean(
+        "spd", center=np.eye(2), radius=0.1, classes=range(3), epsilon=5.0
+    )
     with pytest.warns(UserWarning, match="lie outside the ball"):
         model.fit(X, y)
     assert model.clipped_fraction_ > 0.9

@@ -42,7 +42,9 @@ def cloud(geometry, n=200, radius=0.5, seed=0):
 @pytest.mark.parametrize("mechanism", ["auto", "tangent", "gradient"])
 def test_large_budget_recovers_the_mean(geometry, mechanism):
     X = cloud(geometry, n=2000)
-    model = PrivateFrechetMean(geometry, radius=0.5, mechanism=mechanism, epsilon=200.0).fit(X)
+    model = PrivateFrechetMean(
+        geometry, center=geometry.base_point, radius=0.5, mechanism=mechanism, epsilon=200.0
+    ).fit(X)
     assert geometry.dist(model.mean_, frechet_mean(X, geometry)) < 0.02
     assert bool(geometry.belongs(model.mean_))
 
@@ -51,7 +53,9 @@ def test_large_budget_recovers_the_mean(geometry, mechanism):
 def test_more_budget_less_noise(geometry):
     X = cloud(geometry)
     scales = [
-        PrivateFrechetMean(geometry, radius=0.5, epsilon=e).fit(X).noise_scale_
+        PrivateFrechetMean(geometry, center=geometry.base_point, radius=0.5, epsilon=e)
+        .fit(X)
+        .noise_scale_
         for e in (0.1, 1.0, 10.0)
     ]
     assert scales[0] > scales[1] > scales[2] > 0
@@ -59,8 +63,8 @@ def test_more_budget_less_noise(geometry):
 
 def test_matrix_and_flat_input_agree():
     X = cloud(SPD(3))
-    matrix = PrivateFrechetMean("spd", random_state=0, radius=1.0).fit(X)
-    flat = PrivateFrechetMean("spd", random_state=0, radius=1.0).fit(X.reshape(len(X), 9))
+    model = PrivateFrechetMean("spd", random_state=0, center=np.eye(3), radius=1.0)
+    matrix, flat = clone(model).fit(X), clone(model).fit(X.reshape(len(X), 9))
     np.testing.assert_array_equal(matrix.mean_, flat.mean_)
     assert flat.predict(X.reshape(-1, 9)).shape == (200, 9)
     assert matrix.predict(X).shape == X.shape
@@ -72,20 +76,24 @@ def test_matrix_and_flat_input_agree():
 
 def test_pymanopt_manifold_is_accepted():
     X = cloud(SPD(2))
-    ours = PrivateFrechetMean("spd", random_state=1, radius=1.0).fit(X)
-    theirs = PrivateFrechetMean(SymmetricPositiveDefinite(2), random_state=1, radius=1.0).fit(X)
+    ours = PrivateFrechetMean("spd", random_state=1, center=np.eye(2), radius=1.0).fit(X)
+    theirs = PrivateFrechetMean(
+        SymmetricPositiveDefinite(2), center=np.eye(2), random_state=1, radius=1.0
+    ).fit(X)
     np.testing.assert_array_equal(ours.mean_, theirs.mean_)
 
 
 def test_score_is_minus_the_mean_squared_distance():
     X = cloud(SPD(2))
-    model = PrivateFrechetMean("spd", radius=1.0).fit(X)
+    model = PrivateFrechetMean("spd", center=np.eye(2), radius=1.0).fit(X)
     expected = -np.mean(SPD(2).dist(model.mean_, X) ** 2)
     assert model.score(X) == pytest.approx(expected)
 
 
 def test_privacy_statement():
-    model = PrivateFrechetMean("spd", noise="gaussian", epsilon=0.7, delta=1e-6, radius=1.0)
+    model = PrivateFrechetMean(
+        "spd", noise="gaussian", epsilon=0.7, delta=1e-6, center=np.eye(2), radius=1.0
+    )
     model.fit(cloud(SPD(2)))
     spent = model.privacy_spent_
     assert tuple(spent) == (0.7, 1e-6)
@@ -97,14 +105,20 @@ def test_privacy_statement():
 
 def test_seeded_noise_repeats_and_is_declared_worthless():
     X = cloud(SPD(2))
-    first, second = (PrivateFrechetMean("spd", random_state=5, radius=1.0).fit(X) for _ in range(2))
+    first, second = (
+        PrivateFrechetMean("spd", random_state=5, center=np.eye(2), radius=1.0).fit(X)
+        for _ in range(2)
+    )
     np.testing.assert_array_equal(first.mean_, second.mean_)
     assert first.privacy_spent_.seeded and first.privacy_spent_.guarantee == "none (seeded)"
 
 
 def test_unseeded_noise_is_fresh():
     X = cloud(SPD(2))
-    a, b = (PrivateFrechetMean("spd", radius=1.0, shrink=None).fit(X).mean_ for _ in range(2))
+    a, b = (
+        PrivateFrechetMean("spd", center=np.eye(2), radius=1.0, shrink=None).fit(X).mean_
+        for _ in range(2)
+    )
     assert not np.any(a == b)
 
 
@@ -123,7 +137,7 @@ def test_far_points_are_projected_silently():
     X[:40] = 1e6 * np.eye(2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = PrivateFrechetMean("spd", radius=0.5, epsilon=20.0).fit(X)
+        model = PrivateFrechetMean("spd", center=np.eye(2), radius=0.5, epsilon=10.0).fit(X)
     assert 0.0 < model.clipped_fraction_ < 0.2
     assert SPD(2).dist(np.eye(2), model.mean_) <= 0.5 * (1 + 1e-9)
 
@@ -131,13 +145,15 @@ def test_far_points_are_projected_silently():
 def test_a_ball_that_does_not_fit_is_reported_privately():
     X, _ = digits_covariances()
     with pytest.warns(UserWarning, match="private estimate"):
-        model = PrivateFrechetMean("spd", epsilon=3.0, radius=1.0).fit(X)
+        model = PrivateFrechetMean("spd", epsilon=3.0, center=np.eye(5), radius=1.0).fit(X)
     assert model.clipped_fraction_ > 0.9
 
 
 def test_pipeline_clone_grid_search():
     X = cloud(SPD(2), n=120)
-    pipeline = make_pipeline(FunctionTransformer(), PrivateFrechetMean("spd", radius=1.0))
+    pipeline = make_pipeline(
+        FunctionTransformer(), PrivateFrechetMean("spd", center=[[1, 0], [0, 1]], radius=1.0)
+    )
     search = GridSearchCV(
         pipeline,
         {"privatefrechetmean__epsilon": [0.5, 5.0]},
@@ -148,14 +164,14 @@ def test_pipeline_clone_grid_search():
     assert tuple(search.best_estimator_[-1].privacy_spent_)[0] in (0.5, 5.0)
     assert clone(pipeline)[-1].get_params() == pipeline[-1].get_params()
     scores = cross_val_score(
-        PrivateFrechetMean("spd", radius=1.0), X, cv=KFold(3), error_score="raise"
+        PrivateFrechetMean("spd", center=np.eye(2), radius=1.0), X, cv=KFold(3), error_score="raise"
     )
     assert np.isfinite(scores).all()
 
 
 def test_pickle_keeps_the_fit_and_no_data():
     X = cloud(SPD(2))
-    model = PrivateFrechetMean("spd", radius=1.0).fit(X)
+    model = PrivateFrechetMean("spd", center=np.eye(2), radius=1.0).fit(X)
     blob = pickle.dumps(model)
     np.testing.assert_array_equal(pickle.loads(blob).mean_, model.mean_)
     assert len(blob) < 5000
@@ -174,7 +190,13 @@ def test_published_schedule_is_expressible():
     """T = n steps of size 0.01 from a public start, as Han et al. (2022) ran it."""
     X = cloud(SPD(2), n=60)
     model = PrivateFrechetMean(
-        "spd", mechanism="gradient", n_steps=60, step_size=0.01, start=2.0 * np.eye(2), radius=1.0
+        "spd",
+        mechanism="gradient",
+        n_steps=60,
+        step_size=0.01,
+        start=2.0 * np.eye(2),
+        center=np.eye(2),
+        radius=1.0,
     ).fit(X)
     assert model.privacy_spent_.mu == pytest.approx(gaussian_mu(1.0, 1e-5), rel=1e-6)
 
@@ -248,7 +270,7 @@ def _with(value, where=(0, 0, 0)):
     ids=["nan", "inf", "asymmetric", "indefinite", "n=1", "empty", "flat", "oblong"],
 )
 def test_bad_data_releases_nothing_and_shows_nothing(X, words, recording_accountant):
-    model = PrivateFrechetMean("spd", accountant=recording_accountant, radius=1.0)
+    model = PrivateFrechetMean("spd", accountant=recording_accountant, center=np.eye(2), radius=1.0)
     with pytest.raises(ValueError, match=words) as caught:
         model.fit(X)
     assert "777" not in str(caught.value)
@@ -269,17 +291,19 @@ def test_radius_beyond_the_theorem():
 
 def test_sample_weight_is_refused():
     with pytest.raises(TypeError, match="sample_weight"):
-        PrivateFrechetMean("spd", radius=1.0).fit(cloud(SPD(2)), sample_weight=np.ones(200))
+        PrivateFrechetMean("spd", center=np.eye(2), radius=1.0).fit(
+            cloud(SPD(2)), sample_weight=np.ones(200)
+        )
 
 
 def test_large_delta_warns_from_public_numbers():
     with pytest.warns(UserWarning, match="at least 1/n"):
-        PrivateFrechetMean("spd", delta=0.01, radius=1.0).fit(cloud(SPD(2)))
+        PrivateFrechetMean("spd", delta=0.01, center=np.eye(2), radius=1.0).fit(cloud(SPD(2)))
 
 
 def test_the_charge_comes_before_any_statistic(recording_accountant):
     recording_accountant.refuse = True
-    model = PrivateFrechetMean("spd", accountant=recording_accountant, radius=1.0)
+    model = PrivateFrechetMean("spd", accountant=recording_accountant, center=np.eye(2), radius=1.0)
     with pytest.raises(RuntimeError, match="refused"):
         model.fit(cloud(SPD(2)))
     assert not hasattr(model, "mean_") and not hasattr(model, "clipped_fraction_")
@@ -287,7 +311,7 @@ def test_the_charge_comes_before_any_statistic(recording_accountant):
 
 def test_repr_and_parameters_hold_no_data():
     X = cloud(SPD(2))
-    model = PrivateFrechetMean("spd", radius=1.0)
+    model = PrivateFrechetMean("spd", center=np.eye(2), radius=1.0)
     before = repr(model), model.get_params()
     model.fit(X)
     assert (repr(model), model.get_params()) == before
@@ -323,7 +347,14 @@ def test_audit_end_to_end(mechanism, divisor, halved, monkeypatch):
     geometry, n = SPD(2), 30 if mechanism == "auto" else 10
     X, Y = worst_neighbours(geometry, n, 1.0)
     estimator = PrivateFrechetMean(
-        "spd", mechanism=mechanism, noise="gaussian", n_steps=1, epsilon=8.0, delta=1e-3, radius=1.0
+        "spd",
+        mechanism=mechanism,
+        noise="gaussian",
+        n_steps=1,
+        epsilon=8.0,
+        delta=1e-3,
+        center=np.eye(2),
+        radius=1.0,
     )
 
     def scores(data):

@@ -38,7 +38,7 @@ def cloud(geometry, n, seed=0, **kwargs):
 
 
 def mean_square_error(X, geometry, fits=40, radius=1.0, **parameters):
-    parameters["radius"] = radius
+    parameters = {"center": geometry.base_point, "radius": radius} | parameters
     target = frechet_mean(X, geometry)
     errors = [
         float(geometry.dist(target, PrivateFrechetMean(geometry, **parameters).fit(X).mean_)) ** 2
@@ -141,7 +141,7 @@ def test_shares_never_add_up_to_more_than_all(dim, log_n, log_epsilon, log_delta
 )
 def test_combinations_without_a_guarantee_are_refused(parameters, words, recording_accountant):
     model = PrivateFrechetMean(
-        "spd", accountant=recording_accountant, **{"radius": 1.0} | parameters
+        "spd", accountant=recording_accountant, **{"center": np.eye(2), "radius": 1.0} | parameters
     )
     with pytest.raises(ValueError, match=words):
         model.fit(cloud(SPD(2), 50))
@@ -149,7 +149,9 @@ def test_combinations_without_a_guarantee_are_refused(parameters, words, recordi
 
 
 def test_pure_privacy():
-    model = PrivateFrechetMean("spd", epsilon=1.0, delta=0.0, radius=1.0).fit(cloud(SPD(2), 300))
+    model = PrivateFrechetMean("spd", epsilon=1.0, delta=0.0, center=np.eye(2), radius=1.0).fit(
+        cloud(SPD(2), 300)
+    )
     assert tuple(model.privacy_spent_) == (1.0, 0.0)
     assert model.privacy_spent_.event.delta(1.0) == 0.0
     assert model.mechanism_ == "tangent"
@@ -174,7 +176,12 @@ def test_pure_privacy():
 def test_output_perturbation(geometry, radius, mechanism, delta):
     X = cloud(geometry, 400, radius=radius, offset=0.3, spread=0.3)
     model = PrivateFrechetMean(
-        geometry, radius=radius, mechanism=mechanism, epsilon=2.0, delta=delta
+        geometry,
+        center=geometry.base_point,
+        radius=radius,
+        mechanism=mechanism,
+        epsilon=2.0,
+        delta=delta,
     )
     model.fit(X)
     assert model.privacy_spent_.event.delta(2.0) <= delta
@@ -205,7 +212,7 @@ def test_laws_that_cannot_be_drawn_are_refused_before_the_charge(
         mechanism=mechanism,
         delta=0.0,
         accountant=recording_accountant,
-        **{"radius": 1.0} | parameters,
+        **{"center": geometry.base_point, "radius": 1.0} | parameters,
     )
     with pytest.raises(ValueError, match=finding):
         model.fit(X)
@@ -216,7 +223,9 @@ def test_k_norm_on_lines_through_the_origin():
     """Grassmann(n, 1) has the balls of a sphere, up to half the injectivity radius."""
     geometry = Grassmann(3, 1)
     X = cloud(geometry, 400, radius=0.7, offset=0.3, spread=0.3)
-    model = PrivateFrechetMean(geometry, radius=0.7, mechanism="k-norm", delta=0.0).fit(X)
+    model = PrivateFrechetMean(
+        geometry, center=geometry.base_point, radius=0.7, mechanism="k-norm", delta=0.0
+    ).fit(X)
     assert geometry.dist(model.mean_, frechet_mean(X, geometry)) < 0.2
 
 
@@ -244,7 +253,8 @@ def test_refusals_of_output_perturbations_name_a_cure_that_works(
 ):
     X = cloud(geometry, n, radius=0.9 * radius)
     delta = 1e-5 if mechanism == "gaussian" else 0.0
-    parameters = {"radius": radius, "mechanism": mechanism, "delta": delta}
+    parameters = {"center": geometry.base_point, "radius": radius}
+    parameters |= {"mechanism": mechanism, "delta": delta}
     model = PrivateFrechetMean(geometry, accountant=recording_accountant, **parameters)
     with pytest.raises(ValueError, match=finding) as refusal:
         model.fit(X)
@@ -327,6 +337,7 @@ def test_every_refusal_of_a_mechanism_names_cures_that_work(geometry, recording_
     for mechanism, radius, delta, epsilon in grid:
         model = PrivateFrechetMean(
             geometry,
+            center=geometry.base_point,
             mechanism=mechanism,
             radius=radius,
             delta=delta,
@@ -406,7 +417,13 @@ def test_a_rough_mean_that_shrank_to_the_centre_vetoes_nothing():
         X = cloud(geometry, 1000, seed, offset=0.3, spread=0.1)
         target = frechet_mean(X, geometry)
         for _ in range(20):
-            mean = PrivateFrechetMean(geometry, epsilon=0.1, delta=1e-3, radius=1.0).fit(X).mean_
+            mean = (
+                PrivateFrechetMean(
+                    geometry, center=geometry.base_point, epsilon=0.1, delta=1e-3, radius=1.0
+                )
+                .fit(X)
+                .mean_
+            )
             errors.append(float(geometry.dist(target, mean)))
     # The root of the mean square is .015, and it is Gaussian or has a tail like exp(-x/.006).
     assert max(errors) < 0.15
@@ -420,7 +437,7 @@ def test_neighbours_have_one_plan_and_one_charge(recording_accountant):
     public = []
     for data in (X, Y):
         model = PrivateFrechetMean(
-            "spd", accountant=recording_accountant, random_state=0, radius=1.0
+            "spd", accountant=recording_accountant, random_state=0, center=np.eye(2), radius=1.0
         )
         model.fit(data)
         public.append((model.mechanism_, str(model.privacy_spent_.public)))
@@ -434,7 +451,9 @@ def test_looks_that_drown_in_noise_still_return_a_point_of_the_ball():
         X = cloud(geometry, 40, radius=0.3, offset=0.9, spread=0.02)
         for seed in range(10):
             few = {"noise": "gaussian", "epsilon": 8.0, "random_state": seed}
-            model = PrivateFrechetMean(geometry, radius=0.3, **few).fit(X)
+            model = PrivateFrechetMean(geometry, center=geometry.base_point, radius=0.3, **few).fit(
+                X
+            )
             assert model.mechanism_ == "adaptive"
             assert geometry.dist(geometry.base_point, model.mean_) <= 0.3 * (1 + 1e-9)
 
@@ -494,7 +513,9 @@ def test_every_gaussian_mechanism_works_in_a_searched_ball(mechanism, ball, arit
 
 def test_little_information_is_announced_from_public_numbers():
     with pytest.warns(UserWarning, match="little more than the public centre"):
-        PrivateFrechetMean("spd", noise="gaussian", epsilon=0.1, radius=1.0).fit(cloud(SPD(5), 50))
+        PrivateFrechetMean("spd", noise="gaussian", epsilon=0.1, center=np.eye(5), radius=1.0).fit(
+            cloud(SPD(5), 50)
+        )
 
 
 def test_huge_epsilon_takes_gaussian_noise():

@@ -163,23 +163,26 @@ def test_bad_covariances_get_three_sentences_and_no_counts(matrices, words):
     if matrices.ndim == 2:
         bad[:15] = good[:15]
     with pytest.raises(ValueError, match=words) as caught:
-        PrivateFrechetMean("spd", radius=1.0).fit(bad)
+        PrivateFrechetMean("spd", center=np.eye(2), radius=1.0).fit(bad)
     assert not re.search(r"\b(5|15|20)\b", str(caught.value))
 
 
 def test_the_cure_for_singular_covariances_works():
     singular = np.tile(np.ones((2, 2)), (20, 1, 1))
     with pytest.raises(ValueError, match=r"sklearn\.covariance\.shrunk_covariance\(X, 0\.01\)"):
-        PrivateFrechetMean("spd", radius=5.0).fit(singular)
+        PrivateFrechetMean("spd", center=np.eye(2), radius=5.0).fit(singular)
     cured = shrunk_covariance(singular, 0.01)
-    assert PrivateFrechetMean("spd", radius=5.0).fit(cured).mean_.shape == (2, 2)
+    assert PrivateFrechetMean("spd", center=np.eye(2), radius=5.0).fit(cured).mean_.shape == (2, 2)
 
 
 def test_a_short_recording_with_a_dead_channel_is_cured_record_by_record():
     signals = np.random.default_rng(0).normal(size=(30, 6, 4))  # fewer samples than channels
     signals[:, 2] = 0.0
     covariances = signals @ signals.swapaxes(1, 2)
-    model, y = PrivateMinimumDistanceToMean("spd", radius=5.0, classes=[0, 1]), [0, 1] * 15
+    model, y = (
+        PrivateMinimumDistanceToMean("spd", center=np.eye(6), radius=5.0, classes=[0, 1]),
+        [0, 1] * 15,
+    )
     with pytest.raises(ValueError, match="fewer samples than channels"):
         model.fit(covariances, y)
     cured = shrunk_covariance(covariances, 0.01)

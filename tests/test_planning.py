@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import mpmath
 import numpy as np
@@ -194,7 +195,9 @@ def test_a_fit_searches_its_law_once(geometry, rng):
     X = make_cloud(geometry, 200, rng=rng)
     before = best_radial_law.cache_info().misses
     epsilon = 0.9 + 0.01 * geometry.dim
-    PrivateFrechetMean(geometry, epsilon=epsilon, random_state=0, radius=1.0).fit(X)
+    PrivateFrechetMean(
+        geometry, center=geometry.base_point, epsilon=epsilon, random_state=0, radius=1.0
+    ).fit(X)
     assert best_radial_law.cache_info().misses == before + 1
 
 
@@ -271,7 +274,9 @@ def test_a_ledger_without_a_ceiling_needs_no_divergence(monkeypatch, rng):
 
     monkeypatch.setattr(RadialEvent, "renyi", refuse)
     X = make_cloud(SPD(2), 100, rng=rng)
-    model = PrivateFrechetMean("spd", epsilon=0.77, random_state=0, radius=1.0).fit(X)
+    model = PrivateFrechetMean(
+        "spd", epsilon=0.77, random_state=0, center=np.eye(2), radius=1.0
+    ).fit(X)
     assert model.privacy_spent_.event.delta(0.77) <= model.delta
 
 
@@ -430,3 +435,24 @@ def test_matrix_calibration_is_close_to_the_worst_direction(n, target):
 def test_other_compositions_still_use_loss_distributions():
     event = compose([GaussianEvent(5.0), PureEvent(0.1)])
     assert event._exact_delta(1.0) is None and 0.0 < event.delta(1.0) < 1e-3
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+@pytest.mark.timeout(60)
+def test_only_regular_files_of_the_cache_are_read(tmp_path, monkeypatch):
+    """A pipe without a writer would make every fit wait for ever, and so do some devices."""
+    monkeypatch.setattr(_disk_cache, "_directory", lambda: tmp_path)
+    _disk_cache.write(["law"], {"b": 1.5})
+    assert _disk_cache.read(["law"]) == {"b": 1.5}
+    (entry,) = tmp_path.iterdir()
+    other = entry.rename(tmp_path / "other")
+    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda p: p.mkdir()):
+        make(entry)
+        assert _disk_cache.read(["law"]) is None
+        _disk_cache.write(["law"], {"b": 2.5})
+        if entry.is_dir():
+            entry.rmdir()
+        else:
+            assert _disk_cache.read(["law"]) == {"b": 2.5}
+            entry.unlink()
+    other.unlink()

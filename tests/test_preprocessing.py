@@ -33,7 +33,7 @@ from skriemdp.preprocessing import PerGroup, Recenter
 
 X, Y, PEOPLE = make_people(30, 12, 3, rng=np.random.default_rng(0))
 MDM = PrivateMinimumDistanceToMean(
-    "spd-log-euclidean", radius=0.5, classes=[0, 1], epsilon=3.0, random_state=0
+    "spd-log-euclidean", center=np.eye(3), radius=0.5, classes=[0, 1], epsilon=3.0, random_state=0
 )
 MODEL = PerGroup(Recenter("spd"), MDM)
 SOME = X[PEOPLE < 8], Y[PEOPLE < 8], PEOPLE[PEOPLE < 8]
@@ -356,7 +356,7 @@ def test_a_search_refuses_groups_that_its_fits_do_not_take():
         def fit(self, X, y):
             return super().fit(X, y)
 
-    model = Deaf("spd", radius=0.3, classes=[0, 1])
+    model = Deaf("spd", center=np.eye(3), radius=0.3, classes=[0, 1])
     with pytest.raises(ValueError, match="takes no groups"):
         PrivateGridSearchCV(model, {"radius": [0.3]}).fit(X, Y, groups=PEOPLE)
 

@@ -163,7 +163,7 @@ def test_no_spelling_of_a_client_is_a_way_round_the_book(tmp_path):
 
 def test_a_federated_run_needs_a_name_that_books_can_hold():
     budget = PrivacyAccountant(9.0)
-    mean = PrivateFrechetMean("spd", radius=1.0, accountant=budget)
+    mean = PrivateFrechetMean("spd", center=np.eye(2), radius=1.0, accountant=budget)
     for fit_id in ("", "a\nb", 7):
         with pytest.raises((TypeError, ValueError), match="fit_id"):
             FederatedEstimator(mean, fit_id=fit_id).fit(cloud(SPD(2)), clients=np.arange(40) % 4)
@@ -319,9 +319,11 @@ def test_every_estimator_reads_either_triangle_alike(metric):
     geometry, (X, _) = SPD(3, metric), lopsided(size=3)
     flipped, y = X.transpose(0, 2, 1), np.arange(30) % 2
     models = [
-        PrivateFrechetMean(geometry, radius=1.0),
-        PrivateFrechetMean(geometry, radius=1.0, mechanism="gradient"),
-        PrivateMinimumDistanceToMean(geometry, radius=1.0, classes=[0, 1]),
+        PrivateFrechetMean(geometry, center=geometry.base_point, radius=1.0),
+        PrivateFrechetMean(geometry, center=geometry.base_point, radius=1.0, mechanism="gradient"),
+        PrivateMinimumDistanceToMean(
+            geometry, center=geometry.base_point, radius=1.0, classes=[0, 1]
+        ),
         PrivateRiemannianERM(geometry, n_steps=3),
     ]
     shared = types.MethodType(lambda self, data, plan: b"shared", None or object())
@@ -340,13 +342,17 @@ def test_every_estimator_reads_either_triangle_alike(metric):
         for rows in (X, flipped):
             problem = PerSampleProblem(geometry, None, rows, backend="numpy").problem
             erm = PrivateRiemannianERM(geometry)._problem(rows)
-            mean = PrivateFrechetMean(geometry, radius=1.0)._problem(rows)
+            mean = PrivateFrechetMean(geometry, center=geometry.base_point, radius=1.0)._problem(
+                rows
+            )
             point = np.diag([1.0, 2.0, 0.5])
             sums.append([GradientQuery(p, point, 1.0).total() for p in (problem, erm, mean)])
         np.testing.assert_array_equal(*sums)
         runs = []
         for rows in (X, flipped):
-            run = FederatedEstimator(PrivateFrechetMean(geometry, radius=1.0), 1, 3)
+            run = FederatedEstimator(
+                PrivateFrechetMean(geometry, center=geometry.base_point, radius=1.0), 1, 3
+            )
             if metric == "bures-wasserstein":
                 run.set_params(clip_norm=1.0)
             data = run.estimator._validate(rows)

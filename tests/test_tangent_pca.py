@@ -21,6 +21,8 @@ def spread_out(geometry, n, seed=0, decay=0.5):
 @pytest.mark.parametrize("settings", [{}, {"radius": 1.2}], ids=str)
 def test_without_noise_it_is_pca_of_logarithms(geometry, settings):
     X = spread_out(geometry, 1500)
+    if settings:
+        settings = settings | {"center": geometry.base_point}
     fit = PrivateTangentPCA(2, geometry, epsilon=1e6, random_state=0, **settings).fit(X)
     mean = frechet_mean(X, geometry)
     assert float(geometry.dist(mean, fit.mean_)) < 2e-3
@@ -42,7 +44,9 @@ def test_private_components_capture_most_of_the_variance():
     for seed in range(20):
         rng = np.random.default_rng(seed)
         X = 0.3 * rng.normal(size=(500, 6)) * np.sqrt(values / values.sum())
-        fit = PrivateTangentPCA(2, geometry, radius=1.0, random_state=seed).fit(X)
+        fit = PrivateTangentPCA(
+            2, geometry, center=geometry.base_point, radius=1.0, random_state=seed
+        ).fit(X)
         shares.append(np.sum(fit.components_**2 @ values) / values[:2].sum())
     assert np.mean(shares) > 0.85  # random planes capture .43
 
@@ -52,7 +56,13 @@ def test_back_and_forth(whiten):
     geometry = AffineInvariantSPD(3)
     X = spread_out(geometry, 800)
     fit = PrivateTangentPCA(
-        3, geometry, radius=2.0, whiten=whiten, epsilon=1e5, random_state=0
+        3,
+        geometry,
+        center=geometry.base_point,
+        radius=2.0,
+        whiten=whiten,
+        epsilon=1e5,
+        random_state=0,
     ).fit(X)
     scores = fit.transform(X)
     assert scores.shape == (800, 3)
@@ -68,7 +78,9 @@ def test_back_and_forth(whiten):
 
 def test_flat_rows_come_back_flat():
     X = spread_out(AffineInvariantSPD(2), 300)
-    fit = PrivateTangentPCA(1, "spd", radius=1.5, random_state=0).fit(X.reshape(300, 4))
+    fit = PrivateTangentPCA(1, "spd", center=np.eye(2), radius=1.5, random_state=0).fit(
+        X.reshape(300, 4)
+    )
     assert fit.inverse_transform(fit.transform(X.reshape(300, 4))).shape == (300, 4)
 
 

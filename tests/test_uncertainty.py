@@ -47,7 +47,8 @@ def uncertain(geometry="euclidean", **settings):
 @pytest.mark.parametrize("arithmetic, tolerance", [("float", 1e-6), ("lattice", 1e-3)])
 def test_the_second_moment_is_free(geometry, arithmetic, tolerance):
     X, _ = cloud(geometry, 400, 0)
-    here = {"radius": 1.0, "mechanism": "tangent", "random_state": 0}
+    here = {"center": geometry.base_point, "radius": 1.0}
+    here |= {"mechanism": "tangent", "random_state": 0}
     with config_context(arithmetic=arithmetic):
         alone = PrivateFrechetMean(geometry, noise="gaussian", **here).fit(X)
         both = uncertain(geometry, **here).fit(X)
@@ -122,7 +123,9 @@ def test_regions_hold_the_mean_of_the_population(geometry, settings):
 def test_the_bias_of_a_far_centre_is_removed(geometry):
     X, _ = cloud(geometry, 3000, 0, spread=0.25, offset=0.6)
     truth = frechet_mean(X, geometry)
-    fit = uncertain(geometry, radius=1.2, mechanism="tangent", epsilon=1e4).fit(X)
+    fit = uncertain(
+        geometry, center=geometry.base_point, radius=1.2, mechanism="tangent", epsilon=1e4
+    ).fit(X)
     largest = fit.standard_error_.max()
     assert float(geometry.dist(fit.mean_, truth)) < largest / 3.0
     # The mean of the logarithms, which is what was released, is elsewhere.
@@ -212,7 +215,14 @@ def test_noise_radius_holds_the_mean_without_noise(settings):
     mean = frechet_mean(X, space)
     hits = 0
     for seed in range(40):
-        fit = PrivateFrechetMean(space, radius=1.0, epsilon=3.0, random_state=seed, **settings)
+        fit = PrivateFrechetMean(
+            space,
+            center=space.base_point,
+            radius=1.0,
+            epsilon=3.0,
+            random_state=seed,
+            **settings,
+        )
         hits += float(space.dist(fit.fit(X).mean_, mean)) <= fit.noise_radius(0.8)
     assert 23 <= hits <= 39  # 32 expected, 2.5 standard deviations of each kind
 
@@ -262,7 +272,7 @@ def test_no_noise_radius_where_the_law_is_not_known(settings):
 )
 def test_what_has_no_region_is_refused_uncharged(geometry, settings, words, recording_accountant):
     X, _ = cloud(geometry, 50, 0)
-    fit = PrivateFrechetMean(geometry, radius=1.0, uncertainty=True)
+    fit = PrivateFrechetMean(geometry, center=geometry.base_point, radius=1.0, uncertainty=True)
     with pytest.raises(ValueError, match=words):
         fit.set_params(**settings, accountant=recording_accountant).fit(X)
     assert recording_accountant.spends == []

@@ -382,7 +382,7 @@ def print_true_epsilons():
 def fitted(cloud, repeats, **settings):
     """Means of repeated fits of `PrivateFrechetMean` at (EPSILON, DELTA)."""
     starts = settings.pop("starts", None)
-    settings = {"radius": 1.0} | settings
+    settings = {"center": cloud.geometry.base_point, "radius": 1.0} | settings
     outputs = []
     for repeat in range(repeats):
         if starts is not None:

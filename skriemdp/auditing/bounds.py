@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import beta
 
+from skriemdp._quiet import quiet, read_numbers
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.privacy.calibration import gaussian_epsilon
 
@@ -75,6 +76,7 @@ def _hits(threshold: float, scores: np.ndarray) -> int:
     return int((scores > threshold).sum())
 
 
+@quiet
 def audit_scores(
     scores: np.ndarray,
     scores_neighbour: np.ndarray,
@@ -100,8 +102,13 @@ def audit_scores(
     """
     check_fraction(open_left=False, delta=delta)
     check_fraction(confidence=confidence, tuning_share=tuning_share)
-    scores = np.asarray(scores, dtype=float)
-    scores_neighbour = np.asarray(scores_neighbour, dtype=float)
+    scores = read_numbers(scores, "scores", ensure_all_finite=False)
+    scores_neighbour = read_numbers(scores_neighbour, "scores_neighbour", ensure_all_finite=False)
+    if not scores.ndim == scores_neighbour.ndim == 1:
+        raise ValueError(
+            "scores and scores_neighbour must be one number for each run, got shapes "
+            f"{scores.shape} and {scores_neighbour.shape}."
+        )
     half, other = (int(tuning_share * len(s)) for s in (scores, scores_neighbour))
     counted = min(len(scores) - half, len(scores_neighbour) - other)
     check_count(minimum=10, trials=min(half, other, counted))
@@ -151,6 +158,7 @@ def _linear_score(
     return outputs @ direction, outputs_neighbour @ direction
 
 
+@quiet
 def audit_epsilon(
     release: Callable[..., Any],
     X: Any,
@@ -203,8 +211,11 @@ def audit_epsilon(
     True
     """
     check_count(minimum=40, trials=trials)
-    outputs = np.asarray(release(X, trials), dtype=float).reshape(trials, -1)
-    outputs_neighbour = np.asarray(release(X_neighbour, trials), dtype=float).reshape(trials, -1)
+    outputs, outputs_neighbour = (
+        read_numbers(release(data, trials), "release(data, trials)", ensure_all_finite=False)
+        for data in (X, X_neighbour)
+    )
+    outputs, outputs_neighbour = outputs.reshape(trials, -1), outputs_neighbour.reshape(trials, -1)
     if statistic is None:
         scores, scores_neighbour = _linear_score(outputs, outputs_neighbour)
     else:

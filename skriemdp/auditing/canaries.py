@@ -426,8 +426,10 @@ def _completion(estimator: PrivateMatrixCompletion, n: int = 100) -> Neighbours:
     d = 12
     rows = np.full((n, d), 0.5 * (low + high))
     signs = np.resize([1.0, -1.0], d)
-    rows[0] = np.where(signs > 0, low - 1.0, high + 1.0)
-    X, Z = _swapped(rows, np.where(signs > 0, high + 1.0, low - 1.0))
+    # Beyond the bounds, but no zeros, which would be no ratings.
+    least, most = 1.5 * low - 0.5 * high - 1e-3, 1.5 * high - 0.5 * low + 1e-3
+    rows[0] = np.where(signs > 0, least, most)
+    X, Z = _swapped(rows, np.where(signs > 0, most, least))
 
     def score(model: PrivateMatrixCompletion) -> float:
         return float(model.item_effects_ @ signs)

@@ -171,7 +171,8 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_users, n_items)
-            Dense: NaN is unobserved.  Sparse: stored entries are observed, zeros included.  A table
+            Dense: NaN is unobserved, and so is zero where `bounds` exclude it.  Sparse:
+            stored entries are observed, zeros included.  A table
             with one rating per row becomes such a matrix by
             :func:`skriemdp.datasets.ratings.from_frame`.
         y : ignored
@@ -308,7 +309,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     def _observed(self, X: Any) -> sparse.csr_array:
         check_is_fitted(self)
         X = read_records(self, X, reset=False, ensure_all_finite="allow-nan", **_CHECKS)
-        return _clipped(observed_matrix(X), self.bounds_)
+        return _clipped(observed_matrix(_read_zeros(X, self.bounds_)), self.bounds_)
 
     def _coordinates(self, matrix: sparse.csr_array) -> np.ndarray:
         centre, half = _scale(self.bounds_)
@@ -342,7 +343,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     def _validate(self, X: Any, y: Any = None) -> Data:
         _refuse_long_tables(X)
         X = read_records(self, X, ensure_all_finite="allow-nan", ensure_min_samples=2, **_CHECKS)
-        matrix = observed_matrix(X)
+        matrix = observed_matrix(_read_zeros(X, _public_bounds(self.bounds)))
         if not np.isfinite(matrix.data).all():
             raise ValueError("X contains infinite ratings; use NaN for unobserved ones.")
         return Data((matrix,), {"n": matrix.shape[0], "d": matrix.shape[1]})
@@ -464,6 +465,14 @@ def _refuse_long_tables(X: Any) -> None:
             "ratings of all items; X, users = skriemdp.datasets.from_frame(X, user=, item=, "
             "rating=, catalogue=) makes such rows."
         )
+
+
+def _read_zeros(X: Any, bounds: tuple[float, float]) -> Any:
+    """A dense `X` whose zeros are no ratings, as NaN: zero is how many tables write "not rated"."""
+    low, high = bounds
+    if sparse.issparse(X) or low <= 0 <= high:
+        return X
+    return np.where(X == 0, np.nan, X)
 
 
 def _pattern(wanted: Any) -> sparse.csr_array:

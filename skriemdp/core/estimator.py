@@ -13,13 +13,12 @@ from sklearn.utils import Tags, get_tags
 from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
-from skriemdp._validation import check_privacy
 from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.charge import charge
-from skriemdp.core.parameters import check_parameters
+from skriemdp.core.parameters import check_parameters, check_target
 from skriemdp.core.spent import SEEDED, PrivacySpent
 from skriemdp.core.work import Work
-from skriemdp.ledger.current import active_accountant_token, current_accountant
+from skriemdp.ledger.current import active_accountant_token, chosen_accountant
 from skriemdp.ledger.statements import noise_of
 from skriemdp.privacy.event import Event
 
@@ -199,7 +198,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     def _fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         # Not a decorator: its frame would be the line that warnings point at.
         with np.errstate(all="ignore"):
-            check_privacy(self.epsilon, self.delta)
+            check_target(self.epsilon, self.delta)
             check_random_state(self.random_state)
             check_parameters(self)
             data = validated(self, X, y, groups)
@@ -233,9 +232,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         return data
 
     def _accountant(self) -> Any:
-        if self.accountant is not None:
-            return self.accountant
-        return current_accountant(getattr(self, "_ledger_token", None))
+        return chosen_accountant(self.accountant, getattr(self, "_ledger_token", None))
 
     def _terms(self, accountant: Any) -> Terms:
         epsilon, delta = float(self.epsilon), float(self.delta)

@@ -127,9 +127,11 @@ def check_membership(geometry: Geometry, points: Any, name: str = "X") -> None:
 def public_array(name: str, value: Any) -> np.ndarray:
     """A public parameter as an array of floats; ValueError if it is no such thing."""
     try:
+        if np.iscomplexobj(value):
+            raise ValueError
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must hold numbers that fit into floats.") from None
+        raise ValueError(f"{name} must hold real numbers that fit into floats.") from None
 
 
 def public_point(geometry: Geometry, **values: Any) -> Any:
@@ -229,11 +231,29 @@ def check_descent_domain(geometry: Geometry, domain: GeodesicBall | None) -> Non
     check_reach(geometry, **{"center of the domain": domain.center})
 
 
+def _has_units(geometry: Geometry) -> bool:
+    """Whether points are measured in some unit, so that no base point is near them by itself."""
+    if isinstance(geometry, Product):
+        return any(_has_units(factor) for factor in geometry.factors)
+    return isinstance(geometry, SPDGeometry)
+
+
 def public_ball(geometry: Geometry, center: Any, radius: float) -> GeodesicBall:
-    """The public ball of the parameters `center` (None: base point) and `radius`."""
+    """The public ball of the parameters `center` and `radius`.
+
+    None stands for the base point, where that is a place that data of this kind are near: zero of
+    a Euclidean space, the root of a hyperbolic one, a pole, the first axes.
+    """
     check_scale(radius=radius)
     if isinstance(center, str):
         raise ValueError(f"center={center!r} is not a point of {geometry} nor 'private'.")
+    if center is None and _has_units(geometry):
+        raise ValueError(
+            f"radius={radius:g} needs a center on {geometry}: how far the data are from the "
+            "identity depends on their unit of measurement. Pass a public center=, of the data's "
+            "size (the identity, np.eye(m), for rows that were recentred or whitened), or "
+            "radius='auto', which finds both privately."
+        )
     point = geometry.base_point if center is None else public_point(geometry, center=center)
     check_reach(geometry, center=point)
     return GeodesicBall(geometry, point, float(radius))

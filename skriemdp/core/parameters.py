@@ -10,14 +10,37 @@ from sklearn.utils.multiclass import type_of_target
 
 from skriemdp._config import get_config
 from skriemdp._random import check_public_seed
-from skriemdp._validation import check_count, check_factor, check_scale
+from skriemdp._validation import check_count, check_factor, check_privacy, check_scale
+from skriemdp._warnings import warn_user
 from skriemdp.core.work import check_limit
 
-__all__ = ["check_parameters", "label_list"]
+__all__ = ["check_parameters", "check_target", "label_list", "warn_large_epsilon"]
 
 _BOUNDS = ("clip_norm", "max_norm")
 _FACTORS = ("length_scale", "ridge", "step_size", "smoothness", "typical_count", "batch_size")
 _COUNTS = ("n_steps", "n_queries")
+
+
+# Above, a record may multiply the odds of a guess about it by exp(10) = 22026: even odds become
+# near certainty.
+_LARGE_EPSILON = 10.0
+
+
+def warn_large_epsilon(epsilon: float) -> None:
+    """Warn, from a public number, when a release may give a record away."""
+    if epsilon > _LARGE_EPSILON:
+        factor = f"exp({epsilon:.3g})"
+        warn_user(
+            f"epsilon={epsilon:g} protects next to nobody: the release may multiply the odds of a "
+            f"guess about one person by {factor}, beyond 22000; use an epsilon of at most "
+            f"{_LARGE_EPSILON:g}, better about 1."
+        )
+
+
+def check_target(epsilon: Any, delta: Any) -> None:
+    """Raise unless (epsilon, delta) is a target that a fit can have; warn where it says little."""
+    check_privacy(epsilon, delta)
+    warn_large_epsilon(float(epsilon))
 
 
 def check_parameters(estimator: Any) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from skriemdp._groups import find_ids, read_ids
-from skriemdp._quiet import quietly
+from skriemdp._quiet import quiet, read_numbers
 
 __all__ = ["from_frame", "load_movielens", "observed_matrix"]
 
@@ -21,6 +21,7 @@ __all__ = ["from_frame", "load_movielens", "observed_matrix"]
 _BLOCK_CELLS = 1 << 22
 
 
+@quiet
 def observed_matrix(X: Any) -> sparse.csr_array:
     """The observed entries of X as a CSR array of doubles with sorted columns.
 
@@ -39,6 +40,7 @@ def observed_matrix(X: Any) -> sparse.csr_array:
             entries = (matrix.data[~unobserved], (rows, matrix.indices[~unobserved]))
             matrix = sparse.csr_array(entries, shape=matrix.shape)
         return _same_index(matrix)
+    X = read_numbers(X, "X", ensure_2d=True, allow_nd=False, ensure_all_finite="allow-nan")
     n, d = X.shape
     rows, values, columns, counts = max(1, _BLOCK_CELLS // max(d, 1)), [], [], []
     for begin in range(0, n, rows):
@@ -60,6 +62,7 @@ def _same_index(matrix: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array((matrix.data, indices, indptr), shape=matrix.shape)
 
 
+@quiet
 def from_frame(
     users: Any,
     items: Any = None,
@@ -115,7 +118,7 @@ def from_frame(
         users, items, ratings = (_column(users, what, name) for what, name in named.items())
     elif any(name is not None for name in named.values()):
         raise TypeError("pass a table with user=, item= and rating=, or three columns, not both.")
-    ratings = quietly(lambda a: np.asarray(a, dtype=np.float64), ratings, names=("ratings",))
+    ratings = read_numbers(ratings, "ratings", ensure_all_finite="allow-nan")
     columns = find_ids(items, catalogue)
     user_ids, rows = read_ids(users, None, "users")
     if not len(rows) == len(columns) == ratings.size or ratings.ndim != 1:

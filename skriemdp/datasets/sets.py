@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.fft import fft2, ifft2
 
+from skriemdp._quiet import quiet, read_numbers
 from skriemdp._validation import check_count, check_nonnegative, check_option, check_positive
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ FEATURES = ("position", "intensity", "gradient", "curvature", "gabor")
 _BLOCK = 2**23
 
 
+@quiet
 def region_covariance(
     images: np.ndarray,
     features: str | tuple[str, ...] = ("position", "intensity", "gradient"),
@@ -128,7 +130,7 @@ def region_covariance(
 
 def _checked_images(images: np.ndarray, channel_axis: int | None) -> np.ndarray:
     """Images with the colours on the last axis."""
-    images = np.asarray(images, dtype=float)
+    images = read_numbers(images, "images", ensure_all_finite=False)
     given = images.shape
     if channel_axis is None:
         images = images[..., np.newaxis]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp._groups import Groups
+from skriemdp._quiet import QuietQueries
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_option
 from skriemdp.core.additive import Statistic
@@ -29,6 +30,7 @@ from skriemdp.federated.messages import (
 )
 from skriemdp.federated.training import LocalSettings, local_solver, train
 from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
+from skriemdp.ledger.current import chosen_accountant
 from skriemdp.ledger.files import private_file
 
 if TYPE_CHECKING:
@@ -125,7 +127,7 @@ def _digest(point: np.ndarray) -> str:
     return hashlib.blake2b(repr(point.shape).encode() + point.tobytes()).hexdigest()
 
 
-class _Client:
+class _Client(QuietQueries):
     """What answers a server's tasks: charges first, answers once."""
 
     if TYPE_CHECKING:  # what a subclass has
@@ -163,7 +165,7 @@ class _Client:
             if stored is not None:
                 return LocalUpdate(task.fit_id, task.round, self.client, stored)
         if self.accountant is not None:
-            self.accountant.spend(
+            chosen_accountant(self.accountant).spend(
                 self.event(task),
                 label="federated round",
                 params={

@@ -42,7 +42,7 @@ from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
 from skriemdp.federated.trusted import run_trusted
 from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.ledger.current import current_accountant
+from skriemdp.ledger.current import chosen_accountant
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.events import compose
 
@@ -409,11 +409,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         return charge(accountant, event, self, params=params, at=self._target())
 
     def _accountant(self) -> PrivacyAccountant:
-        for accountant in (self.accountant, self.estimator.accountant):
-            if accountant is not None:
-                return accountant
+        own, inner = self.accountant, self.estimator.accountant
         token = getattr(self.estimator, "_ledger_token", None)
-        return current_accountant(getattr(self, "_ledger_token", token))
+        token = getattr(self, "_ledger_token", token)
+        return chosen_accountant(inner if own is None else own, token)
 
     def _run(
         self,

@@ -16,13 +16,12 @@ from skriemdp._validation import (
     check_fraction,
     check_option,
     check_positive,
-    check_privacy,
     check_scale,
 )
 from skriemdp.core.additive import Additive
 from skriemdp.core.arithmetic import descends_in_integers
 from skriemdp.core.manifold_input import check_descent_domain, public_point
-from skriemdp.core.parameters import check_parameters
+from skriemdp.core.parameters import check_parameters, check_target
 from skriemdp.core.work import check_limit
 from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.federated.federable import Federable
@@ -61,7 +60,7 @@ def check_settings(run: Any) -> None:
             "(PrivateFrechetMean, PrivateRiemannianERM, ...); got "
             f"{type(run.estimator).__name__}."
         )
-    check_privacy(run.estimator.epsilon, run.estimator.delta)
+    check_target(run.estimator.epsilon, run.estimator.delta)
     check_option(("rsgd", "rsvrg", "statistic"), local=run.local)
     check_option(AGGREGATIONS, aggregation=run.aggregation)
     check_option(("last", "random"), output=run.output)

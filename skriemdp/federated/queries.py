@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from skriemdp._groups import read_ids
+from skriemdp._quiet import quiet, read_numbers
 from skriemdp._validation import check_positive
 from skriemdp.geometry.base import Geometry
 from skriemdp.regression.prediction_releases import KernelRidgeWeights, gaussian_kernel
@@ -98,6 +99,7 @@ class LabelQuery:
         return _weighted(self.geometry, point, X[:, 0], y)
 
 
+@quiet
 def ridge_weights(
     X: np.ndarray,
     query: np.ndarray,
@@ -132,7 +134,7 @@ def ridge_weights(
     ((6, 1), 1)
     """
     check_positive(length_scale=length_scale, ridge=ridge)
-    X, query = np.asarray(X, dtype=float), _query(query)
+    X, query = read_numbers(X, "X"), _query(query)
     if X.ndim != 2 or X.shape[1] != len(query):
         raise ValueError(f"X must have shape (n, {len(query)}), as the query has; got {X.shape}.")
     places = np.zeros(len(X), dtype=int)
@@ -146,7 +148,7 @@ def ridge_weights(
 
 
 def _query(query: Any) -> np.ndarray:
-    query = np.asarray(query, dtype=float)
+    query = read_numbers(query, "query", ensure_all_finite=False)
     if query.ndim != 1 or not np.isfinite(query).all():
         raise ValueError(f"query must be one row of finite features, got shape {query.shape}.")
     return query

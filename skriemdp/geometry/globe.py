@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._quiet import quiet, read_numbers
+
 __all__ = ["from_lat_lon", "to_lat_lon"]
 
 
+@quiet
 def from_lat_lon(lat: Any, lon: Any, degrees: bool = True) -> np.ndarray:
     """Places on the globe as points of ``Sphere(2)``.
 
@@ -40,17 +43,13 @@ def from_lat_lon(lat: Any, lon: Any, degrees: bool = True) -> np.ndarray:
     >>> from_lat_lon([0.0, 90.0], [90.0, 12.0]).round(6).tolist()
     [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    latitude, longitude = np.asarray(lat, dtype=float), np.asarray(lon, dtype=float)
+    latitude, longitude = read_numbers(lat, "lat"), read_numbers(lon, "lon")
     if latitude.shape != longitude.shape:
         raise ValueError(
             f"lat and lon must have the same shape, got {latitude.shape} and {longitude.shape}."
         )
     if degrees:
         latitude, longitude = np.deg2rad(latitude), np.deg2rad(longitude)
-    if not (np.isfinite(latitude).all() and np.isfinite(longitude).all()):
-        raise ValueError(
-            "lat and lon must be finite; replace what is missing by a public place, row by row."
-        )
     if (np.abs(latitude) > np.pi / 2 * (1 + 1e-12)).any():
         unit = "degrees" if degrees else "radians"
         raise ValueError(
@@ -63,6 +62,7 @@ def from_lat_lon(lat: Any, lon: Any, degrees: bool = True) -> np.ndarray:
     )
 
 
+@quiet
 def to_lat_lon(points: Any, degrees: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Latitudes and longitudes of points of a sphere in three dimensions.
 
@@ -85,7 +85,7 @@ def to_lat_lon(points: Any, degrees: bool = True) -> tuple[np.ndarray, np.ndarra
     >>> round(float(lat), 6), round(float(lon), 6)
     (48.2, 16.4)
     """
-    points = np.asarray(points, dtype=float)
+    points = read_numbers(points, "points")
     if points.ndim == 0 or points.shape[-1] != 3:
         raise ValueError(f"points must have shape (..., 3), got {points.shape}.")
     x, y, z = points[..., 0], points[..., 1], points[..., 2]

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import chi2
 
+from skriemdp._quiet import QuietQueries, read_numbers
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.geometry.base import Geometry
@@ -26,7 +27,7 @@ _DRAWS, _VALUES = 50, 200
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ConfidenceRegion:
+class ConfidenceRegion(QuietQueries):
     """The points x with ``u' covariance^-1 u <= threshold``, u the coordinates of x at `center`.
 
     ``str(region)`` is what a report says about it, in two or three sentences.
@@ -108,13 +109,23 @@ class ConfidenceRegion:
         Returns
         -------
         ndarray of bool, shape (...)
+
+        Raises
+        ------
+        ValueError
+            For points of another shape, of another manifold, or that are not finite.
         """
-        points = np.asarray(X, dtype=float)
+        points = read_numbers(X, "X")
         shape = self.geometry.shape
         if points.shape[points.ndim - len(shape) :] != shape:
             raise ValueError(
                 f"X must hold points of shape {shape}, one of {self.geometry} each; got an array "
                 f"of shape {points.shape}. Reshape flat rows to points."
+            )
+        if not np.asarray(self.geometry.belongs(points)).all():
+            raise ValueError(
+                f"some rows of X are not points of {self.geometry} (tolerance 1e-6); map them "
+                "to the manifold first."
             )
         coordinates = np.asarray(self.geometry.log_coordinates(self.center, points))
         values, vectors = self._spectrum

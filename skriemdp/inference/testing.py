@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import chi2
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._quiet import quiet, read_numbers
 from skriemdp._random import public_generator
 from skriemdp.inference.covariances import factor, transport_matrix
 from skriemdp.inference.moments import MeanInference
@@ -40,6 +41,7 @@ class MeanTestResult(NamedTuple):
     df: int
 
 
+@quiet
 def mean_test(*estimators: Any, popmean: Any = None) -> MeanTestResult:
     """Test whether the means of several populations are equal, or one is a given point.
 
@@ -150,7 +152,7 @@ def _to_popmean(inference: MeanInference, popmean: Any) -> np.ndarray:
         raise ValueError(
             "one mean needs popmean=, the public point to compare it with; or pass two estimators."
         )
-    point = np.asarray(popmean, dtype=float)
+    point = read_numbers(popmean, "popmean")
     if point.size == np.prod(geometry.shape):
         point = point.reshape(geometry.shape)
     if point.shape != geometry.shape or not bool(geometry.belongs(point)):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+from typing import Any
 
+from skriemdp._validation import shown
 from skriemdp.ledger import active
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.storage import BudgetError, Ledger
 
-__all__ = ["active_accountant_token", "current_accountant"]
+__all__ = ["active_accountant_token", "chosen_accountant", "current_accountant"]
 
 _default_lock = threading.RLock()
 _default: PrivacyAccountant | None = None
@@ -44,6 +46,18 @@ def current_accountant(token: dict | None = None) -> PrivacyAccountant:
         return _resolve(token)
     handle = active.find(inherited=True)
     return _default_accountant() if handle is None else handle
+
+
+def chosen_accountant(accountant: Any, token: dict | None = None) -> Any:
+    """The parameter `accountant` of a fit, or :func:`current_accountant` where it is None."""
+    if accountant is None:
+        return current_accountant(token)
+    if isinstance(accountant, type) or not callable(getattr(accountant, "spend", None)):
+        raise TypeError(
+            "accountant must be a skriemdp.PrivacyAccountant, or None for the active one, got "
+            f"{shown(accountant)}; write accountant=PrivacyAccountant(epsilon=...)."
+        )
+    return accountant
 
 
 def active_accountant_token(token: dict | None = None) -> dict:

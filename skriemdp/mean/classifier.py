@@ -91,7 +91,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     center : array-like of shape ``point_shape`` or "private", optional
         Public centre of the ball that bounds the points.  "private" spends a part of the budget on
         finding one.  None means "private" with ``radius="auto"``, and the geometry's base point
-        (zero, identity, pole) with a number.
+        (zero, root, pole) with a number, which matrices of "spd" do not have.
     radius : float or "auto", default="auto"
         Public radius of that ball, in geodesic distance; rows outside are shortened to it,
         silently.  "auto" spends a part of the budget on finding one.
@@ -395,7 +395,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             radius = float(self.radius)
         search = plan_point_search(geometry, n, mu, center, radius)
         if radius is not None and radius >= geometry.radius_limit:
-            public_ball(geometry, None, radius)  # says why not
+            public_ball(geometry, geometry.base_point, radius)  # says why not
         exact = chooses_integers(
             geometry.separate_rows,
             lambda: check_point_integers(geometry, search),

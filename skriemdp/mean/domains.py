@@ -53,7 +53,7 @@ def search_domain(
         check_scale(radius=radius)
         bound = float(radius)
         if bound >= geometry.radius_limit:
-            public_ball(geometry, None, bound)  # says why not
+            public_ball(geometry, geometry.base_point, bound)  # says why not
     if center is not None and not isinstance(center, str):
         middle = public_point(geometry, center=center)
         check_reach(geometry, center=middle)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._config import get_config
 from skriemdp._groups import Groups
-from skriemdp._quiet import read_array, read_records
+from skriemdp._quiet import quiet, read_array, read_numbers, read_records
 from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
@@ -91,6 +91,7 @@ _OF_UNCERTAINTY = (
 )
 
 
+@quiet
 def frechet_mean(
     X: np.ndarray,
     manifold: Geometry | str = "euclidean",
@@ -118,6 +119,8 @@ def frechet_mean(
 
     Raises
     ------
+    ValueError
+        For rows that are no points of `manifold`.
     RuntimeError
         If the tolerance is not reached.
 
@@ -130,10 +133,11 @@ def frechet_mean(
     """
     check_positive(tol=tol)
     check_count(max_iter=max_iter)
-    X = np.asarray(X, dtype=float)
+    X = read_numbers(X, "X", ensure_2d=True, ensure_min_samples=1)
     geometry = as_geometry(manifold, point_shape=point_shape(X, manifold))
     points = as_points(geometry, X)
-    point = geometry.base_point if center is None else np.asarray(center, dtype=float)
+    check_membership(geometry, points)
+    point = geometry.base_point if center is None else public_point(geometry, center=center)
     step, previous = 1.0, math.inf
     for _ in range(max_iter):
         velocity = np.asarray(geometry.clipped_log_sum(point, points)) / len(points)
@@ -176,7 +180,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     center : array-like of shape ``point_shape`` or "private", optional
         Public centre of the ball that bounds the data.  It must not be computed from the data.
         "private" spends a part of the budget on finding one.  None means "private" with
-        ``radius="auto"``, and the geometry's base point (zero, identity, pole) with a number.
+        ``radius="auto"``, and the geometry's base point (zero, root, pole) with a number; matrices
+        of "spd" have a unit of measurement and no such point, so they need a centre then.
     radius : float or "auto", default="auto"
         Public radius of that ball, in geodesic distance.  Rows outside are projected on the ball,
         silently; `clipped_fraction_` tells how many, privately.  "auto" spends a part of the budget

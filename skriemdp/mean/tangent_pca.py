@@ -62,7 +62,8 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         As for :class:`skriemdp.PrivateFrechetMean`.
     center : array-like of shape ``point_shape`` or "private", optional
         Public centre of the ball that bounds the data; None means "private" with ``radius="auto"``,
-        and the geometry's base point with a number.
+        and the geometry's base point with a number, which
+        matrices of "spd" do not have.
     radius : float or "auto", default="auto"
         Public radius of that ball, in geodesic distance; records outside are projected on it.
         "auto" spends a part of the budget on finding one.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -19,6 +20,8 @@ __all__ = ["read", "write"]
 # Part of the directory's name; a change of what entries mean needs a new one.
 _VERSION = 1
 _MOST_ENTRIES = 2000
+# Of an entry; more would be no entry of ours.
+_MOST_CHARACTERS = 1 << 20
 
 
 def _directory() -> Path | None:
@@ -43,10 +46,20 @@ def read(key: list) -> dict | None:
         place = _place(key)
         if place is None:
             return None
-        entry = json.loads(place[0].read_text(encoding="ascii"))
+        entry = json.loads(_text(place[0]))
         return entry["value"] if entry["key"] == place[1] else None
     except Exception:  # whatever lies there, or however the directory fails
         return None
+
+
+def _text(path: Path) -> str:
+    """What a regular file holds; a pipe or a device could make every fit wait for ever."""
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        raise OSError(f"{path} is no regular file")
+    # The place may have changed hands meanwhile.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    with os.fdopen(os.open(path, flags), encoding="ascii") as file:
+        return file.read(_MOST_CHARACTERS)
 
 
 def write(key: list, value: dict) -> None:

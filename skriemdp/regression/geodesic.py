@@ -62,7 +62,8 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         Of the responses; as in :class:`skriemdp.PrivateFrechetMean`.
     center : array-like of shape ``point_shape`` or "private", optional
         Public centre of the ball that bounds the responses.  None means "private" with
-        ``radius="auto"``, and the geometry's base point with a number.
+        ``radius="auto"``, and the geometry's base point with a number, which
+        matrices of "spd" do not have.
     radius : float or "auto", default="auto"
         Public radius of that ball, in geodesic distance.  Responses outside are moved to its rim,
         silently.  "auto" finds it privately.
@@ -356,10 +357,11 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
             check_scale(radius=self.radius)
             radius = float(self.radius)
             check_descent_radius(geometry, radius)
-            public_ball(geometry, None, radius)  # refuses what no ball can be
+            public_ball(geometry, geometry.base_point, radius)  # refuses what no ball can be
         if not free_center:
-            center = geometry.base_point
-            if self.center is not None:
+            if self.center is None:
+                center = public_ball(geometry, None, radius or 1.0).center
+            else:
                 center = public_point(geometry, center=self.center)
                 check_reach(geometry, center=center)
         return center, radius

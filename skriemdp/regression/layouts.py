@@ -26,6 +26,12 @@ def tangent_labels(y: Any, coordinates: str, geometry: Hyperboloid) -> np.ndarra
     if y.shape[1] != expected:
         raise ValueError(f"y has {y.shape[1]} columns, but {expected} are expected.")
     if space is None:
+        own = Hyperboloid(expected - 1, geometry.curvature) if expected > 1 else None
+        if own is not None and np.asarray(own.belongs(y)).all():
+            raise ValueError(
+                f"all rows of y are points of {own}, but coordinates='tangent' takes them for "
+                "vectors at the origin; pass coordinates='lorentz'."
+            )
         return y
     if not np.asarray(space.belongs(y)).all():
         raise ValueError(

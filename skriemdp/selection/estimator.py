@@ -32,14 +32,14 @@ from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of
 from skriemdp.core.manifold_input import point_shape
-from skriemdp.core.parameters import check_parameters
+from skriemdp.core.parameters import check_parameters, warn_large_epsilon
 from skriemdp.core.spent import SEEDED, PrivacySpent
 from skriemdp.core.work import check_limit
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.ledger.current import current_accountant
+from skriemdp.ledger.current import chosen_accountant
 from skriemdp.ledger.units import UNITS
 from skriemdp.preprocessing import PerGroup, transformed_once
 from skriemdp.selection.parts import (
@@ -281,10 +281,8 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 check_per_sample(self.loss, size, (part.X, part.y), "loss")
             separate &= self._try_loss(candidates[0], X, y).identical
         self._check_truth(test)
-        accountant = self.accountant
-        if accountant is None:
-            token = getattr(private_step(self.estimator), "_ledger_token", None)
-            accountant = current_accountant(token)
+        token = getattr(private_step(self.estimator), "_ledger_token", None)
+        accountant = chosen_accountant(self.accountant, token)
         fits, unit, integers = self._fit_events(candidates, whole, train, accountant)
         scores = Scores.planned(
             fits,
@@ -299,6 +297,7 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         context = data_digest(*map(as_array, (X, y))) if seeded else b""
         streams = NoiseStreams(self.random_state, b"search" + context)
         epsilon = float(event.epsilon(self.delta))
+        warn_large_epsilon(epsilon)
         spend = charge(
             accountant,
             event,

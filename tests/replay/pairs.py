@@ -48,6 +48,7 @@ from skriemdp.geometry import (
     Sphere,
     Stiefel,
 )
+from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE
 from skriemdp.location_scale.points import PointRecords, plan_point_search
 from skriemdp.mechanisms import noise
@@ -68,7 +69,10 @@ def pair(name, fit, data, other, attains=0.0, **facts):
 
 
 def fitted(kind, *arguments, arithmetic="auto", **settings):
-    """``fit(accountant, *data)`` of an estimator, in this arithmetic."""
+    """``fit(accountant, *data)`` of an estimator, in this arithmetic; about the base point."""
+    spaces = [value for value in (*arguments, *settings.values()) if isinstance(value, Geometry)]
+    if spaces and isinstance(settings.get("radius"), float):
+        settings = {"center": spaces[0].base_point} | settings
 
     def fit(accountant, *data):
         with config_context(arithmetic=arithmetic):
@@ -1310,7 +1314,7 @@ def along_geodesics():
         # Lifts at right angles: features alike and as long as they may be, responses opposite.
         ends = opposite(geometry, radius, n=n, rest=0.2 * radius, beyond=1.0)
         data = tuple((X, y) for y in ends)
-        settings = {"radius": radius, "feature_scale": 1.0}
+        settings = {"center": geometry.base_point, "radius": radius, "feature_scale": 1.0}
         for arithmetic in ("float", "lattice") if geometry.separate_rows else ("float",):
             exact = settings | {"arithmetic": arithmetic}
             fit = fitted(kind, geometry, **exact)
@@ -1429,7 +1433,7 @@ def federations():
         if name == "hyperboloid":
             ways += [("rsgd", 0.5), ("rsvrg", 0.5)]
         for local, fraction in ways:
-            estimator = PrivateFrechetMean(geometry, radius=radius)
+            estimator = PrivateFrechetMean(geometry, center=geometry.base_point, radius=radius)
             fit = _federated(estimator, 2, 3, local=local, batch_fraction=fraction, local_steps=2)
             data = (one, clients), (two, clients)
             least = 0.9 if fraction == 1.0 and name != "sphere" else 0.0
@@ -1495,7 +1499,9 @@ def sums_of_clients():
     y = np.arange(N) % 3
     for geometry, radius in ((plane, 1.0), (Sphere(2), 0.4), (space, 1.5)):
         one, two = opposite(geometry, radius, beyond=2.0)
-        means = PrivateMinimumDistanceToMean(geometry, radius=radius, classes=range(3))
+        means = PrivateMinimumDistanceToMean(
+            geometry, center=geometry.base_point, radius=radius, classes=range(3)
+        )
         for arithmetic in ("float", "auto"):
             fit = round_of(means, arithmetic=arithmetic)
             title = f"federated class sums {geometry} {arithmetic}"
@@ -1509,7 +1515,7 @@ def sums_of_clients():
         data = [_by_clients(d, wanders=True) for d in data]
         title = f"federated class sums {geometry} of two"
         pair(title, round_of(means), *data, attains=0.95, mine=of_two)
-        mean = PrivateFrechetMean(geometry, radius=radius)
+        mean = PrivateFrechetMean(geometry, center=geometry.base_point, radius=radius)
         for arithmetic in ("float", "auto"):
             fit = round_of(mean, arithmetic=arithmetic)
             title = f"federated log sums {geometry} {arithmetic}"
@@ -1646,7 +1652,7 @@ def _interrupted(estimator, *arguments):
 
 def _agent(geometry, distance):
     def fit(accountant, X):
-        problem = PrivateFrechetMean(geometry, radius=1.0)._problem(X)
+        problem = PrivateFrechetMean(geometry, center=geometry.base_point, radius=1.0)._problem(X)
         settings = LocalSettings("rsgd", 1, 1, 0.5, 1.0, math.inf)
         domain = GeodesicBall(geometry, None, 8.0)
         agent = Agent("0", problem, settings, 2.0, domain, accountant=accountant, random_state=0)
