@@ -16,7 +16,7 @@ from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy, check_scale
 from skriemdp.core.arithmetic import descends_in_integers
-from skriemdp.core.charge import charge
+from skriemdp.core.charge import as_drawn, charge
 from skriemdp.core.manifold_input import descent_domain
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -247,7 +247,8 @@ class _PrivateOptimizer(Optimizer):
             accountant,
             event,
             self,
-            params={"unit": "record", "seeded": self._random_state is not None},
+            random_state=self._random_state,
+            params={"unit": "record"},
             at=(self._epsilon, self._delta),
         )
         streams = NoiseStreams(self._random_state, self._context(event, problem))
@@ -267,11 +268,9 @@ class _PrivateOptimizer(Optimizer):
             time=time.time() - started,
             log=self._log,
             privacy_spent=PrivacySpent(
-                epsilon=self._epsilon,
-                delta=self._delta,
-                event=event,
-                guarantee="none (seeded)" if streams.seeded else "exact",
-                seeded=streams.seeded,
+                self._epsilon,
+                self._delta,
+                as_drawn(event, self._random_state),
                 public={
                     "n": n,
                     "manifold": str(geometry),

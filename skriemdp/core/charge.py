@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from skriemdp._warnings import SeededNoiseWarning, warn_user
+from skriemdp.core.spent import SEEDED
 from skriemdp.privacy.event import Event
+from skriemdp.privacy.events import SeededEvent
 
-__all__ = ["charge"]
+__all__ = ["as_drawn", "charge", "warn_seeded"]
+
+
+def warn_seeded() -> None:
+    """Tell the user that noise from an integer protects nobody."""
+    warn_user(
+        "an integer random_state makes the noise reproducible, which protects nobody: this states "
+        "epsilon=inf. That is for made-up data; for people's data leave random_state=None.",
+        SeededNoiseWarning,
+    )
+
+
+def as_drawn(event: Event, random_state: int | None) -> Event:
+    """`event`, which protects nobody where its noise comes from an integer."""
+    return event if random_state is None else SeededEvent(event)
 
 
 def charge(
@@ -15,6 +33,7 @@ def charge(
     owner: object,
     *,
     at: tuple[float, float] | None = None,
+    random_state: int | None,
     params: dict[str, Any],
     gaussian: str = "",
 ) -> Any:
@@ -25,11 +44,13 @@ def charge(
     accountant : PrivacyAccountant
         Or whatever stands in for one, with a method ``spend``.
     event : Event
-        What will be released.
+        What will be released, with noise that nobody can repeat.
     owner : object
         Whose release it is; the ledger records the name of its class.
     at : tuple of float, optional
         The (epsilon, delta) that the release promises.
+    random_state : int or None
+        Where the noise comes from; an integer gives a :class:`SeededNoiseWarning`.
     params : dict
         Public facts for the ledger.
     gaussian : str, default=""
@@ -45,4 +66,10 @@ def charge(
         raise RuntimeError(
             f"{name} planned an event that is not {at}-private; nothing was released."
         )
+    if random_state is not None:
+        event, at = SeededEvent(event), None
+        stated = {name: params[name] for name in params.keys() - {"epsilon", "delta"}}
+        params = stated | {"guarantee": SEEDED}
+        if math.isinf(getattr(accountant, "epsilon", math.inf)):  # one with a ceiling refuses
+            warn_seeded()
     return accountant.spend(event, label=name, params=params, at=at, gaussian=gaussian)

@@ -15,9 +15,9 @@ from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
 from skriemdp.core.arithmetic import check_arithmetic
-from skriemdp.core.charge import charge
+from skriemdp.core.charge import as_drawn, charge
 from skriemdp.core.parameters import check_parameters
-from skriemdp.core.spent import SEEDED, PrivacySpent
+from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.ledger.current import active_accountant_token, current_accountant
 from skriemdp.ledger.statements import noise_of
@@ -217,14 +217,12 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
                 self._release(data, plan, streams)
             charged.settle()
         self.privacy_spent_ = PrivacySpent(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            event=plan.event,
-            unit=plan.unit,
-            guarantee=SEEDED if streams.seeded else plan.guarantee,
-            seeded=streams.seeded,
-            public=plan.public
-            | {"arithmetic": "exact integers" if plan.exact else "floating point"},
+            float(self.epsilon),
+            float(self.delta),
+            as_drawn(plan.event, self.random_state),
+            plan.unit,
+            plan.guarantee,
+            plan.public | {"arithmetic": "exact integers" if plan.exact else "floating point"},
         )
         return self
 
@@ -246,15 +244,14 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         return ""
 
     def _charge(self, accountant: Any, plan: Plan[Any]) -> Any:
-        seeded = self.random_state is not None
         return charge(
             accountant,
             plan.event,
             self,
+            random_state=self.random_state,
             params={
                 "unit": plan.unit,
-                "guarantee": SEEDED if seeded else plan.guarantee,
-                "seeded": seeded,
+                "guarantee": plan.guarantee,
                 "noise": noise_of(plan.event.to_dict()),
             },
             at=(float(self.epsilon), float(self.delta)),

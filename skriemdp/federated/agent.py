@@ -18,6 +18,7 @@ from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_option
 from skriemdp.core.additive import Statistic
+from skriemdp.core.charge import as_drawn, warn_seeded
 from skriemdp.core.manifold_input import check_descent_domain
 from skriemdp.descent.groups import GroupedProblem
 from skriemdp.federated.messages import (
@@ -142,6 +143,17 @@ class _Client:
 
         unit: str
 
+    def __post_init__(self) -> None:
+        if self.accountant is None:  # the run was charged as a whole
+            return
+        if self.shared is not None:
+            raise ValueError(
+                "shared is the noise of a simulation; an agent with an accountant draws its own. "
+                "Leave one of the two out."
+            )
+        if self.random_state is not None:
+            warn_seeded()
+
     def handle(self, task: LocalTask) -> LocalUpdate:
         """Answer one task.
 
@@ -164,14 +176,9 @@ class _Client:
                 return LocalUpdate(task.fit_id, task.round, self.client, stored)
         if self.accountant is not None:
             self.accountant.spend(
-                self.event(task),
+                as_drawn(self.event(task), self.random_state),
                 label="federated round",
-                params={
-                    "fit": task.fit_id,
-                    "round": task.round,
-                    "unit": self.unit,
-                    "seeded": self.random_state is not None,
-                },
+                params={"fit": task.fit_id, "round": task.round, "unit": self.unit},
             )
         answer = self.answer(task, point)
         if self.book is not None:
@@ -235,6 +242,7 @@ class Agent(_Client):
     unit: str = "record"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_descent_domain(self.problem.geometry, self.domain)
         check_option(("record", "group"), unit=self.unit)
         if isinstance(self.problem, GroupedProblem):

@@ -325,9 +325,13 @@ class PrivatePrincipalEigenvector(
         """
         check_is_fitted(self)
         spectrum = getattr(self, "spectrum_", None)
-        if self.mechanism_ != "covariance" or spectrum is None or self.privacy_spent_.mu is None:
+        if (
+            self.mechanism_ != "covariance"
+            or spectrum is None
+            or self.privacy_spent_.planned_event.mu is None
+        ):
             raise AttributeError(
-                f"mechanism={self.mechanism_!r} with delta={self.privacy_spent_.delta:g} released "
+                f"mechanism={self.mechanism_!r} with delta={self.privacy_spent_.planned_delta:g} released "
                 "no matrix with Gaussian noise, whose size is known; fit with "
                 "mechanism='covariance' and delta > 0. A refit costs budget."
             )

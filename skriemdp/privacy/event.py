@@ -251,6 +251,8 @@ def _epsilon(event: Event, delta: float) -> float:
     if exact is not None:
         return exact
     extra = event.extra_delta
+    if extra >= 1.0:
+        return math.inf
     best = event.renyi(math.inf) if extra <= delta else math.inf
     if delta < 10.0 * _SMALLEST_DELTA or event.renyi_inside:
         best = min(best, renyi_epsilon(event.renyi, delta - extra))
@@ -265,6 +267,8 @@ def _delta(event: Event, epsilon: float) -> float:
     if exact is not None:
         return exact
     extra = event.extra_delta
+    if extra >= 1.0:
+        return 1.0
     best = extra if event.renyi(math.inf) <= epsilon else 1.0
     if not event.renyi_only:
         best = min(best, _loss(event).get_delta_for_epsilon(epsilon) + _ROUNDING)

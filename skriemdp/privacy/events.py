@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from skriemdp._validation import check_count
 from skriemdp.privacy.event import Event, settle
-from skriemdp.privacy.events_basic import ApproximateEvent, GaussianEvent, PureEvent, ZCDPEvent
+from skriemdp.privacy.events_basic import (
+    ApproximateEvent,
+    GaussianEvent,
+    PureEvent,
+    SeededEvent,
+    ZCDPEvent,
+)
 from skriemdp.privacy.events_mixed import MixtureEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.events_sampled import (
     FixedSizeSampledGaussianEvent,
@@ -42,6 +48,7 @@ __all__ = [
     "ParallelEvent",
     "PoissonSampledGaussianEvent",
     "PureEvent",
+    "SeededEvent",
     "SelectionEvent",
     "SelfComposedEvent",
     "ZCDPEvent",
@@ -55,6 +62,7 @@ KINDS = {
     "pure": "skriemdp.privacy.events:PureEvent",
     "approximate": "skriemdp.privacy.events:ApproximateEvent",
     "zcdp": "skriemdp.privacy.events:ZCDPEvent",
+    "seeded": "skriemdp.privacy.events:SeededEvent",
     "poisson-gaussian": "skriemdp.privacy.events:PoissonSampledGaussianEvent",
     "fixed-size-gaussian": "skriemdp.privacy.events:FixedSizeSampledGaussianEvent",
     "composed": "skriemdp.privacy.events:ComposedEvent",

@@ -28,11 +28,11 @@ from skriemdp._random import (
 )
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import chooses_integers
-from skriemdp.core.charge import charge
+from skriemdp.core.charge import as_drawn, charge
 from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of
 from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters
-from skriemdp.core.spent import SEEDED, PrivacySpent
+from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import check_limit
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
@@ -291,21 +291,21 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         )
         exact = _adds_integers(scores, integers, separate)
         scores, event = dataclasses.replace(scores, exact=exact), scores.event
-        seeded = self.random_state is not None
-        context = data_digest(*map(as_array, (X, y))) if seeded else b""
-        streams = NoiseStreams(self.random_state, b"search" + context)
+        seed = self.random_state
+        context = b"" if seed is None else data_digest(*map(as_array, (X, y)))
+        streams = NoiseStreams(seed, b"search" + context)
         epsilon = float(event.epsilon(self.delta))
         spend = charge(
             accountant,
             event,
             self,
+            random_state=seed,
             params={
                 "estimator": type(private_step(self.estimator)).__name__,
                 "epsilon": epsilon,
                 "delta": float(self.delta),
                 "unit": unit,
-                "guarantee": SEEDED if seeded else "exact",
-                "seeded": seeded,
+                "guarantee": "exact",
             },
         )
         runs = list(zip(candidates, fits, strict=True))
@@ -313,12 +313,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             best = self._run(scores, runs, train, test, streams, accountant)
         charged.settle()
         self.privacy_spent_ = PrivacySpent(
-            epsilon=epsilon,
-            delta=float(self.delta),
-            event=event,
-            unit=unit,
-            guarantee=SEEDED if seeded else "exact",
-            seeded=seeded,
+            epsilon,
+            float(self.delta),
+            as_drawn(event, seed),
+            unit,
             public={
                 "n" if groups is None else "n_groups": n,
                 "n_validation": test.n,
@@ -493,9 +491,9 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             step = private_step(model)
             owner = step.accountant
             loud = {name: getattr(step, name) for name in quiet(step)}
-            step.set_params(accountant=_Prepaid(fit, accountant), **quiet(step))
-            if streams.seeded:
-                step.set_params(random_state=int(rng.integers(2**62)))
+            seed = int(rng.integers(2**62)) if streams.seeded else None
+            prepaid = _Prepaid(as_drawn(fit, seed), accountant)
+            step.set_params(accountant=prepaid, random_state=seed, **quiet(step))
             with warnings.catch_warnings(), silence(), np.errstate(all="ignore"):
                 # A word of a run that loses would show that run, and count the runs; one of an
                 # overflow would tell of a validation record.
