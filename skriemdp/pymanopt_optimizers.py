@@ -16,7 +16,7 @@ from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy, check_scale
 from skriemdp.core.arithmetic import descends_in_integers
-from skriemdp.core.charge import as_drawn, charge
+from skriemdp.core.charge import charge
 from skriemdp.core.manifold_input import descent_domain
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -31,6 +31,7 @@ from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import current_accountant
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
+from skriemdp.privacy.events import as_drawn
 
 if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry

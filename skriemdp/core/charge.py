@@ -8,9 +8,9 @@ from typing import Any
 from skriemdp._warnings import SeededNoiseWarning, warn_user
 from skriemdp.core.spent import SEEDED
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.events import SeededEvent
+from skriemdp.privacy.events import as_drawn
 
-__all__ = ["as_drawn", "charge", "warn_seeded"]
+__all__ = ["charge", "warn_seeded"]
 
 
 def warn_seeded() -> None:
@@ -20,11 +20,6 @@ def warn_seeded() -> None:
         "epsilon=inf. That is for made-up data; for people's data leave random_state=None.",
         SeededNoiseWarning,
     )
-
-
-def as_drawn(event: Event, random_state: int | None) -> Event:
-    """`event`, which protects nobody where its noise comes from an integer."""
-    return event if random_state is None else SeededEvent(event)
 
 
 def charge(
@@ -67,7 +62,7 @@ def charge(
             f"{name} planned an event that is not {at}-private; nothing was released."
         )
     if random_state is not None:
-        event, at = SeededEvent(event), None
+        event, at = as_drawn(event, random_state), None
         stated = {name: params[name] for name in params.keys() - {"epsilon", "delta"}}
         params = stated | {"guarantee": SEEDED}
         if math.isinf(getattr(accountant, "epsilon", math.inf)):  # one with a ceiling refuses

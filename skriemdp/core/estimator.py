@@ -15,13 +15,14 @@ from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_privacy
 from skriemdp.core.arithmetic import check_arithmetic
-from skriemdp.core.charge import as_drawn, charge
+from skriemdp.core.charge import charge
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.ledger.current import active_accountant_token, current_accountant
 from skriemdp.ledger.statements import noise_of
 from skriemdp.privacy.event import Event
+from skriemdp.privacy.events import as_drawn
 
 __all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "Terms", "tags_of"]
 

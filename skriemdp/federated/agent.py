@@ -18,7 +18,7 @@ from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_option
 from skriemdp.core.additive import Statistic
-from skriemdp.core.charge import as_drawn, warn_seeded
+from skriemdp.core.charge import warn_seeded
 from skriemdp.core.manifold_input import check_descent_domain
 from skriemdp.descent.groups import GroupedProblem
 from skriemdp.federated.messages import (
@@ -31,6 +31,7 @@ from skriemdp.federated.messages import (
 from skriemdp.federated.training import LocalSettings, local_solver, train
 from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
 from skriemdp.ledger.files import private_file
+from skriemdp.privacy.events import as_drawn
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from skriemdp._groups import Groups
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, data_digest
-from skriemdp.core.charge import as_drawn, charge
+from skriemdp.core.charge import charge
 from skriemdp.core.estimator import CarriesLedger, Data, PrivateEstimator, tags_of, validated
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import Work
@@ -44,7 +44,7 @@ from skriemdp.federated.trusted import run_trusted
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import current_accountant
 from skriemdp.mechanisms.noise import expect_integers
-from skriemdp.privacy.events import compose
+from skriemdp.privacy.events import as_drawn, compose
 
 if TYPE_CHECKING:
     from skriemdp.descent.problem import Problem

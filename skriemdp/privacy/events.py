@@ -52,6 +52,7 @@ __all__ = [
     "SelectionEvent",
     "SelfComposedEvent",
     "ZCDPEvent",
+    "as_drawn",
     "compose",
     "event_from_dict",
 ]
@@ -317,6 +318,11 @@ def compose(events: Iterable[Event]) -> Event:
         merged = event.repeated(count)
         parts.append(SelfComposedEvent(event, count) if merged is None else merged)
     return parts[0] if len(parts) == 1 else ComposedEvent(tuple(parts))
+
+
+def as_drawn(event: Event, random_state: int | None) -> Event:
+    """`event`, which protects nobody where its noise comes from an integer."""
+    return event if random_state is None else SeededEvent(event)
 
 
 def _open(events: Iterable[Event], times: int, counts: dict) -> None:

@@ -28,7 +28,7 @@ from skriemdp._random import (
 )
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import chooses_integers
-from skriemdp.core.charge import as_drawn, charge
+from skriemdp.core.charge import charge
 from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of
 from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters
@@ -41,6 +41,7 @@ from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import current_accountant
 from skriemdp.ledger.units import UNITS
 from skriemdp.preprocessing import PerGroup, transformed_once
+from skriemdp.privacy.events import as_drawn
 from skriemdp.selection.parts import (
     Part,
     as_array,
