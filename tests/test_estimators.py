@@ -1,5 +1,6 @@
 """What every estimator owes scikit-learn and the budget, whatever its method."""
 
+import math
 import pickle
 import warnings
 
@@ -11,6 +12,8 @@ from sklearn.utils.validation import _num_samples
 
 import skriemdp
 from skriemdp import (
+    BudgetError,
+    PrivacyAccountant,
     PrivateFrechetMean,
     PrivateGeodesicRegressor,
     PrivateGridSearchCV,
@@ -21,8 +24,11 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
     PrivateTangentPCA,
+    SeededNoiseWarning,
+    privacy_report,
 )
 from skriemdp.federated import FederatedEstimator
+from skriemdp.privacy.events import GaussianEvent
 
 
 class TwoClients(FederatedEstimator):
@@ -112,6 +118,49 @@ def test_a_refused_charge_releases_nothing(estimator, recording_accountant):
         [],
         ["n_features_in_"],
     )
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
+def test_a_seeded_fit_states_no_epsilon(estimator):
+    model = clone(estimator).set_params(random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with PrivacyAccountant() as budget:
+            model.fit(*data(estimator))
+        (warning,) = [w for w in caught if w.category is SeededNoiseWarning]
+    assert warning.filename == __file__
+    spent = model.privacy_spent_
+    assert tuple(spent) == (math.inf, 1.0) and spent.mu is None and spent.seeded
+    assert (spent.guarantee, "epsilon=inf" in repr(spent)) == ("none (seeded)", True)
+    assert spent.event.delta(100.0) == 1.0 and spent.event.epsilon(0.5) == math.inf
+    assert spent.planned_event.epsilon(spent.planned_delta) <= spent.planned_epsilon * (1 + 1e-9)
+    if not isinstance(estimator, PrivateGridSearchCV):
+        planned = getattr(model, "estimator", model)
+        assert (spent.planned_epsilon, spent.planned_delta) == (planned.epsilon, planned.delta)
+    for by_client in getattr(model, "privacy_spent_by_client_", {}).values():
+        assert by_client.epsilon == math.inf
+    # The ledger counts it as what it is, also beside fits that protect.
+    budget.spend(GaussianEvent(9.0))
+    assert budget.spent.epsilon == math.inf and len(budget.history) == 2
+    lines = [line for line in str(budget).splitlines() if "seeded" in line or "Spent" in line]
+    assert len(lines) == 2 and all("epsilon=inf" in line for line in lines)
+    assert not privacy_report(model)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
+def test_a_ceiling_refuses_a_seeded_fit_with_a_cure_that_works(estimator):
+    model = clone(estimator).set_params(random_state=0)
+    budget = PrivacyAccountant(1e3)
+    with budget, pytest.raises(BudgetError, match="random_state") as refusal:
+        model.fit(*data(estimator))
+    assert len(budget.history) == 0 and not hasattr(model, "privacy_spent_")
+    assert "random_state=None" in str(refusal.value)
+    assert "without a ceiling: accountant=PrivacyAccountant()." in str(refusal.value)
+    with budget:
+        model.set_params(accountant=PrivacyAccountant()).fit(*data(estimator))
+        assert len(budget.history) == 0
+        model.set_params(accountant=None, random_state=None).fit(*data(estimator))
+    assert len(budget.history) == 1
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)

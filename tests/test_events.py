@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, ndtr
 
+from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
 from skriemdp.privacy import loss_distributions
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
 from skriemdp.privacy.event import loss_epsilon
@@ -24,6 +25,7 @@ from skriemdp.privacy.events import (
     ParallelEvent,
     PoissonSampledGaussianEvent,
     PureEvent,
+    SeededEvent,
     SelectionEvent,
     SelfComposedEvent,
     ZCDPEvent,
@@ -552,3 +554,42 @@ def test_the_gaussian_bound_of_a_pure_event_is_rounded_up(epsilon):
         exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(mpmath.tanh(mpmath.mpf(epsilon) / 2))
         ratio = float(PureEvent(epsilon).gdp_bound / exact - 1)
     assert 0.0 <= ratio < 1e-12
+
+
+# -- noise that can be repeated --------------------------------------------------------------------
+
+
+PLAIN = [GaussianEvent(3.0), PureEvent(0.2), ApproximateEvent(0.1, 1e-6), ZCDPEvent(0.01)]
+
+
+@pytest.mark.parametrize("other", PLAIN, ids=str)
+def test_a_seeded_event_protects_nobody_in_any_company(other):
+    seeded = SeededEvent(other)
+    together = [
+        seeded,
+        compose([seeded, other]),
+        compose([other, seeded, PureEvent(0.3), GaussianEvent(5.0), seeded]),
+        SelfComposedEvent(seeded, 3),
+        ParallelEvent((other, seeded)),
+        MixtureEvent((1.0,), (seeded,)),
+    ]
+    for event in together:
+        again = event_from_dict(json.loads(json.dumps(event.to_dict())))
+        assert again == event
+        assert [again.delta(e) for e in (0.0, 1.0, 50.0)] == [1.0] * 3
+        assert [again.epsilon(d) for d in (0.0, 1e-9, 0.9)] == [math.inf] * 3
+        assert again.mu is None and again.gdp_bound is None
+    half = MixtureEvent((0.5, 0.5), (seeded, other))
+    assert half.delta(50.0) >= 0.5 and half.epsilon(0.4) == math.inf
+    with pytest.raises(ValueError):
+        SelectionEvent(seeded, 3.0)
+
+
+@pytest.mark.parametrize("filter", ["auto", "sum", "renyi", "gdp"])
+def test_no_ceiling_admits_a_seeded_event_in_any_wrapping(filter):
+    budget = PrivacyAccountant(1e3, filter=filter)
+    seeded = SeededEvent(GaussianEvent(9.0))
+    for event in (seeded, compose([seeded, PureEvent(0.1)]), SelfComposedEvent(seeded, 2)):
+        with pytest.raises((BudgetError, ValueError)):
+            budget.spend(event)
+    assert len(budget.history) == 0

@@ -1,6 +1,7 @@
 """Flower: hostile messages in process, and a deployment on loopback that loses nodes and server."""
 
 import importlib.util
+import json
 import math
 import sqlite3
 import sys
@@ -21,6 +22,7 @@ from skriemdp.federated import (  # noqa: E402
     Agent,
     AnswerBook,
     LocalSettings,
+    LocalUpdate,
     ServerLoop,
     SumsLoop,
     flower,

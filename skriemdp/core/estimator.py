@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -24,7 +26,7 @@ from skriemdp.ledger.statements import noise_of
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
 
-__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "Terms", "tags_of"]
+__all__ = ["CarriesLedger", "Data", "FitsWhole", "Plan", "PrivateEstimator", "Terms", "tags_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +128,44 @@ def validated(estimator: Any, X: Any, y: Any = None, groups: Any = None) -> Data
     return estimator._with_tried_functions(data)
 
 
-class CarriesLedger:
+def _whole(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """`fit` that begins with nothing learned, and leaves all as it was where it does not end."""
+
+    @functools.wraps(fit)
+    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = vars(self)
+        learned = before.get("_learned", ())
+        given = {k: v for k, v in before.items() if not k.endswith("_") and k not in learned}
+        try:
+            self.__dict__ = dict(given)
+            # Not numpy's decorator: its frame would be the line that warnings point at.
+            with np.errstate(all="ignore"):
+                fit(self, *args, **kwargs)
+            self._learned = tuple(sorted(vars(self).keys() - given.keys()))
+            return self
+        except BaseException:  # an interrupt too; one assignment, which no other can divide
+            self.__dict__ = before
+            raise
+
+    return whole
+
+
+class FitsWhole:
+    """Base of all estimators that charge: fitted by a fit that ended, or as they were before.
+
+    A fit that is refused, fails or is interrupted leaves neither its own numbers beside an older
+    statement of privacy nor those of an older fit beside its own.  Floating-point warnings are off
+    meanwhile: numpy's "overflow encountered", or the error that ``np.seterr`` can make of it, would
+    tell that some record is huge.
+    """
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "fit" in vars(cls):
+            cls.fit = _whole(vars(cls)["fit"])  # type: ignore[attr-defined]
+
+
+class CarriesLedger(FitsWhole):
     """Takes the address of the active ledger along when an unfitted estimator is pickled.
 
     An estimator that names no accountant charges the active one.  In a worker process that is the
@@ -179,9 +218,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
 
     and calls ``self._fit(X, y)`` in its public ``fit``.  The budget is charged between `_plan` and
     `_release`, so no error can come after noise without a charge and no
-    statistic of the records is computed before one.  Floating-point warnings are off meanwhile:
-    numpy's "overflow encountered", or the error that ``np.seterr`` can make of it, would tell that
-    some record is huge.
+    statistic of the records is computed before one.
     """
 
     # Whether the fitted model stores what `predict` is asked, for whoever gets the model to see.
@@ -198,25 +235,23 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         def _release(self, data: Data, plan: Plan[Any], streams: NoiseStreams) -> None: ...
 
     def _fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        # Not a decorator: its frame would be the line that warnings point at.
-        with np.errstate(all="ignore"):
-            check_privacy(self.epsilon, self.delta)
-            check_random_state(self.random_state)
-            check_parameters(self)
-            data = validated(self, X, y, groups)
-            accountant = self._accountant()
-            plan = self._plan(data.facts, self._terms(accountant))
-            if data.groups is not None:
-                plan = _per_group(plan)
-            plan.work.check()
-            check_noise(plan.event)
-            check_arithmetic(plan.exact, f"{type(self).__name__} with these parameters")
-            streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
-            entry = getattr(self._charge(accountant, plan), "entry", None)
-            watched = getattr(self, "callback", None) is not None
-            with (charged := Charged(entry, watched)):
-                self._release(data, plan, streams)
-            charged.settle()
+        check_privacy(self.epsilon, self.delta)
+        check_random_state(self.random_state)
+        check_parameters(self)
+        data = validated(self, X, y, groups)
+        accountant = self._accountant()
+        plan = self._plan(data.facts, self._terms(accountant))
+        if data.groups is not None:
+            plan = _per_group(plan)
+        plan.work.check()
+        check_noise(plan.event)
+        check_arithmetic(plan.exact, f"{type(self).__name__} with these parameters")
+        streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
+        entry = getattr(self._charge(accountant, plan), "entry", None)
+        watched = getattr(self, "callback", None) is not None
+        with (charged := Charged(entry, watched)):
+            self._release(data, plan, streams)
+        charged.settle()
         self.privacy_spent_ = PrivacySpent(
             float(self.epsilon),
             float(self.delta),

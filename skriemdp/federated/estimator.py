@@ -213,7 +213,6 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self.accountant = accountant
         self.random_state = random_state
 
-    @np.errstate(all="ignore")  # a warning of overflow would tell that some record is huge
     def fit(self, X: Any, y: Any = None, clients: Any = None, groups: Any = None) -> Self:
         """Simulate the federation on records that `clients` assigns to clients.
 

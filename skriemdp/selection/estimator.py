@@ -29,7 +29,7 @@ from skriemdp._random import (
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.charge import charge
-from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of
+from skriemdp.core.estimator import CarriesLedger, PrivateEstimator, check_noise, tags_of
 from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import PrivacySpent
@@ -121,7 +121,7 @@ def _delegates(name: str) -> Callable[..., Any]:
     return check
 
 
-class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
+class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
     """Choose parameters of a private estimator privately; only the winning model is released.
 
     A plain ``GridSearchCV`` over private estimators spends a budget for every fit, and then
