@@ -203,6 +203,41 @@ def test_per_query_answers_what_it_declared_and_no_more(unit, recording_accounta
     assert len(recording_accountant.spends) == 1
 
 
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("seed", [0, None])
+def test_an_interrupted_query_can_be_asked_again(unit, seed, monkeypatch):
+    X, y = tree()
+    settings = {"method": "per-query", "privacy_unit": unit, "random_state": seed, "n_queries": 3}
+    fitted, whole = model(**settings).fit(X, y), model(**settings).fit(X, y)
+    draw, drawn, ends = noise.draw, [], [1, 3]
+
+    def noted(exact, *arguments, **facts):
+        answer = draw(exact, *arguments, **facts)
+        drawn.append(np.subtract(answer, exact))
+        if ends and len(drawn) == ends[0]:
+            raise KeyboardInterrupt
+        return answer
+
+    monkeypatch.setattr(noise, "draw", noted)
+    begun = []
+    while ends:
+        drawn.clear()
+        with pytest.raises(KeyboardInterrupt):
+            fitted.predict(X[:1])
+        assert fitted.n_queries_left_ == 3  # nothing was answered
+        begun.append(list(drawn))
+        del ends[0]
+    drawn.clear()
+    answer = fitted.predict(X[:1])
+    assert fitted.n_queries_left_ == 2
+    # The same noise as what was begun, so that two attempts say no more than one.
+    for attempt in begun:
+        np.testing.assert_allclose(np.hstack(attempt), np.hstack(drawn[: len(attempt)]), atol=1e-9)
+    np.testing.assert_array_equal(fitted.predict(X[:1]), answer)
+    assert np.array_equal(whole.predict(X[:1]), answer) == (seed == 0)
+    assert not np.array_equal(fitted.predict(X[1:2]), answer)
+
+
 def test_copies_of_a_per_query_model_hold_no_records():
     X, y = tree()
     fitted = model(method="per-query", n_queries=10).fit(X, y)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags, get_tags
 
 from skriemdp._groups import Groups, read_groups
@@ -21,7 +21,7 @@ from skriemdp.core.charge import charge
 from skriemdp.core.parameters import check_parameters
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import Work
-from skriemdp.ledger.current import active_accountant_token, current_accountant
+from skriemdp.ledger.current import LeftBehind, active_accountant_token, current_accountant
 from skriemdp.ledger.statements import noise_of
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
@@ -166,17 +166,21 @@ class FitsWhole:
 
 
 class CarriesLedger(FitsWhole):
-    """Takes the address of the active ledger along when an unfitted estimator is pickled.
+    """Takes the ledger along when an unfitted estimator is pickled, and leaves it when a fitted is.
 
     An estimator that names no accountant charges the active one.  In a worker process that is the
     caller's: the address of its ledger travels with the unfitted estimator and with its clones.
+    Fitted models are published, so no address travels with them, nor with the estimators that they
+    were made of: a named accountant is :class:`skriemdp.ledger.current.LeftBehind` in the copy.
     """
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())  # type: ignore[call-overload]
-        token = state.pop("_ledger_token", None)  # a fitted estimator keeps no address
-        if getattr(self, "accountant", None) is None and "privacy_spent_" not in state:
-            state["_ledger_token"] = active_accountant_token(token)
+        token = state.pop("_ledger_token", None)
+        if "privacy_spent_" in state:
+            return state | _without_ledger(self.get_params(deep=False))  # type: ignore[attr-defined]
+        if getattr(self, "accountant", None) is None:
+            state["_ledger_token"] = token if token == {} else active_accountant_token(token)
         return state
 
     def __sklearn_clone__(self) -> Any:
@@ -184,6 +188,25 @@ class CarriesLedger(FitsWhole):
         if hasattr(self, "_ledger_token"):
             copy._ledger_token = self._ledger_token
         return copy
+
+
+def _left_behind(params: dict[str, Any]) -> dict[str, Any]:
+    """A stand-in for each accountant that is named."""
+    named = [name for name, value in params.items() if value is not None]
+    return {name: LeftBehind() for name in named if name.split("__")[-1] == "accountant"}
+
+
+def _without_ledger(params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a fitted model as they are published."""
+    params = params | _left_behind(params)
+    for name, value in params.items():
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            params[name] = made = clone(value)
+            made.set_params(**_left_behind(made.get_params()))
+            for part in (made, *made.get_params().values()):
+                if isinstance(part, CarriesLedger):
+                    part._ledger_token = {}  # of nowhere
+    return params
 
 
 def _per_group(plan: Plan) -> Plan:

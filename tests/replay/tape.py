@@ -95,7 +95,7 @@ class Purse:
         return False
 
     def spend(self, event, **details):
-        # Some pairs are seeded, so that both runs toss the same coins; what is replayed is the plan.
+        # Some pairs are seeded, so that both runs toss the same coins; the plan is replayed.
         planned = event.event if isinstance(event, SeededEvent) else event
         self._tape.charges.append((len(self._tape.draws), planned))
 
