@@ -177,8 +177,8 @@ class CarriesLedger(FitsWhole):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())  # type: ignore[call-overload]
         token = state.pop("_ledger_token", None)
-        if "privacy_spent_" in state:
-            return state | _without_ledger(self.get_params(deep=False))  # type: ignore[attr-defined]
+        if any(name.endswith("_") for name in state):
+            return state | _without_ledger(self)
         if getattr(self, "accountant", None) is None:
             state["_ledger_token"] = token if token == {} else active_accountant_token(token)
         return state
@@ -190,19 +190,24 @@ class CarriesLedger(FitsWhole):
         return copy
 
 
-def _left_behind(params: dict[str, Any]) -> dict[str, Any]:
-    """A stand-in for each accountant that is named."""
+def _ledgers(params: dict[str, Any]) -> list[str]:
+    """Names of the parameters that are accountants."""
     named = [name for name, value in params.items() if value is not None]
-    return {name: LeftBehind() for name in named if name.split("__")[-1] == "accountant"}
+    return [name for name in named if name.split("__")[-1] == "accountant"]
 
 
-def _without_ledger(params: dict[str, Any]) -> dict[str, Any]:
+def _without_ledger(model: Any) -> dict[str, Any]:
     """The parameters of a fitted model as they are published."""
-    params = params | _left_behind(params)
+    params = model.get_params(deep=False)
+    own = "accountant" in params  # else the stand-ins are those of the estimators within
+    if own and _ledgers(model.get_params()):
+        params["accountant"] = LeftBehind()
     for name, value in params.items():
         if hasattr(value, "get_params") and not isinstance(value, type):
             params[name] = made = clone(value)
-            made.set_params(**_left_behind(made.get_params()))
+            made.set_params(
+                **{at: None if own else LeftBehind() for at in _ledgers(made.get_params())}
+            )
             for part in (made, *made.get_params().values()):
                 if isinstance(part, CarriesLedger):
                     part._ledger_token = {}  # of nowhere
