@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+import datetime
+import itertools
+import operator
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["Groups", "read_groups"]
+__all__ = ["Groups", "find_ids", "read_groups", "read_ids"]
+
+R = TypeVar("R")
+
+# What ids may say, by the name of the argument.
+_WHAT = {
+    "groups": "who owns each row",
+    "clients": "which client holds each row",
+    "users": "whose rating each row is",
+    "items": "which item each rating is of",
+    "catalogue": "which item each column is",
+}
+_NO_COLUMN = "must hold one id for each row; pass a column of ids, and tuples where one has parts."
+_MISSING = (
+    "must say {}, but an id or a part of one is missing (None, NaN, NaT, NA, masked) or infinite; "
+    "fill it in, the same in all rows that belong together."
+)
+_KIND = (
+    "must say {}, but holds ids of a kind that is not known to compare well; pass numbers, text, "
+    "bytes, dates, UUIDs, or tuples or frozensets of these, for instance a public number for each."
+)
+# Python types of which a list is an array without loss.
+_PLAIN: dict[type, Any] = {int: np.int64, float: np.float64, complex: np.complex128, bool: np.bool_}
+_NUMBERS = (int, float, complex, Decimal, Fraction, np.longdouble, np.clongdouble)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,11 +58,14 @@ class Groups:
 
     @classmethod
     def from_ids(cls, ids: np.ndarray) -> Groups:
-        """Groups of equal `ids`, in the order of the sorted ids, which are public."""
-        _, places = np.unique(ids, return_inverse=True)
-        order = np.argsort(places, kind="stable")
-        _, starts = np.unique(places[order], return_index=True)
-        return cls(order, starts)
+        """Groups of equal `ids`, in the order of the ids, which are public."""
+        return cls._of_places(_read(ids)[1])
+
+    @classmethod
+    def _of_places(cls, places: np.ndarray) -> Groups:
+        """Groups by their numbers, each of which occurs."""
+        sizes = np.bincount(places)
+        return cls(np.argsort(places, kind="stable"), np.cumsum(sizes) - sizes)
 
     @property
     def count(self) -> int:
@@ -118,39 +151,243 @@ class Groups:
         return self.sums(rows * shares)
 
 
-def read_groups(groups: Any, n_rows: int, least: int = 2) -> Groups:
+class _UnreadableError(ValueError):
+    """What is wrong with ids, without the name of their argument."""
+
+
+def read_groups(groups: Any, n_rows: int, name: str = "groups", least: int = 2) -> Groups:
     """Groups of the `n_rows` rows, from one id per row.
 
     Raises
     ------
     ValueError
-        If there is not one id for each row, if an id is missing, or if there is one group only.
-        The message tells neither ids nor numbers of rows.
+        As :func:`read_ids` does, and if there are fewer than `least` groups.
     """
-
-    def places(ids: Any) -> np.ndarray:
-        ids = np.asarray(ids)
-        if ids.dtype.kind == "f" and not np.isfinite(ids).all():
-            raise ValueError("missing")
-        if ids.dtype.kind == "O" and any(key is None or key != key for key in ids.ravel()):
-            raise ValueError("missing")
-        return np.unique(ids.ravel(), return_inverse=True)[1]
-
-    try:
-        shape = np.shape(groups)
-        found = places(groups) if shape == (n_rows,) else None
-    except Exception:
-        shape, found = (n_rows,), None
-    if shape != (n_rows,):
-        raise ValueError("groups must hold one id for each row of X; pass a column of ids.")
-    if found is None:
-        raise ValueError(
-            "groups must be ids that can be sorted, none of them missing; number them, for "
-            "instance with pandas.factorize."
-        )
-    result = Groups.from_ids(found)
+    result = Groups._of_places(read_ids(groups, n_rows, name)[1])
     if result.count < least:
         raise ValueError(
-            "groups must name two groups at least: with one, everything would be replaced at once."
+            f"{name} must name two groups at least: with one, everything would be replaced at once."
         )
     return result
+
+
+def read_ids(ids: Any, n_rows: int | None, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct ids, and the place of each row's id among them.
+
+    All ids of the library are read here.  They are the same if they are equal, whatever their
+    types (``1 == 1.0 == True``); nothing is rounded or written as text to compare it.  The order of
+    distinct ids is a function of their set alone: numbers, text, bytes, UUIDs, dates, tuples,
+    frozensets, each in its own order.  So who owns which rows, and what else stands in the column,
+    moves nobody's place.
+
+    Parameters
+    ----------
+    ids : array-like of shape (n_rows,)
+        Numbers, text, bytes, dates, UUIDs, or tuples or frozensets of these, mixed or not; or a
+        structured array, whose records are tuples.
+    n_rows : int or None
+        None for any number.
+    name : {"groups", "clients", "users"}
+        Of the argument, for messages.
+
+    Returns
+    -------
+    names : ndarray of shape (k,)
+        Distinct ids.
+    places : ndarray of int, shape (n_rows,)
+
+    Raises
+    ------
+    ValueError
+        If there is not one id for each row, if an id or a part of one is missing, or if ids are of
+        another kind.  The message tells neither ids nor numbers of rows.
+    """
+    names, places = _named(_read, ids, name)
+    if n_rows is not None and len(places) != n_rows:
+        raise ValueError(f"{name} {_NO_COLUMN}")
+    return names, places
+
+
+def find_ids(ids: Any, catalogue: Any) -> np.ndarray:
+    """The place of each of `ids` in the public `catalogue`; -1 where it is not in it.
+
+    One of `ids` that is missing or of no known kind is not in the catalogue, and changes nothing
+    for the others.
+
+    Raises
+    ------
+    ValueError
+        If `ids` are no column; if the catalogue has an id twice, or one that is missing or of
+        another kind than :func:`read_ids` takes.
+    """
+    listed, column = _named(_listed, catalogue, "catalogue"), _named(_listed, ids, "items")
+    places = _named(
+        lambda listed: {_key(one): k for k, one in enumerate(listed)}, listed, "catalogue"
+    )
+    if len(places) < len(listed):
+        raise ValueError("catalogue must be a one-dimensional list of distinct items.")
+    kinds = {
+        values.dtype.kind if isinstance(values, np.ndarray) else "O" for values in (listed, column)
+    }
+    if len(kinds) == 1 and kinds <= set("iuUS") and len(listed):
+        order = np.argsort(listed)
+        near = np.searchsorted(listed, column, sorter=order)
+        near = order[np.minimum(near, len(listed) - 1)]
+        return np.where(listed[near] == column, near, -1)
+
+    def place(one: Any) -> int:
+        try:
+            return places.get(_key(one), -1)
+        except Exception:
+            return -1
+
+    return np.fromiter(map(place, column), dtype=np.intp, count=len(column))
+
+
+def _named(read: Callable[[Any], R], ids: Any, name: str) -> R:
+    """``read(ids)``, whose errors name the argument and nothing that is in it."""
+    try:
+        return read(ids)
+    except _UnreadableError as error:
+        finding = str(error)
+    except Exception:
+        finding = _KIND
+    raise ValueError(f"{name} {finding.format(_WHAT[name])}")
+
+
+def _column(ids: Any) -> np.ndarray | list[Any]:
+    """`ids` as an array with a type of its own, or as the list of what they hold.
+
+    NumPy would write 1 beside "a" as text, and round a large integer beside a fraction: one id
+    would change others.  So arrays are made of lists of one type only.
+    """
+    if isinstance(ids, Sequence) and not isinstance(ids, (str, bytes, bytearray)):
+        values = list(ids)
+    else:
+        ids = np.asanyarray(ids)
+        if ids.ndim != 1:
+            raise _UnreadableError(_NO_COLUMN)
+        masked = ids.dtype.names is None and np.ma.is_masked(ids)
+        if ids.dtype.kind not in "OT" and not masked:
+            return ids
+        values = ids.tolist()
+    types = set(map(type, values))
+    kind = types.pop() if len(types) == 1 else object
+    # Text and bytes stay as they are: arrays of them drop zeros at their ends.
+    if issubclass(kind, np.generic) and not issubclass(kind, np.character):
+        if len({value.dtype for value in values}) == 1:
+            return np.array(values, dtype=values[0].dtype)
+    elif kind in _PLAIN:
+        with contextlib.suppress(OverflowError):
+            return np.array(values, dtype=_PLAIN[kind])
+    return values
+
+
+def _listed(ids: Any) -> np.ndarray | list[Any]:
+    """As :func:`_column`, with tuples for the records of a structured array."""
+    column = _column(ids)
+    if isinstance(column, np.ndarray) and column.dtype.names is not None:
+        return column.tolist()
+    return column
+
+
+def _read(ids: Any) -> tuple[np.ndarray, np.ndarray]:
+    """As :func:`read_ids`, for any number of rows; it fails without the name of the argument."""
+    ids = _column(ids)
+    if isinstance(ids, list):
+        return _read_list(ids)
+    if ids.dtype.names is not None:
+        return _read_parts(ids)
+    ids = np.asarray(ids)
+    kind = ids.dtype.kind
+    if kind not in "biufcmMUS":
+        raise _UnreadableError(_KIND)
+    if (kind in "fc" and not np.isfinite(ids).all()) or (kind in "mM" and np.isnat(ids).any()):
+        raise _UnreadableError(_MISSING)
+    names, places = np.unique(ids, return_inverse=True)
+    return names + 0.0 if kind in "fc" else names, places  # of the two zeros, one
+
+
+def _read_parts(records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of a structured array: tuples of what its fields hold."""
+    codes, fields = np.zeros(len(records), dtype=np.int64), []
+    for field in records.dtype.names or ():
+        for column in records[field].reshape(len(records), -1).T:
+            fields.append(_read(column))
+            names, places = fields[-1]
+            codes = np.unique(codes * len(names) + places, return_inverse=True)[1]
+    first = np.unique(codes, return_index=True)[1]
+    parts = [names[places[first]].tolist() for names, places in fields]
+    distinct = np.fromiter(zip(*parts, strict=True), dtype=object, count=len(first))
+    return distinct, codes
+
+
+def _read_list(values: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Ids of any types."""
+    types = set(map(type, values))
+    # Equal ids of two types are kept apart here: whose rows come first must not decide whether 1
+    # or True is named.
+    each: Any = values if len(types) == 1 else list(zip(map(type, values), values, strict=True))
+    try:
+        samples = dict(zip(each, values, strict=True))
+    except Exception:  # something cannot be hashed, or not be compared with what is equal to it
+        each = range(len(values))
+        samples = dict(enumerate(values))
+    key_of: Callable[[Any], Any] = str.__str__ if types == {str} else _key  # text is its own key
+    keys = {one: key_of(value) for one, value in samples.items()}
+    found: dict[Any, Any] = {}
+    for one in sorted(keys, key=lambda one: type(samples[one]).__name__):
+        hash(samples[one])
+        found.setdefault(keys[one], samples[one])
+    ordered = sorted(found)
+    if not all(itertools.starmap(operator.lt, itertools.pairwise(ordered))):
+        raise _UnreadableError(_KIND)
+    numbers = {key: number for number, key in enumerate(ordered)}
+    known = {one: numbers[key] for one, key in keys.items()}
+    places = np.fromiter(map(known.__getitem__, each), dtype=np.intp, count=len(values))
+    return np.fromiter(map(found.__getitem__, ordered), dtype=object, count=len(ordered)), places
+
+
+def _key(value: Any) -> tuple:
+    """What `value` is compared and sorted by: built-in types, which have one order.
+
+    Equal ids have equal keys.  A type that is not known here is refused: nobody knows which of its
+    values are equal, which are missing, or whether its order is one.
+    """
+    if isinstance(value, np.generic) and not isinstance(value, np.datetime64):
+        value = value.item()
+    if value is None or value is np.ma.masked or type(value).__name__ == "NAType":
+        raise _UnreadableError(_MISSING)
+    if isinstance(value, _NUMBERS):
+        return 0, _exact(value.real), _exact(value.imag)
+    if isinstance(value, str):
+        return 1, str.__str__(value)
+    if isinstance(value, bytes):
+        return 2, bytes.__getitem__(value, slice(None))
+    if isinstance(value, uuid.UUID):
+        return 3, value.int
+    if isinstance(value, (datetime.date, np.datetime64)):
+        if value != value:
+            raise _UnreadableError(_MISSING)
+        zone = getattr(value, "tzinfo", None)
+        if isinstance(value, datetime.datetime) and zone is not None:
+            value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+        text = value.isoformat() if isinstance(value, datetime.date) else str(value)
+        exact = np.datetime_as_string(np.datetime64(text), unit="as", casting="unsafe")
+        return 4, zone is not None, str(exact)
+    if isinstance(value, tuple):
+        return 5, *map(_key, tuple.__iter__(value))
+    if isinstance(value, frozenset):
+        return 6, *sorted(map(_key, frozenset.__iter__(value)))
+    raise _UnreadableError(_KIND)
+
+
+def _exact(number: Any) -> int | float | Fraction:
+    """A real number as one that Python compares exactly with all others."""
+    if isinstance(number, int):
+        return int(number)
+    try:
+        ratio = number.as_integer_ratio()
+    except (OverflowError, ValueError):
+        raise _UnreadableError(_MISSING) from None
+    return float(number) if isinstance(number, float) else Fraction(*ratio)

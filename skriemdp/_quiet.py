@@ -183,8 +183,8 @@ def _finding(value: Any) -> str | None:
         return "holds dates or time spans where numbers are expected; encode them."
     if array.dtype.kind in "fc" and not np.isfinite(array).all():
         return (
-            "contains NaN or infinity; leave such rows out, or replace such entries by public "
-            "values."
+            "contains NaN or infinity; replace such entries by public numbers. Do not leave such "
+            "rows out: the number of rows is public, and would tell of one record."
         )
     return None
 

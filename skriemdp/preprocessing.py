@@ -363,7 +363,8 @@ def _manifold_of_rows(estimator: Any) -> Any:
 
 def _check_one_client(groups: Any, clients: Any) -> None:
     """Raise where one id of `groups` comes with several of `clients`; both are public."""
-    people, places = (read_groups(ids, len(groups), least=1) for ids in (groups, clients))
+    people = read_groups(groups, len(groups), least=1)
+    places = read_groups(clients, len(groups), "clients", least=1)
     where = np.empty(len(groups), dtype=np.intp)
     where[places.order] = places.owners()
     pairs = np.stack([people.owners(), where[people.order]], axis=1)

@@ -142,7 +142,9 @@ def _records(name: str, array: Any) -> Any:
         )
     array = array if array.dtype == np.float64 else array.astype(np.float64)
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite; remove or impute missing values first.")
+        raise ValueError(
+            f"{name} must be finite; replace missing values by public numbers, record by record."
+        )
     return array
 
 

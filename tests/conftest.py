@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import os
 import shutil
 import tempfile
+import uuid
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -34,6 +38,45 @@ _MEMORY = "/dev/shm"
 if os.access(_MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(_MEMORY).free > 2**26:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     tempfile.tempdir = _MEMORY
+
+
+def _mixed(k, row):
+    """Of four types; that of numbers is another one in every row of a person."""
+    number = (int(k), float(k), np.int64(k), Fraction(int(k)), np.longdouble(k), Decimal(int(k)))
+    return (number[row % 6], f"person {k}", ("person", number[row % 6]), frozenset({k}))[k % 4]
+
+
+def _day(k):
+    return datetime.datetime(1950, 1, 1) + datetime.timedelta(days=int(k))
+
+
+def _structured(people):
+    records = np.empty(
+        len(people), dtype=[("site", "U3"), ("at", [("k", float), ("day", "M8[D]")])]
+    )
+    records["site"] = [f"s{k % 3}" for k in people]
+    records["at"]["k"], records["at"]["day"] = people / 8, np.datetime64("1950") + people
+    return records
+
+
+# A column of ids of people 0, 1, ..., with new objects in every row.
+ID_KINDS = {
+    "integers": lambda people: people + 2**60,
+    "fractions": lambda people: (people - 5) / 8,
+    "complex": lambda people: (people // 3) + 1j * (people % 3),
+    "text": lambda people: np.array([f"person {k}" for k in people]),
+    "bytes": lambda people: [b"p" + bytes(int(k)) for k in people],  # zeros at the end
+    "dates": lambda people: np.datetime64("1950-01-01T00", "ns") + people.astype("m8[h]"),
+    "tuples": lambda people: [(f"site {k % 3}", float(k), _day(k)) for k in people],
+    "nested": lambda people: [((int(k), ("a", (float(k),))), _day(k).date()) for k in people],
+    "frozensets": lambda people: [
+        frozenset([k // 6, f"s{k % 6}"] if i % 2 else [f"s{k % 6}", k // 6])
+        for i, k in enumerate(people.tolist())
+    ],
+    "structured": _structured,
+    "mixed": lambda people: [_mixed(k, row) for row, k in enumerate(people.tolist())],
+    "uuids": lambda people: [uuid.UUID(int=3**70 * int(k)) for k in people],
+}
 
 GEOMETRIES = [
     Euclidean(3),

@@ -27,7 +27,14 @@ from skriemdp.ledger.filters import (
 )
 from skriemdp.ledger.storage import Standing, add
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.privacy.events import ApproximateEvent, Event, GaussianEvent, PureEvent
+from skriemdp.privacy.events import (
+    ApproximateEvent,
+    Event,
+    FixedSizeSampledGaussianEvent,
+    GaussianEvent,
+    PoissonSampledGaussianEvent,
+    PureEvent,
+)
 
 DELTA = 1e-5
 RULES = ["auto", "renyi", "gdp"]
@@ -585,3 +592,30 @@ def test_a_refusal_reads_as_one_sentence_also_after_pickling():
     for error in (caught.value, refusal):
         assert error.args == (str(error),) and not str(error).startswith("(")
         assert error.remaining.pure_epsilon == 0.5
+
+
+@pytest.mark.parametrize("rule", ["auto", "sum", "renyi"])
+def test_a_pure_ceiling_admits_no_gaussian_step(rule):
+    """Whether an event is pure does not depend on how small its delta is."""
+    rng = np.random.default_rng(0)
+    probability, noise, ceiling = 0.0007986592610596276, 0.41867210609649536, 3.176164491059071
+    settings = [(probability, noise, 30_000, ceiling)]
+    for _ in range(200):
+        probability, noise, count = (
+            10 ** rng.uniform(*ends) for ends in ((-5, 0), (-1, 5), (0, 6))
+        )
+        settings.append((probability, noise, int(count), 10 ** rng.uniform(-2, 3)))
+    for place, (probability, noise, count, ceiling) in enumerate(settings):
+        accountant = PrivacyAccountant(epsilon=ceiling, delta=0.0, filter=rule)
+        kinds = (
+            GaussianEvent(noise, count),
+            PoissonSampledGaussianEvent(probability, noise, count),
+            FixedSizeSampledGaussianEvent(10**6, max(int(10**6 * probability), 1), noise, count),
+        )
+        with pytest.raises(BudgetExceededError):
+            accountant.spend(kinds[place % 3])
+
+
+def test_purity_is_no_matter_of_a_delta_that_underflows(monkeypatch):
+    monkeypatch.setattr(GaussianEvent, "delta", lambda event, epsilon: 0.0)
+    assert not make_filter("auto", 5.0, 0.0).fills(GaussianEvent(100.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -368,7 +369,8 @@ def test_composed_grids_stay_above_the_exact_gaussian(count, delta):
     exact = gaussian_epsilon(1.0, delta)
     profile = loss.get_delta_for_epsilon(exact)
     assert profile + 1e-12 >= delta * (1 - 1e-9)
-    assert profile == pytest.approx(delta, rel=2e-3, abs=2e-13)
+    # Every copy of a loss that is handed on in floats may lack a rounding of its mass.
+    assert profile == pytest.approx(delta, rel=2e-3, abs=2e-13 + 8e-16 * count)
 
 
 @pytest.mark.parametrize("ours", [True, False])
@@ -379,12 +381,13 @@ def test_rounding_of_a_million_copies_is_covered(ours):
     if ours:
         masses = loss_distributions._between(edge - 5e-4), loss_distributions._between(edge + 5e-4)
         tail = stats.norm.sf(edge[-1] - 5e-4)
-        loss = loss_distributions._connect(*masses, tail, interval, count=count)
+        loss = loss_distributions._connect(*masses, tail, interval, edge[-1], count)
     else:
         loss = loss_distributions.repeat(gaussian_loss(1e-3, interval), count, interval)
     for epsilon in (4.0, 5.0, 6.0, 7.0):
         exact = gaussian_delta(1.0, epsilon)
-        assert exact <= loss.get_delta_for_epsilon(epsilon) + 1e-12 <= 1.01 * exact + 2e-10
+        allowed = 5e-11 if ours else 3e-10
+        assert exact <= loss.get_delta_for_epsilon(epsilon) <= 1.01 * exact + allowed
 
 
 @pytest.mark.parametrize(("probability", "noise"), [(0.2, 1.0), (0.01, 1.2), (0.5, 20.0)])
@@ -403,9 +406,30 @@ def test_steps_on_batches_are_composed_as_by_dp_accounting(probability, noise, c
 def test_a_power_leaves_out_less_than_it_says(count, rng):
     masses = rng.dirichlet(np.full(30, 0.2))
     exact = functools.reduce(np.convolve, [masses] * count)
-    first, kept = loss_distributions._convolved(masses, count)
+    first, kept, rounding = loss_distributions._convolved(masses.astype(np.longdouble), count)
     assert exact[:first].sum() + exact[first + kept.size :].sum() <= loss_distributions.TAIL
+    assert np.abs(kept - exact[first : first + kept.size]).sum() <= rounding + 2e-13
     np.testing.assert_allclose(kept, exact[first : first + kept.size], atol=2e-13)
+
+
+def fair_coins(count):
+    """Masses of the number of heads about the middle, by their ratios."""
+    ends = min(count // 2, 12 * math.isqrt(count))
+    k = np.arange(count // 2, count // 2 + ends, dtype=np.longdouble)
+    half = np.cumprod((count - k) / (k + 1))
+    masses = np.concatenate([half[::-1], np.ones(1, dtype=np.longdouble), half])
+    return masses / masses.sum()
+
+
+@pytest.mark.parametrize("count", [100, 10**6])
+def test_rounding_of_powers_is_below_its_bound(count):
+    one, all_ = fair_coins(400), fair_coins(400 * count)
+    first, found, rounding = loss_distributions._convolved(one, count)
+    first += (all_.size - 1) // 2 - count * (one.size - 1) // 2
+    error = float(np.abs(found - all_[first : first + found.size]).sum())
+    assert error <= rounding + 2e-15
+    if np.finfo(np.longdouble).eps < 1e-18:
+        assert rounding < 1e-13 + 5e-17 * count
 
 
 def test_profile_to_loss_distribution_and_back():
@@ -554,6 +578,96 @@ def test_the_gaussian_bound_of_a_pure_event_is_rounded_up(epsilon):
         exact = 2 * mpmath.sqrt(2) * mpmath.erfinv(mpmath.tanh(mpmath.mpf(epsilon) / 2))
         ratio = float(PureEvent(epsilon).gdp_bound / exact - 1)
     assert 0.0 <= ratio < 1e-12
+
+
+# -- any event at all --
+
+
+def random_event(rng, depth=2):
+    def size(low, high):
+        return float(10 ** rng.uniform(low, high))
+
+    def part():
+        return random_event(rng, depth - 1)
+
+    kind, count = int(rng.integers(10 if depth else 6)), int(size(0, 5))
+    if kind == 0:
+        return GaussianEvent(size(-3, 6), count)
+    if kind == 1:
+        return PureEvent(size(-6, 3))
+    if kind == 2:
+        return ApproximateEvent(size(-3, 1), size(-12, -0.1))
+    if kind == 3:
+        return ZCDPEvent(size(-6, 3))
+    integers = int(rng.integers(3))
+    if kind == 4:
+        return PoissonSampledGaussianEvent(min(size(-5, 0.2), 1.0), size(-1, 3), count, integers)
+    if kind == 5:
+        n = int(size(0.5, 6))
+        batch = max(1, int(n * size(-5, 0)))
+        return FixedSizeSampledGaussianEvent(n, batch, size(-1, 3), count, integers)
+    if kind == 6:
+        return compose([part() for _ in range(int(rng.integers(1, 4)))])
+    if kind == 7:
+        return SelfComposedEvent(part(), count)
+    if kind == 8:
+        weight = float(rng.beta(0.5, 0.5))
+        return MixtureEvent((weight, 1.0 - weight), (part(), part()))
+    if rng.random() < 0.5:
+        return ParallelEvent((part(), part()))
+    run, law = part(), str(rng.choice(["poisson", "negative-binomial"]))
+    if run.extra_delta:
+        return run
+    return SelectionEvent(run, 1 + size(-1, 2), law, float(rng.choice([0.0, 0.5, 1.0])))
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(20), pytest.param(range(20, 400), marks=pytest.mark.slow)], ids=str
+)
+@pytest.mark.filterwarnings("error")
+def test_any_event_answers_at_any_size(seeds):
+    for seed in seeds:
+        event = random_event(np.random.default_rng(seed))
+        deltas = [event.delta(e) for e in (0.0, 1e-300, 1e-3, 0.3, 2.0, 30.0, 700.0, 1e4, 1e300)]
+        assert all(0.0 <= b <= a * (1 + 1e-9) <= 2.0 for a, b in pairwise(deltas)), event
+        assert deltas[0] <= 1.0
+        targets = (0.0, 1e-300, 1e-30, 1e-12, 1e-6, 1e-3, 0.5, 0.999)
+        epsilons = [event.epsilon(delta) for delta in targets]
+        # Searches over orders of divergences may miss the best one by a little.
+        assert all(0.0 <= b <= a * (1 + 1e-3) for a, b in pairwise(epsilons)), event
+        for delta, epsilon in zip(targets, epsilons, strict=True):
+            if epsilon < math.inf and delta > 1e-200 and not event.renyi_inside:
+                assert event.delta(epsilon) <= delta * (1 + 1e-3), event
+        with pytest.raises(ValueError, match="epsilon must be a finite number"):
+            event.delta(math.inf)
+
+
+def test_compositions_that_leave_no_finite_loss():
+    event = compose([ZCDPEvent(600), PureEvent(1.0)])
+    assert ZCDPEvent(600).epsilon(1e-6) <= event.epsilon(1e-6) <= ZCDPEvent(600).epsilon(1e-6) + 1.0
+    hopeless = SelfComposedEvent(ApproximateEvent(0.01, 0.01), 40_000)
+    assert hopeless.delta(1.0) == 1.0 and hopeless.epsilon(1e-3) == math.inf
+
+
+def test_products_of_losses_are_convolutions(rng):
+    one, two = gaussian_loss(0.5, 1e-2), loss_distributions.privacy_parameters_loss(0.3, 1e-3, 1e-2)
+    found = loss_distributions.product(one, two)
+    theirs = one.compose(two)
+    for epsilon in (0.0, 0.2, 1.0, 3.0, math.inf):
+        exact = theirs.get_delta_for_epsilon(epsilon)
+        assert exact - 1e-15 <= found.get_delta_for_epsilon(epsilon) <= exact + 1e-12
+    cut = loss_distributions.product(one, two, 1e-3)
+    assert cut._pmf_remove.size < found._pmf_remove.size
+    for epsilon in (0.0, 0.2, 1.0):
+        exact = theirs.get_delta_for_epsilon(epsilon)
+        assert exact <= cut.get_delta_for_epsilon(epsilon) <= exact + 2e-3
+
+
+def test_normal_tails_are_as_accurate_as_the_proof_of_rounding_says():
+    for x in np.linspace(0.0, 36.0, 721).tolist():
+        with mpmath.workdps(40):
+            error = abs(float(mpmath.mpf(float(ndtr(-x))) / mpmath.ncdf(-mpmath.mpf(x)) - 1))
+        assert error <= np.finfo(float).eps * (20.0 + x * x)
 
 
 # -- noise that can be repeated --------------------------------------------------------------------

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from itertools import product
 
+import dp_accounting
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
+from skriemdp.privacy import loss_distributions
+from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
+from skriemdp.privacy.event import automatic_interval, distance_delta
 from skriemdp.privacy.events import (
     ComposedEvent,
     FixedSizeSampledGaussianEvent,
     GaussianEvent,
     MixtureEvent,
     PoissonSampledGaussianEvent,
+    PureEvent,
+    SelfComposedEvent,
     ZCDPEvent,
     compose,
 )
-from skriemdp.privacy.renyi import randomized_response_renyi, renyi_epsilon
+from skriemdp.privacy.renyi import randomized_response_renyi, renyi_delta, renyi_epsilon
 
 DELTA = 1e-5
 
@@ -183,3 +191,181 @@ def test_tiny_deltas_use_renyi_divergences(delta):
     event = PoissonSampledGaussianEvent(0.01, 1.0, 100)
     assert event.epsilon(delta) == pytest.approx(renyi_epsilon(event.renyi, delta), rel=1e-9)
     assert event.epsilon(delta) > event.epsilon(1e-9)
+
+
+# -- many steps: exact values from contour integrals --
+
+
+def observations(event, largest_order):
+    """Losses and laws (of P, and of P at the mirrored loss) of a step on nodes of quadrature."""
+    s = event.noise_multiplier
+    if isinstance(event, PoissonSampledGaussianEvent):
+        q = event.sampling_probability
+        y = np.arange(-1 - 13 * s, 1 + 0.5 * largest_order + 13 * s, min(s, s * s) / 10)
+        up, down = (np.log1p(q * np.expm1((sign * y / 2 - 1 / 8) / s**2)) for sign in (1, -1))
+        p = q * normal(y, 0.5, s) + (1 - q) * normal(y, 0.0, s)
+        return up - down, p * (y[1] - y[0]), np.zeros(y.size)
+    q, width = event.fraction, min(s, s * s) / 2
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    left = 0.5 + width * np.arange(math.ceil((largest_order + 13 * s + 1) / width))
+    x = (left[:, None] + 0.5 * width * (1 + nodes)).ravel()
+    weights = np.tile(0.5 * width * weights, left.size)
+    rest = normal(x, 0.0, s) * weights
+    loss = np.log1p(q * np.expm1((x - 0.5) / s**2))
+    return loss, q * normal(x, 1.0, s) * weights + (1 - q) * rest, rest
+
+
+def exact_delta(event, order, epsilon=None, sizes=(100, 250, 600)):
+    """Epsilon (at the saddle point `order`), and the pair's delta there; None where it takes long.
+
+    ``(1 - e^(epsilon - l))_+`` is the integral of ``e^(z (l - epsilon)) / (z (z + 1)) / (2 pi i)``
+    over ``Re z = order``, so no number cancels another, nor is there a grid of losses.
+    """
+    unit, count = event.unit
+    loss, p, mirrored = observations(unit, order + 1.0)
+    far = np.abs(loss) * (order + 1.0) < 600.0
+    loss, p, mirrored = loss[far], p[far], mirrored[far]
+
+    def excess(z):  # E e^(z l) - 1
+        return np.expm1(np.multiply.outer(z, loss)) @ p + (
+            np.expm1(np.multiply.outer(z, -loss)) @ mirrored
+        )
+
+    tilted = p * np.exp(order * loss), mirrored * np.exp(-order * loss)
+    total = 1.0 + excess(order)
+    mean = float(loss @ (tilted[0] - tilted[1])) / total
+    epsilon = count * mean if epsilon is None else epsilon
+    deviation = math.sqrt(count * (float(loss**2 @ (tilted[0] + tilted[1])) / total - mean**2))
+    if not 0.0 <= epsilon < 100.0:
+        return None
+    step = 2 * math.pi / max(70.0 / order, 14 * deviation + 3 * float(loss[p > 1e-18].max()))
+
+    def decay(size):
+        return count * math.log(abs(1.0 + excess(order + 1j * size * step)) / total)
+
+    size = next((size for size in sizes if decay(size) < -36.0), None)
+    if size is None:
+        return None
+    z = order + 1j * step * np.arange(size)
+    integrand = np.exp(count * np.log1p(excess(z)) - z * epsilon) / (z * (z + 1.0))
+    return epsilon, step / math.pi * float(integrand.real.sum() - 0.5 * integrand.real[0])
+
+
+def many_steps(rng, fixed):
+    """An event of up to 10^6 steps, an epsilon, and its exact delta there."""
+    while True:
+        s, count = 10 ** rng.uniform(-0.4, 1.0), int(10 ** rng.uniform(2.0, 6.0))
+        if fixed:
+            population = int(10 ** rng.uniform(1.0, 6.0))
+            batch = max(1, int(population * 10 ** rng.uniform(-4.5, -0.3)))
+            event = FixedSizeSampledGaussianEvent(population, batch, s, count)
+        else:
+            event = PoissonSampledGaussianEvent(10 ** rng.uniform(-4.5, -0.3), s, count)
+        found = exact_delta(event, 10 ** rng.uniform(-1.0, 1.3))
+        if found is not None and found[1] > 1e-30:
+            return event, *found
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(k, marks=pytest.mark.slow) for k in range(10, 100))]
+)
+def test_many_steps_never_report_less_than_the_exact_delta(seed, fixed):
+    event, epsilon, exact = many_steps(np.random.default_rng(seed), fixed)
+    found = event.delta(epsilon)
+    assert found >= exact * (1 - 1e-9)
+    assert found <= max(1.1 * exact, 2e-16 * event.count + 2e-12, renyi_delta(event.renyi, epsilon))
+    loss = event.privacy_loss_distribution(automatic_interval(event))
+    assert loss.get_delta_for_epsilon(epsilon) >= exact * (1 - 1e-9)
+    assert np.all(loss._pmf_remove._probs >= 0.0)
+
+
+@pytest.mark.parametrize(
+    ("event", "epsilon", "order"),
+    [
+        (PoissonSampledGaussianEvent(4.2298e-05, 0.48214, 10**6), 0.628, 14.0),
+        (FixedSizeSampledGaussianEvent(10**7, 212, 0.5533232430580767, 10**6), 3.0, 4.8),
+    ],
+    ids=["poisson", "fixed"],
+)
+def test_a_million_steps_where_rounding_was_larger_than_delta(event, epsilon, order):
+    _, exact = exact_delta(event, order, epsilon, (5000,))
+    assert exact < 2e-10
+    assert exact <= event.delta(epsilon) <= exact + 1e-16 * event.count
+
+
+def test_the_automatic_grid_is_fine_where_losses_reach_far():
+    event = PoissonSampledGaussianEvent(4.2298e-05, 0.48214, 10**6)
+    epsilon, exact = exact_delta(event, 14.0)
+    assert epsilon <= event.epsilon(float(exact)) <= epsilon * (1 + 2e-3)
+
+
+@pytest.mark.parametrize("count", [10**5, 10**6])
+def test_many_randomized_responses_are_a_binomial(count):
+    # The number of true answers tells all: sums of binomials in 30 digits of their logarithms.
+    one = 2.0**-11 if count < 10**6 else 2.0**-12
+    event = SelfComposedEvent(PureEvent(one), count)
+    j = np.arange(count + 1.0)
+    log_p = stats.binom.logpmf(j, count, expit(one))
+    loss = one * (2 * j - count)
+    for epsilon in (0.0, 0.5, 1.0, 2.0):
+        exact = float(np.exp(log_p[loss > epsilon]) @ -np.expm1(epsilon - loss[loss > epsilon]))
+        found = event.privacy_loss_distribution(one).get_delta_for_epsilon(epsilon)
+        assert exact * (1 - 1e-9) <= found <= exact * (1 + 1e-8) + 4e-16 * count
+        assert event.delta(epsilon) >= exact * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("weights", [(0, 1, 98, 1, 0), (30, 5, 1, 0, 64), (1, 0, 0, 0, 0)])
+def test_powers_against_fractions(weights):
+    masses = [Fraction(weight, sum(weights)) for weight in weights]
+    exact = [Fraction(1)]
+    for _ in range(60):
+        sums = [Fraction(0)] * (len(exact) + len(masses) - 1)
+        for (i, a), (j, b) in product(enumerate(exact), enumerate(masses)):
+            sums[i + j] += a * b
+        exact = sums
+    long = np.array(weights, dtype=np.longdouble) / sum(weights)
+    first, found, rounding = loss_distributions._convolved(long, 60)
+    inside = np.array([float(x) for x in exact[first : first + found.size]])
+    assert np.abs(found - inside).sum() <= rounding + loss_distributions.TAIL + 1e-15
+    assert rounding < 1e-12
+
+
+@pytest.mark.parametrize("count", [10**5, 10**6])
+@pytest.mark.parametrize(("q", "s"), [(1e-3, 2.0), (2e-4, 0.8)])
+def test_many_steps_agree_with_dp_accounting(q, s, count):
+    from dp_accounting.pld import privacy_loss_distribution
+
+    theirs = privacy_loss_distribution.from_gaussian_mechanism(
+        2 * s,
+        sampling_prob=q,
+        value_discretization_interval=2e-5,
+        neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE,
+    ).self_compose(count)
+    event = PoissonSampledGaussianEvent(q, s, count)
+    for epsilon in (0.1, 0.5, 1.0):
+        reference = theirs.get_delta_for_epsilon(epsilon)
+        # Theirs grows with finer grids, on which its masses lose digits.
+        assert event.delta(epsilon) == pytest.approx(reference, rel=2e-2, abs=3e-16 * count)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [PoissonSampledGaussianEvent(0.9, 1.0, 40), FixedSizeSampledGaussianEvent(10, 9, 0.02, 30)],
+    ids=["poisson", "fixed"],
+)
+def test_sampling_never_costs_more_than_full_batches(event):
+    for delta in (1e-2, 1e-6, 1e-9, 1e-11, 1e-40):
+        assert event.epsilon(delta) <= gaussian_epsilon(event.gdp_bound, delta)
+    for epsilon in (0.0, 1.0, 30.0, 2000.0):
+        assert event.delta(epsilon) <= gaussian_delta(event.gdp_bound, epsilon)
+
+
+def test_delta_of_sampled_integers_falls_with_epsilon():
+    event = PoissonSampledGaussianEvent(0.01, 2.0, 1000, integers=3)
+    epsilons = np.append(np.linspace(0.0, 60.0, 61), [700.0, 1e4, 1e300])
+    deltas = [event.delta(epsilon) for epsilon in epsilons]
+    assert all(b <= a * (1 + 1e-6) for a, b in zip(deltas, deltas[1:], strict=False))
+    # What a distance adds is found by logarithms: e^epsilon alone would overflow.
+    assert distance_delta(event, 1e300) == 1.0
+    assert distance_delta(event, 1.0) == pytest.approx((1 + math.e) * event.tv)

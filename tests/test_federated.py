@@ -250,7 +250,7 @@ def test_federated_equals_central(monkeypatch):
         ({"batch_fraction": 0.0}, "batch_fraction"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"unit": "planet"}, "unit"),
-        ({"clients": np.zeros((400, 1))}, "one entry per record"),
+        ({"clients": np.zeros((400, 1))}, "one id for each row"),
         ({"start": -np.eye(2)}, "start"),
         ({"start": np.eye(3)}, "start"),
         ({"checkpoint": "run.json"}, "fit_id"),

@@ -1,15 +1,26 @@
 """People who own several records: averages from own rows only, bounded after averaging."""
 
+import datetime
+import enum
+import functools
+import itertools
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 import pytest
-from conftest import GEOMETRIES, random_points
+from conftest import GEOMETRIES, ID_KINDS, random_points
 from scipy.sparse import csr_array
+from sklearn.preprocessing import StandardScaler
 
-from skriemdp._groups import Groups
+from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateMatrixCompletion
+from skriemdp._groups import Groups, find_ids, read_groups, read_ids
 from skriemdp._random import public_generator
+from skriemdp.datasets import from_frame
 from skriemdp.descent.groups import GroupedProblem, local_means
 from skriemdp.descent.per_sample import CostProblem, HalfSquaredDistance
 from skriemdp.descent.problem import FrechetProblem
+from skriemdp.federated import FederatedEstimator, ridge_weights
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearRows
@@ -21,6 +32,7 @@ from skriemdp.mechanisms.bounds import matrix_norms
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.lifted_moments import LiftedMoments
 from skriemdp.pca.problem import SubspaceProblem, product_ball
+from skriemdp.preprocessing import PerGroup
 from skriemdp.privacy.sensitivity import (
     ball_sensitivity,
     frame_product_sensitivity,
@@ -52,6 +64,349 @@ def test_groups_are_the_rows_of_equal_ids_in_their_order():
     assert chosen.order.tolist() == [2, 1, 3, 5] and chosen.sizes.tolist() == [1, 3]
     assert groups.select(slice(1, 3)).order.tolist() == [0, 4, 2]
     assert groups.select(None) is groups
+
+
+# -- ids: who is one person ------------------------------------------------------------------------
+
+
+def same_partition(places, other):
+    pairs = set(zip(places.tolist(), other.tolist(), strict=True))
+    return len(pairs) == len(set(places.tolist())) == len(set(other.tolist()))
+
+
+@pytest.mark.parametrize("kind", ID_KINDS)
+def test_groups_are_people_whatever_their_ids_are(kind):
+    rng = np.random.default_rng(11)
+    ids = people(rng, 100, 30)
+    for column in (ID_KINDS[kind](ids), list(ID_KINDS[kind](ids))):
+        names, places = read_ids(column, len(ids), "groups")
+        assert len(names) == 100 and same_partition(places, ids)
+        found = read_groups(column, len(ids))
+        assert found.count == 100
+        np.testing.assert_array_equal(np.sort(found.sizes), np.sort(np.bincount(ids)))
+        # Names are the ids themselves.
+        every = find_ids(column, names)
+        np.testing.assert_array_equal(every, places)
+
+
+@pytest.mark.parametrize("kind", ID_KINDS)
+def test_nobodys_place_depends_on_the_rows_of_others(kind):
+    rng = np.random.default_rng(12)
+    ids = people(rng, 60, 9)
+    of = {}
+    for table in [ids, *(others_replaced(rng, ids, kept) for kept in rng.integers(0, 60, 8))]:
+        places = read_ids(ID_KINDS[kind](table), len(table), "groups")[1]
+        for person, place in zip(table.tolist(), places.tolist(), strict=True):
+            assert of.setdefault(person, place) == place
+    assert len(of) == 60
+
+
+def test_ids_are_equal_where_python_says_so():
+    def count(*ids):
+        return len(read_ids(list(ids), len(ids), "groups")[0])
+
+    ones = [1, 1.0, True, np.int8(1), np.float32(1), np.longdouble(1), 1 + 0j, Decimal(1)]
+    assert count(*ones, Fraction(1), np.bool_(True), np.array([1])[0]) == 1
+    assert count("1", 1, b"1", (1,), frozenset([1])) == 5
+    assert count((1, "a"), (1.0, "a"), (True, np.str_("a")), (Decimal(1), "a")) == 1
+    assert count(2**53, 2**53 + 1, 0.5) == 3  # NumPy rounds them to two
+    assert count(2**63, -1) == count(2**80, 2**80 + 1) == 2
+    assert count("a", "a\0") == count(b"a", b"a\0") == 2  # NumPy drops what is at the end
+    assert count(0.0, -0.0, 0) == count((0.0,), (-0.0,)) == 1
+    day = datetime.datetime(2020, 1, 2)
+    assert count(day, np.datetime64("2020-01-02"), np.datetime64("2020-01-02T00", "ns")) == 1
+    assert count(day, day + datetime.timedelta(microseconds=1)) == 2
+    noon = datetime.datetime(2020, 1, 2, 12, tzinfo=datetime.UTC)
+    there = noon.astimezone(datetime.timezone(datetime.timedelta(hours=5)))
+    assert count(noon, there) == 1 and count(noon, noon.replace(tzinfo=None)) == 2
+    for ones in (np.array([0.0, -0.0]), np.array([0.0, -0.0], dtype="F")):
+        assert len(read_ids(ones, 2, "groups")[0]) == 1
+
+
+def test_who_comes_first_does_not_decide_by_which_name_a_person_goes():
+    ids = [True, 1, 2.5, 1.0, "b", 1]
+    found = [read_ids(list(p), 6, "users")[0].tolist() for p in itertools.permutations(ids)]
+    assert {tuple(map(repr, names)) for names in found} == {tuple(map(repr, found[0]))}
+
+
+MISSING = {
+    "none": None,
+    "nan": float("nan"),
+    "infinity": np.float32(np.inf),
+    "nat": np.datetime64("NaT"),
+    "nat of a time": np.timedelta64("NaT", "ns"),
+    "complex": complex(1.0, float("nan")),
+    "decimal": Decimal("NaN"),
+    "signalling": Decimal("sNaN"),
+    "long": np.longdouble("nan"),
+    "masked": np.ma.masked,
+}
+DEPTHS = {
+    "whole": lambda one, gap: gap,
+    "part": lambda one, gap: (one, gap),
+    "deep": lambda one, gap: ((one, (gap, "x")), 3),
+    "set": lambda one, gap: (frozenset([gap, "x"]), one),
+}
+
+
+def with_gaps(column, at):
+    """Name to ids of which that of the row `at` misses a part."""
+    ids = column.tolist() if isinstance(column, np.ndarray) else column
+    for (what, gap), (depth, nest) in itertools.product(MISSING.items(), DEPTHS.items()):
+        if what == "masked" and depth == "set":
+            continue  # no element of a set
+        # Everybody has a tuple of the same form; one of a person's rows misses a part.
+        broken = [nest(one, 0) for one in ids]
+        try:
+            broken[at] = nest(ids[at], gap)
+        except TypeError:
+            continue  # a signalling NaN is no element either
+        yield f"{what}, {depth}", broken
+        both = broken.copy()
+        both[at + 1] = broken[at]
+        yield f"{what}, {depth}, twice", both
+    array = np.asarray(column) if not isinstance(column, list) else None
+    if array is not None:
+        yield "masked array", np.ma.array(array, mask=np.arange(len(array)) == at)
+        if array.dtype.kind in "fcM":
+            broken = array.copy()
+            broken[at] = "NaT" if array.dtype.kind == "M" else np.nan
+            yield "own", broken
+    if array is not None and array.dtype.names:
+        for field, part in (("k", np.nan), ("day", "NaT")):
+            broken = array.copy()
+            broken["at"][field][at] = part
+            yield f"field {field}", broken
+        mask = np.zeros(len(array), dtype=np.ma.make_mask_descr(array.dtype))
+        mask["at"]["k"][at] = True
+        yield "masked field", np.ma.array(array, mask=mask)
+
+
+ROWS_OF_DOORS = np.repeat(np.arange(4), 6)
+
+
+def doors(accountant):
+    """Name to a function of ids, one for each place that reads some; and what it calls them."""
+    X = np.random.default_rng(13).normal(size=(24, 2))
+    mean = PrivateFrechetMean(
+        "euclidean", center=[0.0, 0.0], radius=1.0, mechanism="tangent", accountant=accountant
+    )
+    two = np.arange(24) % 2
+    table = {"item": two, "rating": np.ones(24)}
+    names = {"user": "user", "item": "item", "rating": "rating", "catalogue": [0, 1]}
+
+    def complete(users):
+        R = from_frame({"user": users} | table, **names)[0]
+        return PrivateMatrixCompletion(method="none", accountant=accountant).fit(R)
+
+    per_group = PerGroup(StandardScaler(with_std=False), mean)
+    search = PrivateGridSearchCV(
+        mean, {"radius": [1.0, 2.0]}, loss_bound=1.0, accountant=accountant
+    )
+    federated = functools.partial(FederatedEstimator, mean, accountant=accountant)
+    return {
+        "fit": ("groups", lambda ids: mean.fit(X, groups=ids)),
+        "per group": ("groups", lambda ids: per_group.fit(X, groups=ids)),
+        "search": ("groups", lambda ids: search.fit(X, groups=ids)),
+        "clients": ("clients", lambda ids: federated(2, 2).fit(X, clients=ids)),
+        "sums": ("clients", lambda ids: federated(1, local="statistic").fit(X, clients=ids)),
+        "people of clients": (
+            "groups",
+            lambda ids: federated(2, 2).fit(X, clients=two, groups=ids),
+        ),
+        "weights": ("clients", lambda ids: ridge_weights(X, X[0], 1.0, 1.0, clients=ids)),
+        "from_frame": ("users", lambda ids: from_frame(ids, two, two, catalogue=[0, 1])),
+        "users": ("users", complete),
+    }
+
+
+DOORS = list(doors(None))
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("kind", ID_KINDS)
+def test_missing_ids_and_parts_of_ids_are_refused_at_every_door(kind, door, recording_accountant):
+    name, enter = doors(recording_accountant)[door]
+    tried = 0
+    for gap, column in with_gaps(ID_KINDS[kind](ROWS_OF_DOORS), 13):
+        with pytest.raises(ValueError, match=f"^{name} must say .* missing .* fill it in") as error:
+            enter(column)
+            pytest.fail(f"{gap} passed")
+        assert not any(c.isdigit() for c in str(error.value)) and error.value.__context__ is None
+        tried += 1
+    assert tried >= 60 and recording_accountant.spends == []
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("kind", ID_KINDS)
+def test_every_door_takes_every_kind_of_ids(kind, door, recording_accountant):
+    name, enter = doors(recording_accountant)[door]
+    found = enter(ID_KINDS[kind](ROWS_OF_DOORS))
+    if door == "from_frame":
+        X, users = found
+        assert X.shape == (4, 2) and len(users) == 4
+    elif door == "clients":
+        assert len(found.privacy_spent_by_client_) == 4
+    elif name == "groups" and hasattr(found, "privacy_spent_"):
+        assert "group" in found.privacy_spent_.unit
+        assert found.privacy_spent_.public.get("n_groups", 4) == 4
+
+
+@pytest.mark.parametrize("kind", ID_KINDS)
+def test_clients_of_every_kind_can_be_written_to_a_checkpoint(kind, tmp_path, recording_accountant):
+    X = np.random.default_rng(14).normal(size=(24, 2))
+    mean = PrivateFrechetMean("euclidean", center=[0.0, 0.0], radius=1.0)
+    settings = {"checkpoint": tmp_path / "run.json", "fit_id": "trial"}
+    model = FederatedEstimator(mean, 2, 2, accountant=recording_accountant, **settings)
+    found = [model.fit(X, clients=ID_KINDS[kind](ROWS_OF_DOORS)).point_ for _ in range(2)]
+    np.testing.assert_array_equal(*found)  # the second one reads it
+    assert len(recording_accountant.spends) == 1
+
+
+class Stranger:
+    """Equal to everything, or to nothing, or loud about itself."""
+
+    def __init__(self, equal):
+        self.equal = equal
+
+    def __eq__(self, other):
+        if self.equal is None:
+            raise ValueError("secret 4711")
+        return self.equal
+
+    def __hash__(self):
+        return 0
+
+
+STRANGERS = {
+    "unequal to itself": Stranger(False),
+    "equal to all": Stranger(True),
+    "loud": Stranger(None),
+    "object": object(),
+    "list": ["a"],
+    "set": {"a"},
+    "dict": {"a": "b"},
+    "array": np.zeros(2),
+    "array of one": np.array("a"),
+    "slice": slice(2),
+    "member": enum.Enum("Person", "ann").ann,
+    "void": np.void(b"abc"),
+    "span in a tuple": (datetime.timedelta(1), "a"),
+    "list in a tuple": ("a", ["b"]),
+    "stranger in a tuple": ("a", (Stranger(None),)),
+    "record in a tuple": ("a", np.zeros(1, dtype=[("b", int)])[0]),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_ids_that_nobody_knows_how_to_compare_are_refused(stranger, door, recording_accountant):
+    name, enter = doors(recording_accountant)[door]
+    one = STRANGERS[stranger]
+    for column in ([one] * 24, [*ROWS_OF_DOORS[:-1].tolist(), one]):
+        with pytest.raises(ValueError, match=f"^{name} must say .* kind .*; pass numbers") as error:
+            enter(column)
+        assert error.value.__context__ is None
+    assert recording_accountant.spends == []
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_what_is_no_column_of_ids_is_refused(door, recording_accountant):
+    name, enter = doors(recording_accountant)[door]
+    shapes = [ROWS_OF_DOORS[:, None], np.zeros((24, 2)), np.int64(3), "x" * 24, {"a": 1}, 3]
+    shapes += [iter(range(24)), set(range(24))]
+    for column in shapes:
+        with pytest.raises(ValueError, match=f"{name} must hold one id for each row"):
+            enter(column)
+    with pytest.raises(ValueError, match="one id for each row|of one length"):
+        enter(ROWS_OF_DOORS[:-1])
+    assert recording_accountant.spends == []
+
+
+def test_columns_of_pandas_are_read_as_they_are(recording_accountant):
+    pandas = pytest.importorskip("pandas")
+    k = np.repeat(np.arange(4), 6)
+    clinic, day = (
+        [f"c{i % 2}" for i in k],
+        pandas.Timestamp("2020-01-01") + pandas.to_timedelta(k, "D"),
+    )
+    index = pandas.MultiIndex.from_arrays
+    whole = {
+        "strings": pandas.Series(clinic) + pandas.Series(k).astype(str),
+        "objects": pandas.Series(list(map(str, k)), dtype=object),
+        "nullable": pandas.Series(k, dtype="Int64"),
+        "nullable text": pandas.Series(list(map(str, k)), dtype="string"),
+        "categories": pandas.Categorical(k),
+        "times": pandas.Series(day),
+        "zones": pandas.Series(day.tz_localize("Europe/Paris")),
+        "spans": pandas.Series(pandas.to_timedelta(k, "h")),
+        "index": index([clinic, k]),
+        "index of times": index([clinic, day]),
+        "records": pandas.DataFrame({"a": clinic, "b": k}).to_records(index=False),
+    }
+    for column in whole.values():
+        assert same_partition(read_ids(column, 24, "groups")[1], k)
+    at = np.arange(24) == 13
+    broken = {
+        "strings": whole["strings"].mask(at),
+        "objects": whole["objects"].mask(at, None),
+        "nullable": whole["nullable"].mask(at),
+        "nullable text": whole["nullable text"].mask(at),
+        "categories": pandas.Series(whole["categories"]).mask(at),
+        "times": whole["times"].mask(at),
+        "zones": whole["zones"].mask(at),
+        "spans": whole["spans"].mask(at),
+        "index": index([clinic, pandas.Series(k).mask(at)]),
+        "index of times": index([clinic, pandas.Series(day).mask(at)]),
+        "na": [pandas.NA if a else 1 for a in at],
+        "na in a tuple": [("x", pandas.NA if a else 1) for a in at],
+        "nat in a set": [frozenset([pandas.NaT if a else 1]) for a in at],
+    }
+    for name, enter in doors(recording_accountant).values():
+        for column in broken.values():
+            with pytest.raises(ValueError, match=f"^{name} must say .* missing"):
+                enter(column)
+    assert recording_accountant.spends == []
+
+
+def test_a_persons_items_change_nobody_elses_ratings():
+    users, ratings = np.repeat(np.arange(5), 4), 1.0 + np.arange(20) % 5
+    catalogues = [
+        range(4),
+        list("abcd"),
+        [(0, "a"), 1, "b", frozenset("c")],
+        [2**53 + k for k in range(4)],
+    ]
+    for catalogue in map(list, catalogues):
+        items = [catalogue[k % 4] for k in range(20)]
+        expected = from_frame(users, items, ratings, catalogue=catalogue)[0].toarray()
+        np.testing.assert_array_equal(expected, ratings.reshape(5, 4))
+        for strange in (
+            "no item",
+            0.5,
+            None,
+            float("nan"),
+            [1],
+            2**80,
+            b"a",
+            Stranger(None),
+            np.ma.masked,
+        ):
+            changed = [*items[:-1], strange]
+            found = from_frame(users, changed, ratings, catalogue=catalogue)[0].toarray()
+            expected[4, 3] = 0.0
+            np.testing.assert_array_equal(found, expected)
+    for bad, words in (
+        ([1, 1.0], "distinct"),
+        ([1, None], "missing"),
+        ([1, [2]], "kind"),
+        (3, "one id"),
+    ):
+        with pytest.raises(ValueError, match=f"^catalogue must .*{words}"):
+            from_frame([1], [1], [1], catalogue=bad)
+    with pytest.raises(ValueError, match="^ratings .*numbers") as error:
+        from_frame([1], [1], ["secret"], catalogue=[1])
+    assert "secret" not in str(error.value)
 
 
 def test_means_are_of_own_rows_and_not_finite_rows_count_as_zero():

@@ -38,7 +38,7 @@ ALLOWED = {
     "page": LEAVES | {"privacy", "ledger"},
     "__main__": {"page"},
     "plotting": {"_validation", "ledger", "geometry"},
-    "reporting": {"_validation", "ledger"},
+    "reporting": {"geometry", "descent"},
     "inference": LEAVES | {"geometry"},
     "erm": ROOM,
     "preprocessing": SOLVING | {"core"},

@@ -6,6 +6,7 @@ import threading
 import tracemalloc
 import types
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -129,6 +130,14 @@ def test_an_odd_entry_is_not_quoted(entry, words, counting):
         PrivateFrechetMean(accountant=counting, radius=1.0).fit(odd)
     assert caught.value.__context__ is None and caught.value.__cause__ is None
     assert "carla" not in str(caught.value) and not counting.entries
+    if words.endswith("infinity"):  # n is public: it must not follow from what is missing
+        assert "by public numbers. Do not leave such rows out" in str(caught.value)
+
+
+def test_no_message_recommends_to_leave_records_out():
+    advice = re.compile(r"(?i)leave such (rows|records) out, or|remove (what is|missing|or impute)")
+    for path in (Path(__file__).parents[1] / "skriemdp").rglob("*.py"):
+        assert not advice.search(re.sub(r'"\s*f?"', "", path.read_text())), path
 
 
 def test_an_error_of_a_c_function_called_here_is_foreign():

@@ -43,6 +43,7 @@ PLAIN_DRAWS = {
     # Made-up records and points, from a generator that the caller makes.
     ("descent/separate_rows.py", "made_up_points"),
     ("descent/separate_rows.py", "made_up_records"),
+    ("descent/separate_rows.py", "made_up_tables"),
     ("geometry/_orthonormal.py", "uniform"),
     ("geometry/grassmann.py", "Grassmann.random_point"),
     ("geometry/sphere.py", "Sphere.random_point"),

@@ -5,16 +5,37 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
+from sklearn.neighbors import kneighbors_graph
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    Normalizer,
+    PolynomialFeatures,
+    StandardScaler,
+)
 
 from skriemdp import PrivateFrechetMean, PrivateGridSearchCV, PrivateMinimumDistanceToMean
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.per_sample import CostProblem, HalfSquaredDistance, make_gradient
-from skriemdp.descent.separate_rows import check_rows, pairs_of_batches
+from skriemdp.descent.separate_rows import check_rows, check_steps, pairs_of_batches
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.linear_model import PrivateNoisyAdaGrad
 from skriemdp.pymanopt_optimizers import PerSampleProblem
+from skriemdp.reporting import (
+    MIXES,
+    NOT_CHECKED,
+    NOT_FITTED,
+    NOT_PRIVATE,
+    STATELESS,
+    privacy_report,
+)
 
 N = 60
 X = np.random.default_rng(0).normal(size=(N, 3))
@@ -289,3 +310,335 @@ def test_labels_that_are_read_off_y_are_announced(model):
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "delta=|n=60 records")
         model(classes=[0.0, 1.0]).fit(X, Y)
+
+
+# -- steps of a pipeline --------------------------------------------------------------------------
+
+
+def without_repetitions(X):
+    return X[np.sort(np.unique(X, axis=0, return_index=True)[1])]
+
+
+def middle(X):
+    return np.clip(np.nanmedian(X[:, 2]), -1e-5, 1e-5)
+
+
+def whitened(X):
+    return (X - X.mean(axis=0)) @ np.linalg.pinv(np.cov(X.T))
+
+
+class Quiet(TransformerMixin, BaseEstimator):
+    """Centres rows, and keeps nothing that could be seen."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return X - X.mean(axis=0)
+
+
+class Keeper(Quiet):
+    """Leaves rows as they are, and remembers their mean."""
+
+    def fit(self, X, y=None):
+        self.mean_ = X.mean(axis=0)
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class TwoFaced(TransformerMixin, BaseEstimator):
+    """Centres rows while it is fitted, or else later on."""
+
+    def __init__(self, at_once=True):
+        self.at_once = at_once
+
+    def fit(self, X, y=None):
+        return self
+
+    def fit_transform(self, X, y=None):
+        return X - X.mean(axis=0) if self.at_once else X
+
+    def transform(self, X):
+        return X if self.at_once else X - X.mean(axis=0)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        return tags
+
+
+MIXING_STEPS = {
+    "centred": lambda X: X - X.mean(axis=0),
+    "scaled": lambda X: X / X.std(axis=0),
+    "by the largest": lambda X: X / np.abs(X).max(),
+    "whitened": whitened,
+    "ranks": lambda X: np.argsort(np.argsort(X, axis=0), axis=0),
+    "sorted": lambda X: np.sort(X, axis=0),
+    "clipped at a quantile": lambda X: np.minimum(X, np.quantile(X, 0.9, axis=0)),
+    "filled with means": lambda X: np.where(np.isnan(X), np.nanmean(X, axis=0), X),
+    "neighbours": lambda X: kneighbors_graph(X, 5).toarray()[:, :3],
+    "other row": lambda X: np.roll(X, 1, axis=0),
+    "its place": lambda X: X + np.arange(len(X))[:, None],
+    "number of rows": lambda X: X / len(X),
+    "one small column": lambda X: np.c_[1e7 * X[:, :2], X[:, 2] - middle(X)],
+    "little": lambda X: X + 1e-9 * np.nanmean(X, axis=0),
+    "units guessed": lambda X: X * (1e-3 if np.nanmax(np.abs(X)) > 1e5 else 1.0),
+    "fifty times": lambda X: np.repeat(X, 50, axis=0),
+    "without outliers": lambda X: X[np.abs(X[:, 0]) < 3.0],
+    "without NaN": lambda X: X[~np.isnan(X).any(axis=1)],
+    "without repetitions": without_repetitions,
+    "differences": lambda X: np.diff(X, axis=0, append=0.0)[1:],
+    "logarithms": lambda X: np.log(np.where(X > 0, X, np.e)) - np.log(np.where(X > 0, X, 1)).mean(),
+}
+W = np.random.default_rng(1).normal(size=(3, 40))
+KEEPING_STEPS = {
+    "nothing": None,
+    "exp": np.exp,
+    "constants": lambda X: (X - 3.0) / 2.0,
+    "logarithms": lambda X: np.log(np.abs(X)),
+    "of shares": lambda X: np.arccos(np.clip(X, -1.0, 1.0)),
+    "products": lambda X: X @ W,
+    "single precision": lambda X: X.astype(np.float32) @ W.astype(np.float32),
+    "its own mean": lambda X: X - X.mean(axis=1, keepdims=True),
+    "public numbers": np.nan_to_num,
+    "Fourier": lambda X: np.abs(np.fft.fft(X)),
+}
+STEPS = [
+    Normalizer(),
+    Binarizer(),
+    PolynomialFeatures(),
+    make_pipeline(FunctionTransformer(np.tanh)),
+    make_pipeline("passthrough", Normalizer()),
+]
+MEAN = PrivateFrechetMean(noise="gaussian", epsilon=0.5, radius=1.0)
+
+
+def searched(step, accountant=None, data=X, **grid):
+    model = make_pipeline(step, PrivateFrechetMean(noise="gaussian", epsilon=0.5, radius=1.0))
+    search = PrivateGridSearchCV(model, grid, accountant=accountant, loss_bound=4.0)
+    return search.fit(data)
+
+
+def reported(step, data=X):
+    return privacy_report(make_pipeline(step, PrivateFrechetMean(radius=1.0)).fit(data))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MIXING_STEPS)
+def test_steps_that_mix_or_repeat_records_are_refused(name, recording_accountant):
+    step = FunctionTransformer(MIXING_STEPS[name])
+    with pytest.raises(ValueError, match="row i must depend|one row must come out"):
+        searched(step, recording_accountant)
+    assert recording_accountant.spends == []
+    report = reported(step)
+    assert not report and [found.status for found in report.violations] == [MIXES]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "step",
+    [FunctionTransformer(f) for f in KEEPING_STEPS.values()] + STEPS,
+    ids=[*KEEPING_STEPS, *map(str, STEPS)],
+)
+def test_steps_that_keep_records_apart_may_run_first(step):
+    assert searched(step).privacy_spent_.epsilon < np.inf
+    report = reported(step)
+    assert report and {found.status for found in report.steps[:-1]} == {STATELESS}
+
+
+@pytest.mark.parametrize(
+    "step", [StandardScaler(), Quiet(), Keeper(), make_pipeline(StandardScaler())]
+)
+def test_steps_that_learn_are_refused_as_such(step, recording_accountant):
+    with pytest.raises(TypeError, match="learns from the records"):
+        searched(step, recording_accountant)
+    assert recording_accountant.spends == []
+    assert [found.status for found in reported(step).violations] in ([NOT_PRIVATE], [MIXES])
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_step_is_asked_as_fits_and_predictions_ask_it(at_once, recording_accountant):
+    with pytest.raises(ValueError, match="'twofaced': row i must depend"):
+        searched(TwoFaced(at_once), recording_accountant)
+    assert recording_accountant.spends == []
+
+
+LENGTH = functools.partial(np.linalg.norm, axis=-1)
+DOMAINS = {
+    "positive": (3, lambda X: X > 0),
+    "shares": (3, lambda X: (X >= 0) & (X <= 1)),
+    "zeros and ones": (3, lambda X: (X == 0) | (X == 1)),
+    "ranks": (3, lambda X: (X == X.round()) & (X > 0)),
+    "of unit length": (3, lambda X: np.abs(LENGTH(X) - 1.0) < 1e-9),
+    "within the ball": (3, lambda X: LENGTH(X) < 1.0),
+    "on a hyperboloid": (3, lambda X: np.abs(X[:, 0] - np.hypot(1.0, LENGTH(X[:, 1:]))) < 1e-9),
+    "definite": ((3, 3), lambda X: np.linalg.eigvalsh(X) > 0),
+    "frames": ((4, 2), lambda X: np.abs(X.swapaxes(1, 2) @ X - np.eye(2)) < 1e-9),
+}
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize("mixes", [False, True])
+def test_steps_that_take_some_numbers_only_are_tried_on_these(name, mixes):
+    shape, belongs = DOMAINS[name]
+
+    def picky(X):
+        if not belongs(X).all():
+            raise ValueError
+        return X - X.mean(axis=0) if mixes else X
+
+    (check,) = check_steps([FunctionTransformer(picky)], np.empty((0, *np.atleast_1d(shape))))
+    assert check.tried and check.fine != mixes
+
+
+def test_steps_of_all_candidates_are_tried(recording_accountant):
+    functions = [None, np.tanh, MIXING_STEPS["centred"]]
+    with pytest.raises(ValueError, match="row i must depend"):
+        searched(FunctionTransformer(), recording_accountant, functiontransformer__func=functions)
+    assert recording_accountant.spends == []
+
+
+def test_the_step_that_mixes_is_named(recording_accountant):
+    steps = [
+        ("log", FunctionTransformer(np.log1p)),
+        ("c", FunctionTransformer(MIXING_STEPS["centred"])),
+    ]
+    checks = check_steps([step for _, step in steps], np.abs(X))
+    assert checks[0].fine and not checks[1].separate
+    model = make_pipeline(*(step for _, step in steps), MEAN)
+    with pytest.raises(ValueError, match="'functiontransformer-2': row i must"):
+        PrivateGridSearchCV(model, {}, accountant=recording_accountant).fit(np.abs(X))
+    assert recording_accountant.spends == []
+
+
+def only_these(X):
+    if X.shape != (N, 3):
+        raise RuntimeError("other data")
+    return X
+
+
+def drawn(X):
+    return X + np.random.default_rng().normal(size=X.shape)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"), [(only_these, "nobody has checked"), (drawn, "must give the same rows")]
+)
+def test_what_cannot_be_tried_is_not_checked(function, words, recording_accountant):
+    step = FunctionTransformer(function)
+    with pytest.raises(ValueError, match=words):
+        searched(step, recording_accountant)
+    assert recording_accountant.spends == []
+    report = reported(step)
+    assert not report and not report.violations
+    assert report.steps[0].status == NOT_CHECKED and "could not be checked" in str(report)
+
+
+def test_records_that_a_step_leaves_out_for_themselves_are_missed_before_the_charge(
+    recording_accountant,
+):
+    """No made-up row has that property, so only the number of rows shows it."""
+    data = X.copy()
+    data[7, 0] = 0.125
+    with pytest.raises(ValueError, match="one row for each record"):
+        searched(FunctionTransformer(lambda X: X[X[:, 0] != 0.125]), recording_accountant, data)
+    assert recording_accountant.spends == []
+
+
+def test_a_private_step_in_front_is_not_fitted_to_be_tried(recording_accountant):
+    front = PrivateFrechetMean(radius=1.0, accountant=recording_accountant)
+    with pytest.raises(TypeError, match="learns from the records"):
+        searched(front, recording_accountant)
+    with pytest.raises(TypeError, match="learns from the records"):
+        searched(make_pipeline(front), recording_accountant)
+    assert recording_accountant.spends == []
+
+
+MATRICES = np.tile(np.eye(3), (N, 1, 1)) + 0.1 * np.einsum("ij,ik->ijk", X, X)
+FRAMES = {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": ["x", "y"]}
+
+
+@pytest.mark.parametrize(
+    ("step", "like", "fine"),
+    [
+        (FunctionTransformer(np.linalg.cholesky), MATRICES, True),
+        (FunctionTransformer(lambda X: X / np.trace(X, axis1=1, axis2=2).mean()), MATRICES, False),
+        (FunctionTransformer(lambda X: np.linalg.inv(X) - X.mean(axis=0)), MATRICES, False),
+        (FunctionTransformer(lambda X: np.eye(9)[X % 9].reshape(len(X), -1)), X.astype(int), True),
+        (FunctionTransformer(lambda X: X - X.min(axis=0)), X.astype(int), False),
+        (HashingVectorizer(), ["one day", "two days"], True),
+        (TfidfVectorizer(), ["one day", "two days"], False),
+        (Normalizer(), sparse.csr_array((4, 5000)), True),
+        (FunctionTransformer(lambda X: X / X.max()), sparse.csr_array((4, 5000)), False),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_steps_are_tried_on_tables_like_the_given_ones(step, like, fine):
+    (check,) = check_steps([step], like)
+    assert check.tried and check.fine == fine
+
+
+def test_frames_keep_their_columns():
+    pd = pytest.importorskip("pandas")
+    numbers, mixed = pd.DataFrame(FRAMES)[["a", "b"]], pd.DataFrame(FRAMES)
+    for like, function, fine in (
+        (numbers, lambda frame: frame[["b"]], True),
+        (numbers, lambda frame: frame[["b"]] - frame[["b"]].mean(), False),
+        (mixed, lambda frame: frame[["a"]].astype(float), True),
+        (mixed, lambda frame: frame[["c"]] == frame[["c"]].shift(1), False),
+    ):
+        (check,) = check_steps([FunctionTransformer(function)], like)
+        assert check.tried and check.fine == fine
+    rows = pd.DataFrame(X, columns=list("abc"))
+    assert reported(FunctionTransformer(lambda frame: frame[["a", "b"]]), rows)
+    assert not reported(FunctionTransformer(lambda frame: frame[["a", "b"]].rank()), rows)
+
+
+def test_signals_that_become_covariances():
+    estimation = pytest.importorskip("pyriemann.estimation")
+    rng = np.random.default_rng(0)
+    signals, labels = rng.normal(size=(60, 3, 30)), np.arange(60) % 2
+    last = PrivateMinimumDistanceToMean("spd", classes=[0, 1], radius=1.0, epsilon=3.0)
+    for function, fine in ((lambda X: 2.0 * X, True), (MIXING_STEPS["centred"], False)):
+        model = make_pipeline(
+            FunctionTransformer(function), estimation.Covariances("scm"), last
+        ).fit(signals, labels)
+        assert bool(privacy_report(model)) == fine
+        assert privacy_report(model).steps[0].status == (STATELESS if fine else MIXES)
+    model = make_pipeline(estimation.Covariances("scm"), last)
+    assert PrivateGridSearchCV(model, {}).fit(signals, labels).privacy_spent_.unit == "record"
+
+
+def test_rows_that_are_matrices_are_tried_as_such():
+    """Of plain rows this would be the sum of all records."""
+    model = make_pipeline(
+        FunctionTransformer(lambda X: X + np.abs(X).sum(axis=(-2, -1), keepdims=True)),
+        PrivateFrechetMean("spd", radius=1.0),
+    )
+    assert privacy_report(model.fit(MATRICES))
+
+
+def test_parts_of_unions_are_tried():
+    mix = FunctionTransformer(MIXING_STEPS["centred"])
+    union = FeatureUnion([("same", Normalizer()), ("mean", mix)])
+    columns = ColumnTransformer([("mean", mix, [0, 1]), ("same", Normalizer(), [2])])
+    for step in (union, columns):
+        found = {step.name: step.status for step in reported(step).steps}
+        assert found["FunctionTransformer"] == MIXES and found["Normalizer"] == STATELESS
+
+
+def test_steps_that_nobody_fitted_are_not_tried():
+    report = privacy_report(make_pipeline(Quiet(), PrivateFrechetMean()))
+    assert {step.status for step in report.steps} == {NOT_FITTED}
+
+
+@pytest.mark.parametrize(
+    ("step", "said"), [("products", "floating point"), ("exp", "exact integers")]
+)
+def test_a_search_behind_rows_that_round_by_their_company_is_not_exact(step, said):
+    found = searched(
+        FunctionTransformer(KEEPING_STEPS[step]), privatefrechetmean__radius=[0.5, 1.0]
+    )
+    assert found.privacy_spent_.public["arithmetic"] == said

@@ -74,7 +74,8 @@ def as_points(geometry: Geometry, X: Any, name: str = "X") -> Any:
 
 # What cures matrices that are not what their geometry asks for.
 _CURES = {
-    "finite": "Remove or impute what is missing, record by record.",
+    "finite": "Replace what is missing by public numbers, record by record. Do not leave such "
+    "records out: their number is public, and would tell of one of them.",
     "symmetric": "Check the layout; (X + X.swapaxes(1, 2)) / 2 mends rounding (tolerance 1e-6 of "
     "the largest entry).",
     "positive definite": "Covariances are singular after an average reference, with a constant or "

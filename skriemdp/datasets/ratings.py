@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skriemdp._groups import find_ids, read_ids
+from skriemdp._quiet import quietly
+
 __all__ = ["from_frame", "load_movielens", "observed_matrix"]
 
 # Cells of a dense input that are looked at together.
@@ -75,12 +78,12 @@ def from_frame(
         The table (pandas, polars, pyarrow, narwhals or a dict of columns), whose columns `user`,
         `item` and `rating` name; or the users, with `items` and `ratings` beside them.
     items, ratings : array-like of shape (m,), optional
-        One rating per entry; identifiers of any sortable type.
+        One rating per entry; users as :func:`skriemdp._groups.read_ids` takes ids.
     user, item, rating : column names, optional
     catalogue : array-like of shape (d,)
         Public list of all items, in the order of the columns.  Required: the set of items that
         occur is private, since one user may have rated an item that nobody else did.  Ratings of
-        items outside it are dropped.
+        items outside it are dropped, and so are those without an item.
 
     Returns
     -------
@@ -89,6 +92,12 @@ def from_frame(
         last one counts.
     user_ids : ndarray of shape (n,)
         Identifiers of the rows: the users that occur, sorted.  Their number is public.
+
+    Raises
+    ------
+    ValueError
+        If the columns differ in length, if the id of a user, or a part of it, is missing, or if
+        the catalogue is no list of distinct items.
 
     Examples
     --------
@@ -106,21 +115,12 @@ def from_frame(
         users, items, ratings = (_column(users, what, name) for what, name in named.items())
     elif any(name is not None for name in named.values()):
         raise TypeError("pass a table with user=, item= and rating=, or three columns, not both.")
-    users, items = np.asarray(users), np.asarray(items)
-    ratings, catalogue = np.asarray(ratings, dtype=np.float64), np.asarray(catalogue)
-    if not (users.ndim == 1 and users.shape == items.shape == ratings.shape):
-        raise ValueError(
-            "users, items and ratings must be columns of one table, got shapes "
-            f"{users.shape}, {items.shape} and {ratings.shape}."
-        )
-    if catalogue.ndim != 1 or len(np.unique(catalogue)) != len(catalogue):
-        raise ValueError("catalogue must be a one-dimensional list of distinct items.")
-    user_ids, rows = np.unique(users, return_inverse=True)
-    order = np.argsort(catalogue, kind="stable")
-    place = np.searchsorted(catalogue[order], items)
-    place = np.minimum(place, len(catalogue) - 1)
-    columns = order[place]
-    known = catalogue[columns] == items
+    ratings = quietly(lambda a: np.asarray(a, dtype=np.float64), ratings, names=("ratings",))
+    columns = find_ids(items, catalogue)
+    user_ids, rows = read_ids(users, None, "users")
+    if not len(rows) == len(columns) == ratings.size or ratings.ndim != 1:
+        raise ValueError("users, items and ratings must be columns of one table, of one length.")
+    known = columns >= 0
     rows, columns, ratings = rows[known], columns[known], ratings[known]
     cells = rows.astype(np.int64) * len(catalogue) + columns
     # The first of the reversed table is the last rating of a cell.

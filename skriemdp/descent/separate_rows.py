@@ -1,19 +1,23 @@
 """Whether a function of many records treats each on its own, tried on made-up records.
 
 A gradient is clipped record by record.  That bounds nothing if row i of a batch of gradients
-depends on the other records: ``X - X.mean(0)`` moves every row when one record changes.  The
-records that the function is tried on are public random numbers, so the outcome tells nothing about
-anybody's.
+depends on the other records: ``X - X.mean(0)`` moves every row when one record changes.  So do the
+steps of a pipeline before a private one.  The records that the function is tried on are public
+random numbers, so the outcome tells nothing about anybody's.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import sparse
+from sklearn.base import TransformerMixin, clone
+from sklearn.utils import get_tags
 
 from skriemdp._random import public_generator
 from skriemdp._warnings import warn_user
@@ -22,8 +26,11 @@ from skriemdp.geometry.base import Geometry
 __all__ = [
     "RowCheck",
     "check_rows",
+    "check_steps",
+    "learned_attributes",
     "made_up_points",
     "made_up_records",
+    "made_up_tables",
     "pairs_of_batches",
     "refuse_mixing",
 ]
@@ -31,8 +38,22 @@ __all__ = [
 # Enough rows for matrix products to be blocked as those of real batches are.
 _ROWS = 1024
 _SCALES = (1e-3, 1.0, 1e3)
-# Rows that agree so far, relative to a typical row, differ by the rounding of matrix products.
+# Rows that agree so far, relative to a typical row, differ by the rounding of matrix products; the
+# entries of a column that is smaller are held to its own size, down to this share of the largest.
+# Single precision rounds more, by up to this many of its units.
 _AGREE = 1e-8
+_SMALL = 1e-5
+_UNITS = 64.0
+# Tables of steps, which may take a while for a record: their rows, those of further kinds once one
+# was accepted, the least, the numbers in a table, and the columns of sparse ones that hold any.
+_STEP_ROWS, _FEW_ROWS, _LEAST_ROWS = 256, 32, 8
+_MOST_NUMBERS = 2**18
+_MOST_COLUMNS = 1000
+_WORDS = np.array(["age", "and", "blood", "days", "left", "no", "of", "pain", "since", "the"])
+# Fitted attributes that hold shapes and names of the input, which are public.
+_PUBLIC_FITTED = frozenset(
+    {"n_features_in_", "feature_names_in_", "n_samples_seen_", "n_output_features_"}
+)
 # Points farther out than this show nothing but the end of floats.
 _FARTHEST = 3.0
 
@@ -55,6 +76,10 @@ class RowCheck:
         Whether the same batch gave the same rows twice.
     error : str
         Name of the exception with which the function refused a made-up batch; empty if none.
+    counts : bool
+        Whether it gave one row for each record.
+    learns : bool
+        Whether a step of a pipeline held something that it had learned from a made-up table.
     """
 
     tried: bool
@@ -62,6 +87,21 @@ class RowCheck:
     identical: bool
     repeats: bool = True
     error: str = ""
+    counts: bool = True
+    learns: bool = False
+
+    @property
+    def fine(self) -> bool:
+        """Whether the function was tried, and nothing spoke against it."""
+        return self.tried and self.separate and self.repeats and not self.learns
+
+
+class _OtherCount(ValueError):
+    """Not one row per record."""
+
+
+class _Learned(ValueError):
+    """A step keeps what it saw."""
 
 
 def made_up_points(
@@ -118,11 +158,16 @@ def check_rows(
     RowCheck
     """
     tried, separate, identical, repeats, error = False, True, True, True, ""
+    counts = True
     for batch, others in batches:
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 found = _compared(function, batch, others)
+        except _OtherCount:
+            found, counts = (False, False, True), False
+        except _Learned:
+            return RowCheck(True, False, False, learns=True)
         except Exception as caught:  # noqa: BLE001  made-up records may be outside its domain
             error = type(caught).__name__
             continue
@@ -132,7 +177,7 @@ def check_rows(
         repeats &= found[2]
         if quick or not separate:
             break
-    return RowCheck(tried, separate, tried and separate and identical, repeats, error)
+    return RowCheck(tried, separate, tried and separate and identical, repeats, error, counts)
 
 
 def _compared(
@@ -152,24 +197,38 @@ def _compared(
     places = np.arange(n)
     chosen = [np.roll(places, 37), places[::-1], places[::3], places[1:], places[half + 1 :]]
     chosen += [places[3 : 3 + count] for count in (1, 2, 3, 5, 7, 17, 33, 129)] + [places[-1:]]
-    tests: list[Any] = [(_taken(batch, index), slice(None), index) for index in chosen]
     # In other company: the first half stays where it is, then the last.
-    tests += [(_mixed(batch, others, slice(half, n)), slice(0, half), slice(0, half))]
-    tests += [(_mixed(batch, others, slice(0, half)), slice(half, n), slice(half, n))]
+    first, last = slice(0, half), slice(half, n)
+    tests: list[Any] = [(_mixed(batch, others, last), first, first)]
+    tests += [(_mixed(batch, others, first), last, last)]
+    tests += [(_taken(batch, index), slice(None), index) for index in chosen]
     separate = identical = True
     for (X, y), got, expected in tests:
         result = _rows(function, X, y)[got]
         identical &= np.array_equal(result, rows[expected], equal_nan=True)
         separate &= _close(result, rows[expected], typical)
+        if not separate:
+            break
     return bool(separate), bool(identical), True
 
 
 def _rows(function: Callable[..., Any], X: np.ndarray, y: np.ndarray | None) -> np.ndarray:
     # Copies: a function that writes into its argument must not change the next question.
-    result = np.asarray(function(X.copy(), None if y is None else y.copy()), dtype=float)
-    if result.shape[:1] != (len(X),):
-        raise ValueError("not one row per record")
-    return result.reshape(len(X), -1)
+    result = _numbers(function(X.copy(), None if y is None else y.copy()))
+    if result.shape[:1] != (len(X),) and len(X) > 1:
+        raise _OtherCount
+    return result.reshape(len(X), -1 if result.size else 0)
+
+
+def _numbers(result: Any) -> np.ndarray:
+    """What a function made, as floats; of sparse rows, which may be wide, three sums of each."""
+    if sparse.issparse(result):
+        entries = result.tocoo()
+        sums = [entries.data * np.cos(k * (1.0 + entries.col)) for k in (1, 2, 3)]
+        rows, n = entries.row, entries.shape[0]
+        return np.stack([np.bincount(rows, added, minlength=n) for added in sums], axis=1)
+    result = np.asarray(result)
+    return result if result.dtype.kind in "fc" else result.astype(float)
 
 
 def _mixed(
@@ -191,19 +250,27 @@ def _taken(batch: tuple[np.ndarray, np.ndarray | None], index: np.ndarray) -> An
     return tuple(None if array is None else array[index] for array in batch)
 
 
-def _typical(rows: np.ndarray) -> float:
-    sizes = np.max(np.abs(rows), axis=1, initial=0.0)
-    finite = sizes[np.isfinite(sizes)]
-    return float(np.median(finite)) if len(finite) else 0.0
+def _typical(rows: np.ndarray) -> np.ndarray:
+    """Size of a typical entry of each column."""
+    if not rows.size:
+        return np.zeros(rows.shape[1])
+    sizes = np.where(np.isfinite(rows), np.abs(rows), np.nan)
+    typical, rowwise = np.nanmedian(sizes, axis=0), np.nanmedian(np.nanmax(sizes, axis=1))
+    least = np.nan_to_num(rowwise) * (_SMALL if np.finfo(rows.dtype).eps < 1e-12 else 1.0)
+    return np.maximum(np.nan_to_num(typical), least)
 
 
-def _close(rows: np.ndarray, expected: np.ndarray, typical: float) -> bool:
+def _close(rows: np.ndarray, expected: np.ndarray, typical: np.ndarray) -> bool:
     finite = np.isfinite(rows)
     if not np.array_equal(finite, np.isfinite(expected)):
         return False
+    if np.array_equal(rows, expected, equal_nan=True):
+        return True
     here, there = np.where(finite, rows, 0.0), np.where(finite, expected, 0.0)
-    size = np.maximum(np.max(np.abs(there), axis=1, initial=0.0), typical)
-    return bool((np.max(np.abs(here - there), axis=1, initial=0.0) <= _AGREE * size).all())
+    largest = np.max(np.abs(there), axis=1, initial=0.0, keepdims=True)
+    size = np.maximum(typical, largest * (typical / typical.max() if typical.max() else 1.0))
+    agree = max(_AGREE, _UNITS * float(np.finfo(expected.dtype).eps))
+    return bool((np.abs(here - there) <= agree * size).all())
 
 
 def pairs_of_batches(
@@ -213,6 +280,160 @@ def pairs_of_batches(
     for scale in _SCALES:
         rng = public_generator(0, "made-up records", scale)
         yield tuple(made_up_records(geometry, x_shape, y_shape, scale, rng, n) for _ in range(2))
+
+
+def made_up_tables(
+    shape: tuple[int, ...], dtype: np.dtype, n: int, rng: np.random.Generator
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Public tables of n rows, and as many that may take their places, of several kinds.
+
+    Numbers: normal at three scales, positive, shares, whole, of unit length, within the unit ball,
+    symmetric positive definite and orthonormal matrices where the shape is one's, points of a
+    hyperboloid, some missing, and repeated rows beside far larger ones.  Whole numbers where
+    `dtype` is of these, and words where it is of text.
+    """
+    both = (2 * n, *shape)
+    normal, shares = rng.standard_normal(both), rng.random(both)
+    whole = [rng.integers(0, most, both) for most in (2, 9, 10**4)]
+    kind = dtype.kind
+    if kind in "OUS":
+        words = rng.choice(_WORDS, size=(*both, 4)).astype(object)
+        tables = [words[..., 0] + " " + words[..., 1] + " " + words[..., 2], words[..., 3], normal]
+        tables = [table.astype(object if kind == "O" else str) for table in tables]
+    elif kind in "biu":
+        tables = [table.astype(dtype) for table in (*whole, whole[1] - 4)]
+    else:
+        flat = normal.reshape(2 * n, -1)
+        lengths = np.linalg.norm(flat, axis=1, keepdims=True)
+        tables = [scale * normal for scale in _SCALES]
+        tables += [np.exp(normal), shares, 1.0 + whole[1], 1.0 * whole[0]]
+        tables += [(flat / lengths).reshape(both), (flat / (1.0 + lengths)).reshape(both)]
+        if len(shape) == 1:
+            time = np.sqrt(1.0 + np.sum(normal[:, 1:] ** 2, axis=1, keepdims=True))
+            tables += [np.concatenate([time, normal[:, 1:]], axis=1)]
+        elif len(shape) > 1 and shape[-1] == shape[-2]:
+            tables += [normal @ np.swapaxes(normal, -1, -2) / shape[-1] + 0.1 * np.eye(shape[-1])]
+        elif len(shape) > 1 and shape[-2] > shape[-1]:
+            tables += [np.linalg.qr(normal)[0]]
+        tables += [np.where(shares < 0.1, np.nan, normal)]
+        tables += [np.concatenate([np.repeat(normal[: n // 4 + 1], 4, axis=0)[:n], 1e6 * normal])]
+    for table in tables:
+        yield table[:n], table[n : 2 * n]
+
+
+def learned_attributes(step: Any) -> bool:
+    """Whether a fitted step has attributes that hold more than shapes and names of its input."""
+    names = (name for name in vars(step) if name.endswith("_") and not name.startswith("_"))
+    return not _PUBLIC_FITTED.issuperset(names)
+
+
+def check_steps(
+    steps: Sequence[Any], like: Any, *, labels: bool = True, width: int | None = None
+) -> list[RowCheck]:
+    """Try the steps of a pipeline that stand before a private one, on made-up tables.
+
+    A step whose row i depends on other rows, or that repeats or leaves out rows, voids the bound on
+    what one record does behind it, though it learns nothing.  Steps are cloned, and tried as a
+    whole: what matters is what comes out at the end.
+
+    Parameters
+    ----------
+    steps : sequence of transformers
+    like : array-like of shape (n, ...)
+        Whose shape of rows, dtype, columns and sparseness the tables have; no number of it is used.
+    labels : bool, default=True
+        Whether steps are given labels.
+    width : int, optional
+        How many columns come out; tables of which others come out count as refused, and where all
+        are, nothing is said of single steps.
+
+    Returns
+    -------
+    list of RowCheck
+        Of the steps up to each.  What follows the first that is not fine has not been tried.
+
+    Notes
+    -----
+    No proof: what is not seen is a function that mixes less than 1e-8 of the size of a column (in
+    single precision 1e-5), or only rows with a property that no made-up row has, or only in tables
+    of another size, or that remembers what it saw before.
+    """
+    whole = _check_chain(steps, like, labels, width)
+    if whole.fine or (width is not None and not whole.tried):
+        return [whole] * len(steps)
+    checks = [_check_chain(steps[: k + 1], like, labels, None) for k in range(len(steps) - 1)]
+    checks.append(whole)
+    bad = next(k for k, check in enumerate(checks) if not check.fine)
+    return checks[: bad + 1] + [RowCheck(False, True, False)] * (len(steps) - bad - 1)
+
+
+def _check_chain(steps: Sequence[Any], like: Any, labels: bool, width: int | None) -> RowCheck:
+    for step in steps:
+        if any(name.split("__")[-1] == "accountant" for name in _parameters(step)):
+            return RowCheck(True, False, False, learns=True)  # a fit of it would be charged
+
+    def ask(table: np.ndarray, y: np.ndarray | None) -> np.ndarray:
+        fits = [clone(step) for step in steps]
+        made = laid_out(table)
+        for step in fits:
+            whole = getattr(step, "fit_transform", None)
+            made = step.fit(made, y).transform(made) if whole is None else whole(made, y)
+            if get_tags(step).requires_fit and learned_attributes(step):
+                raise _Learned
+        if width is not None and made.shape[1] != width:
+            raise ValueError("not the columns that came out")
+        # Where fitting and transforming at once is no method of its own, it asks for the same.
+        usual = TransformerMixin.fit_transform
+        own = any(getattr(type(step), "fit_transform", None) is not usual for step in steps)
+        if made.shape[0] != len(table) or not own:
+            return made
+        again = laid_out(table)
+        for step in fits:
+            again = step.transform(again)
+        return np.concatenate(
+            [np.reshape(_numbers(a), (a.shape[0], -1)) for a in (made, again)], axis=1
+        )
+
+    laid_out, shape, dtype = _layout(like)
+    most = max(min(_STEP_ROWS, _MOST_NUMBERS // max(math.prod(shape), 1)), _LEAST_ROWS)
+    rng = public_generator(0, "made-up tables of a step")
+    tried, identical, error = False, True, ""
+    for pair in made_up_tables(shape, dtype, most, rng):
+        n = min(_FEW_ROWS, most) if tried else most
+        y = (np.arange(n) % 2.0, np.ones(n)) if labels else (None, None)
+        check = check_rows(ask, [((pair[0][:n], y[0]), (pair[1][:n], y[1]))])
+        if check.tried and not check.fine:
+            return check
+        tried, error = tried or check.tried, error or check.error
+        identical &= check.identical or not check.tried
+    return RowCheck(tried, True, tried and identical, error=error)
+
+
+def _parameters(step: Any) -> dict[str, Any]:
+    return step.get_params() if hasattr(step, "get_params") else {}
+
+
+def _layout(like: Any) -> tuple[Callable[[np.ndarray], Any], tuple[int, ...], np.dtype]:
+    """How a made-up table is laid out like a given one, with the shape and dtype of its rows."""
+    if sparse.issparse(like):
+        width = min(like.shape[1], _MOST_COLUMNS)
+
+        def spread(table: np.ndarray) -> Any:
+            rows, columns = np.nonzero(~(table <= 0))
+            places = (rows, columns * (like.shape[1] // width))
+            shape = (len(table), like.shape[1])
+            return type(like)(sparse.coo_array((table[rows, columns], places), shape=shape))
+
+        return spread, (width,), like.dtype
+    if hasattr(like, "iloc"):
+        names = {"columns": like.columns} if hasattr(like, "columns") else {}
+        kinds = like.dtypes if names else [like.dtype]
+        plain = all(isinstance(kind, np.dtype) for kind in kinds)
+        dtype = np.result_type(*kinds) if plain and len(kinds) else np.dtype(object)
+        return lambda table: type(like)(table, **names), like.shape[1:], dtype
+    if not hasattr(like, "dtype"):
+        like = np.asarray(like)
+    return lambda table: table, like.shape[1:], np.dtype(like.dtype)
 
 
 def refuse_mixing(check: RowCheck, name: str) -> None:
@@ -232,6 +453,11 @@ def refuse_mixing(check: RowCheck, name: str) -> None:
     elif not check.repeats:
         raise ValueError(
             f"{name}: the same records must give the same rows; two calls with one batch differed."
+        )
+    elif not check.counts:
+        raise ValueError(
+            f"{name}: one row must come out for each record; of made-up records, more or fewer "
+            "did. Do not repeat, leave out or merge records."
         )
     elif not check.separate:
         raise ValueError(

@@ -193,7 +193,7 @@ class _Client:
         # A replayed release never comes here, so a stream is used once per client and round.
         streams = NoiseStreams(self.random_state, self.context)
         fit_id = "" if streams.seeded else task.fit_id
-        return streams("local", str(self.client), fit_id, task.round, *label)
+        return streams("local", repr(self.client), fit_id, task.round, *label)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

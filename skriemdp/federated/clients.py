@@ -6,10 +6,8 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_consistent_length
 
-from skriemdp._groups import Groups
-from skriemdp._quiet import quietly
+from skriemdp._groups import Groups, read_ids
 from skriemdp._validation import check_count, shown
 
 __all__ = ["Clients", "clients_of_a_person", "read_clients"]
@@ -66,9 +64,16 @@ def read_clients(clients: Any, n: int, people: Groups | None = None) -> Clients:
     Raises
     ------
     ValueError
-        Without one id for each row, or if a client holds fewer than two records or people.
+        As :func:`skriemdp._groups.read_ids` does, or if a client holds fewer than two records or
+        people.
     """
-    names, index = quietly(lambda ids: _places(ids, n), clients, names=("clients",), labels=True)
+    if clients is None:
+        raise ValueError(
+            "clients is required: the public client id of every record, fit(X, y, clients=ids). "
+            "(groups names people who own several records, inside clients.)"
+        )
+    ids, index = read_ids(clients, n, "clients")
+    names = ids.tolist()
     order = np.argsort(index, kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(index))[:-1])
     parts, most = None, 1
@@ -83,20 +88,6 @@ def read_clients(clients: Any, n: int, people: Groups | None = None) -> Clients:
         unit = "records, but one has 1 sample" if people is None else "people (groups)"
         raise ValueError(f"every client needs at least 2 {unit}.")
     return found
-
-
-def _places(clients: Any, n: int) -> tuple[list, np.ndarray]:
-    if clients is None:
-        raise ValueError(
-            "clients is required: the public client id of every record, fit(X, y, clients=ids). "
-            "(groups names people who own several records, inside clients.)"
-        )
-    clients = np.asarray(clients)
-    if clients.ndim != 1:
-        raise ValueError(f"clients must have one entry per record, got shape {clients.shape}.")
-    check_consistent_length(clients, np.empty(n))
-    names, index = np.unique(clients, return_inverse=True)
-    return [name.item() if hasattr(name, "item") else name for name in names], index
 
 
 def clients_of_a_person(stated: int | None, found: int, n_clients: int) -> int:

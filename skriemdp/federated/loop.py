@@ -114,7 +114,7 @@ class Checkpoint:
         plain = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in state.items()}
         temporary = private_file(f"{path}.new", "checkpoint")
         with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(plain, file)
+            json.dump(plain, file, default=repr)  # of clients, whose ids may be dates
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

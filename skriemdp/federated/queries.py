@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._groups import read_ids
 from skriemdp._validation import check_positive
 from skriemdp.geometry.base import Geometry
 from skriemdp.regression.prediction_releases import KernelRidgeWeights, gaussian_kernel
@@ -134,12 +135,12 @@ def ridge_weights(
     X, query = np.asarray(X, dtype=float), _query(query)
     if X.ndim != 2 or X.shape[1] != len(query):
         raise ValueError(f"X must have shape (n, {len(query)}), as the query has; got {X.shape}.")
-    clients = np.zeros(len(X), dtype=int) if clients is None else np.asarray(clients)
-    if clients.shape != (len(X),):
-        raise ValueError(f"clients must have one entry per row of X, got shape {clients.shape}.")
+    places = np.zeros(len(X), dtype=int)
+    if clients is not None:
+        places = read_ids(clients, len(X), "clients")[1]
     weights = np.empty((len(X), 1))
-    for client in np.unique(clients):
-        own = clients == client
+    for client in range(places.max(initial=-1) + 1):
+        own = places == client
         weights[own, 0] = KernelRidgeWeights(X[own], length_scale, ridge)(query)[0]
     return weights
 

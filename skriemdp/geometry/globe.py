@@ -48,7 +48,9 @@ def from_lat_lon(lat: Any, lon: Any, degrees: bool = True) -> np.ndarray:
     if degrees:
         latitude, longitude = np.deg2rad(latitude), np.deg2rad(longitude)
     if not (np.isfinite(latitude).all() and np.isfinite(longitude).all()):
-        raise ValueError("lat and lon must be finite; remove what is missing, record by record.")
+        raise ValueError(
+            "lat and lon must be finite; replace what is missing by a public place, row by row."
+        )
     if (np.abs(latitude) > np.pi / 2 * (1 + 1e-12)).any():
         unit = "degrees" if degrees else "radians"
         raise ValueError(

@@ -426,7 +426,11 @@ def _floor(value: float, weight: Fraction) -> float:
 
 @lru_cache(maxsize=4096)
 def _fills(rule: Filter, event: Event) -> bool:
-    return rule.limits is not None and event.delta(rule.epsilon) <= rule.delta
+    if rule.limits is None:
+        return False
+    if rule.delta == 0.0:  # a matter of what the event is; its delta might underflow
+        return event.epsilon(0.0) <= rule.epsilon
+    return event.delta(rule.epsilon) <= rule.delta
 
 
 @lru_cache(maxsize=4096)

@@ -52,7 +52,7 @@ def _mills_slope(x: ArrayLike) -> np.ndarray:
         direct = 1.0 - x * _mills(np.minimum(x, 10.0))
     if not (x > 10.0).any():
         return direct
-    large = np.maximum(x, 10.0)
+    large = np.clip(x, 10.0, 1e150)
     term = 1.0 / large**2
     series = term.copy()
     for k in range(1, 25):

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 from skriemdp._validation import check_fraction, check_nonnegative
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
+from skriemdp.privacy.loss_distributions import LARGEST_LOSS
 from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
 
 if TYPE_CHECKING:
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Event", "plain", "profile_epsilon", "real_delta", "real_epsilon", "settle"]
 
-# Rounding of the Fourier transforms in a composition, put on top of every delta that comes from one
-# (measured below a tenth of it, tests/test_events.py).
+# Rounding of sums over a loss distribution, put on top of every delta that comes from one; that of
+# the transforms is in its mass at infinity.
 _ROUNDING = 1e-12
-# Below this delta the rounding would show, and Renyi divergences take over.
+# Below this delta, and that mass, rounding would show, and Renyi divergences take over.
 _SMALLEST_DELTA = 1e-10
+_LARGE = 50.0  # epsilon, from which on a grid may be coarse
 _UP = 1.0 + 1e-9
 
 
@@ -132,7 +134,7 @@ class Event(abc.ABC):
             Nonnegative.
         """
         check_nonnegative(epsilon=epsilon)
-        return min(real_delta(self, float(epsilon)) + distance_delta(self, float(epsilon)), 1.0)
+        return _delta(self, float(epsilon)) if self.tv == 0.0 else _far_delta(self, float(epsilon))
 
     def to_dict(self) -> dict:
         """Plain data, ready for ``json.dumps``; :func:`skriemdp.privacy.events.event_from_dict`."""
@@ -229,7 +231,34 @@ def distance_delta(event: Event, epsilon: float) -> float:
     """What the total variation `tv` adds to delta: ``(1 + e^epsilon) tv``, at most 1."""
     if event.tv == 0.0:
         return 0.0
-    return min((1.0 + math.exp(min(epsilon, 700.0))) * event.tv * _UP, 1.0)
+    log_tv = math.log(event.tv) + max(epsilon, 0.0) + math.log1p(math.exp(-abs(epsilon)))
+    return min(math.exp(min(log_tv, 0.0)) * _UP, 1.0)
+
+
+def _sum_delta(event: Event, epsilon: float) -> float:
+    return min(real_delta(event, epsilon) + distance_delta(event, epsilon), 1.0)
+
+
+def _far_delta(event: Event, epsilon: float) -> float:
+    """Smallest sum found of both deltas at one and the same epsilon up to this one."""
+    found = _sum_delta(event, epsilon)
+    # The sum is convex in e^epsilon, so it falls up to its least value.
+    if found == 1.0 or _sum_delta(event, epsilon * (1.0 - 1e-6)) < found:
+        turn = _turn(event)
+        found = min(found, _sum_delta(event, min(turn, epsilon)), _sum_delta(event, 0.0))
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _turn(event: Event) -> float:
+    """Where that sum is least: below the epsilon at which the distance adds 1."""
+    found = minimize_scalar(
+        lambda epsilon: math.log(_sum_delta(event, epsilon)),
+        bounds=(0.0, max(-math.log(event.tv), 1e-9)),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    return float(found.x)
 
 
 def _far_epsilon(event: Event, delta: float) -> float:
@@ -250,14 +279,19 @@ def _epsilon(event: Event, delta: float) -> float:
     exact = event._exact_epsilon(delta)
     if exact is not None:
         return exact
-    extra = event.extra_delta
+    extra, bound = event.extra_delta, event.gdp_bound
     if extra >= 1.0:
         return math.inf
     best = event.renyi(math.inf) if extra <= delta else math.inf
-    if delta < 10.0 * _SMALLEST_DELTA or event.renyi_inside:
+    if bound is not None and 0.0 < bound < math.inf and delta > 0.0:
+        best = min(best, gaussian_epsilon(bound, delta))
+    smallest = _SMALLEST_DELTA
+    if delta >= smallest and not event.renyi_only:
+        loss = _loss(event)
+        smallest += loss.get_delta_for_epsilon(math.inf)
+        best = min(best, loss_epsilon(loss, delta - _ROUNDING))
+    if delta < 10.0 * smallest or best > _LARGE or event.renyi_inside:
         best = min(best, renyi_epsilon(event.renyi, delta - extra))
-    if delta >= _SMALLEST_DELTA and not event.renyi_only:
-        best = min(best, loss_epsilon(_loss(event), delta - _ROUNDING))
     return best
 
 
@@ -266,13 +300,18 @@ def _delta(event: Event, epsilon: float) -> float:
     exact = event._exact_delta(epsilon)
     if exact is not None:
         return exact
-    extra = event.extra_delta
+    extra, bound = event.extra_delta, event.gdp_bound
     if extra >= 1.0:
         return 1.0
     best = extra if event.renyi(math.inf) <= epsilon else 1.0
+    if bound is not None and 0.0 < bound < math.inf:
+        best = min(best, gaussian_delta(bound, epsilon))
+    smallest = _SMALLEST_DELTA
     if not event.renyi_only:
-        best = min(best, _loss(event).get_delta_for_epsilon(epsilon) + _ROUNDING)
-    if best < 10.0 * _SMALLEST_DELTA or event.renyi_inside:
+        loss = _loss(event)
+        smallest += loss.get_delta_for_epsilon(math.inf)
+        best = min(best, loss.get_delta_for_epsilon(epsilon) + _ROUNDING)
+    if best < 10.0 * smallest or epsilon > _LARGE or event.renyi_inside:
         best = min(best, extra + renyi_delta(event.renyi, epsilon))
     return float(min(best, 1.0))
 
@@ -301,6 +340,8 @@ def profile_epsilon(profile: Callable[[float], float], delta: float) -> float:
 
 def loss_epsilon(loss: PrivacyLossDistribution, delta: float) -> float:
     """The same of a loss distribution."""
+    if loss.get_delta_for_epsilon(math.inf) >= delta:
+        return math.inf
     return profile_epsilon(loss.get_delta_for_epsilon, delta)
 
 
@@ -312,16 +353,18 @@ def _loss(event: Event) -> PrivacyLossDistribution:
 def automatic_interval(event: Event) -> float:
     """Grid width that moves epsilon by less than about 1e-4 of itself, at bounded cost.
 
-    Connecting the dots adds at most ``h^2 / 4`` to the variance of each step's loss.
+    Connecting the dots adds at most ``h^2 / 4`` to the variance of each step's loss.  Where losses
+    reach far more points are spent only as long as that shows.
     """
     variance = 2.0 * event.renyi(1.5) / 1.5
     if not 0.0 < variance < math.inf:
         variance = 1.0
-    fine = 0.01 * math.sqrt(variance / event.steps)
+    deviation = math.sqrt(variance / event.steps)
     reach = min([event.renyi(math.inf), *(_rough_reach(event.renyi(a), a) for a in _ROUGH_ORDERS)])
-    coarse = reach / 2.0**16 if math.isfinite(reach) else 0.0
+    reach = reach if math.isfinite(reach) else 0.0
+    coarse = max(min(reach / 2.0**16, 0.03 * deviation), reach / 2.0**19)
     # A power of two: few different grids, so that caches hit.
-    return 2.0 ** math.ceil(math.log2(max(min(fine, 2e-3), coarse, 1e-9)))
+    return 2.0 ** math.ceil(math.log2(max(min(0.01 * deviation, 2e-3), coarse, 1e-9)))
 
 
 _ROUGH_ORDERS = (1.25, 1.5, 2.0, 3.0, 5.0, 9.0, 20.0, 60.0, 200.0, 1000.0)
@@ -338,7 +381,7 @@ def convex_profile(divergence: Callable[[float], float], interval: float) -> np.
     orders, values = orders[np.isfinite(values)], values[np.isfinite(values)]
     if not orders.size:
         return np.ones(1)
-    reach = min(renyi_epsilon(divergence, 1e-20), divergence(math.inf))
+    reach = min(renyi_epsilon(divergence, 1e-20), divergence(math.inf), LARGEST_LOSS)
     epsilon = interval * np.arange(math.ceil(reach / interval) + 1)
     best = np.zeros(epsilon.size)
     constant = (orders - 1.0) * (values + np.log1p(-1.0 / orders)) - np.log(orders)

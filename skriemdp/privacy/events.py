@@ -32,7 +32,7 @@ from skriemdp.privacy.events_sampled import (
     FixedSizeSampledGaussianEvent,
     PoissonSampledGaussianEvent,
 )
-from skriemdp.privacy.loss_distributions import TAIL, gaussian_loss, nothing, repeat
+from skriemdp.privacy.loss_distributions import TAIL, gaussian_loss, nothing, product, repeat
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -183,7 +183,7 @@ class ComposedEvent(Event):
         # Neighbours in pairs, so that long distributions meet few others.
         while len(losses) > 1:
             paired = [
-                a.compose(b, tail_mass_truncation=TAIL / len(self.events))
+                product(a, b, TAIL / len(self.events))
                 for a, b in zip(losses[::2], losses[1::2], strict=False)
             ]
             losses = paired + losses[2 * len(paired) :]

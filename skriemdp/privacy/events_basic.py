@@ -90,7 +90,8 @@ def _response_epsilon(epsilon_0: float, delta_0: float, delta: float) -> float:
     share = (delta - delta_0) / (1.0 - delta_0) * (1.0 + math.exp(-epsilon_0)) * (1.0 - 1e-14)
     if share >= 1.0:
         return 0.0
-    return min(epsilon_0, max(0.0, epsilon_0 + math.log1p(-share) * (1.0 - 1e-14)))
+    found = epsilon_0 + math.log1p(-share) * (1.0 - 1e-14)
+    return min(epsilon_0, max(0.0, math.nextafter(found, math.inf)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,7 @@ from skriemdp.privacy.loss_distributions import (
     loss_from_profile,
     mixture_loss,
     nothing,
+    product,
     repeat,
 )
 
@@ -162,7 +163,7 @@ class MixtureEvent(Event):
             elif count > before:
                 single = unit.privacy_loss_distribution(interval)
                 step = repeat(single, count - before, interval)
-                loss = loss.compose(step, tail_mass_truncation=TAIL / len(order))
+                loss = product(loss, step, TAIL / len(order))
             known[unit] = (count, loss)
             losses.append(loss)
         return mixture_loss([weight for weight, _ in order], losses) or nothing(interval)

@@ -6,7 +6,9 @@ Only symmetric pairs (P, Q) occur here: the loss has the same law in both direct
 
 A pair is described by what happens at losses >= 0.  Mass of P and Q between two points of the grid
 is moved to the two points so that both masses stay ("connect the dots", Doroshenko et al. 2022):
-the profile is then the chord of the true one, never below it.
+the profile is then the chord of the true one, never below it.  Rounding is on the private side too:
+that of masses moves mass up, that of Fourier transforms is added to the mass at infinity
+(docs/theory/accounting.md, section 8, where both are proved).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "LARGEST_LOSS",
     "TAIL",
     "fixed_size_gaussian_loss",
     "gaussian_loss",
@@ -33,21 +36,25 @@ __all__ = [
     "nothing",
     "poisson_gaussian_loss",
     "privacy_parameters_loss",
+    "product",
     "repeat",
 ]
 
 # Mass that a composition may cut off; it is added to the mass at infinity.
 TAIL = 1e-13
-# Rounding of a power of a Fourier transform, for each factor: ours, of which a tenth was measured,
-# and dp_accounting's, of which a third was.
-_COPY, _FOREIGN_COPY = 2e-17, 1e-16
+# Spacing of floats at 1, for masses and for the transforms (the longest type that there is).
+_EPS, _LONG_EPS = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)
 # Mass of a single event beyond the grid (put at infinity), small enough for 10^6 compositions.
 _LOG_BEYOND = -50.0
+# Logarithm of a power of a transform that may be taken as 0.
+_LOWEST = -80.0
 _MOST_POINTS = 4_000_000
+LARGEST_LOSS = 600.0  # of a profile that has to be written in e^epsilon; larger ones are infinite
 # Orders of Chernoff bounds, over the best one of a Gaussian law, and the largest one times the
 # number of points: nothing overflows.
 _ORDERS = (0.2, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0, 1.2, 1.5, 2.0)
 _LARGEST_ORDER = 40.0
+_COLUMNS = 256
 
 
 def _dp_accounting(
@@ -69,31 +76,73 @@ def _check_size(points: float) -> None:
 
 
 def _symmetric(
-    atoms: np.ndarray, infinity: float, interval: float, zero: float = 0.0, count: int = 1
+    atoms: np.ndarray, infinity: float, interval: float, count: int = 1
 ) -> PrivacyLossDistribution:
-    """Atoms at 0, h, 2h, ... of one side; the other side follows from (1).  `count` copies."""
-    k = np.arange(atoms.size)
-    mirrored = atoms * np.exp(-interval * k)
-    probabilities = np.concatenate([mirrored[:0:-1], atoms])
-    probabilities[atoms.size - 1] += mirrored[0] + zero
-    lower = 1 - atoms.size
-    if count > 1:
-        shift, probabilities = _convolved(probabilities, count)
-        lower = count * lower + shift
-        infinity = TAIL + count * _COPY - math.expm1(count * math.log1p(-infinity))
-    return _dp_accounting(lower, probabilities, infinity, interval)
+    """Atoms at h, 2h, ... of one side (the first is not looked at); `count` copies.
+
+    The other side follows from (1), and 0 has the mass that is left.
+    """
+    loss = interval * np.arange(atoms.size)
+    # Rounded down: the mass goes to 0, which is higher.
+    mirrored = atoms * (np.exp(-loss * (1.0 + 4.0 * _EPS)) * (1.0 - 4.0 * _EPS))
+    masses = np.concatenate([mirrored[:0:-1], np.zeros(1), atoms[1:]]).astype(np.longdouble)
+    masses[atoms.size - 1] = max(1.0 - masses.sum() - infinity, 0.0)
+    return _copies(1 - atoms.size, masses, infinity, interval, count)
 
 
-def _convolved(masses: np.ndarray, count: int) -> tuple[int, np.ndarray]:
-    """`count` copies of a law on 0, 1, ..., without at most `TAIL` of mass, and its first place.
+def _copies(
+    lower: int, masses: np.ndarray, infinity: float, interval: float, count: int
+) -> PrivacyLossDistribution:
+    """`count` copies of a law that begins at `lower`, in long floats."""
+    if count == 1:
+        return _dp_accounting(lower, masses.astype(float), infinity, interval)
+    first, found, rounding = _convolved(masses, count)
+    infinity = TAIL + rounding - math.expm1(count * math.log1p(-infinity))
+    return _dp_accounting(count * lower + first, found, min(infinity, 1.0), interval)
+
+
+def _convolved(masses: np.ndarray, count: int) -> tuple[int, np.ndarray, float]:
+    """`count` copies of a law on 0, 1, ..., without at most `TAIL` of mass; its first place.
 
     What is left out is mass in both tails; the transform puts it somewhere else in the window.
+    And how far all masses together can be off by rounding (docs/theory/accounting.md, section 8).
     """
-    first, last = _most_of(masses, count)
-    size = last - first + 1
+    first, last = _most_of(masses.astype(float), count)
+    size = max(last - first, 0) + 1  # the ends cross where nearly all mass is at infinity
     length = next_fast_len(max(size, masses.size), real=True)
-    found = irfft(rfft(masses, length) ** count, length)
-    return first, np.roll(found, -first)[:size]
+    heaviest = int(masses.argmax())
+    others = np.zeros(length, dtype=np.longdouble)
+    others[: masses.size] = masses
+    others[heaviest] = 0.0
+    transform = masses[heaviest] + rfft(np.roll(others, -heaviest))
+    levels = 5.0 * math.log2(length)
+    one = _LONG_EPS * ((levels + 20.0) * float(others.sum()) + 3.0)
+    modulus = np.minimum(np.abs(transform).astype(float) + one, 1.0)
+    with np.errstate(divide="ignore"):
+        depth = np.log(modulus)
+    # All but the last frequency (or the first two) stand for two.
+    square = 2.0 * float(np.exp((2.0 * count - 2.0) * depth).sum()) / length
+    rounding = _LONG_EPS * levels + count * one
+    seen = count * depth > _LOWEST
+    powers = np.zeros(transform.size, dtype=np.clongdouble)
+    powers[seen] = _raised(transform[seen], count)
+    spread = 1.01 * math.sqrt(size * square)
+    if _EPS * levels * spread < TAIL:  # the way back happens once
+        powers, rounding = powers.astype(complex), rounding + _EPS * levels
+    found = np.roll(irfft(powers, length), (count * heaviest - first) % length)[:size]
+    return first, np.maximum(found, 0.0).astype(float), rounding * spread
+
+
+def _raised(base: np.ndarray, count: int) -> np.ndarray:
+    """Powers by squaring: as many roundings as factors, which a power of libm does not promise."""
+    found = np.ones_like(base)
+    while True:
+        if count % 2:
+            found *= base
+        count //= 2
+        if not count:
+            return found
+        base = base * base
 
 
 def _most_of(masses: np.ndarray, count: int) -> tuple[int, int]:
@@ -107,13 +156,18 @@ def _most_of(masses: np.ndarray, count: int) -> tuple[int, int]:
     variance = max(float(((place - mean) ** 2) @ masses), 1e-3)
     log_share = math.log(2.0 / TAIL)
     best = math.sqrt(2.0 * log_share / (count * variance))
-    first, last = 0.0, float(count * (masses.size - 1))
-    for factor in _ORDERS:
-        order = min(factor * best, _LARGEST_ORDER / masses.size)
-        power = np.exp(order * place)
-        last = min(last, (count * math.log(power @ masses) + log_share) / order + 1.0)
-        np.divide(1.0, power, out=power)
-        first = max(first, -(count * math.log(power @ masses) + log_share) / order - 1.0)
+    orders = np.minimum(best * np.array(_ORDERS), _LARGEST_ORDER / masses.size)
+    orders = np.concatenate([orders, -orders])
+    # Exponentials of a place are products of those of its row and its column.
+    columns = min(_COLUMNS, masses.size)
+    rows = -(-masses.size // columns)
+    table = np.zeros(rows * columns)
+    table[: masses.size] = masses
+    inside = table.reshape(rows, columns) @ np.exp(np.outer(np.arange(columns), orders))
+    outside = np.exp(np.outer(columns * np.arange(rows), orders))
+    bounds = (count * np.log((inside * outside).sum(axis=0)) + log_share) / orders
+    first = max(0.0, float(bounds[len(_ORDERS) :].max()) - 1.0)
+    last = min(float(count * (masses.size - 1)), float(bounds[: len(_ORDERS)].min()) + 1.0)
     return math.floor(first), math.ceil(last)
 
 
@@ -122,18 +176,33 @@ def _connect(
     mass_q: np.ndarray,
     tail_p: float,
     interval: float,
-    zero: float = 0.0,
+    far: float,
     count: int = 1,
 ) -> PrivacyLossDistribution:
-    """Distribution from the masses of P and Q in [0, h], [h, 2h], ... and of P beyond."""
+    """Distribution from the masses of P and Q in [0, h], [h, 2h], ... and of P beyond.
+
+    They are differences of normal tails at most `far` from the mean.
+    """
     edge = interval * np.arange(mass_p.size)
+    rounding = 4.0 * _EPS * (20.0 + far * far + edge)
+    tail = np.cumsum(mass_p[::-1])[::-1] + tail_p
     # Where Q's mass underflows, all of P's goes to the upper point.
     matched = np.where(edge < 600.0, mass_q * np.exp(np.minimum(edge, 600.0)), 0.0)
-    upper = np.clip((mass_p - matched) / -math.expm1(-interval), 0.0, mass_p)
+    upper = (mass_p - matched + 2.0 * rounding * tail) / -math.expm1(-interval)
+    upper = np.clip(upper, 0.0, mass_p)
     atoms = np.zeros(mass_p.size + 1)
     atoms[1:] += upper
     atoms[:-1] += mass_p - upper
-    return _symmetric(atoms, tail_p, interval, zero, count)
+    up = 1.0 + float(rounding[-1])
+    return _symmetric(atoms * up, tail_p * up, interval, count)
+
+
+def _edges(interval: float, points: int, size: float) -> np.ndarray:
+    """Losses 0, h, 2h, ..., so little lower that the observations found for them have no larger.
+
+    `size` is that of the numbers which are added on the way.
+    """
+    return interval * (1.0 - 16.0 * _EPS * (20.0 + size)) * np.arange(points + 1)
 
 
 def _between(edges: np.ndarray) -> np.ndarray:
@@ -147,10 +216,10 @@ def gaussian_loss(mu: float, interval: float) -> PrivacyLossDistribution:
     reach = 0.5 * mu * mu - mu * float(ndtri_exp(_LOG_BEYOND))
     count = max(math.ceil(reach / interval), 1)
     _check_size(count)
-    edge = interval * np.arange(count + 1) / mu
-    return _connect(
-        _between(edge - 0.5 * mu), _between(edge + 0.5 * mu), ndtr(0.5 * mu - edge[-1]), interval
-    )
+    edge = _edges(interval, count, 0.0) / mu
+    masses = _between(edge - 0.5 * mu), _between(edge + 0.5 * mu)
+    far = float(edge[-1]) + 0.5 * mu
+    return _connect(*masses, float(ndtr(0.5 * mu - edge[-1])), interval, far)
 
 
 def poisson_gaussian_loss(
@@ -169,7 +238,7 @@ def poisson_gaussian_loss(
     reach = float(np.logaddexp(0.0, up) - np.logaddexp(0.0, down))
     points = max(math.ceil(reach / interval), 1)
     _check_size(points)
-    loss = interval * np.arange(points + 1)
+    loss = _edges(interval, points, abs(log_odds) + 0.125 / (s * s) + reach)
     # The observation with this loss: 2 s^2 (l/2 + asinh(sinh(l/2) (1-q)/q e^(1/(8 s^2)))).
     with np.errstate(divide="ignore"):
         log_sinh = 0.5 * loss + np.log(-np.expm1(-loss)) - math.log(2.0)
@@ -184,7 +253,7 @@ def poisson_gaussian_loss(
     mass_p = q * _between((y - 0.5) / s) + absent
     mass_q = q * _between((y + 0.5) / s) + absent
     tail = q * ndtr((0.5 - y[-1]) / s) + (1.0 - q) * ndtr(-y[-1] / s)
-    return _connect(mass_p, mass_q, tail, interval, count=count)
+    return _connect(mass_p, mass_q, float(tail), interval, float(y[-1] + 0.5) / s, count)
 
 
 def fixed_size_gaussian_loss(
@@ -201,7 +270,8 @@ def fixed_size_gaussian_loss(
     reach = float(np.logaddexp(math.log1p(-q), math.log(q) + (far - 0.5) / (s * s)))
     points = max(math.ceil(reach / interval), 1)
     _check_size(points)
-    loss = interval * np.arange(points + 1)
+    first = math.log1p(math.expm1(min(interval, 1.0)) / q)
+    loss = _edges(interval, points, reach - math.log(q) + 0.5 / (s * s * first))
     # t = log(1 + (e^l - 1)/q), written for large l as well.
     with np.errstate(divide="ignore"):
         log_excess = loss + np.log(-np.expm1(-loss)) - math.log(q)
@@ -209,8 +279,7 @@ def fixed_size_gaussian_loss(
     mass_q = _between(x / s)
     mass_p = q * _between((x - 1.0) / s) + (1.0 - q) * mass_q
     tail = q * ndtr((1.0 - x[-1]) / s) + (1.0 - q) * ndtr(-x[-1] / s)
-    zero = (1.0 - q) * (1.0 - 2.0 * ndtr(-0.5 / s))
-    return _connect(mass_p, mass_q, tail, interval, zero, count)
+    return _connect(mass_p, mass_q, float(tail), interval, float(x[-1]) / s, count)
 
 
 def privacy_parameters_loss(
@@ -243,6 +312,7 @@ def loss_from_profile(deltas: ArrayLike, interval: float) -> PrivacyLossDistribu
     through the point (-1, 1), so that point stands for the whole left half.
     """
     deltas = np.minimum.accumulate(np.clip(np.asarray(deltas, dtype=float), 0.0, 1.0))
+    deltas = deltas[: math.floor(LARGEST_LOSS / interval) + 1]
     gamma = np.exp(interval * np.arange(deltas.size))
     corners = _lower_hull(np.append(-1.0, gamma), np.append(1.0, deltas))
     x, y = np.append(-1.0, gamma)[corners], np.append(1.0, deltas)[corners]
@@ -268,24 +338,48 @@ def repeat(loss: PrivacyLossDistribution, count: int, interval: float) -> Privac
     """`count` independent copies of a loss on multiples of `interval` at once."""
     if count == 1:
         return loss
-    # Chernoff bounds that overflow are left out of the minimum they are meant for.
-    with np.errstate(over="ignore"):
-        whole = loss.self_compose(count, tail_mass_truncation=TAIL)
-    if count * _FOREIGN_COPY < TAIL:
-        return whole
-    rounding = min(count * _FOREIGN_COPY, 1.0)
-    return whole.compose(_dp_accounting(0, np.array([1.0 - rounding]), rounding, interval), 0.0)
+    single = loss._pmf_remove.to_dense_pmf()
+    masses = np.maximum(single._probs, 0.0).astype(np.longdouble)
+    # Floats: what they lack together, and what one may lack while another has it, are lost.
+    lost = max(float(1.0 - masses.sum()) - single._infinity_mass, 0.0) + 0.5 * _EPS
+    infinity = min(single._infinity_mass + lost, 1.0)
+    return _copies(single._lower_loss, masses, infinity, interval, count)
+
+
+def product(
+    first: PrivacyLossDistribution, second: PrivacyLossDistribution, tail: float = TAIL
+) -> PrivacyLossDistribution:
+    """Both losses, independent; mass up to `tail` at either end is moved up, to infinity above."""
+    one, two = (loss._pmf_remove.to_dense_pmf() for loss in (first, second))
+    size = one.size + two.size - 1
+    length = next_fast_len(size, real=True)
+    transforms = [rfft(part._probs.astype(np.longdouble), length) for part in (one, two)]
+    found = irfft(transforms[0] * transforms[1], length)[:size].astype(float)
+    found = np.maximum(found, 0.0)
+    length_2 = min(math.sqrt(part._probs @ part._probs) for part in (one, two))
+    infinity = one._infinity_mass + two._infinity_mass * (1.0 - one._infinity_mass)
+    infinity += _LONG_EPS * 20.0 * math.log2(2.0 * length) * math.sqrt(size) * length_2
+    above = np.cumsum(found[::-1])
+    size -= int(np.searchsorted(above, tail, side="right"))
+    lower, below = one._lower_loss + two._lower_loss, np.cumsum(found[:size])
+    begin = int(np.searchsorted(below, tail, side="right"))
+    if begin >= size:
+        return _dp_accounting(lower, np.zeros(1), 1.0, one._discretization)
+    infinity += float(found[size:].sum())
+    found[begin] += below[begin - 1] if begin else 0.0
+    found = found[begin:size]
+    return _dp_accounting(lower + begin, found, min(infinity, 1.0), one._discretization)
 
 
 def largest_loss(losses: list[PrivacyLossDistribution], interval: float) -> PrivacyLossDistribution:
     """Whose profile is the largest of the losses' at every epsilon."""
     count = 1
-    while any(
+    while interval * count < LARGEST_LOSS and any(
         loss.get_delta_for_epsilon(interval * count) > loss.get_delta_for_epsilon(math.inf)
         for loss in losses
     ):
         count *= 2
-    grid = interval * np.arange(count + 1)
+    grid = interval * np.arange(min(count, math.floor(LARGEST_LOSS / interval)) + 1)
     return loss_from_profile(
         np.max([loss.get_delta_for_epsilon(grid) for loss in losses], axis=0), interval
     )

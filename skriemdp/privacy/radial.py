@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import logsumexp, ndtri_exp
+from scipy.special import logsumexp
 
 from skriemdp._validation import check_count, check_positive, check_privacy
 from skriemdp.privacy import _disk_cache
 from skriemdp.privacy._quadrature import Window
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.event import Event
+from skriemdp.privacy.events_basic import PureEvent
 from skriemdp.privacy.gaussian_chords import (
     CELLS,
     MOST_MU,
@@ -125,7 +126,7 @@ class RadialEvent(Event):
     @property
     def gdp_bound(self) -> float | None:
         if self.exponent == 1.0:
-            return -2.0 * float(ndtri_exp(-np.logaddexp(0.0, self.shift))) * (1.0 + 1e-13)
+            return PureEvent(self.shift).gdp_bound
         return self.mu
 
     def renyi(self, order: float) -> float:

@@ -1,4 +1,4 @@
-"""Replace-one sensitivities from public numbers, each proved in docs/theory.
+"""Sensitivities from public numbers, replacement and presence, each proved in docs/theory.
 
 Radii and reaches are geodesic distances, `kappa` an upper bound of the sectional curvature, `n` the
 public number of records.  Results are rounded up.
@@ -19,6 +19,7 @@ __all__ = [
     "averaged_moment_sensitivity",
     "direction_score_sensitivity",
     "disjoint_groups_sensitivity",
+    "exact_total_sensitivity",
     "weighted_sum_sensitivity",
     "ball_logarithms_sensitivity",
     "ball_sensitivity",
@@ -63,13 +64,18 @@ class Sensitivity:
         Rounded up.
     theorem : str
         Name of the function that made it, whose docstring cites the proof.
+    presence : float
+        How far it moves when a record is added or removed, rounded up: the length of what one
+        record adds.  Infinite where nothing is proved of it.
     """
 
     value: float
     theorem: str
+    presence: float = math.inf
 
     def __post_init__(self) -> None:
         check_positive(sensitivity=self.value)
+        check_positive(allow_inf=True, presence=self.presence)
 
 
 def check_sensitivity(sensitivity: object) -> None:
@@ -87,7 +93,7 @@ def ball_sensitivity(radius: float) -> Sensitivity:
     Attained by opposite points of the ball.  sensitivity.md, section 0.
     """
     check_positive(radius=radius)
-    return Sensitivity(2.0 * radius * _UP, "ball_sensitivity")
+    return Sensitivity(2.0 * radius * _UP, "ball_sensitivity", radius * _UP)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -176,6 +182,30 @@ def computed_sum_sensitivity(
     return Sensitivity(value * _UP, exact.theorem)
 
 
+def exact_total_sensitivity(bound: Sensitivity, moved: float, n: float) -> Sensitivity:
+    """Of an exact integer total of at most n records, turned into floats.
+
+    Parameters
+    ----------
+    bound : Sensitivity
+        Of the sum in real numbers, with its presence.
+    moved : float
+        How far the total moves in numbers: the largest shift of the integers times their spacing.
+    n : float
+        Most records.
+
+    Returns
+    -------
+    Sensitivity
+        `moved` and ``2^-50`` of the longest total.  floats.md, "Floating-point noise on an exact
+        total".
+    """
+    check_positive(moved=moved, n=n)
+    longest = moved * (bound.presence / bound.value)
+    rounding = 2.0**-50 * n * longest
+    return Sensitivity((moved + rounding) * _UP, bound.theorem, (longest + rounding) * _UP)
+
+
 def iterated_mean_sensitivity(iterate: float, stretch: float) -> Sensitivity:
     """Of the normal coordinates of an iterated Fréchet mean at the centre of its ball.
 
@@ -191,9 +221,10 @@ def interval_sensitivity(width: float) -> Sensitivity:
     """Of a sum of one number per record, each in a public interval of this `width`.
 
     With ``width = 1`` it is that of a count, and of the distance of a public rank to two counts.
+    Presence is that of an interval that holds zero.
     """
     check_positive(width=width)
-    return Sensitivity(width * _UP, "interval_sensitivity")
+    return Sensitivity(width * _UP, "interval_sensitivity", width * _UP)
 
 
 def second_moment_sensitivity(norm: float) -> Sensitivity:
@@ -203,7 +234,8 @@ def second_moment_sensitivity(norm: float) -> Sensitivity:
     more.  Matrices ``z z'`` have nonnegative inner products.  sensitivity.md, section 4.
     """
     check_positive(norm=norm)
-    return Sensitivity(math.sqrt(2.0) * norm**2 * _UP, "second_moment_sensitivity")
+    square = norm**2 * _UP
+    return Sensitivity(math.sqrt(2.0) * square, "second_moment_sensitivity", square)
 
 
 def class_moments_sensitivity(norm: float) -> Sensitivity:
@@ -215,7 +247,8 @@ def class_moments_sensitivity(norm: float) -> Sensitivity:
     that changes its class attains it.  moments.md, "Second moments by class".
     """
     check_positive(norm=norm)
-    return Sensitivity(math.sqrt(2.0) * norm**2 * _UP, "class_moments_sensitivity")
+    square = norm**2 * _UP
+    return Sensitivity(math.sqrt(2.0) * square, "class_moments_sensitivity", square)
 
 
 def semidefinite_sum_sensitivity(norm: float) -> Sensitivity:
@@ -225,7 +258,7 @@ def semidefinite_sum_sensitivity(norm: float) -> Sensitivity:
     |Q|^2``.  Attained by projectors on orthogonal subspaces.  location-scale.md, section 2.
     """
     check_positive(norm=norm)
-    return Sensitivity(math.sqrt(2.0) * norm * _UP, "semidefinite_sum_sensitivity")
+    return Sensitivity(math.sqrt(2.0) * norm * _UP, "semidefinite_sum_sensitivity", norm * _UP)
 
 
 def averaged_moment_sensitivity(norm: float) -> Sensitivity:
@@ -251,7 +284,8 @@ def frame_product_sensitivity(norm: float, columns: int, bound: float = math.inf
     check_positive(allow_inf=True, bound=bound)
     check_count(columns=columns)
     diameter = norm**2 * (1.0 if columns == 1 else math.sqrt(2.0))
-    return Sensitivity(min(2.0 * bound, diameter) * _UP, "frame_product_sensitivity")
+    presence = min(bound, norm**2) * _UP
+    return Sensitivity(min(2.0 * bound, diameter) * _UP, "frame_product_sensitivity", presence)
 
 
 def sums_and_counts_sensitivity(weight: float) -> Sensitivity:
@@ -261,7 +295,8 @@ def sums_and_counts_sensitivity(weight: float) -> Sensitivity:
     weight^2``, sums in units of `bound`.  sensitivity.md, section 9; attained.
     """
     check_positive(weight=weight)
-    return Sensitivity(2.0 * weight * _UP, "sums_and_counts_sensitivity")
+    presence = math.sqrt(2.0) * weight * _UP
+    return Sensitivity(2.0 * weight * _UP, "sums_and_counts_sensitivity", presence)
 
 
 def direction_score_sensitivity(norm: float) -> Sensitivity:
@@ -283,7 +318,8 @@ def weighted_sum_sensitivity(norm: float, largest: float = 1.0) -> Sensitivity:
     that depend on record i, one record replaced.  sensitivity.md, section 7.
     """
     check_positive(norm=norm, largest=largest)
-    return Sensitivity(2.0 * norm * largest * _UP, "weighted_sum_sensitivity")
+    value = 2.0 * norm * largest * _UP
+    return Sensitivity(value, "weighted_sum_sensitivity", value)
 
 
 def leading_eigenvalues_sensitivity(tolerance: float) -> Sensitivity:
@@ -310,7 +346,7 @@ def disjoint_groups_sensitivity(term: Sensitivity) -> Sensitivity:
 def mean_sensitivity(total: Sensitivity, n: float) -> Sensitivity:
     """Sensitivity of a sum divided by a public number."""
     check_positive(n=n)
-    return Sensitivity(total.value / n * _UP, total.theorem)
+    return Sensitivity(total.value / n * _UP, total.theorem, total.presence / n * _UP)
 
 
 def _scaled(kappa: float, distance: float) -> float:

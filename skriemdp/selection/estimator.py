@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
 from sklearn.model_selection import ParameterGrid, train_test_split
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
@@ -47,6 +48,7 @@ from skriemdp.selection.parts import (
     as_array,
     as_given,
     before_last,
+    check_before,
     fit_arguments,
     fitted,
     last_step,
@@ -144,7 +146,8 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
     loss : {"auto", "zero_one", "squared_error"} or callable, default="auto"
         Loss of each validation record, ``loss(model, X, y) -> (n,)``; entry i must depend on the
         model and on record i only, which is tried on made-up records; "auto" is "zero_one" for
-        classifiers, else "squared_error" of ``predict`` against y (regressors) or X (the rest).
+        classifiers, else "squared_error" of ``predict`` against y (regressors) or X (the rest), as
+        the steps before the private one make it.
     loss_bound : float, default=1.0
         Public; each record's loss is clipped to [0, loss_bound].
     delta : float, default=1e-5
@@ -272,7 +275,8 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         refuse_streams(private_step(self.estimator), X)
         whole, train, test = self._parts(X, y, groups)
         n = train.n + test.n
-        separate = groups is None  # with groups, rows move when a person has more of them
+        # With groups, rows move when a person has more of them.
+        separate = self._try_steps(candidates, X, y) and groups is None
         if callable(self.loss):
             for part, size in ((whole, n), (train, train.n), (test, test.n)):
                 check_per_sample(self.loss, size, (part.X, part.y), "loss")
@@ -441,6 +445,18 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         unit = known[0] if known else units.pop()
         return events, unit if train.people is None else "group", exact
 
+    def _try_steps(self, candidates: list[dict[str, Any]], X: Any, y: Any) -> bool:
+        """Try the steps before the private one, of all candidates that differ in them."""
+        last = self.estimator.steps[-1][0] if isinstance(self.estimator, Pipeline) else ""
+        identical, tried = True, set()
+        for parameters in candidates if last else []:
+            others = {k: v for k, v in parameters.items() if k.split("__")[0] != last}
+            if (key := str([(name, id(others[name])) for name in sorted(others)])) not in tried:
+                tried.add(key)
+                model = clone(self.estimator).set_params(**parameters)
+                identical &= check_before(model, X, y)
+        return identical
+
     def _try_loss(self, parameters: dict[str, Any], X: Any, y: Any) -> RowCheck:
         """Refuse a loss that mixes records: on made-up records, by a model of made-up records."""
         model = clone(self.estimator).set_params(**parameters)
@@ -521,7 +537,8 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
             losses = loss(model, X, y)
         else:
             supervised = y is not None and (is_classifier(model) or is_regressor(model))
-            predicted, truth = np.asarray(model.predict(X)), y if supervised else X
+            predicted = np.asarray(model.predict(X))
+            truth = y if supervised else before_last(model, X)[1]
             if loss == "zero_one":
                 losses = predicted != np.asarray(truth).reshape(predicted.shape)
             else:

@@ -12,6 +12,7 @@ from sklearn.utils import _safe_indexing, get_tags
 
 from skriemdp._quiet import quietly
 from skriemdp.core.estimator import Data, PrivateEstimator, validated
+from skriemdp.descent.separate_rows import check_steps, refuse_mixing
 from skriemdp.preprocessing import PerGroup
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "as_array",
     "as_given",
     "before_last",
+    "check_before",
     "fit_arguments",
     "fitted",
     "last_step",
@@ -83,16 +85,8 @@ def quiet(step: PrivateEstimator) -> dict[str, Any]:
 
 
 def private_step(estimator: PrivateEstimator) -> PrivateEstimator:
-    """The private estimator at the end; the steps before it must not learn."""
-    step = estimator
-    if isinstance(estimator, Pipeline):
-        for name, before in estimator.steps[:-1]:
-            if before not in (None, "passthrough") and get_tags(before).requires_fit:
-                raise TypeError(
-                    f"step {name!r} learns from the records without privacy; a search can charge "
-                    "only pipelines of stateless steps and one private estimator at the end."
-                )
-        step = estimator.steps[-1][1]
+    """The private estimator at the end."""
+    step = last_step(estimator)
     if isinstance(step, PerGroup):
         step = step.estimator
     if not isinstance(step, PrivateEstimator):
@@ -101,6 +95,34 @@ def private_step(estimator: PrivateEstimator) -> PrivateEstimator:
             f"got {type(step).__name__}."
         )
     return step
+
+
+def check_before(estimator: Any, X: Any, y: Any) -> bool:
+    """Raise unless the steps before the private one treat each record on its own.
+
+    They are tried on made-up tables; True when no bit of a row changed there with other rows.
+    """
+    steps = estimator.steps[:-1] if isinstance(estimator, Pipeline) else []
+    steps = [(name, step) for name, step in steps if step not in (None, "passthrough")]
+    if not steps:
+        return True
+    checks = check_steps([step for _, step in steps], X, labels=y is not None)
+    for (name, step), check in zip(steps, checks, strict=True):
+        if check.fine:
+            continue
+        if get_tags(step).requires_fit:
+            raise TypeError(
+                f"step {name!r} learns from the records without privacy; a search can charge only "
+                "pipelines of stateless steps and one private estimator at the end."
+            )
+        if not check.tried:
+            raise ValueError(
+                f"step {name!r} raised {check.error or 'an error'} on every made-up table of the "
+                "shape of X, so nobody has checked that row i of what comes out depends on row i "
+                "only. If it does, transform X by it first, and search over the rest."
+            )
+        refuse_mixing(check, f"step {name!r}")
+    return all(check.identical for check in checks)
 
 
 def last_step(estimator: Any) -> Any:
@@ -143,7 +165,12 @@ def validated_step(model: Any, step: PrivateEstimator, part: Part) -> Data:
 
     def before(X: Any, y: Any) -> tuple[Any, Any]:
         if isinstance(model, Pipeline) and len(model.steps) > 1:
+            n = length(X)
             X = model[:-1].fit_transform(X, y)
+            if length(X) != n:
+                raise ValueError(
+                    "estimator: the steps before the private one must give one row for each record."
+                )
         last = last_step(model)
         return (last._transformed(X, part.people) if isinstance(last, PerGroup) else X), y
 

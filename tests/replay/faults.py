@@ -397,6 +397,8 @@ LINES = (
         "weights[:, None] * vectors",
         "people class means beyond float",
     ),
+    # A person whose number is written in two ways counts as two.
+    Line("_groups:_key", "return 0, _exact(value.real)", "return 0, repr(value)", "ids mixed"),
     # Clients: a person of two clients who pays one, a share that is the whole, shares of more than
     # there is, and rows counted as people.
     Line("federated.clients:read_clients", "most = int(", "most = 1 + 0 * int(", "of two"),

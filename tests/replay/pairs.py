@@ -9,6 +9,7 @@ import tempfile
 from unittest import mock
 
 import numpy as np
+from conftest import ID_KINDS
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
@@ -26,7 +27,9 @@ from skriemdp import (
     PrivateTangentPCA,
     config_context,
 )
+from skriemdp._groups import read_ids
 from skriemdp._random import NoiseStreams
+from skriemdp.datasets import from_frame
 from skriemdp.federated import FederatedEstimator
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.messages import LocalTask
@@ -395,11 +398,24 @@ def people():
     fit = fitted(PrivateFrechetMean, space, radius=1.0, epsilon=20.0)
     pair("people mean adaptive", fit, *data, attains=0.7)
     pair("people mean adaptive noisy", fit, *data, quiet=False)
+    _ids_of_people()
     _risks_of_people()
     _components_of_people()
     _linear_models_of_people()
     _regressions_of_people()
     _searches_of_people()
+
+
+def _ids_of_people():
+    data = without_labels(exchanged(*opposite(Euclidean(2), 1.0, rest=0.2)))
+    for kind, named in ID_KINDS.items():
+
+        def fit(accountant, X, y, people, named=named):
+            settings = {"mechanism": "tangent", "noise": "gaussian", "radius": 1.0}
+            model = PrivateFrechetMean("euclidean", accountant=accountant, **settings)
+            return model.fit(X, groups=named(people))
+
+        pair(f"people ids {kind}", fit, *data, attains=0.8)
 
 
 def persons(points, first, targets=None, at=0):
@@ -875,6 +891,16 @@ def completion():
         # The noise of this epsilon hides items: nothing but a level, from one end to the other.
         ends = changed(crowd, np.full(d, 1.0), np.full(d, 5.0))
         pair(f"{name} level only", exact(epsilon=0.02), *ends, attains=0.8)
+    # The same as tables with a rating in each row, of items that somebody else may not know.
+    for kind, named in ID_KINDS.items():
+
+        def fit(accountant, users, items, values, named=named):
+            table, _ = from_frame(named(users), items, values, catalogue=range(d))
+            settings = {"method": "none", "epsilon": 8.0, "accountant": accountant}
+            return PrivateMatrixCompletion(**settings).fit(table)
+
+        data = [_rows_of_ratings(*one) for one in zip(disjoint, ("x", [0]), strict=True)]
+        pair(f"completion ids {kind}", fit, *data, attains=0.5)
     less = functools.partial(Tape.check_charge, unspent=0.01)  # that of a clip norm of descent
     fit = complete(2, epsilon=60.0)
     pair("completion auto", fit, *disjoint, quiet=False, charge=less)
@@ -899,6 +925,15 @@ def completion():
     with np.errstate(all="ignore"):
         stored = [sparse.csr_array(np.nan_to_num(x)) for x in disjoint]
     pair("completion sparse", complete(method="none", epsilon=8.0), *stored, attains=0.5)
+
+
+def _rows_of_ratings(table, strange):
+    """Users, items and ratings, in an order of its own; user 0 rates `strange` too."""
+    users, items = np.nonzero(np.isfinite(table))
+    values = table[users, items]
+    order = np.random.default_rng(len(users)).permutation(len(users))
+    listed = [*items[order].tolist(), strange]
+    return np.append(users[order], 0), listed, np.append(values[order], 3.0)
 
 
 def _signal(exact, accountant, residuals):
@@ -1486,6 +1521,20 @@ def sums_of_clients():
         for title, fit in (("log sums", round_of(mean)), ("rsgd", _federated(mean, 2, 3))):
             title = f"federated {title} {geometry} people"
             pair(title, fit, *data, attains=0.5, mine=of_client)
+    ends = [(x, None, clients) for x in opposite(plane, 1.0, beyond=2.0)]
+    for kind, named in ID_KINDS.items():
+        names, places = read_ids(named(clients), N, "clients")
+
+        def fit(accountant, X, y, clients, named=named):
+            log_sums = round_of(PrivateFrechetMean(plane, radius=1.0))
+            return log_sums(accountant, X, y, named(clients))
+
+        first = repr(names.tolist()[places[0]])
+
+        def mine(draw, first=first):
+            return draw.label[1] == first
+
+        pair(f"federated ids {kind}", fit, *ends, attains=0.95, mine=mine)
     erm = PrivateRiemannianERM("euclidean", gradient=linear_gradient, start=[0.0, 0.0])
     rows = without_labels(exchanged(*opposite(plane, 1.0, rest=-0.3, beyond=1e3)))
     data = [_by_clients(d) for d in rows]

@@ -233,6 +233,7 @@ class Tape:
         size=(),
         *,
         sensitivity,
+        presence=None,
         grid=None,
         exponent=None,
         averaged=None,

@@ -1,0 +1,662 @@
+"""Public sets that hold what a record gives to a sum, and the integers that it becomes there.
+
+A set is made by :func:`ball`, :func:`labelled`, :func:`weighted` or :func:`projectors`
+(:class:`VectorSet`: whatever has a diameter), or is a :class:`Moment` (``z z'``), an :class:`Outer`
+(``a b'``) or a :class:`Frame` (``z z'W``).  All of them answer alike: ``held.check(mu)`` before the
+charge, and :func:`skriemdp.mechanisms.sum.private_sum` adds, noises and turns back to numbers.
+What a row gives is a tile of rows, or a tuple of arrays where the set says so.  Private numbers are
+shortened and rounded in ``add``, and nowhere else; the proofs are in docs/theory/lattice.md.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from skriemdp._validation import check_count, check_positive
+from skriemdp.mechanisms.bounds import Ball, matrix_norms
+from skriemdp.mechanisms.noise import NOISE_SCALE
+from skriemdp.privacy.lattice import largest_shift
+from skriemdp.privacy.sensitivity import (
+    Sensitivity,
+    ball_sensitivity,
+    frame_product_sensitivity,
+    second_moment_sensitivity,
+    semidefinite_sum_sensitivity,
+    sums_and_counts_sensitivity,
+    weighted_sum_sensitivity,
+)
+
+if TYPE_CHECKING:
+    from skriemdp.mechanisms.sum import ExactTotal
+
+__all__ = [
+    "Frame",
+    "Held",
+    "Moment",
+    "Outer",
+    "RoundedRows",
+    "VectorSet",
+    "ball",
+    "labelled",
+    "projectors",
+    "weighted",
+]
+
+# Rounding's share of what a record's integers may be stays below this.
+_ROUNDING_SHARE = 0.01
+_UNIT_ROUNDOFF = 2.0**-53
+_EXACT_FLOATS = 2**53
+_MOST_MU, _LEAST_MU = 2.0**10, 2.0**-32
+# Entries of a frame are rounded to multiples of 2^-27: times integers of at most 2^25, the longest
+# that any noise allows, they add up exactly in float64.
+_FRAME_BITS = 27
+# A left factor of this length, and of the rounding of a million coordinates, has an exact square.
+_LONGEST_LEFT = 2**26
+# Room for the rounding of square roots, quotients and sums of squares; their errors are below it.
+_SLACK = 2.0**-30
+# The root of 3, rounded down: 1 + c^2 < 4 in floats too.
+_ROOT = 1.732
+
+
+class Held(abc.ABC):
+    """What a record gives, held in a public set and turned into integers.
+
+    Attributes
+    ----------
+    bound : Sensitivity
+        How far the sum moves when a record is replaced, and when one is added or removed.
+    shape : tuple of int
+        Of the sum.
+    width : int
+        Numbers of a row.
+    own : {"mean", "factors", "classes"}
+        What people give, as for :meth:`skriemdp.mechanisms.units.Units.tiles`.
+    """
+
+    bound: Sensitivity
+    shape: tuple[int, ...]
+    width: int
+    own = "mean"
+
+    def check(self, mu: float) -> int:
+        """D, how far apart two records' integers may be; ValueError where those are too coarse.
+
+        A plan asks it for the least mu of its releases, before the charge.
+        """
+        check_positive(mu=mu)
+        if not _LEAST_MU < mu < _MOST_MU:
+            raise ValueError(
+                f"the budget of a release, mu={mu:.4g}, is out of the range of exact integers; use "
+                f"{'a larger' if mu < 1.0 else 'a smaller'} epsilon."
+            )
+        steps = largest_shift(NOISE_SCALE, 1.0 / mu)
+        if not all(rounding <= _ROUNDING_SHARE * room for rounding, room in self.rounding(steps)):
+            raise ValueError(
+                f"the budget of a release, mu={mu:.4g}, leaves a record of {self.width} numbers "
+                "fewer integers than rounding needs; use a larger epsilon or fewer dimensions."
+            )
+        return steps
+
+    @property
+    def halves(self) -> bool:
+        """Whether an absent record moves the sum half as far as a replaced one, or less."""
+        return 2.0 * self.bound.presence <= self.bound.value
+
+    def presence(self, steps: int) -> int:
+        """How far a record that is added or removed moves the integers."""
+        return math.ceil(steps * Fraction(self.bound.presence) / Fraction(self.bound.value))
+
+    @abc.abstractmethod
+    def rounding(self, steps: int) -> tuple[tuple[float, float], ...]:
+        """How far rounding moves something, and how long that may be, in integers."""
+
+    @abc.abstractmethod
+    def largest(self, steps: int) -> int:
+        """Bound of every entry that a record adds."""
+
+    @abc.abstractmethod
+    def add(self, total: ExactTotal, tile: Any, steps: int) -> None:
+        """Shorten, round and add what records give: the only place that does."""
+
+    @abc.abstractmethod
+    def value(self, total: np.ndarray, steps: int) -> np.ndarray:
+        """Numbers of a noisy integer total."""
+
+    @abc.abstractmethod
+    def sigma(self, steps: int) -> float:
+        """Standard deviation of the noise along every vector of length one."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class VectorSet(Held):
+    """Vectors of a set that is known by its diameter, and by the length of its longest one.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of a vector; `(groups, width)` where a record adds rows of it to some of the groups.
+    bound : Sensitivity
+        Diameter and length, ``diameter / 2 <= length <= diameter``.
+    hold : callable
+        ``hold(tile, unit)`` returns vectors of the set over `unit`, ``(b, size)``, in an array of
+        its own; or rows and the groups of theirs.  Its rounding is below ``(4 k + 32) 2^-53`` of
+        the diameter, k the number of coordinates.
+    own : str
+
+    Notes
+    -----
+    Integers are ``x / g``, rounded, ``g = diameter (1 + eta) / (D - sqrt(k) - 2)``: at most D
+    apart, and ``D length / diameter`` long, for every set (docs/theory/lattice.md, "One lattice for
+    every set").  A vector that is not finite counts as zero.
+    """
+
+    shape: tuple[int, ...]
+    bound: Sensitivity
+    hold: Callable[[Any, float], Any]
+    own: str = "mean"
+
+    def __post_init__(self) -> None:
+        length, diameter = self.bound.presence, self.bound.value
+        if not 0.5 * diameter <= length * (1.0 + 1e-12) or not length <= diameter:
+            raise ValueError(
+                f"a set of diameter {diameter:g} with vectors of length {length:g} is not held: "
+                "the length must lie between half the diameter and the diameter; center the set."
+            )
+
+    @property
+    def width(self) -> int:  # type: ignore[override]  # read-only here
+        return self.shape[-1]
+
+    @property
+    def _size(self) -> int:
+        return math.prod(self.shape)
+
+    def rounding(self, steps: int) -> tuple[tuple[float, float], ...]:
+        return ((math.sqrt(self._size), steps),)
+
+    def spacing(self, steps: int) -> float:
+        """g, the distance of neighbouring lattice points; public."""
+        eta = (4 * self._size + 32) * _UNIT_ROUNDOFF
+        return self.bound.value * (1.0 + eta) / (steps - math.sqrt(self._size) - 2.0)
+
+    def largest(self, steps: int) -> int:
+        return self.presence(steps)
+
+    def add(self, total: ExactTotal, tile: Any, steps: int) -> None:
+        held = self.hold(tile, self.spacing(steps))
+        rows, places = held if isinstance(held, tuple) else (held, None)
+        if not math.isfinite(np.add.reduce(rows, axis=None)):
+            rows[~np.isfinite(rows).all(axis=1)] = 0.0
+        np.rint(rows, out=rows)
+        if places is None:
+            for piece in total.pieces(len(rows)):
+                # A product with ones is several times as fast as a sum along the first axis.
+                total.floats += (np.ones(piece.stop - piece.start) @ rows[piece]).reshape(
+                    self.shape
+                )
+            return
+        ends = np.arange(len(rows) + 1)
+        chosen = csr_matrix(
+            (np.ones(len(rows), np.int64), places, ends), (len(rows), self.shape[0])
+        )
+        total.add(chosen.T @ rows.astype(np.int64), len(rows))
+
+    def value(self, total: np.ndarray, steps: int) -> np.ndarray:
+        return total.astype(float) * self.spacing(steps)
+
+    def sigma(self, steps: int) -> float:
+        return NOISE_SCALE * self.spacing(steps)
+
+
+def ball(bound: Ball, dim: int) -> VectorSet:
+    """Vectors of R^dim in a ball; what is summed is their offset from its centre."""
+    check_count(dim=dim)
+    if not bound.is_bounded:
+        raise ValueError(
+            "nothing bounds a record's gradient at the current iterate; pass a finite clip_norm."
+        )
+    return VectorSet((dim,), ball_sensitivity(bound.radius), bound.enforce)
+
+
+def labelled(bound: float, dim: int, n_groups: int, weight: float = 1.0) -> VectorSet:
+    """Sums and counts by group: records add ``q (v / bound, 1)`` to each group they belong to.
+
+    A tile is ``(rows, groups)``, one row for a record, or ``(rows, groups, counts)``, as many rows
+    as `counts` says for each record in turn, of different groups.  Rows v are shortened to `bound`,
+    and ``q = min(1, weight / sqrt(count))``.  A row of a group that there is not counts as zero.
+    People of several classes have the mean of own rows in each, with weight ``1 / sqrt(classes)``.
+
+    The sum has shape ``(n_groups, dim + 1)``: sums in units of `bound`, counts last.
+    """
+    check_count(dim=dim, n_groups=n_groups)
+    inside, most = Ball(bound), weight
+
+    def hold(tile: tuple, unit: float) -> tuple[np.ndarray, np.ndarray]:
+        vectors, groups, *counts = tile
+        rows = np.empty((len(vectors), dim + 1))
+        rows[:, :dim] = inside.enforce(vectors, bound * unit)
+        rows[:, dim] = 1.0 / unit
+        sizes = counts[0] if counts else np.ones(len(rows), dtype=np.intp)
+        shares = np.minimum(1.0, most / np.sqrt(np.maximum(sizes, 1)))
+        if counts or most < 1.0:
+            rows *= np.repeat(shares, sizes)[:, None]
+        known = (groups >= 0) & (groups < n_groups)
+        if not known.all():
+            rows, groups = np.where(known[:, None], rows, 0.0), np.where(known, groups, 0)
+        return rows, groups.astype(np.intp)
+
+    sensitivity = sums_and_counts_sensitivity(weight)
+    return VectorSet((n_groups, dim + 1), sensitivity, hold, "classes")
+
+
+def weighted(bound: float, dim: int) -> VectorSet:
+    """Vectors ``(a v / bound, c a)``, a in [0, 1], ``|v| <= bound``, c = 1.732.
+
+    A tile is ``(products, weights)``: weights a are cut to [0, 1], products ``a v`` shortened to
+    ``a bound``.  The sum has ``dim + 1`` coordinates, that of ``c a`` last.
+    """
+    check_count(dim=dim)
+    Ball(bound)  # refuses bounds whose squares are no floats
+
+    def hold(tile: tuple, unit: float) -> np.ndarray:
+        products, weights = tile
+        shares = np.fmin(np.fmax(weights, 0.0), 1.0)
+        rows = np.empty((len(products), dim + 1))
+        lengths = np.sqrt(np.einsum("ij,ij->i", products, products))
+        factors = np.fmin(shares * bound / lengths, 1.0) / (bound * unit)
+        rows[:, :dim] = products * factors[:, None]
+        rows[:, dim] = _ROOT / unit * shares
+        return rows
+
+    return VectorSet((dim + 1,), weighted_sum_sensitivity(1.0), hold)
+
+
+def projectors(size: int, rank: int) -> VectorSet:
+    """Matrices ``F F'``, shortened to the norm of a projector; a tile is ``(b, size, rank)``.
+
+    The sum is of the lower triangles, entries off the diagonal times ``sqrt(2)``.
+    """
+    check_count(size=size, rank=rank)
+    bound, places = math.sqrt(rank), np.tril_indices(size)
+    root = np.where(places[0] == places[1], 1.0, math.sqrt(2.0))
+
+    def hold(frames: np.ndarray, unit: float) -> np.ndarray:
+        products = (frames @ np.swapaxes(frames, -1, -2))[:, places[0], places[1]] * root
+        return Ball(bound).enforce(products, unit)
+
+    return VectorSet((len(root),), semidefinite_sum_sensitivity(bound), hold)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Moment(Held):
+    """Second moments ``z z'``, rows z shortened to `radius`; or ``L'L`` of people.
+
+    Parameters
+    ----------
+    radius : float
+    dim : int
+    people : bool, default=False
+        Whether tiles are factors L, ``(b, m, dim)``, whose ``L'L`` are shortened to ``radius^2``.
+    classes : int, optional
+        Then a tile is ``(rows, labels)``, and there is a sum for each class, of shape ``(classes,
+        dim, dim)``.
+
+    Notes
+    -----
+    Records are rounded, not their products.  With A the largest integer with ``2 A^4 <= D^2``,
+    integer vectors of length at most A have ``|z z' - y y'|^2 <= 2 A^4 <= D^2``, in one class or in
+    two; and so have factors with ``|L'L| <= A^2``, which is checked in integers (docs/theory/
+    lattice.md, "Second moments" and "Matrices of people").  Noise is symmetrised by ``value``.
+    """
+
+    radius: float
+    dim: int
+    people: bool = False
+    classes: int | None = None
+
+    def __post_init__(self) -> None:
+        check_count(dim=self.dim)
+        Ball(self.radius)  # refuses radii whose squares are no floats
+
+    @property
+    def bound(self) -> Sensitivity:  # type: ignore[override]  # read-only here
+        return second_moment_sensitivity(self.radius)
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]  # read-only here
+        return (self.dim,) * 2 if self.classes is None else (self.classes, self.dim, self.dim)
+
+    @property
+    def width(self) -> int:  # type: ignore[override]  # read-only here
+        return self.dim
+
+    @property
+    def own(self) -> str:  # type: ignore[override]  # read-only here
+        return "factors" if self.people else "mean"
+
+    @property
+    def _half(self) -> float:
+        """How far rounding moves a vector, or a factor."""
+        return 0.5 * (self.dim if self.people else math.sqrt(self.dim))
+
+    def longest(self, steps: int) -> int:
+        """A, the bound of the length of a record's integer vector."""
+        return math.isqrt(math.isqrt(steps**2 // 2))
+
+    def rounding(self, steps: int) -> tuple[tuple[float, float], ...]:
+        return ((self._half, self.longest(steps)),)
+
+    def spacing(self, steps: int) -> float:
+        """g, the distance of neighbouring lattice points of the records; public."""
+        eta = (self.dim + 16) ** 2 if self.people else 2 * self.dim + 16
+        return self.radius * (1.0 + eta * _UNIT_ROUNDOFF) / (self.longest(steps) - self._half - 1.0)
+
+    def presence(self, steps: int) -> int:
+        return self.longest(steps) ** 2
+
+    def largest(self, steps: int) -> int:
+        return self.longest(steps) ** 2
+
+    def add(self, total: ExactTotal, tile: Any, steps: int) -> None:
+        if self.classes is None:
+            round_ = self._factors if self.people else self._rows
+            self._add(total, total.floats, round_(tile, steps))
+            return
+        rows, labels = tile
+        for label in range(self.classes):
+            self._add(total, total.floats[label], self._rows(rows[labels == label], steps))
+
+    def _add(self, total: ExactTotal, floats: np.ndarray, rows: np.ndarray) -> None:
+        for piece in total.pieces(len(rows)):
+            floats += rows[piece].T @ rows[piece]
+
+    def _rows(self, rows: np.ndarray, steps: int) -> np.ndarray:
+        scaled = Ball(self.radius).enforce(rows, self.spacing(steps))
+        return np.rint(scaled, out=scaled)
+
+    def _factors(self, factors: np.ndarray, steps: int) -> np.ndarray:
+        """The rows of the integer factors of a tile of people."""
+        if factors.shape[1] > factors.shape[2]:
+            factors = np.asarray(np.linalg.qr(factors, mode="r"))
+        lengths = np.sqrt(matrix_norms(factors))
+        scale = self.radius / np.maximum(lengths, self.radius) / self.spacing(steps)
+        scale = np.where(np.isfinite(lengths), scale, 0.0)[:, None, None]
+        rounded = np.rint(np.where(scale > 0.0, factors * scale, 0.0))
+        # Squares of rows that pass are exact, and so are the entries of their Gram matrix.
+        squares = np.einsum("bij,bij->bi", rounded, rounded).max(axis=1)
+        gram = np.matmul(rounded, rounded.transpose(0, 2, 1))
+        sums, most = np.einsum("bij,bij->b", gram, gram), float(self.longest(steps)) ** 2
+        rounded[~((squares <= most) & (sums <= most**2 * (1.0 - _SLACK)))] = 0.0
+        return rounded.reshape(-1, self.dim)
+
+    def value(self, total: np.ndarray, steps: int) -> np.ndarray:
+        noisy = total.astype(float)
+        return (0.5 * self.spacing(steps) ** 2) * (noisy + np.swapaxes(noisy, -1, -2))
+
+    def sigma(self, steps: int) -> float:
+        return NOISE_SCALE * self.spacing(steps) ** 2
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RoundedRows:
+    """Left factors that were rounded once for all steps of a run; indexed as the rows are.
+
+    Attributes
+    ----------
+    rows : ndarray or CSR matrix
+        Integers, as floats.
+    limits : ndarray
+        How long the right factor of each may be, in integers.
+    """
+
+    rows: Any
+    limits: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the rows."""
+        return self.rows.shape
+
+    def __getitem__(self, which: Any) -> RoundedRows:
+        return RoundedRows(self.rows[which], self.limits[which])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Outer(Held):
+    """Outer products ``a b'``, shortened to Frobenius norm `norm`.
+
+    Parameters
+    ----------
+    norm : float
+    left, right : int
+        Lengths of a and b.
+
+    Notes
+    -----
+    A tile is ``(a, b)``; both factors of a product then get the same length before they are
+    rounded.  Or a is a slice of :meth:`rounded`, rows of length about 1 at most, rounded once for
+    all steps, and b is shortened by the length of the rounded a: ``|a| (|b| + sqrt(right) / 2) <=
+    R``, ``R = floor(D / 2)``, so that products are at most R long (docs/theory/lattice.md, "Outer
+    products").
+    """
+
+    norm: float
+    left: int
+    right: int
+
+    def __post_init__(self) -> None:
+        check_count(left=self.left, right=self.right)
+        ball(Ball(self.norm), 1)  # refuses norms that are infinite, or have no squares
+
+    @property
+    def bound(self) -> Sensitivity:  # type: ignore[override]  # read-only here
+        return ball_sensitivity(self.norm)
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]  # read-only here
+        return self.left, self.right
+
+    @property
+    def width(self) -> int:  # type: ignore[override]  # read-only here
+        return self.left + self.right
+
+    def resolution(self, steps: int) -> int:
+        """Integers per unit of the left factor; squares of its length are exact floats."""
+        balanced = math.isqrt(math.floor(steps // 2 * math.sqrt(self.left / self.right)))
+        return max(1, min(balanced, _LONGEST_LEFT))
+
+    def _longest_right(self, steps: int) -> float:
+        """Length that b may have, in integers, beside the longest a."""
+        longest = self.resolution(steps) + 0.5 * math.sqrt(self.left)
+        return steps // 2 * (1.0 - 2.0 * _SLACK) / longest - 0.5 * math.sqrt(self.right)
+
+    def rounding(self, steps: int) -> tuple[tuple[float, float], ...]:
+        return (
+            (0.5 * math.sqrt(self.left), self.resolution(steps)),
+            (0.5 * math.sqrt(self.right), self._longest_right(steps)),
+        )
+
+    def spacing(self, steps: int) -> float:
+        """Value of one integer of the product; public."""
+        return self.norm / (self.resolution(steps) * self._longest_right(steps))
+
+    def largest(self, steps: int) -> int:
+        return steps // 2
+
+    def rounded(self, rows: Any, steps: int) -> RoundedRows:
+        """Left factors, dense or CSR, of length about 1 at most, for all steps of a run."""
+        most = steps // 2
+        whole: Any = rows.astype(float) if issparse(rows) else np.array(rows, dtype=float)
+        values: Any = whole.data if issparse(whole) else whole
+        with np.errstate(all="ignore"):
+            np.rint(values * float(self.resolution(steps)), out=values)
+            squares = _squares(whole)
+            # Squares below 2^53 are exact.  Longer rows, which no caller has, count as zero.
+            dropped = ~(squares <= min(_EXACT_FLOATS, most**2))
+            if dropped.any():
+                if issparse(whole):
+                    values[np.repeat(dropped, np.diff(whole.indptr))] = 0.0
+                else:
+                    whole[dropped] = 0.0
+            limits = most * (1.0 - _SLACK) / np.sqrt(squares) - 0.5 * math.sqrt(self.right)
+            usable = ~dropped & (squares > 0.0) & (limits > 0.0)
+        return RoundedRows(whole, np.where(usable, limits, 0.0))
+
+    def add(self, total: ExactTotal, tile: tuple, steps: int) -> None:
+        left, right = tile
+        if not isinstance(left, RoundedRows):
+            left, right = self._balanced(left, right)
+            left = self.rounded(left, steps)
+        scaled = right / (self.spacing(steps) * self.resolution(steps))
+        limits = left.limits
+        if self.right == 1:  # one number is cut at both ends, whatever the others are
+            flat = scaled[:, 0]
+            np.maximum(np.minimum(flat, limits, out=flat), -limits, out=flat)
+            if not math.isfinite(np.add.reduce(flat)):
+                flat[~np.isfinite(flat)] = 0.0
+        else:
+            norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+            scaled *= (limits / np.maximum(np.maximum(norms, limits), 1e-300))[:, None]
+            usable = np.isfinite(norms) & (limits > 0.0)
+            if not usable.all():
+                scaled[~usable] = 0.0
+        np.rint(scaled, out=scaled)
+        for piece in total.pieces(len(scaled)):
+            if issparse(left.rows):
+                total.floats += np.asarray(left.rows[piece].T @ scaled[piece])
+            else:  # BLAS is fast with the long factor last
+                total.floats += (np.ascontiguousarray(scaled[piece].T) @ left.rows[piece]).T
+
+    def _balanced(self, left: Any, right: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Factors of the same products, shortened to `norm`, of one length but for that scale."""
+        lengths = [np.sqrt(_squares(rows)) for rows in (left, right)]
+        shares = np.sqrt(np.minimum(lengths[0] * lengths[1], self.norm) / self.norm)
+        scales = [shares / lengths[0], shares * self.norm / lengths[1]]
+        usable = np.isfinite(scales[0]) & np.isfinite(scales[1])
+        a, b = (np.where(usable, scale, 0.0)[:, None] for scale in scales)
+        if issparse(left):
+            return left.multiply(a).tocsr(), np.where(usable[:, None], right * b, 0.0)
+        return np.where(usable[:, None], left * a, 0.0), np.where(usable[:, None], right * b, 0.0)
+
+    def value(self, total: np.ndarray, steps: int) -> np.ndarray:
+        return total.astype(float) * self.spacing(steps)
+
+    def sigma(self, steps: int) -> float:
+        return NOISE_SCALE * self.spacing(steps)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Frame(Held):
+    """Products ``z z'W`` of rows z, shortened to `radius`, with a public or released frame W.
+
+    Parameters
+    ----------
+    radius : float
+    frame : ndarray of shape (dim, columns)
+        With columns that are orthonormal up to rounding.
+
+    Notes
+    -----
+    The frame is rounded to multiples of ``2^-27``, so that its products with integer vectors z of
+    length at most A are exact in float64; b is that product, rounded to integers.  Two terms ``z
+    b'`` differ by at most ``c A^2 |W| + A sqrt(columns)``, c = 1 for one column and ``sqrt(2)`` for
+    more; A is the largest integer that keeps this within D, checked in integers (docs/theory/
+    lattice.md, "Products with a frame").
+    """
+
+    radius: float
+    frame: np.ndarray
+
+    def __post_init__(self) -> None:
+        Ball(self.radius)  # refuses radii whose squares are no floats
+
+    @functools.cached_property
+    def bound(self) -> Sensitivity:  # type: ignore[override]  # read-only here
+        return frame_product_sensitivity(self.radius, self.frame.shape[1])
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]  # read-only here
+        return self.frame.shape
+
+    @property
+    def width(self) -> int:  # type: ignore[override]  # read-only here
+        return self.frame.shape[0]
+
+    @functools.cached_property
+    def _integer_frame(self) -> np.ndarray:
+        """W in multiples of ``2^-27``."""
+        return np.rint(self.frame * 2.0**_FRAME_BITS)
+
+    @functools.cached_property
+    def stretch(self) -> int:
+        """Bound of ``|W|^2`` in units of ``2^-54``: the largest row sum of moduli of ``W'W``."""
+        with np.errstate(all="ignore"):
+            lengths = np.sqrt(np.square(self.frame).sum(axis=0))
+        if not lengths.max() < 2.0:
+            raise ValueError("the columns of a frame must be orthonormal.")
+        whole = self._integer_frame.astype(np.int64)
+        # By their lengths, products of two columns are below 2^57, sums of moduli below 2^58.
+        squares = (whole.T @ whole).astype(object)
+        return max(sum(abs(int(v)) for v in row) for row in squares)
+
+    @functools.lru_cache(maxsize=4)  # noqa: B019 - a frame is short-lived
+    def longest(self, steps: int) -> int:
+        """A, the bound of the length of a record's integer vector."""
+        columns = self.frame.shape[1]
+        root = math.isqrt(columns - 1) + 1  # at least the root of the number of columns
+        factor = self.stretch * (1 if columns == 1 else 2)
+        low, high = 0, 2 * math.isqrt(steps) + 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            rest = steps - middle * root
+            fits = rest >= 0 and factor * middle**4 <= rest * rest << (2 * _FRAME_BITS)
+            low, high = (middle, high) if fits else (low, middle)
+        # Products with the frame must be exact as well.
+        return min(low, math.isqrt(_EXACT_FLOATS**2 // self.stretch))
+
+    def rounding(self, steps: int) -> tuple[tuple[float, float], ...]:
+        return ((0.5 * math.sqrt(self.width), self.longest(steps)),)
+
+    def spacing(self, steps: int) -> float:
+        """g, the distance of neighbouring lattice points of the records; public."""
+        eta = (2 * self.width + 16) * _UNIT_ROUNDOFF
+        room = self.longest(steps) - 0.5 * math.sqrt(self.width) - 1.0
+        return self.radius * (1.0 + eta) / room
+
+    def largest(self, steps: int) -> int:
+        # No entry of a term is larger than the product of the lengths of its factors.
+        return self.longest(steps) * (2 * self.longest(steps) + self.frame.shape[1])
+
+    def add(self, total: ExactTotal, tile: np.ndarray, steps: int) -> None:
+        z = Ball(self.radius).enforce(tile, self.spacing(steps))
+        np.rint(z, out=z)
+        b = np.rint(z @ self._integer_frame * 2.0**-_FRAME_BITS)
+        for piece in total.pieces(len(z)):
+            total.floats += z[piece].T @ b[piece]
+
+    def value(self, total: np.ndarray, steps: int) -> np.ndarray:
+        return total.astype(float) * self.spacing(steps) ** 2
+
+    def sigma(self, steps: int) -> float:
+        return NOISE_SCALE * self.spacing(steps) ** 2
+
+
+def _squares(rows: Any) -> np.ndarray:
+    """Squared lengths of rows, dense or CSR; exact where they are integers below ``2^53``."""
+    if not issparse(rows):
+        return np.einsum("ij,ij->i", rows, rows)
+    if not rows.has_canonical_format:  # an entry may be stored in parts
+        return np.asarray(rows.multiply(rows).sum(axis=1), dtype=float).ravel()
+    squares, filled = np.zeros(rows.shape[0]), np.flatnonzero(np.diff(rows.indptr))
+    if len(filled):
+        squares[filled] = np.add.reduceat(rows.data * rows.data, rows.indptr[filled])
+    return squares

@@ -1,0 +1,175 @@
+"""The one place where what records give is added up and gets Gaussian noise: exact integers.
+
+An estimator says who the record is (:class:`skriemdp.mechanisms.units.Units`), what a row gives,
+and which public set holds it (:mod:`skriemdp.mechanisms.held`)::
+
+    held = ball(Ball(radius), dim)
+    held.check(least_mu)                  # before the charge: ValueError where integers are coarse
+    noisy = private_sum(Units((X,), groups), lambda rows: rows - center, held, mu, rng)
+    mean = noisy.value / n                # noisy.sigma is the noise of every coordinate
+
+What a row gives need not lie in the set, nor be finite: the set shortens and rounds it as the last
+thing before it is added.  It must depend on that row alone, to the last bit.  A batch is
+``units.take(numbers)``, and its set must have ``held.halves``; what one of several parties adds is
+:func:`integer_total`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.noise import NOISE_SCALE
+from skriemdp.mechanisms.units import Units
+from skriemdp.privacy.sensitivity import exact_total_sensitivity
+
+if TYPE_CHECKING:
+    from skriemdp.mechanisms.held import Held, VectorSet
+    from skriemdp.privacy.sensitivity import Sensitivity
+
+__all__ = ["ExactTotal", "Noisy", "integer_total", "plain_sum", "private_sum"]
+
+_EXACT_FLOATS, _LONGEST = 2**53, 2**62
+# Steps of the lattice between two records where the noise is no integer.
+PLAIN_STEPS = 2**40
+
+
+class Noisy(NamedTuple):
+    """A noisy sum.
+
+    Attributes
+    ----------
+    value : ndarray
+    sigma : float
+        Standard deviation of the noise along every vector, or symmetric matrix, of length one.
+    """
+
+    value: np.ndarray
+    sigma: float
+
+
+class ExactTotal:
+    """A sum of integers, exact in any order of addition.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    largest : int
+        Bound of the modulus of every entry that a record adds.
+
+    Attributes
+    ----------
+    floats : ndarray
+        Added to by products of float64, of as many records as :meth:`pieces` says: every partial
+        sum is then an integer of at most ``2^53``, so that any order of addition is exact.
+    """
+
+    def __init__(self, shape: tuple[int, ...], largest: int):
+        self.floats, self._largest = np.zeros(shape), int(largest)
+        self._most = self._room = max(1, _EXACT_FLOATS // self._largest)
+        self._integers, self._count = np.zeros(shape, dtype=np.int64), 0
+
+    def pieces(self, count: int) -> Iterator[slice]:
+        """Cut `count` records into pieces; each is added to `floats` before the next is asked."""
+        begin = 0
+        while begin < count:
+            if not self._room:
+                self._flush()
+            piece = slice(begin, min(count, begin + self._room))
+            self._room -= piece.stop - begin
+            yield piece
+            begin = piece.stop
+
+    def add(self, partial: np.ndarray, count: int) -> None:
+        """Add the sum of `count` records, int64."""
+        if (self._count + count) * self._largest > _LONGEST and self._integers.dtype != object:
+            self._integers = self._integers.astype(object)  # Python integers have no end
+        self._integers += partial
+        self._count += count
+
+    def _flush(self) -> None:
+        self.add(self.floats.astype(np.int64), self._most - self._room)
+        self.floats[...], self._room = 0.0, self._most
+
+    def value(self) -> np.ndarray:
+        """The total: int64 of modulus at most ``2^62``, or Python integers."""
+        self._flush()
+        return self._integers
+
+
+def integer_total(units: Units, give: Callable[..., Any], held: Held, steps: int) -> np.ndarray:
+    """What one party adds, without noise: the exact sum of the integers of its records.
+
+    Parameters
+    ----------
+    units : Units
+    give : callable
+        ``give(*rows)``, as for :meth:`skriemdp.mechanisms.units.Units.tiles`.
+    held : Held
+    steps : int
+        Lattice steps between two records, ``held.steps(mu)``; public.
+
+    Returns
+    -------
+    ndarray of shape ``held.shape``
+        int64, or Python integers.
+    """
+    total = ExactTotal(held.shape, held.largest(steps))
+    with np.errstate(all="ignore"):  # a warning would speak of records
+        for tile in units.tiles(give, held.width, held.own):
+            held.add(total, tile, steps)
+    return total.value()
+
+
+def private_sum(
+    units: Units,
+    give: Callable[..., Any],
+    held: Held,
+    mu: float,
+    rng: np.random.Generator,
+    add: Callable[..., np.ndarray] = integer_total,
+) -> Noisy:
+    """Noisy sum of what the records give, each held in a public set.
+
+    Parameters
+    ----------
+    units : Units
+    give : callable
+        ``give(*rows)``, as for :meth:`skriemdp.mechanisms.units.Units.tiles`.
+    held : Held
+    mu : float
+    rng : numpy.random.Generator
+    add : callable
+        Who adds, with the arguments of :func:`integer_total`; this process by default.
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP under replacement of one record, ``mu presence / diameter``-GDP where one is
+    added or removed, for the program as it runs (docs/theory/lattice.md).
+
+    Raises
+    ------
+    ValueError
+        Where integers are too coarse; a plan asks ``held.check`` before its charge.
+    """
+    steps = held.check(mu)
+    exact = add(units, give, held, steps)
+    law, presence = "discrete-gaussian", held.presence(steps)
+    noisy = noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=steps, presence=presence)
+    return Noisy(held.value(noisy, steps), held.sigma(steps))
+
+
+def plain_sum(
+    units: Units, give: Callable[..., Any], held: VectorSet, n: float
+) -> tuple[np.ndarray, Sensitivity]:
+    """The exact sum over at most n records as a float, for noise that is one; and its sensitivity.
+
+    The float is off by its own rounding alone, which the sensitivity covers together with that of
+    the noise's addition (docs/theory/floats.md, "Floating-point noise on an exact total").
+    """
+    total = integer_total(units, give, held, PLAIN_STEPS)
+    moved = PLAIN_STEPS * held.spacing(PLAIN_STEPS)
+    return held.value(total, PLAIN_STEPS), exact_total_sensitivity(held.bound, moved, n)

@@ -1,0 +1,468 @@
+"""Every set that holds records: bounds of replacement and presence, in Python integers."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix, vstack
+
+from skriemdp._groups import Groups
+from skriemdp._random import NoiseStreams
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.held import (
+    Frame,
+    Moment,
+    Outer,
+    VectorSet,
+    ball,
+    labelled,
+    projectors,
+    weighted,
+)
+from skriemdp.mechanisms.sum import (
+    PLAIN_STEPS,
+    ExactTotal,
+    integer_total,
+    plain_sum,
+    private_sum,
+)
+from skriemdp.mechanisms.units import Units, one_by_one
+from skriemdp.privacy.sensitivity import ball_sensitivity, interval_sensitivity
+
+WILD = [0.0, 1e-320, 1e-160, 1e-3, 1.0, 3.0, 1e154, 1e160, 1e308, -1e308, np.inf, -np.inf, np.nan]
+SHARES = [1e-3, 0.3, 7.7]  # mu of a release
+
+
+def hostile(count, dim, seed):
+    """Rows of every size, not finite, mixed, opposite and at right angles."""
+    rng = np.random.default_rng([dim, seed])
+    rows = rng.normal(size=(count, dim))
+    rows *= 10.0 ** rng.choice([-320.0, -160, -3, -1, 0, 1, 3, 100, 300], size=(count, 1))
+    some = rng.random((count, dim)) < 0.2
+    rows[some] = rng.choice(WILD, size=int(some.sum()))
+    rows[rng.random(count) < 0.05] = 0.0
+    ends = 10.0 * np.eye(dim)
+    diagonal = np.full(dim, 10.0)
+    fixed = np.array([*ends, *-ends, diagonal, -diagonal])
+    rows[: len(fixed)] = fixed[:count]
+    return rows
+
+
+# Each set says what it is, and tiles of one record each.
+
+
+def of_ball(count, dim, seed):
+    center = np.arange(dim) / 7.0
+    held = ball(Ball(0.7, center), dim)
+    return held, [row[None] for row in hostile(count, dim, seed)]
+
+
+def of_classes(count, dim, seed):
+    rows = hostile(count, dim, seed)
+    labels = np.random.default_rng(seed).integers(-1, 4, size=count)  # -1 and 3: there are none
+    labels[: 2 * dim] = 0
+    return labelled(0.7, dim, 3), list(zip(rows[:, None], labels[:, None], strict=True))
+
+
+def of_several_classes(count, dim, seed):
+    rng, rows = np.random.default_rng(seed), hostile(3 * count, dim, seed)
+    tiles = []
+    for i in range(count):
+        shown = np.array([1, 2, 3]) if i < 4 else rng.permutation(3)[: rng.integers(1, 4)]
+        own = rows[3 * i : 3 * i + len(shown)]
+        if i < 2:
+            own = np.full((len(shown), dim), 9.0 * (-1) ** i)
+            shown = np.array([0])
+            own = own[:1]
+        shown = shown[shown < 3]
+        tiles.append((own[: len(shown)], shown, np.array([len(shown)])))
+    return labelled(0.7, dim, 3), tiles
+
+
+def of_weights(count, dim, seed):
+    rows = hostile(count, dim, seed)
+    weights = np.random.default_rng(seed).choice([0.0, 1e-300, 0.3, 1.0, *WILD], size=count)
+    weights[: 2 * dim] = 1.0
+    return weighted(0.7, dim), list(zip(rows[:, None], weights[:, None], strict=True))
+
+
+def of_projectors(count, dim, seed):
+    rank = max(1, dim // 2)
+    frames = hostile(count * rank, dim, seed).reshape(count, rank, dim)
+    frames[0], frames[1] = np.eye(dim)[:rank], np.eye(dim)[-rank:]
+    return projectors(dim, rank), [frame.T[None] for frame in frames]
+
+
+def of_moments(count, dim, seed):
+    return Moment(0.7, dim), [row[None] for row in hostile(count, dim, seed)]
+
+
+def of_class_moments(count, dim, seed):
+    rows, labels = hostile(count, dim, seed), np.arange(count) % 3
+    tiles = list(zip(rows[:, None], labels[:, None], strict=True))
+    return Moment(0.7, dim, classes=3), tiles
+
+
+def of_people(count, dim, seed):
+    sizes = np.random.default_rng(seed).integers(1, 2 * dim + 2, size=count)
+    sizes[: 2 * dim] = 1
+    rows = hostile(int(sizes.sum()), dim, seed)
+    return Moment(0.7, dim, people=True), [
+        part[None] for part in np.split(rows, sizes.cumsum()[:-1])
+    ]
+
+
+def of_products(count, dim, seed):
+    left, right = hostile(count, dim, seed), hostile(count, 2, seed + 1)
+    right[: 2 * dim] = [5.0, 0.0]
+    return Outer(0.7, dim, 2), list(zip(left[:, None], right[:, None], strict=True))
+
+
+def of_rounded(count, dim, seed):
+    held, tiles = Outer(0.7, dim, 2), of_products(count, dim, seed)[1]
+    steps = {mu: held.check(mu) for mu in SHARES}
+
+    def at(mu):
+        for place, (left, right) in enumerate(tiles):
+            with np.errstate(all="ignore"):
+                left = left / max(np.linalg.norm(left), 1.0)
+            rows = csr_matrix(left) if place % 2 else left
+            yield held.rounded(rows, steps[mu]), right
+
+    return held, at
+
+
+def of_sparse(count, dim, seed):
+    held, tiles = of_products(count, dim, seed)
+    return held, [(csr_matrix(left), right) for left, right in tiles]
+
+
+def of_frame(count, dim, seed, columns):
+    columns = min(columns, dim)
+    frame = np.linalg.qr(np.random.default_rng(0).normal(size=(dim, columns)))[0]
+    rows = hostile(count, dim, seed)
+    w = frame[:, 0]
+    other = np.eye(dim)[0] - w * w[0]
+    other = other / np.linalg.norm(other)
+    # The ends of the set: for one column the row halfway to one at right angles, and its mirror.
+    ends = [9.0 * (w + other), 9.0 * (w - other), *9.0 * frame.T]
+    rows[: len(ends)] = ends
+    return Frame(0.7, frame), [row[None] for row in rows]
+
+
+SETS = {
+    "ball": of_ball,
+    "classes": of_classes,
+    "several classes": of_several_classes,
+    "weights": of_weights,
+    "projectors": of_projectors,
+    "moments": of_moments,
+    "moments of classes": of_class_moments,
+    "people": of_people,
+    "products": of_products,
+    "products of rounded rows": of_rounded,
+    "products of sparse rows": of_sparse,
+    "a column": lambda *a: of_frame(*a, 1),
+    "a frame": lambda *a: of_frame(*a, 2),
+}
+
+
+def integers(held, tile, steps):
+    total = ExactTotal(held.shape, held.largest(steps))
+    with np.errstate(all="ignore"):
+        held.add(total, tile, steps)
+    return [int(v) for v in np.ravel(total.value())]
+
+
+def square(values):
+    return sum(v * v for v in values)
+
+
+def farthest(vectors, bound):
+    """Largest squared distance of two of the integer `vectors`; exact near the bound."""
+    floats = np.array(vectors, dtype=float)
+    squares = np.einsum("ij,ij->i", floats, floats)
+    apart = squares[:, None] + squares - 2.0 * floats @ floats.T
+    near = np.argwhere(np.triu(apart >= apart.max() * (1.0 - 1e-9)))
+    return max(
+        square(x - y for x, y in zip(vectors[i], vectors[j], strict=True)) for i, j in near[:500]
+    )
+
+
+def check_set(name, dim, mu, count, seed):
+    held, tiles = SETS[name](count, dim, seed)
+    steps = held.check(mu)
+    if callable(tiles):
+        tiles = tiles(mu)
+    vectors = list({tuple(integers(held, tile, steps)) for tile in tiles})  # some are alike
+    most = max(map(square, vectors))
+    assert max(abs(v) for vector in vectors for v in vector) <= held.largest(steps)
+    assert most <= held.presence(steps) ** 2
+    assert (
+        Fraction(held.presence(steps))
+        <= Fraction(steps) * Fraction(held.bound.presence) / Fraction(held.bound.value) + 1
+    )
+    moved = farthest(vectors, steps)
+    assert moved <= steps**2
+    return most / held.presence(steps) ** 2, moved / steps**2
+
+
+# Squares of one number have one sign: they use a part of what matrices would.
+CASES = [
+    (name, dim)
+    for name in SETS
+    for dim in (1, 3, 7)
+    if dim > 1
+    or SETS[name] not in (of_moments, of_people, of_projectors, SETS["a column"], SETS["a frame"])
+]
+
+
+@pytest.mark.parametrize(("name", "dim"), CASES)
+@pytest.mark.parametrize("mu", SHARES)
+def test_records_move_a_sum_by_the_bounds_and_no_more(name, dim, mu):
+    presence, moved = check_set(name, dim, mu, 60, 0)
+    assert presence >= 0.98**2
+    assert moved >= 0.98**2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "dim"), CASES)
+def test_no_record_of_a_hundred_thousand_moves_a_sum_further(name, dim):
+    for seed, mu in enumerate(SHARES):
+        check_set(name, dim, mu, 1000, 1 + seed)
+
+
+def whole(vectors):
+    return np.array(vectors, dtype=object).sum(axis=0)
+
+
+def together(parts):
+    if isinstance(parts[0], tuple):
+        return tuple(map(together, zip(*parts, strict=True)))
+    return vstack(parts).tocsr() if isinstance(parts[0], csr_matrix) else np.concatenate(parts)
+
+
+@pytest.mark.parametrize("mu", [0.3, 900.0])
+@pytest.mark.parametrize(
+    "name", [name for name in SETS if name not in ("people", "products of rounded rows")]
+)
+def test_a_sum_is_that_of_its_records_to_the_last_bit(name, mu):
+    held, tiles = SETS[name](400, 3, 5)
+    steps = held.check(mu)
+    alone = whole([integers(held, tile, steps) for tile in tiles])
+    assert integers(held, together(tiles[::-1]), steps) == alone.tolist()
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.3, 900.0])
+def test_a_table_is_added_as_fractions_would(mu):
+    rng = np.random.default_rng(3)
+    table, center = rng.uniform(-0.2, 0.2, size=(90_000, 2)), np.array([0.1, -0.2])
+    held = ball(Ball(0.7), 2)
+    steps = held.check(mu)
+    spacing = held.spacing(steps)
+    found = integer_total(Units((table,)), lambda rows: rows - center, held, steps)
+    assert held.value(found, steps) == pytest.approx((table - center).sum(axis=0), rel=1e-6)
+    few = table[:200]
+    total = integer_total(Units((few,)), lambda rows: rows - center, held, steps)
+    # Vectors inside the ball: the computed factor 1 / g is within two roundings of the true one.
+    for column in range(2):
+        true = sum((Fraction(float(v)) for v in few[:, column] - center[column]), Fraction(0))
+        off = abs(true / Fraction(spacing) - int(total[column]))
+        assert off <= 200 * (Fraction(1, 2) + Fraction(steps, 2**52))
+    # The same to the last bit from a memory map's slices, a stream, and in another order.
+    shuffled = table[rng.permutation(len(table))]
+    give = lambda rows: rows - center  # noqa: E731
+    for other in ([table[:17], table[17:]], shuffled, csr_matrix(table)):
+        dense = (lambda rows: rows.toarray() - center) if isinstance(other, csr_matrix) else give
+        assert (integer_total(Units((other,)), dense, held, steps) == found).all()
+    batches = [np.arange(0, 90_000, 2), np.arange(1, 90_000, 2)]
+    units = Units((table,))
+    parts = [integer_total(units.take(batch), give, held, steps) for batch in batches]
+    assert (parts[0] + parts[1] == found).all()
+
+
+def test_python_integers_take_over_where_longer_ones_end():
+    total = ExactTotal((1,), 2**50)
+    for _ in range(2**13):
+        for piece in total.pieces(4):
+            total.floats += float(2**50 * (piece.stop - piece.start))
+    assert total.value().tolist() == [2**65]
+    total.add(np.array([7]), 1)
+    assert total.value().tolist() == [2**65 + 7]
+
+
+# -- people ---------------------------------------------------------------------------------------
+
+
+def people_of(sizes, seed):
+    rng = np.random.default_rng(seed)
+    owners = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    return Groups.from_ids(owners), owners
+
+
+@pytest.mark.parametrize("own", ["mean", "factors", "classes"])
+def test_what_a_person_gives_depends_on_own_rows_alone(own):
+    held = {
+        "mean": ball(Ball(0.7), 3),
+        "factors": Moment(0.7, 3, people=True),
+        "classes": labelled(0.7, 3, 4),
+    }[own]
+    steps = held.check(0.3)
+    sizes = np.array([1, 2, 3, 50, 4000, 1, 9])
+    groups, owners = people_of(sizes, 0)
+    rng = np.random.default_rng(1)
+    table, labels = rng.normal(size=(len(owners), 3)), rng.integers(0, 4, size=len(owners))
+    give = (lambda x, y: (x, y)) if own == "classes" else lambda x, y: x
+    found = integer_total(Units((table, labels), groups), give, held, steps)
+    alone = []
+    for person in range(len(sizes)):
+        mine = owners == person
+        one = Groups.from_ids(np.zeros(mine.sum()))
+        alone.append(integer_total(Units((table[mine], labels[mine]), one), give, held, steps))
+    assert (found == whole(alone)).all()
+    batch = np.array([4, 1])
+    chosen = integer_total(Units((table, labels), groups).take(batch), give, held, steps)
+    assert (chosen == alone[4] + alone[1]).all()
+
+
+def test_what_a_person_gives_is_the_mean_of_own_rows():
+    sizes, rng = np.array([3, 1, 6, 1000, 2]), np.random.default_rng(4)
+    groups, owners = people_of(sizes, 1)
+    table, labels = rng.uniform(-1, 1, size=(len(owners), 3)), rng.integers(0, 3, size=len(owners))
+    own = [table[owners == person] for person in range(len(sizes))]
+    sums = {
+        ball(Ball(9.0), 3): sum(rows.mean(axis=0) for rows in own),
+        Moment(9.0, 3, people=True): sum(rows.T @ rows / len(rows) for rows in own),
+    }
+    for held, expected in sums.items():
+        steps = held.check(0.3)
+        found = integer_total(Units((table,), groups), lambda x: x, held, steps)
+        assert held.value(found, steps) == pytest.approx(expected, abs=1e-3)
+    held, expected = labelled(9.0, 3, 3), np.zeros((3, 4))
+    for person, rows in enumerate(own):
+        shown = labels[owners == person]
+        for label in np.unique(shown):
+            share = 1.0 / np.sqrt(len(np.unique(shown)))
+            expected[label] += share * np.append(rows[shown == label].mean(axis=0) / 9.0, 1.0)
+    steps = held.check(0.3)
+    found = integer_total(Units((table, labels), groups), lambda x, y: (x, y), held, steps)
+    assert held.value(found, steps) == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_row_given_alone_has_no_company():
+    rng = np.random.default_rng(5)
+    table, held = rng.normal(size=(50, 3)), ball(Ball(0.7), 3)
+    shift = one_by_one(lambda rows: rows - rows.mean(axis=0) + 0.1)  # tells of its company
+    found = integer_total(Units((table,)), shift, held, held.check(1.0))
+    one = integer_total(Units((table[:1],)), shift, held, held.check(1.0))
+    assert (found == 50 * one).all()
+
+
+@pytest.mark.parametrize("own", ["mean", "factors", "classes"])
+def test_people_move_a_sum_by_the_bounds_and_no_more(own):
+    dim = 3
+    held = {
+        "mean": ball(Ball(0.7), dim),
+        "factors": Moment(0.7, dim, people=True),
+        "classes": labelled(0.7, dim, 3),
+    }[own]
+    steps, rng = held.check(0.3), np.random.default_rng(2)
+    give = (lambda x, y: (x, y)) if own == "classes" else lambda x, y: x
+    vectors = []
+    for person in range(300):
+        size = int(rng.integers(1, 40))
+        rows, labels = hostile(size, dim, person), rng.integers(0, 3, size=size)
+        if person < 6:
+            rows, labels = np.tile(hostile(6, dim, 0)[person], (size, 1)), labels * 0
+        one = Groups.from_ids(np.zeros(size))
+        total = integer_total(Units((rows, labels), one), give, held, steps)
+        vectors.append([int(v) for v in np.ravel(total)])
+    most = max(map(square, vectors))
+    assert 0.98**2 * held.presence(steps) ** 2 <= most <= held.presence(steps) ** 2
+    assert 0.98**2 * steps**2 <= farthest(vectors, steps) <= steps**2
+
+
+# -- what is refused, and what is drawn ------------------------------------------------------------
+
+
+def test_a_set_far_from_zero_is_refused():
+    for bound in (interval_sensitivity(1.0), ball_sensitivity(1.0)):
+        VectorSet((1,), bound, lambda tile, unit: tile / unit)
+    for presence in (5.0, 0.4, float("inf")):
+        with pytest.raises(ValueError, match="center the set"):
+            VectorSet((1,), replace(interval_sensitivity(1.0), presence=presence), lambda t, u: t)
+
+
+def test_vectors_of_a_set_that_are_not_finite_count_as_zero():
+    held = VectorSet((2,), ball_sensitivity(1.0), lambda tile, unit: tile / unit)
+    steps = held.check(1.0)
+    tile = np.array([[0.5, np.nan], [np.inf, 0.0], [0.25, -0.5], [-np.inf, np.inf]])
+    assert integers(held, tile, steps) == integers(held, tile[2:3], steps)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        ball(Ball(1.0), 10**9),
+        Moment(1.0, 600),
+        Moment(1.0, 200, people=True),
+        Outer(1.0, 10**5, 10**5),
+        Frame(1.0, np.eye(600, 2)),
+        labelled(1.0, 10**4, 10**5),
+    ],
+)
+def test_integers_that_are_coarse_are_refused_before_the_charge(held):
+    held.check(9.0)
+    with pytest.raises(ValueError, match="fewer integers"):
+        held.check(1e-6)
+    with pytest.raises(ValueError, match="smaller epsilon"):
+        held.check(2.0**10)
+    with pytest.raises(ValueError, match="larger epsilon"):
+        held.check(2.0**-33)
+
+
+def test_the_check_of_moments_knows_their_root():
+    """Integers of second moments are as long as the root of D, not D."""
+    for dim, mu in ((600, 1e-3), (200, 1e-4), (60, 1e-5)):
+        with pytest.raises(ValueError, match="fewer integers"):
+            Moment(1.0, dim, people=True).check(mu)
+
+
+def test_a_set_without_a_bound_is_refused():
+    with pytest.raises(ValueError, match="nothing bounds"):
+        ball(Ball(np.inf), 2)
+
+
+def test_noise_has_the_scale_that_is_stated():
+    held, rng = ball(Ball(2.0), 4000), NoiseStreams(0)("noise")
+    noisy = private_sum(Units((np.zeros((3, 4000)),)), lambda rows: rows, held, 0.5, rng)
+    assert noisy.sigma == pytest.approx(2.0 * 2.0 / 0.5, rel=1e-6)
+    assert np.std(noisy.value) == pytest.approx(noisy.sigma, rel=0.1)
+    held = Moment(1.0, 50)
+    noisy = private_sum(Units((np.zeros((3, 50)),)), lambda rows: rows, held, 0.5, rng)
+    assert (noisy.value == noisy.value.T).all()
+    assert noisy.sigma == pytest.approx(np.sqrt(2.0) / 0.5, rel=1e-3)
+    assert np.std(np.diag(noisy.value)) == pytest.approx(noisy.sigma, rel=0.5)
+    assert np.std(noisy.value[np.triu_indices(50, 1)]) * np.sqrt(2.0) == pytest.approx(
+        noisy.sigma, rel=0.15
+    )
+
+
+@pytest.mark.parametrize("n", [1, 10**6])
+def test_a_plain_sum_moves_by_its_sensitivity_and_no_more(n):
+    """Of 10^6 records the float of a total rounds by more than the lattice's own margin."""
+    held, rng = ball(Ball(0.7), 3), np.random.default_rng(0)
+    table = np.full((n, 3), 0.7 / np.sqrt(3.0)) * (1.0 - 1e-3 * rng.random((n, 1)))
+    table[0] = 0.7 / np.sqrt(3.0)
+    value, sensitivity = plain_sum(Units((table,)), lambda rows: rows, held, n)
+    table[0] *= -1.0
+    other, _ = plain_sum(Units((table,)), lambda rows: rows, held, n)
+    moved = square(
+        Fraction(float(a)) - Fraction(float(b)) for a, b in zip(value, other, strict=True)
+    )
+    assert moved <= Fraction(sensitivity.value) ** 2
+    assert moved >= Fraction(0.999 * sensitivity.value) ** 2
+    spacing = Fraction(held.spacing(PLAIN_STEPS))
+    longest = n * Fraction(held.bound.presence)
+    assert Fraction(sensitivity.value) >= PLAIN_STEPS * spacing + longest / 2**50
