@@ -210,7 +210,7 @@ def _without_ledger(model: Any) -> dict[str, Any]:
             )
             for part in (made, *made.get_params().values()):
                 if isinstance(part, CarriesLedger):
-                    part._ledger_token = {}  # of nowhere
+                    vars(part)["_ledger_token"] = {}  # of nowhere
     return params
 
 
