@@ -316,14 +316,12 @@ def widening(seeds, only=()):
         coverage(seeds, only)
 
 
-def two_fits(X, geometry, epsilon, seed):
+def two_fits(X, geometry, epsilon):
     """Components from a mean and the second moment of logarithms there, each for half of mu^2."""
     parts = PrivacyAccountant(epsilon=epsilon, delta=1e-5).split(2, gaussian=True)
     first, second = (part.whole() for part in parts)
-    mean = PrivateFrechetMean(
-        geometry, radius=1.0, noise="gaussian", random_state=seed, **first
-    ).fit(X)
-    axes = PrivatePrincipalEigenvector(2, center="assume", random_state=seed, **second)
+    mean = PrivateFrechetMean(geometry, radius=1.0, noise="gaussian", **first).fit(X)
+    axes = PrivatePrincipalEigenvector(2, center="assume", **second)
     return axes.fit(mean.transform(X)).components_
 
 
@@ -335,7 +333,7 @@ def captured(geometry, n, epsilon, seeds):
         X, truth = wrapped(geometry, n, np.random.default_rng([seed, n]), power=1.5)
         fit = PrivateTangentPCA(2, geometry, radius=1.0, epsilon=epsilon, random_state=seed)
         fit.fit(X)
-        both = fit.components_, two_fits(X, geometry, epsilon, seed)
+        both = fit.components_, two_fits(X, geometry, epsilon)
         shares.append([np.sum(axes**2 @ values) / values[:2].sum() for axes in both])
         errors.append(geometry.dist(fit.mean_, truth) ** 2)
     return *np.mean(shares, axis=0), np.sqrt(np.mean(errors))

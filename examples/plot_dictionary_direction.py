@@ -49,7 +49,6 @@ for epsilon in (0.5, 2.0, 8.0):
         step_size=0.6,
         retraction=True,
         epsilon=epsilon,
-        random_state=0,
         callback=lambda step, W, path=path: path.append(overlap(W)),
     ).fit(X)
     paths[epsilon] = path

@@ -28,7 +28,7 @@ X = geometry.exp_coordinates(truth, 0.15 * rng.standard_normal((5000, geometry.d
 start = geometry.exp_coordinates(truth, np.full(geometry.dim, 0.8 / np.sqrt(geometry.dim)))
 
 
-def error(epsilon, seed, **settings):
+def error(epsilon, **settings):
     model = PrivateRiemannianERM(
         geometry,
         start=start,
@@ -36,7 +36,6 @@ def error(epsilon, seed, **settings):
         n_steps=8,
         step_size=0.8,
         epsilon=epsilon,
-        random_state=seed,
         **settings,
     )
     return geometry.dist(model.fit(X).point_, truth)
@@ -47,8 +46,8 @@ def error(epsilon, seed, **settings):
 # budget they are alike; at a larger one full batches win, because batches vary on their own.
 
 epsilons = [0.25, 0.5, 1.0, 2.0, 4.0]
-full = [[error(epsilon, seed) for seed in range(5)] for epsilon in epsilons]
-sampled = [[error(epsilon, seed, batch_size=500) for seed in range(5)] for epsilon in epsilons]
+full = [[error(epsilon) for _ in range(5)] for epsilon in epsilons]
+sampled = [[error(epsilon, batch_size=500) for _ in range(5)] for epsilon in epsilons]
 
 # %%
 

@@ -21,7 +21,7 @@ train, hidden = np.where(seen, images, np.nan), np.where(seen, np.nan, images)
 # %%
 # The estimator measures privately whether a subspace is worth its share of the budget, and says so.
 
-model = PrivateMatrixCompletion(bounds=(0, 1), epsilon=3.0, random_state=0).fit(train)
+model = PrivateMatrixCompletion(bounds=(0, 1), epsilon=3.0).fit(train)
 print(f"{model.subspace_method_}, rank {model.rank_}: {model.subspace_reason_}")
 print(f"error on hidden pixels {-model.score(train, hidden):.3f}")
 
@@ -32,7 +32,7 @@ epsilons = [0.3, 1.0, 3.0, 10.0]
 errors = {"item effects only": [], "default": []}
 for epsilon in epsilons:
     for values, rank in zip(errors.values(), (0, "auto"), strict=True):
-        fit = PrivateMatrixCompletion(rank, bounds=(0, 1), epsilon=epsilon, random_state=1)
+        fit = PrivateMatrixCompletion(rank, bounds=(0, 1), epsilon=epsilon)
         values.append(-fit.fit(train).score(train, hidden))
 display = CompletionDisplay.from_estimator(model, epsilons=epsilons, errors=errors)
 

@@ -21,7 +21,7 @@ X = load_digits().data / 16.0
 # %%
 # One fit releases any number of components: they all come from one noisy matrix.
 
-model = PrivatePrincipalEigenvector(4, epsilon=3.0, random_state=0).fit(X)
+model = PrivatePrincipalEigenvector(4, epsilon=3.0).fit(X)
 epsilon, delta = model.privacy_spent_
 print(f"({epsilon}, {delta})-private; rows scaled to norm {model.row_norm_:.2f}")
 print("released shares of the variance:", model.explained_variance_ratio_.round(3))
@@ -42,9 +42,7 @@ fits = []
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     for budget in (0.1, 0.3, 1.0, 3.0, 10.0):
-        for seed in range(8):
-            fit = PrivatePrincipalEigenvector(2, epsilon=budget, random_state=seed)
-            fits.append(fit.fit(X))
+        fits += [PrivatePrincipalEigenvector(2, epsilon=budget).fit(X) for _ in range(8)]
 best = PCA(2).fit(X).explained_variance_ratio_.sum()
 figure, axis = plt.subplots(figsize=(6, 4))
 CapturedVarianceDisplay.from_estimators(fits, X, axis, non_private=best)

@@ -63,9 +63,9 @@ shares = [0.0, 0.05, 0.1, 0.2]
 covariance, private = [], []
 for share in shares:
     rows = []
-    for seed in range(5):
+    for _ in range(5):
         X = sample(share)
-        S = estimator.set_params(random_state=seed).fit(X).point_
+        S = estimator.fit(X).point_
         rows.append([geometry.dist(truth, shape(np.cov(X.T))), geometry.dist(truth, shape(S))])
     covariance.append(np.mean(rows, axis=0)[0])
     private.append(np.mean(rows, axis=0)[1])

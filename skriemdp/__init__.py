@@ -26,6 +26,7 @@ _HOME = {
     "PrivacyAccountant": "skriemdp.ledger.accountant",
     "BudgetError": "skriemdp.ledger.accountant",
     "BudgetExceededError": "skriemdp.ledger.accountant",
+    "SeededNoiseWarning": "skriemdp._warnings",
     "audit_epsilon": "skriemdp.auditing",
     "config_context": "skriemdp._config",
     "current_accountant": "skriemdp.ledger.current",

@@ -195,6 +195,7 @@ class NoiseStreams:
         self._seed = None if random_state is None else int(random_state)
         self._context = context
         self._used: set[tuple] = set()
+        self._secret: bytes | None = None
 
     @property
     def seeded(self) -> bool:
@@ -204,15 +205,28 @@ class NoiseStreams:
     def __call__(self, *label: object) -> np.random.Generator:
         from randomgen import ChaCha
 
+        return NoiseGenerator(ChaCha(key=int.from_bytes(self._key(label), "little"), rounds=20))
+
+    def repeatable(self, *label: object) -> NoiseStreams:
+        """Streams of their own, which give the same noise again where a label is used again.
+
+        For releases that are asked for by name and may be interrupted: begun anew they are the
+        same release, and two of them tell no more than one.
+        """
+        streams = NoiseStreams(self._seed)
+        streams._secret = self._key(label)
+        return streams
+
+    def _key(self, label: tuple[object, ...]) -> bytes:
+        if self._secret is not None:
+            return hashlib.blake2b(repr(label).encode(), key=self._secret, digest_size=32).digest()
         if label in self._used:
             raise RuntimeError(f"the noise stream {label!r} was already used in this fit.")
         self._used.add(label)
         if self._seed is None:
-            key = secrets.randbits(256)
-        else:
-            material = repr((self._seed, label)).encode() + b"|" + self._context
-            key = int.from_bytes(hashlib.blake2b(material, digest_size=32).digest(), "little")
-        return NoiseGenerator(ChaCha(key=key, rounds=20))
+            return secrets.token_bytes(32)
+        material = repr((self._seed, label)).encode() + b"|" + self._context
+        return hashlib.blake2b(material, digest_size=32).digest()
 
     def __getstate__(self) -> NoReturn:
         raise TypeError("noise streams are never pickled: a copy would repeat their noise.")

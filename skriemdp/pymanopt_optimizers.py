@@ -33,6 +33,7 @@ from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
+from skriemdp.privacy.events import as_drawn
 
 if TYPE_CHECKING:
     from skriemdp.geometry.base import Geometry
@@ -252,7 +253,8 @@ class _PrivateOptimizer(Optimizer):
             chosen_accountant(self._accountant),
             event,
             self,
-            params={"unit": "record", "seeded": self._random_state is not None},
+            random_state=self._random_state,
+            params={"unit": "record"},
             at=(self._epsilon, self._delta),
         )
         streams = NoiseStreams(self._random_state, self._context(event, problem))
@@ -274,11 +276,9 @@ class _PrivateOptimizer(Optimizer):
             time=time.time() - started,
             log=self._log,
             privacy_spent=PrivacySpent(
-                epsilon=self._epsilon,
-                delta=self._delta,
-                event=event,
-                guarantee="none (seeded)" if streams.seeded else "exact",
-                seeded=streams.seeded,
+                self._epsilon,
+                self._delta,
+                as_drawn(event, self._random_state),
                 public={
                     "n": n,
                     "manifold": str(geometry),

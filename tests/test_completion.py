@@ -325,7 +325,7 @@ def test_two_instalments_are_as_good_as_one(rng):
 def test_stochastic_charges_what_its_sampler_names(rng):
     values, mask = low_rank_ratings(rng, n=400, d=15)
     model = PrivateMatrixCompletion(
-        2, method="stochastic", signal_test="none", n_steps=20, epsilon=2.0, random_state=0
+        2, method="stochastic", signal_test="none", n_steps=20, epsilon=2.0
     ).fit(np.where(mask, values, np.nan))
     event = model.privacy_spent_.event
     assert model.subspace_method_ == "stochastic" and model.privacy_spent_.mu is None

@@ -14,7 +14,12 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from skriemdp import PrivacyAccountant, PrivatePrincipalEigenvector, config_context
+from skriemdp import (
+    PrivacyAccountant,
+    PrivatePrincipalEigenvector,
+    SeededNoiseWarning,
+    config_context,
+)
 from skriemdp.auditing import audit_epsilon
 from skriemdp.core.estimator import Terms
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
@@ -453,7 +458,7 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
     with warnings.catch_warnings(), config_context(arithmetic="float"):
         warnings.simplefilter("ignore")
         model.fit(table(n=800, shift=shift))
-    event = model.privacy_spent_.event
+    event = model.privacy_spent_.planned_event
     if mechanism in ("exponential", "pure covariance"):
         assert event == PureEvent(1.0)
         spent = math.fsum(e.epsilon(0.0) for e in drawn)
@@ -549,15 +554,11 @@ def test_two_matrices_are_averaged_with_their_precisions():
 
 
 def test_privacy_statement():
-    model = PrivatePrincipalEigenvector(epsilon=0.7, delta=1e-6, random_state=0).fit(table())
+    model = PrivatePrincipalEigenvector(epsilon=0.7, delta=1e-6).fit(table())
     spent = model.privacy_spent_
     assert tuple(spent) == (0.7, 1e-6)
     assert spent.mu == pytest.approx(gaussian_mu(0.7, 1e-6), rel=1e-9)
-    assert (spent.unit, spent.neighboring, spent.guarantee) == (
-        "record",
-        "replace-one",
-        "none (seeded)",
-    )
+    assert (spent.unit, spent.neighboring, spent.guarantee) == ("record", "replace-one", "exact")
     assert json.loads(json.dumps(spent.to_dict()))["public"]["row_norm"] == "auto"
 
 
@@ -911,6 +912,7 @@ def test_warnings_and_attributes_never_depend_on_a_huge_row():
     X[5] = 1e200
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", SeededNoiseWarning)
         model = PrivatePrincipalEigenvector(epsilon=3.0, random_state=0).fit(X)
     assert loss(model, np.delete(X, 5, axis=0)) < 0.05
     values = [np.max(np.abs(v)) for v in vars(model).values() if isinstance(v, (float, np.ndarray))]

@@ -1,5 +1,7 @@
 """What every estimator owes scikit-learn and the budget, whatever its method."""
 
+import contextlib
+import math
 import pickle
 import warnings
 
@@ -11,6 +13,8 @@ from sklearn.utils.validation import _num_samples
 
 import skriemdp
 from skriemdp import (
+    BudgetError,
+    PrivacyAccountant,
     PrivateFrechetMean,
     PrivateGeodesicRegressor,
     PrivateGridSearchCV,
@@ -21,8 +25,12 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
     PrivateTangentPCA,
+    SeededNoiseWarning,
+    privacy_report,
 )
 from skriemdp.federated import FederatedEstimator
+from skriemdp.mechanisms import noise
+from skriemdp.privacy.events import GaussianEvent
 
 
 class TwoClients(FederatedEstimator):
@@ -114,6 +122,49 @@ def test_a_refused_charge_releases_nothing(estimator, recording_accountant):
     )
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
+def test_a_seeded_fit_states_no_epsilon(estimator):
+    model = clone(estimator).set_params(random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with PrivacyAccountant() as budget:
+            model.fit(*data(estimator))
+        (warning,) = [w for w in caught if w.category is SeededNoiseWarning]
+    assert warning.filename == __file__
+    spent = model.privacy_spent_
+    assert tuple(spent) == (math.inf, 1.0) and spent.mu is None and spent.seeded
+    assert (spent.guarantee, "epsilon=inf" in repr(spent)) == ("none (seeded)", True)
+    assert spent.event.delta(100.0) == 1.0 and spent.event.epsilon(0.5) == math.inf
+    assert spent.planned_event.epsilon(spent.planned_delta) <= spent.planned_epsilon * (1 + 1e-9)
+    if not isinstance(estimator, PrivateGridSearchCV):
+        planned = getattr(model, "estimator", model)
+        assert (spent.planned_epsilon, spent.planned_delta) == (planned.epsilon, planned.delta)
+    for by_client in getattr(model, "privacy_spent_by_client_", {}).values():
+        assert by_client.epsilon == math.inf
+    # The ledger counts it as what it is, also beside fits that protect.
+    budget.spend(GaussianEvent(9.0))
+    assert budget.spent.epsilon == math.inf and len(budget.history) == 2
+    lines = [line for line in str(budget).splitlines() if "seeded" in line or "Spent" in line]
+    assert len(lines) == 2 and all("epsilon=inf" in line for line in lines)
+    assert not privacy_report(model)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
+def test_a_ceiling_refuses_a_seeded_fit_with_a_cure_that_works(estimator):
+    model = clone(estimator).set_params(random_state=0)
+    budget = PrivacyAccountant(1e3)
+    with budget, pytest.raises(BudgetError, match="random_state") as refusal:
+        model.fit(*data(estimator))
+    assert len(budget.history) == 0 and not hasattr(model, "privacy_spent_")
+    assert "random_state=None" in str(refusal.value)
+    assert "without a ceiling: accountant=PrivacyAccountant()." in str(refusal.value)
+    with budget:
+        model.set_params(accountant=PrivacyAccountant()).fit(*data(estimator))
+        assert len(budget.history) == 0
+        model.set_params(accountant=None, random_state=None).fit(*data(estimator))
+    assert len(budget.history) == 1
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 @pytest.mark.parametrize("bad", [{"epsilon": 0.0}, {"epsilon": np.inf}, {"delta": 1.0}], ids=str)
 def test_impossible_budgets_are_refused(estimator, bad, recording_accountant):
@@ -154,3 +205,120 @@ def test_pickles_hold_no_records(estimator):
     blob = pickle.dumps(model)
     assert not any(X[i].tobytes() in blob for i in range(len(X)))
     assert pickle.loads(blob).privacy_spent_.event == model.privacy_spent_.event
+
+
+# -- fits that do not end, and fits after others ---------------------------------------------------
+
+
+# Each of them sets something that another one of its class does not.
+OTHERS = [
+    PrivateFrechetMean(mechanism="gradient", radius=2.0, center=[0.1, 0.0, 0.0, 0.0]),
+    PrivatePrincipalEigenvector(row_norm=1.0),
+    PrivatePrincipalEigenvector(2, mechanism="power", center="assume"),
+    PrivateNoisyAdaGrad(public_X=np.eye(4), public_y=[0, 1, 0, 1]),
+    PrivateNoisyAdaGrad(target_range=(0.0, 1.0), loss="squared_error"),
+    PrivateHyperbolicRegressor("per-query"),
+    PrivateRiemannianERM(clip_norm="auto", n_steps=3),
+    PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1]),
+    TwoClients(PrivateFrechetMean(radius=1.0), local="statistic", n_rounds=1),
+]
+EVERYTHING = ESTIMATORS + AROUND + OTHERS
+
+
+def learned(model):
+    """What a fit left, as bytes that can be compared."""
+    given = model.get_params(deep=False)
+    return {name: pickle.dumps(value) for name, value in vars(model).items() if name not in given}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("estimator", EVERYTHING, ids=str)
+def test_a_refit_is_a_first_fit(estimator):
+    """Equal seeds give equal noise, so all that an earlier fit left would show."""
+    fresh = clone(estimator).set_params(random_state=0).fit(*data(estimator))
+    for other in EVERYTHING:
+        if type(other) is type(estimator) and other is not estimator:
+            model = clone(other).fit(*data(other))
+            model.set_params(**clone(fresh).get_params(deep=False))
+            assert learned(model.fit(*data(estimator))) == learned(fresh), other
+
+
+class Ending:
+    """``noise.draw`` until the call of a number, which raises."""
+
+    def __init__(self, kind, last):
+        self.kind, self.left, self.draw = kind, last, noise.draw
+
+    def __call__(self, *arguments, **facts):
+        self.left -= 1
+        if self.left == 0:
+            raise self.kind
+        return self.draw(*arguments, **facts)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("estimator", EVERYTHING, ids=str)
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
+def test_a_fit_that_does_not_end_leaves_the_old_model_or_none(estimator, kind, monkeypatch):
+    X, y = data(estimator)
+    for last in (1, 2, 5):
+        for model in (clone(estimator), clone(estimator).fit(X, y)):
+            before, ending = dict(vars(model)), Ending(kind, last)
+            with monkeypatch.context() as patched, PrivacyAccountant() as budget:
+                patched.setattr(noise, "draw", ending)
+                with contextlib.suppress(kind):
+                    model.fit(X[:60], y[:60])
+            assert len(budget.history) == 1  # the charge stays
+            if ending.left <= 0:  # else the fit drew less
+                assert vars(model).keys() == before.keys()
+                assert all(vars(model)[name] is before[name] for name in before)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
+def test_a_refused_refit_leaves_the_old_model(estimator, recording_accountant):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = clone(estimator).set_params(accountant=recording_accountant).fit(*data(estimator))
+        before = dict(vars(model))
+        recording_accountant.refuse = True
+        X, y = data(estimator)
+        with pytest.raises(RuntimeError, match="refused"):
+            model.fit(X[:, :3], y)
+    assert vars(model) == before
+
+
+# -- models that are published ---------------------------------------------------------------------
+
+
+def addresses(budget):
+    return [budget.path.encode(), budget._ledger.key.encode()]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("estimator", EVERYTHING, ids=str)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_fitted_model_is_pickled_without_its_ledger(estimator, named, tmp_path):
+    budget = PrivacyAccountant(1e3, path=tmp_path / "people.ledger")
+    model = clone(estimator)
+    inner = getattr(model, "estimator", model)
+    if named:
+        model.set_params(accountant=budget)
+        inner.set_params(accountant=budget)
+    with budget:
+        # On its way to a worker it keeps the ledger.
+        assert addresses(budget)[0] in pickle.dumps(model)
+        sent = pickle.loads(pickle.dumps(model)).fit(*data(estimator))
+        assert len(budget.history) == 1
+        blob = pickle.dumps(sent)
+    assert not any(address in blob for address in addresses(budget))
+    received = pickle.loads(blob)
+    if named:
+        for copy in (received, clone(received)):
+            with pytest.raises(BudgetError, match=r"set_params\(accountant=\.\.\.\)"):
+                copy.fit(*data(estimator))
+        received.set_params(accountant=budget).fit(*data(estimator))
+        assert len(budget.history) == 2
+        # The original keeps it.
+        assert clone(sent).accountant == sent.accountant == budget
+    received.set_params(accountant=None).fit(*data(estimator))
+    assert len(budget.history) == 1 + named

@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit, ndtr
 
+from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
 from skriemdp.privacy import loss_distributions
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
 from skriemdp.privacy.event import loss_epsilon
@@ -25,6 +26,7 @@ from skriemdp.privacy.events import (
     ParallelEvent,
     PoissonSampledGaussianEvent,
     PureEvent,
+    SeededEvent,
     SelectionEvent,
     SelfComposedEvent,
     ZCDPEvent,
@@ -666,3 +668,42 @@ def test_normal_tails_are_as_accurate_as_the_proof_of_rounding_says():
         with mpmath.workdps(40):
             error = abs(float(mpmath.mpf(float(ndtr(-x))) / mpmath.ncdf(-mpmath.mpf(x)) - 1))
         assert error <= np.finfo(float).eps * (20.0 + x * x)
+
+
+# -- noise that can be repeated --------------------------------------------------------------------
+
+
+PLAIN = [GaussianEvent(3.0), PureEvent(0.2), ApproximateEvent(0.1, 1e-6), ZCDPEvent(0.01)]
+
+
+@pytest.mark.parametrize("other", PLAIN, ids=str)
+def test_a_seeded_event_protects_nobody_in_any_company(other):
+    seeded = SeededEvent(other)
+    together = [
+        seeded,
+        compose([seeded, other]),
+        compose([other, seeded, PureEvent(0.3), GaussianEvent(5.0), seeded]),
+        SelfComposedEvent(seeded, 3),
+        ParallelEvent((other, seeded)),
+        MixtureEvent((1.0,), (seeded,)),
+    ]
+    for event in together:
+        again = event_from_dict(json.loads(json.dumps(event.to_dict())))
+        assert again == event
+        assert [again.delta(e) for e in (0.0, 1.0, 50.0)] == [1.0] * 3
+        assert [again.epsilon(d) for d in (0.0, 1e-9, 0.9)] == [math.inf] * 3
+        assert again.mu is None and again.gdp_bound is None
+    half = MixtureEvent((0.5, 0.5), (seeded, other))
+    assert half.delta(50.0) >= 0.5 and half.epsilon(0.4) == math.inf
+    with pytest.raises(ValueError):
+        SelectionEvent(seeded, 3.0)
+
+
+@pytest.mark.parametrize("filter", ["auto", "sum", "renyi", "gdp"])
+def test_no_ceiling_admits_a_seeded_event_in_any_wrapping(filter):
+    budget = PrivacyAccountant(1e3, filter=filter)
+    seeded = SeededEvent(GaussianEvent(9.0))
+    for event in (seeded, compose([seeded, PureEvent(0.1)]), SelfComposedEvent(seeded, 2)):
+        with pytest.raises((BudgetError, ValueError)):
+            budget.spend(event)
+    assert len(budget.history) == 0

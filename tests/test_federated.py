@@ -547,7 +547,7 @@ def agents_with_ledgers(folder, ceiling=math.inf):
             ball,
             accountant=PrivacyAccountant(ceiling, path=str(folder / f"{c}.ledger")),
             book=AnswerBook(folder / f"{c}.answers"),
-            random_state=3,
+            random_state=3 if math.isinf(ceiling) else None,
         )
     return agents
 

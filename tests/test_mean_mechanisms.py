@@ -508,7 +508,7 @@ def test_every_gaussian_mechanism_works_in_a_searched_ball(mechanism, ball, arit
     with config_context(arithmetic=arithmetic):
         model.set_params(**ball).fit(X)
     assert np.linalg.norm(model.mean_ - 3.0) < 0.05
-    assert model.privacy_spent_.epsilon == 8.0
+    assert model.privacy_spent_.planned_epsilon == 8.0
 
 
 def test_little_information_is_announced_from_public_numbers():

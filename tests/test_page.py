@@ -28,7 +28,7 @@ from skriemdp.page.command import main
 from skriemdp.page.facts import ENDS, GROUPS, LISTED
 from skriemdp.page.markup import DARK, LIGHT
 from skriemdp.page.meaning import pair, profile_of
-from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.privacy.events import GaussianEvent, PureEvent, SeededEvent
 
 HEBREW = "\u05e9\u05dc\u05d5\u05dd"
 LABELS = (
@@ -384,8 +384,8 @@ def test_exit_status_of_a_good_ledger(tmp_path, capsys):
 
 
 def test_a_seeded_charge_is_a_finding(tmp_path, capsys):
-    budget = PrivacyAccountant(epsilon=1.0, path=tmp_path / "a.ledger")
-    budget.spend(PureEvent(0.1), label="mean", params={"seeded": True})
+    budget = PrivacyAccountant(path=tmp_path / "a.ledger")
+    budget.spend(SeededEvent(PureEvent(0.1)), label="mean")
     assert run("check", budget.path) == 1
     out, err = lines_of(capsys)
     assert out == "" and "entry 2" in err and "protects nobody" in err
@@ -397,14 +397,15 @@ def test_a_seeded_charge_is_a_finding(tmp_path, capsys):
 def test_fits_with_a_random_state_are_found(tmp_path):
     from skriemdp import PrivateFrechetMean
 
-    budget = PrivacyAccountant(epsilon=10.0, path=tmp_path / "a.ledger")
+    budget = PrivacyAccountant(path=tmp_path / "a.ledger")
     X = np.random.default_rng(0).normal(size=(40, 3))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     mean = PrivateFrechetMean("sphere", center=[1.0, 0, 0], radius=0.5, accountant=budget)
     mean.fit(X)
     assert gather(budget.path).findings == []
     mean.set_params(random_state=0).fit(X)
-    assert gather(budget.path).accounts[0].seeded == [3]
+    account = gather(budget.path).accounts[0]
+    assert account.seeded == [3] and account.void and account.epsilon == math.inf
 
 
 def test_an_event_of_another_version_is_a_finding(tmp_path, capsys, monkeypatch):

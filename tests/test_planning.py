@@ -274,9 +274,7 @@ def test_a_ledger_without_a_ceiling_needs_no_divergence(monkeypatch, rng):
 
     monkeypatch.setattr(RadialEvent, "renyi", refuse)
     X = make_cloud(SPD(2), 100, rng=rng)
-    model = PrivateFrechetMean(
-        "spd", epsilon=0.77, random_state=0, center=np.eye(2), radius=1.0
-    ).fit(X)
+    model = PrivateFrechetMean("spd", epsilon=0.77, center=np.eye(2), radius=1.0).fit(X)
     assert model.privacy_spent_.event.delta(0.77) <= model.delta
 
 

@@ -354,8 +354,8 @@ def test_pure_components_with_a_spectrum(d):
     model = PrivatePrincipalEigenvector(
         2, row_norm=15.0, center="assume", epsilon=3.0, delta=0, random_state=0
     ).fit(X)
-    assert (model.mechanism_, model.privacy_spent_.event) == ("covariance", PureEvent(3.0))
-    assert tuple(model.privacy_spent_) == (3.0, 0.0)
+    assert (model.mechanism_, model.privacy_spent_.planned_event) == ("covariance", PureEvent(3.0))
+    assert model.privacy_spent_.planned_delta == 0.0
     exact = np.linalg.eigvalsh(X.T @ X / len(X))[::-1]
     assert np.abs(model.components_[[0, 1], [0, 1]]).min() > 0.99
     # Noise alone has eigenvalues up to 2.45 sqrt(d) times the scale of its entries.

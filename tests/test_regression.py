@@ -162,7 +162,8 @@ def test_rules_read_public_numbers_only(epsilon):
 @pytest.mark.parametrize("method", METHODS)
 def test_one_fit_costs_exactly_what_was_asked(method, unit, recording_accountant):
     X, y = tree()
-    fitted = model(method=method, privacy_unit=unit, accountant=recording_accountant).fit(X, y)
+    settings = {"accountant": recording_accountant, "random_state": None}
+    fitted = model(method=method, privacy_unit=unit, **settings).fit(X, y)
     (event,) = recording_accountant.spends
     assert event.mu == pytest.approx(gaussian_mu(1.0, 1e-5), rel=1e-12)
     assert event.delta(1.0) <= 1e-5 * (1 + 1e-9)
@@ -173,14 +174,15 @@ def test_one_fit_costs_exactly_what_was_asked(method, unit, recording_accountant
 def test_predictions_are_free_and_unlimited(tmp_path):
     X, y = tree()
     accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5, path=tmp_path / "ledger.db")
-    fitted = model(accountant=accountant, epsilon=0.99).fit(X, y)
+    settings = {"accountant": accountant, "epsilon": 0.99, "random_state": None}
+    fitted = model(**settings).fit(X, y)
     before = accountant.path, len(accountant.history)
     rng = np.random.default_rng(0)
     for _ in range(5):
         assert fitted.predict(rng.normal(size=(20_000, X.shape[1]))).shape == (20_000, 3)
     assert (accountant.path, len(accountant.history)) == before
     with pytest.raises(BudgetExceededError):
-        model(accountant=accountant, epsilon=0.99).fit(X, y)
+        model(**settings).fit(X, y)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -199,6 +201,40 @@ def test_per_query_answers_what_it_declared_and_no_more(unit, recording_accounta
     with pytest.raises(BudgetExceededError):
         fitted.predict(X[7:8])
     assert len(recording_accountant.spends) == 1
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("seed", [0, None])
+def test_an_interrupted_query_can_be_asked_again(unit, seed, monkeypatch):
+    X, y = tree()
+    settings = {"method": "per-query", "privacy_unit": unit, "random_state": seed, "n_queries": 3}
+    fitted, whole = model(**settings).fit(X, y), model(**settings).fit(X, y)
+    draw, drawn, interrupts = noise.draw, [], [1, 1]
+
+    def noted(*arguments, **facts):
+        drawn.append(draw(*arguments, **facts))
+        if interrupts:
+            interrupts.pop()
+            raise KeyboardInterrupt
+        return drawn[-1]
+
+    def first_of(asked, row):
+        place = len(drawn)
+        answer = asked.predict(X[row : row + 1])
+        return answer, pickle.dumps(drawn[place]) if len(drawn) > place else None
+
+    monkeypatch.setattr(noise, "draw", noted)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            fitted.predict(X[:1])
+        assert fitted.n_queries_left_ == 3  # nothing was answered
+    answer, last = first_of(fitted, 0)
+    assert fitted.n_queries_left_ == 2
+    # The same noisy sum as what was begun, so that all attempts say no more than one.
+    assert pickle.dumps(drawn[0]) == pickle.dumps(drawn[1]) == last
+    assert np.array_equal(first_of(fitted, 0)[0], answer) and first_of(fitted, 0)[1] is None
+    assert first_of(fitted, 1)[1] != last
+    assert (first_of(whole, 0)[1] == last) == (seed == 0)
 
 
 def test_copies_of_a_per_query_model_hold_no_records():
@@ -328,7 +364,8 @@ def test_a_public_base_point_leaves_all_budget_to_the_model():
     X, y = tree()
     private, public = model().fit(X, y), model(base_point=[1.0, 0.0, 0.0]).fit(X, y)
     np.testing.assert_allclose(public.base_point_, [1.0, 0.0, 0.0], atol=1e-12)
-    assert public.privacy_spent_.mu == pytest.approx(private.privacy_spent_.mu, rel=1e-12)
+    events = [m.privacy_spent_.planned_event for m in (public, private)]
+    assert events[0].mu == pytest.approx(events[1].mu, rel=1e-12)
     # All but what the search and the count may take: 10 % more without a private base point.
     plans = [m._plan(m._validate(X, y).facts, None).settings for m in (private, public)]
     shares = [plan.model.mu**2 / plan.mu**2 + plan.scaling.share for plan in plans]

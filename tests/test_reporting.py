@@ -14,7 +14,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from skriemdp.core.spent import PrivacySpent
-from skriemdp.privacy.events import GaussianEvent
+from skriemdp.privacy.events import GaussianEvent, as_drawn
 from skriemdp.reporting import NOT_FITTED, NOT_PRIVATE, PRIVATE, SEEDED, STATELESS, privacy_report
 
 X = np.random.default_rng(0).normal(size=(20, 3))
@@ -28,8 +28,8 @@ class Private(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y=None):
-        seeded = self.random_state is not None
-        self.privacy_spent_ = PrivacySpent(0.5, 1e-6, GaussianEvent(5.0), seeded=seeded)
+        event = as_drawn(GaussianEvent(5.0), self.random_state)
+        self.privacy_spent_ = PrivacySpent(0.5, 1e-6, event)
         self.mean_ = np.zeros(X.shape[1])
         return self
 
@@ -62,7 +62,8 @@ def test_private_and_stateless_steps_pass():
 
 
 def test_seeded_noise_is_a_violation():
-    assert not privacy_report(make_pipeline(Private(random_state=0)).fit(X))
+    report = privacy_report(make_pipeline(Private(random_state=0)).fit(X))
+    assert not report and "epsilon=inf, delta=1" in str(report)
 
 
 def test_column_transformer_and_union():

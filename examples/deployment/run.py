@@ -125,7 +125,6 @@ class Federation:
         round_timeout=60.0,
         round_grace=12.0,
         epsilon=1.0,
-        noise_seed=None,
         logs=None,
         timeout=120.0,
     ):
@@ -134,7 +133,7 @@ class Federation:
         self.timeout = timeout
         self.n_rounds, self.round_timeout = n_rounds, round_timeout
         self.round_grace = round_grace
-        self.epsilon, self.noise_seed = epsilon, noise_seed
+        self.epsilon = epsilon
         self.patience = 60.0
         self.processes = {}
         self.port, *self.node_ports = free_ports(1 + len(HOSPITALS))
@@ -246,8 +245,6 @@ class Federation:
     def start_node(self, name):
         home, number = self.folder / name, HOSPITALS.index(name)
         config = f'hospital="{name}" state-dir="{home}" data-seed={number} epsilon={self.epsilon}'
-        if self.noise_seed is not None:
-            config += f" noise-seed={self.noise_seed}"
         self._start(
             name,
             *("flower-supernode", "--superlink", f"127.0.0.1:{self.port}"),

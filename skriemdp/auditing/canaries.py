@@ -232,7 +232,7 @@ def _exponent(model: PrivateFrechetMean) -> float:
     """Exponent of the noise law's density."""
     if model.mechanism_ in ("laplace", "k-norm"):
         return 1.0
-    event = model.privacy_spent_.event
+    event: Any = model.privacy_spent_.planned_event
     laws = [part.exponent for part in getattr(event, "events", (event,)) if part.kind == "radial"]
     return laws[0] if laws else 2.0
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from skriemdp._warnings import SeededNoiseWarning, warn_user
+from skriemdp.core.spent import SEEDED
 from skriemdp.privacy.event import Event
+from skriemdp.privacy.events import as_drawn
 
-__all__ = ["charge"]
+__all__ = ["charge", "warn_seeded"]
+
+
+def warn_seeded() -> None:
+    """Tell the user that noise from an integer protects nobody."""
+    warn_user(
+        "an integer random_state makes the noise reproducible, which protects nobody: this states "
+        "epsilon=inf. That is for made-up data; for people's data leave random_state=None.",
+        SeededNoiseWarning,
+    )
 
 
 def charge(
@@ -15,6 +28,7 @@ def charge(
     owner: object,
     *,
     at: tuple[float, float] | None = None,
+    random_state: int | None,
     params: dict[str, Any],
     gaussian: str = "",
 ) -> Any:
@@ -25,11 +39,13 @@ def charge(
     accountant : PrivacyAccountant
         Or whatever stands in for one, with a method ``spend``.
     event : Event
-        What will be released.
+        What will be released, with noise that nobody can repeat.
     owner : object
         Whose release it is; the ledger records the name of its class.
     at : tuple of float, optional
         The (epsilon, delta) that the release promises.
+    random_state : int or None
+        Where the noise comes from; an integer gives a :class:`SeededNoiseWarning`.
     params : dict
         Public facts for the ledger.
     gaussian : str, default=""
@@ -45,4 +61,10 @@ def charge(
         raise RuntimeError(
             f"{name} planned an event that is not {at}-private; nothing was released."
         )
+    if random_state is not None:
+        event, at = as_drawn(event, random_state), None
+        stated = {name: params[name] for name in params.keys() - {"epsilon", "delta"}}
+        params = stated | {"guarantee": SEEDED}
+        if math.isinf(getattr(accountant, "epsilon", math.inf)):  # one with a ceiling refuses
+            warn_seeded()
     return accountant.spend(event, label=name, params=params, at=at, gaussian=gaussian)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags, get_tags
 
 from skriemdp._groups import Groups, read_groups
@@ -16,13 +18,14 @@ from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.charge import charge
 from skriemdp.core.parameters import check_parameters, check_target
-from skriemdp.core.spent import SEEDED, PrivacySpent
+from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import Work
-from skriemdp.ledger.current import active_accountant_token, chosen_accountant
+from skriemdp.ledger.current import LeftBehind, active_accountant_token, chosen_accountant
 from skriemdp.ledger.statements import noise_of
 from skriemdp.privacy.event import Event
+from skriemdp.privacy.events import as_drawn
 
-__all__ = ["CarriesLedger", "Data", "Plan", "PrivateEstimator", "Terms", "tags_of"]
+__all__ = ["CarriesLedger", "Data", "FitsWhole", "Plan", "PrivateEstimator", "Terms", "tags_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,18 +127,59 @@ def validated(estimator: Any, X: Any, y: Any = None, groups: Any = None) -> Data
     return estimator._with_tried_functions(data)
 
 
-class CarriesLedger:
-    """Takes the address of the active ledger along when an unfitted estimator is pickled.
+def _whole(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """`fit` that begins with nothing learned, and leaves all as it was where it does not end."""
+
+    @functools.wraps(fit)
+    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = vars(self)
+        learned = before.get("_learned", ())
+        given = {k: v for k, v in before.items() if not k.endswith("_") and k not in learned}
+        try:
+            self.__dict__ = dict(given)
+            # Not numpy's decorator: its frame would be the line that warnings point at.
+            with np.errstate(all="ignore"):
+                fit(self, *args, **kwargs)
+            self._learned = tuple(sorted(vars(self).keys() - given.keys()))
+            return self
+        except BaseException:  # an interrupt too; one assignment, which no other can divide
+            self.__dict__ = before
+            raise
+
+    return whole
+
+
+class FitsWhole:
+    """Base of all estimators that charge: fitted by a fit that ended, or as they were before.
+
+    A fit that is refused, fails or is interrupted leaves neither its own numbers beside an older
+    statement of privacy nor those of an older fit beside its own.  Floating-point warnings are off
+    meanwhile: numpy's "overflow encountered", or the error that ``np.seterr`` can make of it, would
+    tell that some record is huge.
+    """
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "fit" in vars(cls):
+            cls.fit = _whole(vars(cls)["fit"])  # type: ignore[attr-defined]
+
+
+class CarriesLedger(FitsWhole):
+    """Takes the ledger along when an unfitted estimator is pickled, and leaves it when a fitted is.
 
     An estimator that names no accountant charges the active one.  In a worker process that is the
     caller's: the address of its ledger travels with the unfitted estimator and with its clones.
+    Fitted models are published, so no address travels with them, nor with the estimators that they
+    were made of: a named accountant is :class:`skriemdp.ledger.current.LeftBehind` in the copy.
     """
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())  # type: ignore[call-overload]
-        token = state.pop("_ledger_token", None)  # a fitted estimator keeps no address
-        if getattr(self, "accountant", None) is None and "privacy_spent_" not in state:
-            state["_ledger_token"] = active_accountant_token(token)
+        token = state.pop("_ledger_token", None)
+        if any(name.endswith("_") for name in state):
+            return state | _without_ledger(self)
+        if getattr(self, "accountant", None) is None:
+            state["_ledger_token"] = token if token == {} else active_accountant_token(token)
         return state
 
     def __sklearn_clone__(self) -> Any:
@@ -143,6 +187,30 @@ class CarriesLedger:
         if hasattr(self, "_ledger_token"):
             copy._ledger_token = self._ledger_token
         return copy
+
+
+def _ledgers(params: dict[str, Any]) -> list[str]:
+    """Names of the parameters that are accountants."""
+    named = [name for name, value in params.items() if value is not None]
+    return [name for name in named if name.split("__")[-1] == "accountant"]
+
+
+def _without_ledger(model: Any) -> dict[str, Any]:
+    """The parameters of a fitted model as they are published."""
+    params = model.get_params(deep=False)
+    own = "accountant" in params  # else the stand-ins are those of the estimators within
+    if own and _ledgers(model.get_params()):
+        params["accountant"] = LeftBehind()
+    for name, value in params.items():
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            params[name] = made = clone(value)
+            made.set_params(
+                **{at: None if own else LeftBehind() for at in _ledgers(made.get_params())}
+            )
+            for part in (made, *made.get_params().values()):
+                if isinstance(part, CarriesLedger):
+                    vars(part)["_ledger_token"] = {}  # of nowhere
+    return params
 
 
 def _per_group(plan: Plan) -> Plan:
@@ -177,9 +245,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
 
     and calls ``self._fit(X, y)`` in its public ``fit``.  The budget is charged between `_plan` and
     `_release`, so no error can come after noise without a charge and no
-    statistic of the records is computed before one.  Floating-point warnings are off meanwhile:
-    numpy's "overflow encountered", or the error that ``np.seterr`` can make of it, would tell that
-    some record is huge.
+    statistic of the records is computed before one.
     """
 
     # Whether the fitted model stores what `predict` is asked, for whoever gets the model to see.
@@ -196,34 +262,30 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         def _release(self, data: Data, plan: Plan[Any], streams: NoiseStreams) -> None: ...
 
     def _fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
-        # Not a decorator: its frame would be the line that warnings point at.
-        with np.errstate(all="ignore"):
-            check_target(self.epsilon, self.delta)
-            check_random_state(self.random_state)
-            check_parameters(self)
-            data = validated(self, X, y, groups)
-            accountant = self._accountant()
-            plan = self._plan(data.facts, self._terms(accountant))
-            if data.groups is not None:
-                plan = _per_group(plan)
-            plan.work.check()
-            check_noise(plan.event)
-            check_arithmetic(plan.exact, f"{type(self).__name__} with these parameters")
-            streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
-            entry = getattr(self._charge(accountant, plan), "entry", None)
-            watched = getattr(self, "callback", None) is not None
-            with (charged := Charged(entry, watched)):
-                self._release(data, plan, streams)
-            charged.settle()
+        check_target(self.epsilon, self.delta)
+        check_random_state(self.random_state)
+        check_parameters(self)
+        data = validated(self, X, y, groups)
+        accountant = self._accountant()
+        plan = self._plan(data.facts, self._terms(accountant))
+        if data.groups is not None:
+            plan = _per_group(plan)
+        plan.work.check()
+        check_noise(plan.event)
+        check_arithmetic(plan.exact, f"{type(self).__name__} with these parameters")
+        streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
+        entry = getattr(self._charge(accountant, plan), "entry", None)
+        watched = getattr(self, "callback", None) is not None
+        with (charged := Charged(entry, watched)):
+            self._release(data, plan, streams)
+        charged.settle()
         self.privacy_spent_ = PrivacySpent(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            event=plan.event,
-            unit=plan.unit,
-            guarantee=SEEDED if streams.seeded else plan.guarantee,
-            seeded=streams.seeded,
-            public=plan.public
-            | {"arithmetic": "exact integers" if plan.exact else "floating point"},
+            float(self.epsilon),
+            float(self.delta),
+            as_drawn(plan.event, self.random_state),
+            plan.unit,
+            plan.guarantee,
+            plan.public | {"arithmetic": "exact integers" if plan.exact else "floating point"},
         )
         return self
 
@@ -243,15 +305,14 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         return ""
 
     def _charge(self, accountant: Any, plan: Plan[Any]) -> Any:
-        seeded = self.random_state is not None
         return charge(
             accountant,
             plan.event,
             self,
+            random_state=self.random_state,
             params={
                 "unit": plan.unit,
-                "guarantee": SEEDED if seeded else plan.guarantee,
-                "seeded": seeded,
+                "guarantee": plan.guarantee,
                 "noise": noise_of(plan.event.to_dict()),
             },
             at=(float(self.epsilon), float(self.delta)),

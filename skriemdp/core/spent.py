@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+from skriemdp.privacy.event import Event
+from skriemdp.privacy.events import SeededEvent
 
 __all__ = ["SEEDED", "PrivacySpent"]
 
@@ -19,33 +23,55 @@ class PrivacySpent:
 
     Attributes
     ----------
-    epsilon, delta : float
-        The fit is (epsilon, delta)-differentially private, by the certified profile of `event`.
+    planned_epsilon, planned_delta : float
+        What the noise was calibrated to.
     event : Event
         What was released, in numbers; composes with other events (:mod:`skriemdp.privacy.events`).
+        A :class:`skriemdp.privacy.events.SeededEvent` where `random_state` was an integer.
     unit : str
         Whose data are protected: ``"record"``, ``"label"``, ``"group"``, ``"user"`` or
         ``"client"``.
-    guarantee : str
-        ``"exact"``, ``"statistical"`` (a constant was certified by simulation with a stated error
-        probability), or ``"none (seeded)"``: the noise can be reproduced from `random_state`, so
-        nobody is protected.
-    seeded : bool
-        True when `random_state` was an integer.
+    planned_guarantee : str
+        ``"exact"`` or ``"statistical"`` (a constant was certified by simulation with a stated error
+        probability).
     public : dict
         What had to be public for the statement to hold, by name.
     neighboring : str
         The adjacency: always ``"replace-one"``; the number of records is public.
     """
 
-    epsilon: float
-    delta: float
-    event: Any
+    planned_epsilon: float
+    planned_delta: float
+    event: Event
     unit: str = "record"
-    guarantee: str = "exact"
-    seeded: bool = False
+    planned_guarantee: str = "exact"
     public: dict = dataclasses.field(default_factory=dict)
     neighboring: str = "replace-one"
+
+    @property
+    def seeded(self) -> bool:
+        """Whether `random_state` was an integer: the noise can be repeated, and protects nobody."""
+        return isinstance(self.event, SeededEvent)
+
+    @property
+    def epsilon(self) -> float:
+        """The fit is (epsilon, delta)-differentially private; infinite of a seeded one."""
+        return math.inf if self.seeded else self.planned_epsilon
+
+    @property
+    def delta(self) -> float:
+        """By the certified profile of `event`; 1 of a seeded fit."""
+        return 1.0 if self.seeded else self.planned_delta
+
+    @property
+    def guarantee(self) -> str:
+        """The planned one, or ``"none (seeded)"``."""
+        return SEEDED if self.seeded else self.planned_guarantee
+
+    @property
+    def planned_event(self) -> Event:
+        """What the noise costs where nobody can repeat it."""
+        return self.event.event if isinstance(self.event, SeededEvent) else self.event
 
     def __iter__(self) -> Iterator[float]:
         yield self.epsilon
@@ -77,10 +103,12 @@ class PrivacySpent:
 
     def to_dict(self) -> dict:
         """Plain-data form, ready for ``json.dumps`` (public arrays become nested lists)."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        names = ("epsilon", "delta", "guarantee", "seeded", "mu")
+        fields = {name: getattr(self, name) for name in names}
+        fields |= {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         fields["event"] = self.event.to_dict()
         fields["public"] = {name: _plain(value) for name, value in self.public.items()}
-        return fields | {"mu": self.mu}
+        return fields
 
 
 def _shown(value: Any) -> str:

@@ -19,6 +19,7 @@ from skriemdp._quiet import QuietQueries
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_option
 from skriemdp.core.additive import Statistic
+from skriemdp.core.charge import warn_seeded
 from skriemdp.core.manifold_input import check_descent_domain
 from skriemdp.descent.groups import GroupedProblem
 from skriemdp.federated.messages import (
@@ -32,6 +33,7 @@ from skriemdp.federated.training import LocalSettings, local_solver, train
 from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.ledger.files import private_file
+from skriemdp.privacy.events import as_drawn
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -144,6 +146,17 @@ class _Client(QuietQueries):
 
         unit: str
 
+    def __post_init__(self) -> None:
+        if self.accountant is None:  # the run was charged as a whole
+            return
+        if self.shared is not None:
+            raise ValueError(
+                "shared is the noise of a simulation; an agent with an accountant draws its own. "
+                "Leave one of the two out."
+            )
+        if self.random_state is not None:
+            warn_seeded()
+
     def handle(self, task: LocalTask) -> LocalUpdate:
         """Answer one task.
 
@@ -166,14 +179,9 @@ class _Client(QuietQueries):
                 return LocalUpdate(task.fit_id, task.round, self.client, stored)
         if self.accountant is not None:
             chosen_accountant(self.accountant).spend(
-                self.event(task),
+                as_drawn(self.event(task), self.random_state),
                 label="federated round",
-                params={
-                    "fit": task.fit_id,
-                    "round": task.round,
-                    "unit": self.unit,
-                    "seeded": self.random_state is not None,
-                },
+                params={"fit": task.fit_id, "round": task.round, "unit": self.unit},
             )
         answer = self.answer(task, point)
         if self.book is not None:
@@ -237,6 +245,7 @@ class Agent(_Client):
     unit: str = "record"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_descent_domain(self.problem.geometry, self.domain)
         check_option(("record", "group"), unit=self.unit)
         if isinstance(self.problem, GroupedProblem):

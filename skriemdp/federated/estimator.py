@@ -44,7 +44,7 @@ from skriemdp.federated.trusted import run_trusted
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.mechanisms.noise import expect_integers
-from skriemdp.privacy.events import compose
+from skriemdp.privacy.events import as_drawn, compose
 
 if TYPE_CHECKING:
     from skriemdp.descent.problem import Problem
@@ -213,7 +213,6 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self.accountant = accountant
         self.random_state = random_state
 
-    @np.errstate(all="ignore")  # a warning of overflow would tell that some record is huge
     def fit(self, X: Any, y: Any = None, clients: Any = None, groups: Any = None) -> Self:
         """Simulate the federation on records that `clients` assigns to clients.
 
@@ -311,7 +310,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                     )
             charged.settle()
         unit = self._unit(data.groups)
-        facts = (self.n_rounds, unit, streams.seeded)
+        facts = (self.n_rounds, unit)
         self._report(estimator, point, event, settings, noise, loop.schedule, names, facts)
         return self
 
@@ -330,7 +329,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         event = compose([plan.event] * most)
         digest = b"" if self.random_state is None else data_digest(*arrays)
         streams = NoiseStreams(self.random_state, b"federated sums" + digest)
-        entry = getattr(self._charge(accountant, event, plan.unit, streams), "entry", None)
+        entry = getattr(self._charge(accountant, event, plan.unit), "entry", None)
         with (charged := Charged(entry)):
             shared = None if streams.seeded else streams("simulated clients")
             context = b"federated sums" + digest
@@ -343,11 +342,13 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         public = plan.public | {"clients": list(map(str, parts.names))}
         plan = dataclasses.replace(plan, public=public)
         self.estimator_, self.refused_updates_ = estimator, []
-        self.privacy_spent_ = stated(self.estimator, plan, event, streams.seeded)
+        self.privacy_spent_ = stated(self.estimator, plan, self._as_drawn(event))
         estimator.privacy_spent_ = self.privacy_spent_
         own = plan.event.epsilon(float(self.estimator.delta)) if most > 1 else self._target()[0]
         by_client = dataclasses.replace(
-            self.privacy_spent_, event=plan.event, epsilon=min(float(own), self._target()[0])
+            self.privacy_spent_,
+            event=self._as_drawn(plan.event),
+            planned_epsilon=min(float(own), self._target()[0]),
         )
         self.privacy_spent_by_client_ = dict.fromkeys(parts.names, by_client)
         return self
@@ -380,7 +381,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                 )
             make_loop(state["drawn"], state["pick"]).opened(state["point"], fit_id, checkpoint)
             return fit_id, state["drawn"], state["pick"], None
-        spend = self._charge(accountant, event, unit, streams)
+        spend = self._charge(accountant, event, unit)
         entry = getattr(spend, "entry", None)
         with (charged := Charged(entry)):
             rng = streams("participation")
@@ -396,17 +397,24 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     def _target(self) -> tuple[float, float]:
         return float(self.estimator.epsilon), float(self.estimator.delta)
 
-    def _charge(
-        self, accountant: PrivacyAccountant, event: Event, unit: str, streams: NoiseStreams
-    ) -> Any:
+    def _as_drawn(self, event: Event) -> Event:
+        return as_drawn(event, self.random_state)
+
+    def _charge(self, accountant: PrivacyAccountant, event: Event, unit: str) -> Any:
         params: dict[str, Any] = {
             "estimator": type(self.estimator).__name__,
             "unit": unit,
-            "seeded": streams.seeded,
         }
         if unit == "client" and self.clients_per_person is not None:
             params["clients_per_person"] = int(self.clients_per_person)
-        return charge(accountant, event, self, params=params, at=self._target())
+        return charge(
+            accountant,
+            event,
+            self,
+            random_state=self.random_state,
+            params=params,
+            at=self._target(),
+        )
 
     def _accountant(self) -> PrivacyAccountant:
         own, inner = self.accountant, self.estimator.accountant
@@ -468,16 +476,15 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         noise: float,
         schedule: tuple[tuple[int, ...], ...],
         clients: list[int],
-        stated: tuple[int, str, bool],
+        stated: tuple[int, str],
     ) -> None:
         self.point_ = np.asarray(point)
         self.noise_multiplier_ = noise
-        n_rounds, unit, seeded = stated
-        guarantee = "none (seeded)" if seeded else "exact"
+        n_rounds, unit = stated
         public = {"clients": list(map(str, clients)), "n_rounds": n_rounds}
         public["arithmetic"] = "exact integers" if settings.integers else "floating point"
-        facts: tuple[Any, ...] = (unit, guarantee, seeded, public, "replace-one")
-        self.privacy_spent_ = PrivacySpent(*self._target(), event, *facts)
+        facts: tuple[Any, ...] = (unit, "exact", public)
+        self.privacy_spent_ = PrivacySpent(*self._target(), self._as_drawn(event), *facts)
         if self.unit == "record":
             self.privacy_spent_by_client_ = self._spent_by_client(
                 settings, noise, schedule, clients, facts
@@ -502,7 +509,9 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         known = {}
         for count in {rounds[client] for client in clients}:
             event = compose([local] * count)
-            known[count] = PrivacySpent(float(event.epsilon(delta)), delta, event, *facts)
+            known[count] = PrivacySpent(
+                float(event.epsilon(delta)), delta, self._as_drawn(event), *facts
+            )
         return {client: known[rounds[client]] for client in clients}
 
     def __sklearn_tags__(self) -> Tags:

@@ -15,7 +15,7 @@ from skriemdp._validation import check_count
 from skriemdp.core.additive import Additive, Statistic
 from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.estimator import Plan, Terms, check_noise, validated
-from skriemdp.core.spent import SEEDED, PrivacySpent
+from skriemdp.core.spent import PrivacySpent
 from skriemdp.federated.agent import AnswerBook, SumsAgent
 from skriemdp.federated.messages import (
     LocalTask,
@@ -250,7 +250,7 @@ def learn_from_sums(
     return estimator
 
 
-def stated(estimator: Any, plan: Plan[Any], event: Event, seeded: bool = False) -> PrivacySpent:
+def stated(estimator: Any, plan: Plan[Any], event: Event) -> PrivacySpent:
     """What a person, or a record, has been told of: at most the estimator's (epsilon, delta)."""
     arithmetic = "exact integers" if plan.exact else "floating point"
     return PrivacySpent(
@@ -258,8 +258,7 @@ def stated(estimator: Any, plan: Plan[Any], event: Event, seeded: bool = False) 
         float(estimator.delta),
         event,
         plan.unit,
-        SEEDED if seeded else plan.guarantee,
-        seeded,
+        plan.guarantee,
         plan.public | {"arithmetic": arithmetic},
     )
 

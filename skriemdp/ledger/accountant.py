@@ -36,7 +36,7 @@ from skriemdp.ledger.storage import BudgetError, Ledger, Standing
 from skriemdp.ledger.summary import summary_lines
 from skriemdp.ledger.totals import charge_lists, total_epsilon
 from skriemdp.ledger.units import UNITS, check_protects
-from skriemdp.privacy.events import Event
+from skriemdp.privacy.events import Event, SeededEvent
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -441,7 +441,8 @@ class PrivacyAccountant:
         BudgetExceededError
             The ceiling would be passed; nothing was charged.
         BudgetError
-            The ledger cannot be written; nothing may be released.
+            The ledger cannot be written, or it has a ceiling and the event is seeded; nothing may
+            be released.
         """
         at = _pair(event, at)
         rule, costs = self._prepare(event, at)
@@ -498,6 +499,13 @@ class PrivacyAccountant:
         self, event: Event, at: tuple[float, float] | None = None
     ) -> tuple[Filter, tuple[tuple[Any, ...], ...]]:
         rule = self._filter
+        if rule.limits is not None and isinstance(event, SeededEvent):
+            raise BudgetError(
+                f"{self._where()} has a ceiling, and noise that an integer random_state makes "
+                "reproducible protects nobody; nothing was charged. For people's data leave "
+                "random_state=None. Made-up data? Use a ledger without a ceiling: "
+                "accountant=PrivacyAccountant()."
+            )
         costs = rule.costs(event, at)
         # Slow profiles are computed (and memoised) here, not inside the write transaction.
         if not rule.admits_total(costs[0]):
@@ -524,7 +532,8 @@ class PrivacyAccountant:
         """Tight total of the entries, if this list had been fixed in advance.
 
         Of the whole data set: common charges plus the worst partition's.  Of a partition: common
-        charges plus its own.  Of a divided budget: of all charges to its parts.
+        charges plus its own.  Of a divided budget: of all charges to its parts.  Infinite where
+        one of them was seeded.
         """
         counts = {
             name: [

@@ -5,18 +5,43 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 from skriemdp._validation import shown
 from skriemdp.ledger import active
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.storage import BudgetError, Ledger
 
-__all__ = ["active_accountant_token", "chosen_accountant", "current_accountant"]
+__all__ = ["LeftBehind", "active_accountant_token", "chosen_accountant", "current_accountant"]
 
 _default_lock = threading.RLock()
 _default: PrivacyAccountant | None = None
 _nonce = secrets.token_hex(8)  # with the pid, tells this process from all others
+
+
+class LeftBehind:
+    """Stands for the accountant of a model that was pickled or copied after its fit.
+
+    Raises
+    ------
+    BudgetError
+        Whatever it is asked: a fit of the copy would be charged to no ledger that anybody chose.
+    """
+
+    def __sklearn_clone__(self) -> LeftBehind:
+        return self
+
+    def __repr__(self) -> str:
+        return "LeftBehind()"
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise BudgetError(
+            "this model was pickled or copied after its fit, and its ledger stayed behind; nothing "
+            "was charged. To fit the copy pass set_params(accountant=...): a PrivacyAccountant, or "
+            "None for the active one."
+        )
+
+    composes = spend = _refuse
 
 
 def current_accountant(token: dict | None = None) -> PrivacyAccountant:
@@ -31,7 +56,7 @@ def current_accountant(token: dict | None = None) -> PrivacyAccountant:
     ----------
     token : dict, optional
         What :func:`active_accountant_token` returned in the process where the estimator was
-        pickled.  Ignored in that process itself.
+        pickled.  Ignored in that process itself, and where it is empty.
 
     Raises
     ------
@@ -42,7 +67,7 @@ def current_accountant(token: dict | None = None) -> PrivacyAccountant:
     handle = active.find()
     if handle is not None:
         return handle
-    if token is not None and token["process"] != [os.getpid(), _nonce]:
+    if token and token["process"] != [os.getpid(), _nonce]:
         return _resolve(token)
     handle = active.find(inherited=True)
     return _default_accountant() if handle is None else handle

@@ -187,7 +187,7 @@ def charge_line(row: Entry, share: float | None, delta: float) -> str:
     pieces.append(f"{guarantee(params, event, delta)} per {row.unit}")
     if share is not None:
         pieces.append(percent(share))
-    seeded = ", seeded" if params.get("seeded") else ""
+    seeded = ", seeded" if event.get("kind") == "seeded" else ""
     return "  ".join([*pieces, f"({noise_of(event)}{seeded})"])
 
 

@@ -278,7 +278,7 @@ class _Book:
             highest = account.steps[-1][1] if account.steps else -1.0
             if used > highest + STEP or (used > highest and used == 1.0) or not account.steps:
                 account.steps.append((row.time, used))
-        if _seeded(row.params):
+        if _seeded(event):
             account.seeded.append(row.id)
         if _revived(event) is None:
             account.unreadable.append(row.id)
@@ -315,10 +315,10 @@ class _Book:
 
 
 def _charge(row: Entry, share: float | None, used: float | None, delta: float) -> Charge:
-    event, seeded = row.event or "{}", _seeded(row.params)
+    event = row.event or "{}"
     return Charge(
         row.id, row.time, row.label, row.part, row.unit, noise_of(json.loads(event)),
-        guarantee(_params(row.params), json.loads(event), delta), seeded, share, used,
+        guarantee(_params(row.params), json.loads(event), delta), _seeded(event), share, used,
     )  # fmt: skip
 
 
@@ -345,8 +345,8 @@ def _params(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _seeded(params: str) -> bool:
-    return _params(params).get("seeded") is True
+def _seeded(event: str) -> bool:
+    return _params(event).get("kind") == "seeded"
 
 
 @lru_cache(maxsize=4096)

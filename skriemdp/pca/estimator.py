@@ -324,12 +324,12 @@ class PrivatePrincipalEigenvector(
         and the largest eigenvalue of a sample is too large on average.
         """
         check_is_fitted(self)
-        spectrum = getattr(self, "spectrum_", None)
-        if self.mechanism_ != "covariance" or spectrum is None or self.privacy_spent_.mu is None:
+        spectrum, spent = getattr(self, "spectrum_", None), self.privacy_spent_
+        if self.mechanism_ != "covariance" or spectrum is None or spent.planned_event.mu is None:
             raise AttributeError(
-                f"mechanism={self.mechanism_!r} with delta={self.privacy_spent_.delta:g} released "
-                "no matrix with Gaussian noise, whose size is known; fit with "
-                "mechanism='covariance' and delta > 0. A refit costs budget."
+                f"mechanism={self.mechanism_!r} with delta={spent.planned_delta:g} released no "
+                "matrix with Gaussian noise, whose size is known; fit with mechanism='covariance' "
+                "and delta > 0. A refit costs budget."
             )
         sigma = math.sqrt(2.0) * self.spectrum_noise_scale_
         return symmetric_noise_radius(sigma, len(spectrum), level)

@@ -280,6 +280,8 @@ def _epsilon(event: Event, delta: float) -> float:
     if exact is not None:
         return exact
     extra, bound = event.extra_delta, event.gdp_bound
+    if extra >= 1.0:
+        return math.inf
     best = event.renyi(math.inf) if extra <= delta else math.inf
     if bound is not None and 0.0 < bound < math.inf and delta > 0.0:
         best = min(best, gaussian_epsilon(bound, delta))
@@ -299,6 +301,8 @@ def _delta(event: Event, epsilon: float) -> float:
     if exact is not None:
         return exact
     extra, bound = event.extra_delta, event.gdp_bound
+    if extra >= 1.0:
+        return 1.0
     best = extra if event.renyi(math.inf) <= epsilon else 1.0
     if bound is not None and 0.0 < bound < math.inf:
         best = min(best, gaussian_delta(bound, epsilon))

