@@ -600,7 +600,9 @@ def test_signals_that_become_covariances():
     estimation = pytest.importorskip("pyriemann.estimation")
     rng = np.random.default_rng(0)
     signals, labels = rng.normal(size=(60, 3, 30)), np.arange(60) % 2
-    last = PrivateMinimumDistanceToMean("spd", classes=[0, 1], radius=1.0, epsilon=3.0)
+    last = PrivateMinimumDistanceToMean(
+        "spd", classes=[0, 1], center=np.eye(3), radius=1.0, epsilon=3.0
+    )
     for function, fine in ((lambda X: 2.0 * X, True), (MIXING_STEPS["centred"], False)):
         model = make_pipeline(
             FunctionTransformer(function), estimation.Covariances("scm"), last
@@ -615,7 +617,7 @@ def test_rows_that_are_matrices_are_tried_as_such():
     """Of plain rows this would be the sum of all records."""
     model = make_pipeline(
         FunctionTransformer(lambda X: X + np.abs(X).sum(axis=(-2, -1), keepdims=True)),
-        PrivateFrechetMean("spd", radius=1.0),
+        PrivateFrechetMean("spd", center=np.eye(MATRICES.shape[-1]), radius=1.0),
     )
     assert privacy_report(model.fit(MATRICES))
 
