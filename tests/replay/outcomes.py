@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 PLAIN = (str, bytes, bool, int, range, slice, type(None), type(Ellipsis), type(NotImplemented))
-NAMED = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType, np.ufunc)
+NAMED = (type, types.ModuleType, types.CodeType, np.ufunc)
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
@@ -129,8 +129,9 @@ def _parts(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
     parts: list = []
     if isinstance(a, functools.partial):
         parts = [(n, getattr(a, n), getattr(b, n)) for n in ("func", "args", "keywords")]
-    elif isinstance(a, types.MethodType):
-        parts = [(n, getattr(a, n), getattr(b, n)) for n in ("__func__", "__self__")]
+    elif isinstance(a, types.MethodType | types.BuiltinFunctionType):
+        names = ("__func__", "__name__", "__self__")
+        parts = [(n, getattr(a, n, None), getattr(b, n, None)) for n in names]
     elif isinstance(a, types.FunctionType):
         names = ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__wrapped__")
         parts = [(n, getattr(a, n, None), getattr(b, n, None)) for n in names]

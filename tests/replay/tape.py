@@ -113,12 +113,15 @@ class Fault:
         if site != self.site or self.kind == "twice":
             return scale, bound
         if self.kind == "scale":
-            return _halved(scale), bound
-        return _halved(scale), _halved(bound)
+            return halved(scale), bound
+        return halved(scale), halved(bound)
 
 
-def _halved(values):
-    return tuple(v // 2 if isinstance(v, int) else v / 2.0 for v in values)
+def halved(value):
+    """Half of a number, or of each of several."""
+    if isinstance(value, tuple):
+        return tuple(map(halved, value))
+    return value // 2 if isinstance(value, int) else value / 2.0
 
 
 class Tape:
