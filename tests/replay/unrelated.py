@@ -16,6 +16,8 @@ def unrelated(pair: Any) -> tuple:
     owns how many rows changes with them; how many people there are, and at which clients, does not.
     """
     rng = np.random.default_rng(zlib.crc32(pair.name.encode()))
+    if pair.name.startswith("completion ids"):
+        return _ratings(pair.data, rng)
     clients, ids = _clients_and_ids(pair)
     columns = [i for i in range(len(pair.data)) if i not in (clients, ids)]
     sizes = [_whole(data[columns[0]]).shape[0] for data in (pair.data, pair.other)]
@@ -45,6 +47,16 @@ def unrelated(pair: Any) -> tuple:
     for i, values in new.items():
         data[i] = values
     return tuple(data)
+
+
+def _ratings(data: tuple, rng: np.random.Generator) -> tuple:
+    """One rating in each row: the same users, of other items, in other numbers."""
+    users, listed, values = data
+    known = sorted({item for item in listed if type(item) is int})
+    chosen = [rng.choice(known, rng.integers(1, 9), replace=False) for _ in np.unique(users)]
+    owners = np.repeat(np.unique(users), [len(items) for items in chosen])
+    items = np.concatenate(chosen).tolist()
+    return owners, items, rng.choice(values, len(items))
 
 
 def _clients_and_ids(pair: Any) -> tuple[int | None, int | None]:
