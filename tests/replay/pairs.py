@@ -1434,7 +1434,7 @@ def federations():
     space, plane = Hyperboloid(2), Euclidean(2)
 
     def of_client(draw):
-        return draw.label[:1] != ("local",) or draw.label[1] == "0"
+        return draw.label[:1] != ("local",) or draw.label[1] in ("0", repr("0"))
 
     for geometry, name in ((plane, "euclidean"), (space, "hyperboloid"), (Sphere(2), "sphere")):
         radius = 0.4 if name == "sphere" else 1.0
