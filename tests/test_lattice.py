@@ -45,7 +45,13 @@ from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid
 from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, ZCDPEvent
-from skriemdp.privacy.lattice import largest_shift, lattice_scale, lattice_step
+from skriemdp.privacy.lattice import (
+    largest_shift,
+    lattice_scale,
+    lattice_step,
+    rounding_distance,
+    rounding_divergence,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -730,3 +736,18 @@ def test_a_lattice_spends_what_float_spends():
     assert models[0].noise_scale_ == pytest.approx(models[1].noise_scale_, rel=1e-9)
     rho = 0.5 * models[0].privacy_spent_.mu ** 2
     assert ZCDPEvent(rho).epsilon(1e-5) > 1.05 * gaussian_epsilon(math.sqrt(2 * rho), 1e-5)
+
+
+@pytest.mark.parametrize("order", [1.5, 8.0, 1e6])
+def test_the_divergence_of_rounding_is_what_the_farthest_outcome_adds(order):
+    """There a rounded Gaussian is likelier by ``E exp(-t U / s^2 - U^2 / (2 s^2))``."""
+    tv = rounding_distance(1)
+    with mpmath.workdps(80):
+        s, t = mpmath.mpf(NOISE_SCALE), mpmath.mpf(2) ** 12 * NOISE_SCALE
+        whole = mpmath.quad(
+            lambda u: mpmath.exp(-t * u / s**2 - u**2 / (2 * s**2)), [-0.5, 0.0, 0.5]
+        )
+        farthest = float(mpmath.log(whole))
+    claimed = rounding_divergence(tv, order)
+    assert farthest + tv * order / (order - 1.0) <= claimed
+    assert farthest >= 0.999 * claimed

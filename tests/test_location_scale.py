@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import types
 import warnings
 
 import numpy as np
@@ -51,6 +52,7 @@ from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import (
     LocationScaleSearch,
     Shares,
+    _within,
     james_stein,
     search_shares,
 )
@@ -610,3 +612,24 @@ def test_james_and_stein_keep_what_noise_does_not_explain():
     assert james_stein(mean, 10.0)[1] == 0.0 and not james_stein(mean, 10.0)[0].any()
     for same in (np.array([1.0, 2.0]), np.zeros(5)):
         assert james_stein(same, 3.0)[0] is same and james_stein(same, 3.0)[1] == 3.0
+
+
+class _Asked:
+    """A quantile that returns the counts it is given, of whichever way they are counted."""
+
+    grid = (0.5, 1.0, 2.0, 4.0)
+
+    def search(self, count, n, rng):
+        return np.array([count(r) for r in self.grid])
+
+    def release_counts(self, counts, n, rng):
+        return np.array(counts)
+
+
+@pytest.mark.parametrize("ends", [(), (1,), (3, 4), (0, 2, 5), (1, 2, 3, 4, 5, 6)])
+def test_distances_are_counted_the_same_in_one_tile_or_several(ends):
+    """Also those at a value of the grid, beyond all of them, and none."""
+    distances = np.array([0.5, 3.0, 0.1, 4.0, 9.0, 1.0, 1.5])
+    records = types.SimpleNamespace(distances=lambda center: np.split(distances, ends))
+    found = _within(_Asked(), records, None, len(distances), None) / math.sqrt(0.5)
+    assert found.tolist() == pytest.approx([2, 3, 4, 6])

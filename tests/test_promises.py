@@ -50,6 +50,57 @@ PLAIN_DRAWS = {
     ("geometry/stiefel.py", "Stiefel.random_point"),
 }
 
+# Noise is drawn where mechanisms and laws are, and nowhere else.
+DRAWERS = ("mechanisms/", "riemannian_laws/")
+# Factories of mechanisms and events: whoever calls one of them builds.
+FACTORIES = {"count", "quantile", "noise", "rest_noise"}
+
+# Lists that must only get shorter: a test fails when an entry is new, and when one is not needed.
+# These call a factory of a budget beside the releases: plans, which fix what a fit will draw, and
+# estimators whose count of clipped records is drawn in the course of the fit.
+FACTORY_CALLERS = {
+    "descent/gradient_descent.py", "erm/clipping.py", "erm/estimator.py", "federated/sums.py",
+    "linear_model/fit_plan.py", "location_scale/bounded_rows.py",
+    "location_scale/row_records.py", "location_scale/search.py", "mean/classifier.py",
+    "mean/planning.py", "pca/bounds.py", "pca/estimator.py", "regression/estimator.py",
+    "regression/fit_plan.py", "regression/geodesic.py",
+}  # fmt: skip
+# These shorten private rows outside of the mechanisms, each for its own sum, until one sum does.
+CLIP_SITES = {
+    ("completion/problem.py", "product_scale"),
+    ("completion/ridge_releases.py", "_Ballots.total"),
+    ("descent/per_sample.py", "CostProblem.gradient_sum"),
+    ("descent/problem.py", "Problem.difference_sum"),
+    ("descent/problem.py", "Problem.gradient_sum"),
+    ("descent/queries.py", "Query.total"),
+    ("federated/together.py", "PooledRecords.gradient_sums"),
+    ("linear_model/glm.py", "LinearProblem.clipped_sum"),
+    ("linear_model/glm.py", "_row_factors"),
+    ("location_scale/rows.py", "Clipping.__init__"),
+    ("location_scale/rows.py", "RowSum.total"),
+    ("location_scale/rows.py", "Rows.projected"),
+    ("location_scale/start_releases.py", "_Vectors.total"),
+    ("mean/class_releases.py", "ClassSums._noisy_classes"),
+    ("pca/problem.py", "SubspaceProblem.pieces"),
+    ("regression/estimator.py", "PrivateHyperbolicRegressor._label_points"),
+    ("regression/moment_releases.py", "MomentModel._products"),
+    ("regression/prediction_releases.py", "WeightedMean.release"),
+    ("regression/wrapped_releases.py", "clip_columns"),
+}
+# These shorten what is released or public, or project points on the public ball of the data.
+OTHER_CLIPS = {
+    ("geometry/ball.py", "GeodesicBall.coordinates"),
+    ("geometry/ball.py", "GeodesicBall.project.kernel"),
+    ("geometry/ball.py", "GeodesicBall.project_and_count"),
+    ("geometry/ball.py", "GeodesicBall.project_with_log_sum"),
+    ("inference/moments.py", "MeanInference.step"),
+    ("mean/class_releases.py", "ClassSums.finish"),
+    ("regression/estimator.py", "PrivateHyperbolicRegressor._tangent_predictions"),
+    ("regression/fit_plan.py", "_public_base"),
+    ("regression/geodesic_fit.py", "_made_up"),
+    ("regression/geodesic_model.py", "GeodesicModel.moved"),
+}
+
 # What these products make is told to the user (`noise_scale_`) and scales no noise.
 TOLD = {
     ("erm/estimator.py", "PrivateRiemannianERM._calibrated"),
@@ -131,6 +182,71 @@ def calls(sources, last):
                 yield name
 
 
+def noise_callers(sources):
+    """``(file, function)`` that call ``noise.draw``, by whatever name, outside of the drawers."""
+    for name, text in sources.items():
+        if name.startswith(DRAWERS):
+            continue
+        tree = ast.parse(text)
+        names = {"noise.draw"}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "skriemdp.mechanisms"
+            ):
+                module = node.module.removeprefix("skriemdp.mechanisms").lstrip(".")
+                for alias in node.names:
+                    called = alias.asname or alias.name
+                    if (module, alias.name) == ("", "noise"):
+                        names.add(f"{called}.draw")
+                    if (module, alias.name) == ("noise", "draw"):
+                        names.add(called)
+        for owner, function in functions(tree):
+            for node in own_nodes(function):
+                if isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node) in names:
+                    yield name, owner
+
+
+def factory_callers(sources):
+    """Files beside the releases that call a factory of a budget, or ask it for its event."""
+    for name, text in sources.items():
+        if name.startswith(BUILDERS) or is_release(name):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = ast.unparse(node.func.value).split(".")[-1]
+                if node.func.attr in FACTORIES and "budget" in owner.lower():
+                    yield name
+            if isinstance(node, ast.Attribute) and node.attr == "event":
+                owner = node.value
+                if isinstance(owner, ast.Call) and ast.unparse(owner.func).endswith("Budget"):
+                    yield name
+
+
+def clip_sites(sources):
+    """``(file, function)`` that shorten vectors, outside of the mechanisms.
+
+    By a call of ``shortened`` or ``enforce``, or by factors ``bound / maximum(lengths, bound)``.
+    """
+    for name, text in sources.items():
+        if name.startswith(("mechanisms/", "datasets/", "riemannian_laws/", "privacy/")):
+            continue
+        for owner, function in functions(ast.parse(text)):
+            for node in own_nodes(function):
+                if isinstance(node, ast.Call):
+                    called = ast.unparse(node.func).split(".")[-1]
+                    if called in ("shortened", "_shortened", "shorten", "enforce", "_shrinking"):
+                        yield name, owner
+                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                    under = ast.unparse(node.right)
+                    if under.startswith("np.maximum(") and "norm" in under + ast.unparse(node.left):
+                        yield name, owner
+
+
+def is_release(name):
+    """Whether a module says by its name that it holds releases."""
+    return name.removesuffix(".py").endswith(("/releases", "_releases"))
+
+
 @functools.cache
 def built():
     """Names of the mechanisms and events: classes that are an event, or have one and a release."""
@@ -151,9 +267,7 @@ def builds(sources):
     annotations, imports, and the second argument of ``isinstance``.
     """
     for name, text in sources.items():
-        if name.startswith(BUILDERS) or name.removesuffix(".py").endswith(
-            ("/releases", "_releases")
-        ):
+        if name.startswith(BUILDERS) or is_release(name):
             continue
         waiting = [ast.parse(text)]
         while waiting:
@@ -207,6 +321,67 @@ def planted(name, text):
 
 def test_only_mechanisms_draw_noise():
     assert set(draws(SOURCES)) == PLAIN_DRAWS
+
+
+def test_only_mechanisms_and_laws_call_the_function_that_draws():
+    assert not set(noise_callers(SOURCES))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def planted(rng):\n    noise.draw(0.0, 1.0, 'gaussian', rng, sensitivity=1.0)\n",
+        "def planted(rng):\n    return functools.partial(noise.draw, 0.0)\n",
+        "from skriemdp.mechanisms.noise import draw\n\ndef planted(rng):\n    draw(0.0)\n",
+        "from skriemdp.mechanisms import noise as n\n\ndef planted(rng):\n    n.draw(0.0)\n",
+        "from skriemdp.mechanisms.noise import draw as d\n\ndef planted(rng):\n    d(0.0)\n",
+    ],
+)
+def test_a_call_of_it_elsewhere_is_found(text):
+    for place in ("mean/releases.py", "regression/prediction_releases.py"):
+        found = set(noise_callers(planted(place, f"\n\n{text}")))
+        assert found == {(place, "planted")}
+    assert not set(noise_callers({"mechanisms/vector.py": text}))
+
+
+def test_who_calls_a_factory_is_listed():
+    assert set(factory_callers(SOURCES)) == FACTORY_CALLERS
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "budget.count(0.1)",
+        "self.budget.noise(0.1, bound, 3)",
+        "GaussianBudget(mu).event",
+        "budget.rest_noise(bound, 3)",
+        "own_budget.quantile(0.1, grid, 0.5)",
+    ],
+)
+def test_a_factory_called_elsewhere_is_found(line):
+    text = f"\n\ndef planted(self, budget, bound, mu):\n    return {line}\n"
+    assert "core/charge.py" in set(factory_callers(planted("core/charge.py", text)))
+    assert not set(factory_callers({"mean/releases.py": text}))
+
+
+def test_where_rows_are_shortened_is_listed():
+    assert set(clip_sites(SOURCES)) == CLIP_SITES | OTHER_CLIPS
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "shortened(rows, bound)",
+        "bounds.shortened(rows, bound)",
+        "self.bound.enforce(rows).sum(axis=0)",
+        "rows * (bound / np.maximum(norms, bound))",
+    ],
+)
+def test_a_clip_elsewhere_is_found(line):
+    text = f"\n\ndef planted(self, rows, bound, norms):\n    return {line}\n"
+    found = set(clip_sites(planted("erm/estimator.py", text))) - CLIP_SITES - OTHER_CLIPS
+    assert found == {("erm/estimator.py", "planted")}
+    assert not set(clip_sites({"mechanisms/sums.py": text}))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 python tools/architecture.py                   # this checkout
 python tools/architecture.py 93d9dbc           # a commit, beside it
 python tools/architecture.py 93d9dbc --sizes   # code lines by what they are for
+python tools/architecture.py --choices         # places that decide the same thing again
+python tools/architecture.py --run             # lines and files that three default fits run
 """
 
 from __future__ import annotations
@@ -10,11 +12,14 @@ from __future__ import annotations
 import ast
 import collections
 import fnmatch
+import importlib
 import io
+import re
 import subprocess
 import sys
 import tokenize
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 # Packages that may build mechanisms and events because it is what they are about.
@@ -173,6 +178,97 @@ def largest_package(sources: dict[str, str]) -> str:
     return f"{size} ({name})"
 
 
+def promises() -> Any:
+    """The tests of the promises: what they call a clip or a factory is counted here."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    return importlib.import_module("test_promises")
+
+
+def choices(sources: dict[str, str]) -> dict[str, str]:
+    """How often the package decides the same thing again."""
+    tests = promises()
+    clips = set(tests.clip_sites(sources)) - tests.OTHER_CLIPS
+    trees = {name: ast.parse(text) for name, text in sources.items()}
+    classes = [
+        node
+        for name, tree in trees.items()
+        if name.startswith("mechanisms/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(n, ast.FunctionDef) and n.name.startswith("release") for n in node.body)
+    ]
+    discrete = [node for node in classes if "discrete-gaussian" in ast.unparse(node)]
+    floats = [n for n in classes if re.search(r"'(gaussian|symmetric)'", ast.unparse(n))]
+    functions = [
+        n for tree in trees.values() for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)
+    ]
+    signatures = {ast.unparse(node.args) for node in functions if node.name == "release"}
+    words = {"exact", "lattice", "arithmetic"}
+    deciding = [n for n in functions if words & {a.arg for a in [*n.args.args, *n.args.kwonlyargs]}]
+    searches = {
+        name
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("budget.quantile")
+    }
+    constants = [
+        node
+        for tree in trees.values()
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and re.fullmatch(r"_?[A-Z][A-Z_0-9]*", ast.unparse(node.targets[0]))
+        and any(
+            isinstance(n, ast.Constant) and type(n.value) in (int, float)
+            for n in ast.walk(node.value)
+        )
+    ]
+    builders = set(tests.factory_callers(sources)) | set(building_modules(sources))
+    return {
+        "places that shorten private rows, outside mechanisms": str(len(clips)),
+        "their files": str(len({name for name, _ in clips})),
+        "mechanisms of integers; of floats": f"{len(discrete)}; {len(floats)}",
+        "signatures of `release`": str(len(signatures)),
+        "modules that build mechanisms or events besides releases, factories counted": str(
+            len(builders)
+        ),
+        "functions with `exact`, `lattice` or `arithmetic` in their signature": str(len(deciding)),
+        "modules that search by quantiles": str(len(searches)),
+        "constants that are numbers": str(len(constants)),
+        "code lines": str(sum(map(code_lines, sources.values()))),
+    }
+
+
+def run() -> None:
+    """Code lines and files that default fits run, traced."""
+    import numpy as np
+
+    import skriemdp
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, 3)), rng.normal(size=500)
+    mean = skriemdp.PrivateFrechetMean("euclidean", center=np.zeros(3), radius=5.0)
+    for name, fit in {
+        "mean in a public ball of R^3": lambda: mean.fit(X),
+        "principal component": lambda: skriemdp.PrivatePrincipalEigenvector().fit(X),
+        "AdaGrad": lambda: skriemdp.PrivateNoisyAdaGrad("squared_error").fit(X, y),
+    }.items():
+        lines: set[tuple[str, int]] = set()
+
+        def trace(frame: Any, event: str, argument: Any, lines: Any = lines) -> Any:
+            if "/skriemdp/" not in frame.f_code.co_filename:
+                return None
+            if event == "line":
+                lines.add((frame.f_code.co_filename, frame.f_lineno))
+            return trace
+
+        sys.settrace(trace)
+        try:
+            fit()
+        finally:
+            sys.settrace(None)
+        print(f"| {name} | {len(lines)} lines, {len({file for file, _ in lines})} files |")
+
+
 def numbers(sources: dict[str, str]) -> dict[str, str]:
     """The rows of the table."""
     return {
@@ -221,8 +317,10 @@ def form_lines(sources: dict[str, str]) -> int:
 
 
 def main() -> None:
+    if "--run" in sys.argv:
+        return run()
     commits = [word for word in sys.argv[1:] if not word.startswith("-")]
-    count = sizes if "--sizes" in sys.argv else numbers
+    count = sizes if "--sizes" in sys.argv else choices if "--choices" in sys.argv else numbers
     columns = [count(at_commit(commit)) for commit in commits] + [count(checkout())]
     for row in columns[0]:
         print("| " + " | ".join([row, *(column[row] for column in columns)]) + " |")

@@ -35,7 +35,7 @@ from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_w
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import GaussianEvent, compose
 from skriemdp.privacy.lattice import check_distance
-from skriemdp.privacy.sensitivity import second_moment_sensitivity
+from skriemdp.privacy.sensitivity import computed_sum_sensitivity, second_moment_sensitivity
 
 __all__ = [
     "CompletionModel",
@@ -487,7 +487,9 @@ class _SubspaceRelease:
             lattice = IntegerMoments(1.0, d, multiplier, hollow=True)
             noisy, sigma = lattice.release(normalized_blocks(residuals), rng), lattice.sigma
         else:
-            bound = second_moment_sensitivity(1.0)
+            bound = computed_sum_sensitivity(
+                second_moment_sensitivity(1.0), 1.0, self.plan.n, d * d
+            )
             mechanism = SymmetricGaussian(d, bound, multiplier, hollow=True)
             noisy, sigma = mechanism.release(hollow_moment(residuals), rng), mechanism.sigma
         values, vectors = np.linalg.eigh(noisy)

@@ -16,6 +16,7 @@ from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
+from skriemdp.privacy.sensitivity import ball_sensitivity, computed_sum_sensitivity
 
 __all__ = ["ClassSums", "drawn_together"]
 
@@ -176,20 +177,28 @@ class ClassSums:
         if groups is not None:
             rows = _by_person(groups, coordinates, labels, self.n_classes)
         outside = self.count.release(rows.count_outside(self.radius), streams("clipped fraction"))
-        sums, counts = self._noisy_classes(rows, streams("class means"))
+        n = len(labels) if groups is None else groups.count
+        sums, counts = self._noisy_classes(rows, n, streams("class means"))
         return np.concatenate([[outside], sums.ravel(), counts])
 
     def _noisy_classes(
-        self, rows: _Rows, rng: np.random.Generator
+        self, rows: _Rows, n: int, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Class-wise sums of the vectors, each shortened to the radius, and their numbers."""
+        """Class-wise sums of the vectors, each shortened to the radius, and their numbers.
+
+        Of floats the vectors are shorter by what rounding adds (docs/theory/floats.md).
+        """
         vectors, labels, weights = rows.vectors, rows.labels, rows.weights
         if self.exact:
             assert isinstance(self.mechanism, SumsAndCounts)
             return self.mechanism.release_rows(vectors, labels, self.n_classes, rng, weights)
         sums = np.zeros((self.n_classes, self.geometry.dim))
-        bound = Ball(self.radius * (1.0 - 1e-12))  # shorter by more than rounding adds
-        shortened = bound.enforce(vectors)
+        exact, largest = (
+            ball_sensitivity(1.0),
+            math.sqrt(8.0 * (self.n_classes if self.grouped else 1)),
+        )
+        computed = computed_sum_sensitivity(exact, largest, n, self.size)
+        shortened = Ball(self.radius * exact.value / computed.value).enforce(vectors)
         np.add.at(sums, labels, shortened if weights is None else weights[:, None] * shortened)
         counts = np.bincount(labels, weights, minlength=self.n_classes).astype(float)
         return self.mechanism.release(sums, counts, rng)

@@ -221,10 +221,7 @@ class _Floats:
             return density
         # The same sum is asked in every step; the average of the answers costs as much.
         root = math.sqrt(3.0) * model.clip_norm
-        spread, bound = mechanism.sigma / root, mechanism.sensitivity.value / root
-        return noise.draw(
-            density, spread, "gaussian", self._rng, sensitivity=bound, averaged=model.n_steps
-        )
+        return mechanism.release_average(density, root, model.n_steps, self._rng)
 
     def total(self, coordinates: np.ndarray, scale: np.ndarray) -> np.ndarray:
         """The noisy weighted sum of the shortened vectors."""

@@ -7,20 +7,31 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import itertools
+import logging
+import math
 import pkgutil
 import sys
-import textwrap
 import time
+import types
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
+
 import skriemdp
 from replay.pairs import PAIRS
-from replay.tape import Fault, Purse, Refuted
+from replay.tape import Fault, Purse, Refuted, halved
+from skriemdp._groups import Groups
+from skriemdp._warnings import warn_user
+from skriemdp.location_scale.bounded_rows import COUNT_SHARE
 from skriemdp.mechanisms import sums
 from skriemdp.privacy import mean_iteration, sensitivity
+from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ComposedEvent, GaussianEvent
+from skriemdp.regression.estimator import BASE_SHARE
 
 PACKAGE = Path(skriemdp.__file__).parent
 
@@ -45,7 +56,7 @@ def replayed(pair):
         for user in users
     ]
     with patched(noting):
-        tape = pair.run()
+        tape = pair.run(strangers=True)
     return tape, time.process_time() - started, asked
 
 
@@ -67,12 +78,12 @@ def quickest(pairs):
     return sorted(pairs, key=lambda pair: replayed(pair)[1])
 
 
-def refuting(pairs, fault=None, planted=contextlib.nullcontext):
+def refuting(pairs, fault=None, planted=contextlib.nullcontext, strangers=False):
     """Name of the first of `pairs` that refutes a fault, given to its tape or planted in code."""
     for pair in pairs:
         try:
             with planted():
-                pair.run(fault)
+                pair.run(fault, strangers)
         except Refuted:
             return pair.name
         except RuntimeError:  # the fit itself saw that its plan costs more than it may
@@ -179,19 +190,9 @@ def faults_in_theorems():
         for user in users:
             asked = (user.__name__, name)
             pairs = quickest(pair for pair, facts in baseline().items() if asked in facts[2])
-            half = functools.partial(patched, [(user, name, _half(function))])
+            half = functools.partial(patched, [(user, name, times(0.5)(function))])
             place = f"{name} in {user.__name__}"
             yield Planted("theorem", place, refuting(pairs, None, half))
-
-
-def _half(function):
-    def half(*arguments, **settings):
-        whole = function(*arguments, **settings)
-        if isinstance(whole, sensitivity.Sensitivity):
-            return dataclasses.replace(whole, value=0.5 * whole.value)
-        return 0.5 * whole
-
-    return half
 
 
 # -- charges --------------------------------------------------------------------------------------
@@ -245,339 +246,650 @@ def _charging(change):
         yield
 
 
-# -- lines of code --------------------------------------------------------------------------------
+# -- functions and arguments ----------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
-    """A function, what its source says, what it says with the fault, and pairs that run it."""
+class Change:
+    """A function of the package, what becomes of it, and the pairs that run it.
 
-    function: str
+    Attributes
+    ----------
+    place : str
+        "module:function" or "module:Class.name", of a method, a property or a cached property.
+    change : callable
+        ``change(original)`` is what stands in its place.
+    says : str
+    pairs : str
+        Part of their names.
+    strangers : bool
+        Whether the fault is one that shows on unrelated data.
+    """
+
+    place: str
+    change: Callable
     says: str
-    planted: str
     pairs: str = ""
+    strangers: bool = False
+
+    @property
+    def name(self):
+        """What the table calls it."""
+        return f"{self.place}: {self.says} ({self.pairs.strip()})"
+
+    def owner(self):
+        """What holds the name, and the name."""
+        module, name = self.place.split(":")
+        *owners, last = name.split(".")
+        return functools.reduce(getattr, owners, import_module(f"skriemdp.{module}")), last
+
+    def standing(self):
+        """The value with the fault."""
+        owner, last = self.owner()
+        original = vars(owner)[last]
+        if isinstance(original, property):
+            return property(self.change(original.fget))
+        if isinstance(original, functools.cached_property):
+            changed = functools.cached_property(self.change(original.func))
+            changed.__set_name__(owner, last)
+            return changed
+        if isinstance(original, type):
+            return self.change(original)
+        return functools.wraps(original)(self.change(original))
+
+    @contextlib.contextmanager
+    def planted(self):
+        """The fault in every module that holds the function."""
+        owner, last = self.owner()
+        places, original = [owner], vars(owner)[last]
+        if inspect.ismodule(owner):
+            loaded = [m for n, m in sys.modules.items() if n.startswith("skriemdp.")]
+            places = [m for m in loaded if vars(m).get(last) is original]
+        value = self.standing()
+        with patched([(place, last, value) for place in places]):
+            yield
 
 
+def _arguments(function, arguments, settings):
+    """What a function is given, by name."""
+    bound = inspect.signature(function).bind(*arguments, **settings)
+    bound.apply_defaults()
+    return bound
+
+
+def returns(change):
+    """``change(result, given)`` instead of the result; `given` has the arguments by name."""
+
+    def plant(original):
+        def faulty(*arguments, **settings):
+            given = types.SimpleNamespace(**_arguments(original, arguments, settings).arguments)
+            return change(original(*arguments, **settings), given)
+
+        return faulty
+
+    return plant
+
+
+def takes(**changes):
+    """Other arguments: each is a function of those that were given."""
+
+    def plant(original):
+        def faulty(*arguments, **settings):
+            bound = _arguments(original, arguments, settings)
+            given = types.SimpleNamespace(**bound.arguments)
+            bound.arguments.update({name: make(given) for name, make in changes.items()})
+            return original(*bound.args, **bound.kwargs)
+
+        return faulty
+
+    return plant
+
+
+class _Stand:
+    """An object with some attributes of other values."""
+
+    def __init__(self, whole, **other):
+        self.__dict__.update(other, _whole=whole)
+
+    def __getattr__(self, name):
+        return getattr(self._whole, name)
+
+
+def sees(**changes):
+    """A method that sees other attributes of its object: each is a function of the object."""
+    return takes(self=lambda a: _Stand(a.self, **{k: make(a.self) for k, make in changes.items()}))
+
+
+def meanwhile(place, change):
+    """While the function runs, what it calls at `place` is changed likewise."""
+
+    def plant(original):
+        def faulty(*arguments, **settings):
+            # Looked up now: a tape stands in the place of what draws noise.
+            inner = Change(place, change, "")
+            with mock.patch.object(*inner.owner(), inner.standing()):
+                return original(*arguments, **settings)
+
+        return faulty
+
+    return plant
+
+
+def instead(function):
+    """Another function, given the same."""
+    return lambda original: function
+
+
+def times(factor):
+    """The result, or what its sensitivity is, so many times."""
+    return returns(lambda found, given: _times(factor, found))
+
+
+def _times(factor, found):
+    if isinstance(found, sensitivity.Sensitivity):
+        return dataclasses.replace(found, value=factor * found.value)
+    return factor * found
+
+
+def _with(**fields):
+    """The result with other fields: each is a function of the result and what was given."""
+    return returns(
+        lambda found, given: dataclasses.replace(
+            found, **{name: make(found, given) for name, make in fields.items()}
+        )
+    )
+
+
+def _half_of(name):
+    return lambda given: _times(0.5, getattr(given, name))
+
+
+def _at(call, change):
+    """The change at one call of several, counted from one."""
+
+    def plant(original):
+        made, changed = itertools.count(1), change(original)
+        return lambda *a, **k: (changed if next(made) == call else original)(*a, **k)
+
+    return plant
+
+
+def _forgets(original):
+    def take(self, share):
+        left = self.left
+        found = original(self, share)
+        self.left = left
+        return found
+
+    return take
+
+
+def _same_second(found, given):
+    given.self._second = np.zeros_like(given.self._second)
+
+
+def _alone(found, given):
+    return found[0], Groups.from_ids(np.arange(len(given.self.rows[given.place])))
+
+
+def _mean_size(found, given):
+    rows = np.asarray(given.rows, dtype=float)
+    return given.self.sums(np.where(np.isfinite(rows), rows, 0.0) / given.self.sizes.mean())
+
+
+def _all_rows(found, given):
+    return dataclasses.replace(found, facts=found.facts | {"n": len(given.groups.order)})
+
+
+def _unweighted(found, given):
+    weighted, weights = found
+    return weighted / weights, np.ones(len(weights))
+
+
+def _unclipped(found, given):
+    values = np.where(np.isfinite(given.self.values), given.self.values, 0.0)
+    return found[1] * values / given.bound, found[1]
+
+
+def _twice_the_looks(original):
+    """The first releases of a plan drawn from a budget that the law after them does not know."""
+    return meanwhile("mean.planning:GaussianBudget", _at(2, takes(total=lambda a: 2.0 * a.total)))(
+        original
+    )
+
+
+_DRAW = "mechanisms.noise:draw"
+_UNPAID = meanwhile(_DRAW, takes(sensitivity=lambda a: halved(a.sensitivity)))
+_ALL = meanwhile("mechanisms.budget:_Budget.rest", returns(lambda found, a: a.self.total))
+_INTEGERS = "mechanisms.integers"
+_PRODUCT = "privacy.sensitivity:frame_product_sensitivity"
 _MEMBERS = "mechanisms.memberships"
 _SEARCH = "selection.estimator:PrivateGridSearchCV._run"
 _QUERIES = "regression.prediction_releases:WeightedMean"
-_PRODUCT = "privacy.sensitivity:frame_product_sensitivity"
-_LATTICE = "mechanisms.integers"
 _LIFTED = "mechanisms.lifted_moments:LiftedMoments"
-_UNWEIGHTED = "np.minimum(1.0, weight / np.sqrt(np.maximum(counts, 1)))"
-_EXACT = "mechanisms.integer_products"
-_ROOTS = "GaussianEvent(self.moment_multiplier, count=self.n_steps)"
-_ROUNDS = "math.ceil(self.n_rounds"
+_EXACT = "mechanisms.integer_products:IntegerFrames"
+_DOUBLED = meanwhile(f"{_INTEGERS}:IntegerBall.integers", times(2.0))
 
-LINES = (
-    Line(
+CHANGES = (
+    Change(
         "mechanisms.bounds:Ball.enforce",
-        "_shortened(offsets, self.radius, unit)",
-        "offsets / (unit or 1.0)",
+        returns(lambda found, a: a.rows / (a.unit or 1.0)),
+        "rows stay as long as they are",
         "erm ",
     ),
-    Line("mechanisms.sums:release_integers", "2 * lattice.units", "lattice.units", "mean lattice"),
-    Line("mechanisms.sums:integer_total", "lattice.integers(", "2.0 * lattice.integers(", "erm p"),
-    Line("descent.releases:PoissonSampler.event", "integers=self.integers", "integers=0", "erm p"),
-    Line(
-        "descent.releases:FixedSizeSampler.event", "integers=self.integers", "integers=0", "erm f"
+    Change("mechanisms.sums:release_integers", _UNPAID, "half the sensitivity", "mean lattice"),
+    Change("mechanisms.sums:integer_total", _DOUBLED, "twice the integers", "erm p"),
+    Change("mechanisms.sums:integer_sums", _DOUBLED, "twice the integers", "federated rsgd 1.0"),
+    Change(
+        "descent.releases:PoissonSampler.event",
+        _with(integers=lambda event, a: 0),
+        "no integers",
+        "erm p",
     ),
-    Line(
-        "mechanisms.sums:integer_sums",
-        "lattice.integers(",
-        "2.0 * lattice.integers(",
-        "federated rsgd 1.0",
+    Change(
+        "descent.releases:FixedSizeSampler.event",
+        _with(integers=lambda event, a: 0),
+        "no integers",
+        "erm f",
     ),
-    Line(
+    Change(
         "mechanisms.integer_products:IntegerFactors.limits",
-        "self.units * (1.0 - _SLACK) / lengths - half",
-        "3.0 * self.units / lengths",
+        returns(lambda found, a: 3.0 * a.self.units / a.lengths),
+        "three times as long",
         "adagrad ",
     ),
-    Line("mechanisms.vector:GaussianNoise.sigma", "self.sens", "0.5 * self.sens", "pca cov"),
-    Line("mechanisms.vector:RadialNoise.scale", "self.sens", "0.5 * self.sens", "mean laplace"),
-    Line(f"{_LATTICE}:IntegerBall.spacing", "(self.units -", "(3 * self.units -", "mean lattice"),
-    Line(
-        f"{_LATTICE}:IntegerBall.integers",
-        "self.bound.enforce(rows, self.spacing)",
-        "rows / self.spacing",
+    Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "pca cov"),
+    Change("mechanisms.vector:RadialNoise.scale", times(0.5), "halved", "mean laplace"),
+    Change(f"{_INTEGERS}:IntegerBall.spacing", times(1.0 / 3.0), "a third", "mean lattice"),
+    Change(
+        f"{_INTEGERS}:IntegerBall.integers",
+        returns(lambda found, a: np.rint(a.rows / a.self.spacing)),
+        "rows stay as long as they are",
         "erm descent",
     ),
-    Line(f"{_LATTICE}:IntegerWeights.spacing", "2.0 * (1.0", "1.0 * (1.0", "queries"),
-    Line(
-        f"{_LATTICE}:IntegerWeights.vectors",
-        "self.bound / lengths, 1.0",
-        "2.0 * self.bound / lengths, 2.0",
-        "queries",
-    ),
-    Line(f"{_LATTICE}:IntegerWeights.weights", "self.root *", "2.0 * self.root *", "queries"),
-    Line(f"{_LATTICE}:IntegerPairs.spacing", "2.0 * (1.0", "1.0 * (1.0", "class means"),
-    Line(
-        f"{_LATTICE}:IntegerPairs.integers",
-        "shortened(rows / self.bound, 1.0)",
-        "2.0 * rows / self.bound",
+    Change(f"{_INTEGERS}:IntegerWeights.spacing", times(0.5), "halved", "queries"),
+    Change(f"{_INTEGERS}:IntegerWeights.vectors", times(2.0), "doubled", "queries"),
+    Change(f"{_INTEGERS}:IntegerWeights.weights", times(2.0), "doubled", "queries"),
+    Change(f"{_INTEGERS}:IntegerPairs.spacing", times(0.5), "halved", "class means"),
+    Change(
+        f"{_INTEGERS}:IntegerPairs.integers",
+        meanwhile(f"{_INTEGERS}:shortened", instead(lambda rows, bound: 2.0 * rows)),
+        "not shortened",
         "class means",
     ),
-    Line(
-        f"{_LATTICE}:ExactTotal.add_rows",
-        "self.add(_float_sum(piece), len(piece))",
-        "self.add(3 * _float_sum(piece), len(piece))",
+    Change(
+        f"{_INTEGERS}:ExactTotal.add_rows",
+        meanwhile(f"{_INTEGERS}:_float_sum", times(3)),
+        "added three times",
         "mean lattice",
     ),
-    Line(
-        "mechanisms.counts:GaussianCount.release",
-        "sensitivity=units",
-        "sensitivity=units // 2",
-        "mean counts",
+    Change("mechanisms.counts:GaussianCount.release", _UNPAID, "half the bound", "mean counts"),
+    Change("mechanisms.counts:LaplaceCount.scale", times(0.5), "halved", "mean laplace 0"),
+    Change(
+        "mechanisms.quantile:PrivateQuantile.sigma",
+        returns(lambda found, a: 1.0 / a.self.mu),
+        "noise of one count",
+        "adaptive",
     ),
-    Line("mechanisms.counts:LaplaceCount.scale", "self.sens", "0.5 * self.sens", "mean laplace 0"),
-    Line("mechanisms.quantile:PrivateQuantile.sigma", "math.sqrt(self.counts)", "1.0", "adaptive"),
-    Line(
+    Change(
         "mechanisms.quantile:ExponentialQuantile.release_counts",
-        "0.5 * self.epsilon / self",
-        "self.epsilon / self",
+        sees(sensitivity=_half_of("sensitivity")),
+        "half the sensitivity",
         "pca exponential noisy",
     ),
-    Line(
+    Change(
         "mechanisms.bingham:ExponentialDirection.release",
-        "self.epsilon / self",
-        "2.0 * self.epsilon / self",
+        sees(sensitivity=_half_of("sensitivity")),
+        "half the sensitivity",
         "pca exponential 1",
     ),
-    Line(_PRODUCT, "(1.0 if", "(0.5 if", "pca power 1, long"),
-    Line(_PRODUCT, "else math.sqrt(2.0))", "else math.sqrt(0.5))", "pca power 2, long"),
-    Line(_PRODUCT, "min(2.0 * bound", "min(bound", "pca refine"),
-    Line(
-        f"{_EXACT}:IntegerFrames.spacing", "(self.longest -", "(2 * self.longest -", "exact, long"
+    Change(
+        _PRODUCT,
+        returns(lambda found, a: _times(0.5 if a.columns == 1 else 1.0, found)),
+        "one column halved",
+        "pca power 1, long",
     ),
-    Line(
-        f"{_EXACT}:IntegerFrames.longest", "factor * middle", "factor // 16 * middle", "exact, long"
+    Change(
+        _PRODUCT,
+        returns(lambda found, a: _times(1.0 if a.columns == 1 else 0.5, found)),
+        "two columns halved",
+        "pca power 2, long",
     ),
-    Line(
+    Change(_PRODUCT, takes(bound=_half_of("bound")), "the radius of a ball", "pca refine"),
+    Change(f"{_EXACT}.spacing", times(0.5), "halved", "exact, long"),
+    Change(f"{_EXACT}.longest", times(2), "doubled", "exact, long"),
+    Change(
         "location_scale.rows:PairDifferences.__init__",
-        "order[half : 2 * half]",
-        "np.zeros(half, dtype=int)",
+        returns(_same_second),
+        "one record in all pairs",
         "pca pairs",
     ),
-    Line(
+    Change(
         "mechanisms.subspaces:ProjectorSum._products",
-        "bound / np.maximum(norms, bound)",
-        "1.0",
+        returns(lambda found, a: a.frames @ np.swapaxes(a.frames, -1, -2)),
+        "not shortened",
         "search start long frames",
     ),
-    Line(
-        "mechanisms.subspaces:ProjectorSum._spacing",
-        "self._diameter.value",
-        "0.5 * self._diameter.value",
-        "search start grassmann",
+    Change(
+        "mechanisms.subspaces:ProjectorSum._spacing", times(0.5), "halved", "search start grassmann"
     ),
-    Line(
-        "location_scale.search:LocationScaleSearch._walk",
-        "budget.take(share)",
-        "2.0 * budget.take(share)",
+    Change(
+        "location_scale.search:LocationScaleSearch._moved",
+        takes(mu=lambda a: 2.0 * a.mu),
+        "twice the share",
         "search hyperboloid",
     ),
-    Line(
+    Change(
         "location_scale.points:PointRecords.logarithms",
-        "center, radius, self.points",
-        "center, float(np.max(next(self.distances(center)))), self.points",
+        takes(radius=lambda a: float(np.max(next(a.self.distances(a.center))))),
+        "the radius of the farthest record",
         "search hyperboloid",
     ),
-    # People: a class counted with its whole weight, means that nobody shortens, rows counted as
-    # people, and weights that everybody's number of rows decides.
-    Line(
+    Change(
         "mean.class_releases:_by_person",
-        "np.sqrt(classes[owners])",
-        "np.ones(len(owners))",
+        _with(weights=lambda found, a: np.ones(len(found.owners))),
+        "a class counted with its whole weight",
         "people class means",
     ),
-    Line(
+    Change(
         "mean.class_releases:ClassSums._noisy_classes",
-        "weights[:, None] * shortened",
-        "weights[:, None] * vectors",
+        meanwhile("mechanisms.bounds:Ball.enforce", instead(lambda self, rows, unit=None: rows)),
+        "means that nobody shortens",
         "people class means beyond float",
     ),
-    # A person whose number is written in two ways counts as two.
-    Line("_groups:_key", "return 0, _exact(value.real)", "return 0, repr(value)", "ids mixed"),
-    # Clients: a person of two clients who pays one, a share that is the whole, shares of more than
-    # there is, and rows counted as people.
-    Line("federated.clients:read_clients", "most = int(", "most = 1 + 0 * int(", "of two"),
-    Line("federated.sums:share", "if times == 1:", "if True:", "federated class sums"),
-    Line(
+    Change(
+        "_groups:_key",
+        returns(lambda found, a: (0, repr(a.value)) if found[0] == 0 else found),
+        "a person whose number is written in two ways counts as two",
+        "ids mixed",
+    ),
+    Change(
+        "federated.clients:read_clients",
+        _with(most=lambda found, a: 1),
+        "a person of two clients pays one",
+        "of two",
+    ),
+    Change("federated.sums:share", takes(times=lambda a: 1), "the whole", "federated class sums"),
+    Change(
         "federated.sums:planned_sums",
-        "share(float(",
-        "4.0 * share(float(",
+        meanwhile("federated.sums:share", times(4.0)),
+        "shares of more than there is",
         "federated log sums",
     ),
-    Line(
-        "federated.clients:Clients.part",
-        "self.people[place]",
-        "Groups.from_ids(np.arange(len(self.rows[place])))",
-        "people",
-    ),
-    Line(
+    Change("federated.clients:Clients.part", returns(_alone), "rows as people", "erm people"),
+    Change(
         "federated.releases:Participation.record_event",
-        "self.most_rounds * clients",
-        "self.most_rounds",
+        takes(clients=lambda a: 1),
+        "one client of two",
         "federated erm people of two",
     ),
-    Line("core.estimator:Data.by_group", "groups.count", "len(groups.order)", "people mean"),
-    Line("core.estimator:Data.by_group", "groups.count", "len(groups.order)", "people erm poisson"),
-    Line(
-        "_groups:Groups.means",
-        "np.repeat(1.0 / sizes, sizes)",
-        "np.repeat(1.0 / np.full(self.count, sizes.mean()), sizes)",
-        "people erm 1 ",
-    ),
-    Line("mechanisms.budget:_Budget._take", "self.left -= share", "pass", "pca"),
-    Line(
+    Change("core.estimator:Data.by_group", returns(_all_rows), "rows as people", "people mean"),
+    Change("core.estimator:Data.by_group", returns(_all_rows), "rows as people", "people erm poi"),
+    Change("_groups:Groups.means", returns(_mean_size), "weights of everybody", "people erm 1 "),
+    Change("mechanisms.budget:_Budget._take", _forgets, "forgets what was taken", "pca"),
+    Change(
         "location_scale.rows:_shrinking",
-        "np.where(np.isfinite(squares), factors, 0.0)",
-        "np.ones_like(squares)",
+        returns(lambda found, a: np.ones_like(a.squares)),
+        "not shortened",
         "pca",
     ),
-    Line(
+    Change(
         "pca.releases:_float_variances",
-        "second_moment_sensitivity(row_norm)",
-        "interval_sensitivity(0.7 * row_norm**2)",
+        meanwhile("pca.releases:second_moment_sensitivity", times(0.7 / math.sqrt(2.0))),
+        "an interval's, and less",
         "pca exponential 2",
     ),
-    Line(
+    Change(
         "mean.output_releases:_k_norm_mean",
-        "ball_sensitivity(ball.radius)",
-        "ball_sensitivity(0.5 * ball.radius)",
+        meanwhile("mean.output_releases:ball_sensitivity", takes(radius=_half_of("radius"))),
+        "half the radius",
         "mean k-norm",
     ),
-    Line(
+    Change(
         "mean.output_releases:_k_norm_mean",
-        "ball_logarithms_sensitivity(ball.radius,",
-        "ball_logarithms_sensitivity(0.5 * ball.radius,",
+        meanwhile(
+            "mean.output_releases:ball_logarithms_sensitivity", takes(radius=_half_of("radius"))
+        ),
+        "half the radius",
         "mean k-norm sphere",
     ),
-    Line("mean.planning:_seeking_plan", "else first.mu", "else total", "mean adaptive radial"),
-    Line("mean.planning:_seeking_plan", "dim, first.mu,", "dim, 0.5 * first.mu,", "mean radial"),
-    Line("mean.planning:_pure_plan", "budget.rest()", "epsilon", "mean laplace"),
-    Line(
+    Change(
+        "mean.planning:_seeking_plan",
+        _twice_the_looks,
+        "looks with twice their mu",
+        "mean adaptive radial",
+    ),
+    Change(
+        "mean.planning:_seeking_plan",
+        meanwhile("mean.planning:best_radial_law_after", takes(mu=_half_of("mu"))),
+        "a law after half of what was",
+        "mean radial",
+    ),
+    Change("mean.planning:_pure_plan", _ALL, "the whole after a count", "mean laplace"),
+    Change(
         "completion.releases:CompletionPlan.main_share",
-        "1.0 - sum(self.small.values())",
-        "1.0",
+        returns(lambda found, a: 1.0),
+        "the whole after small shares",
         "completion",
     ),
-    Line(f"{_MEMBERS}:Memberships.bounded", _UNWEIGHTED, "np.ones(len(counts))", "completion"),
-    Line(
+    Change(f"{_MEMBERS}:Memberships.bounded", returns(_unweighted), "no weights", "completion"),
+    Change(
         f"{_MEMBERS}:Memberships.bounded",
-        "np.clip(self.values / bound, -1.0, 1.0)",
-        "self.values / bound",
+        returns(_unclipped),
+        "values as they are",
         "completion lattice",
     ),
-    Line(
-        f"{_MEMBERS}:IntegerMemberships.spacing",
-        "return 2.0 * self.weight",
-        "return 1.0 * self.weight",
-        "completion lattice",
-    ),
-    Line(
-        f"{_LATTICE}:IntegerNumber.release",
-        "(self.units - 2)",
-        "(3 * self.units)",
+    Change(f"{_MEMBERS}:IntegerMemberships.spacing", times(0.5), "halved", "completion lattice"),
+    Change(
+        f"{_INTEGERS}:IntegerNumber.release",
+        takes(number=lambda a: 3.0 * a.number),
+        "three times the number",
         "completion lattice signal",
     ),
-    Line(
+    Change(
         "completion.ridge_releases:_Ballots.total",
-        "self.bound.enforce(rows)",
-        "rows",
+        returns(lambda found, a: next(iter(a.self.blocks(a.indices))).sum(axis=0)),
+        "ballots as long as they are",
         "completion covariance",
     ),
-    Line("regression.wrapped_releases:clip_columns", "gradients *= scale", "", "parametric"),
-    Line(f"{_QUERIES}.noise_multiplier", "math.sqrt(self.n_steps)", "1.0", "queries"),
-    Line(f"{_QUERIES}.mechanism", "(self.clip_norm", "(0.5 * self.clip_norm", "queries"),
-    Line(
-        f"{_QUERIES}.release",
-        "self.clip_norm / np.maximum(norms, self.clip_norm)",
-        "1.0",
+    Change(
+        "regression.wrapped_releases:clip_columns",
+        instead(lambda gradients, clip_norm: gradients),
+        "not clipped",
+        "parametric",
+    ),
+    Change(
+        f"{_QUERIES}.noise_multiplier",
+        returns(lambda found, a: 1.0 / a.self.mu),
+        "of one step",
         "queries",
     ),
-    Line(f"{_LIFTED}.norm", "1.0 + self.scale**2", "0.5", "moments"),
-    Line(f"{_LIFTED}.lifts", "shortened(second[rows], self.norms[1])", "second[rows]", "moments"),
-    Line("mean.joint_releases:JointMean.seen", "budget.rest()", "self.mu", "class moments"),
-    Line(
+    Change(f"{_QUERIES}.mechanism", sees(clip_norm=_half_of("clip_norm")), "half", "queries"),
+    Change(
+        "regression.prediction_releases:_Floats.total",
+        takes(scale=lambda a: np.ones_like(a.scale)),
+        "not shortened",
+        "queries",
+    ),
+    Change(
+        f"{_LIFTED}.norm",
+        returns(lambda found, a: math.sqrt(0.5) * a.self.norms[0]),
+        "less than one half",
+        "moments",
+    ),
+    Change(
+        f"{_LIFTED}.lifts",
+        sees(norms=lambda whole: (whole.norms[0], 1e9 * whole.norms[1])),
+        "not shortened",
+        "moments",
+    ),
+    Change("mean.joint_releases:JointMean.seen", _ALL, "the whole after a ball", "class moments"),
+    Change(
         "linear_model.adagrad:NoisyAdaGrad.with_mu",
-        "1.0 - _MOMENT_SHARE",
-        "1.0",
+        _with(noise_multiplier=lambda found, a: math.sqrt(found.n_steps) / a.mu),
+        "the whole beside moments",
         "adagrad root moments",
     ),
-    Line(
+    Change(
         "linear_model.fit_plan:_event",
-        "bounds.share + COUNT_SHARE",
-        "COUNT_SHARE",
+        takes(bounds=lambda a: _Stand(a.bounds, share=0.0)),
+        "no search",
         "search sampled",
     ),
-    Line(
+    Change(
         "linear_model.estimator:PrivateNoisyAdaGrad._release",
-        "budget.rest()",
-        "budget.total",
+        _ALL,
+        "the whole after a count",
         "adagrad hinge",
     ),
-    Line(
+    Change(
         "regression.estimator:PrivateHyperbolicRegressor._release",
-        "budget.take(BASE_SHARE)",
-        "pass",
+        meanwhile(
+            "mechanisms.budget:GaussianBudget.take",
+            lambda take: lambda self, share: None if share == BASE_SHARE else take(self, share),
+        ),
+        "a base point for nothing",
         "private base",
     ),
-    Line("erm.clipping:ClipNorm.share", "_SHARE if", "0.0 if", "erm found clip"),
-    Line(_SEARCH, "scorer(test.n", "scorer(train.n", "search"),
-    Line(
+    Change(
+        "erm.clipping:ClipNorm.share",
+        returns(lambda found, a: COUNT_SHARE),
+        "a count alone",
+        "erm found clip",
+    ),
+    Change(
         _SEARCH,
-        "0.0, self.loss_bound)",
-        "0.0, None)",
+        meanwhile("selection.releases:Scores.scorer", takes(n=lambda a: 3 * a.n)),
+        "noise for more records",
+        "search",
+    ),
+    Change(
+        _SEARCH,
+        sees(loss_bound=lambda whole: math.inf),
+        "losses without bound",
         "search gaussian validation",
     ),
-    Line(
+    Change(
         "federated.training:local_event",
-        "noise_multiplier, 1000)",
-        "2.0 * noise_multiplier, 1000)",
+        takes(noise_multiplier=lambda a: 2.0 * a.noise_multiplier),
+        "twice the noise",
         "federated",
     ),
-    Line(
+    Change(
         "federated.releases:Participation.most_rounds",
-        _ROUNDS,
-        _ROUNDS.replace("ceil(", "floor(0.5 * "),
+        returns(lambda found, a: found // 2),
+        "half of the rounds",
         "federated",
     ),
 )
 
+# What no charge and no bound shows: numbers that nobody released.
+LEAKS = (
+    Change(
+        "completion.releases:typical_count",
+        returns(lambda found, a: float(np.median(np.diff(a.matrix.indptr)))),
+        "a fit steered by the exact typical count",
+        "completion",
+        strangers=True,
+    ),
+    Change(
+        "mean.joint_releases:JointMean.seen",
+        _with(clipped=lambda seen, a: np.mean(_lengths(seen.vectors) > seen.radius)),
+        "the exact share of clipped records",
+        "moments",
+        strangers=True,
+    ),
+    Change(
+        "location_scale.bounded_rows:clipped_fraction",
+        returns(lambda found, a: warn_user(f"{a.clipped / a.n:.1%} were clipped") or found),
+        "a warning that quotes the exact share",
+        "adagrad search",
+        strangers=True,
+    ),
+    Change(
+        "regression.estimator:PrivateHyperbolicRegressor._release",
+        returns(lambda found, a: setattr(a.self, "_responses", a.data.arrays[1])),
+        "responses are kept",
+        "regression parametric",
+        strangers=True,
+    ),
+    Change(
+        "mean.estimator:PrivateFrechetMean._release",
+        returns(lambda found, a: setattr(a.self, "score", lambda X, rows=a.data.arrays: X)),
+        "a closure keeps records",
+        "mean tangent euclidean",
+        strangers=True,
+    ),
+    Change(
+        "mean.estimator:PrivateFrechetMean._release",
+        returns(lambda found, a: gaussian_mu(1.0, min(0.5, 1e-9 + float(_size(a.data.arrays))))),
+        "a cache that remembers a record",
+        "mean gradient euclidean",
+        strangers=True,
+    ),
+    Change(
+        "erm.estimator:PrivateRiemannianERM._release",
+        returns(lambda found, a: logging.getLogger("skriemdp").info("%r", _size(a.data.arrays))),
+        "a log line of a record",
+        "erm descent",
+        strangers=True,
+    ),
+    Change(
+        "linear_model.estimator:PrivateNoisyAdaGrad._release",
+        returns(lambda found, a: print(_size(a.data.arrays))),
+        "printed text of a record",
+        "adagrad squared_error noised",
+        strangers=True,
+    ),
+)
 
-@contextlib.contextmanager
-def line_changed(line):
-    """A function of the package with one piece of its source replaced."""
-    module, name = line.function.split(":")
-    module = import_module(f"skriemdp.{module}")
-    *owners, last = name.split(".")
-    owner = functools.reduce(getattr, owners, module)
-    original = vars(owner)[last]
-    function = getattr(original, "fget", original)
-    if isinstance(original, functools.cached_property):
-        function = original.func
-    source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
-    if line.says not in source:
-        raise LookupError(f"{name} no longer says {line.says!r}: plant the fault elsewhere.")
-    space: dict = {}
-    changed = source.replace(line.says, line.planted, 1)
-    exec(compile(changed, f"<{name} with a fault>", "exec"), vars(module), space)
-    if isinstance(space[last], functools.cached_property):
-        space[last].__set_name__(owner, last)
-    places = [owner]
-    if owner is module:
-        loaded = [m for n, m in sys.modules.items() if n.startswith("skriemdp.")]
-        places = [m for m in loaded if vars(m).get(last) is original]
-    with patched([(place, last, space[last]) for place in places]):
-        yield
+
+def _lengths(vectors):
+    return np.linalg.norm(vectors, axis=1)
 
 
-def faults_in_lines():
-    """Each of `LINES`, given to the pairs it names."""
-    for line in LINES:
-        planted = functools.partial(line_changed, line)
-        pairs = quickest(pair for pair in baseline() if line.pairs in pair.name)
-        place = f"{line.function}: {line.says} -> {line.planted}"
-        yield Planted("line", place, refuting(pairs, None, planted))
+def _size(arrays):
+    """A number of the records."""
+    return np.abs(np.asarray(arrays[0], dtype=float)).mean()
+
+
+TABLE = Path(__file__).with_name("killed_by.tsv")
+
+
+def faults_in_functions():
+    """Each of `CHANGES`, given to the pairs it names, the one that `TABLE` names first."""
+    return _changes(CHANGES, "function")
+
+
+def leaks():
+    """Each of `LEAKS`, likewise."""
+    return _changes(LEAKS, "leak")
+
+
+def killed_by():
+    """The table: a fault to the pair that refuted it when it was written."""
+    lines = TABLE.read_text().splitlines()
+    return dict(line.split("\t")[1:] for line in lines)
+
+
+def _changes(changes, kind):
+    table = killed_by()
+    for change in changes:
+        killer = table.get(change.name, "").removesuffix(", refused")
+        pairs = quickest(pair for pair in baseline() if change.pairs in pair.name)
+        pairs.sort(key=lambda pair: pair.name != killer)
+        by = refuting(pairs, None, change.planted, change.strangers)
+        yield Planted(kind, change.name, by)
+
+
+def changing_nothing(change):
+    """The pair that refutes a change which only passes on what it is given; None, let us hope."""
+    killer = killed_by()[change.name].removesuffix(", refused")
+    pairs = [pair for pair in PAIRS if pair.name == killer]
+    idle = dataclasses.replace(change, change=returns(lambda found, given: found))
+    return refuting(pairs, None, idle.planted, change.strangers)
+
+
+if __name__ == "__main__":  # python -m replay.faults > replay/killed_by.tsv, in tests
+    for fault in itertools.chain(faults_in_functions(), leaks()):
+        print(fault.kind, fault.place, fault.by, sep="\t")

@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fractions
+import functools
 import hashlib
 import math
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +22,8 @@ from unittest import mock
 
 import numpy as np
 
+from replay.outcomes import Outcome, differences
+from replay.unrelated import unrelated
 from skriemdp._random import NoiseStreams
 from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp.mechanisms import noise
@@ -111,12 +113,15 @@ class Fault:
         if site != self.site or self.kind == "twice":
             return scale, bound
         if self.kind == "scale":
-            return _halved(scale), bound
-        return _halved(scale), _halved(bound)
+            return halved(scale), bound
+        return halved(scale), halved(bound)
 
 
-def _halved(values):
-    return tuple(v // 2 if isinstance(v, int) else v / 2.0 for v in values)
+def halved(value):
+    """Half of a number, or of each of several."""
+    if isinstance(value, tuple):
+        return tuple(map(halved, value))
+    return value // 2 if isinstance(value, int) else value / 2.0
 
 
 class Tape:
@@ -138,6 +143,7 @@ class Tape:
         self.changed, self.quiet, self.geometry, self.fault = changed, quiet, geometry, fault
         self.draws: list[Draw] = []
         self.charges: list[tuple] = []
+        self.recorded = Outcome()
         self.without = False
         self._refuted: Refuted | None = None
         self._rng = np.random.default_rng(20)
@@ -152,27 +158,32 @@ class Tape:
 
     def record(self, fit, data):
         """Fit, and keep every release."""
-        with self._installed():
-            return fit(Purse(self), *data)
+        with self._installed(self.recorded):
+            self.recorded.result = fit(Purse(self), *data)
 
-    def replay(self, fit, data, without=False):
+    def replay(self, fit, data, without=False, limit=1.0):
         """Fit other data to the same answers; with `without`, the same data less one record.
 
-        The record is then missing from the sampled batches, and only those are compared.
+        The record is then missing from the sampled batches, and only those are compared.  What the
+        fit leaves behind is what it left on the first data, to the last bit.
         """
-        kept = Tape()  # what the second fit is charged is not of interest
+        kept, outcome = Tape(), Outcome()  # what the second fit is charged is not of interest
         self._start(recording=False)
-        self.without = without
+        self.without, self.limit = without, limit
         for draw in self.draws:
             draw.moved = 0.0
-        with self._installed():
-            result = fit(Purse(kept), *data)
+        missed = _cache_misses()
+        with self._installed(outcome):
+            outcome.result = fit(Purse(kept), *data)
         if self._place != len(self.draws):
             raise Refuted(f"{len(self.draws)} releases on one data set, {self._place} on another.")
-        return result
+        found = differences(self.recorded, outcome, opaque=(Purse,))
+        found += [f"{name}: asked anew" for name, n in _cache_misses().items() if n > missed[name]]
+        if found:
+            raise Refuted("what is left behind depends on the records:\n" + "\n".join(found[:20]))
 
     @contextlib.contextmanager
-    def _installed(self):
+    def _installed(self, outcome):
         def stream(_, *label):
             key = hashlib.blake2b(repr(label).encode(), digest_size=8).digest()
             generator = np.random.default_rng(int.from_bytes(key, "little"))
@@ -188,14 +199,17 @@ class Tape:
             mock.patch.object(FixedSizeSampler, "draw", lambda s, n, rng: tape.batch(s, n)),
             mock.patch.object(SelectionEvent, "draw_count", lambda s, rng: RUNS_OF_A_SEARCH),
             np.errstate(all="ignore"),
-            warnings.catch_warnings(),
+            outcome.noted(),
         ]
         with contextlib.ExitStack() as stack:
             for patch in patches:
                 stack.enter_context(patch)
-            warnings.simplefilter("ignore")
             try:
                 yield
+            except Exception as error:
+                if self._recording:
+                    raise
+                raise Refuted("the fit fails on other data alone.") from error
             finally:
                 # The package rewords what is raised while it reads records.
                 if self._refuted is not None:
@@ -299,8 +313,8 @@ class Tape:
             self._refute(
                 f"a branch, scale or bound depends on the records:\n{first.public}\n{entry.public}"
             )
-        limit = 1.0
-        if first.batch is not None and not first.batch[-1]:
+        limit = self.limit
+        if first.batch is not None and not first.batch[-1] and math.isfinite(limit):
             limit = 0.0
         elif self.without:
             limit = 0.5
@@ -490,6 +504,20 @@ def _probes(geometry):
     return np.asarray(geometry.exp_coordinates(geometry.base_point, coordinates))
 
 
+def _cache_misses() -> Counter:
+    """Misses of every large cache of the package: those of public numbers alone know them all."""
+    infos = {cache: cache.cache_info() for cache in _caches(len(sys.modules))}
+    return Counter({c.__qualname__: i.misses for c, i in infos.items() if i.maxsize >= 1024})
+
+
+@functools.lru_cache(maxsize=1)
+def _caches(_loaded) -> set:
+    modules = [module for name, module in sys.modules.items() if name.startswith("skriemdp.")]
+    found = (value for module in modules for value in vars(module).values())
+    caches = {value for value in found if isinstance(value, functools._lru_cache_wrapper)}
+    return {cache for cache in caches if cache.cache_info().maxsize}
+
+
 def _copied(value):
     if isinstance(value, tuple):
         return tuple(map(_copied, value))
@@ -513,6 +541,8 @@ class Pair:
         Which releases the changed record takes part in.
     charge : callable, optional
         Checks the charge in another way than :meth:`Tape.check_charge`.
+    public : tuple of int
+        Places in `data` that are public, so that unrelated data share them.
     """
 
     name: str
@@ -525,13 +555,19 @@ class Pair:
     geometry: Any = None
     mine: Callable = lambda draw: True
     charge: Callable = Tape.check_charge
+    public: tuple[int, ...] = ()
     xfail: str = ""
 
-    def run(self, fault=None) -> Tape:
-        """Record, replay both ways of comparing, check the charge; the tape of the replay."""
+    def run(self, fault=None, strangers=False) -> Tape:
+        """Record, replay both ways of comparing, check the charge; the tape of the replay.
+
+        With `strangers`, on unrelated data too.
+        """
         tape = Tape(self.changed, self.quiet, self.geometry, fault)
         tape.record(self.fit, self.data)
         self.charge(tape, self.mine)
+        if strangers:
+            tape.replay(self.fit, unrelated(self), limit=math.inf)
         if any(draw.batch and draw.batch[0] == "poisson" for draw in tape.draws):
             tape.replay(self.fit, self.data, without=True)
         tape.replay(self.fit, self.other)

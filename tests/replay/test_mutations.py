@@ -1,12 +1,17 @@
 """Faults planted one at a time are refuted by the pairs, every one of them."""
 
+import functools
 from collections import Counter
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from replay import faults
+from replay.outcomes import differences
+from replay.pairs import PAIRS
 from replay.tape import Pair, Refuted
+from replay.unrelated import unrelated
 from skriemdp.descent.releases import PoissonSampler
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.vector import GaussianNoise
@@ -14,12 +19,18 @@ from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import ball_sensitivity
 
 # No faults: what these return is a radius to which every record is cut, and noise fits that.
-ENFORCED = {"log_lipschitz in skriemdp.descent.problem"}
+ENFORCED = {
+    "log_lipschitz in skriemdp.descent.problem",
+    "ball_sensitivity in skriemdp.mean.class_releases",
+}
+# No fit adds with these yet, so no pair can reach them; their own tests hold their bounds.
+NOT_YET = {"skriemdp.mechanisms.held", "skriemdp.mechanisms.sum"}
 
 
 def test_every_draw_of_the_package_is_replayed():
-    assert faults.calls_of_draw() == faults.calls_reached()
-    assert len(faults.calls_of_draw()) > 10
+    calls, reached = faults.calls_of_draw(), faults.calls_reached()
+    assert reached == {call for call in calls if call[0] not in NOT_YET}
+    assert len(reached) > 10
 
 
 @pytest.mark.parametrize(
@@ -28,7 +39,8 @@ def test_every_draw_of_the_package_is_replayed():
         (faults.faults_in_theorems, 25),
         (faults.faults_at_draws, 120),
         (faults.faults_in_charges, 50),
-        (faults.faults_in_lines, 30),
+        (faults.faults_in_functions, 72),
+        (faults.leaks, 8),
     ],
 )
 def test_every_planted_fault_is_refuted(plant, least):
@@ -37,9 +49,99 @@ def test_every_planted_fault_is_refuted(plant, least):
     refuted = Counter(fault.kind for fault in planted if fault.by)
     for kind, count in sorted(kinds.items()):
         print(f"{kind:32}{count:5} planted {refuted[kind]:5} refuted")
-    survivors = [fault for fault in planted if not fault.by and fault.place not in ENFORCED]
+    survivors = [
+        fault
+        for fault in planted
+        if not fault.by
+        and fault.place not in ENFORCED
+        and fault.place.rpartition(" in ")[2] not in NOT_YET
+    ]
     assert not survivors
     assert len(planted) >= least
+
+
+def test_no_fault_of_the_table_is_dropped():
+    """It may only grow: ``python -m replay.faults`` writes it."""
+    names = [change.name for change in faults.CHANGES + faults.LEAKS]
+    assert len(set(names)) == len(names)
+    assert set(faults.killed_by()) == set(names)
+
+
+def test_a_change_that_changes_nothing_passes():
+    assert not list(filter(faults.changing_nothing, faults.CHANGES + faults.LEAKS))
+
+
+# -- what is left behind --------------------------------------------------------------------------
+
+
+class Kept:
+    __slots__ = ("slot", "__dict__")
+
+    def __init__(self, value, kind):
+        self.other = [1.0, {"a": (2, b"3")}, np.arange(3.0)]
+        place = getattr(self, kind)
+        place(value)
+
+    def attribute(self, value):
+        self._private = {"deep": [value]}
+
+    def slotted(self, value):
+        self.slot = value
+
+    def cached(self, value):
+        self.asked = value
+        self.lazy  # noqa: B018
+        del self.asked
+
+    @functools.cached_property
+    def lazy(self):
+        return self.asked
+
+    def closed_over(self, value):
+        self.predict = lambda x: x + value
+
+    def defaulted(self, value):
+        self.predict = lambda x, y=value: x + y
+
+    def partial(self, value):
+        self.predict = functools.partial(max, value)
+
+    def bound(self, value):
+        self.append = [value].append
+        self.method = Kept(value, "attribute").attribute
+
+    def bits(self, value):
+        self.array = np.array([0.0 if value == 1.0 else -0.0])
+
+    def type(self, value):
+        self.array = np.zeros(2, np.float32 if value == 1.0 else np.float64)
+
+    def number(self, value):
+        self.number = int(value) if value == 1.0 else 1.0
+
+    def ordered(self, value):
+        self.names = dict.fromkeys("ab" if value == 1.0 else "ba")
+
+    def sparse(self, value):
+        self.table = sparse.csr_array([[0.0, value]])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [name for name in vars(Kept) if not name.startswith("_") and name not in ("slot", "lazy")],
+)
+def test_what_a_model_keeps_is_found(kind):
+    assert not differences(Kept(1.0, kind), Kept(1.0, kind))
+    assert differences(Kept(1.0, kind), Kept(2.0, kind))
+
+
+def test_unrelated_data_are_other_data():
+    """Of the public shape, and for each estimator far from the data of the pair."""
+    for pair in PAIRS:
+        data = unrelated(pair)
+        assert len(data) == len(pair.data)
+        assert differences(pair.data, data)
+        assert differences(pair.other, data)
 
 
 # -- what else a tape refutes ---------------------------------------------------------------------
