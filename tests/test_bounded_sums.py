@@ -103,7 +103,7 @@ def test_a_clipped_ball_holds_what_the_ball_held(clip, distance):
 
 def test_sensitivities_come_with_a_theorem():
     exact = ball_sensitivity(0.5)
-    assert exact == Sensitivity(exact.value, "ball_sensitivity")
+    assert exact == Sensitivity(exact.value, "ball_sensitivity", exact.value / 2)
     computed = computed_sum_sensitivity(exact, 0.5, n=10_000, dim=5, longest_tile=100)
     assert exact.value < computed.value < exact.value * (1 + 1e-8)
     assert computed.theorem == mean_sensitivity(computed, 7).theorem == "ball_sensitivity"

@@ -58,7 +58,11 @@ def means():
         yield f"flat-{d}", PrivateFrechetMean(radius=1.0), {"geometry": Euclidean(d), "n": 400}
     for geometry in (Sphere(2), SPD(3), Hyperboloid(3)):
         for n in (100, 100_000):
-            yield f"{geometry}-{n}", PrivateFrechetMean(radius=0.5), {"geometry": geometry, "n": n}
+            yield (
+                f"{geometry}-{n}",
+                PrivateFrechetMean(center=geometry.base_point, radius=0.5),
+                {"geometry": geometry, "n": n},
+            )
     searched = PrivateFrechetMean(center="private", radius="auto")
     yield "searched", searched, {"geometry": Sphere(2), "n": 5000}
 

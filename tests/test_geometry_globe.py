@@ -44,8 +44,8 @@ def test_axes_and_wrapping():
     [
         ([10.0, 123456.5], [0.0, 0.0], True, "beyond a pole"),
         ([90.0], [0.0], False, "radians"),
-        ([np.nan], [0.0], True, "finite"),
-        ([0.0], [np.inf], True, "finite"),
+        ([np.nan], [0.0], True, "infinity"),
+        ([0.0], [np.inf], True, "infinity"),
         ([0.0, 1.0], [0.0], True, "same shape"),
     ],
 )

@@ -49,7 +49,7 @@ def uncertain(geometry="euclidean", **settings):
 def test_second_moments_of_classes_are_free(geometry, arithmetic, tolerance):
     X, y, _ = classes_of(geometry, [100, 150], 0)
     with config_context(arithmetic=arithmetic):
-        both = uncertain(geometry, radius=1.0).fit(X, y)
+        both = uncertain(geometry, center=geometry.base_point, radius=1.0).fit(X, y)
         alone = both.set_params(uncertainty=False)
         scale, event = both.noise_scale_, both.privacy_spent_.event
         alone.fit(X, y)
