@@ -30,7 +30,7 @@ from skriemdp.location_scale.bounded_rows import COUNT_SHARE
 from skriemdp.mechanisms import sums
 from skriemdp.privacy import mean_iteration, sensitivity
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import ComposedEvent, GaussianEvent
+from skriemdp.privacy.events import ComposedEvent, GaussianEvent, SeededEvent
 from skriemdp.regression.estimator import BASE_SHARE
 
 PACKAGE = Path(skriemdp.__file__).parent
@@ -239,7 +239,7 @@ def _charging(change):
     def spend(purse, event, **details):
         if not first:
             first.append(1)
-            event = change(event)
+            event = change(event.event if isinstance(event, SeededEvent) else event)
         return None if event is None else original(purse, event, **details)
 
     with mock.patch.object(Purse, "spend", spend):
