@@ -29,8 +29,8 @@ BUDGETS = ((0.1, 1e-3), (1.0, 1e-5))
 DATA_SETS = 6
 OURS = {
     "tangent, Gaussian": {"mechanism": "tangent", "noise": "gaussian", "shrink": None},
-    "tangent, radial": {"mechanism": "tangent", "noise": "radial", "shrink": None},
-    "tangent, radial, shrunken": {"mechanism": "tangent", "noise": "radial"},
+    "tangent, Laplace": {"mechanism": "tangent", "noise": "laplace", "shrink": None},
+    "tangent, Laplace, shrunken": {"mechanism": "tangent", "noise": "laplace"},
     "tangent, pure Laplace": {"mechanism": "tangent", "noise": "laplace", "delta": 0.0},
     "gradient": {"mechanism": "gradient"},
     "auto": {},

@@ -7,9 +7,9 @@ import math
 
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
-from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
+from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.privacy.events import GaussianEvent, PureEvent
-from skriemdp.privacy.radial import RadialEvent
+from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.sensitivity import Sensitivity
 
 __all__ = ["GaussianBudget", "PureBudget"]
@@ -39,14 +39,14 @@ class _Budget(abc.ABC):
     @abc.abstractmethod
     def noise(
         self, share: float, sensitivity: Sensitivity, dim: int
-    ) -> GaussianNoise | RadialNoise:
+    ) -> GaussianNoise | LaplaceNoise:
         """Noise for a vector of `dim` coordinates that gets the fraction `share`."""
 
     def rest(self) -> float:
         """The parameter of a release that gets everything left."""
         return self.take(self.left)
 
-    def rest_noise(self, sensitivity: Sensitivity, dim: int) -> GaussianNoise | RadialNoise:
+    def rest_noise(self, sensitivity: Sensitivity, dim: int) -> GaussianNoise | LaplaceNoise:
         """Noise that gets everything left."""
         return self.noise(self.left, sensitivity, dim)
 
@@ -105,5 +105,5 @@ class PureBudget(_Budget):
     def count(self, share: float) -> LaplaceCount:
         return LaplaceCount(self.take(share))
 
-    def noise(self, share: float, sensitivity: Sensitivity, dim: int) -> RadialNoise:
-        return RadialNoise(sensitivity, RadialEvent(dim, 1.0, 1.0 / self.take(share)))
+    def noise(self, share: float, sensitivity: Sensitivity, dim: int) -> LaplaceNoise:
+        return LaplaceNoise(sensitivity, LaplaceEvent(dim, 1.0 / self.take(share)))

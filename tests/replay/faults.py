@@ -499,7 +499,7 @@ CHANGES = (
         "adagrad ",
     ),
     Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "pca cov"),
-    Change("mechanisms.vector:RadialNoise.scale", times(0.5), "halved", "mean laplace"),
+    Change("mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "mean laplace"),
     Change(f"{_INTEGERS}:IntegerBall.spacing", times(1.0 / 3.0), "a third", "mean lattice"),
     Change(
         f"{_INTEGERS}:IntegerBall.integers",
@@ -657,13 +657,13 @@ CHANGES = (
         "mean.planning:_seeking_plan",
         _twice_the_looks,
         "looks with twice their mu",
-        "mean adaptive radial",
+        "mean adaptive laplace",
     ),
     Change(
-        "mean.planning:_seeking_plan",
-        meanwhile("mean.planning:best_radial_law_after", takes(mu=_half_of("mu"))),
+        "mean.planning:_law_after",
+        meanwhile("mean.planning:laplace_law", takes(mu=_half_of("mu"))),
         "a law after half of what was",
-        "mean radial",
+        "mean laplace",
     ),
     Change("mean.planning:_pure_plan", _ALL, "the whole after a count", "mean laplace"),
     Change(

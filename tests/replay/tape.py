@@ -37,7 +37,7 @@ from skriemdp.privacy.events import (
     SelectionEvent,
     SelfComposedEvent,
 )
-from skriemdp.privacy.radial import RadialEvent
+from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.riemannian_laws.profiles import RiemannianEvent
 
 REAL_DRAW = noise.draw
@@ -410,8 +410,8 @@ def _claims(event, times=1) -> Counter:
         total["gaussian"] += times * event.mu**2
     elif isinstance(event, PureEvent):
         total["pure"] += times * event.epsilon_0 * getattr(event, "count", 1)
-    elif isinstance(event, RadialEvent):
-        key = ("radial", event.dim, event.exponent, _rounded(event.scale_over_sensitivity))
+    elif isinstance(event, LaplaceEvent):
+        key = ("radial", event.dim, _rounded(event.scale_over_sensitivity))
         total[key] += times * getattr(event, "count", 1)
     elif isinstance(event, RiemannianEvent):
         total[("riemannian", event.law, _rounded(event.scale / event.sensitivity))] += times
@@ -457,13 +457,11 @@ def _uses(draws, kinds) -> Counter:
         elif law == "discrete-gaussian":
             # The integer scale is a little above the multiplier that the statement needs.
             total["gaussian"] += draw.cost
-        elif law == "radial" and RadialEvent in kinds:
+        elif law == "radial" and LaplaceEvent in kinds:
             dim = np.shape(draw.exact[0])[-1]
-            total[("radial", dim, draw.exponent, _rounded(scale / bound))] += times
+            total[("radial", dim, _rounded(scale / bound))] += times
         elif law.startswith("riemannian") and RiemannianEvent in kinds:
             total[("riemannian", law.split("-")[1], _rounded(scale / bound))] += times
-        elif law == "radial" and draw.exponent != 1.0:
-            raise Refuted(f"{draw.site}: radial noise that no event names.")
         else:
             factor = {"exponential": 2.0, "k-norm": 2.0}.get(law, 1.0)
             total["pure"] += times * factor * bound / scale
