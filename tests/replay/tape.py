@@ -63,7 +63,6 @@ class Draw:
     label: tuple
     size: tuple
     batch: Any
-    exponent: float | None
     averaged: int | None
     answer: Any
     moved: float = 0.0  # in units of the claimed bound
@@ -80,8 +79,7 @@ class Draw:
         """What must not depend on the records."""
         shapes = tuple(np.shape(block) for block in self.exact if hasattr(block, "shape"))
         kind = None if self.batch is None else self.batch[:3]
-        more = (self.exponent, self.averaged)
-        return (self.law, self.scale, self.bound, self.site, self.size, kind, shapes, *more)
+        return (self.law, self.scale, self.bound, self.site, self.size, kind, shapes, self.averaged)
 
 
 class Purse:
@@ -249,7 +247,6 @@ class Tape:
         sensitivity,
         presence=None,
         grid=None,
-        exponent=None,
         averaged=None,
         sampler=None,
     ):
@@ -271,7 +268,6 @@ class Tape:
             label=label,
             size=(size,) if isinstance(size, int) else tuple(size),
             batch=batch,
-            exponent=exponent,
             averaged=averaged,
             answer=None,
         )
@@ -280,7 +276,7 @@ class Tape:
         if self.quiet and not entry.size and law != "k-norm":
             entry.answer = self._without_noise(exact, law)
         else:
-            whole = {"grid": grid, "exponent": exponent, "averaged": averaged, "sampler": sampler}
+            whole = {"grid": grid, "averaged": averaged, "sampler": sampler}
             s, b = (entry.scale, entry.bound) if several else (entry.scale[0], entry.bound[0])
             entry.answer = REAL_DRAW(exact, s, law, self._rng, size, sensitivity=b, **whole)
         self.draws.append(entry)
