@@ -394,6 +394,25 @@ def check_composition(draws, event, unspent=0.0):
             raise Refuted(f"{kind}: releases add up to {have!r}, charged is {want!r}")
 
 
+def check_paths(tapes, mine=lambda draw: True):
+    """Raise unless all `tapes` of one fit were charged one event that holds on each of them.
+
+    Laws that are not Gaussian are drawn as the event says; Gaussian releases take at most its mu^2.
+    """
+    events = {event for tape in tapes for _, event in tape.charges}
+    if len(events) != 1 or any([p for p, _ in tape.charges] != [0] for tape in tapes):
+        raise Refuted("another event was charged on another path, or not once before all releases.")
+    (event,) = events
+    claimed, kinds = _claims(event), _kinds(event)
+    for tape in tapes:
+        used = _uses([draw for draw in tape.draws if mine(draw)], kinds)
+        for kind in claimed.keys() | used.keys():
+            have, want = used.get(kind, 0.0), claimed.get(kind, 0.0)
+            least = 0.0 if kind == "gaussian" else (1.0 - 1e-6) * want
+            if not least <= have <= (1.0 + 1e-6) * want:
+                raise Refuted(f"{kind}: releases add up to {have!r}, charged is {want!r}")
+
+
 def _claims(event, times=1) -> Counter:
     """Amounts by kind: mu^2, pure epsilon, or the number of like releases."""
     total: Counter = Counter()
