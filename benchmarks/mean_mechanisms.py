@@ -70,7 +70,10 @@ def errors(geometry, radius, draw, n, budget, fits, rng, paper=True):
             epsilon, delta = budget
             for _ in range(max(1, fits // DATA_SETS)):
                 model = PrivateFrechetMean(
-                    geometry, radius=radius, **{"epsilon": epsilon, "delta": delta, **parameters}
+                    geometry,
+                    center=geometry.base_point,
+                    radius=radius,
+                    **{"epsilon": epsilon, "delta": delta, **parameters},
                 ).fit(X)
                 distance = float(geometry.dist(target, model.mean_))
                 total.setdefault(name, []).append(distance**2)
@@ -125,7 +128,8 @@ def part_auto(fits, n, only=()):
             if only and name not in only:
                 continue
             limit = geometry.dim * (2 * radius / n / gaussian_mu(epsilon, delta)) ** 2
-            ways = {"radius": radius}, {"radius": radius, "mechanism": "tangent"}, {}
+            ball = {"center": geometry.base_point, "radius": radius}
+            ways = ball, ball | {"mechanism": "tangent"}, {}
             cells = []
             for _, spread, offset in SHAPES:
                 found = np.zeros((len(ways), fits))

@@ -1,7 +1,6 @@
 """What a fit plans before it sees records: composed profiles, and integrals behind them."""
 
 import math
-import os
 
 import mpmath
 import numpy as np
@@ -248,24 +247,3 @@ def test_matrix_calibration_is_close_to_the_worst_direction(n, target):
 def test_other_compositions_still_use_loss_distributions():
     event = compose([GaussianEvent(5.0), PureEvent(0.1)])
     assert event._exact_delta(1.0) is None and 0.0 < event.delta(1.0) < 1e-3
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-@pytest.mark.timeout(60)
-def test_only_regular_files_of_the_cache_are_read(tmp_path, monkeypatch):
-    """A pipe without a writer would make every fit wait for ever, and so do some devices."""
-    monkeypatch.setattr(_disk_cache, "_directory", lambda: tmp_path)
-    _disk_cache.write(["law"], {"b": 1.5})
-    assert _disk_cache.read(["law"]) == {"b": 1.5}
-    (entry,) = tmp_path.iterdir()
-    other = entry.rename(tmp_path / "other")
-    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda p: p.mkdir()):
-        make(entry)
-        assert _disk_cache.read(["law"]) is None
-        _disk_cache.write(["law"], {"b": 2.5})
-        if entry.is_dir():
-            entry.rmdir()
-        else:
-            assert _disk_cache.read(["law"]) == {"b": 2.5}
-            entry.unlink()
-    other.unlink()
