@@ -21,6 +21,7 @@ from skriemdp.geometry import (
     Stiefel,
 )
 from skriemdp.mechanisms.bingham import ExponentialDirection
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.class_moments import ClassMoments
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.covariance import SymmetricGaussian
@@ -554,6 +555,17 @@ def test_audit_of_laplace_noise(make, rng):
 
     assert 0.4 * 1.5 < bound(law) <= 1.5
     assert bound(LaplaceEvent(dim, 0.5 * law.scale_over_sensitivity)) > 1.5
+
+
+def test_a_budget_knows_what_presence_costs():
+    """A ball's radius is half of its diameter; of what has no theorem nothing is known."""
+    budget = GaussianBudget(0.5)
+    budget.noise(0.36, ball_sensitivity(2.0), 3)
+    assert budget.presence_mu == pytest.approx(0.5 * 0.6 / 2.0)
+    budget.count(0.16)
+    assert budget.presence_mu == pytest.approx(0.5 * math.sqrt(0.36 / 4.0 + 0.16))
+    budget.take(0.01)
+    assert budget.presence_mu == math.inf
 
 
 def test_mechanism_and_event_come_from_one_object():
