@@ -85,7 +85,7 @@ def test_a_law_chosen_after_the_search_is_found(monkeypatch):
 @pytest.mark.parametrize("name", ["mean found hyperboloid", "pca refine 1"])
 def test_a_share_that_is_not_in_the_plan_is_found(name, monkeypatch):
     take = GaussianBudget.take
-    monkeypatch.setattr(GaussianBudget, "take", lambda self, share: 1.1 * take(self, share))
+    monkeypatch.setattr(GaussianBudget, "take", lambda self, *asked: 1.1 * take(self, *asked))
     pair = _named(name)
     with pytest.raises(Refuted, match="gaussian"):
         check_paths([walked(pair, path) for path in range(PATHS)], pair.mine)
