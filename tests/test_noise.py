@@ -62,7 +62,9 @@ def radial(dim):
     """Of lengths, which have a Gamma law; in three dimensions of directions, too."""
 
     def numbers(x):
-        return [gamma.cdf(lengths(x), dim)] + ([0.5 + 0.5 * x[:, 0] / lengths(x)] if dim == 3 else [])
+        return [gamma.cdf(lengths(x), dim)] + (
+            [0.5 + 0.5 * x[:, 0] / lengths(x)] if dim == 3 else []
+        )
 
     return numbers
 

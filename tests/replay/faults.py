@@ -453,9 +453,7 @@ def _unclipped(found, given):
 
 def _twice_the_looks(original):
     """The first releases of a plan drawn from a budget that the law after them does not know."""
-    return meanwhile("mean.planning:GaussianBudget", takes(total=lambda a: 2.0 * a.total))(
-        original
-    )
+    return meanwhile("mean.planning:GaussianBudget", takes(total=lambda a: 2.0 * a.total))(original)
 
 
 _DRAW = "mechanisms.noise:draw"
