@@ -415,9 +415,9 @@ def _at(call, change):
 
 
 def _forgets(original):
-    def take(self, share):
+    def take(self, share, *more):
         left = self.left
-        found = original(self, share)
+        found = original(self, share, *more)
         self.left = left
         return found
 
@@ -744,7 +744,9 @@ CHANGES = (
         "regression.estimator:PrivateHyperbolicRegressor._release",
         meanwhile(
             "mechanisms.budget:GaussianBudget.take",
-            lambda take: lambda self, share: None if share == BASE_SHARE else take(self, share),
+            lambda take: (
+                lambda self, share, *more: None if share == BASE_SHARE else take(self, share, *more)
+            ),
         ),
         "a base point for nothing",
         "private base",
