@@ -67,7 +67,7 @@ def cases(n):
     yield "mean, gradients", model, (matrices,), of_mean
     yield "mean, flat, Gaussian noise", PrivateFrechetMean(noise="gaussian"), (X,), of_mean
     yield (
-        "mean, default (radial noise)",
+        "mean, default (Laplace noise)",
         PrivateFrechetMean("spd", center=np.eye(2), radius=1.0),
         (matrices,),
         of_mean,

@@ -44,10 +44,10 @@ from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
 from skriemdp.mechanisms.sums import noisy_sum
-from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
+from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.radial import calibrated_radial_law
+from skriemdp.privacy.laplace import laplace_law
 from skriemdp.privacy.sensitivity import (
     ball_logarithms_sensitivity,
     ball_sensitivity,
@@ -80,16 +80,16 @@ def vector_gaussian(rng):
     return release, *ENDS, lambda out: out[:, 0], mechanism.event, DELTA
 
 
-def vector_radial(exponent, delta):
+def vector_laplace(delta):
     def make(rng):
-        law = calibrated_radial_law(2, exponent, EPSILON, delta)
-        mechanism = RadialNoise(ball_sensitivity(0.1), law)
+        law = laplace_law(2, EPSILON, delta)
+        mechanism = LaplaceNoise(ball_sensitivity(0.1), law)
 
         def release(value, trials):
             return mechanism.release(value, rng, trials)
 
         def loss(out):
-            here, there = np.linalg.norm(out[None] - ENDS[:, None], axis=-1) ** exponent
+            here, there = np.linalg.norm(out[None] - ENDS[:, None], axis=-1)
             return here - there
 
         return release, *ENDS, loss, law, delta
@@ -356,8 +356,8 @@ def sampled_step(sampler, others):
 
 MECHANISMS = {
     "GaussianNoise": vector_gaussian,
-    "RadialNoise, exponent 1": vector_radial(1.0, 0.0),
-    "RadialNoise, exponent 1.4": vector_radial(1.4, LARGE_DELTA),
+    "LaplaceNoise, pure": vector_laplace(0.0),
+    "LaplaceNoise": vector_laplace(LARGE_DELTA),
     "SymmetricGaussian": second_moment(False),
     "SymmetricGaussian, hollow": second_moment(True),
     "PureSymmetric, d = 2": pure_second_moment(2),
@@ -399,11 +399,11 @@ GAUSSIAN = {"mechanism": "tangent", "noise": "gaussian"}
 BOUNDS = {"center": "assume", "row_norm": 1.0}
 ONE_SHOT = {
     "PrivateFrechetMean, tangent": (Mean(radius=1.0, **GAUSSIAN), None),
-    "PrivateFrechetMean, radial noise": (
-        Mean(mechanism="tangent", noise="radial", radius=1.0),
+    "PrivateFrechetMean, Laplace noise": (
+        Mean(mechanism="tangent", noise="laplace", radius=1.0),
         LARGE_DELTA,
     ),
-    "PrivateFrechetMean, Laplace noise": (Mean(delta=0, mechanism="tangent", radius=1.0), None),
+    "PrivateFrechetMean, pure": (Mean(delta=0, mechanism="tangent", radius=1.0), None),
     "PrivateMinimumDistanceToMean": (PrivateMinimumDistanceToMean(radius=1.0), None),
     "PrivateMinimumDistanceToMean, uncertainty": (
         PrivateMinimumDistanceToMean(radius=1.0, uncertainty=True),
@@ -431,7 +431,7 @@ OTHERS = {
         Mean("spd", center=np.eye(2), radius=1.0, noise="gaussian", **LONG),
         None,
     ),
-    "PrivateFrechetMean, adaptive, radial": (
+    "PrivateFrechetMean, adaptive, Laplace": (
         Mean("spd", center=np.eye(2), radius=1.0, **LONG),
         LARGE_DELTA,
     ),

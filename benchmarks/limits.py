@@ -323,30 +323,6 @@ def new_epsilon(case, _):
     return found[-1]
 
 
-def new_epsilon_from_disk(case, _):
-    """As `new_epsilon`, with the calibration that another process has kept."""
-    import skriemdp
-    from skriemdp import geometry as g
-    from skriemdp.datasets import make_cloud
-    from skriemdp.privacy import radial
-
-    spaces = {"S^2": g.Sphere(2), "SPD(2)": g.SPD(2), "H^3": g.Hyperboloid(3)}
-    X = make_cloud(spaces[case], 300, radius=0.5, rng=np.random.default_rng(0))
-    found = []
-    for epsilon in (1.3, 0.7, 0.7):
-        if len(found) == 2:  # forget what this process knows, not what is on the disk
-            for known in vars(radial).values():
-                if hasattr(known, "cache_clear"):
-                    known.cache_clear()
-        model = skriemdp.PrivateFrechetMean(
-            spaces[case], epsilon=epsilon, accountant=skriemdp.PrivacyAccountant()
-        )
-        start = time.process_time()
-        model.fit(X)
-        found.append(1e3 * (time.process_time() - start))
-    return found[-1]
-
-
 def new_number(case, _):
     """Milliseconds of a mean with Riemannian Gaussian noise, for a number of records never seen."""
     import skriemdp
@@ -403,10 +379,6 @@ CASES = {
     "completion / product, rank 5, floats": (None, completion, True, "float"),
     **{f"first fit, {case}, ms": (100.0, first_fit, case) for case in FIRST},
     **{f"new epsilon, {c}, ms": (60.0, new_epsilon, c) for c in ("S^2", "SPD(2)", "H^3")},
-    **{
-        f"new epsilon from disk, {c}, ms": (15.0, new_epsilon_from_disk, c)
-        for c in ("S^2", "SPD(2)", "H^3")
-    },
     'mechanism="gaussian", new n, SPD(2), ms': (500.0, new_number, "SPD 2"),
 }
 # So slow that fewer measurements must do.

@@ -29,8 +29,8 @@ BUDGETS = ((0.1, 1e-3), (1.0, 1e-5))
 DATA_SETS = 6
 OURS = {
     "tangent, Gaussian": {"mechanism": "tangent", "noise": "gaussian", "shrink": None},
-    "tangent, radial": {"mechanism": "tangent", "noise": "radial", "shrink": None},
-    "tangent, radial, shrunken": {"mechanism": "tangent", "noise": "radial"},
+    "tangent, Laplace": {"mechanism": "tangent", "noise": "laplace", "shrink": None},
+    "tangent, Laplace, shrunken": {"mechanism": "tangent", "noise": "laplace"},
     "tangent, pure Laplace": {"mechanism": "tangent", "noise": "laplace", "delta": 0.0},
     "gradient": {"mechanism": "gradient"},
     "auto": {},
@@ -70,7 +70,10 @@ def errors(geometry, radius, draw, n, budget, fits, rng, paper=True):
             epsilon, delta = budget
             for _ in range(max(1, fits // DATA_SETS)):
                 model = PrivateFrechetMean(
-                    geometry, radius=radius, **{"epsilon": epsilon, "delta": delta, **parameters}
+                    geometry,
+                    center=geometry.base_point,
+                    radius=radius,
+                    **{"epsilon": epsilon, "delta": delta, **parameters},
                 ).fit(X)
                 distance = float(geometry.dist(target, model.mean_))
                 total.setdefault(name, []).append(distance**2)
@@ -125,7 +128,8 @@ def part_auto(fits, n, only=()):
             if only and name not in only:
                 continue
             limit = geometry.dim * (2 * radius / n / gaussian_mu(epsilon, delta)) ** 2
-            ways = {"radius": radius}, {"radius": radius, "mechanism": "tangent"}, {}
+            ball = {"center": geometry.base_point, "radius": radius}
+            ways = ball, ball | {"mechanism": "tangent"}, {}
             cells = []
             for _, spread, offset in SHAPES:
                 found = np.zeros((len(ways), fits))

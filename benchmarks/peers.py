@@ -39,7 +39,7 @@ from skriemdp.privacy.events import (
     PoissonSampledGaussianEvent,
     SelectionEvent,
 )
-from skriemdp.privacy.radial import best_radial_law
+from skriemdp.privacy.laplace import laplace_law
 
 EPSILON, DELTA = 1.0, 1e-5
 APPROXIMATE = f"({EPSILON:g}, {DELTA:g}), replace one"
@@ -394,14 +394,14 @@ def accounting(full, repeats):
         "1000 fixed-size steps, q = 0.01, s = 1": epsilon(
             FixedSizeSampledGaussianEvent(1000, 10, 1.0, 1000)
         ),
-        "radial noise in 3 dimensions, mean square": best_radial_law(
+        "Laplace noise in 3 dimensions, mean square": laplace_law(
             3, EPSILON, DELTA
         ).mean_square_over_sensitivity,
         "a search of 8 runs at epsilon 0.5, Gaussian": epsilon(
             SelectionEvent(GaussianEvent(1.0 / gaussian_mu(0.5, DELTA)), 8.0, shape=0.0)
         ),
-        "a search of 8 runs at epsilon 0.5, radial, plane": epsilon(
-            SelectionEvent(best_radial_law(2, 0.5, DELTA), 8.0, shape=0.0)
+        "a search of 8 runs at epsilon 0.5, Laplace, plane": epsilon(
+            SelectionEvent(laplace_law(2, 0.5, DELTA), 8.0, shape=0.0)
         ),
     }
     print("\n## accounting\n\n| release | epsilon, mu or mean square |\n|---|---|")

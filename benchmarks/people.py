@@ -36,7 +36,7 @@ means of 20 *other* people (and in that shape with the order of its axes reverse
 the noise at matched clipping against round noise, and accuracy; 4 draws (1 with ``--quick``).
 
 "mean-shape": mean square error of the private mean of 109 people's means as recorded, at the mean
-of 20 others, epsilon = 1: round Gaussian noise, radial noise, and Gaussian noise in the shape of
+of 20 others, epsilon = 1: round Gaussian noise, Laplace noise, and Gaussian noise in the shape of
 the 20 others, or in the true one; the noise enters as its variance.  6 draws (2 with ``--quick``).
 
 "void": recentred rows handed to a fit that protects rows; how far one replaced row moves the sums
@@ -68,7 +68,7 @@ from skriemdp.geometry import AffineInvariantSPD
 from skriemdp.mean.noise_shape import NoiseShape
 from skriemdp.preprocessing import PerGroup, Recenter
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.radial import best_radial_law
+from skriemdp.privacy.laplace import laplace_law
 
 PEOPLE, DIM, BETWEEN, WITHIN, OFFSET = 600, 6, 0.15, 0.4, 0.3
 RADII = np.geomspace(0.2, 2.0, 20)
@@ -306,12 +306,12 @@ def shaped_means(quick):
     print(
         f"mean of {n} people, epsilon = 1, best of {len(radii)} radii, {draws} draws of everybody\n"
     )
-    print(f"| channels | round | radial | shape of {others} others | true shape | center alone |")
+    print(f"| channels | round | Laplace | shape of {others} others | true shape | center alone |")
     print("|---" * 6 + "|")
     for channels in (3, 6, 16):
         geometry = AffineInvariantSPD(channels)
         dim = geometry.dim
-        radial = best_radial_law(dim, 1.0, DELTA).mean_square_over_sensitivity * mu**2 / dim
+        laplace = laplace_law(dim, 1.0, DELTA).mean_square_over_sensitivity * mu**2 / dim
         errors, start = np.zeros((4, len(radii))), 0.0
         for draw in range(draws):
             rng = np.random.default_rng(draw)
@@ -323,7 +323,7 @@ def shaped_means(quick):
             start += np.sum(truth**2) / draws
             known, right = (part.T @ part for part in (rows[n:], rows[:n]))
             plain = np.eye(dim), 1.0
-            ways = (plain, (plain[0], radial), (known, 1.0), (right, 1.0))
+            ways = (plain, (plain[0], laplace), (known, 1.0), (right, 1.0))
             for way, (moments, factor) in enumerate(ways):
                 shape = NoiseShape.of(moments)
                 behind = rows[:n] @ shape.inverse

@@ -71,7 +71,7 @@ def table(X, target):
         "\nReading: a private mean is worth its privacy cost while its distance stays well below"
         "\nthat of the public centre, which uses no data at all.  The ratio compares the error"
         "\nwith the Gaussian limit of a flat space: near 1 means that curvature costs nothing,"
-        "\nbelow 1 that noise was kept to where the data lie, or is radial."
+        "\nbelow 1 that noise was kept to where the data lie, or is Laplace."
         "\n'clipped' is itself a private estimate of the share of matrices outside the ball."
     )
     return rows, no_data

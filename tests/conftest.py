@@ -29,9 +29,6 @@ from skriemdp.geometry import (
     Stiefel,
 )
 
-# Tests compute what they test, and leave nothing behind.
-os.environ["SKRIEMDP_CACHE"] = "off"
-
 # A ledger that no test names lies in memory where a file system does: a disk takes ten milliseconds
 # for each charge.  What a test names, below `tmp_path`, stays on the disk.
 _MEMORY = "/dev/shm"

@@ -18,7 +18,7 @@ from skriemdp.ledger.filters import KINDS, divide, make_filter, number
 from skriemdp.ledger.storage import Standing, add
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import ApproximateEvent, GaussianEvent, PureEvent
-from skriemdp.privacy.radial import best_radial_law
+from skriemdp.privacy.laplace import laplace_law
 
 CEILINGS = [(0.1, 1e-6), (1.0, 1e-6), (3.0, 1e-5), (10.0, 1e-3), (1.0, 1e-40)]
 
@@ -186,7 +186,7 @@ def test_gaussian_parts_stay_under_the_divided_ceiling(shares):
             menu.append((event, place))
         # What would break a sum of the parts' own pairs: never admitted, whatever is left.
         offered = [PureEvent(rule.epsilon)]
-        offered += [best_radial_law(dim, rule.epsilon, delta) for dim in (1, 2, 5)]
+        offered += [laplace_law(dim, rule.epsilon, delta) for dim in (1, 2, 5)]
         for event in offered:
             if event.gdp_bound is None:
                 with pytest.raises(ValueError, match="no finite mu"):
@@ -266,10 +266,10 @@ def test_sums_are_exact_in_decimals():
 
 def test_a_pair_is_checked_and_a_smaller_one_found():
     rule = make_filter("sum", 1.0, 1e-6)
-    radial = best_radial_law(2, 1 / 3, 1e-6)
+    laplace = laplace_law(2, 1 / 3, 1e-6)
     with pytest.raises(ValueError, match="not .*-private"):
-        PrivacyAccountant(1.0, 1e-6, filter="sum").spend(radial, at=(0.3, 1e-6))
-    for event, share in [(radial, 0.33341), (GaussianEvent(1 / gaussian_mu(1 / 3, 1e-6)), 0.3533)]:
+        PrivacyAccountant(1.0, 1e-6, filter="sum").spend(laplace, at=(0.3, 1e-6))
+    for event, share in [(laplace, 0.33341), (GaussianEvent(1 / gaussian_mu(1 / 3, 1e-6)), 0.3533)]:
         epsilon, delta = map(number, rule.cost(event, (1 / 3, 1e-6)))
         assert epsilon == pytest.approx(share, abs=6e-5)
         assert delta == pytest.approx(share * 1e-6, rel=2e-4)
@@ -288,7 +288,7 @@ def random_history(rng, rule):
     total, untouched = rule.zero, True
     for _ in range(rng.integers(0, 5)):
         size = rule.epsilon * rng.uniform(0.01, 1.0) ** 2
-        kind = rng.choice(["gaussian", "pure", "approximate", "radial"], p=[0.5, 0.2, 0.2, 0.1])
+        kind = rng.choice(["gaussian", "pure", "approximate", "laplace"], p=[0.5, 0.2, 0.2, 0.1])
         if kind == "gaussian":
             event = GaussianEvent(1 / gaussian_mu(size, rule.delta))
         elif kind == "pure":
@@ -296,7 +296,7 @@ def random_history(rng, rule):
         elif kind == "approximate":
             event = ApproximateEvent(size, 0.05 * rule.delta)
         else:
-            event = best_radial_law(2, rng.choice([0.3, 0.6]) * rule.epsilon, rule.delta)
+            event = laplace_law(2, rng.choice([0.3, 0.6]) * rule.epsilon, rule.delta)
         try:
             cost = rule.cost(event)
         except ValueError:
@@ -310,7 +310,7 @@ def planned(rule, epsilon, delta):
     """What a fit with free choice of noise releases."""
     if rule.composes(epsilon, delta):
         return GaussianEvent(1 / gaussian_mu(epsilon, delta))
-    return best_radial_law(2, epsilon, delta)
+    return laplace_law(2, epsilon, delta)
 
 
 # Histories of the slow test; ten thousand take some minutes: SKRIEMDP_HISTORIES=10000.
@@ -335,7 +335,7 @@ def violations(histories, seed):
             event = planned(rule, *ask)
             try:
                 admitted[ask] = rule.admits(standing, rule.cost(event), event)
-            except ValueError:  # "gdp" takes no radial noise
+            except ValueError:  # "gdp" takes no such law
                 admitted[ask] = False
         for more, less in itertools.permutations(asks, 2):
             if less[0] <= more[0] and less[1] <= more[1] and admitted[more]:

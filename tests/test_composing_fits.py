@@ -107,20 +107,12 @@ def planner(model, facts):
 CASES = [*means(), *others()]
 
 
-# Radial noise takes its time to calibrate; where the ledger composes there is none.
-RADIAL = ("flat", "Hyperboloid", "AffineInvariant")
-PLAIN = [
-    pytest.param(*case, marks=[pytest.mark.slow] if case[0].startswith(RADIAL) else [], id=case[0])
-    for case in CASES
-]
-
-
 @pytest.mark.parametrize(("name", "model", "facts"), CASES, ids=[case[0] for case in CASES])
 def test_thirds_of_a_budget(name, model, facts):
     assert admitted(make_filter("auto", 1.0, DELTA), planner(model, facts)) == BY_AUTO
 
 
-@pytest.mark.parametrize(("name", "model", "facts"), PLAIN)
+@pytest.mark.parametrize(("name", "model", "facts"), CASES, ids=[case[0] for case in CASES])
 def test_thirds_of_a_budget_that_adds_up(name, model, facts):
     assert admitted(make_filter("sum", 1.0, DELTA), planner(model, facts)) == BY_SUM
 
@@ -136,8 +128,8 @@ def test_what_auto_noise_is(dim):
     assert noise(0.3, DELTA, True).mu is not None
     assert noise(0.3, DELTA, False).mu is None
     # What the user chose is not touched, and neither is pure privacy.
-    tangent = {"noise": "radial", "mechanism": "tangent"}
-    for parameters in (tangent, {"noise": "radial"}, {"mechanism": "laplace"}):
+    tangent = {"noise": "laplace", "mechanism": "tangent"}
+    for parameters in (tangent, {"noise": "laplace"}, {"mechanism": "laplace"}):
         chosen = [noise(0.3, DELTA, composes, **parameters) for composes in (True, False)]
         assert chosen[0] == chosen[1] and chosen[0].mu is None
     assert noise(0.3, 0.0, False).renyi(math.inf) == pytest.approx(0.3)
@@ -145,11 +137,11 @@ def test_what_auto_noise_is(dim):
 
 @pytest.mark.parametrize("kind", ["renyi", "gdp", "sum"])
 def test_a_mean_that_looks_first_is_charged_under_every_rule(kind):
-    """Gaussian looks and a radial mean are one event, fixed before the first look."""
+    """Gaussian looks and a Laplace mean are one event, fixed before the first look."""
     X = np.random.default_rng(0).normal(size=(2000, 2)) * 0.1
     budget = PrivacyAccountant(2.0, DELTA, filter=kind)
     model = PrivateFrechetMean(
-        epsilon=0.5, delta=DELTA / 4, noise="radial", accountant=budget, radius=1.0
+        epsilon=0.5, delta=DELTA / 4, noise="laplace", accountant=budget, radius=1.0
     )
     model.fit(X)
     assert model.mechanism_ == "adaptive"

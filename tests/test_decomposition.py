@@ -431,7 +431,7 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
         (quantile, "PrivateQuantile"),
         (quantile, "ExponentialQuantile"),
         (vector, "GaussianNoise"),
-        (vector, "RadialNoise"),
+        (vector, "LaplaceNoise"),
     ]:
         cls = getattr(module, name)
         for method in {"release", "release_counts", "search"} & set(vars(cls)):

@@ -19,7 +19,7 @@ from skriemdp.ledger.statements import charge_line, noise_of, plain_number
 from skriemdp.ledger.summary import recent_charges
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ApproximateEvent, GaussianEvent, PureEvent, compose
-from skriemdp.privacy.radial import best_radial_law
+from skriemdp.privacy.laplace import laplace_law
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:with n="),
@@ -48,19 +48,19 @@ def mean(**parameters):
 @pytest.mark.parametrize("shares", [3, [2, 1, 1]])
 def test_any_release_fills_its_part(kind, shares):
     for part in PrivacyAccountant(1.0, DELTA, filter=kind).split(shares):
-        radial = best_radial_law(2, part.epsilon, part.delta)
+        laplace = laplace_law(2, part.epsilon, part.delta)
         pair = part.epsilon, part.delta
         candidates = [
             fit_at(*pair),
             {"event": PureEvent(part.epsilon), "at": (part.epsilon, 0.0)},
-            {"event": radial, "at": pair},
+            {"event": laplace, "at": pair},
             {"event": ApproximateEvent(*pair), "at": pair},
         ]
         for candidate in candidates:
             if kind == "gdp" and candidate["event"].gdp_bound is None:
                 continue
             part.check(candidate["event"], at=candidate["at"])
-        part.spend(radial if kind != "gdp" else candidates[0]["event"], at=pair)
+        part.spend(laplace if kind != "gdp" else candidates[0]["event"], at=pair)
         with pytest.raises(BudgetExceededError):
             part.spend(PureEvent(0.01))
 
@@ -70,9 +70,9 @@ def test_any_release_fills_its_part(kind, shares):
     "parameters",
     [
         {"noise": "gaussian"},
-        {"noise": "radial", "mechanism": "tangent"},
         {"noise": "laplace", "mechanism": "tangent"},
-        {"noise": "radial"},
+        {"noise": "laplace", "mechanism": "tangent"},
+        {"noise": "laplace"},
         {"mechanism": "gradient"},
         {"mechanism": "gaussian"},
         {"mechanism": "laplace"},
@@ -181,7 +181,7 @@ def test_gaussian_parts_use_all_of_delta():
     for part in budget.split(3, gaussian=True):
         assert part.delta == DELTA and part.epsilon > 0.55
         model = mean(**part.whole()).fit(X)
-        assert model.privacy_spent_.mu is not None  # radial noise would be refused
+        assert model.privacy_spent_.mu is not None  # Laplace noise would be refused
     assert budget.spent.epsilon <= 1.0
 
 
@@ -231,15 +231,15 @@ def test_the_largest_epsilon_named_is_admitted_and_little_more_is_not(kind):
 
 def test_gaussian_noise_is_named_where_it_fits():
     budget = PrivacyAccountant(1.0, DELTA)
-    mean(epsilon=0.5, delta=DELTA, noise="radial", accountant=budget).fit(X)
-    for parameters in ({"noise": "radial"}, {"mechanism": "laplace"}):
+    mean(epsilon=0.5, delta=DELTA, noise="laplace", accountant=budget).fit(X)
+    for parameters in ({"noise": "laplace"}, {"mechanism": "laplace"}):
         refusable = mean(epsilon=0.4, delta=DELTA, accountant=budget, **parameters)
         with pytest.raises(BudgetExceededError, match="Gaussian noise at delta=1e-06") as caught:
             refusable.fit(X)
         cure = eval(f"dict({re.search('pass (.*)[.]$', str(caught.value))[1]})")
         budget.check(**fit_at(0.4, DELTA))
         part = PrivacyAccountant(1.0, DELTA)  # the same standing, to see the cure at work
-        mean(epsilon=0.5, delta=DELTA, noise="radial", accountant=part).fit(X)
+        mean(epsilon=0.5, delta=DELTA, noise="laplace", accountant=part).fit(X)
         refusable.set_params(accountant=part, **cure).fit(X)
     with pytest.raises(BudgetExceededError, match="pass delta=1e-06, noise='gaussian'") as caught:
         mean(epsilon=0.4, delta=0.0, noise="laplace", accountant=budget).fit(X)
@@ -257,12 +257,12 @@ def test_the_largest_delta_is_named_under_plain_addition():
 
 def test_a_division_is_named_for_several_fits_on_untouched_records():
     budget = PrivacyAccountant(1.0, DELTA)
-    radial = best_radial_law(2, 0.5, DELTA)
-    text = refused(budget, {"event": radial, "at": (0.5, DELTA)}, times=5)
+    laplace = laplace_law(2, 0.5, DELTA)
+    text = refused(budget, {"event": laplace, "at": (0.5, DELTA)}, times=5)
     assert "split(5) divides the budget" in text
-    assert "split" not in refused(budget.partition("a"), {"event": radial, "at": (0.5, DELTA)}, 5)
+    assert "split" not in refused(budget.partition("a"), {"event": laplace, "at": (0.5, DELTA)}, 5)
     for part in budget.split(5):
-        part.check(best_radial_law(2, part.epsilon, part.delta), at=(part.epsilon, part.delta))
+        part.check(laplace_law(2, part.epsilon, part.delta), at=(part.epsilon, part.delta))
 
 
 def test_releases_without_a_pair_and_ledgers_that_are_full():
@@ -334,7 +334,7 @@ def test_long_ledgers_show_their_last_charges():
 
 def test_a_filled_ledger_is_used_up():
     budget = PrivacyAccountant(1.0, DELTA)
-    mean(epsilon=1.0, delta=DELTA, noise="radial", mechanism="tangent", accountant=budget).fit(X)
+    mean(epsilon=1.0, delta=DELTA, noise="laplace", mechanism="tangent", accountant=budget).fit(X)
     assert budget.remaining().used == 1.0 and "100.0 %" in str(budget)
 
 
@@ -369,8 +369,8 @@ def test_a_statement_prints_in_one_line():
 
 
 def test_words_for_events_and_numbers():
-    both = compose([GaussianEvent(3.0), best_radial_law(2, 0.5, DELTA)])
-    assert noise_of(both.to_dict()) == "gaussian + radial" and noise_of({}) == "unknown"
+    both = compose([GaussianEvent(3.0), laplace_law(2, 0.5, DELTA)])
+    assert noise_of(both.to_dict()) == "gaussian + laplace" and noise_of({}) == "unknown"
     assert [plain_number(v) for v in (0.123456, 1.0, 0.0, 1e-7)] == ["0.1234", "1", "0", "1e-07"]
     assert plain_number(0.123456, up=True) == "0.1235"
     row = SimpleNamespace(

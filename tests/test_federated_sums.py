@@ -348,7 +348,7 @@ def test_ids_that_contradict_the_declaration_are_refused(recording_accountant):
         (in_one_round(PrivateMinimumDistanceToMean("spd", classes=[0, 1])), "public center="),
         (in_one_round(PrivateFrechetMean("spd")), "public center="),
         (
-            in_one_round(PrivateFrechetMean("spd", center=np.eye(2), radius=1.0, noise="radial")),
+            in_one_round(PrivateFrechetMean("spd", center=np.eye(2), radius=1.0, noise="laplace")),
             "noise='gaussian'",
         ),
         (

@@ -598,7 +598,6 @@ def test_adaptive_means_do_not_repeat_the_bias_of_logarithms(geometry, arithmeti
 @pytest.mark.parametrize(
     "parameters, words",
     [
-        ({"noise": "radial"}, "discrete Gaussian"),
         ({"noise": "laplace", "mechanism": "tangent"}, "discrete Gaussian"),
         ({"mechanism": "laplace"}, "discrete Gaussian"),
         ({"mechanism": "k-norm"}, "discrete Gaussian"),

@@ -49,13 +49,13 @@ def mean_square_error(X, geometry, fits=40, radius=1.0, **parameters):
 
 SPLITS = [
     ("tangent", "gaussian", 1.0, 1e-5, {}),
-    ("tangent", "radial", 1.0, 1e-5, {}),
-    ("tangent", "radial", 0.1, 1e-3, {}),
+    ("tangent", "laplace", 1.0, 1e-5, {}),
+    ("tangent", "laplace", 0.1, 1e-3, {}),
     ("tangent", "laplace", 1.0, 0.0, {}),
     ("tangent", "auto", 3.0, 1e-6, {}),
     ("tangent", "auto", 3.0, 0.0, {}),
     ("auto", "gaussian", 1.0, 1e-5, {}),
-    ("auto", "radial", 0.7, 1e-7, {}),
+    ("auto", "laplace", 0.7, 1e-7, {}),
     ("auto", "auto", 0.1, 1e-3, {}),
     ("gradient", "gaussian", 1.0, 1e-5, {"center": np.eye(2)}),
     ("tangent", "gaussian", 1.0, 1e-5, {"center": None}),
@@ -123,17 +123,15 @@ def test_shares_never_add_up_to_more_than_all(dim, log_n, log_epsilon, log_delta
 @pytest.mark.parametrize(
     "parameters, words",
     [
-        ({"noise": "radial", "mechanism": "gradient"}, "mechanism='auto' or 'tangent'"),
+        ({"noise": "laplace", "mechanism": "gradient"}, "mechanism='auto' or 'tangent'"),
         ({"mechanism": "adaptive"}, "mechanism"),
-        ({"noise": "laplace", "radius": "auto"}, "public center= and radius="),
-        ({"noise": "radial", "center": "private"}, "public center= and radius="),
+        ({"noise": "laplace", "center": "private"}, "public center= and radius="),
         ({"mechanism": "k-norm", "radius": "auto"}, "public center= and radius="),
         ({"delta": 0.0, "radius": "auto"}, "public center= and radius="),
         ({"delta": 0.0, "mechanism": "gradient"}, "pure"),
         ({"delta": 0.0, "noise": "gaussian"}, "pure"),
         ({"delta": 0.0, "center": "private"}, "pure"),
-        ({"delta": 0.0, "noise": "radial"}, "laplace"),
-        ({"noise": "uniform"}, "noise"),
+        ({"noise": "radial"}, "'laplace'"),
         ({"shrink": "js"}, "shrink"),
         ({"center": "data"}, "center"),
     ],
@@ -370,7 +368,7 @@ def test_auto_follows_public_numbers_only():
     looks = [len(planned(SPD(10), n, 0.1, 1e-3).rounds) for n in (300, 1200, 10**5)]
     assert looks == [0, 1, 2]
     assert planned(SPD(10), 300, 0.1, 1e-3).mechanism == "tangent"
-    # Radial noise has a quarter of the Gaussian error in three dimensions at this delta.
+    # Laplace noise has a quarter of the Gaussian error in three dimensions at this delta.
     assert planned(SPD(2), 1000).law is not None
     assert planned(SPD(10), 1000, 0.1, 1e-3).mu is not None
     assert planned(SPD(2), 1000, noise="gaussian").mu is not None
@@ -381,12 +379,12 @@ def test_auto_follows_public_numbers_only():
     assert plan_mean(Hyperboloid(2), 1000, 1.0, 1e-5, search=search).mechanism == "tangent"
 
 
-def test_radial_noise_beats_gaussian_noise_in_small_dimension():
+def test_laplace_noise_beats_gaussian_noise_in_small_dimension():
     X = cloud(SPD(2), 300)
     gaussian = mean_square_error(X, SPD(2), mechanism="tangent", noise="gaussian", shrink=None)
-    radial = mean_square_error(X, SPD(2), mechanism="tangent", noise="radial")
+    laplace = mean_square_error(X, SPD(2), mechanism="tangent", noise="laplace")
     # Expected ratio .30 (exact calibration); 40 fits each.
-    assert radial < 0.6 * gaussian
+    assert laplace < 0.6 * gaussian
 
 
 def test_adaptive_beats_one_shot_on_concentrated_data():
@@ -519,11 +517,11 @@ def test_little_information_is_announced_from_public_numbers():
 
 
 def test_huge_epsilon_takes_gaussian_noise():
-    """Beyond the range of e^epsilon radial noise is not accounted; nothing overflows."""
+    """Beyond the range of e^epsilon Laplace noise is not accounted; nothing overflows."""
     plan = plan_mean(SPD(2), 100, 1e6, 1e-5, mechanism="tangent")
     assert plan.law is None and plan.mu > 100.0
     with pytest.raises(ValueError, match="out of range"):
-        plan_mean(SPD(2), 100, 1e6, 1e-5, mechanism="tangent", noise="radial")
+        plan_mean(SPD(2), 100, 1e6, 1e-5, mechanism="tangent", noise="laplace")
 
 
 def test_a_searched_centre_stays_where_coordinates_have_digits():

@@ -315,7 +315,7 @@ REFUSED = [
     (PrivatePrincipalEigenvector(public_seed=1.5), None, "public_seed"),
     (PrivateFrechetMean(random_state=10**5000, radius=1.0), None, "random_state"),
     (PrivateFrechetMean(epsilon=LARGE, radius=1.0), None, "epsilon"),
-    (PrivateFrechetMean(noise="radial", radius=1.0), WIDE, "noise='gaussian'"),
+    (PrivateFrechetMean(noise="laplace", radius=1.0), WIDE, "noise='gaussian'"),
     (PrivateFrechetMean(delta=LARGE, radius=1.0), None, "delta"),
     (PrivatePrincipalEigenvector(mechanism="covariance"), WIDE, "60000"),
     (PrivatePrincipalEigenvector(delta=0.0), WIDE, "60000"),

@@ -58,12 +58,13 @@ def normal(spread=1.0):
     return lambda x: [norm.cdf(x[:, 0] / spread), chi2.cdf((x**2).sum(axis=1) / spread**2, 3)]
 
 
-def radial(dim, exponent=1.0):
-    """Of lengths whose power has a Gamma law; in three dimensions of directions, too."""
+def radial(dim):
+    """Of lengths, which have a Gamma law; in three dimensions of directions, too."""
 
     def numbers(x):
-        power = gamma.cdf(lengths(x) ** exponent, dim / exponent)
-        return [power] + ([0.5 + 0.5 * x[:, 0] / lengths(x)] if dim == 3 else [])
+        return [gamma.cdf(lengths(x), dim)] + (
+            [0.5 + 0.5 * x[:, 0] / lengths(x)] if dim == 3 else []
+        )
 
     return numbers
 
@@ -140,8 +141,7 @@ LAWS = {
     "gaussian, averaged": (drawn("gaussian", averaged=4), normal(0.5)),
     "symmetric": (drawn("symmetric", np.zeros((2, 2)), 2.0), symmetric),
     "laplace": (drawn("laplace", np.zeros(1), 3.0), lambda x: [laplace.cdf(x[:, 0])]),
-    "radial": (drawn("radial", np.zeros(3), 2.0, exponent=1.0), radial(3)),
-    "radial, 1.4": (drawn("radial", np.zeros(3), 2.0, exponent=1.4), radial(3, 1.4)),
+    "radial": (drawn("radial", np.zeros(3), 2.0), radial(3)),
     "discrete-gaussian": (drawn("discrete-gaussian", INTEGERS, NOISE_SCALE), normal()),
     "discrete-gaussian, objects": (
         drawn("discrete-gaussian", INTEGERS.astype(object), NOISE_SCALE),

@@ -11,9 +11,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
-from skriemdp.privacy._quadrature import QuadratureError, integrate
 from skriemdp.privacy.calibration import gaussian_epsilon, log_gaussian_delta
 from skriemdp.privacy.events import GaussianEvent, compose, event_from_dict
+from skriemdp.riemannian_laws._quadrature import QuadratureError, integrate
 from skriemdp.riemannian_laws.profile_hockey import (
     _cap_mass,
     _log_delta_nested,

@@ -136,7 +136,7 @@ LAWS = {
     "gaussian": (np.zeros(3), 1.0, {}),
     "symmetric": (np.zeros((2, 2)), 1.0, {}),
     "laplace": (np.zeros(3), 1.0, {}),
-    "radial": (np.zeros(3), 1.0, {"exponent": 1.0}),
+    "radial": (np.zeros(3), 1.0, {}),
     "exponential": (np.zeros(3), 1.0, {}),
     "discrete-gaussian": (np.zeros(3, dtype=object), NOISE_SCALE, {}),
     "wrapped": (0.0, 1.0, {"sampler": lambda exact, rng, size: rng.vonmises(exact, 1.0, size)}),

@@ -21,8 +21,8 @@ from skriemdp.geometry import (
 from skriemdp.mean.joint_releases import plan_joint_mean, widest
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.vector import RadialNoise
-from skriemdp.privacy.radial import RadialEvent
+from skriemdp.mechanisms.vector import LaplaceNoise
+from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.sensitivity import ball_sensitivity
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -189,12 +189,12 @@ def test_a_second_fit_forgets_the_first():
 # -- noise alone -----------------------------------------------------------------------------------
 
 
-def test_radial_noise_is_as_long_as_it_says():
-    law = RadialEvent(3, 1.5, 0.7)
-    noise = RadialNoise(ball_sensitivity(0.1), law)
+def test_laplace_noise_is_as_long_as_it_says():
+    law = LaplaceEvent(3, 0.7)
+    noise = LaplaceNoise(ball_sensitivity(0.1), law)
     lengths = np.linalg.norm(noise.release(np.zeros(3), np.random.default_rng(0), 20_000), axis=1)
     for level in (0.5, 0.9, 0.99):
-        radius = NoiseLaw(3, noise.scale, law.exponent).radius(level)
+        radius = NoiseLaw(3, noise.scale, laplace=True).radius(level)
         assert np.mean(lengths <= radius) == pytest.approx(level, abs=0.015)
 
 
@@ -260,7 +260,7 @@ def test_no_noise_radius_where_the_law_is_not_known(settings):
     [
         (Euclidean(2), {"mechanism": "gradient"}, "mechanism='auto'"),
         (Euclidean(2), {"mechanism": "gaussian"}, "mechanism='auto'"),
-        (Euclidean(2), {"noise": "radial"}, "noise='auto'"),
+        (Euclidean(2), {"noise": "laplace"}, "noise='auto'"),
         (Euclidean(2), {"noise": "laplace"}, "noise='auto'"),
         (Euclidean(2), {"delta": 0.0}, "delta > 0"),
         (Euclidean(2), {"shrink": "js"}, "shrink"),

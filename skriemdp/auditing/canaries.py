@@ -233,8 +233,8 @@ def _exponent(model: PrivateFrechetMean) -> float:
     if model.mechanism_ in ("laplace", "k-norm"):
         return 1.0
     event: Any = model.privacy_spent_.planned_event
-    laws = [part.exponent for part in getattr(event, "events", (event,)) if part.kind == "radial"]
-    return laws[0] if laws else 2.0
+    laplace = any(part.kind == "laplace" for part in getattr(event, "events", (event,)))
+    return 1.0 if laplace else 2.0
 
 
 @worst_case_neighbours.register

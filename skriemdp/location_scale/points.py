@@ -57,7 +57,7 @@ _KEPT_BYTES = 2**26
 # radius between them.
 _FURTHER, _ANGLE, _FAR_COUNT = 8, 0.45, 7.0
 # The most that a search with them may cost in all; and in how many dimensions they may only add so
-# much, from _MANY on: the last noise is often radial there and has no use for what is left.
+# much, from _MANY on: the last noise is often Laplace there and has no use for what is left.
 _FAR_TOTAL, _FEW, _FAR_FEW = 0.65, 5, 0.1
 # From this n mu on, a rough mean in negative curvature is cheaper.
 _MANY, _CHEAPER = 200.0, 0.04

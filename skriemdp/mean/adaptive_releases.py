@@ -132,7 +132,7 @@ class AdaptiveMean:
     -----
     *Guarantee*: that of `event`.  The looks are Gaussian, each given what was released before, and
     add up to a part of mu**2 that is fixed in advance; so is the law of the last release, which is
-    Gaussian too or radial (docs/theory/radial-noise.md, "With Gaussian releases").
+    Gaussian too or Laplace (docs/theory/laplace-noise.md, "Behind Gaussian releases").
     """
 
     ball: GeodesicBall

@@ -195,11 +195,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         "laplace", "k-norm": the output perturbations of Jiang et al., Reimherr et al. and Soto et
         al., exactly accounted and exactly drawn, where their laws exist; they and ``delta=0`` need
         a public ball.  Balls wider than 10 curvature radii are served by one release only.
-    noise : {"auto", "gaussian", "radial", "laplace"}, default="auto"
-        Noise of the mean itself, with "auto" and "tangent".  "radial" has density
-        ``exp(-(|v|/b)^p)`` with the best exponent p; its error is a fraction of Gaussian noise in
-        small dimension.  "laplace" is p = 1, pure, whatever delta is.  "auto": radial if it saves
-        10 % of the mean square error, else Gaussian.
+    noise : {"auto", "gaussian", "laplace"}, default="auto"
+        Noise of the mean itself, with "auto" and "tangent".  "laplace" has density
+        ``exp(-|v| / s)``, calibrated to (epsilon, delta); its error is a fraction of Gaussian
+        noise in small dimension, and with ``delta=0`` it is purely private.  "auto": Laplace if it
+        saves 10 % of the mean square error, else Gaussian.
     shrink : {"auto", None}, default="auto"
         "auto": James-Stein shrinkage towards the public centre, with "auto" and "tangent"; helps
         when the noise is of the size of the ball.

@@ -12,8 +12,8 @@ from skriemdp.mean.releases import pure_law
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import Event, compose
-from skriemdp.privacy.radial import RadialEvent, best_radial_law, best_radial_law_after
+from skriemdp.privacy.events import Event, GaussianEvent, compose
+from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 
 __all__ = [
     "GAUSSIAN",
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 MECHANISMS = ("auto", "tangent", "gradient", "gaussian", "laplace", "k-norm")
-NOISES = ("auto", "gaussian", "radial", "laplace")
+NOISES = ("auto", "gaussian", "laplace")
 # Output perturbation: one draw from a Riemannian law around the mean.
 OUTPUT = ("gaussian", "laplace", "k-norm")
 # Mechanisms whose every release is Gaussian.
@@ -38,21 +38,21 @@ GAUSSIAN = ("gradient",)
 _COUNT = 0.01
 # Share of epsilon for that fraction when everything is pure.
 _COUNT_PURE = 0.03
-# Radial noise must pay for leaving Gaussian composition with this much less mean square error.
-_RADIAL_GAIN = 0.9
+# Laplace noise must pay for leaving Gaussian composition with this much less mean square error.
+_LAPLACE_GAIN = 0.9
 # The same where it has to do without the further steps of a search, which are at least this share.
 _FAR_GAIN, _MUCH = 0.84, 0.12
-# Above, e^epsilon leaves the floating-point range in the accounting of radial noise.
-_RADIAL_EPSILON = 300.0
-# Above, it saves less than 2 % (for delta down to 1e-12) and its law takes long to calibrate.
-_RADIAL_DIM = 1000
+# Above, e^epsilon leaves the floating-point range in the accounting of Laplace noise.
+_LAPLACE_EPSILON = 300.0
+# Above, it saves less than 2 % (for delta down to 1e-12).
+_LAPLACE_DIM = 1000
 
 # Shares of mu**2 for finding out where in the ball the data are and how far they reach: the largest
 # that adds about 15 % to the error of data that fill the ball, and where n mu is small up to 45 %.
 _SEEK = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3)
 _COST, _MOST_COST = 0.15, 0.45
-# What a share costs radial noise beyond the Gaussian price, over what radial noise saves.
-_RADIAL_COST = 0.03
+# What a share costs Laplace noise beyond the Gaussian price, over what Laplace noise saves.
+_LAPLACE_COST = 0.03
 # Below this n times the mu of the seeking, it finds nothing.
 _LEAST_SEEKING = 14.0
 # One look more than one pays where the noise of the first is at most this share of the radius.
@@ -83,8 +83,8 @@ class MeanPlan:
         Of "adaptive": rough means and radii before the mean itself.
     mu : float or None
         Of the mean, when its noise is Gaussian; at least that, after a search.
-    law : RadialEvent or None
-        Of the mean, when its noise is radial.
+    law : LaplaceEvent or None
+        Of the mean, when its noise is Laplace.
     search : LocationScaleSearch or None
         For a ball.
     event : Event or None
@@ -97,7 +97,7 @@ class MeanPlan:
     count: GaussianCount | LaplaceCount
     rounds: tuple[Round, ...] = ()
     mu: float | None = None
-    law: RadialEvent | None = None
+    law: LaplaceEvent | None = None
     search: LocationScaleSearch | None = None
     event: Event | None = None
     target: tuple[float, float] = (0.0, 0.0)
@@ -167,7 +167,7 @@ def plan_mean(
     if mechanism in OUTPUT:
         return _output_plan(mechanism, noise, epsilon, delta)
     gaussian = mechanism in GAUSSIAN or noise == "gaussian"
-    if gaussian and noise in ("radial", "laplace"):
+    if gaussian and noise == "laplace":
         raise ValueError(
             f"noise={noise!r} needs mechanism='auto' or 'tangent'; with mechanism={mechanism!r} "
             "the noise is Gaussian. Pass noise='gaussian' or 'auto'."
@@ -175,14 +175,14 @@ def plan_mean(
     if gaussian and delta == 0.0:
         raise ValueError(
             "delta=0 asks for pure differential privacy, which Gaussian noise cannot give; pass "
-            "mechanism='tangent' with noise='laplace', or delta > 0."
+            "mechanism='tangent' with noise='laplace' (or 'auto'), or delta > 0."
         )
-    if delta == 0.0 or noise == "laplace":
-        return _pure_plan(geometry.dim, noise, epsilon)
-    if noise == "radial":
-        _check_radial(geometry.dim, epsilon)
-    factor = 1.0 if gaussian else _radial_factor(geometry.dim, epsilon, delta)
-    if noise != "radial" and factor > _RADIAL_GAIN:
+    if delta == 0.0:
+        return _pure_plan(geometry.dim, epsilon)
+    if noise == "laplace":
+        _check_laplace(geometry.dim, epsilon)
+    factor = 1.0 if gaussian else _laplace_factor(geometry.dim, epsilon, delta)
+    if noise != "laplace" and factor > _LAPLACE_GAIN:
         gaussian, factor = True, 1.0
     total = gaussian_mu(epsilon, delta)
     if mechanism == "gradient":
@@ -190,10 +190,14 @@ def plan_mean(
         return _alone(mechanism, total, before, search)
     if search is not None:
         return _searched_plan(geometry.dim, epsilon, delta, total, search, gaussian)
-    share, looks = _COUNT, ()
+    share, looks, law = _COUNT, (), None
     if mechanism == "auto" and ball is not None and ball.radius <= descent_reach(geometry):
         share, looks = _seeking(geometry.dim, n * total, factor)
-    return _seeking_plan(geometry.dim, epsilon, delta, total, share, looks, gaussian)
+    first = GaussianBudget(total * math.sqrt(share)).event
+    if not gaussian:
+        needed = math.inf if noise == "laplace" else 1.0
+        law = _law_after(geometry.dim, epsilon, delta, total, first, needed)
+    return _seeking_plan(total, share, looks, first, law)
 
 
 def _alone(
@@ -220,15 +224,23 @@ def _searched_plan(
         return plan
     # What a search leaves is of use to Gaussian noise only: steps towards data far off are not
     # reserved for nothing.
-    needed, short = _RADIAL_GAIN, search.without_further()
+    needed, short = _LAPLACE_GAIN, search.without_further()
     if search.shares.total - short.shares.total > _MUCH:
         needed, search = _FAR_GAIN, short
-    before = _COUNT + search.shares.total
-    first = GaussianBudget(total * math.sqrt(before)).event
-    law = best_radial_law_after(dim, first.mu, epsilon, delta)
-    if law.mean_square_over_sensitivity > needed * dim / (total**2 * (1.0 - before)):
+    first = GaussianBudget(total * math.sqrt(_COUNT + search.shares.total)).event
+    law = _law_after(dim, epsilon, delta, total, first, needed)
+    if law is None:
         return plan
     return MeanPlan("tangent", plan.count, law=law, search=search, event=compose([first, law]))
+
+
+def _law_after(
+    dim: int, epsilon: float, delta: float, total: float, first: GaussianEvent, needed: float
+) -> LaplaceEvent | None:
+    """Laplace noise behind `first`; None for more than `needed` of the Gaussian mean square."""
+    law = laplace_law(dim, epsilon, delta, first.mu)
+    gaussian = dim / (total**2 - first.mu**2)
+    return law if law.mean_square_over_sensitivity <= needed * gaussian else None
 
 
 def check_searchable(mechanism: str, noise: str, delta: float) -> None:
@@ -264,61 +276,53 @@ def _seeking(dim: int, n_mu: float, factor: float) -> tuple[float, tuple]:
 
 def _share_for(cost: float, factor: float) -> float:
     """The largest of the public shares that adds about `cost` of itself to the mean's noise."""
-    odds = cost * factor - _RADIAL_COST * (1.0 - factor)
+    odds = cost * factor - _LAPLACE_COST * (1.0 - factor)
     return max(s for s in _SEEK if s * (1.0 + odds) <= odds or s == _SEEK[0])
 
 
 def _seeking_plan(
-    dim: int,
-    epsilon: float,
-    delta: float,
     total: float,
     share: float,
     looks: tuple[tuple[float, float], ...],
-    gaussian: bool,
+    first: GaussianEvent,
+    law: LaplaceEvent | None,
 ) -> MeanPlan:
-    """Gaussian releases of `share` of mu**2, then the mean."""
+    """Gaussian releases of `share` of mu**2, together `first`, then the mean."""
     mechanism = "adaptive" if looks else "tangent"
-    # The mu of what comes first, as its event will state it.
-    first = GaussianBudget(total * math.sqrt(share)).event
-    budget = GaussianBudget(total if gaussian else first.mu)
-    whole = share if gaussian else 1.0
+    budget = GaussianBudget(total if law is None else first.mu)
+    whole = share if law is None else 1.0
     count = budget.count(_FRACTION * whole if looks else whole)
     rounds: list[Round] = []
     for mean, radius in looks:
         mean_mu = budget.take(mean * whole)
         rounds.append(Round(mean_mu, budget.take(min(radius * whole, budget.left))))
-    if gaussian:
+    if law is None:
         return MeanPlan(mechanism, count, tuple(rounds), mu=budget.rest(), event=budget.event)
-    law = best_radial_law_after(dim, first.mu, epsilon, delta)
-    event = compose([first, law])
-    return MeanPlan(mechanism, count, tuple(rounds), law=law, event=event)
+    return MeanPlan(mechanism, count, tuple(rounds), law=law, event=compose([first, law]))
 
 
-def _radial_factor(dim: int, epsilon: float, delta: float) -> float:
-    """Mean square of the best radial noise over that of Gaussian noise."""
-    if epsilon > _RADIAL_EPSILON or dim > _RADIAL_DIM:
+def _laplace_factor(dim: int, epsilon: float, delta: float) -> float:
+    """Mean square of Laplace noise over that of Gaussian noise."""
+    if epsilon > _LAPLACE_EPSILON or dim > _LAPLACE_DIM:
         return math.inf
-    law = best_radial_law(dim, epsilon, delta)
+    law = laplace_law(dim, epsilon, delta)
     return law.mean_square_over_sensitivity * gaussian_mu(epsilon, delta) ** 2 / dim
 
 
-def _check_radial(dim: int, epsilon: float) -> None:
-    if epsilon > _RADIAL_EPSILON:
+def _check_laplace(dim: int, epsilon: float) -> None:
+    if epsilon > _LAPLACE_EPSILON:
         raise ValueError(
-            f"noise='radial' with epsilon={epsilon:g} above {_RADIAL_EPSILON:g} is out of range; "
+            f"noise='laplace' with epsilon={epsilon:g} above {_LAPLACE_EPSILON:g} is out of range; "
             "pass noise='gaussian', or delta=0."
         )
-    if dim > _RADIAL_DIM:
+    if dim > _LAPLACE_DIM:
         raise ValueError(
-            f"noise='radial' saves next to nothing in {dim} dimensions and is offered up to "
-            f"{_RADIAL_DIM}; pass noise='gaussian'."
+            f"noise='laplace' saves next to nothing in {dim} dimensions and is offered up to "
+            f"{_LAPLACE_DIM}; pass noise='gaussian'."
         )
 
 
-def _pure_plan(dim: int, noise: str, epsilon: float) -> MeanPlan:
-    if noise == "radial":
-        raise ValueError("delta=0 needs noise='laplace' (or 'auto'), the pure radial law.")
+def _pure_plan(dim: int, epsilon: float) -> MeanPlan:
     # Basic composition of pure guarantees, rounded down to stay within epsilon.
     budget = PureBudget(epsilon * (1.0 - 1e-12))
     count = budget.count(_COUNT_PURE)

@@ -23,9 +23,9 @@ from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
-from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
+from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
+from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration
-from skriemdp.privacy.radial import RadialEvent
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
     ball_sensitivity,
@@ -90,14 +90,14 @@ def _mean_logarithm(problem: FrechetProblem, point: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class MeanNoise:
-    """Noise on the mean of a query's vectors: Gaussian, or radial.
+    """Noise on the mean of a query's vectors: Gaussian, or Laplace.
 
     Parameters
     ----------
     mu : float or None
         Of Gaussian noise.
-    law : RadialEvent or None
-        Of radial noise.
+    law : LaplaceEvent or None
+        Of Laplace noise.
     exact : bool
         Add integers, and discrete Gaussian integers to them.
 
@@ -108,7 +108,7 @@ class MeanNoise:
     """
 
     mu: float | None
-    law: RadialEvent | None
+    law: LaplaceEvent | None
     exact: bool = False
 
     def release(self, query: Query, rng: np.random.Generator) -> tuple[np.ndarray, float]:
@@ -122,7 +122,7 @@ class MeanNoise:
         sensitivity = computed_sum_sensitivity(
             bound.diameter, bound.radius, query.n, query.dim, query.longest_block
         )
-        noise = RadialNoise(sensitivity, self.law)
+        noise = LaplaceNoise(sensitivity, self.law)
         mean = noise.release(query.total(), rng) / query.n
         if bound.center is not None:
             mean = bound.center + mean
@@ -146,7 +146,7 @@ class LogStep:
     radius: float
     n: int
     mu: float | None
-    law: RadialEvent | None
+    law: LaplaceEvent | None
 
     def noise_law(self, point: np.ndarray) -> NoiseLaw:
         """How long the noise of the released mean `point` can be."""
@@ -182,7 +182,7 @@ class TangentMean:
         Number of records.
     schedule : MeanIteration or None
         Steps that compute the mean; None releases the mean of ``log_c x_i`` itself.
-    mechanism : GaussianNoise or RadialNoise
+    mechanism : GaussianNoise or LaplaceNoise
         Noise on the sum of the logarithms, or on the coordinates of the iterated mean.
     shrink : bool
         James-Stein shrinkage towards the centre by the known noise variance (post-processing).
@@ -201,7 +201,7 @@ class TangentMean:
     ball: GeodesicBall
     n: int
     schedule: MeanIteration | None
-    mechanism: GaussianNoise | RadialNoise
+    mechanism: GaussianNoise | LaplaceNoise
     shrink: bool = False
     exact: bool = False
 
@@ -261,10 +261,10 @@ def plan_tangent_mean(
     ball: GeodesicBall,
     n: int,
     mu: float | None = None,
-    law: RadialEvent | None = None,
+    law: LaplaceEvent | None = None,
     shrink: bool = False,
 ) -> TangentMean:
-    """Calibrate the one-shot release to mu-GDP or to a radial law, from public numbers.
+    """Calibrate the one-shot release to mu-GDP or to a Laplace law, from public numbers.
 
     The mean is iterated until its worst-case error is half the noise (the error on real data is far
     smaller).  The mean of the logarithms at the centre is released instead, in exact integers where
@@ -307,32 +307,32 @@ def plan_tangent_mean(
 
 
 def _noise(
-    sensitivity: Sensitivity, mu: float | None, law: RadialEvent | None
-) -> GaussianNoise | RadialNoise:
+    sensitivity: Sensitivity, mu: float | None, law: LaplaceEvent | None
+) -> GaussianNoise | LaplaceNoise:
     """Noise of mu-GDP, or of `law`; one of the two is given."""
     if law is not None:
-        return RadialNoise(sensitivity, law)
+        return LaplaceNoise(sensitivity, law)
     assert mu is not None
     return GaussianNoise(sensitivity, 1.0 / mu)
 
 
-def pure_law(dim: int, epsilon: float) -> RadialEvent:
-    """The law of radial noise that is `epsilon`-DP, in units of the sensitivity."""
-    return RadialEvent(dim, 1.0, 1.0 / epsilon)
+def pure_law(dim: int, epsilon: float) -> LaplaceEvent:
+    """The law of Laplace noise that is `epsilon`-DP, in units of the sensitivity."""
+    return LaplaceEvent(dim, 1.0 / epsilon)
 
 
 def _law_at(
     geometry: Geometry,
     center: np.ndarray,
     point: np.ndarray,
-    noise: GaussianNoise | RadialNoise,
+    noise: GaussianNoise | LaplaceNoise,
     count: int,
 ) -> NoiseLaw:
     """Law of the distance that `noise` over `count`, on coordinates at `center`, moves `point`."""
     step = np.asarray(geometry.log_coordinates(center, point))
     longest = float(np.linalg.norm(coordinate_jacobian(geometry, center, step), 2)) / count
-    if isinstance(noise, RadialNoise):
-        return NoiseLaw(geometry.dim, longest * noise.scale, noise.law.exponent)
+    if isinstance(noise, LaplaceNoise):
+        return NoiseLaw(geometry.dim, longest * noise.scale, laplace=True)
     return NoiseLaw(geometry.dim, longest * noise.sigma)
 
 

@@ -60,10 +60,10 @@ class NoiseLaw:
     ----------
     dim : int
     scale : float
-        Standard deviation of a Gaussian along its longest axis, or b of the density
-        ``exp(-(|v| / b)^p)``.
-    exponent : float, optional
-        p; None for Gaussian noise.
+        Standard deviation of a Gaussian along its longest axis, or s of the density
+        ``exp(-|v| / s)``.
+    laplace : bool, default=False
+        Which of the two.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class NoiseLaw:
 
     dim: int
     scale: float
-    exponent: float | None = None
+    laplace: bool = False
 
     @classmethod
     def of_inference(cls, inference: MeanInference) -> NoiseLaw:
@@ -86,7 +86,6 @@ class NoiseLaw:
     def radius(self, level: float) -> float:
         """With probability `level` at least the noise is no longer."""
         check_fraction(level=level)
-        if self.exponent is None:
-            return self.scale * math.sqrt(float(chdtri(self.dim, 1.0 - level)))
-        gamma = float(gammaincinv(self.dim / self.exponent, level))
-        return self.scale * gamma ** (1.0 / self.exponent)
+        if self.laplace:
+            return self.scale * float(gammaincinv(self.dim, level))
+        return self.scale * math.sqrt(float(chdtri(self.dim, 1.0 - level)))

@@ -7,9 +7,9 @@ import math
 
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
-from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
+from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.privacy.events import GaussianEvent, PureEvent
-from skriemdp.privacy.radial import RadialEvent
+from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.sensitivity import Sensitivity
 
 __all__ = ["GaussianBudget", "PureBudget"]
@@ -39,14 +39,14 @@ class _Budget(abc.ABC):
     @abc.abstractmethod
     def noise(
         self, share: float, sensitivity: Sensitivity, dim: int
-    ) -> GaussianNoise | RadialNoise:
+    ) -> GaussianNoise | LaplaceNoise:
         """Noise for a vector of `dim` coordinates that gets the fraction `share`."""
 
     def rest(self) -> float:
         """The parameter of a release that gets everything left."""
         return self.take(self.left)
 
-    def rest_noise(self, sensitivity: Sensitivity, dim: int) -> GaussianNoise | RadialNoise:
+    def rest_noise(self, sensitivity: Sensitivity, dim: int) -> GaussianNoise | LaplaceNoise:
         """Noise that gets everything left."""
         return self.noise(self.left, sensitivity, dim)
 
@@ -55,19 +55,35 @@ class GaussianBudget(_Budget):
     """Divides the mu**2 of one fit among Gaussian releases, and refuses to divide more than all.
 
     *Guarantee*: releases with ``sum mu_t^2 <= mu^2`` are mu-GDP together, also when each mu_t is a
-    function of the releases before it (Smith and Thakurta 2022).
+    function of the releases before it (Smith and Thakurta 2022).  Two totals are kept: what it
+    tells to replace a record, `total`, which is promised; and what it tells to add or remove one,
+    :attr:`presence_mu`, of what has been taken.
     """
 
     pure = False
+
+    def __init__(self, total: float):
+        super().__init__(total)
+        self._present = 0.0
+
+    @property
+    def presence_mu(self) -> float:
+        """Mu of all that was taken, when a record is added or removed; inf where nobody knows."""
+        return self.total * math.sqrt(self._present)
 
     @property
     def event(self) -> GaussianEvent:
         """All releases together."""
         return GaussianEvent(1.0 / self.total)
 
-    def take(self, share: float) -> float:
-        """The mu of a release that gets the fraction `share` of mu**2."""
-        return self.total * math.sqrt(self._take(share))
+    def take(self, share: float, presence: float = math.inf) -> float:
+        """The mu of a release that gets the fraction `share` of mu**2.
+
+        `presence` is what a record adds over what replacing one moves.
+        """
+        mu = self.total * math.sqrt(self._take(share))
+        self._present += share * presence * presence
+        return mu
 
     def quantile(
         self,
@@ -76,13 +92,14 @@ class GaussianBudget(_Budget):
         level: float,
         prior: tuple[float, ...] | None = None,
     ) -> PrivateQuantile:
-        return PrivateQuantile(grid=grid, level=level, mu=self.take(share), prior=prior)
+        return PrivateQuantile(grid=grid, level=level, mu=self.take(share, 1.0), prior=prior)
 
     def count(self, share: float) -> GaussianCount:
-        return GaussianCount(1.0 / self.take(share))
+        return GaussianCount(1.0 / self.take(share, 1.0))
 
     def noise(self, share: float, sensitivity: Sensitivity, dim: int) -> GaussianNoise:
-        return GaussianNoise(sensitivity, 1.0 / self.take(share))
+        presence = sensitivity.presence / sensitivity.value
+        return GaussianNoise(sensitivity, 1.0 / self.take(share, presence))
 
 
 class PureBudget(_Budget):
@@ -105,5 +122,5 @@ class PureBudget(_Budget):
     def count(self, share: float) -> LaplaceCount:
         return LaplaceCount(self.take(share))
 
-    def noise(self, share: float, sensitivity: Sensitivity, dim: int) -> RadialNoise:
-        return RadialNoise(sensitivity, RadialEvent(dim, 1.0, 1.0 / self.take(share)))
+    def noise(self, share: float, sensitivity: Sensitivity, dim: int) -> LaplaceNoise:
+        return LaplaceNoise(sensitivity, LaplaceEvent(dim, 1.0 / self.take(share)))

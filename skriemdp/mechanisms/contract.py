@@ -12,7 +12,7 @@ from skriemdp.privacy.event import Event
 if TYPE_CHECKING:
     from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
     from skriemdp.mechanisms.covariance import SymmetricGaussian
-    from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
+    from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 
 __all__ = ["Mechanism"]
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     def _held(
         count: GaussianCount | LaplaceCount,
-        vector: GaussianNoise | RadialNoise,
+        vector: GaussianNoise | LaplaceNoise,
         matrix: SymmetricGaussian,
     ) -> tuple[Mechanism, ...]:
         return count, vector, matrix

@@ -34,7 +34,6 @@ def draw(
     sensitivity: Any,
     presence: int | None = None,
     grid: float | None = None,
-    exponent: float | None = None,
     averaged: int | None = None,
     sampler: Callable[..., Any] | None = None,
 ) -> Any:
@@ -49,7 +48,7 @@ def draw(
         Of the noise, in the units of `exact`.
     law : {"gaussian", "symmetric", "radial", "laplace", "discrete-gaussian", "exponential"} or str
         "symmetric" has standard deviation `scale` along every symmetric matrix of Frobenius norm
-        one; "radial" has density proportional to ``exp(-(|v| / scale)^exponent)``;
+        one; "radial" has density proportional to ``exp(-|v| / scale)``;
         "discrete-gaussian" adds integers to integers; "exponential" returns an index, with
         probability proportional to ``exp(exact / scale)``.  Another law needs its `sampler`.
     rng : numpy.random.Generator
@@ -64,8 +63,6 @@ def draw(
         nothing else is said and batches are drawn at random.
     grid : float, optional
         Noise scale that decides the spacing of the public grid; `scale` by default.
-    exponent : float, optional
-        Of the radial law.
     averaged : int, optional
         The noise is the mean of so many draws of `scale`: as good as so many answers to one query.
         Of integers it is a `Fraction`.
@@ -83,7 +80,7 @@ def draw(
         return tuple(_noisy(block, s, kind, rng, size) for block, s, kind in blocks)
     if sampler is not None:
         return sampler(exact, rng, size)
-    return _noisy(exact, scale, law, rng, size, grid, exponent, averaged)
+    return _noisy(exact, scale, law, rng, size, grid, averaged)
 
 
 def expect_integers(rng: np.random.Generator, count: int) -> None:
@@ -99,7 +96,6 @@ def _noisy(
     rng: np.random.Generator,
     size: tuple[int, ...],
     grid: float | None = None,
-    exponent: float | None = None,
     averaged: int | None = None,
 ) -> Any:
     if type(exact) is int and law == "discrete-gaussian" and not size and averaged is None:
@@ -127,12 +123,10 @@ def _noisy(
     elif law == "laplace":
         noise = rng.laplace(scale=scale, size=shape)
     elif law == "radial":
-        assert exponent is not None
         direction = rng.standard_normal(shape)
         length = np.linalg.norm(direction, axis=-1, keepdims=True)
-        # (|v| / scale)^exponent has the Gamma(dim / exponent) law.
-        gamma = rng.standard_gamma(shape[-1] / exponent, size=length.shape)
-        noise = scale * gamma ** (1.0 / exponent) / length * direction
+        # |v| / scale has the Gamma(dim) law.
+        noise = scale * rng.standard_gamma(shape[-1], size=length.shape) / length * direction
     else:
         raise ValueError(f"unknown law {law!r}; pass its sampler.")
     noisy = exact + _like(noise, exact)

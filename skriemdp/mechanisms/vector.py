@@ -12,10 +12,10 @@ from skriemdp._arrays import Array, Size
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.radial import RadialEvent
+from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
 
-__all__ = ["GaussianNoise", "RadialNoise"]
+__all__ = ["GaussianNoise", "LaplaceNoise"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,45 +100,44 @@ class GaussianNoise:
 
 
 @dataclasses.dataclass(frozen=True)
-class RadialNoise:
-    """Noise of density proportional to ``exp(-(|v|/b)^p)``.
+class LaplaceNoise:
+    """Noise of density proportional to ``exp(-|v| / s)``.
 
-    With ``law = best_radial_law(dim, epsilon, delta)`` its mean square error is the smallest of the
-    family at (epsilon, delta): below Gaussian noise, much below it in small dimension; exponent 1
-    is Laplace-like noise with pure differential privacy.
+    With ``law = laplace_law(dim, epsilon, delta)`` its mean square error is below that of Gaussian
+    noise in small dimension; alone it has pure differential privacy.
 
     Parameters
     ----------
     sensitivity : Sensitivity
         As for :class:`GaussianNoise`.
-    law : RadialEvent
-        Dimension, exponent and ``b / sensitivity``; also what a release costs.
+    law : LaplaceEvent
+        Dimension and ``s / sensitivity``; also what a release costs.
 
     Notes
     -----
     *Guarantee*: the exact profile of `law` when neighbours attain `sensitivity`, never worse
-    (docs/theory/radial-noise.md).
+    (docs/theory/laplace-noise.md).
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skriemdp.privacy.radial import best_radial_law
+    >>> from skriemdp.privacy.laplace import laplace_law
     >>> from skriemdp.privacy.sensitivity import ball_sensitivity
-    >>> law = best_radial_law(dim=2, epsilon=1.0, delta=0.0)
-    >>> mechanism = RadialNoise(ball_sensitivity(0.01), law)
+    >>> law = laplace_law(dim=2, epsilon=1.0, delta=0.0)
+    >>> mechanism = LaplaceNoise(ball_sensitivity(0.01), law)
     >>> mechanism.release(np.zeros(2), np.random.default_rng(0)).shape
     (2,)
     """
 
     sensitivity: Sensitivity
-    law: RadialEvent
+    law: LaplaceEvent
 
     def __post_init__(self) -> None:
         check_sensitivity(self.sensitivity)
 
     @property
     def scale(self) -> float:
-        """b, in the units of the vector."""
+        """s, in the units of the vector."""
         return self.sensitivity.value * self.law.scale_over_sensitivity
 
     @property
@@ -148,7 +147,7 @@ class RadialNoise:
         return self.sensitivity.value * math.sqrt(variance)
 
     @property
-    def event(self) -> RadialEvent:
+    def event(self) -> LaplaceEvent:
         """What one release costs."""
         return self.law
 
@@ -167,5 +166,4 @@ class RadialNoise:
             size,
             sensitivity=self.sensitivity.value,
             grid=self.sigma,
-            exponent=self.law.exponent,
         )

@@ -72,7 +72,7 @@ KINDS = {
     "parallel": "skriemdp.privacy.events:ParallelEvent",
     "selection": "skriemdp.privacy.events:SelectionEvent",
     "riemannian": "skriemdp.riemannian_laws.profiles:RiemannianEvent",
-    "radial": "skriemdp.privacy.radial:RadialEvent",
+    "laplace": "skriemdp.privacy.laplace:LaplaceEvent",
 }
 
 
@@ -346,6 +346,12 @@ def event_from_dict(values: dict) -> Event:
     """
     fields = dict(values)
     kind = fields.pop("kind", None)
+    if kind == "radial":
+        raise ValueError(
+            "kind='radial' is noise of density exp(-(length/b)^p), which this version cannot "
+            "account for; fit again with a new ledger, or read this one with the version that "
+            "wrote it."
+        )
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r} is not a known kind of event.")
     module, name = KINDS[kind].split(":")

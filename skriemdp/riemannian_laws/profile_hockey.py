@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from skriemdp.privacy._quadrature import Window, integrate
+from skriemdp.riemannian_laws._quadrature import Window, integrate
 from skriemdp.riemannian_laws.profile_integrand import RadialPair, _Boundary, log_share
 
 __all__ = [

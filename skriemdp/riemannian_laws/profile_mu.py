@@ -8,8 +8,8 @@ import math
 import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
-from skriemdp.privacy._quadrature import QuadratureError
 from skriemdp.privacy.calibration import _NODES, _WEIGHTS, _mills, _mills_slope
+from skriemdp.riemannian_laws._quadrature import QuadratureError
 from skriemdp.riemannian_laws.profile_hockey import (
     _log_normaliser,
     log_complement,

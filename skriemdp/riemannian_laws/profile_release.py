@@ -18,7 +18,7 @@ from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import _gaussian_logs, certified_mu, tail_line
 
 if TYPE_CHECKING:
-    from skriemdp.privacy._quadrature import Window
+    from skriemdp.riemannian_laws._quadrature import Window
 
 
 __all__ = ["RadialRelease", "epsilon_for_delta", "symmetric_losses"]

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
-from skriemdp.privacy._quadrature import Window
 from skriemdp.privacy.calibration import gaussian_delta
-from skriemdp.privacy.gaussian_chords import MOST_MU, choose_cells, chord_delta
+from skriemdp.riemannian_laws._quadrature import Window
+from skriemdp.riemannian_laws.gaussian_chords import MOST_MU, choose_cells, chord_delta
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import certified_mu, mu_at_zero
 from skriemdp.riemannian_laws.profile_release import (

@@ -12,10 +12,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 from skriemdp._validation import check_count, check_option, check_positive, check_privacy
-from skriemdp.privacy._quadrature import Window
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.gaussian_chords import MOST_MU, chord_delta
+from skriemdp.riemannian_laws._quadrature import Window
+from skriemdp.riemannian_laws.gaussian_chords import MOST_MU, chord_delta
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import delta_floor, mu_estimate, mu_floor
 from skriemdp.riemannian_laws.profile_release import RadialRelease

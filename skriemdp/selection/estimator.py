@@ -437,7 +437,7 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
             if event.extra_delta:
                 raise ValueError(
                     f"a fit with {parameters} has no finite Renyi divergence, so a search over it "
-                    "has no known cost; use a mechanism with Gaussian or radial noise."
+                    "has no known cost; use a mechanism with Gaussian or Laplace noise."
                 )
             events.append(event)
         known = [unit for unit in UNITS if unit in units]

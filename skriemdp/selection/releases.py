@@ -12,11 +12,11 @@ from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.integers import IntegerBall
 from skriemdp.mechanisms.sums import release_rows
-from skriemdp.mechanisms.vector import GaussianNoise, RadialNoise
+from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import ParallelEvent, SelectionEvent
-from skriemdp.privacy.radial import RadialEvent, best_radial_law
+from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
     computed_sum_sensitivity,
@@ -26,7 +26,7 @@ from skriemdp.privacy.sensitivity import (
 
 __all__ = ["Scores"]
 
-# Radial noise halves the error of scores; that much more may the search cost for it.
+# Laplace noise halves the error of scores; that much more may the search cost for it.
 _MORE = 1.02
 
 
@@ -67,7 +67,7 @@ class Scores:
         """The whole search, and what a score costs: a record is in a fit, or in a score.
 
         Gaussian fits pay for scores of their own mu.  Next to other laws the noise of a score is
-        calibrated to the fits' epsilon at the search's delta: radial, which is smaller, unless
+        calibrated to the fits' epsilon at the search's delta: Laplace, which is smaller, unless
         Gaussian noise makes the whole search cheaper, the ledger `composes` releases, or integers
         were asked for.
         """
@@ -78,14 +78,14 @@ class Scores:
             return cls(_search(run, runs), run, loss_bound)
         # Where delta alone covers a fit, any small epsilon will do.
         epsilon = max(1e-3, *(event.epsilon(delta) for event in distinct))
-        radial = best_radial_law(1, epsilon, delta)
+        laplace = laplace_law(1, epsilon, delta)
         gaussian = GaussianBudget(gaussian_mu(epsilon, delta)).event
-        by_radial, by_gaussian = (
-            _search(ParallelEvent((*distinct, score)), runs) for score in (radial, gaussian)
+        by_laplace, by_gaussian = (
+            _search(ParallelEvent((*distinct, score)), runs) for score in (laplace, gaussian)
         )
-        cheap = by_radial.epsilon(delta) <= _MORE * by_gaussian.epsilon(delta)
+        cheap = by_laplace.epsilon(delta) <= _MORE * by_gaussian.epsilon(delta)
         if cheap and not composes and get_config()["arithmetic"] != "lattice":
-            return cls(by_radial, radial, loss_bound)
+            return cls(by_laplace, laplace, loss_bound)
         return cls(by_gaussian, gaussian, loss_bound)
 
     @property
@@ -111,9 +111,9 @@ class Scores:
         noise = self._noise(mean_sensitivity(total, n))
         return lambda losses: float(noise.release(-np.mean(losses, keepdims=True), rng)[0])
 
-    def _noise(self, sensitivity: Sensitivity) -> GaussianNoise | RadialNoise:
-        if isinstance(self.scoring, RadialEvent):
-            return RadialNoise(sensitivity, self.scoring)
+    def _noise(self, sensitivity: Sensitivity) -> GaussianNoise | LaplaceNoise:
+        if isinstance(self.scoring, LaplaceEvent):
+            return LaplaceNoise(sensitivity, self.scoring)
         assert self.scoring.mu is not None  # scores have no other noise
         return GaussianNoise(sensitivity, 1.0 / self.scoring.mu)
 

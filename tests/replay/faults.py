@@ -415,9 +415,9 @@ def _at(call, change):
 
 
 def _forgets(original):
-    def take(self, share):
+    def take(self, share, *more):
         left = self.left
-        found = original(self, share)
+        found = original(self, share, *more)
         self.left = left
         return found
 
@@ -453,9 +453,7 @@ def _unclipped(found, given):
 
 def _twice_the_looks(original):
     """The first releases of a plan drawn from a budget that the law after them does not know."""
-    return meanwhile("mean.planning:GaussianBudget", _at(2, takes(total=lambda a: 2.0 * a.total)))(
-        original
-    )
+    return meanwhile("mean.planning:GaussianBudget", takes(total=lambda a: 2.0 * a.total))(original)
 
 
 _DRAW = "mechanisms.noise:draw"
@@ -499,7 +497,7 @@ CHANGES = (
         "adagrad ",
     ),
     Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "pca cov"),
-    Change("mechanisms.vector:RadialNoise.scale", times(0.5), "halved", "mean laplace"),
+    Change("mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "mean laplace"),
     Change(f"{_INTEGERS}:IntegerBall.spacing", times(1.0 / 3.0), "a third", "mean lattice"),
     Change(
         f"{_INTEGERS}:IntegerBall.integers",
@@ -657,13 +655,13 @@ CHANGES = (
         "mean.planning:_seeking_plan",
         _twice_the_looks,
         "looks with twice their mu",
-        "mean adaptive radial",
+        "mean adaptive laplace",
     ),
     Change(
-        "mean.planning:_seeking_plan",
-        meanwhile("mean.planning:best_radial_law_after", takes(mu=_half_of("mu"))),
+        "mean.planning:_law_after",
+        meanwhile("mean.planning:laplace_law", takes(mu=_half_of("mu"))),
         "a law after half of what was",
-        "mean radial",
+        "mean laplace",
     ),
     Change("mean.planning:_pure_plan", _ALL, "the whole after a count", "mean laplace"),
     Change(
@@ -746,7 +744,9 @@ CHANGES = (
         "regression.estimator:PrivateHyperbolicRegressor._release",
         meanwhile(
             "mechanisms.budget:GaussianBudget.take",
-            lambda take: lambda self, share: None if share == BASE_SHARE else take(self, share),
+            lambda take: (
+                lambda self, share, *more: None if share == BASE_SHARE else take(self, share, *more)
+            ),
         ),
         "a base point for nothing",
         "private base",

@@ -144,7 +144,7 @@ def means():
         for mechanism in ("tangent", "gradient"):
             fit = fitted(PrivateFrechetMean, mechanism=mechanism, noise="gaussian", **here)
             pair(f"mean {mechanism} {name}", fit, *opposite(geometry, radius), attains=least)
-        for noise_law in ("gaussian", "radial"):
+        for noise_law in ("gaussian", "laplace"):
             # Enough of a budget to look first; the mean in the small ball, and in the public one.
             fit = fitted(PrivateFrechetMean, noise=noise_law, epsilon=20.0, **here)
             narrow = opposite(geometry, radius)
@@ -152,7 +152,7 @@ def means():
             wide = filled(geometry, radius)
             pair(f"mean adaptive {noise_law} wide {name}", fit, *wide, attains=0.8 * least)
     plane, space = Euclidean(2), Hyperboloid(2)
-    for law, delta in (("radial", 1e-5), ("laplace", 1e-5), ("laplace", 0.0)):
+    for law, delta in (("laplace", 1e-5), ("laplace", 0.0)):
         fit = fitted(
             PrivateFrechetMean, space, radius=1.0, mechanism="tangent", noise=law, delta=delta
         )
@@ -206,14 +206,14 @@ def means():
                 kind = f"mean {arithmetic} center {center} radius {radius} quiet {quiet}"
                 data = opposite(space, 4.0, rest=0.3, n=40)
                 pair(kind, fit, *data, quiet=quiet, attains=0.5 if quiet else 0.0)
-    # With nothing given: a search, and a mean whose radial law is fixed before it.
+    # With nothing given: a search, and a mean whose Laplace law is fixed before it.
     for name, (geometry, radius) in GEOMETRIES.items():
         fit = fitted(PrivateFrechetMean, geometry, epsilon=3.0)
         data = opposite(geometry, radius, n=120, rest=0.1 * radius)
         pair(f"mean found {name}", fit, *data, attains=0.9)
     data = along(Sphere(2), np.linspace(-2.6, 2.6, 120))
     fit = fitted(PrivateFrechetMean, Sphere(2), epsilon=3.0)
-    # What a search does not need is lost to a radial mean: here two rounds but for one wide mean.
+    # What a search does not need is lost to a Laplace mean: here two rounds but for one wide mean.
     lost = _lost(Sphere(2), lambda s: s.total - (s.start + s.radius + s.wide + s.final))
     neighbours = changed(data, *along(Sphere(2), [2.9, -2.9]))
     pair("mean of wide directions", fit, *neighbours, attains=0.2, charge=lost)
@@ -1390,7 +1390,7 @@ def search():
     rng = np.random.default_rng(3)
     X[:] = 0.2 * rng.normal(size=X.shape)
     grid = {"radius": [0.5, 1.0]}
-    for law, arithmetic in (("gaussian", "float"), ("gaussian", "lattice"), ("radial", "auto")):
+    for law, arithmetic in (("gaussian", "float"), ("gaussian", "lattice"), ("laplace", "auto")):
         estimator = PrivateFrechetMean(mechanism="tangent", noise=law, radius=1.0)
         fit = _search(estimator, grid, arithmetic=arithmetic, loss_bound=0.5)
         train, test = _places(40)

@@ -37,7 +37,7 @@ from skriemdp.privacy.events import (
     SelectionEvent,
     SelfComposedEvent,
 )
-from skriemdp.privacy.radial import RadialEvent
+from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.riemannian_laws.profiles import RiemannianEvent
 
 REAL_DRAW = noise.draw
@@ -63,7 +63,6 @@ class Draw:
     label: tuple
     size: tuple
     batch: Any
-    exponent: float | None
     averaged: int | None
     answer: Any
     moved: float = 0.0  # in units of the claimed bound
@@ -80,8 +79,7 @@ class Draw:
         """What must not depend on the records."""
         shapes = tuple(np.shape(block) for block in self.exact if hasattr(block, "shape"))
         kind = None if self.batch is None else self.batch[:3]
-        more = (self.exponent, self.averaged)
-        return (self.law, self.scale, self.bound, self.site, self.size, kind, shapes, *more)
+        return (self.law, self.scale, self.bound, self.site, self.size, kind, shapes, self.averaged)
 
 
 class Purse:
@@ -249,7 +247,6 @@ class Tape:
         sensitivity,
         presence=None,
         grid=None,
-        exponent=None,
         averaged=None,
         sampler=None,
     ):
@@ -271,7 +268,6 @@ class Tape:
             label=label,
             size=(size,) if isinstance(size, int) else tuple(size),
             batch=batch,
-            exponent=exponent,
             averaged=averaged,
             answer=None,
         )
@@ -280,7 +276,7 @@ class Tape:
         if self.quiet and not entry.size and law != "k-norm":
             entry.answer = self._without_noise(exact, law)
         else:
-            whole = {"grid": grid, "exponent": exponent, "averaged": averaged, "sampler": sampler}
+            whole = {"grid": grid, "averaged": averaged, "sampler": sampler}
             s, b = (entry.scale, entry.bound) if several else (entry.scale[0], entry.bound[0])
             entry.answer = REAL_DRAW(exact, s, law, self._rng, size, sensitivity=b, **whole)
         self.draws.append(entry)
@@ -398,6 +394,25 @@ def check_composition(draws, event, unspent=0.0):
             raise Refuted(f"{kind}: releases add up to {have!r}, charged is {want!r}")
 
 
+def check_paths(tapes, mine=lambda draw: True):
+    """Raise unless all `tapes` of one fit were charged one event that holds on each of them.
+
+    Laws that are not Gaussian are drawn as the event says; Gaussian releases take at most its mu^2.
+    """
+    events = {event for tape in tapes for _, event in tape.charges}
+    if len(events) != 1 or any([p for p, _ in tape.charges] != [0] for tape in tapes):
+        raise Refuted("another event was charged on another path, or not once before all releases.")
+    (event,) = events
+    claimed, kinds = _claims(event), _kinds(event)
+    for tape in tapes:
+        used = _uses([draw for draw in tape.draws if mine(draw)], kinds)
+        for kind in claimed.keys() | used.keys():
+            have, want = used.get(kind, 0.0), claimed.get(kind, 0.0)
+            least = 0.0 if kind == "gaussian" else (1.0 - 1e-6) * want
+            if not least <= have <= (1.0 + 1e-6) * want:
+                raise Refuted(f"{kind}: releases add up to {have!r}, charged is {want!r}")
+
+
 def _claims(event, times=1) -> Counter:
     """Amounts by kind: mu^2, pure epsilon, or the number of like releases."""
     total: Counter = Counter()
@@ -410,8 +425,8 @@ def _claims(event, times=1) -> Counter:
         total["gaussian"] += times * event.mu**2
     elif isinstance(event, PureEvent):
         total["pure"] += times * event.epsilon_0 * getattr(event, "count", 1)
-    elif isinstance(event, RadialEvent):
-        key = ("radial", event.dim, event.exponent, _rounded(event.scale_over_sensitivity))
+    elif isinstance(event, LaplaceEvent):
+        key = ("radial", event.dim, _rounded(event.scale_over_sensitivity))
         total[key] += times * getattr(event, "count", 1)
     elif isinstance(event, RiemannianEvent):
         total[("riemannian", event.law, _rounded(event.scale / event.sensitivity))] += times
@@ -457,13 +472,11 @@ def _uses(draws, kinds) -> Counter:
         elif law == "discrete-gaussian":
             # The integer scale is a little above the multiplier that the statement needs.
             total["gaussian"] += draw.cost
-        elif law == "radial" and RadialEvent in kinds:
+        elif law == "radial" and LaplaceEvent in kinds:
             dim = np.shape(draw.exact[0])[-1]
-            total[("radial", dim, draw.exponent, _rounded(scale / bound))] += times
+            total[("radial", dim, _rounded(scale / bound))] += times
         elif law.startswith("riemannian") and RiemannianEvent in kinds:
             total[("riemannian", law.split("-")[1], _rounded(scale / bound))] += times
-        elif law == "radial" and draw.exponent != 1.0:
-            raise Refuted(f"{draw.site}: radial noise that no event names.")
         else:
             factor = {"exponential": 2.0, "k-norm": 2.0}.get(law, 1.0)
             total["pure"] += times * factor * bound / scale

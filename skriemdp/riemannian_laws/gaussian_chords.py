@@ -1,6 +1,6 @@
 """A Gaussian release and one with a known profile, together: a rigorous integral over chords.
 
-Theorem, proof and the treatment of rounding: docs/theory/radial-noise.md, "With Gaussian releases".
+Theorem, proof, rounding: docs/theory/riemannian-gdp.md, "Behind Gaussian releases".
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from scipy.special import ndtr
 # Upper bounds of the delta of a symmetric pair, at an array of epsilons.
 Profile: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
-__all__ = ["CELLS", "MOST_MU", "Cells", "asked_once", "chord_delta", "choose_cells", "first_delta"]
+__all__ = ["MOST_MU", "chord_delta", "choose_cells"]
 
 # Above, e^loss would come near the end of the floating-point range.
 MOST_MU = 15.0
 _FIRST = 36
-CELLS = 160
+_CELLS = 160
 # So few do where cutting the first ones into them changes the result by less than this factor.
 _FEW, _ENOUGH = 40, 1.01
 # They are not tried where joining the first ones in pairs changes it by more.
@@ -121,14 +121,8 @@ def _cut(mu: float, cells: Cells, shares: np.ndarray, count: int) -> Cells:
     return Cells(mu, np.append(starts + widths * position, cells.edges[-1]))
 
 
-def first_delta(profile: Profile, mu: float, epsilon: float, kink: float | None = None) -> float:
-    """As :func:`chord_delta`, from the few equal cells alone; not rounded up."""
-    first, shares = _first_cells(profile, mu, epsilon, kink)
-    return float(shares.sum()) + first.tail
-
-
 def choose_cells(
-    profile: Callable, mu: float, epsilon: float, kink: float | None = None, count: int = CELLS
+    profile: Callable, mu: float, epsilon: float, kink: float | None = None, count: int = _CELLS
 ) -> Cells:
     """Cells that are narrow where the expectation of the profile comes from.
 
@@ -178,8 +172,8 @@ def chord_delta(
     # Of cells twice as wide the excess is about four times as large.
     wide = Cells(mu, np.append(first.edges[:-1:2], first.edges[-1]))
     if value(wide) > _HOPELESS * (float(shares.sum()) + first.tail):
-        return value(_cut(mu, first, shares, CELLS))
+        return value(_cut(mu, first, shares, _CELLS))
     bound = value(_cut(mu, first, shares, _FEW))
     if float(shares.sum()) + first.tail <= _ENOUGH * bound:
         return bound  # chords hardly matter: the Gaussian loss is narrow
-    return min(bound, value(_cut(mu, first, shares, CELLS)))
+    return min(bound, value(_cut(mu, first, shares, _CELLS)))

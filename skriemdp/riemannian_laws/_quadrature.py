@@ -24,8 +24,6 @@ _PROBES = 12
 # memory is used again and not asked for anew.
 _BLOCK = 6000
 _WIDEN = 0.04  # of its width is added at both ends of a window that comes from elsewhere
-# A guess is narrowed on so many nodes, and kept if so many of them matter.
-_GUESSED, _MATTER = 28, 7
 
 
 class QuadratureError(ArithmeticError):
@@ -49,7 +47,6 @@ def integrate(
     rows: int,
     span: tuple[float, float],
     window: Window | None = None,
-    guess: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Integrals over the real line of functions that decay (super)exponentially on both sides.
 
@@ -74,8 +71,6 @@ def integrate(
         Read if it is of as many rows, then overwritten.  Successive rows are also taken to be
         similar.  A guessed window is never trusted: at both of its ends the integrand must have
         decayed as far as a search would ask for, else the row is searched.
-    guess : tuple of ndarray of shape (rows,), optional
-        Ends between which all of an integrand that matters should lie; trusted as little.
 
     Returns
     -------
@@ -84,7 +79,7 @@ def integrate(
     sums : ndarray of shape (j, rows)
         The integrals are ``exp(log_factor) * sums``.
     """
-    top, low, high, first = _windows(evaluate, rows, span, window, guess)
+    top, low, high, first = _windows(evaluate, rows, span, window)
     alive = np.isfinite(top)
     top = np.where(alive, top, 0.0)
 
@@ -125,7 +120,6 @@ def _windows(
     rows: int,
     span: tuple[float, float],
     window: Window | None,
-    guess: tuple[np.ndarray, np.ndarray] | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Log heights near the peaks, and the ends of the intervals that matter, of all rows.
 
@@ -135,14 +129,6 @@ def _windows(
     top, low, high = np.full(rows, np.nan), np.zeros(rows), np.zeros(rows)
 
     def search(index: np.ndarray) -> None:
-        if guess is not None:
-            low[index], high[index] = guess[0][index], guess[1][index]
-            for _ in range(2):
-                found = _narrowed(evaluate, index, low[index], high[index], span)
-                top[index], low[index], high[index], good = found
-                index = index[~good]
-                if not index.size:
-                    return
         top[index], low[index], high[index] = _search(evaluate, index, span)
 
     tried = np.zeros(rows, dtype=bool)
@@ -201,28 +187,6 @@ def _opening(
         weighted = _weighted(log_scale, terms, np.where(found, top[rows], 0.0), good[block])
         sums.append([weighted[:, :, ::4].sum(-1), weighted[:, :, ::2].sum(-1), weighted.sum(-1)])
     return np.concatenate(sums, axis=-1), good
-
-
-def _narrowed(
-    evaluate: Integrand,
-    index: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    span: tuple[float, float],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Log heights, the guessed windows without what is too deep, and whether they will do."""
-    t = _nodes(np.maximum(low, span[0]), np.minimum(high, span[1]), _GUESSED)
-    values = _scale(evaluate, index, t)
-    top = values.max(axis=1)
-    matter = values >= (np.where(np.isfinite(top), top, np.inf) - _DEPTH)[:, None]
-    first = matter.argmax(axis=1)
-    last = _GUESSED - matter[:, ::-1].argmax(axis=1)
-    good = (matter.sum(axis=1) >= _MATTER) & np.isfinite(top)
-    # Both ends must be too deep, or those of the span.
-    good &= (first > 0) | (t[:, 0] <= span[0])
-    good &= (last < _GUESSED) | (t[:, -1] >= span[1])
-    row = np.arange(index.size)
-    return top, t[row, np.maximum(first - 1, 0)], t[row, np.minimum(last + 1, _GUESSED)], good
 
 
 def _search(
