@@ -64,8 +64,14 @@ def search_domain(
     warn_small_search(n, mu)
     separate = geometry.separate_rows
     search = plan_point_search(geometry, n, mu, middle, bound, exact=separate)
-    if separate:
-        check_point_integers(geometry, search)
+    try:
+        if separate:
+            check_point_integers(geometry, search)
+    except ValueError:
+        raise ValueError(
+            f"a private ball has no exact integers at mu={mu:.4g}; use a "
+            f"{'larger' if mu < 1.0 else 'smaller'} epsilon, or pass a public center and radius."
+        ) from None
     return search
 
 
