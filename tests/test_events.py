@@ -22,9 +22,11 @@ from skriemdp.privacy.events import (
     ComposedEvent,
     FixedSizeSampledGaussianEvent,
     GaussianEvent,
+    LaplaceEvent,
     MixtureEvent,
     ParallelEvent,
     PoissonSampledGaussianEvent,
+    ProfileEvent,
     PureEvent,
     SeededEvent,
     SelectionEvent,
@@ -48,6 +50,8 @@ EVENTS = [
     PureEvent(0.3),
     ApproximateEvent(0.2, 1e-7),
     ZCDPEvent(0.02),
+    LaplaceEvent(3.0),
+    ProfileEvent((0.0, 0.1, 0.4), (0.2, 0.1, 1e-7)),
     PoissonSampledGaussianEvent(0.05, 0.8, count=3),
     PoissonSampledGaussianEvent(1.0, 4.0),
     FixedSizeSampledGaussianEvent(1000, 20, 0.9, count=3),
@@ -134,7 +138,7 @@ def test_renyi_grows_with_the_order_and_ends_at_the_pure_epsilon(event):
 @every_event
 def test_gdp_bound_covers_the_profile(event):
     if event.gdp_bound is None:
-        assert event.kind in {"approximate", "zcdp", "selection"}
+        assert event.kind in {"approximate", "zcdp", "selection", "profile"}
         return
     for epsilon in (0.0, 0.1, 0.5, 2.0):
         assert event.delta(epsilon) <= gaussian_delta(event.gdp_bound, epsilon) * (1 + 2e-3) + 2e-12

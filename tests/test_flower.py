@@ -1,5 +1,6 @@
 """Flower: hostile messages in process, and a deployment on loopback that loses nodes and server."""
 
+import dataclasses
 import importlib.util
 import json
 import math
@@ -13,7 +14,23 @@ import pytest
 
 pytest.importorskip("flwr", reason="the extra 'flower' is not installed")
 
-from flwr.app import ArrayRecord, ConfigRecord, Error, RecordDict  # noqa: E402
+from flwr.app import (  # noqa: E402
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.clientapp import ClientApp  # noqa: E402
+from flwr.serverapp import GaussianPrivacyEvent, Grid, RdpAccountant  # noqa: E402
+from flwr.serverapp.exception import PrivacyBudgetExhausted  # noqa: E402
+from flwr.serverapp.strategy import (  # noqa: E402
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+)
+from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 from skriemdp import PrivacyAccountant, PrivateMinimumDistanceToMean  # noqa: E402
 from skriemdp.datasets import make_people  # noqa: E402
@@ -21,6 +38,7 @@ from skriemdp.descent.problem import FrechetProblem  # noqa: E402
 from skriemdp.federated import (  # noqa: E402
     Agent,
     AnswerBook,
+    FlowerAccountant,
     LocalSettings,
     LocalUpdate,
     ServerLoop,
@@ -30,6 +48,12 @@ from skriemdp.federated import (  # noqa: E402
     sums_agent,
 )
 from skriemdp.geometry import SPD, GeodesicBall  # noqa: E402
+from skriemdp.ledger.accountant import BudgetError, BudgetExceededError  # noqa: E402
+from skriemdp.privacy.events import (  # noqa: E402
+    FixedSizeSampledGaussianEvent,
+    GaussianEvent,
+    PoissonSampledGaussianEvent,
+)
 
 DEPLOYMENT = Path(__file__).parents[1] / "examples" / "deployment"
 SPACE = SPD(2)
@@ -224,6 +248,173 @@ def test_the_server_takes_valid_answers_and_goes_on(monkeypatch):
 def test_waiting_for_nodes_ends():
     transport = flower.GridTransport(Inbox({0: None}), {"a": 0, "b": 1}, poll=0.01)
     assert transport.wait_for_nodes(0.05) == {"a"}
+
+
+# -- a budget for Flower's own strategies ---------------------------------------------------------
+
+ROUND = GaussianPrivacyEvent(noise_multiplier=8.0, sample_size=4, population_size=4)
+
+
+def flower_accountant(path, epsilon=1.5):
+    budget = PrivacyAccountant(epsilon, path=path, unit="client")
+    return FlowerAccountant(budget, population_size=4)
+
+
+class Nodes(Grid):
+    """Flower's client application on nodes in this process."""
+
+    def __init__(self, app, count=4):
+        self.app, self.count, self.sent, self.broken = app, count, 0, False
+
+    def send_and_receive(self, messages, *, timeout=None):
+        for message in messages:
+            self.sent += 1
+            node = message.metadata.dst_node_id
+            context = Context(1, node, {}, RecordDict(), {})
+            if self.broken and node == 1:
+                yield Message(Error(0, "gone"), reply_to=message)
+            else:
+                yield self.app(message, context)
+
+    def get_node_ids(self):
+        return list(range(1, self.count + 1))
+
+    set_run = run = create_message = push_messages = pull_messages = get_nodes = None
+
+
+@pytest.fixture
+def nodes(monkeypatch):
+    for name, value in (("_task_id", 1), ("_run_id", 1), ("_node_id", 1)):
+        monkeypatch.setattr(TaskIdentity, name, value)
+    app = ClientApp()
+
+    @app.train()
+    def train(message, context):
+        (arrays,) = message.content.array_records.values()
+        moved = [array + 1.0 for array in arrays.to_numpy_ndarrays()]
+        content = {"arrays": ArrayRecord(moved), "metrics": MetricRecord({"num-examples": 1})}
+        return Message(RecordDict(content), reply_to=message)
+
+    return Nodes(app)
+
+
+def learn(nodes, accountant, rounds):
+    """Rounds of Flower's federated averaging, with its own clipping and noise."""
+    strategy = DifferentialPrivacyServerSideFixedClipping(
+        FedAvg(fraction_evaluate=0.0), 8.0, 1.0, 4, accountant=accountant
+    )
+    start = ArrayRecord([np.zeros(3)])
+    return strategy, lambda: strategy.start(nodes, start, num_rounds=rounds)
+
+
+def test_rounds_end_before_the_ceiling(tmp_path, nodes):
+    """In memory: Flower's strategy, messages and client application; also after a restart."""
+    path = tmp_path / "ledger"
+    accountant = flower_accountant(path)
+    strategy, start = learn(nodes, accountant, 50)
+    with pytest.raises(PrivacyBudgetExhausted):
+        start()
+    rounds = accountant.num_releases
+    assert nodes.sent == 4 * rounds > 0
+    # The rule of the ledger, for noise of 4 replace-one sensitivities: what it admits, and no more.
+    assert rounds == PrivacyAccountant(1.5).remaining(GaussianEvent(4.0))
+    spent = strategy.privacy_spent()
+    assert spent.epsilon == pytest.approx(GaussianEvent(4.0, rounds).epsilon(1e-5))
+    assert 1.4 < spent.epsilon <= 1.5 and spent.num_releases == rounds
+    # Flower's accountant would have gone on, with contributions half as large as they are.
+    theirs = RdpAccountant(dataclasses.replace(accountant.config))
+    theirs.compose(ROUND, rounds)
+    assert theirs.get_epsilon(1e-5) < 0.6 * spent.epsilon
+    state = json.loads(json.dumps(accountant.state_dict()))
+    again = flower_accountant(path)
+    again.load_state_dict(state)
+    assert again.num_releases == rounds
+    with pytest.raises(PrivacyBudgetExhausted):
+        learn(nodes, again, 1)[1]()
+    assert nodes.sent == 4 * rounds
+    entry = accountant.budget.history[0]
+    assert entry.params["unit"] == "client" and entry.params["noise_multiplier"] == 8.0
+
+
+def test_a_round_is_charged_before_its_messages(tmp_path, nodes):
+    accountant = flower_accountant(tmp_path / "ledger")
+    charged = []
+    seen = nodes.send_and_receive
+
+    def send_and_receive(messages, timeout=None):
+        messages = list(messages)
+        charged.append(len(PrivacyAccountant(path=tmp_path / "ledger").history))
+        return seen(messages)
+
+    nodes.send_and_receive = send_and_receive
+    learn(nodes, accountant, 3)[1]()
+    assert charged[::2] == [1, 2, 3] and accountant.num_releases == 3
+
+
+def test_a_failed_round_leaves_its_charge_to_the_next(tmp_path, nodes):
+    accountant = flower_accountant(tmp_path / "ledger")
+    nodes.broken = True
+    result = learn(nodes, accountant, 3)[1]()
+    assert not result.arrays
+    assert (len(accountant.budget.history), accountant.num_releases) == (1, 0)
+    nodes.broken = False
+    learn(nodes, accountant, 2)[1]()
+    assert (len(accountant.budget.history), accountant.num_releases) == (2, 2)
+    # What a process did not live to confirm is spent.
+    accountant.would_exceed(ROUND)
+    assert flower_accountant(tmp_path / "ledger").num_releases == 3
+
+
+def test_rounds_in_numbers(tmp_path):
+    accountant = flower_accountant(tmp_path / "ledger", epsilon=3.0)
+    assert accountant.would_exceed(ROUND, max_epsilon=0.1)
+    assert accountant.budget.history == []
+    assert not accountant.would_exceed(ROUND, max_epsilon=2.0, count=3)
+    accountant.compose(ROUND, 2)
+    assert accountant.num_releases == 2
+    accountant.compose(ROUND, 2)  # one was charged, one is charged now
+    assert accountant.num_releases == 4
+    truth = GaussianEvent(4.0, 4)
+    assert accountant.get_epsilon(1e-6) == pytest.approx(truth.epsilon(1e-6))
+    assert accountant.get_delta(1.0) == pytest.approx(truth.delta(1.0))
+    with pytest.raises(BudgetExceededError):
+        accountant.compose(ROUND, 1000)
+    assert accountant.num_releases == 4
+    for sampling, event in (
+        ("poisson", PoissonSampledGaussianEvent(0.1, 4.0, 5)),
+        ("without-replacement", FixedSizeSampledGaussianEvent(100, 10, 4.0, 5)),
+    ):
+        sampled = FlowerAccountant(PrivacyAccountant(3.0, unit="client"), 100, sampling)
+        sampled.compose(GaussianPrivacyEvent(8.0, 10, 100), 5)
+        assert sampled.get_epsilon(1e-5) == event.epsilon(1e-5)
+
+
+def test_what_a_flower_accountant_refuses(tmp_path):
+    with pytest.raises(ValueError, match="ceiling"):
+        FlowerAccountant(PrivacyAccountant(), 4)
+    with pytest.raises(ValueError, match="delta"):
+        FlowerAccountant(PrivacyAccountant(1.0, 0.0), 4)
+    with pytest.raises(ValueError, match="sampling"):
+        FlowerAccountant(PrivacyAccountant(1.0), 4, "shuffled")
+    with pytest.raises(TypeError, match="budget"):
+        FlowerAccountant("ledger", 4)
+    accountant = flower_accountant(tmp_path / "ledger")
+    other = GaussianPrivacyEvent(8.0, 4, 5)
+    for call in (accountant.compose, accountant.would_exceed):
+        with pytest.raises(ValueError, match="population"):
+            call(other)
+        with pytest.raises((TypeError, ValueError), match="count"):
+            call(ROUND, count=0)
+    assert accountant.budget.history == []
+    people = PrivacyAccountant(1.0, path=tmp_path / "people", unit="group")
+    with pytest.raises(BudgetError, match="protects each group"):
+        FlowerAccountant(people, 4).would_exceed(ROUND)
+    accountant.compose(ROUND)
+    state = accountant.state_dict()
+    with pytest.raises(BudgetError):
+        flower_accountant(tmp_path / "another").load_state_dict(state)
+    with pytest.raises(BudgetError, match="data set"):
+        accountant.load_state_dict({})
 
 
 # -- the real thing -------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """PriRFed: private Riemannian federated learning."""
 
+from typing import TYPE_CHECKING, Any
+
 from skriemdp.federated.agent import Agent, AnswerBook, SumsAgent
 from skriemdp.federated.estimator import FederatedEstimator
 from skriemdp.federated.loop import Checkpoint, ServerLoop
@@ -10,6 +12,9 @@ from skriemdp.federated.sums import SumsLoop, learn_from_sums, sums_agent
 from skriemdp.federated.theory import theory_settings
 from skriemdp.federated.training import LocalSettings
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
+
+if TYPE_CHECKING:
+    from skriemdp.federated.flower import FlowerAccountant
 
 __all__ = [
     "Agent",
@@ -33,3 +38,11 @@ __all__ = [
     "sums_agent",
     "theory_settings",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "FlowerAccountant":  # needs Flower, which nothing else here does
+        from skriemdp.federated import flower
+
+        return flower.FlowerAccountant
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

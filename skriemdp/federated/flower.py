@@ -1,4 +1,4 @@
-"""PriRFed between organisations, on Flower: clients' nodes, and the server's transport.
+"""PriRFed between organisations, on Flower: clients' nodes, the server's transport, a budget.
 
 The only module that imports Flower (extra ``flower``).  Importing it switches Flower's telemetry
 and update checks off in this process; set the same variables for Flower's own commands
@@ -11,6 +11,7 @@ import dataclasses
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,14 @@ os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 try:
     from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
     from flwr.clientapp import ClientApp
-    from flwr.serverapp import ServerApp
+    from flwr.serverapp import (
+        GaussianPrivacyEvent,
+        NeighboringRelation,
+        PrivacyConfig,
+        PrivacySpent,
+        SamplingMethod,
+        ServerApp,
+    )
 except ImportError as error:
     raise ImportError(
         "federated deployment needs Flower: pip install 'skriemdp[flower]'."
@@ -35,12 +43,26 @@ except ImportError as error:
 
 import numpy as np
 
-from skriemdp._validation import check_positive
+from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.messages import LocalTask, LocalUpdate
-from skriemdp.ledger.accountant import BudgetError
+from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+from skriemdp.privacy.events import (
+    Event,
+    FixedSizeSampledGaussianEvent,
+    GaussianEvent,
+    PoissonSampledGaussianEvent,
+    compose,
+    event_from_dict,
+)
 
-__all__ = ["Deployment", "GridTransport", "make_client_app", "make_server_app"]
+__all__ = [
+    "Deployment",
+    "FlowerAccountant",
+    "GridTransport",
+    "make_client_app",
+    "make_server_app",
+]
 
 # All that a server ever hears from a client besides points.
 DECLINED, FAILED = "declined", "failed"
@@ -248,3 +270,190 @@ def make_server_app(build_deployment: Callable[[dict], Deployment]) -> Any:
             print(f"[skriemdp] {refusal}", flush=True)
 
     return app
+
+
+_SAMPLING = {
+    SamplingMethod.NO_AMPLIFICATION: NeighboringRelation.ADD_OR_REMOVE_ONE,
+    SamplingMethod.POISSON: NeighboringRelation.ADD_OR_REMOVE_ONE,
+    SamplingMethod.WITHOUT_REPLACEMENT: NeighboringRelation.REPLACE_ONE,
+}
+# Who charges, in the ledger.
+_LABEL = "Flower round"
+
+
+class FlowerAccountant:
+    """Flower's ``PrivacyAccountant`` on a ledger that lasts, charged before a round begins.
+
+    Flower asks :meth:`would_exceed` before it sends a round's messages, and calls :meth:`compose`
+    after its noise.  Here the question is the charge: "no" is answered after the round is written
+    to the ledger, and :meth:`compose` confirms it.  A round that failed before any noise leaves its
+    charge to the next one; what a crash leaves is spent.
+
+    Parameters
+    ----------
+    budget : PrivacyAccountant
+        With a ceiling and delta > 0; its unit may be "client".
+    population_size : int
+        Number of clients to sample from, public and the same in every round.
+    sampling : {"no-amplification", "poisson", "without-replacement"}
+        How clients are drawn.  Flower's strategies with fixed clipping take the first only.
+
+    Raises
+    ------
+    ValueError
+        The budget has no ceiling (Flower would ask nothing before a round), or delta=0.
+
+    Notes
+    -----
+    *Guarantee*: everything charged to the budget, under the replacement of one client; this covers
+    a client added or removed.  Flower's noise multiplier is over the norm of one update, so a
+    replaced client moves the sum twice as far.  True as far as Flower's noise is what it says: it
+    is drawn in floats from numpy's generator.
+
+    Examples
+    --------
+    >>> from skriemdp import PrivacyAccountant
+    >>> from skriemdp.federated import FlowerAccountant
+    >>> from flwr.serverapp import GaussianPrivacyEvent
+    >>> accountant = FlowerAccountant(PrivacyAccountant(3.0, unit="client"), population_size=10)
+    >>> round_ = GaussianPrivacyEvent(noise_multiplier=10.0, sample_size=10, population_size=10)
+    >>> accountant.would_exceed(round_)
+    False
+    >>> accountant.compose(round_)
+    >>> round(accountant.get_epsilon(1e-5), 3)
+    0.726
+    """
+
+    def __init__(
+        self,
+        budget: PrivacyAccountant,
+        population_size: int,
+        sampling: str = "no-amplification",
+    ):
+        if not isinstance(budget, PrivacyAccountant):
+            raise TypeError(f"budget must be a PrivacyAccountant, got {type(budget).__name__}.")
+        if not math.isfinite(budget.epsilon) or budget.delta == 0.0:
+            raise ValueError(
+                "budget must have a ceiling and delta > 0, because Flower asks before a round only "
+                "where there is a limit; make it with epsilon= and delta=."
+            )
+        check_count(population_size=population_size)
+        check_option([method.value for method in _SAMPLING], sampling=sampling)
+        method = SamplingMethod(sampling)
+        self.budget = budget
+        self.config = PrivacyConfig(
+            budget.delta, population_size, _SAMPLING[method], method, budget.epsilon
+        )
+        # Charged rounds that Flower has not confirmed.
+        self._pending: Counter[GaussianPrivacyEvent] = Counter()
+
+    def _event(self, event: GaussianPrivacyEvent, count: int) -> Event:
+        check_count(count=count)
+        if event.population_size != self.config.population_size:
+            raise ValueError(
+                f"the event is of {event.population_size} clients and the accountant of "
+                f"{self.config.population_size}; the population must stay the same."
+            )
+        noise = 0.5 * event.noise_multiplier
+        if self.config.sampling_method is SamplingMethod.POISSON:
+            share = event.sample_size / event.population_size
+            return PoissonSampledGaussianEvent(share, noise, count)
+        if self.config.sampling_method is SamplingMethod.WITHOUT_REPLACEMENT:
+            return FixedSizeSampledGaussianEvent(
+                event.population_size, event.sample_size, noise, count
+            )
+        return GaussianEvent(noise, count)
+
+    def _charge(self, event: GaussianPrivacyEvent, count: int) -> None:
+        noted = {"unit": "client", "sampling": self.config.sampling_method.value, "rounds": count}
+        params = noted | dataclasses.asdict(event)
+        self.budget.spend(self._event(event, count), label=_LABEL, params=params)
+
+    def _total(self, *more: Event) -> Event:
+        """Everything charged to the budget, as if its list had been fixed in advance."""
+        return compose([*(event_from_dict(entry.event) for entry in self.budget.history), *more])
+
+    @property
+    def num_releases(self) -> int:
+        """Rounds charged to the budget by any process, but for those this one may still confirm."""
+        charged = [entry.params["rounds"] for entry in self.budget.history if _LABEL == entry.label]
+        return sum(charged) - self._pending.total()
+
+    def would_exceed(
+        self,
+        event: GaussianPrivacyEvent,
+        max_epsilon: float | None = None,
+        count: int = 1,
+    ) -> bool:
+        """Charge the rounds that this asks for; True, and nothing charged, where there is no room.
+
+        Rounds that were charged before and never confirmed are not charged again.
+
+        Parameters
+        ----------
+        event : flwr.serverapp.GaussianPrivacyEvent
+        max_epsilon : float, optional
+            A limit below the budget's ceiling, for the total of all charges with this one.
+        count : int, default=1
+        """
+        asked = self._event(event, count)
+        missing = count - self._pending[event]
+        if missing <= 0:
+            return False
+        if max_epsilon is not None:
+            check_positive(max_epsilon=max_epsilon)
+            added = asked if missing == count else self._event(event, missing)
+            if self._total(added).epsilon(self.budget.delta) > max_epsilon:
+                return True
+        try:
+            self._charge(event, missing)
+        except BudgetExceededError:
+            return True
+        self._pending[event] += missing
+        return False
+
+    def compose(self, event: GaussianPrivacyEvent, count: int = 1) -> None:
+        """Confirm charged rounds; those that were not charged are charged now.
+
+        Raises
+        ------
+        BudgetExceededError
+            There was no charge, and the ceiling would be passed: the rounds must not be released.
+        """
+        self._event(event, count)
+        confirmed = min(count, self._pending[event])
+        if count > confirmed:
+            self._charge(event, count - confirmed)
+        self._pending[event] -= confirmed
+
+    def get_epsilon(self, delta: float) -> float:
+        """Epsilon at `delta` of everything charged to the budget."""
+        return self._total().epsilon(delta)
+
+    def get_delta(self, epsilon: float) -> float:
+        """Delta at `epsilon` of everything charged to the budget."""
+        return self._total().delta(epsilon)
+
+    def get_privacy_spent(self, delta: float | None = None) -> PrivacySpent:
+        """What was charged, at `delta` or the budget's own."""
+        delta = self.budget.delta if delta is None else delta
+        return PrivacySpent(self.get_epsilon(delta), delta, self.num_releases, "skriemdp")
+
+    def state_dict(self) -> dict[str, object]:
+        """Where the state is: the ledger keeps it, and this names its last entry."""
+        return {"dataset": self.budget.name, "head": self.budget.head}
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        """Check that the ledger holds what `state` had seen; there is nothing else to restore.
+
+        Raises
+        ------
+        BudgetError
+            The file is another one, or an older copy.
+        """
+        if state.get("dataset") != self.budget.name:
+            raise BudgetError(
+                f"the state is of data set {shown(state.get('dataset'))}, and the budget is of "
+                f"{self.budget.name!r}; open the ledger that the state was made with."
+            )
+        self.budget.verify(str(state.get("head")))

@@ -37,6 +37,7 @@ from skriemdp.ledger.summary import summary_lines
 from skriemdp.ledger.totals import charge_lists, total_epsilon
 from skriemdp.ledger.units import UNITS, check_protects
 from skriemdp.privacy.events import Event, SeededEvent
+from skriemdp.privacy.foreign import as_event, facts
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 DEFAULT_DATASET = "default"
+_LONGEST_LABEL = 1000
 
 
 class Mark:
@@ -408,21 +410,23 @@ class PrivacyAccountant:
 
     def spend(
         self,
-        event: Event,
+        release: Any,
         *,
         label: str = "release",
         params: dict | None = None,
         at: tuple[float, float] | None = None,
         gaussian: str = "",
+        relation: str | None = None,
+        d_in: float | None = None,
     ) -> Spend:
-        """Charge `event`, durably, before anything is released.
+        """Charge `release`, durably, before anything is released.
 
         Parameters
         ----------
-        event : Event
-            What is about to be released.
+        release : Event, opendp Measurement, dp_accounting.dp_event.DpEvent or dict
+            What is about to be released; a dict holds ``epsilon`` (and ``delta``) or ``rho``.
         label : str
-            Who charges; shown in summaries.
+            Who charges; shown in summaries.  At most 1000 characters.
         params : dict, optional
             Public parameters to note (plain data; nothing computed from records).
         at : tuple of float, optional
@@ -430,6 +434,9 @@ class PrivacyAccountant:
             it.  Noted, and under ``filter="sum"`` what is charged at most.
         gaussian : str, default=""
             Parameters with which the caller's release would be Gaussian, for a refusal to name.
+        relation, d_in : str and float, optional
+            What other releases than an Event need
+            (:func:`skriemdp.privacy.foreign.as_event`, whose result :meth:`reserve` takes).
 
         Returns
         -------
@@ -444,9 +451,11 @@ class PrivacyAccountant:
             The ledger cannot be written, or it has a ceiling and the event is seeded; nothing may
             be released.
         """
+        event = self._event(release, relation, d_in)
+        _check_label(label)
         at = _pair(event, at)
         rule, costs = self._prepare(event, at)
-        params = {} if params is None else dict(params)
+        params = facts(release, relation, d_in) | ({} if params is None else dict(params))
         if at is not None:
             params = {"epsilon": at[0], "delta": at[1]} | params
         unit = str(params.get("unit", "record"))
@@ -469,6 +478,15 @@ class PrivacyAccountant:
         return Spend(
             entry, time, self._dataset, self._partition, str(label), params, event.to_dict()
         )
+
+    def _event(self, release: Any, relation: str | None, d_in: float | None) -> Event:
+        event = as_event(release, relation, d_in)
+        if relation is not None and self.delta == 0.0 and event.epsilon(0.0) == math.inf:
+            raise ValueError(
+                f"{self._where()} has delta=0, and this release is private at a delta above 0 "
+                "only; nothing was charged. Use an accountant with a delta."
+            )
+        return event
 
     def check(self, event: Event, *, at: tuple[float, float] | None = None) -> None:
         """Raise what :meth:`spend` would raise for `event`; nothing is written."""
@@ -684,6 +702,11 @@ def _check_name(what: str, name: str) -> None:
         raise TypeError(f"the name of a {what} must be a str, got {type(name).__name__}.")
     if not name:
         raise ValueError(f"the name of a {what} must not be empty.")
+
+
+def _check_label(label: str) -> None:
+    if len(str(label)) > _LONGEST_LABEL:
+        raise ValueError(f"label must have at most {_LONGEST_LABEL} characters; give a short name.")
 
 
 def _pair(event: Event, at: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -1,20 +1,23 @@
-"""Events with a formula: Gaussian noise; pure, approximate, zero-concentrated and no privacy."""
+"""Events with a formula or a table: Gaussian and Laplace noise, releases known by their claims."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import erfinv, ndtri_exp
+from scipy.special import erfinv, logsumexp, ndtri_exp
 
-from skriemdp._validation import check_count, check_fraction, check_positive
-from skriemdp.privacy.event import Event, convex_profile, settle
+from skriemdp._validation import check_count, check_factor, check_fraction, check_positive
+from skriemdp.privacy.event import Event, convex_profile, profile_epsilon, settle
 from skriemdp.privacy.loss_distributions import (
+    LARGEST_LOSS,
     gaussian_loss,
     loss_from_profile,
     privacy_parameters_loss,
+    profile_atoms,
 )
 from skriemdp.privacy.renyi import randomized_response_renyi
 
@@ -22,7 +25,18 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
-__all__ = ["ApproximateEvent", "GaussianEvent", "PureEvent", "SeededEvent", "ZCDPEvent"]
+__all__ = [
+    "ApproximateEvent",
+    "GaussianEvent",
+    "LaplaceEvent",
+    "ProfileEvent",
+    "PureEvent",
+    "SeededEvent",
+    "ZCDPEvent",
+]
+
+# Roundings of a formula or of an interpolation.
+_UP = 1.0 + 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,6 +248,156 @@ class ZCDPEvent(Event):
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         return loss_from_profile(convex_profile(self.renyi, interval), interval)
+
+
+@dataclasses.dataclass(frozen=True)
+class LaplaceEvent(Event):
+    """Laplace noise on every coordinate of a query, once.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Scale of the noise over the replace-one sensitivity in the norm that adds absolute values.
+
+    Notes
+    -----
+    *Guarantee*: the pair Laplace(0), Laplace(1), noise of scale `noise_multiplier`, dominates in
+    every dimension and is attained (docs/theory/accounting.md, section 5).
+    """
+
+    noise_multiplier: float
+    kind = "laplace"
+
+    def __post_init__(self) -> None:
+        settle(self)
+        check_factor(noise_multiplier=self.noise_multiplier)
+
+    @property
+    def _pure(self) -> float:
+        return math.nextafter(1.0 / float(self.noise_multiplier), math.inf)
+
+    @property
+    def gdp_bound(self) -> float:
+        """That of every release with the same pure epsilon."""
+        return PureEvent(self._pure).gdp_bound
+
+    def renyi(self, order: float) -> float:
+        """Closed form; at most that of randomized response, which has its digits where it is 0."""
+        largest, bound = self._pure, randomized_response_renyi(self._pure, order)
+        if order == math.inf:
+            return bound
+        terms = np.array([(order - 1.0) * largest, -order * largest])
+        weights = np.array([order, order - 1.0]) / (2.0 * order - 1.0)
+        exact = float(logsumexp(terms, b=weights)) / (order - 1.0)
+        return min(bound, exact * _UP + 1e-15 * (1.0 + order * largest) / (order - 1.0))
+
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
+        """See :meth:`Event.privacy_loss_distribution`."""
+        grid = interval * np.arange(math.ceil(min(self._pure, LARGEST_LOSS) / interval) + 1)
+        deltas = -np.expm1(0.5 * np.minimum(grid - self._pure, 0.0)) * (1.0 + 1e-14)
+        return loss_from_profile(deltas, interval)
+
+    def _exact_delta(self, epsilon: float) -> float:
+        return min(-math.expm1(0.5 * min(epsilon - self._pure, 0.0)) * (1.0 + 1e-14), 1.0)
+
+    def _exact_epsilon(self, delta: float) -> float:
+        least = self._pure + 2.0 * math.log1p(-delta) * (1.0 - 1e-14)
+        return min(self._pure, max(0.0, math.nextafter(least, math.inf)))
+
+
+@dataclasses.dataclass(frozen=True)
+class ProfileEvent(Event):
+    """Any release of which delta is known at some epsilons.
+
+    Parameters
+    ----------
+    epsilons : tuple of float
+        Increasing, from 0 to at most 600.
+    deltas : tuple of float
+        Upper bounds of delta at them, in [0, 1); the last holds from there on.
+
+    Notes
+    -----
+    *Guarantee*: the largest symmetric profile below these bounds, which is linear in e^epsilon
+    between some of them, is above the true one (docs/theory/accounting.md, section 5).
+    """
+
+    epsilons: tuple
+    deltas: tuple
+    kind = "profile"
+
+    def __post_init__(self) -> None:
+        epsilons = np.asarray(self.epsilons, dtype=float)
+        deltas = np.asarray(self.deltas, dtype=float)
+        if epsilons.ndim != 1 or epsilons.shape != deltas.shape or not epsilons.size:
+            raise ValueError("epsilons and deltas must be two sequences of the same length >= 1.")
+        if epsilons[0] != 0.0 or not np.all(np.diff(epsilons) > 0.0):
+            raise ValueError("epsilons must increase, from 0 on.")
+        if not epsilons[-1] <= LARGEST_LOSS:
+            raise ValueError(f"epsilons must not exceed {LARGEST_LOSS:g}.")
+        if not np.all((deltas >= 0.0) & (deltas < 1.0)):
+            raise ValueError("deltas must lie in [0, 1).")
+        object.__setattr__(self, "epsilons", tuple(epsilons.tolist()))
+        object.__setattr__(self, "deltas", tuple(np.minimum.accumulate(deltas).tolist()))
+
+    @property
+    def extra_delta(self) -> float:
+        """The last delta."""
+        return self.deltas[-1]
+
+    @property
+    def gdp_bound(self) -> float | None:
+        """That of the last epsilon, where delta is 0; else None."""
+        if self.extra_delta > 0.0:
+            return None
+        return PureEvent(self.epsilons[-1]).gdp_bound if self.epsilons[-1] > 0.0 else 0.0
+
+    def renyi(self, order: float) -> float:
+        """That of the pair that :attr:`extra_delta` leaves."""
+        if order == math.inf:
+            return self.epsilons[-1]
+        places, mass = _corners(self)
+        loss, mass = np.array(self.epsilons)[places], mass / (1.0 - self.extra_delta)
+        up = (order - 1.0) * loss
+        if up[-1] < 600.0:
+            moment = float(mass @ (np.expm1(up) + np.exp(-loss) * np.expm1(-up)))
+            value = math.log1p(max(moment, 0.0))
+        else:  # losses up to 0 count once at most
+            value = float(np.logaddexp(0.0, logsumexp(up, b=mass)))
+        return min(value * (1.0 + 1e-9) / (order - 1.0) + 1e-15 / (order - 1.0), self.epsilons[-1])
+
+    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
+        """See :meth:`Event.privacy_loss_distribution`."""
+        grid = interval * np.arange(math.ceil(self.epsilons[-1] / interval) + 1)
+        return loss_from_profile(self._profile(grid), interval)
+
+    def _profile(self, epsilon: np.ndarray) -> np.ndarray:
+        places, _ = _corners(self)
+        ends, deltas = np.array(self.epsilons)[places], np.array(self.deltas)[places]
+        later = np.searchsorted(ends, epsilon)
+        high, low = np.minimum(later, ends.size - 1), np.maximum(later - 1, 0)
+        # Shares of a chord's ends, without differences of nearly equal numbers; the first chord
+        # begins at (-1, 1).
+        first, x = later == 0, np.exp(epsilon)
+        above = x * np.maximum(np.expm1(ends[high] - epsilon), 0.0)
+        below = np.where(first, x + 1.0, -x * np.expm1(np.minimum(ends[low] - epsilon, 0.0)))
+        before = np.where(first, 1.0, deltas[low])
+        return np.minimum((above * before + below * deltas[high]) / (above + below) * _UP, 1.0)
+
+    def _exact_delta(self, epsilon: float) -> float:
+        return float(self._profile(np.array(min(epsilon, LARGEST_LOSS))))
+
+    def _exact_epsilon(self, delta: float) -> float:
+        if delta < self.extra_delta:
+            return math.inf
+        last = self.epsilons[-1]
+        return last if delta == 0.0 else min(profile_epsilon(self._exact_delta, delta), last)
+
+
+@functools.lru_cache(maxsize=64)
+def _corners(event: ProfileEvent) -> tuple[np.ndarray, np.ndarray]:
+    """Where the profile bends, and the masses of the losses there."""
+    return profile_atoms(np.exp(np.array(event.epsilons)), np.array(event.deltas))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,6 +37,7 @@ __all__ = [
     "poisson_gaussian_loss",
     "privacy_parameters_loss",
     "product",
+    "profile_atoms",
     "repeat",
 ]
 
@@ -313,13 +314,18 @@ def loss_from_profile(deltas: ArrayLike, interval: float) -> PrivacyLossDistribu
     """
     deltas = np.minimum.accumulate(np.clip(np.asarray(deltas, dtype=float), 0.0, 1.0))
     deltas = deltas[: math.floor(LARGEST_LOSS / interval) + 1]
-    gamma = np.exp(interval * np.arange(deltas.size))
+    places, masses = profile_atoms(np.exp(interval * np.arange(deltas.size)), deltas)
+    atoms = np.zeros(deltas.size)
+    atoms[places] = masses
+    return _symmetric(atoms, deltas[-1], interval)
+
+
+def profile_atoms(gamma: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places and masses of that pair's atoms, from bounds at e^epsilon = gamma = 1, ..."""
     corners = _lower_hull(np.append(-1.0, gamma), np.append(1.0, deltas))
     x, y = np.append(-1.0, gamma)[corners], np.append(1.0, deltas)[corners]
     slope = np.append(np.minimum(np.diff(y) / np.diff(x), 0.0), 0.0)
-    atoms = np.zeros(deltas.size)
-    atoms[corners[1:] - 1] = x[1:] * np.maximum(np.diff(slope), 0.0)
-    return _symmetric(atoms, deltas[-1], interval)
+    return corners[1:] - 1, x[1:] * np.maximum(np.diff(slope), 0.0)
 
 
 def _lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
