@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-slow test-all coverage test-torch test-oldest test-newest test-pythons test-matrix lint docs bench reproduce peers clean
+.PHONY: demo test test-slow test-all coverage test-torch test-doors test-oldest test-newest test-pythons test-matrix lint docs bench reproduce peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -62,6 +62,14 @@ TORCH_TESTS = tests/test_geometry_laws.py tests/test_mechanisms.py tests/test_so
 test-torch: .venv-torch/.torch  ## the tests that are skipped where torch is not installed (CPU)
 	.venv-torch/bin/python -m pytest -n 2 --dist worksteal -rs -k "torch or memory_maps" $(TORCH_TESTS)
 
+.venv-doors/.doors:
+	$(MAKE) VENV=.venv-doors .venv-doors/.test
+	.venv-doors/bin/python -m pip install --quiet --editable ".[opendp]"
+	touch $@
+
+test-doors: .venv-doors/.doors  ## the tests that are skipped where OpenDP is not installed
+	.venv-doors/bin/python -m pytest -rs tests/test_foreign.py
+
 # One environment per file of versions; `make test` takes what is newest on the day.
 test-oldest test-newest: test-%:  ## the quick tests with the versions of constraints/%.txt
 	PIP_CONSTRAINT=$(CURDIR)/constraints/$*.txt $(MAKE) VENV=.venv-$* .venv-$*/.test
@@ -103,4 +111,4 @@ peers:  ## ours beside other libraries, in an environment that holds them all
 	.venv-peers/bin/python benchmarks/peers.py
 
 clean:
-	rm -rf .venv .venv-oldest .venv-newest .venv-python3.* .venv-torch .venv-peers build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output
+	rm -rf .venv .venv-oldest .venv-newest .venv-python3.* .venv-torch .venv-doors .venv-peers build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output

@@ -1,6 +1,7 @@
 """Flower: hostile messages in process, and a deployment on loopback that loses nodes and server."""
 
 import dataclasses
+import doctest
 import importlib.util
 import json
 import math
@@ -255,7 +256,7 @@ def test_waiting_for_nodes_ends():
 ROUND = GaussianPrivacyEvent(noise_multiplier=8.0, sample_size=4, population_size=4)
 
 
-def flower_accountant(path, epsilon=1.5):
+def flower_accountant(path, epsilon=4.0):
     budget = PrivacyAccountant(epsilon, path=path, unit="client")
     return FlowerAccountant(budget, population_size=4)
 
@@ -317,10 +318,10 @@ def test_rounds_end_before_the_ceiling(tmp_path, nodes):
     rounds = accountant.num_releases
     assert nodes.sent == 4 * rounds > 0
     # The rule of the ledger, for noise of 4 replace-one sensitivities: what it admits, and no more.
-    assert rounds == PrivacyAccountant(1.5).remaining(GaussianEvent(4.0))
+    assert rounds == PrivacyAccountant(4.0).remaining(GaussianEvent(4.0))
     spent = strategy.privacy_spent()
     assert spent.epsilon == pytest.approx(GaussianEvent(4.0, rounds).epsilon(1e-5))
-    assert 1.4 < spent.epsilon <= 1.5 and spent.num_releases == rounds
+    assert 3.5 < spent.epsilon <= 4.0 and spent.num_releases == rounds
     # Flower's accountant would have gone on, with contributions half as large as they are.
     theirs = RdpAccountant(dataclasses.replace(accountant.config))
     theirs.compose(ROUND, rounds)
@@ -366,7 +367,7 @@ def test_a_failed_round_leaves_its_charge_to_the_next(tmp_path, nodes):
 
 
 def test_rounds_in_numbers(tmp_path):
-    accountant = flower_accountant(tmp_path / "ledger", epsilon=3.0)
+    accountant = flower_accountant(tmp_path / "ledger")
     assert accountant.would_exceed(ROUND, max_epsilon=0.1)
     assert accountant.budget.history == []
     assert not accountant.would_exceed(ROUND, max_epsilon=2.0, count=3)
@@ -387,6 +388,10 @@ def test_rounds_in_numbers(tmp_path):
         sampled = FlowerAccountant(PrivacyAccountant(3.0, unit="client"), 100, sampling)
         sampled.compose(GaussianPrivacyEvent(8.0, 10, 100), 5)
         assert sampled.get_epsilon(1e-5) == event.epsilon(1e-5)
+
+
+def test_its_example():
+    assert doctest.testmod(flower).attempted > 0 == doctest.testmod(flower).failed
 
 
 def test_what_a_flower_accountant_refuses(tmp_path):

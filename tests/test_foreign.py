@@ -354,6 +354,15 @@ def test_a_delta_is_needed(release):
     refuse(lambda budget: budget.spend(release, relation=REPLACED), "delta=0", delta=0.0)
 
 
+def test_a_renyi_line_is_no_gaussian_bound():
+    """Randomised response of a small epsilon has rho = epsilon^2 / 2 and needs more than that mu."""
+    budget = PrivacyAccountant(3.0, DELTA, filter="gdp")
+    with pytest.raises(ValueError, match="no finite mu"):
+        budget.spend({"rho": 0.005}, relation=REPLACED)
+    assert len(budget.history) == 0
+    assert PureEvent(0.1).renyi(50.0) <= 50.0 * 0.005 and PureEvent(0.1).gdp_bound > 0.125
+
+
 def test_a_measurement_that_needs_a_delta(dp):
     one = dp.m.make_gaussian(*numbers(dp), scale=3.0)
     for measurement in (one, dp.c.make_zCDP_to_approxDP(one)):
