@@ -7,6 +7,7 @@ import json
 import math
 import sqlite3
 import sys
+import time
 from pathlib import Path
 from unittest import mock
 
@@ -503,3 +504,89 @@ def test_deployment_survives_a_lost_node_and_a_lost_server(tmp_path, monkeypatch
         assert len(charged) == len(set(charged))  # nobody releases twice
         assert set(used) <= set(stored[name]) <= set(charged)  # no charge is lost
     assert "hospitals" in sys.modules
+
+
+SERVER = """
+from pathlib import Path
+
+import numpy as np
+from flwr.app import ArrayRecord
+from flwr.serverapp import ServerApp
+from flwr.serverapp.exception import PrivacyBudgetExhausted
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
+
+from skriemdp import PrivacyAccountant
+from skriemdp.federated import FlowerAccountant
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    folder = Path(context.run_config["federation"])
+    accountant = FlowerAccountant(PrivacyAccountant(path=folder / "clients.ledger"), 3)
+    average = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
+    strategy = DifferentialPrivacyServerSideFixedClipping(
+        average, 8.0, 1.0, 3, accountant=accountant
+    )
+    try:
+        strategy.start(grid, ArrayRecord([np.zeros(3)]), num_rounds=9)
+    except PrivacyBudgetExhausted:
+        with open(folder / "stopped", "a") as file:
+            file.write(f"{accountant.num_releases}\\n")
+"""
+CLIENT = """
+from pathlib import Path
+
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+
+
+@app.train()
+def train(message, context):
+    with open(Path(context.node_config["state-dir"]) / "asked", "a") as file:
+        file.write("once\\n")
+    (arrays,) = message.content.array_records.values()
+    moved = ArrayRecord([array + 1.0 for array in arrays.to_numpy_ndarrays()])
+    content = {"arrays": moved, "metrics": MetricRecord({"num-examples": 1})}
+    return Message(RecordDict(content), reply_to=message)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_rounds_on_loopback_end_before_the_ceiling(tmp_path, monkeypatch):
+    """Three nodes, TLS, Flower's own strategy in a process of its own, started twice."""
+    pytest.importorskip("cryptography", reason="writes the certificates of the test")
+    demo = load("deployment_demo", DEPLOYMENT / "run.py")
+    app = tmp_path / "app"
+    (app / "hospitals").mkdir(parents=True)
+    (app / "pyproject.toml").write_text((DEPLOYMENT / "app" / "pyproject.toml").read_text())
+    for name, text in (("__init__", '"""Rounds."""'), ("server", SERVER), ("client", CLIENT)):
+        (app / "hospitals" / f"{name}.py").write_text(text)
+    monkeypatch.setattr(demo, "APP", app)
+    # Room for two rounds with noise of 4 replace-one sensitivities.
+    budget = PrivacyAccountant(1.5, path=tmp_path / "clients.ledger", unit="client")
+    assert budget.remaining(GaussianEvent(4.0)) == 2
+
+    def submit(federation, runs):
+        federation._flwr("run", str(app), "loop", "--run-config", f'federation="{tmp_path}"')
+        deadline = time.monotonic() + federation.timeout
+        stopped = tmp_path / "stopped"
+        while not stopped.exists() or len(stopped.read_text().split()) < runs:
+            assert time.monotonic() < deadline, "no progress"
+            time.sleep(0.2)
+
+    with demo.Federation(tmp_path / "run") as federation:
+        federation.start_server()
+        federation.register()
+        for name in demo.HOSPITALS:
+            federation.start_node(name)
+        submit(federation, 1)
+        submit(federation, 2)
+    assert (tmp_path / "stopped").read_text().split() == ["2", "2"]
+    for name in demo.HOSPITALS:
+        assert (tmp_path / "run" / name / "asked").read_text().split() == ["once"] * 2
+    assert [entry.params["unit"] for entry in budget.history] == ["client"] * 2

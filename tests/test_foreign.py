@@ -355,7 +355,7 @@ def test_a_delta_is_needed(release):
 
 
 def test_a_renyi_line_is_no_gaussian_bound():
-    """Randomised response of a small epsilon has rho = epsilon^2 / 2 and needs more than that mu."""
+    """Randomised response of a small epsilon: rho = epsilon^2 / 2, and mu = 1.25 epsilon."""
     budget = PrivacyAccountant(3.0, DELTA, filter="gdp")
     with pytest.raises(ValueError, match="no finite mu"):
         budget.spend({"rho": 0.005}, relation=REPLACED)
