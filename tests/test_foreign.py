@@ -250,6 +250,16 @@ def test_approximate_measurements_and_profiles(dp):
     assert_close_above(spent(rough, d_in=1.0), truth)
 
 
+def test_a_profile_with_a_step(dp):
+    pure = dp.c.make_approximate(dp.m.make_laplace(*numbers(dp), scale=4.0))
+    profile = dp.c.make_fixed_approxDP_to_approxDP(pure)
+    assert_close_above(spent(profile, d_in=1.0), randomized_responses(0.25, 1, DELTA))
+    budget = PrivacyAccountant(3.0, DELTA)
+    budget.spend(profile, d_in=1.0, relation=REPLACED)
+    nothing = dp.m.make_laplace(*numbers(dp), scale=0.0)
+    refuse(lambda b: b.spend(nothing, d_in=1.0, relation=REPLACED), "epsilon")
+
+
 def test_renyi_measurements(dp):
     curve = dp.m.make_user_measurement(
         *numbers(dp), dp.renyi_divergence(), lambda x: x, lambda d: lambda order: 0.02 * d * order
@@ -325,6 +335,7 @@ GOOD = de.GaussianDpEvent(9.0)
         (deep(), {}, "too deep"),
         (GOOD, {"relation": None}, "between which neighbours"),
         (GOOD, {"relation": "replace-special"}, "none that a ledger holds"),
+        (GOOD, {"relation": np.ones(3)}, "none that a ledger holds"),
         (GOOD, {"relation": NeighboringRelation.REPLACE_SPECIAL}, "none that a ledger holds"),
         (GOOD, {"d_in": 1.0}, "d_in"),
         (GOOD, {"label": "x" * 10**6}, "label"),

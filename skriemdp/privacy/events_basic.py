@@ -314,7 +314,7 @@ class ProfileEvent(Event):
     epsilons : tuple of float
         Increasing, from 0 to at most 600.
     deltas : tuple of float
-        Upper bounds of delta at them, in [0, 1); the last holds from there on.
+        Upper bounds of delta at them, the last below 1; it holds from there on.
 
     Notes
     -----
@@ -335,8 +335,8 @@ class ProfileEvent(Event):
             raise ValueError("epsilons must increase, from 0 on.")
         if not epsilons[-1] <= LARGEST_LOSS:
             raise ValueError(f"epsilons must not exceed {LARGEST_LOSS:g}.")
-        if not np.all((deltas >= 0.0) & (deltas < 1.0)):
-            raise ValueError("deltas must lie in [0, 1).")
+        if not (np.all((deltas >= 0.0) & (deltas <= 1.0)) and deltas[-1] < 1.0):
+            raise ValueError("deltas must lie in [0, 1], the last below 1.")
         object.__setattr__(self, "epsilons", tuple(epsilons.tolist()))
         object.__setattr__(self, "deltas", tuple(np.minimum.accumulate(deltas).tolist()))
 

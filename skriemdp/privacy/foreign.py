@@ -102,7 +102,7 @@ def as_event(release: Any, relation: str | None = None, d_in: float | None = Non
             "say between which neighbours the release is private: pass "
             "relation='replace-one' or 'add-or-remove-one'."
         )
-    if relation not in RELATIONS:
+    if not isinstance(relation, str) or relation not in RELATIONS:
         raise ValueError(
             f"relation={shown(relation)} is none that a ledger holds, which is of one unit "
             "replaced; pass 'replace-one', or 'add-or-remove-one' to have it converted."
@@ -190,7 +190,8 @@ def _table(profile: Callable[[float], float]) -> Event:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if profile(middle) <= last else (middle, high)
     grid = np.linspace(0.0, high, _POINTS)
-    return ProfileEvent(tuple(grid), tuple(float(profile(epsilon)) for epsilon in grid))
+    # Deltas far below would be too small for a ledger to add up.
+    return ProfileEvent(tuple(grid), tuple(max(float(profile(at)), _LEAST_DELTA) for at in grid))
 
 
 # -- OpenDP ----------------------------------------------------------------------------------------
@@ -337,6 +338,7 @@ def _discrete_laplace(release: Any) -> Event:
 def _randomized_response(noise: Any, buckets: Any) -> Event:
     check_fraction(open_right=False, noise_parameter=noise)
     check_count(num_buckets=buckets)
+    noise, buckets = float(noise), int(buckets)
     if noise == 1.0 or buckets == 1:
         return NOTHING
     largest = math.log1p((1.0 - noise) * buckets / noise) * (1.0 + 1e-15)
