@@ -23,7 +23,6 @@ from skriemdp.privacy.event import Event, settle
 from skriemdp.privacy.events_basic import (
     ApproximateEvent,
     GaussianEvent,
-    LaplaceEvent,
     ProfileEvent,
     PureEvent,
     SeededEvent,
@@ -46,7 +45,6 @@ __all__ = [
     "Event",
     "FixedSizeSampledGaussianEvent",
     "GaussianEvent",
-    "LaplaceEvent",
     "MixtureEvent",
     "ParallelEvent",
     "PoissonSampledGaussianEvent",
@@ -67,7 +65,6 @@ KINDS = {
     "pure": "skriemdp.privacy.events:PureEvent",
     "approximate": "skriemdp.privacy.events:ApproximateEvent",
     "zcdp": "skriemdp.privacy.events:ZCDPEvent",
-    "laplace": "skriemdp.privacy.events:LaplaceEvent",
     "profile": "skriemdp.privacy.events:ProfileEvent",
     "seeded": "skriemdp.privacy.events:SeededEvent",
     "poisson-gaussian": "skriemdp.privacy.events:PoissonSampledGaussianEvent",

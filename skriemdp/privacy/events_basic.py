@@ -1,4 +1,4 @@
-"""Events with a formula or a table: Gaussian and Laplace noise, releases known by their claims."""
+"""Events with a formula or a table: Gaussian noise, releases known by their claims."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import erfinv, logsumexp, ndtri_exp
 
-from skriemdp._validation import check_count, check_factor, check_fraction, check_positive
+from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.privacy.event import Event, convex_profile, profile_epsilon, settle
 from skriemdp.privacy.loss_distributions import (
     LARGEST_LOSS,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ApproximateEvent",
     "GaussianEvent",
-    "LaplaceEvent",
     "ProfileEvent",
     "PureEvent",
     "SeededEvent",
@@ -248,61 +247,6 @@ class ZCDPEvent(Event):
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         """See :meth:`Event.privacy_loss_distribution`."""
         return loss_from_profile(convex_profile(self.renyi, interval), interval)
-
-
-@dataclasses.dataclass(frozen=True)
-class LaplaceEvent(Event):
-    """Laplace noise on every coordinate of a query, once.
-
-    Parameters
-    ----------
-    noise_multiplier : float
-        Scale of the noise over the replace-one sensitivity in the norm that adds absolute values.
-
-    Notes
-    -----
-    *Guarantee*: the pair Laplace(0), Laplace(1), noise of scale `noise_multiplier`, dominates in
-    every dimension and is attained (docs/theory/accounting.md, section 5).
-    """
-
-    noise_multiplier: float
-    kind = "laplace"
-
-    def __post_init__(self) -> None:
-        settle(self)
-        check_factor(noise_multiplier=self.noise_multiplier)
-
-    @property
-    def _pure(self) -> float:
-        return math.nextafter(1.0 / float(self.noise_multiplier), math.inf)
-
-    @property
-    def gdp_bound(self) -> float:
-        """That of every release with the same pure epsilon."""
-        return PureEvent(self._pure).gdp_bound
-
-    def renyi(self, order: float) -> float:
-        """Closed form; at most that of randomized response, which has its digits where it is 0."""
-        largest, bound = self._pure, randomized_response_renyi(self._pure, order)
-        if order == math.inf:
-            return bound
-        terms = np.array([(order - 1.0) * largest, -order * largest])
-        weights = np.array([order, order - 1.0]) / (2.0 * order - 1.0)
-        exact = float(logsumexp(terms, b=weights)) / (order - 1.0)
-        return min(bound, exact * _UP + 1e-15 * (1.0 + order * largest) / (order - 1.0))
-
-    def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        """See :meth:`Event.privacy_loss_distribution`."""
-        grid = interval * np.arange(math.ceil(min(self._pure, LARGEST_LOSS) / interval) + 1)
-        deltas = -np.expm1(0.5 * np.minimum(grid - self._pure, 0.0)) * (1.0 + 1e-14)
-        return loss_from_profile(deltas, interval)
-
-    def _exact_delta(self, epsilon: float) -> float:
-        return min(-math.expm1(0.5 * min(epsilon - self._pure, 0.0)) * (1.0 + 1e-14), 1.0)
-
-    def _exact_epsilon(self, delta: float) -> float:
-        least = self._pure + 2.0 * math.log1p(-delta) * (1.0 - 1e-14)
-        return min(self._pure, max(0.0, math.nextafter(least, math.inf)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,6 @@ from skriemdp.privacy.events import (
     ComposedEvent,
     FixedSizeSampledGaussianEvent,
     GaussianEvent,
-    LaplaceEvent,
     PoissonSampledGaussianEvent,
     ProfileEvent,
     PureEvent,
@@ -35,6 +34,7 @@ from skriemdp.privacy.events import (
     ZCDPEvent,
     compose,
 )
+from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.loss_distributions import LARGEST_LOSS
 from skriemdp.privacy.renyi import renyi_epsilon
 
@@ -350,7 +350,7 @@ def _randomized_response(noise: Any, buckets: Any) -> Event:
 _ONE_KIND: dict[str, Callable[[Any], Event]] = {
     "NoOp": lambda release: NOTHING,
     "Gaussian": lambda release: GaussianEvent(_noise(release)),
-    "Laplace": lambda release: LaplaceEvent(_noise(release)),
+    "Laplace": lambda release: LaplaceEvent(1, _noise(release)),
     "DiscreteLaplace": _discrete_laplace,
     "PoissonSampled": lambda release: PoissonSampledGaussianEvent(
         release.sampling_probability, _sampled_noise(release)
