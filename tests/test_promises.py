@@ -108,7 +108,7 @@ TOLD = {
 # Packages that may build mechanisms and events because it is what they are about.
 BUILDERS = ("mechanisms/", "privacy/", "ledger/", "riemannian_laws/")
 # One stands in the order of work, the other on a client's own machine.
-CHARGES = {"core/charge.py", "federated/agent.py"}
+CHARGES = {"core/charge.py", "federated/agent.py", "federated/flower.py"}
 
 
 def functions(tree):
@@ -452,7 +452,7 @@ def test_only_mechanisms_scale_noise():
         )
 
 
-def test_budgets_are_charged_in_two_places():
+def test_budgets_are_charged_in_few_places():
     """Those that override ``spend`` on an accountant are ledgers, which charge themselves."""
     assert set(calls(SOURCES, "spend")) == CHARGES
     assert "erm/estimator.py" in calls(planted("erm/estimator.py", "\na.spend(1)\n"), "spend")

@@ -42,19 +42,14 @@ except ImportError as error:
     ) from error
 
 import numpy as np
+from dp_accounting import dp_event
 
 from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.messages import LocalTask, LocalUpdate
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
-from skriemdp.privacy.events import (
-    Event,
-    FixedSizeSampledGaussianEvent,
-    GaussianEvent,
-    PoissonSampledGaussianEvent,
-    compose,
-    event_from_dict,
-)
+from skriemdp.privacy.events import Event, compose, event_from_dict
+from skriemdp.privacy.foreign import as_event
 
 __all__ = [
     "Deployment",
@@ -354,15 +349,14 @@ class FlowerAccountant:
                 f"the event is of {event.population_size} clients and the accountant of "
                 f"{self.config.population_size}; the population must stay the same."
             )
-        noise = 0.5 * event.noise_multiplier
+        tree: Any = dp_event.GaussianDpEvent(event.noise_multiplier)
+        size, population = event.sample_size, event.population_size
         if self.config.sampling_method is SamplingMethod.POISSON:
-            share = event.sample_size / event.population_size
-            return PoissonSampledGaussianEvent(share, noise, count)
+            tree = dp_event.PoissonSampledDpEvent(size / population, tree)
         if self.config.sampling_method is SamplingMethod.WITHOUT_REPLACEMENT:
-            return FixedSizeSampledGaussianEvent(
-                event.population_size, event.sample_size, noise, count
-            )
-        return GaussianEvent(noise, count)
+            tree = dp_event.SampledWithoutReplacementDpEvent(population, size, tree)
+        relation = self.config.neighboring_relation.value
+        return as_event(dp_event.SelfComposedDpEvent(tree, count), relation)
 
     def _charge(self, event: GaussianPrivacyEvent, count: int) -> None:
         noted = {"unit": "client", "sampling": self.config.sampling_method.value, "rounds": count}
