@@ -22,6 +22,7 @@ import time
 
 from skriemdp.ledger import chain, connections, files, storage
 from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.ledger.facts import note
 from skriemdp.ledger.filters import make_filter, number
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent
@@ -124,12 +125,12 @@ def grown(folder, entries):
     events = [GaussianEvent(1e3 + kind) for kind in range(50)]
     texts = [json.dumps(event.to_dict(), sort_keys=True) for event in events]
     costs = [rule.cost(event) for event in events]
-    params = json.dumps({"delta": 1e-5, "epsilon": 1.0, "unit": "record"})
+    text = note({"delta": 1e-5, "epsilon": 1.0, "unit": "record"}, {"n": 10_000, "radius": 1.0})
     with connections.writing(ledger.path, ledger.key) as session:
         for turn in range(entries):
             storage.write_charge(
                 session.db, chain.dataset(session.db, "default"), "", 0, (), costs[turn % 50],
-                time=storage.now(), label="PrivateFrechetMean", params=params,
+                time=storage.now(), label="PrivateFrechetMean", note=text,
                 event=texts[turn % 50], unit="record", arithmetic="float",
             )  # fmt: skip
     return ledger.path

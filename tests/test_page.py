@@ -52,7 +52,7 @@ def charge_often(path, count, labels=LABELS, size=1e-7, days=3):
             time = f"2026-03-{day:02d}T{number // 60 % 24:02d}:{number % 60:02d}:00.000+00:00"
             label = labels[number % len(labels)]
             storage.write_charge(
-                session.db, place, "", 0, (), cost, time=time, label=label, params="{}",
+                session.db, place, "", 0, (), cost, time=time, label=label, note="{}",
                 event=text, unit="record", arithmetic="float",
             )  # fmt: skip
     return budget
@@ -380,7 +380,6 @@ def test_exit_status_of_a_good_ledger(tmp_path, capsys):
     assert err == "" and "other & more" not in out and "\x1b" not in out and "\u202e" not in out
     assert run("--version") == 0
     assert lines_of(capsys)[0].strip() == skriemdp.__version__
-    assert run("upgrade", path) == 0
 
 
 def test_a_seeded_charge_is_a_finding(tmp_path, capsys):
@@ -500,7 +499,7 @@ def test_what_cannot_be_read(tmp_path, capsys):
     for name in ("missing", "text", "empty", "format-1"):
         for command in ("report", "check", "verify"):
             assert run(command, tmp_path / name) == 3
-    assert "python -m skriemdp upgrade" in lines_of(capsys)[1]
+    assert "use the version that wrote it" in lines_of(capsys)[1]
     whole = (tmp_path / "a.ledger").read_bytes()
     (tmp_path / "cut").write_bytes(whole[: len(whole) // 2])
     assert run("check", tmp_path / "cut") == 3
@@ -518,7 +517,7 @@ def test_an_unfinished_charge_is_not_undone_by_a_reader(tmp_path, capsys):
         db.execute("BEGIN IMMEDIATE")
         db.execute("UPDATE entries SET label = 'cut off'")
         for number in range(200):
-            db.execute("INSERT INTO events(json) VALUES (?)", (str(number) * 500,))
+            db.execute("INSERT INTO texts(text) VALUES (?)", (str(number) * 500,))
         os.kill(os.getpid(), signal.SIGKILL)
     """
     for link in connections._links.values():

@@ -23,6 +23,7 @@ from skriemdp._validation import (
 )
 from skriemdp.ledger import active, connections
 from skriemdp.ledger.chain import Head
+from skriemdp.ledger.facts import note
 from skriemdp.ledger.filters import KINDS, Filter, divide, make_filter
 from skriemdp.ledger.history import History
 from skriemdp.ledger.refusals import Ask, refusal, remaining
@@ -31,6 +32,7 @@ from skriemdp.ledger.statements import (
     LedgerTotal,
     Remaining,
     Spend,
+    spend_of,
 )
 from skriemdp.ledger.storage import BudgetError, Ledger, Standing
 from skriemdp.ledger.summary import summary_lines
@@ -412,6 +414,7 @@ class PrivacyAccountant:
         *,
         label: str = "release",
         params: dict | None = None,
+        facts: dict | None = None,
         at: tuple[float, float] | None = None,
         gaussian: str = "",
     ) -> Spend:
@@ -425,6 +428,9 @@ class PrivacyAccountant:
             Who charges; shown in summaries.
         params : dict, optional
             Public parameters to note (plain data; nothing computed from records).
+        facts : dict, optional
+            What has to be public for the release to be private, by name; large arrays are noted
+            by their digest.
         at : tuple of float, optional
             The (epsilon, delta) that the release was calibrated to; the event must be private at
             it.  Noted, and under ``filter="sum"`` what is charged at most.
@@ -449,26 +455,22 @@ class PrivacyAccountant:
         params = {} if params is None else dict(params)
         if at is not None:
             params = {"epsilon": at[0], "delta": at[1]} | params
-        unit = str(params.get("unit", "record"))
+        unit, text = str(params.get("unit", "record")), note(params, facts or {})
         self._check_unit(rule, unit, params.get("clients_per_person") == 1)
         for cost in costs:
-            entry, time, standing = self._ledger.charge(
+            row, standing = self._ledger.charge(
                 self._dataset,
                 self._partition,
                 cost,
                 partial(rule.admits, cost=cost, event=event),
                 event=json.dumps(event.to_dict(), sort_keys=True, allow_nan=False),
                 label=str(label),
-                params=json.dumps(params, sort_keys=True, allow_nan=False),
+                note=text,
                 unit=unit,
             )
-            if entry is not None:
-                break
-        if entry is None:
-            raise self._refusal(Ask(event, at, 1, unit, gaussian), standing)
-        return Spend(
-            entry, time, self._dataset, self._partition, str(label), params, event.to_dict()
-        )
+            if row is not None:
+                return spend_of(row, self._dataset)
+        raise self._refusal(Ask(event, at, 1, unit, gaussian), standing)
 
     def check(self, event: Event, *, at: tuple[float, float] | None = None) -> None:
         """Raise what :meth:`spend` would raise for `event`; nothing is written."""

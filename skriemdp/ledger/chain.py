@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "SCHEMA", "Broken", "Dataset", "Head", "canonical", "check_schema"]
 
-FORMAT = 2
+FORMAT = 3
 
 # `datasets` holds one row for each data set and for each part that a data set was split into
 # (`parent`); `division` says how it was split.  `last` is the entry that changed the row last.
 # `unit` is what the ceiling protects, `arithmetic` how its noise must be computed; each entry
-# says both of its release.
+# says both of its release.  Events and notes repeat, so entries point to their texts.
 SCHEMA = """
 CREATE TABLE ledger (key TEXT NOT NULL, created TEXT NOT NULL, witness TEXT NOT NULL);
 CREATE TABLE datasets (
@@ -39,16 +39,17 @@ CREATE TABLE partitions (
     dataset INTEGER NOT NULL REFERENCES datasets, name TEXT NOT NULL, last INTEGER NOT NULL,
     entries INTEGER NOT NULL, amounts TEXT NOT NULL,
     PRIMARY KEY (dataset, name)) WITHOUT ROWID;
-CREATE TABLE events (id INTEGER PRIMARY KEY, json TEXT NOT NULL UNIQUE);
+CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
 CREATE TABLE tallies (
     dataset INTEGER NOT NULL REFERENCES datasets, part TEXT NOT NULL, label TEXT NOT NULL,
-    event INTEGER NOT NULL REFERENCES events, first INTEGER NOT NULL, count INTEGER NOT NULL,
+    event INTEGER NOT NULL REFERENCES texts, first INTEGER NOT NULL, count INTEGER NOT NULL,
     PRIMARY KEY (dataset, part, label, event)) WITHOUT ROWID;
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, kind TEXT NOT NULL,
     dataset INTEGER NOT NULL REFERENCES datasets, part TEXT NOT NULL, label TEXT NOT NULL,
-    params TEXT NOT NULL, event INTEGER REFERENCES events, unit TEXT NOT NULL,
-    arithmetic TEXT NOT NULL, cost TEXT NOT NULL, after TEXT NOT NULL, digest TEXT NOT NULL);
+    note INTEGER NOT NULL REFERENCES texts, event INTEGER REFERENCES texts,
+    unit TEXT NOT NULL, arithmetic TEXT NOT NULL, cost TEXT NOT NULL, after TEXT NOT NULL,
+    digest TEXT NOT NULL);
 """
 # Kinds of entries.  A data set's first entry is its creation; after a split there are no more.
 CREATED, SPLIT, CHARGED = "created", "split", "charged"
@@ -88,7 +89,7 @@ class Dataset(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One row of `entries`, with the event's text for its number."""
+    """One row of `entries`, with the texts of its note and its event for their numbers."""
 
     id: int
     time: str
@@ -96,7 +97,7 @@ class Entry(NamedTuple):
     dataset: int
     part: str
     label: str
-    params: str
+    note: str
     event: str | None
     unit: str
     arithmetic: str
@@ -104,14 +105,46 @@ class Entry(NamedTuple):
     after: str
     digest: str
 
+    def noted(self, name: str, nothing: Any = "") -> Any:
+        """One part of what :func:`skriemdp.ledger.facts.note` wrote."""
+        found = json.loads(self.note or "{}")
+        value = found.get(name) if isinstance(found, dict) else None
+        return value if isinstance(value, type(nothing)) else nothing
+
+    @property
+    def params(self) -> dict:
+        """What the caller gave."""
+        return self.noted("params", {})
+
+    @property
+    def facts(self) -> dict:
+        """What had to be public for the guarantee to hold, by name."""
+        return self.noted("facts", {})
+
+    @property
+    def version(self) -> str:
+        """The library that charged."""
+        return self.noted("version")
+
+    @property
+    def host(self) -> str:
+        """The machine that charged, where that was asked for."""
+        return self.noted("host")
+
+    @property
+    def user(self) -> str:
+        """Who charged, where that was asked for."""
+        return self.noted("user")
+
 
 _DATASET = (
     "SELECT d.id, d.name, p.name, d.unit, d.arithmetic, d.filter, d.division, d.last, d.entries, "
     "d.common_entries, d.common, d.peak FROM datasets d LEFT JOIN datasets p ON p.id = d.parent "
 )
 _ENTRY = (
-    "SELECT e.id, e.time, e.kind, e.dataset, e.part, e.label, e.params, v.json, e.unit, "
-    "e.arithmetic, e.cost, e.after, e.digest FROM entries e LEFT JOIN events v ON v.id = e.event "
+    "SELECT e.id, e.time, e.kind, e.dataset, e.part, e.label, n.text, v.text, e.unit, "
+    "e.arithmetic, e.cost, e.after, e.digest FROM entries e "
+    "LEFT JOIN texts n ON n.id = e.note LEFT JOIN texts v ON v.id = e.event "
 )
 
 
@@ -205,32 +238,32 @@ def append(
     after: str,
     part: str = "",
     label: str = "",
-    params: str = "{}",
+    note: str = "{}",
     event: str | None = None,
     unit: str,
     arithmetic: str,
-) -> Head:
+) -> Entry:
     """Write the next entry of the chain."""
     number = newest(db) + 1
     row = Entry(
-        number, time, kind, place.id, part, label, params, event, unit, arithmetic,
+        number, time, kind, place.id, part, label, note, event, unit, arithmetic,
         canonical(cost), after, "",
     )  # fmt: skip
     seal = digest(digest_before(db, number), header(db), place.rule, row)
-    if event is not None:
-        db.execute("INSERT OR IGNORE INTO events(json) VALUES (?)", (event,))
+    for text in (note,) if event is None else (note, event):
+        db.execute("INSERT OR IGNORE INTO texts(text) VALUES (?)", (text,))
     db.execute(
-        "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, "
-        "(SELECT id FROM events WHERE json = ?), ?, ?, ?, ?, ?)",
+        "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, (SELECT id FROM texts WHERE text = ?), "
+        "(SELECT id FROM texts WHERE text = ?), ?, ?, ?, ?, ?)",
         (*row[:12], seal),
     )
     if kind == CHARGED:
         db.execute(
-            "INSERT INTO tallies SELECT ?, ?, ?, id, ?, 1 FROM events WHERE json = ? "
+            "INSERT INTO tallies SELECT ?, ?, ?, id, ?, 1 FROM texts WHERE text = ? "
             "ON CONFLICT DO UPDATE SET count = count + 1",
             (place.id, part, label, number, event),
         )
-    return Head(number, seal)
+    return row._replace(digest=seal)
 
 
 def newest(db: sqlite3.Connection) -> int:
@@ -265,7 +298,7 @@ def check_dataset(db: sqlite3.Connection, head: tuple, place: Dataset) -> None:
     found = [place.entries, place.common_entries, *map(json.loads, (place.common, place.peak))]
     if noted != found:
         raise Broken(f"the totals of data set {place.name!r} are not what entry {last.id} left")
-    if place.division != (last.params if last.kind == SPLIT else ""):
+    if place.division != (last.note if last.kind == SPLIT else ""):
         raise Broken(f"the division of data set {place.name!r} is not the one that was entered")
 
 
@@ -408,8 +441,8 @@ class Replay:
         if partitions != self.own:
             raise Broken("the totals of the partitions are not the sums of their entries")
         found = db.execute(
-            "SELECT t.dataset, t.part, t.label, v.json, t.count FROM tallies t "
-            "LEFT JOIN events v ON v.id = t.event"
+            "SELECT t.dataset, t.part, t.label, v.text, t.count FROM tallies t "
+            "LEFT JOIN texts v ON v.id = t.event"
         )
         if {row[:4]: row[4] for row in found} != dict(self.tallies):
             raise Broken("the counts of equal charges are not those of the entries")
@@ -439,7 +472,7 @@ def charges(
 def tallies(db: sqlite3.Connection, place: Dataset) -> list[tuple]:
     """Rows (part, label, event JSON, count) of a data set, in the order of their first charge."""
     found = db.execute(
-        "SELECT t.part, t.label, v.json, t.count FROM tallies t JOIN events v ON v.id = t.event "
+        "SELECT t.part, t.label, v.text, t.count FROM tallies t JOIN texts v ON v.id = t.event "
         "WHERE t.dataset = ? ORDER BY t.first",
         (place.id,),
     ).fetchall()

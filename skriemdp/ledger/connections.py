@@ -232,9 +232,8 @@ def _inode(path: str) -> tuple:
         )
     if os.path.lexists(path + "-wal"):
         raise BudgetError(
-            f"{path + '-wal'!r} lies beside the ledger: another program, or an older version of "
-            "this one, changed how the file is written. Close it; for a ledger of format 1 call "
-            "skriemdp.ledger.upgrade. Nothing was released."
+            f"{path + '-wal'!r} lies beside the ledger: another program changed how the "
+            "file is written. Close it there. Nothing was released."
         )
     return status.st_dev, status.st_ino
 
@@ -263,12 +262,6 @@ def _check_format(db: sqlite3.Connection, path: str) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if application != APPLICATION_ID:
         raise BudgetError(f"{path!r} is an SQLite file, but not a privacy ledger.")
-    if version == 1:
-        raise BudgetError(
-            f"the ledger {path!r} has format 1; close all programs that use it and call "
-            "skriemdp.ledger.upgrade with its path (or run `python -m skriemdp upgrade`). "
-            "Nothing was released."
-        )
     if version != chain.FORMAT:
         raise BudgetError(
             f"the ledger {path!r} has format {version}, this version of skriemdp reads "

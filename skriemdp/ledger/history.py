@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from skriemdp.ledger.chain import Entry
-from skriemdp.ledger.statements import Spend
+from skriemdp.ledger.statements import Spend, spend_of
 from skriemdp.ledger.storage import Ledger
 
 __all__ = ["History"]
@@ -32,7 +30,10 @@ class History(Sequence):
         return self._ledger.count(self._dataset, self._partition)
 
     def __iter__(self) -> Iterator[Spend]:
-        return map(self._spend, self._ledger.entries(self._dataset, self._partition))
+        return (
+            spend_of(row, self._dataset)
+            for row in self._ledger.entries(self._dataset, self._partition)
+        )
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
@@ -42,7 +43,7 @@ class History(Sequence):
         row = self._ledger.entry_at(self._dataset, self._partition, place) if place >= 0 else None
         if row is None:
             raise IndexError("the ledger has no such charge.")
-        return self._spend(row)
+        return spend_of(row, self._dataset)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
@@ -53,14 +54,3 @@ class History(Sequence):
 
     def __repr__(self) -> str:
         return f"<{len(self)} charges of data set {self._dataset!r}>"
-
-    def _spend(self, row: Entry) -> Spend:
-        return Spend(
-            row.id,
-            row.time,
-            self._dataset,
-            row.part,
-            row.label,
-            json.loads(row.params),
-            json.loads(row.event or "{}"),
-        )

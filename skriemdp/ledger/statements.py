@@ -28,6 +28,7 @@ __all__ = [
     "round_down",
     "round_up",
     "short_event",
+    "spend_of",
 ]
 
 
@@ -66,6 +67,14 @@ class Spend:
         Public parameters that the estimator noted.
     event : dict
         The event in plain data (:func:`skriemdp.privacy.events.event_from_dict` revives it).
+    facts : dict
+        What had to be public for the guarantee to hold, by name; large ones as a digest.
+    version : str
+        Of the library that charged.
+    host, user : str
+        Who charged, under ``config_context(sign_charges=True)``; else ``""``.
+    digest : str
+        Of the entry, over everything in it and before it.
     """
 
     entry: int
@@ -75,6 +84,19 @@ class Spend:
     label: str
     params: dict
     event: dict
+    facts: dict
+    version: str
+    host: str
+    user: str
+    digest: str
+
+
+def spend_of(row: Entry, dataset: str) -> Spend:
+    """The charge that an entry holds."""
+    return Spend(
+        row.id, row.time, dataset, row.part, row.label, row.params, json.loads(row.event or "{}"),
+        row.facts, row.version, row.host, row.user, row.digest,
+    )  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +203,7 @@ def charge_line(row: Entry, share: float | None, delta: float) -> str:
         The ledger's; where no pair was noted, the charge's epsilon is stated at it.
     """
     assert row.event is not None  # a charge has one
-    params, event = json.loads(row.params), json.loads(row.event)
+    params, event = row.params, json.loads(row.event)
     where = f" on partition {row.part}" if row.part else ""
     pieces = [f"{row.id}", row.time[:19].replace("T", " "), f"{row.label}{where}"]
     pieces.append(f"{guarantee(params, event, delta)} per {row.unit}")

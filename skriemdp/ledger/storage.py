@@ -189,13 +189,13 @@ class Ledger:
                     enter_dataset(
                         db, name, place, settings, zero, place.unit, place.arithmetic, now()
                     )
-                head = chain.append(
-                    db, place, chain.SPLIT, time=now(), params=text, after=chain.totals(place),
+                row = chain.append(
+                    db, place, chain.SPLIT, time=now(), note=text, after=chain.totals(place),
                     unit=place.unit, arithmetic=place.arithmetic,
                 )  # fmt: skip
                 db.execute(
                     "UPDATE datasets SET division = ?, last = ? WHERE id = ?",
-                    (text, head.entry, place.id),
+                    (text, row.id, place.id),
                 )
             return [row.name for row in chain.datasets(db) if row.parent == dataset]
 
@@ -216,24 +216,21 @@ class Ledger:
         *,
         event: str,
         label: str,
-        params: str,
+        note: str,
         unit: str = "record",
         arithmetic: str = "float",
-    ) -> tuple[int | None, str, Standing]:
+    ) -> tuple[chain.Entry | None, Standing]:
         """Write one charge if `admits` agrees, else nothing.
 
         `admits` runs inside the write transaction: no other process can spend in between.
 
         Returns
         -------
-        entry : int or None
-            Number of the entry, None when refused.
-        time : str
-            When, ISO 8601, UTC.
+        row : Entry or None
+            None when refused.
         standing : Standing
             Totals before the charge.
         """
-        time = now()
         with writing(self.path, self.key) as session:
             db, place = session.db, _checked(session, self.path, dataset)
             if place.division:
@@ -244,12 +241,12 @@ class Ledger:
             own_entries, own = _own(session, place, part)
             before = _standing(place, part, own_entries, own)
             if not admits(before):
-                return None, time, before
-            head = write_charge(
-                db, place, part, own_entries, own, cost, time=time, label=label, params=params,
+                return None, before
+            row = write_charge(
+                db, place, part, own_entries, own, cost, time=now(), label=label, note=note,
                 event=event, unit=unit, arithmetic=arithmetic,
             )  # fmt: skip
-        return head.entry, time, before
+        return row, before
 
     # -- looking --
 
@@ -351,8 +348,8 @@ def write_charge(
     own_entries: int,
     own: Amounts,
     cost: Amounts,
-    **note: str,
-) -> Head:
+    **release: str,
+) -> chain.Entry:
     """Add one charge to the totals of a data set (and of a partition) and to the chain."""
     common, peak = chain.amounts(place.common), chain.amounts(place.peak)
     common_entries = place.common_entries
@@ -368,19 +365,19 @@ def write_charge(
         peak=chain.canonical(peak),
     )
     after = chain.totals(place, own_entries, own) if part else chain.totals(place)
-    head = chain.append(db, place, chain.CHARGED, cost=cost, after=after, part=part, **note)
+    row = chain.append(db, place, chain.CHARGED, cost=cost, after=after, part=part, **release)
     if part:
         db.execute(
             "INSERT INTO partitions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
             "last = excluded.last, entries = excluded.entries, amounts = excluded.amounts",
-            (place.id, part, head.entry, own_entries, chain.canonical(own)),
+            (place.id, part, row.id, own_entries, chain.canonical(own)),
         )
     db.execute(
         "UPDATE datasets SET last = ?, entries = ?, common_entries = ?, common = ?, peak = ? "
         "WHERE id = ?",
-        (head.entry, *place[8:12], place.id),
+        (row.id, *place[8:12], place.id),
     )
-    return head
+    return row
 
 
 def _checked(session: connections.Session, path: str, dataset: str) -> chain.Dataset:
