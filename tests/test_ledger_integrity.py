@@ -10,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import tracemalloc
 
@@ -31,8 +32,6 @@ LARGE = PureEvent(0.5)
 
 def forget():
     """Make this process see every ledger for the first time, as a new one would."""
-    for link in connections._links.values():
-        link.close()
     connections._marks.clear()
     connections._places.clear()
     connections._looked_through.clear()
@@ -445,6 +444,29 @@ def test_kills_and_side_files_lose_no_charge(tmp_path, length, rng):
         assert set(entries) <= {spend.entry for spend in budget.history}
     print(f"{reported} charges reported, {rounds} kills, {refused} files refused, 0 charges lost")
     assert reported >= before * rounds and refused <= rounds // 2
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
+def test_an_auditor_who_may_not_write_reads_what_was_shared():
+    script = """
+        import os, sys
+        from skriemdp.ledger import BudgetError, reading
+        os.setuid(65534)
+        try:
+            print(reading.read(sys.argv[1]).problems)
+        except BudgetError as error:
+            print(error)
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = os.path.join(folder, "clinic.ledger")
+        charged(path)
+        os.chmod(path, 0o644)
+        said = child(script, path).stdout
+        assert "may not be read here" in said and "holds an unfinished" not in said
+        forget()
+        PrivacyAccountant(path=path).spend(SMALL)
+        assert child(script, path).stdout == "[]\n"
 
 
 def test_an_unfinished_charge_is_explained_where_nothing_can_be_written():

@@ -349,8 +349,6 @@ def state(folder):
 
 def test_reading_writes_nothing_and_unpickles_nothing(tmp_path, monkeypatch, capsys):
     path = varied(tmp_path / "a.ledger").path
-    for link in connections._links.values():
-        link.close()
     before = state(tmp_path)
 
     def refuse(*arguments, **options):
@@ -520,8 +518,6 @@ def test_an_unfinished_charge_is_not_undone_by_a_reader(tmp_path, capsys):
             db.execute("INSERT INTO texts(text) VALUES (?)", (str(number) * 500,))
         os.kill(os.getpid(), signal.SIGKILL)
     """
-    for link in connections._links.values():
-        link.close()
     subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), budget.path],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
