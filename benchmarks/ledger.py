@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-from skriemdp.ledger import chain, connections, files, storage
+from skriemdp.ledger import chain, connections, files
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.facts import note
 from skriemdp.ledger.filters import make_filter, number
@@ -127,10 +127,10 @@ def grown(folder, entries):
     text = note({"delta": 1e-5, "epsilon": 1.0, "unit": "record"}, {"n": 10_000, "radius": 1.0})
     with connections.writing(ledger.path, ledger.key) as session:
         for turn in range(entries):
-            storage.write_charge(
-                session.db, chain.dataset(session.db, "default"), "", 0, (), costs[turn % 50],
-                time=storage.now(), label="PrivateFrechetMean", note=text,
-                event=texts[turn % 50], unit="record", arithmetic="float",
+            place, kind = chain.dataset(session.db, "default"), turn % 50
+            chain.append(
+                session.db, place, chain.CHARGED, cost=costs[kind], label="PrivateFrechetMean",
+                note=text, event=texts[kind],
             )  # fmt: skip
     return ledger.path
 

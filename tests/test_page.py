@@ -21,7 +21,7 @@ import pytest
 from scipy.stats import norm
 
 import skriemdp
-from skriemdp.ledger import chain, connections, storage
+from skriemdp.ledger import chain, connections
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.page import found_at_most, gather, guessed_at_most, to_data, to_html, to_text
 from skriemdp.page.command import main
@@ -51,10 +51,9 @@ def charge_often(path, count, labels=LABELS, size=1e-7, days=3):
             day = 1 + days * number // count
             time = f"2026-03-{day:02d}T{number // 60 % 24:02d}:{number % 60:02d}:00.000+00:00"
             label = labels[number % len(labels)]
-            storage.write_charge(
-                session.db, place, "", 0, (), cost, time=time, label=label, note="{}",
-                event=text, unit="record", arithmetic="float",
-            )  # fmt: skip
+            chain.append(
+                session.db, place, chain.CHARGED, time=time, cost=cost, label=label, event=text
+            )
     return budget
 
 

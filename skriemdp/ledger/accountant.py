@@ -7,6 +7,7 @@ import html
 import json
 import math
 import numbers
+import os
 import sys
 from collections.abc import Mapping
 from fractions import Fraction
@@ -23,6 +24,7 @@ from skriemdp._validation import (
 )
 from skriemdp.ledger import active, connections
 from skriemdp.ledger.chain import Head
+from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.facts import note
 from skriemdp.ledger.filters import KINDS, Filter, divide, make_filter
 from skriemdp.ledger.history import History
@@ -34,7 +36,7 @@ from skriemdp.ledger.statements import (
     Spend,
     spend_of,
 )
-from skriemdp.ledger.storage import BudgetError, Ledger, Standing
+from skriemdp.ledger.storage import Ledger, Standing
 from skriemdp.ledger.summary import summary_lines
 from skriemdp.ledger.totals import charge_lists, total_epsilon
 from skriemdp.ledger.units import UNITS, check_protects
@@ -162,7 +164,7 @@ class PrivacyAccountant:
             if witness is not None:
                 raise ValueError("a witness needs a ledger that lasts; give path= as well.")
             self._ledger = Ledger.temporary()
-        elif Ledger.exists(path):
+        elif os.path.lexists(path):
             self._ledger = Ledger(path)
             if witness is not None:
                 self._ledger.check_witness(witness)
@@ -273,7 +275,7 @@ class PrivacyAccountant:
         _check_name("data set", name)
         asked = (epsilon, delta, filter) != (None, None, None)
         other = self._handle(self._ledger, name, "")
-        if asked or name not in self._ledger.dataset_names():
+        if asked or name not in (place.name for place in self._ledger.datasets()):
             own = self.filter if self.filter in KINDS else "gdp"
             rule = make_filter(
                 own if filter is None else filter,

@@ -48,11 +48,51 @@ class Session(NamedTuple):
 
     db: sqlite3.Connection
     header: tuple
+    path: str
 
     @property
     def key(self) -> str:
         """The random name of the ledger."""
         return self.header[0]
+
+    def place(self, dataset: str) -> chain.Dataset:
+        """A data set, whose last entry is intact and left the totals found."""
+        found = chain.dataset(self.db, dataset)
+        if found is None:
+            raise BudgetError(f"the ledger {self.path!r} has no data set {dataset!r}.")
+        chain.check_dataset(self.db, self.header, found)
+        return found
+
+    def own(self, place: chain.Dataset, part: str) -> tuple[int, tuple]:
+        """Number of charges and amounts of one partition; nothing of the whole data set."""
+        if not part:
+            return 0, ()
+        return chain.check_partition(self.db, self.header, place, part)
+
+    def check_held(self, seen: chain.Head | None) -> None:
+        """The file still holds an entry that it held once."""
+        if seen is None:
+            return
+        row = self.db.execute("SELECT digest FROM entries WHERE id = ?", seen[:1]).fetchone()
+        if row is not None and row[0] == seen.digest:
+            return
+        newest = chain.newest(self.db)
+        if newest < seen.entry:
+            found = f"went back from entry {seen.entry} to {newest}"
+        else:
+            found = f"has another entry {seen.entry} than before"
+        raise BudgetError(
+            f"the ledger {self.path!r} {found}: this is an old backup, or a part of the file was "
+            "lost. Restore the newest copy; what was charged since is part of the guarantee. "
+            "Nothing was released."
+        )
+
+    def check_whole(self) -> None:
+        """What is looked at before each charge: tables, counts, the last entry, the witness."""
+        chain.check_schema(self.db)
+        chain.check_head(self.db, self.header)
+        if self.header[2]:
+            self.check_held(witness.newest(self.header[2], self.key))
 
 
 def mark(key: str) -> chain.Head | None:
@@ -80,9 +120,7 @@ def writing(path: str, key: str | None) -> Iterator[Session]:
     with _connected(path) as db:
         db.execute("BEGIN IMMEDIATE")
         session = _checked(db, path, key)
-        chain.check_schema(db)
-        chain.check_head(db, session.header)
-        _check_witness(session, path)
+        session.check_whole()
         yield session
         written = chain.last(db)
         db.execute("COMMIT")
@@ -109,7 +147,7 @@ def looking(path: str) -> Iterator[Connection]:
 
 
 def _checked(db: sqlite3.Connection, path: str, key: str | None) -> Session:
-    session = Session(db, chain.header(db))
+    session = Session(db, chain.header(db), path)
     if key is not None and key != session.key:
         raise BudgetError(
             f"{path!r} is not the ledger that this accountant was made for: the file was replaced. "
@@ -122,52 +160,9 @@ def _checked(db: sqlite3.Connection, path: str, key: str | None) -> Session:
             "budget kept in two files would be spent twice. Remove one of them."
         )
     _places[session.key] = path
-    seen = mark(session.key)
-    if seen is not None:
-        _check_held(session, path, seen)
+    session.check_held(mark(session.key))
     remember(session.key, chain.last(db))
     return session
-
-
-def _check_held(session: Session, path: str, seen: chain.Head) -> None:
-    """The file still holds an entry that it held once."""
-    row = session.db.execute("SELECT digest FROM entries WHERE id = ?", (seen.entry,)).fetchone()
-    if row is not None and row[0] == seen.digest:
-        return
-    newest = chain.last(session.db)
-    if newest is None or newest.entry < seen.entry:
-        found = f"went back from entry {seen.entry} to {0 if newest is None else newest.entry}"
-    else:
-        found = f"has another entry {seen.entry} than before"
-    raise BudgetError(
-        f"the ledger {path!r} {found}: this is an old backup, or a part of the file was lost. "
-        "Restore the newest copy; what was charged since is part of the guarantee. Nothing was "
-        "released."
-    )
-
-
-def _check_witness(session: Session, path: str) -> None:
-    if not session.header[2]:
-        return
-    seen = witness.newest(session.header[2], session.key)
-    if seen is not None:
-        _check_held(session, path, seen)
-
-
-def verify(path: str, key: str | None, noted: chain.Head | None) -> None:
-    """Add up all entries again, in short transactions; the file must hold the entry `noted`."""
-    with _connected(path) as db:
-        check_pages(db, path)
-    again, done = None, False
-    while not done:
-        with reading(path, key) as session:
-            if again is None:
-                chain.check_schema(session.db)
-                _check_witness(session, path)
-                if noted is not None:
-                    _check_held(session, path, noted)
-                again = chain.Replay(session.header)
-            done = again.advance(session.db)
 
 
 @contextlib.contextmanager
@@ -265,9 +260,12 @@ def _look_through(db: sqlite3.Connection, path: str) -> None:
     for place in chain.datasets(db):
         chain.check_dataset(db, head, place)
         chain.check_partition_count(db, place)
-    again = chain.Replay(head, max(chain.newest(db) - FIRST_LOOK + 1, 1))
-    while not again.advance(db):
-        pass
+    start = max(chain.newest(db) - FIRST_LOOK + 1, 1)
+    again = chain.Replay(head, start, chain.digest_before(db, start))
+    again.places = {place.id: place for place in chain.datasets(db)}
+    for row in chain.rows(db, start):
+        again.take(row)
+    again.finish(db)
     db.execute("COMMIT")
 
 
