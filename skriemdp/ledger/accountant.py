@@ -27,17 +27,19 @@ from skriemdp.ledger.chain import Head
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.facts import note
 from skriemdp.ledger.filters import KINDS, Filter, divide, make_filter
-from skriemdp.ledger.history import History
-from skriemdp.ledger.refusals import Ask, refusal, remaining
 from skriemdp.ledger.statements import (
+    Ask,
     BudgetExceededError,
+    History,
     LedgerTotal,
     Remaining,
     Spend,
+    refusal,
+    remaining,
     spend_of,
+    summary_lines,
 )
 from skriemdp.ledger.storage import Ledger, Standing
-from skriemdp.ledger.summary import summary_lines
 from skriemdp.ledger.totals import charge_lists, total_epsilon
 from skriemdp.ledger.units import UNITS, check_protects
 from skriemdp.privacy.events import Event, SeededEvent

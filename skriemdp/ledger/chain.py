@@ -103,38 +103,40 @@ class Entry(NamedTuple):
     after: str
     digest: str
 
-    def noted(self, name: str, nothing: Any = "") -> Any:
-        """One part of what :func:`skriemdp.ledger.facts.note` wrote."""
+    @property
+    def noted(self) -> dict:
+        """What :func:`skriemdp.ledger.facts.note` wrote; nothing for another kind of text."""
         found = json.loads(self.note or "{}")
-        value = found.get(name) if isinstance(found, dict) else None
-        return value if isinstance(value, type(nothing)) else nothing
+        found = found if isinstance(found, dict) else {}
+        return {k: found[k] if isinstance(found.get(k), kind) else kind() for k, kind in _NOTED}
 
     @property
     def params(self) -> dict:
         """What the caller gave."""
-        return self.noted("params", {})
+        return self.noted["params"]
 
     @property
     def facts(self) -> dict:
         """What had to be public for the guarantee to hold, by name."""
-        return self.noted("facts", {})
+        return self.noted["facts"]
 
     @property
     def version(self) -> str:
         """The library that charged."""
-        return self.noted("version")
+        return self.noted["version"]
 
     @property
     def host(self) -> str:
         """The machine that charged, where that was asked for."""
-        return self.noted("host")
+        return self.noted["host"]
 
     @property
     def user(self) -> str:
         """Who charged, where that was asked for."""
-        return self.noted("user")
+        return self.noted["user"]
 
 
+_NOTED = (("params", dict), ("facts", dict), ("version", str), ("host", str), ("user", str))
 _ENTRY = (
     "SELECT e.id, e.time, e.kind, e.dataset, e.part, e.label, n.text, v.text, e.unit, "
     "e.cost, e.after, e.digest FROM entries e "

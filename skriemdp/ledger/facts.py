@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from skriemdp import __version__
+import skriemdp
 from skriemdp._config import get_config
 from skriemdp.ledger.chain import canonical
 
@@ -38,7 +38,7 @@ def note(params: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
         With the version of the library; with the names of machine and user under
         ``config_context(sign_charges=True)``.
     """
-    found = {"params": dict(params), "facts": plain_facts(facts), "version": __version__}
+    found = {"params": dict(params), "facts": plain_facts(facts), "version": skriemdp.__version__}
     if get_config()["sign_charges"]:
         found |= {"host": platform.node(), "user": _user()}
     return canonical(found)
