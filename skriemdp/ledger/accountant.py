@@ -162,69 +162,57 @@ class PrivacyAccountant:
             check_option(UNITS, unit=unit)
         self._dataset, self._partition = DEFAULT_DATASET, ""
         self._stored, self._fixed_unit = None, None
+        made = path is None or not os.path.lexists(path)
         if path is None:
             if witness is not None:
                 raise ValueError("a witness needs a ledger that lasts; give path= as well.")
             self._ledger = Ledger.temporary()
-        elif os.path.lexists(path):
-            self._ledger = Ledger(path)
-            if witness is not None:
-                self._ledger.check_witness(witness)
-            given = (float(epsilon), float(delta), filter) != (math.inf, 1e-5, "auto")
-            self._stored = self._open(rule if given else None, unit)
         else:
-            self._ledger = Ledger.create(path, witness)
+            self._ledger = Ledger.create(path, witness) if made else Ledger(path)
             if witness is not None:  # another process may have been first
                 self._ledger.check_witness(witness)
-        if self._stored is None:
-            self._stored = self._open(rule, unit)
-        if unit is not None and unit != self.unit:
-            raise BudgetError(
-                f"{self._where()} protects each {self.unit}, fixed when it was made; asked for "
-                f"was unit={unit!r}. Leave this parameter out, or repeat the stored value."
-            )
+        given = made or (float(epsilon), float(delta), filter) != (math.inf, 1e-5, "auto")
+        self._open(rule if given else None, unit)
 
     def _open(self, rule: Filter | None, unit: str | None = None) -> Filter:
-        settings = None if rule is None else rule.to_dict()
-        zero = () if rule is None else rule.zero
-        found = self._ledger.open_dataset(self._dataset, settings, zero, unit=unit or "record")
+        """Read the rule and the unit of the data set; the first that asks for them fixes them."""
+        asked = (None, ()) if rule is None else (rule.to_dict(), rule.zero)
+        place = self._ledger.open_dataset(self._dataset, *asked, unit=unit or "record")
         try:
-            stored = Filter.from_dict(found)
+            stored = Filter.from_dict(json.loads(place.filter))
         except (KeyError, TypeError, ValueError):
             raise BudgetError(
                 f"data set {self._dataset!r} of the ledger {self.path!r} has a rule that this "
                 "version cannot read; the file was changed, or a newer version made it. Restore "
                 "the file, or use that version."
             ) from None
-        if rule is not None and (stored.epsilon, stored.delta, stored.kind) != (
-            rule.epsilon,
-            rule.delta,
-            rule.kind,
-        ):
+        self._stored, self._fixed_unit = stored, place.unit
+        differs = ""
+        if rule is not None and _terms(rule) != _terms(stored):
+            differs = f"has {_terms(stored)}, fixed when it was made; asked for was {_terms(rule)}"
+        elif unit not in (None, place.unit):
+            differs = (
+                f"protects each {place.unit}, fixed when it was made; asked for was unit={unit!r}"
+            )
+        if differs:
             raise BudgetError(
-                f"data set {self._dataset!r} of the ledger {self.path!r} has epsilon="
-                f"{stored.epsilon:g}, delta={stored.delta:g}, filter={stored.kind!r}, fixed when "
-                f"it was made; asked for were epsilon={rule.epsilon:g}, delta={rule.delta:g}, "
-                f"filter={rule.kind!r}. Leave these parameters out, or repeat the stored values."
+                f"{self._where()} {differs}. Leave these parameters out, or repeat the stored "
+                "values."
             )
         return stored
 
     @classmethod
-    def _handle(
-        cls, ledger: Ledger, dataset: str, partition: str, stored: Filter | None = None
-    ) -> Self:
+    def _handle(cls, ledger: Ledger, dataset: str, partition: str = "") -> Self:
         self = cls.__new__(cls)
         self._ledger, self._dataset, self._partition = ledger, dataset, partition
-        self._stored, self._fixed_unit = stored, None
+        self._stored, self._fixed_unit = None, None
         return self
 
     # -- what it stands for --
 
     @property
     def _filter(self) -> Filter:
-        if self._stored is None:
-            self._stored = self._open(None)
-        return self._stored
+        return self._open(None) if self._stored is None else self._stored
 
     @property
     def epsilon(self) -> float:
@@ -244,9 +232,9 @@ class PrivacyAccountant:
     @property
     def unit(self) -> str:
         """Whom the ceiling protects: "label", "record", "group" or "client"."""
-        if self._fixed_unit is None:  # fixed when the data set was made
-            self._fixed_unit = self._ledger.row(self._dataset).unit
-        return self._fixed_unit
+        if self._fixed_unit is None:
+            self._open(None)
+        return str(self._fixed_unit)
 
     @property
     def path(self) -> str:
@@ -276,7 +264,7 @@ class PrivacyAccountant:
         """
         _check_name("data set", name)
         asked = (epsilon, delta, filter) != (None, None, None)
-        other = self._handle(self._ledger, name, "")
+        other = self._handle(self._ledger, name)
         if asked or name not in (place.name for place in self._ledger.datasets()):
             own = self.filter if self.filter in KINDS else "gdp"
             rule = make_filter(
@@ -284,7 +272,7 @@ class PrivacyAccountant:
                 self.epsilon if epsilon is None else epsilon,
                 self.delta if delta is None else delta,
             )
-            other._stored = other._open(rule, self.unit)
+            other._open(rule, self.unit)
         return other
 
     def partition(self, name: str) -> PrivacyAccountant:
@@ -301,7 +289,7 @@ class PrivacyAccountant:
                 f"this is the partition {self._partition!r}; partitions do not nest. Name each of "
                 "the finer disjoint parts on the data set itself."
             )
-        return self._handle(self._ledger, self._dataset, name, self._stored)
+        return self._handle(self._ledger, self._dataset, name)
 
     # -- dividing --
 
@@ -376,14 +364,14 @@ class PrivacyAccountant:
             {"weights": [str(weight) for weight in weights], "gaussian": bool(gaussian)},
             [(name, own.to_dict(), own.zero) for name, own in zip(names, rules, strict=True)],
         )
-        return [self._handle(self._ledger, name, "") for name in names]
+        return [self._handle(self._ledger, name) for name in names]
 
     @property
     def parts(self) -> list[PrivacyAccountant]:
         """The parts that :meth:`split` made, in order; empty for an undivided budget."""
         places = self._ledger.datasets()
         return [
-            self._handle(self._ledger, place.name, "")
+            self._handle(self._ledger, place.name)
             for place in places
             if place.parent == self._dataset
         ]
@@ -494,11 +482,6 @@ class PrivacyAccountant:
             raise self._refusal(Ask(event, at, n_fits), standing)
 
     def _standing(self) -> Standing:
-        if self._ledger.row(self._dataset).division:
-            raise BudgetError(
-                f"{self._where()} is divided into {len(self.parts)} parts; charge one of them "
-                "(its `parts`)."
-            )
         return self._ledger.standing(self._dataset, self._partition)
 
     def _prepare(
@@ -683,6 +666,10 @@ class PrivacyAccountant:
 
     def __exit__(self, *exception: Any) -> None:
         active.leave(self, sys._getframe(1))
+
+
+def _terms(rule: Filter) -> str:
+    return f"epsilon={rule.epsilon!r}, delta={rule.delta!r}, filter={rule.kind!r}"
 
 
 def _check_name(what: str, name: str) -> None:

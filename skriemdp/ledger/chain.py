@@ -486,7 +486,8 @@ def rows(
     skip: int = 0,
 ) -> list[Entry]:
     """Up to `most` entries from number `start` on; the charges of a data set, of a partition."""
-    where, values = "e.id >= ?", [start]
+    where = "e.id >= ?"
+    values: list[Any] = [start]
     if place is not None:
         where, values = f"{where} AND e.dataset = ? AND e.kind = '{CHARGED}'", [start, place.id]
     if part is not None:

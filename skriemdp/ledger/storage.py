@@ -8,7 +8,6 @@ tuples of integers in the unit of :mod:`skriemdp.ledger.filters`; None stands fo
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -111,8 +110,8 @@ class Ledger:
 
     def open_dataset(
         self, name: str, settings: dict | None, zero: Amounts = (), *, unit: str = "record"
-    ) -> dict:
-        """Settings of the data set's filter; the first call with `settings` fixes them for good."""
+    ) -> Dataset:
+        """The row of a data set; the first call with `settings` of a filter fixes it for good."""
         with self._reading() as session:
             found = chain.dataset(session.db, name)
         if found is None and settings is not None:
@@ -122,8 +121,7 @@ class Ledger:
                 )
         if found is None:
             raise BudgetError(f"the ledger {self.path!r} has no data set {name!r}.")
-        with explained(self.path):
-            return json.loads(found.filter)
+        return found
 
     def datasets(self) -> list[Dataset]:
         """The rows of all data sets and their parts, in the order of their creation."""
@@ -177,8 +175,23 @@ class Ledger:
     def standing(self, dataset: str, part: str = "") -> Standing:
         """Totals that a charge to `part` of `dataset` (``""``: all of it) would be added to."""
         with self._reading() as session:
-            place = session.place(dataset)
-            return _standing(place, part, session.own(place, part))
+            return self._before(session, dataset, part)[0]
+
+    def _before(
+        self, session: Session, dataset: str, part: str
+    ) -> tuple[Standing, Dataset, tuple[int, Amounts]]:
+        place = session.place(dataset)
+        if place.division:
+            raise BudgetError(
+                f"data set {dataset!r} of the ledger {self.path!r} was divided into parts; charge "
+                "one of them (its `parts`)."
+            )
+        own, common = session.own(place, part), chain.amounts(place.common)
+        if part:
+            standing = Standing(add(common, own[1]), place.common_entries + own[0] == 0)
+        else:
+            standing = Standing(add(common, chain.amounts(place.peak)), place.entries == 0)
+        return standing, place, own
 
     def charge(
         self,
@@ -208,14 +221,7 @@ class Ledger:
             Totals before the charge.
         """
         with self._writing() as session:
-            place = session.place(dataset)
-            if place.division:
-                raise BudgetError(
-                    f"data set {dataset!r} of the ledger {self.path!r} was divided into parts; "
-                    "charge one of them."
-                )
-            own = session.own(place, part)
-            before = _standing(place, part, own)
+            before, place, own = self._before(session, dataset, part)
             if not admits(before):
                 return None, before
             row = chain.append(
@@ -292,13 +298,6 @@ def _real(path: str | Path) -> str:
     path = os.fsdecode(path)
     with explained(path):
         return os.path.realpath(path)
-
-
-def _standing(place: Dataset, part: str, own: tuple[int, Amounts]) -> Standing:
-    common = chain.amounts(place.common)
-    if part:
-        return Standing(add(common, own[1]), place.common_entries + own[0] == 0)
-    return Standing(add(common, chain.amounts(place.peak)), place.entries == 0)
 
 
 def _parsed(text: str) -> Head:
