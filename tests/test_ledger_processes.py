@@ -711,11 +711,15 @@ def test_every_error_of_sqlite_is_explained(code, words):
 def test_other_threads_can_charge_after_a_fork():
     accountant = PrivacyAccountant()
     accountant.spend(SMALL)
+
+    def charges_in_a_thread():
+        thread = threading.Thread(target=accountant.spend, args=(SMALL,), daemon=True)
+        thread.start()
+        thread.join(10.0)
+        return not thread.is_alive()
+
     child = os.fork()
     if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
-    thread = threading.Thread(target=accountant.spend, args=(SMALL,), daemon=True)
-    thread.start()
-    thread.join(30.0)
-    assert not thread.is_alive() and len(accountant.history) == 2
+        os._exit(0 if charges_in_a_thread() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert charges_in_a_thread() and len(accountant.history) == 3
