@@ -20,8 +20,9 @@ import sys
 import tempfile
 import time
 
-from skriemdp.ledger import chain, connections, files, storage
+from skriemdp.ledger import chain, connections, files
 from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.ledger.facts import note
 from skriemdp.ledger.filters import make_filter, number
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent
@@ -93,10 +94,9 @@ def journals(folder):
     accountants, times = {}, {"one sync": [], "journal (ours)": [], "write-ahead log": []}
     for kind in list(times)[1:]:
         accountants[kind] = PrivacyAccountant(1e6, 1e-5, os.path.join(folder, kind[:4]))
-    look, normal = files.look, connections._inode
+    look, normal = files.look, connections._file
     log = accountants["write-ahead log"].path
-    connections._links[log].close()
-    connections._inode = lambda path: (
+    connections._file = lambda path: (
         (look(path).st_dev, look(path).st_ino) if path == log else normal(path)
     )
     connect = connections._connect
@@ -124,13 +124,13 @@ def grown(folder, entries):
     events = [GaussianEvent(1e3 + kind) for kind in range(50)]
     texts = [json.dumps(event.to_dict(), sort_keys=True) for event in events]
     costs = [rule.cost(event) for event in events]
-    params = json.dumps({"delta": 1e-5, "epsilon": 1.0, "unit": "record"})
+    text = note({"delta": 1e-5, "epsilon": 1.0, "unit": "record"}, {"n": 10_000, "radius": 1.0})
     with connections.writing(ledger.path, ledger.key) as session:
         for turn in range(entries):
-            storage.write_charge(
-                session.db, chain.dataset(session.db, "default"), "", 0, (), costs[turn % 50],
-                time=storage.now(), label="PrivateFrechetMean", params=params,
-                event=texts[turn % 50], unit="record", arithmetic="float",
+            place, kind = chain.dataset(session.db, "default"), turn % 50
+            chain.append(
+                session.db, place, chain.CHARGED, cost=costs[kind], label="PrivateFrechetMean",
+                note=text, event=texts[kind],
             )  # fmt: skip
     return ledger.path
 
@@ -146,10 +146,6 @@ def timed(what, call):
     call()
     print(f"| {what} | {time.perf_counter() - start:.3f} |", flush=True)
 
-def reopened():
-    connections._links[budget.path].close()
-    budget.remaining()
-
 def memory():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -158,7 +154,7 @@ print("| seconds | |\\n|---|---|")
 start = time.perf_counter()
 budget = PrivacyAccountant(path=sys.argv[1])
 print(f"| first open of a process | {time.perf_counter() - start:.3f} |")
-timed("reopen", reopened)
+timed("what remains", budget.remaining)
 timed("charge", lambda: budget.spend(GaussianEvent(1e3)))
 timed("summary", budget.summary)
 before = memory()
@@ -172,7 +168,6 @@ print(f"| MiB at most, all told | {memory():.0f} |")
 def long_ledger(folder, entries):
     path = grown(folder, entries)
     size = os.path.getsize(path) / 2**20
-    connections._links[path].close()
     print(f"{entries} entries, {size:.0f} MiB\n", flush=True)
     subprocess.run([sys.executable, "-c", READ, path], check=True)
 

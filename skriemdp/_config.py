@@ -19,9 +19,9 @@ _LIMITS = {
     "most_classes": 10**4,
     "most_candidates": 10**4,
 }
-_OPTIONS = {"arithmetic": ("auto", "float", "lattice")}
+_OPTIONS = {"arithmetic": ("auto", "float", "lattice"), "sign_charges": (False, True)}
 
-_process: dict[str, Any] = {**_LIMITS, "arithmetic": "auto"}
+_process: dict[str, Any] = _LIMITS | {name: options[0] for name, options in _OPTIONS.items()}
 _context: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
     "settings of skriemdp", default=None
 )
@@ -73,6 +73,8 @@ def config_context(**settings: Any) -> Iterator[None]:
         noise, or not at all; or ("auto") in exact integers wherever the estimator can, loses no
         accuracy by it and takes at most 1.5 times as long.  `privacy_spent_` says which it was
         (docs/theory/lattice.md).
+    sign_charges : bool, default=False
+        Whether each charge notes the names of machine and user in the ledger.
 
     Notes
     -----
@@ -104,7 +106,7 @@ def _checked(settings: dict[str, Any]) -> dict[str, Any]:
             if math.isnan(value) or value < 1:
                 raise ValueError(f"{name} must be a number >= 1 (inf for no limit).")
         elif name in _OPTIONS:
-            if not isinstance(value, str) or value not in _OPTIONS[name]:
+            if type(value) is not type(_OPTIONS[name][0]) or value not in _OPTIONS[name]:
                 listed = ", ".join(map(repr, _OPTIONS[name]))
                 raise ValueError(f"{name} must be one of {listed}.")
         else:

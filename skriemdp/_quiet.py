@@ -354,8 +354,8 @@ class Charged:
     the handler, so that no error has another one as its context.
     """
 
-    def __init__(self, entry: object, seen_by_callback: bool = False):
-        what = "this fit" if entry is None else f"entry {entry}"
+    def __init__(self, entry: Any, seen_by_callback: bool = False):
+        what = "this fit" if entry is None else f"entry {entry.number}"
         released = "nothing but what the callback saw" if seen_by_callback else "nothing"
         self._note = f"{what} was charged before this error; {released} was released"
         self._failure: Any = None

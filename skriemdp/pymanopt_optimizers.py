@@ -249,12 +249,19 @@ class _PrivateOptimizer(Optimizer):
         )
         if exact:
             solver, event = in_integers, cost
-        spend = charge(
+        public = {
+            "n": n,
+            "manifold": str(geometry),
+            "clip_norm": self._clip_norm,
+            "arithmetic": "exact integers" if exact else "floating point",
+        }
+        entry = charge(
             chosen_accountant(self._accountant),
             event,
             self,
             random_state=self._random_state,
             params={"unit": "record"},
+            facts=public,
             at=(self._epsilon, self._delta),
         )
         streams = NoiseStreams(self._random_state, self._context(event, problem))
@@ -264,7 +271,7 @@ class _PrivateOptimizer(Optimizer):
             shown = ProgressBar(name, self._epsilon, self._delta, solver.moves.n_steps)
         started = time.time()
         # A warning of overflow would tell of some record.
-        with (charged := Charged(getattr(spend, "entry", None))), np.errstate(all="ignore"):
+        with (charged := Charged(entry)), np.errstate(all="ignore"):
             point = solver.solve(problem.problem, start, streams("descent"), shown)
         charged.settle()
         self._initialize_log(optimizer_parameters={"clip_norm": self._clip_norm})
@@ -279,12 +286,8 @@ class _PrivateOptimizer(Optimizer):
                 self._epsilon,
                 self._delta,
                 as_drawn(event, self._random_state),
-                public={
-                    "n": n,
-                    "manifold": str(geometry),
-                    "clip_norm": self._clip_norm,
-                    "arithmetic": "exact integers" if exact else "floating point",
-                },
+                public=public,
+                entry=entry,
             ),
         )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import itertools
+import json
 import math
 import pickle
 import threading
@@ -15,9 +17,12 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 
-from skriemdp.ledger import current
+import skriemdp
+from skriemdp import config_context, set_config
+from skriemdp.ledger import current, matches
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
 from skriemdp.ledger.current import active_accountant_token, current_accountant
+from skriemdp.ledger.facts import plain_facts
 from skriemdp.ledger.filters import (
     KINDS,
     make_filter,
@@ -538,6 +543,46 @@ def test_history_frame_and_summary(tmp_path):
         assert words in text and words in markup
     assert "<script>" in text and "<script>" not in markup
     assert repr(accountant).startswith("PrivacyAccountant(path=")
+
+
+def test_facts_are_plain_large_ones_digests_and_signed_on_request():
+    large, nested = np.arange(101.0) / 7.0, {"radii": [1.0, math.inf], "ids": ["é" * 200] * 2}
+    facts = {"center": np.eye(2), "large": large, "n": np.int64(3), "scale": None} | nested
+    accountant = PrivacyAccountant()
+    with config_context(sign_charges=True):
+        signed = accountant.spend(PureEvent(0.1), facts=facts)
+    plain = accountant.spend(PureEvent(0.1))
+    assert signed.user and signed.host and not plain.user and not plain.host
+    assert accountant.history == [signed, plain] and plain.facts == {}
+    assert signed.version == plain.version == skriemdp.__version__
+    found = signed.facts
+    assert found["center"] == [[1.0, 0.0], [0.0, 1.0]] and found["radii"] == [1.0, "inf"]
+    assert found["n"] == 3 and found["scale"] is None
+    digest = hashlib.sha256(large.astype("<f8").tobytes()).hexdigest()
+    assert found["large"] == {"sha256": digest, "shape": [101]}
+    assert found["ids"].keys() == {"sha256", "characters"}
+    again = json.loads(json.dumps({k: np.asarray(v).tolist() for k, v in facts.items()}))
+    assert plain_facts(again) == found
+    row = next(accountant._ledger.entries("default"))
+    assert (row.facts, row.version, row.user) == (found, signed.version, signed.user)
+    with pytest.raises(ValueError, match="sign_charges must be one of False, True"):
+        set_config(sign_charges="yes")
+
+
+def test_statements_that_name_no_charge():
+    accountant = PrivacyAccountant()
+    spend = accountant.spend(PureEvent(0.1), facts={"n": 3})
+    stated = {"event": spend.event, "unit": "record", "public": {"n": 3}}
+    entry = [spend.entry, spend.digest, "default"]
+    assert matches(accountant.path, stated | {"entry": entry}) == []
+    for name, value in (("unit", "group"), ("event", {}), ("public", {"n": 4})):
+        assert len(matches(accountant.path, stated | {"entry": entry, name: value})) == 1
+    assert matches(accountant.path, stated | {"entry": [9, *entry[1:]]}) == [
+        "the ledger has no entry 9"
+    ]
+    for wrong in ({}, [], stated, stated | {"entry": None}, stated | {"entry": [True]}):
+        with pytest.raises(ValueError, match="statement"):
+            matches(accountant.path, wrong)
 
 
 def test_params_must_be_plain_data():

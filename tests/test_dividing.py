@@ -15,8 +15,7 @@ from skriemdp import PrivacyAccountant, PrivateFrechetMean, PrivatePrincipalEige
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
 from skriemdp.ledger.filters import KINDS
-from skriemdp.ledger.statements import charge_line, noise_of, plain_number
-from skriemdp.ledger.summary import recent_charges
+from skriemdp.ledger.statements import charge_line, noise_of, plain_number, recent_charges
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ApproximateEvent, GaussianEvent, PureEvent, compose
 from skriemdp.privacy.laplace import laplace_law
@@ -378,7 +377,7 @@ def test_words_for_events_and_numbers():
         time="2026-03-02T14:05:31.123+00:00",
         label="x",
         part="north",
-        params="{}",
+        params={},
         event=json.dumps({"kind": "of the future"}),
         unit="user",
     )

@@ -1,6 +1,7 @@
 """What every estimator owes scikit-learn and the budget, whatever its method."""
 
 import contextlib
+import json
 import math
 import pickle
 import warnings
@@ -29,6 +30,8 @@ from skriemdp import (
     privacy_report,
 )
 from skriemdp.federated import FederatedEstimator
+from skriemdp.ledger import matches
+from skriemdp.ledger.facts import plain_facts
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
 
@@ -108,6 +111,26 @@ def test_one_fit_is_one_charge_of_what_it_reports(estimator, recording_accountan
     assert event == model.privacy_spent_.event
     epsilon, delta = model.privacy_spent_
     assert event.delta(epsilon) <= delta
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
+def test_the_ledger_holds_what_had_to_be_public(estimator):
+    with PrivacyAccountant() as budget, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, other = (clone(estimator).fit(*data(estimator)) for _ in range(2))
+    spent, (charge, _) = model.privacy_spent_, budget.history
+    assert spent.entry == (charge.entry, charge.digest, "default")
+    assert charge.facts == plain_facts(spent.public) and "arithmetic" in charge.facts
+    assert {"n", "n_groups"} & charge.facts.keys()
+    assert (charge.version, charge.host, charge.user) == (skriemdp.__version__, "", "")
+    statement = json.loads(json.dumps(pickle.loads(pickle.dumps(model)).privacy_spent_.to_dict()))
+    assert matches(budget.path, statement) == []
+    changed = statement | {"public": spent.public | {"arithmetic": "none"}}
+    assert matches(budget.path, changed) == [
+        f"the public facts of entry {charge.entry} is not that of the model"
+    ]
+    changed = statement | {"entry": other.privacy_spent_.entry[:1] + spent.entry[1:]}
+    assert "another charge" in matches(budget.path, changed)[0]
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
@@ -233,8 +256,10 @@ def learned(model):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("estimator", EVERYTHING, ids=str)
-def test_a_refit_is_a_first_fit(estimator):
+def test_a_refit_is_a_first_fit(estimator, monkeypatch):
     """Equal seeds give equal noise, so all that an earlier fit left would show."""
+    # Only where each was charged differs.
+    monkeypatch.setattr("skriemdp.core.charge.ChargedEntry", lambda *entry: None)
     fresh = clone(estimator).set_params(random_state=0).fit(*data(estimator))
     for other in EVERYTHING:
         if type(other) is type(estimator) and other is not estimator:

@@ -89,7 +89,7 @@ class Recorder:
 
     def spend(self, event, **details):
         self.spends += 1
-        return types.SimpleNamespace(entry=self.spends)
+        return types.SimpleNamespace(entry=self.spends, digest="", dataset="")
 
 
 class Interleaved(FederatedEstimator):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import shutil
@@ -11,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import tracemalloc
 
@@ -21,10 +21,10 @@ import pytest
 from skriemdp.federated.agent import AnswerBook
 from skriemdp.federated.loop import Checkpoint
 from skriemdp.federated.messages import LocalTask
-from skriemdp.ledger import chain, connections, files, upgrade
+from skriemdp.ledger import chain, connections, files, reading
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
 from skriemdp.ledger.current import active_accountant_token
-from skriemdp.privacy.events import GaussianEvent, PureEvent
+from skriemdp.privacy.events import PureEvent
 
 SMALL = PureEvent(0.001)
 LARGE = PureEvent(0.5)
@@ -32,8 +32,6 @@ LARGE = PureEvent(0.5)
 
 def forget():
     """Make this process see every ledger for the first time, as a new one would."""
-    for link in connections._links.values():
-        link.close()
     connections._marks.clear()
     connections._places.clear()
     connections._looked_through.clear()
@@ -55,7 +53,7 @@ def charged(path, **options):
     """A ledger with common charges, partitions and a second data set."""
     budget = PrivacyAccountant(epsilon=4.0, path=path, **options)
     for size in (0.5, 0.25, 0.5):
-        budget.spend(PureEvent(size), label="Mean", params={"epsilon": size})
+        budget.spend(PureEvent(size), label="Mean", params={"epsilon": size}, facts={"n": 100})
     budget.partition("north").spend(PureEvent(0.75))
     budget.partition("south").spend(PureEvent(0.5))
     budget.dataset("other").spend(LARGE)
@@ -95,16 +93,23 @@ EDITS = {
     "first charge deleted": "DELETE FROM entries WHERE id = 2",
     "creation deleted": "DELETE FROM entries WHERE id = 1",
     "charge weakened": "UPDATE entries SET cost = '[1,1,1]' WHERE id = 3",
-    "charge replaced": "UPDATE entries SET event = 2 WHERE id = 2",
-    "event weakened": "UPDATE events SET json = replace(json, '0.5', '0.05')",
-    "note changed": "UPDATE entries SET params = '{}' WHERE id = 2",
+    "charge replaced": """UPDATE entries
+        SET event = (SELECT event FROM entries WHERE id = 3) WHERE id = 2""",
+    "event weakened": """UPDATE texts SET text = replace(text, '0.5', '0.05')
+        WHERE text LIKE '%pure%'""",
+    "note changed": "UPDATE entries SET note = 1 WHERE id = 2",
+    "fact changed": """UPDATE texts SET text = replace(text, '"n":100', '"n":1000')
+        WHERE text LIKE '%facts%'""",
+    "version changed": """UPDATE texts SET text = replace(text, '"version":"', '"version":"9')
+        WHERE text LIKE '%facts%'""",
+    "note deleted": "DELETE FROM texts WHERE text LIKE '%facts%'",
     "totals noted changed": "UPDATE entries SET after = replace(after, '5', '4') WHERE id = 4",
     "digest changed": "UPDATE entries SET digest = digest || '0' WHERE id = 3",
     "partition set to zero": "UPDATE partitions SET amounts = '[0,0,0]' WHERE name = 'north'",
     "partition deleted": "DELETE FROM partitions WHERE name = 'north'",
     "partition renamed": "UPDATE partitions SET name = 'nord' WHERE name = 'north'",
     "counts changed": "UPDATE tallies SET count = 0 WHERE dataset = 1",
-    "count moved": """UPDATE tallies SET count = CASE event WHEN 1 THEN 1 ELSE 2 END
+    "count moved": """UPDATE tallies SET count = 3 - count
         WHERE part = '' AND dataset = 1""",
     "counts deleted": "DELETE FROM tallies",
     "data set deleted": "DELETE FROM datasets WHERE id = 2",
@@ -184,16 +189,17 @@ def test_a_long_ledger_is_verified_in_pieces(tmp_path, monkeypatch):
     budget = PrivacyAccountant(path=tmp_path / "long.ledger")
     for size in range(30):
         budget.partition(str(size % 3)).spend(PureEvent(0.1 + size))
-    pieces = []
-    advance = chain.Replay.advance
+    pieces, rows = [], chain.rows
 
-    def short(self, db):
-        pieces.append(self.next)
-        return advance(self, db, 7)
+    def noted(db, start, *rest):
+        pieces.append(start)
+        return rows(db, start, *rest)
 
-    monkeypatch.setattr(chain.Replay, "advance", short)
-    budget.verify()
-    assert pieces == [1, 8, 15, 22, 29]
+    monkeypatch.setattr(reading, "PAGE", 7)
+    with monkeypatch.context() as patch:
+        patch.setattr(chain, "rows", noted)
+        budget.verify()
+    assert [start for start in pieces if start % 7 == 1] == [1, 8, 15, 22, 29]
     edit(budget.path, "UPDATE entries SET label = 'y' WHERE id = 17")
     with pytest.raises(BudgetError, match="entry 17"):
         budget.verify()
@@ -441,6 +447,29 @@ def test_kills_and_side_files_lose_no_charge(tmp_path, length, rng):
     assert reported >= before * rounds and refused <= rounds // 2
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
+def test_an_auditor_who_may_not_write_reads_what_was_shared():
+    script = """
+        import os, sys
+        from skriemdp.ledger import BudgetError, reading
+        os.setuid(65534)
+        try:
+            print(reading.read(sys.argv[1]).problems)
+        except BudgetError as error:
+            print(error)
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = os.path.join(folder, "clinic.ledger")
+        charged(path)
+        os.chmod(path, 0o644)
+        said = child(script, path).stdout
+        assert "may not be read here" in said and "holds an unfinished" not in said
+        forget()
+        PrivacyAccountant(path=path).spend(SMALL)
+        assert child(script, path).stdout == "[]\n"
+
+
 def test_an_unfinished_charge_is_explained_where_nothing_can_be_written():
     error = sqlite3.OperationalError("attempt to write a readonly database")
     error.sqlite_errorcode = sqlite3.SQLITE_READONLY_ROLLBACK
@@ -575,136 +604,14 @@ def test_a_long_history_needs_little_memory(monkeypatch, tmp_path):
     assert peak < 500_000  # all labels together are 2 MB
 
 
-# -- format 1 --
-
-FORMAT_1 = """
-PRAGMA application_id = 0x736B7264; PRAGMA user_version = 1;
-CREATE TABLE ledger (key TEXT NOT NULL, created TEXT NOT NULL);
-CREATE TABLE datasets (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, filter TEXT NOT NULL,
-    entries INTEGER NOT NULL, common_entries INTEGER NOT NULL,
-    common TEXT NOT NULL, peak TEXT NOT NULL);
-CREATE TABLE parts (
-    dataset INTEGER NOT NULL REFERENCES datasets, name TEXT NOT NULL,
-    entries INTEGER NOT NULL, amounts TEXT NOT NULL,
-    PRIMARY KEY (dataset, name)) WITHOUT ROWID;
-CREATE TABLE events (id INTEGER PRIMARY KEY, json TEXT NOT NULL UNIQUE);
-CREATE TABLE entries (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, dataset INTEGER NOT NULL REFERENCES datasets,
-    part TEXT NOT NULL, label TEXT NOT NULL, params TEXT NOT NULL,
-    event INTEGER NOT NULL REFERENCES events, time TEXT NOT NULL);
-"""
-
-
-def format_1(new, path):
-    """The same charges as `new`, in the file that an earlier version would have written."""
-    db = sqlite3.connect(path, isolation_level=None)
-    db.executescript(FORMAT_1)
-    db.execute("PRAGMA journal_mode = WAL")
-    with sqlite3.connect(new) as source:
-        for table, columns in (
-            ("ledger", "key, created"),
-            ("datasets", "id, name, filter, entries, common_entries, common, peak"),
-            ("partitions", "dataset, name, entries, amounts"),
-            ("events", "id, json"),
-            ("entries", "id, dataset, part, label, params, event, time"),
-        ):
-            where = " WHERE event IS NOT NULL" if table == "entries" else ""
-            rows = source.execute(f"SELECT {columns} FROM {table}{where}").fetchall()
-            old = "parts" if table == "partitions" else table
-            marks = ", ".join("?" * len(rows[0]))
-            db.executemany(f"INSERT INTO {old} ({columns}) VALUES ({marks})", rows)
-    source.close()
-    return db
-
-
-@pytest.fixture
-def old(budget, tmp_path):
-    budget.spend(GaussianEvent(7.0))  # no pure bound: None in the totals
-    path = tmp_path / "old.ledger"
-    format_1(budget.path, path).close()
-    return path
-
-
-def test_a_ledger_of_format_1_names_the_cure(old, budget):
-    with pytest.raises(BudgetError, match=r"format 1.*skriemdp\.ledger\.upgrade"):
-        PrivacyAccountant(path=old).spend(SMALL)
-
-
-def test_an_upgrade_keeps_rules_totals_charges_and_the_key(old, budget):
-    pickled = pickle.dumps(budget, protocol=3)  # an earlier version's pickle knows no chain
-    expected, shown = budget.remaining(), budget.spent
-    charges = [(spend.label, spend.partition, spend.event, spend.time) for spend in budget.history]
-    rows = budget._ledger.datasets()
-    for suffix in ("", "-journal"):
-        os.unlink(budget.path + suffix)
-    forget()  # an earlier version wrote the file, so nobody has seen its chain
-    upgrade(old)
-    upgrade(old)  # a second time does nothing
-    again = PrivacyAccountant(path=old)
-    assert (again.remaining(), again.spent) == (expected, shown)
-    found = [(spend.label, spend.partition, spend.event, spend.time) for spend in again.history]
-    assert found == charges
-    stored = [(row.name, row.common, row.peak, json.loads(row.filter)) for row in rows]
-    assert stored == [
-        (row.name, row.common, row.peak, json.loads(row.filter)) for row in again._ledger.datasets()
-    ]
-    again.verify()
-    os.rename(old, budget.path)
-    os.rename(f"{old}-journal", f"{budget.path}-journal")
-    forget()
-    state = pickle.loads(pickled)  # the key is the same, so the handle is good
-    state.spend(SMALL)
-    assert state == PrivacyAccountant(path=budget.path)
-
-
-def test_an_upgrade_merges_the_log_and_needs_the_file_for_itself(budget, tmp_path, monkeypatch):
-    monkeypatch.setattr(connections, "BUSY_SECONDS", 0.1)
-    path = tmp_path / "open.ledger"
-    other = format_1(budget.path, path)
-    assert os.path.getsize(f"{path}-wal") > 0
-    with pytest.raises(BudgetError, match="locked"):
-        upgrade(path)
-    child = tmp_path / "crashed.ledger"  # its log was never merged
-    for suffix in ("", "-wal"):
-        shutil.copy2(f"{path}{suffix}", f"{child}{suffix}")
-    other.close()
-    for suffix in ("", "-journal"):
-        os.unlink(budget.path + suffix)
-    forget()
-    upgrade(child)
-    assert len(PrivacyAccountant(path=child).history) == 5
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "UPDATE datasets SET common = '[0,0,0]'",
-        "DELETE FROM entries WHERE id = 3",
-        "UPDATE parts SET amounts = '[9,9,9]'",
-        "UPDATE events SET json = '{}' WHERE id = 1",
-        "DELETE FROM entries",
-    ],
-)
-def test_an_upgrade_of_a_file_that_does_not_add_up_changes_nothing(old, budget, damage):
-    edit(old, damage)
-    edit(old, "PRAGMA wal_checkpoint(TRUNCATE)")
-    with pytest.raises(BudgetError):
-        upgrade(old)
-    with sqlite3.connect(old) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
-        tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
-    db.close()
-    assert tables == {"ledger", "datasets", "parts", "events", "entries", "sqlite_sequence"}
-
-
 def test_other_formats_are_left_alone(tmp_path, budget):
-    edit(budget.path, "PRAGMA user_version = 3")
-    with pytest.raises(BudgetError, match="format 3"):
-        upgrade(budget.path)
+    edit(budget.path, "PRAGMA user_version = 2")
+    forget()
+    with pytest.raises(BudgetError, match="format 2, this version of skriemdp reads 3"):
+        PrivacyAccountant(path=budget.path)
     edit(tmp_path / "other", "CREATE TABLE x (y)")
     with pytest.raises(BudgetError, match="not a privacy ledger"):
-        upgrade(tmp_path / "other")
+        PrivacyAccountant(path=tmp_path / "other")
 
 
 # -- divisions --

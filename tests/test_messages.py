@@ -67,7 +67,7 @@ def counting():
 
         def spend(self, event, **details):
             self.entries.append(event)
-            return types.SimpleNamespace(entry=11 + len(self.entries))
+            return types.SimpleNamespace(entry=11 + len(self.entries), digest="", dataset="")
 
     accountant = Counting()
     accountant.entries = []

@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 from skriemdp import PrivacyAccountant
-from skriemdp.ledger import storage
+from skriemdp.ledger import chain, storage
 from skriemdp.page import gather, to_html
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, PureEvent
@@ -25,9 +25,7 @@ DELTA = 1e-6
 def example() -> str:
     """The page."""
     days = itertools.count(2)
-    clock = mock.patch.object(
-        storage, "now", lambda: f"2026-03-{next(days):02d}T09:30:00.000+00:00"
-    )
+    clock = mock.patch.object(chain, "now", lambda: f"2026-03-{next(days):02d}T09:30:00.000+00:00")
     key = mock.patch.object(storage.secrets, "token_hex", lambda size: "c" * 2 * size)
     with tempfile.TemporaryDirectory() as folder, clock, key:
         budget = PrivacyAccountant(epsilon=2.0, delta=DELTA, path=f"{folder}/clinic.ledger")

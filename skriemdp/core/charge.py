@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from skriemdp._warnings import SeededNoiseWarning, warn_user
-from skriemdp.core.spent import SEEDED
+from skriemdp.core.spent import SEEDED, ChargedEntry
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
 
@@ -30,8 +30,9 @@ def charge(
     at: tuple[float, float] | None = None,
     random_state: int | None,
     params: dict[str, Any],
+    facts: dict[str, Any],
     gaussian: str = "",
-) -> Any:
+) -> ChargedEntry | None:
     """Charge `event` to `accountant`, before any noise is drawn.
 
     Parameters
@@ -47,9 +48,16 @@ def charge(
     random_state : int or None
         Where the noise comes from; an integer gives a :class:`SeededNoiseWarning`.
     params : dict
-        Public facts for the ledger.
+        What else the ledger should note: the unit, the guarantee.
+    facts : dict
+        What has to be public for the guarantee, by name: `public` of the statement.
     gaussian : str, default=""
         Parameters that make the release Gaussian; a refused fit is told of them.
+
+    Returns
+    -------
+    ChargedEntry or None
+        Where the charge is in its ledger; None of a stand-in.
 
     Raises
     ------
@@ -67,4 +75,9 @@ def charge(
         params = stated | {"guarantee": SEEDED}
         if math.isinf(getattr(accountant, "epsilon", math.inf)):  # one with a ceiling refuses
             warn_seeded()
-    return accountant.spend(event, label=name, params=params, at=at, gaussian=gaussian)
+    spend = accountant.spend(
+        event, label=name, params=params, facts=facts, at=at, gaussian=gaussian
+    )
+    if not hasattr(spend, "digest"):
+        return None
+    return ChargedEntry(spend.entry, spend.digest, spend.dataset)

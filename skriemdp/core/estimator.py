@@ -18,7 +18,7 @@ from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.charge import charge
 from skriemdp.core.parameters import check_parameters, check_target
-from skriemdp.core.spent import PrivacySpent
+from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.ledger.current import LeftBehind, active_accountant_token, chosen_accountant
 from skriemdp.ledger.statements import noise_of
@@ -104,6 +104,11 @@ class Plan(Generic[S]):
     guarantee: str = "exact"
     work: Work = Work()
     exact: bool = False
+
+    @property
+    def stated(self) -> dict:
+        """The public facts that ledger and statement hold."""
+        return self.public | {"arithmetic": "exact integers" if self.exact else "floating point"}
 
 
 def tags_of(tags: Tags, estimator: Any) -> Tags:
@@ -274,7 +279,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         check_noise(plan.event)
         check_arithmetic(plan.exact, f"{type(self).__name__} with these parameters")
         streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
-        entry = getattr(self._charge(accountant, plan), "entry", None)
+        entry = self._charge(accountant, plan)
         watched = getattr(self, "callback", None) is not None
         with (charged := Charged(entry, watched)):
             self._release(data, plan, streams)
@@ -285,7 +290,8 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             as_drawn(plan.event, self.random_state),
             plan.unit,
             plan.guarantee,
-            plan.public | {"arithmetic": "exact integers" if plan.exact else "floating point"},
+            plan.stated,
+            entry=entry,
         )
         return self
 
@@ -304,7 +310,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         """Parameters that make a fit like this one Gaussian; a refused fit is told of them."""
         return ""
 
-    def _charge(self, accountant: Any, plan: Plan[Any]) -> Any:
+    def _charge(self, accountant: Any, plan: Plan[Any]) -> ChargedEntry | None:
         return charge(
             accountant,
             plan.event,
@@ -315,6 +321,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
                 "guarantee": plan.guarantee,
                 "noise": noise_of(plan.event.to_dict()),
             },
+            facts=plan.stated,
             at=(float(self.epsilon), float(self.delta)),
             gaussian=self._gaussian_choice(),
         )

@@ -6,15 +6,23 @@ import dataclasses
 import html
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import SeededEvent
 
-__all__ = ["SEEDED", "PrivacySpent"]
+__all__ = ["SEEDED", "ChargedEntry", "PrivacySpent"]
 
 # The guarantee of a release whose noise can be reproduced.
 SEEDED = "none (seeded)"
+
+
+class ChargedEntry(NamedTuple):
+    """Where a fit was charged: with it a model can be matched with its ledger."""
+
+    number: int
+    digest: str
+    dataset: str
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -38,6 +46,9 @@ class PrivacySpent:
         What had to be public for the statement to hold, by name.
     neighboring : str
         The adjacency: always ``"replace-one"``; the number of records is public.
+    entry : ChargedEntry or None
+        Number and digest of the charge in its ledger, and the name of the data set
+        (:func:`skriemdp.ledger.matches`); None where nothing was charged here.
     """
 
     planned_epsilon: float
@@ -47,6 +58,7 @@ class PrivacySpent:
     planned_guarantee: str = "exact"
     public: dict = dataclasses.field(default_factory=dict)
     neighboring: str = "replace-one"
+    entry: ChargedEntry | None = None
 
     @property
     def seeded(self) -> bool:

@@ -23,7 +23,7 @@ from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, data_digest
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import CarriesLedger, Data, PrivateEstimator, tags_of, validated
-from skriemdp.core.spent import PrivacySpent
+from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.clients import Clients, clients_of_a_person, read_clients
@@ -274,6 +274,15 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         checkpoint = None if self.checkpoint is None else Checkpoint(os.fsdecode(self.checkpoint))
         with contextlib.nullcontext() if checkpoint is None else checkpoint.held():
             public = {"event": event.to_dict(), "settings": repr(settings), "start": start.tolist()}
+            unit = self._unit(data.groups)
+            facts = {
+                "clients": list(map(str, names)),
+                "manifold": str(probe.geometry),
+                "n_rounds": self.n_rounds,
+                "arithmetic": "exact integers" if settings.integers else "floating point",
+            }
+            if unit != "client":  # whose numbers of records are nobody's business
+                facts["n_groups" if unit == "group" else "n"] = sum(sizes.values())
             fit_id, drawn, pick, entry = self._charged(
                 participation,
                 event,
@@ -281,7 +290,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                 checkpoint,
                 make_loop,
                 streams,
-                self._unit(data.groups),
+                unit,
+                facts,
             )
             with (charged := Charged(entry)):
                 loop = make_loop(drawn, pick)
@@ -309,9 +319,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                         loop, problems, pool, settings, noise, start, fit_id, context, checkpoint
                     )
             charged.settle()
-        unit = self._unit(data.groups)
-        facts = (self.n_rounds, unit)
-        self._report(estimator, point, event, settings, noise, loop.schedule, names, facts)
+        spent = PrivacySpent(
+            *self._target(), self._as_drawn(event), unit, public=facts, entry=entry
+        )
+        self._report(estimator, point, spent, settings, noise, loop.schedule, names)
         return self
 
     def _unit(self, groups: Groups | None) -> str:
@@ -329,7 +340,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         event = compose([plan.event] * most)
         digest = b"" if self.random_state is None else data_digest(*arrays)
         streams = NoiseStreams(self.random_state, b"federated sums" + digest)
-        entry = getattr(self._charge(accountant, event, plan.unit), "entry", None)
+        public = plan.public | {"clients": list(map(str, parts.names))}
+        plan = dataclasses.replace(plan, public=public)
+        spent = stated(self.estimator, plan, self._as_drawn(event))
+        entry = self._charge(accountant, event, plan.unit, spent.public)
         with (charged := Charged(entry)):
             shared = None if streams.seeded else streams("simulated clients")
             context = b"federated sums" + digest
@@ -339,10 +353,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             uploads, _ = loop.run(InProcessTransport(agents), None, "a simulation")
             estimator._learn(plan.settings, uploads.total, facts, len(parts.names))
         charged.settle()
-        public = plan.public | {"clients": list(map(str, parts.names))}
-        plan = dataclasses.replace(plan, public=public)
         self.estimator_, self.refused_updates_ = estimator, []
-        self.privacy_spent_ = stated(self.estimator, plan, self._as_drawn(event))
+        self.privacy_spent_ = dataclasses.replace(spent, entry=entry)
         estimator.privacy_spent_ = self.privacy_spent_
         own = plan.event.epsilon(float(self.estimator.delta)) if most > 1 else self._target()[0]
         by_client = dataclasses.replace(
@@ -364,7 +376,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         make_loop: Callable[..., Any],
         streams: NoiseStreams,
         unit: str,
-    ) -> tuple[str, list[list[int]], int, int | None]:
+        facts: dict[str, Any],
+    ) -> tuple[str, list[list[int]], int, ChargedEntry | None]:
         """Charge a new run and draw who trains; or find that a stored run has been charged."""
         fit_id = self.fit_id
         if fit_id is None:
@@ -380,9 +393,9 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                     "charged anew)."
                 )
             make_loop(state["drawn"], state["pick"]).opened(state["point"], fit_id, checkpoint)
-            return fit_id, state["drawn"], state["pick"], None
-        spend = self._charge(accountant, event, unit)
-        entry = getattr(spend, "entry", None)
+            entry = ChargedEntry(*state["entry"]) if state.get("entry") else None
+            return fit_id, state["drawn"], state["pick"], entry
+        entry = self._charge(accountant, event, unit, facts)
         with (charged := Charged(entry)):
             rng = streams("participation")
             drawn = participation.draw(rng).tolist()
@@ -390,7 +403,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             if checkpoint is not None:
                 # From here on a restart continues this run; a crash before here charges again.
                 fresh = make_loop(drawn, pick).opened(public["start"], fit_id)
-                checkpoint.save(fresh | {"public": public, "drawn": drawn, "pick": pick})
+                run = {"public": public, "drawn": drawn, "pick": pick, "entry": entry}
+                checkpoint.save(fresh | run)
         charged.settle()
         return fit_id, drawn, pick, entry
 
@@ -400,7 +414,9 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     def _as_drawn(self, event: Event) -> Event:
         return as_drawn(event, self.random_state)
 
-    def _charge(self, accountant: PrivacyAccountant, event: Event, unit: str) -> Any:
+    def _charge(
+        self, accountant: PrivacyAccountant, event: Event, unit: str, facts: dict[str, Any]
+    ) -> ChargedEntry | None:
         params: dict[str, Any] = {
             "estimator": type(self.estimator).__name__,
             "unit": unit,
@@ -413,6 +429,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             self,
             random_state=self.random_state,
             params=params,
+            facts=facts,
             at=self._target(),
         )
 
@@ -471,23 +488,18 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self,
         estimator: PrivateEstimator,
         point: np.ndarray,
-        event: Event,
+        spent: PrivacySpent,
         settings: LocalSettings,
         noise: float,
         schedule: tuple[tuple[int, ...], ...],
         clients: list[int],
-        stated: tuple[int, str],
     ) -> None:
         self.point_ = np.asarray(point)
         self.noise_multiplier_ = noise
-        n_rounds, unit = stated
-        public = {"clients": list(map(str, clients)), "n_rounds": n_rounds}
-        public["arithmetic"] = "exact integers" if settings.integers else "floating point"
-        facts: tuple[Any, ...] = (unit, "exact", public)
-        self.privacy_spent_ = PrivacySpent(*self._target(), self._as_drawn(event), *facts)
+        self.privacy_spent_ = spent
         if self.unit == "record":
             self.privacy_spent_by_client_ = self._spent_by_client(
-                settings, noise, schedule, clients, facts
+                settings, noise, schedule, clients
             )
         self.estimator_ = estimator
         estimator._adopt_point(self.point_)
@@ -499,7 +511,6 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         noise: float,
         schedule: tuple[tuple[int, ...], ...],
         clients: list[int],
-        facts: tuple[Any, ...],
     ) -> dict[int, PrivacySpent]:
         if self.participation == "uniform":
             # The guarantee averages over the coins; what the coins came to is not a guarantee.
@@ -509,8 +520,11 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         known = {}
         for count in {rounds[client] for client in clients}:
             event = compose([local] * count)
-            known[count] = PrivacySpent(
-                float(event.epsilon(delta)), delta, self._as_drawn(event), *facts
+            known[count] = dataclasses.replace(
+                self.privacy_spent_,
+                planned_epsilon=float(event.epsilon(delta)),
+                planned_delta=delta,
+                event=self._as_drawn(event),
             )
         return {client: known[rounds[client]] for client in clients}
 

@@ -252,14 +252,13 @@ def learn_from_sums(
 
 def stated(estimator: Any, plan: Plan[Any], event: Event) -> PrivacySpent:
     """What a person, or a record, has been told of: at most the estimator's (epsilon, delta)."""
-    arithmetic = "exact integers" if plan.exact else "floating point"
     return PrivacySpent(
         float(estimator.epsilon),
         float(estimator.delta),
         event,
         plan.unit,
         plan.guarantee,
-        plan.public | {"arithmetic": arithmetic},
+        plan.stated,
     )
 
 

@@ -9,7 +9,7 @@ from skriemdp.ledger.accountant import (
     Spend,
 )
 from skriemdp.ledger.current import active_accountant_token, current_accountant
-from skriemdp.ledger.format_1 import upgrade
+from skriemdp.ledger.reading import matches
 
 __all__ = [
     "BudgetError",
@@ -20,5 +20,5 @@ __all__ = [
     "Spend",
     "active_accountant_token",
     "current_accountant",
-    "upgrade",
+    "matches",
 ]

@@ -7,6 +7,7 @@ import html
 import json
 import math
 import numbers
+import os
 import sys
 from collections.abc import Mapping
 from fractions import Fraction
@@ -23,17 +24,22 @@ from skriemdp._validation import (
 )
 from skriemdp.ledger import active, connections
 from skriemdp.ledger.chain import Head
+from skriemdp.ledger.errors import BudgetError
+from skriemdp.ledger.facts import note
 from skriemdp.ledger.filters import KINDS, Filter, divide, make_filter
-from skriemdp.ledger.history import History
-from skriemdp.ledger.refusals import Ask, refusal, remaining
 from skriemdp.ledger.statements import (
+    Ask,
     BudgetExceededError,
+    History,
     LedgerTotal,
     Remaining,
     Spend,
+    refusal,
+    remaining,
+    spend_of,
+    summary_lines,
 )
-from skriemdp.ledger.storage import BudgetError, Ledger, Standing
-from skriemdp.ledger.summary import summary_lines
+from skriemdp.ledger.storage import Ledger, Standing
 from skriemdp.ledger.totals import charge_lists, total_epsilon
 from skriemdp.ledger.units import UNITS, check_protects
 from skriemdp.privacy.events import Event, SeededEvent
@@ -158,69 +164,57 @@ class PrivacyAccountant:
             check_option(UNITS, unit=unit)
         self._dataset, self._partition = DEFAULT_DATASET, ""
         self._stored, self._fixed_unit = None, None
+        made = path is None or not os.path.lexists(path)
         if path is None:
             if witness is not None:
                 raise ValueError("a witness needs a ledger that lasts; give path= as well.")
             self._ledger = Ledger.temporary()
-        elif Ledger.exists(path):
-            self._ledger = Ledger(path)
-            if witness is not None:
-                self._ledger.check_witness(witness)
-            given = (float(epsilon), float(delta), filter) != (math.inf, 1e-5, "auto")
-            self._stored = self._open(rule if given else None, unit)
         else:
-            self._ledger = Ledger.create(path, witness)
+            self._ledger = Ledger.create(path, witness) if made else Ledger(path)
             if witness is not None:  # another process may have been first
                 self._ledger.check_witness(witness)
-        if self._stored is None:
-            self._stored = self._open(rule, unit)
-        if unit is not None and unit != self.unit:
-            raise BudgetError(
-                f"{self._where()} protects each {self.unit}, fixed when it was made; asked for "
-                f"was unit={unit!r}. Leave this parameter out, or repeat the stored value."
-            )
+        given = made or (float(epsilon), float(delta), filter) != (math.inf, 1e-5, "auto")
+        self._open(rule if given else None, unit)
 
     def _open(self, rule: Filter | None, unit: str | None = None) -> Filter:
-        settings = None if rule is None else rule.to_dict()
-        zero = () if rule is None else rule.zero
-        found = self._ledger.open_dataset(self._dataset, settings, zero, unit=unit or "record")
+        """Read the rule and the unit of the data set; the first that asks for them fixes them."""
+        asked = (None, ()) if rule is None else (rule.to_dict(), rule.zero)
+        place = self._ledger.open_dataset(self._dataset, *asked, unit=unit or "record")
         try:
-            stored = Filter.from_dict(found)
+            stored = Filter.from_dict(json.loads(place.filter))
         except (KeyError, TypeError, ValueError):
             raise BudgetError(
                 f"data set {self._dataset!r} of the ledger {self.path!r} has a rule that this "
                 "version cannot read; the file was changed, or a newer version made it. Restore "
                 "the file, or use that version."
             ) from None
-        if rule is not None and (stored.epsilon, stored.delta, stored.kind) != (
-            rule.epsilon,
-            rule.delta,
-            rule.kind,
-        ):
+        self._stored, self._fixed_unit = stored, place.unit
+        differs = ""
+        if rule is not None and _terms(rule) != _terms(stored):
+            differs = f"has {_terms(stored)}, fixed when it was made; asked for was {_terms(rule)}"
+        elif unit not in (None, place.unit):
+            differs = (
+                f"protects each {place.unit}, fixed when it was made; asked for was unit={unit!r}"
+            )
+        if differs:
             raise BudgetError(
-                f"data set {self._dataset!r} of the ledger {self.path!r} has epsilon="
-                f"{stored.epsilon:g}, delta={stored.delta:g}, filter={stored.kind!r}, fixed when "
-                f"it was made; asked for were epsilon={rule.epsilon:g}, delta={rule.delta:g}, "
-                f"filter={rule.kind!r}. Leave these parameters out, or repeat the stored values."
+                f"{self._where()} {differs}. Leave these parameters out, or repeat the stored "
+                "values."
             )
         return stored
 
     @classmethod
-    def _handle(
-        cls, ledger: Ledger, dataset: str, partition: str, stored: Filter | None = None
-    ) -> Self:
+    def _handle(cls, ledger: Ledger, dataset: str, partition: str = "") -> Self:
         self = cls.__new__(cls)
         self._ledger, self._dataset, self._partition = ledger, dataset, partition
-        self._stored, self._fixed_unit = stored, None
+        self._stored, self._fixed_unit = None, None
         return self
 
     # -- what it stands for --
 
     @property
     def _filter(self) -> Filter:
-        if self._stored is None:
-            self._stored = self._open(None)
-        return self._stored
+        return self._open(None) if self._stored is None else self._stored
 
     @property
     def epsilon(self) -> float:
@@ -240,9 +234,9 @@ class PrivacyAccountant:
     @property
     def unit(self) -> str:
         """Whom the ceiling protects: "label", "record", "group" or "client"."""
-        if self._fixed_unit is None:  # fixed when the data set was made
-            self._fixed_unit = self._ledger.row(self._dataset).unit
-        return self._fixed_unit
+        if self._fixed_unit is None:
+            self._open(None)
+        return str(self._fixed_unit)
 
     @property
     def path(self) -> str:
@@ -272,15 +266,15 @@ class PrivacyAccountant:
         """
         _check_name("data set", name)
         asked = (epsilon, delta, filter) != (None, None, None)
-        other = self._handle(self._ledger, name, "")
-        if asked or name not in self._ledger.dataset_names():
+        other = self._handle(self._ledger, name)
+        if asked or name not in (place.name for place in self._ledger.datasets()):
             own = self.filter if self.filter in KINDS else "gdp"
             rule = make_filter(
                 own if filter is None else filter,
                 self.epsilon if epsilon is None else epsilon,
                 self.delta if delta is None else delta,
             )
-            other._stored = other._open(rule, self.unit)
+            other._open(rule, self.unit)
         return other
 
     def partition(self, name: str) -> PrivacyAccountant:
@@ -297,7 +291,7 @@ class PrivacyAccountant:
                 f"this is the partition {self._partition!r}; partitions do not nest. Name each of "
                 "the finer disjoint parts on the data set itself."
             )
-        return self._handle(self._ledger, self._dataset, name, self._stored)
+        return self._handle(self._ledger, self._dataset, name)
 
     # -- dividing --
 
@@ -372,14 +366,14 @@ class PrivacyAccountant:
             {"weights": [str(weight) for weight in weights], "gaussian": bool(gaussian)},
             [(name, own.to_dict(), own.zero) for name, own in zip(names, rules, strict=True)],
         )
-        return [self._handle(self._ledger, name, "") for name in names]
+        return [self._handle(self._ledger, name) for name in names]
 
     @property
     def parts(self) -> list[PrivacyAccountant]:
         """The parts that :meth:`split` made, in order; empty for an undivided budget."""
         places = self._ledger.datasets()
         return [
-            self._handle(self._ledger, place.name, "")
+            self._handle(self._ledger, place.name)
             for place in places
             if place.parent == self._dataset
         ]
@@ -414,6 +408,7 @@ class PrivacyAccountant:
         *,
         label: str = "release",
         params: dict | None = None,
+        facts: dict | None = None,
         at: tuple[float, float] | None = None,
         gaussian: str = "",
         relation: str | None = None,
@@ -429,6 +424,9 @@ class PrivacyAccountant:
             Who charges; shown in summaries.  At most 1000 characters.
         params : dict, optional
             Public parameters to note (plain data; nothing computed from records).
+        facts : dict, optional
+            What has to be public for the release to be private, by name; large arrays are noted
+            by their digest.
         at : tuple of float, optional
             The (epsilon, delta) that the release was calibrated to; the event must be private at
             it.  Noted, and under ``filter="sum"`` what is charged at most.
@@ -458,26 +456,22 @@ class PrivacyAccountant:
         params = facts(release, relation, d_in) | ({} if params is None else dict(params))
         if at is not None:
             params = {"epsilon": at[0], "delta": at[1]} | params
-        unit = str(params.get("unit", "record"))
+        unit, text = str(params.get("unit", "record")), note(params, facts or {})
         self._check_unit(rule, unit, params.get("clients_per_person") == 1)
         for cost in costs:
-            entry, time, standing = self._ledger.charge(
+            row, standing = self._ledger.charge(
                 self._dataset,
                 self._partition,
                 cost,
                 partial(rule.admits, cost=cost, event=event),
                 event=json.dumps(event.to_dict(), sort_keys=True, allow_nan=False),
                 label=str(label),
-                params=json.dumps(params, sort_keys=True, allow_nan=False),
+                note=text,
                 unit=unit,
             )
-            if entry is not None:
-                break
-        if entry is None:
-            raise self._refusal(Ask(event, at, 1, unit, gaussian), standing)
-        return Spend(
-            entry, time, self._dataset, self._partition, str(label), params, event.to_dict()
-        )
+            if row is not None:
+                return spend_of(row, self._dataset)
+        raise self._refusal(Ask(event, at, 1, unit, gaussian), standing)
 
     def _event(self, release: Any, relation: str | None, d_in: float | None) -> Event:
         event = as_event(release, relation, d_in)
@@ -506,11 +500,6 @@ class PrivacyAccountant:
             raise self._refusal(Ask(event, at, n_fits), standing)
 
     def _standing(self) -> Standing:
-        if self._ledger.row(self._dataset).division:
-            raise BudgetError(
-                f"{self._where()} is divided into {len(self.parts)} parts; charge one of them "
-                "(its `parts`)."
-            )
         return self._ledger.standing(self._dataset, self._partition)
 
     def _prepare(
@@ -695,6 +684,10 @@ class PrivacyAccountant:
 
     def __exit__(self, *exception: Any) -> None:
         active.leave(self, sys._getframe(1))
+
+
+def _terms(rule: Filter) -> str:
+    return f"epsilon={rule.epsilon!r}, delta={rule.delta!r}, filter={rule.kind!r}"
 
 
 def _check_name(what: str, name: str) -> None:

@@ -9,6 +9,7 @@ stopped; against that helps a head that was noted elsewhere (a witness file, or 
 
 from __future__ import annotations
 
+import datetime
 import functools
 import hashlib
 import json
@@ -22,33 +23,33 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "SCHEMA", "Broken", "Dataset", "Head", "canonical", "check_schema"]
 
-FORMAT = 2
+FORMAT = 3
 
 # `datasets` holds one row for each data set and for each part that a data set was split into
-# (`parent`); `division` says how it was split.  `last` is the entry that changed the row last.
-# `unit` is what the ceiling protects, `arithmetic` how its noise must be computed; each entry
-# says both of its release.
+# (`parent`, its name); `division` says how it was split.  `last` is the entry that changed the row
+# last.  `unit` is what the ceiling protects; each entry says that of its release.  Events and notes
+# repeat, so entries point to their texts.
 SCHEMA = """
 CREATE TABLE ledger (key TEXT NOT NULL, created TEXT NOT NULL, witness TEXT NOT NULL);
 CREATE TABLE datasets (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, parent INTEGER REFERENCES datasets,
-    unit TEXT NOT NULL, arithmetic TEXT NOT NULL, filter TEXT NOT NULL, division TEXT NOT NULL,
-    last INTEGER NOT NULL, entries INTEGER NOT NULL, common_entries INTEGER NOT NULL,
-    common TEXT NOT NULL, peak TEXT NOT NULL);
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, parent TEXT REFERENCES datasets (name),
+    unit TEXT NOT NULL, filter TEXT NOT NULL, division TEXT NOT NULL, last INTEGER NOT NULL,
+    entries INTEGER NOT NULL, common_entries INTEGER NOT NULL, common TEXT NOT NULL,
+    peak TEXT NOT NULL);
 CREATE TABLE partitions (
     dataset INTEGER NOT NULL REFERENCES datasets, name TEXT NOT NULL, last INTEGER NOT NULL,
     entries INTEGER NOT NULL, amounts TEXT NOT NULL,
     PRIMARY KEY (dataset, name)) WITHOUT ROWID;
-CREATE TABLE events (id INTEGER PRIMARY KEY, json TEXT NOT NULL UNIQUE);
+CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
 CREATE TABLE tallies (
     dataset INTEGER NOT NULL REFERENCES datasets, part TEXT NOT NULL, label TEXT NOT NULL,
-    event INTEGER NOT NULL REFERENCES events, first INTEGER NOT NULL, count INTEGER NOT NULL,
+    event INTEGER NOT NULL REFERENCES texts, first INTEGER NOT NULL, count INTEGER NOT NULL,
     PRIMARY KEY (dataset, part, label, event)) WITHOUT ROWID;
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, kind TEXT NOT NULL,
     dataset INTEGER NOT NULL REFERENCES datasets, part TEXT NOT NULL, label TEXT NOT NULL,
-    params TEXT NOT NULL, event INTEGER REFERENCES events, unit TEXT NOT NULL,
-    arithmetic TEXT NOT NULL, cost TEXT NOT NULL, after TEXT NOT NULL, digest TEXT NOT NULL);
+    note INTEGER NOT NULL REFERENCES texts, event INTEGER REFERENCES texts,
+    unit TEXT NOT NULL, cost TEXT NOT NULL, after TEXT NOT NULL, digest TEXT NOT NULL);
 """
 # Kinds of entries.  A data set's first entry is its creation; after a split there are no more.
 CREATED, SPLIT, CHARGED = "created", "split", "charged"
@@ -66,13 +67,12 @@ class Head(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """One row of `datasets`, with its parent's name."""
+    """One row of `datasets`."""
 
     id: int
     name: str
     parent: str | None
     unit: str
-    arithmetic: str
     filter: str
     division: str
     last: int
@@ -84,11 +84,11 @@ class Dataset(NamedTuple):
     @property
     def rule(self) -> tuple:
         """What is fixed for good when the data set is made; part of every digest."""
-        return self.name, self.parent, self.unit, self.arithmetic, self.filter
+        return self.name, self.parent, self.unit, self.filter
 
 
 class Entry(NamedTuple):
-    """One row of `entries`, with the event's text for its number."""
+    """One row of `entries`, with the texts of its note and its event for their numbers."""
 
     id: int
     time: str
@@ -96,22 +96,51 @@ class Entry(NamedTuple):
     dataset: int
     part: str
     label: str
-    params: str
+    note: str
     event: str | None
     unit: str
-    arithmetic: str
     cost: str
     after: str
     digest: str
 
+    @property
+    def noted(self) -> dict:
+        """What :func:`skriemdp.ledger.facts.note` wrote; nothing for another kind of text."""
+        found = json.loads(self.note or "{}")
+        found = found if isinstance(found, dict) else {}
+        return {k: found[k] if isinstance(found.get(k), kind) else kind() for k, kind in _NOTED}
 
-_DATASET = (
-    "SELECT d.id, d.name, p.name, d.unit, d.arithmetic, d.filter, d.division, d.last, d.entries, "
-    "d.common_entries, d.common, d.peak FROM datasets d LEFT JOIN datasets p ON p.id = d.parent "
-)
+    @property
+    def params(self) -> dict:
+        """What the caller gave."""
+        return self.noted["params"]
+
+    @property
+    def facts(self) -> dict:
+        """What had to be public for the guarantee to hold, by name."""
+        return self.noted["facts"]
+
+    @property
+    def version(self) -> str:
+        """The library that charged."""
+        return self.noted["version"]
+
+    @property
+    def host(self) -> str:
+        """The machine that charged, where that was asked for."""
+        return self.noted["host"]
+
+    @property
+    def user(self) -> str:
+        """Who charged, where that was asked for."""
+        return self.noted["user"]
+
+
+_NOTED = (("params", dict), ("facts", dict), ("version", str), ("host", str), ("user", str))
 _ENTRY = (
-    "SELECT e.id, e.time, e.kind, e.dataset, e.part, e.label, e.params, v.json, e.unit, "
-    "e.arithmetic, e.cost, e.after, e.digest FROM entries e LEFT JOIN events v ON v.id = e.event "
+    "SELECT e.id, e.time, e.kind, e.dataset, e.part, e.label, n.text, v.text, e.unit, "
+    "e.cost, e.after, e.digest FROM entries e "
+    "LEFT JOIN texts n ON n.id = e.note LEFT JOIN texts v ON v.id = e.event "
 )
 
 
@@ -164,24 +193,24 @@ def header(db: sqlite3.Connection) -> tuple:
 
 def datasets(db: sqlite3.Connection) -> list[Dataset]:
     """All data sets, in the order of their creation."""
-    return [Dataset(*row) for row in db.execute(_DATASET + "ORDER BY d.id")]
+    return [Dataset(*row) for row in db.execute("SELECT * FROM datasets ORDER BY id")]
 
 
 def dataset(db: sqlite3.Connection, name: str) -> Dataset | None:
     """The data set of this name."""
-    row = db.execute(_DATASET + "WHERE d.name = ?", (name,)).fetchone()
+    row = db.execute("SELECT * FROM datasets WHERE name = ?", (name,)).fetchone()
     return None if row is None else Dataset(*row)
 
 
 def entry(db: sqlite3.Connection, number: int) -> Entry | None:
     """The entry of this number."""
-    row = db.execute(_ENTRY + "WHERE e.id = ?", (number,)).fetchone()
-    return None if row is None else Entry(*row)
+    found = rows(db, number, 1)
+    return found[0] if found and found[0].id == number else None
 
 
 def digest(before: str, head: tuple, rule: tuple, row: Entry) -> str:
     """The digest of an entry, from the digest before it."""
-    text = canonical([before, head, rule, row[:3], row[4:12]])
+    text = canonical([before, head, rule, row[:3], row[4:-1]])
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
@@ -195,42 +224,99 @@ def digest_before(db: sqlite3.Connection, number: int) -> str:
     return row[0]
 
 
+def create(
+    db: Connection, name: str, parent: Dataset | None, unit: str, settings: dict, zero: tuple
+) -> Dataset:
+    """Make a data set: its row, and the entry that fixes its rule."""
+    text, nothing = json.dumps(settings, allow_nan=False), canonical(zero)
+    db.execute(
+        "INSERT INTO datasets VALUES (NULL, ?, ?, ?, ?, '', 0, 0, 0, ?, ?)",
+        (name, parent and parent.name, unit, text, nothing, nothing),
+    )
+    place = dataset(db, name)
+    assert place is not None
+    append(db, place, CREATED)
+    return place
+
+
 def append(
-    db: sqlite3.Connection,
+    db: Connection,
     place: Dataset,
     kind: str,
     *,
-    time: str,
+    time: str | None = None,
     cost: tuple = (),
-    after: str,
     part: str = "",
+    own: tuple = (0, ()),
     label: str = "",
-    params: str = "{}",
+    note: str = "{}",
     event: str | None = None,
-    unit: str,
-    arithmetic: str,
-) -> Head:
-    """Write the next entry of the chain."""
-    number = newest(db) + 1
+    unit: str | None = None,
+) -> Entry:
+    """Write the next entry, and what it changes in the rows of its data set and partition.
+
+    Parameters
+    ----------
+    db : Connection
+        In a transaction.
+    place : Dataset
+        As it is.
+    kind : {"created", "split", "charged"}
+    time : str, optional
+        :func:`now` if not given.
+    cost : tuple of int or None
+    part : str
+        The partition charged, ``""`` for the whole data set.
+    own : (int, tuple)
+        Number of charges and amounts of that partition so far.
+    label, note, event, unit : str
+        As stored; the division is the note of a split.
+    """
+    if kind == SPLIT:
+        place = place._replace(division=note)
+    elif kind == CHARGED:
+        place = place._replace(entries=place.entries + 1)
+        if part:
+            own = own[0] + 1, add(own[1], cost)
+            place = place._replace(peak=canonical(highest(amounts(place.peak), own[1])))
+        else:
+            common = canonical(add(amounts(place.common), cost))
+            place = place._replace(common=common, common_entries=place.common_entries + 1)
+    number, after = newest(db) + 1, canonical([*_totals(place), *own])
     row = Entry(
-        number, time, kind, place.id, part, label, params, event, unit, arithmetic,
+        number, time or now(), kind, place.id, part, label, note, event, unit or place.unit,
         canonical(cost), after, "",
     )  # fmt: skip
-    seal = digest(digest_before(db, number), header(db), place.rule, row)
-    if event is not None:
-        db.execute("INSERT OR IGNORE INTO events(json) VALUES (?)", (event,))
+    row = row._replace(digest=digest(digest_before(db, number), header(db), place.rule, row))
+    for text in (note,) if event is None else (note, event):
+        db.execute("INSERT OR IGNORE INTO texts(text) VALUES (?)", (text,))
     db.execute(
-        "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, "
-        "(SELECT id FROM events WHERE json = ?), ?, ?, ?, ?, ?)",
-        (*row[:12], seal),
+        "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, (SELECT id FROM texts WHERE text = ?), "
+        "(SELECT id FROM texts WHERE text = ?), ?, ?, ?, ?)",
+        row,
     )
     if kind == CHARGED:
         db.execute(
-            "INSERT INTO tallies SELECT ?, ?, ?, id, ?, 1 FROM events WHERE json = ? "
+            "INSERT INTO tallies SELECT ?, ?, ?, id, ?, 1 FROM texts WHERE text = ? "
             "ON CONFLICT DO UPDATE SET count = count + 1",
             (place.id, part, label, number, event),
         )
-    return Head(number, seal)
+    if part:
+        db.execute(
+            "INSERT OR REPLACE INTO partitions VALUES (?, ?, ?, ?, ?)",
+            (place.id, part, number, own[0], canonical(own[1])),
+        )
+    db.execute(
+        "UPDATE datasets SET division = ?, last = ?, entries = ?, common_entries = ?, common = ?, "
+        "peak = ? WHERE id = ?",
+        (place.division, number, *place[-4:], place.id),
+    )
+    return row
+
+
+def now() -> str:
+    """The time of an entry: ISO 8601, UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def newest(db: sqlite3.Connection) -> int:
@@ -244,28 +330,17 @@ def last(db: sqlite3.Connection) -> Head | None:
     return None if row is None else Head(*row)
 
 
-def totals(place: Dataset, own_entries: int = 0, own: tuple = ()) -> str:
-    """What an entry notes as the state it left: of its data set, and of its partition."""
-    return canonical(
-        [
-            place.entries,
-            place.common_entries,
-            amounts(place.common),
-            amounts(place.peak),
-            own_entries,
-            own,
-        ]
-    )
+def _totals(place: Dataset) -> list:
+    """What an entry notes as the state it left of its data set; then comes that of the part."""
+    return [place.entries, place.common_entries, *map(json.loads, (place.common, place.peak))]
 
 
 def check_dataset(db: sqlite3.Connection, head: tuple, place: Dataset) -> None:
     """The row of a data set is what its last entry left, and that entry is intact."""
     last = _intact(db, head, place, place.last)
-    noted = json.loads(last.after)[:4]
-    found = [place.entries, place.common_entries, *map(json.loads, (place.common, place.peak))]
-    if noted != found:
+    if json.loads(last.after)[:4] != _totals(place):
         raise Broken(f"the totals of data set {place.name!r} are not what entry {last.id} left")
-    if place.division != (last.params if last.kind == SPLIT else ""):
+    if place.division != (last.note if last.kind == SPLIT else ""):
         raise Broken(f"the division of data set {place.name!r} is not the one that was entered")
 
 
@@ -333,25 +408,12 @@ class Replay:
     A replay that begins in the middle takes the first totals that it meets as given.
     """
 
-    def __init__(self, head: tuple, start: int = 1):
+    def __init__(self, head: tuple, start: int = 1, before: str = ""):
         self.places: dict[int, Dataset] = {}
-        self.head, self.start, self.next, self.before = head, start, start, ""
+        self.head, self.start, self.next, self.before = head, start, start, before
         self.common: dict[int, list] = {}
         self.own: dict[tuple, list] = {}
         self.tallies: Counter = Counter()
-
-    def advance(self, db: sqlite3.Connection, most: int = 10_000) -> bool:
-        """Take up to `most` entries in the caller's transaction; whether these were the last."""
-        self.places = {place.id: place for place in datasets(db)}
-        if self.next == self.start:
-            self.before = digest_before(db, self.start)
-        found = rows(db, self.next, most)
-        for row in found:
-            self.take(row)
-        if len(found) == most:
-            return False
-        self.finish(db)
-        return True
 
     def take(self, row: Entry) -> None:
         """Check the next entry."""
@@ -408,30 +470,30 @@ class Replay:
         if partitions != self.own:
             raise Broken("the totals of the partitions are not the sums of their entries")
         found = db.execute(
-            "SELECT t.dataset, t.part, t.label, v.json, t.count FROM tallies t "
-            "LEFT JOIN events v ON v.id = t.event"
+            "SELECT t.dataset, t.part, t.label, v.text, t.count FROM tallies t "
+            "LEFT JOIN texts v ON v.id = t.event"
         )
         if {row[:4]: row[4] for row in found} != dict(self.tallies):
             raise Broken("the counts of equal charges are not those of the entries")
 
 
-def rows(db: sqlite3.Connection, start: int, most: int) -> list[Entry]:
-    """Up to `most` entries from number `start` on."""
-    found = db.execute(_ENTRY + "WHERE e.id >= ? ORDER BY e.id LIMIT ?", (start, most))
-    return [Entry(*row) for row in found]
-
-
-def charges(
-    db: sqlite3.Connection, place: Dataset, part: str | None, after: int, most: int, skip: int = 0
+def rows(
+    db: Connection,
+    start: int,
+    most: int = -1,
+    place: Dataset | None = None,
+    part: str | None = None,
+    skip: int = 0,
 ) -> list[Entry]:
-    """Up to `most` charges of a data set (of a partition and the common ones) after a number."""
-    clause, values = "", [place.id, CHARGED, after]
+    """Up to `most` entries from number `start` on; the charges of a data set, of a partition."""
+    where = "e.id >= ?"
+    values: list[Any] = [start]
+    if place is not None:
+        where, values = f"{where} AND e.dataset = ? AND e.kind = '{CHARGED}'", [start, place.id]
     if part is not None:
-        clause, values = "AND e.part IN ('', ?) ", [*values, part]
+        where, values = f"{where} AND e.part IN ('', ?)", [*values, part]
     found = db.execute(
-        f"{_ENTRY}WHERE e.dataset = ? AND e.kind = ? AND e.id > ? {clause}ORDER BY e.id "
-        "LIMIT ? OFFSET ?",
-        (*values, most, skip),
+        f"{_ENTRY}WHERE {where} ORDER BY e.id LIMIT ? OFFSET ?", (*values, most, skip)
     )
     return [Entry(*row) for row in found]
 
@@ -439,7 +501,7 @@ def charges(
 def tallies(db: sqlite3.Connection, place: Dataset) -> list[tuple]:
     """Rows (part, label, event JSON, count) of a data set, in the order of their first charge."""
     found = db.execute(
-        "SELECT t.part, t.label, v.json, t.count FROM tallies t JOIN events v ON v.id = t.event "
+        "SELECT t.part, t.label, v.text, t.count FROM tallies t JOIN texts v ON v.id = t.event "
         "WHERE t.dataset = ? ORDER BY t.first",
         (place.id,),
     ).fetchall()

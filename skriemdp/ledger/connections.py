@@ -1,10 +1,9 @@
-"""The process's connections to ledger files: opened checked, closed around a fork, explained.
+"""Connections to ledger files: one for each transaction, checked, and what goes wrong explained.
 
-One connection per process and file, used under a lock.  SQLite keeps the POSIX locks of a file
-per process: a connection (or even its bookkeeping) that crosses fork() believes in locks that the
-child does not hold.  So all connections are closed before a fork and reopened on demand on both
-sides.  For the same reason nothing here opens the ledger with open(): closing that descriptor
-would drop the locks.
+SQLite keeps the POSIX locks of a file per process: a connection (or even its bookkeeping) that
+crosses fork() believes in locks that the child does not hold.  So a connection lives for one
+transaction, under one lock of the process that is held across a fork.  For the same reason nothing
+here opens the ledger with open(): closing that descriptor would drop the locks.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -32,30 +32,15 @@ __all__ = ["BudgetError"]
 
 APPLICATION_ID = 0x736B7264  # "skrd"; tells our files from other SQLite files
 BUSY_SECONDS = 60.0
-OPEN_LEDGERS = 16
 # So many of the last entries are added up again when a process first opens a ledger.
 FIRST_LOOK = 10_000
 
-
-class _Link:
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.db: sqlite3.Connection | None = None
-        self.inode: tuple | None = None
-
-    def close(self) -> None:
-        if self.db is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self.db.close()
-            self.db = None
-
-
-_links: dict[str, _Link] = {}
-_links_lock = threading.RLock()
+_lock = threading.RLock()
 # By the ledger's key: the newest entry that this process has seen, and where the file was.
 _marks: dict[str, chain.Head] = {}
 _places: dict[str, str] = {}
-_looked_through: set[str] = set()
+# Paths with device and number of the file.
+_looked_through: set[tuple] = set()
 
 
 class Session(NamedTuple):
@@ -63,11 +48,51 @@ class Session(NamedTuple):
 
     db: sqlite3.Connection
     header: tuple
+    path: str
 
     @property
     def key(self) -> str:
         """The random name of the ledger."""
         return self.header[0]
+
+    def place(self, dataset: str) -> chain.Dataset:
+        """A data set, whose last entry is intact and left the totals found."""
+        found = chain.dataset(self.db, dataset)
+        if found is None:
+            raise BudgetError(f"the ledger {self.path!r} has no data set {dataset!r}.")
+        chain.check_dataset(self.db, self.header, found)
+        return found
+
+    def own(self, place: chain.Dataset, part: str) -> tuple[int, tuple]:
+        """Number of charges and amounts of one partition; nothing of the whole data set."""
+        if not part:
+            return 0, ()
+        return chain.check_partition(self.db, self.header, place, part)
+
+    def check_held(self, seen: chain.Head | None) -> None:
+        """The file still holds an entry that it held once."""
+        if seen is None:
+            return
+        row = self.db.execute("SELECT digest FROM entries WHERE id = ?", seen[:1]).fetchone()
+        if row is not None and row[0] == seen.digest:
+            return
+        newest = chain.newest(self.db)
+        if newest < seen.entry:
+            found = f"went back from entry {seen.entry} to {newest}"
+        else:
+            found = f"has another entry {seen.entry} than before"
+        raise BudgetError(
+            f"the ledger {self.path!r} {found}: this is an old backup, or a part of the file was "
+            "lost. Restore the newest copy; what was charged since is part of the guarantee. "
+            "Nothing was released."
+        )
+
+    def check_whole(self) -> None:
+        """What is looked at before each charge: tables, counts, the last entry, the witness."""
+        chain.check_schema(self.db)
+        chain.check_head(self.db, self.header)
+        if self.header[2]:
+            self.check_held(witness.newest(self.header[2], self.key))
 
 
 def mark(key: str) -> chain.Head | None:
@@ -84,41 +109,45 @@ def remember(key: str, head: chain.Head | None) -> None:
 @contextlib.contextmanager
 def reading(path: str, key: str | None) -> Iterator[Session]:
     """Several reads of one state of the ledger, checked to be no older than what was seen."""
-    with _lent(path) as db:
+    with _connected(path) as db:
         db.execute("BEGIN")
-        try:
-            yield _checked(db, path, key)
-        finally:
-            if db.in_transaction:
-                db.execute("COMMIT")
+        yield _checked(db, path, key)
 
 
 @contextlib.contextmanager
 def writing(path: str, key: str | None) -> Iterator[Session]:
     """One durable transaction; leaving it without an exception means it is on disk."""
-    with _lent(path) as db:
+    with _connected(path) as db:
         db.execute("BEGIN IMMEDIATE")
-        try:
-            session = _checked(db, path, key)
-            chain.check_schema(db)
-            chain.check_head(db, session.header)
-            _check_witness(session, path)
-            yield session
-            written = chain.last(db)
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                with contextlib.suppress(sqlite3.Error):
-                    db.execute("ROLLBACK")
-            raise
+        session = _checked(db, path, key)
+        session.check_whole()
+        yield session
+        written = chain.last(db)
+        db.execute("COMMIT")
         before = mark(session.key)
         remember(session.key, written)
         if session.header[2] and written is not None and written != before:
             witness.note(session.header[2], written)
 
 
+@contextlib.contextmanager
+def looking(path: str) -> Iterator[Connection]:
+    """One transaction that cannot write, of a ledger of this format.
+
+    For reports: the file may lie where nobody may write, and nothing is remembered of it.
+    """
+    with _lock, explained(path):
+        _file(path)
+        with contextlib.closing(open_file(path, "ro")) as db:
+            db.execute("PRAGMA query_only = ON")
+            db.execute("PRAGMA trusted_schema = OFF")
+            db.execute("BEGIN")
+            _check_format(db, path)
+            yield db
+
+
 def _checked(db: sqlite3.Connection, path: str, key: str | None) -> Session:
-    session = Session(db, chain.header(db))
+    session = Session(db, chain.header(db), path)
     if key is not None and key != session.key:
         raise BudgetError(
             f"{path!r} is not the ledger that this accountant was made for: the file was replaced. "
@@ -131,89 +160,27 @@ def _checked(db: sqlite3.Connection, path: str, key: str | None) -> Session:
             "budget kept in two files would be spent twice. Remove one of them."
         )
     _places[session.key] = path
-    seen = mark(session.key)
-    if seen is not None:
-        _check_held(session, path, seen)
+    session.check_held(mark(session.key))
     remember(session.key, chain.last(db))
     return session
 
 
-def _check_held(session: Session, path: str, seen: chain.Head) -> None:
-    """The file still holds an entry that it held once."""
-    row = session.db.execute("SELECT digest FROM entries WHERE id = ?", (seen.entry,)).fetchone()
-    if row is not None and row[0] == seen.digest:
-        return
-    newest = chain.last(session.db)
-    if newest is None or newest.entry < seen.entry:
-        found = f"went back from entry {seen.entry} to {0 if newest is None else newest.entry}"
-    else:
-        found = f"has another entry {seen.entry} than before"
-    raise BudgetError(
-        f"the ledger {path!r} {found}: this is an old backup, or a part of the file was lost. "
-        "Restore the newest copy; what was charged since is part of the guarantee. Nothing was "
-        "released."
-    )
-
-
-def _check_witness(session: Session, path: str) -> None:
-    if not session.header[2]:
-        return
-    seen = witness.newest(session.header[2], session.key)
-    if seen is not None:
-        _check_held(session, path, seen)
-
-
 @contextlib.contextmanager
-def _lent(path: str) -> Iterator[Connection]:
-    """Lend the process's connection to the file at `path`."""
-    with _links_lock:
-        link = _links.pop(path, None) or _Link()
-        _links[path] = link  # last used, last in line
-        _close_idle(link)
-    with link.lock, explained(path):
-        inode = _inode(path)
-        if link.db is not None and link.inode != inode:
-            link.close()
-        if link.db is None:
-            link.db = _connect(path)
-            _leave_at_exit()
-            link.inode = inode
-        try:
-            # What is read comes from the file: SQLite would trust its memory of a file that was
-            # put back in place, if that was changed as often.
-            link.db.execute("PRAGMA shrink_memory")
-            yield link.db
-        except (sqlite3.Error, chain.Broken):
-            link.close()
-            raise
+def _connected(path: str) -> Iterator[Connection]:
+    """A connection for one transaction; what was not committed when it is closed is undone."""
+    with _lock, explained(path):
+        place = path, *_file(path)
+        if place not in _looked_through:
+            files.refuse_network(path)
+        with contextlib.closing(_connect(path)) as db:
+            if place not in _looked_through:
+                _share_journal(path)
+                _look_through(db, path)
+                _looked_through.add(place)
+            yield db
 
 
-def verify(path: str, key: str | None, noted: chain.Head | None) -> None:
-    """Add up all entries again, in short transactions; the file must hold the entry `noted`."""
-    with _lent(path) as db:
-        check_pages(db, path)
-    again, done = None, False
-    while not done:
-        with reading(path, key) as session:
-            if again is None:
-                chain.check_schema(session.db)
-                _check_witness(session, path)
-                if noted is not None:
-                    _check_held(session, path, noted)
-                again = chain.Replay(session.header)
-            done = again.advance(session.db)
-
-
-def _close_idle(used: _Link) -> None:
-    """Keep file descriptors for few ledgers; a program may make thousands."""
-    opened = [link for link in _links.values() if link.db is not None and link is not used]
-    for link in opened[: max(len(opened) - OPEN_LEDGERS + 1, 0)]:
-        if link.lock.acquire(blocking=False):
-            link.close()
-            link.lock.release()
-
-
-def _inode(path: str) -> tuple:
+def _file(path: str) -> tuple:
     """Device and number of the file, which must be there, under one name, without a `-wal`."""
     try:
         status = files.look(path)
@@ -225,6 +192,8 @@ def _inode(path: str) -> tuple:
         ) from None
     except OSError as error:
         raise BudgetError(f"the ledger {path!r} cannot be reached: {error.strerror}.") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise BudgetError(f"{path!r} is a folder or a device, not a ledger; give a file's path.")
     if status.st_size == 0:
         raise BudgetError(
             f"{path!r} is empty, so it is not a ledger (or no longer one). Restore it, or move it "
@@ -232,15 +201,13 @@ def _inode(path: str) -> tuple:
         )
     if os.path.lexists(path + "-wal"):
         raise BudgetError(
-            f"{path + '-wal'!r} lies beside the ledger: another program, or an older version of "
-            "this one, changed how the file is written. Close it; for a ledger of format 1 call "
-            "skriemdp.ledger.upgrade. Nothing was released."
+            f"{path + '-wal'!r} lies beside the ledger: another program changed how the file is "
+            "written. Close it there. Nothing was released."
         )
     return status.st_dev, status.st_ino
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    files.refuse_network(path)
     db = open_file(path)
     try:
         _check_format(db, path)
@@ -251,7 +218,6 @@ def _connect(path: str) -> sqlite3.Connection:
         db.execute("PRAGMA fullfsync = ON")
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA trusted_schema = OFF")
-        _look_through(db, path)
     except BaseException:
         db.close()
         raise
@@ -263,12 +229,6 @@ def _check_format(db: sqlite3.Connection, path: str) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if application != APPLICATION_ID:
         raise BudgetError(f"{path!r} is an SQLite file, but not a privacy ledger.")
-    if version == 1:
-        raise BudgetError(
-            f"the ledger {path!r} has format 1; close all programs that use it and call "
-            "skriemdp.ledger.upgrade with its path (or run `python -m skriemdp upgrade`). "
-            "Nothing was released."
-        )
     if version != chain.FORMAT:
         raise BudgetError(
             f"the ledger {path!r} has format {version}, this version of skriemdp reads "
@@ -278,24 +238,10 @@ def _check_format(db: sqlite3.Connection, path: str) -> None:
         raise BudgetError(f"{path!r} was changed by another program; restore the ledger.")
 
 
-@contextlib.contextmanager
-def looking(path: str) -> Iterator[Connection]:
-    """One transaction that cannot write, on a connection of its own; of a ledger of this format.
-
-    For reports: the file may lie where nobody may write, and nothing is remembered of it.  No fork
-    happens meanwhile.
-    """
-    with _links_lock, explained(path):
-        _inode(path)
-        db = open_file(path, "ro")
-        try:
-            db.execute("PRAGMA query_only = ON")
-            db.execute("PRAGMA trusted_schema = OFF")
-            db.execute("BEGIN")
-            _check_format(db, path)
-            yield db
-        finally:
-            db.close()
+def _share_journal(path: str) -> None:
+    """Whoever may read the ledger may see in its journal that no charge is unfinished."""
+    with contextlib.suppress(OSError):  # there is none, or it belongs to somebody else
+        os.chmod(f"{path}-journal", stat.S_IMODE(os.stat(path).st_mode))
 
 
 def check_pages(db: sqlite3.Connection, path: str) -> None:
@@ -305,42 +251,34 @@ def check_pages(db: sqlite3.Connection, path: str) -> None:
 
 
 def _look_through(db: sqlite3.Connection, path: str) -> None:
-    first = path not in _looked_through
-    if first:
-        check_pages(db, path)
+    """What a process looks at when it first opens a file."""
+    check_pages(db, path)
     db.execute("BEGIN")
-    try:
-        chain.check_schema(db)
-        head = chain.header(db)
-        chain.check_head(db, head)
-        for place in chain.datasets(db):
-            chain.check_dataset(db, head, place)
-            chain.check_partition_count(db, place)
-        if first:
-            again = chain.Replay(head, max(chain.newest(db) - FIRST_LOOK + 1, 1))
-            while not again.advance(db):
-                pass
-    finally:
-        if db.in_transaction:
-            db.execute("COMMIT")
-    _looked_through.add(path)
+    chain.check_schema(db)
+    head = chain.header(db)
+    chain.check_head(db, head)
+    for place in chain.datasets(db):
+        chain.check_dataset(db, head, place)
+        chain.check_partition_count(db, place)
+    start = max(chain.newest(db) - FIRST_LOOK + 1, 1)
+    again = chain.Replay(head, start, chain.digest_before(db, start))
+    again.places = {place.id: place for place in chain.datasets(db)}
+    for row in chain.rows(db, start):
+        again.take(row)
+    again.finish(db)
+    db.execute("COMMIT")
 
 
 def open_file(path: str, mode: str = "rw") -> sqlite3.Connection:
     """An existing SQLite file, for reading and writing ("ro": reading), with nothing checked."""
     return sqlite3.connect(
-        f"{Path(path).as_uri()}?mode={mode}",
-        uri=True,
-        timeout=BUSY_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
+        f"{Path(path).as_uri()}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None
     )
 
 
 def initialise(path: str, key: str, created: str, witness: str) -> None:
     """Write the tables of a new ledger into an empty file."""
-    db = sqlite3.connect(path, isolation_level=None)
-    try:
+    with _lock, contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA synchronous = EXTRA")
         db.execute("PRAGMA fullfsync = ON")
         db.executescript(
@@ -349,8 +287,6 @@ def initialise(path: str, key: str, created: str, witness: str) -> None:
         )
         db.execute("INSERT INTO ledger VALUES (?, ?, ?)", (key, created, witness))
         db.execute("COMMIT")
-    finally:
-        db.close()
 
 
 _CORRUPT = (
@@ -370,10 +306,15 @@ _EXPLANATIONS = {
     sqlite3.SQLITE_IOERR: "writing the ledger {path!r} failed (input/output error or file size "
     "limit); check its disk.",
 }
-# A charge was interrupted, and undoing it needs to write.
+# A charge was interrupted, and undoing it needs to write; or nobody can tell.
 _UNFINISHED = (
     "the ledger {path!r} holds an unfinished charge and is read-only here; open it once where the "
     "file and its folder are writable."
+)
+_HIDDEN = (
+    "the journal of the ledger {path!r} may not be read here, so whether a charge is unfinished "
+    "cannot be seen; let its owner give {path}-journal the permissions of the ledger (chmod), or "
+    "charge once, which does it."
 )
 
 
@@ -388,7 +329,9 @@ def explained(path: str) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", None) or 0
         message = _EXPLANATIONS.get(code & 0xFF, "the ledger {path!r} cannot be used.")
         if code == sqlite3.SQLITE_READONLY_ROLLBACK:
-            message = _UNFINISHED
+            journal = f"{path}-journal"
+            hidden = os.path.lexists(journal) and not os.access(journal, os.R_OK)
+            message = _HIDDEN if hidden else _UNFINISHED
         raise BudgetError(
             f"{message.format(path=path)} Nothing was released. (SQLite: {error})"
         ) from error
@@ -407,17 +350,22 @@ def explained(path: str) -> Iterator[None]:
 # -- life of the process -------------------------------------------------------------------------
 
 _folder: tuple[int, str] | None = None
-_leaver: int | None = None
 
 
 def private_folder() -> str:
     """A folder of this process alone (mode 0700), removed when it ends."""
     global _folder
-    with _links_lock:
+    with _lock:
         if _folder is None or _folder[0] != os.getpid() or not os.path.isdir(_folder[1]):
             _folder = os.getpid(), tempfile.mkdtemp(prefix="skriemdp-")
-            _leave_at_exit()
-            _leave_at_termination()
+            # Not atexit: it runs before child processes are joined, and never in children of
+            # multiprocessing.  A finalizer of negative priority runs in both, after the joining.
+            Finalize(None, _remove, exitpriority=-100)
+            # Exit handlers do not run at SIGTERM.  Where the program has a handler of its own it
+            # stays, and only the main thread may set one.
+            with contextlib.suppress(ValueError):
+                if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                    signal.signal(signal.SIGTERM, _terminated)
         return _folder[1]
 
 
@@ -428,59 +376,25 @@ def _is_own(path: str) -> bool:
     return os.path.dirname(path) == os.path.realpath(_folder[1])
 
 
-def _leave_at_exit() -> None:
-    # Not atexit: it runs before child processes are joined, and never in children of
-    # multiprocessing.  A finalizer of negative priority runs in both, after the joining.
-    global _leaver
-    if _leaver != os.getpid():
-        _leaver = os.getpid()
-        Finalize(None, _leave, exitpriority=-100)
-
-
-def _leave_at_termination() -> None:
-    # Exit handlers do not run at SIGTERM. Where the program has a handler of its own it stays.
-    with contextlib.suppress(ValueError):  # only the main thread may set one
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, _terminated)
+def _remove() -> None:
+    if _folder is not None and _folder[0] == os.getpid():
+        shutil.rmtree(_folder[1], ignore_errors=True)
 
 
 def _terminated(number: int, frame: Any) -> None:
-    if _folder is not None and _folder[0] == os.getpid():
-        shutil.rmtree(_folder[1], ignore_errors=True)
+    _remove()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _leave() -> None:
-    with _links_lock:
-        for link in _links.values():
-            link.close()
-        if _folder is not None and _folder[0] == os.getpid():
-            shutil.rmtree(_folder[1], ignore_errors=True)
-
-
-def _before_fork() -> None:
-    _links_lock.acquire()
-    for link in _links.values():
-        link.lock.acquire()
-        link.close()
-
-
-def _after_fork_in_parent() -> None:
-    for link in _links.values():
-        link.lock.release()
-    _links_lock.release()
-
-
 def _after_fork_in_child() -> None:
-    global _links_lock
-    _links.clear()
-    _links_lock = threading.RLock()
+    global _lock
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
+        before=lambda: _lock.acquire(),
+        after_in_parent=lambda: _lock.release(),
         after_in_child=_after_fork_in_child,
     )

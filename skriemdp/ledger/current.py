@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from skriemdp._validation import shown
 from skriemdp.ledger import active
 from skriemdp.ledger.accountant import PrivacyAccountant
-from skriemdp.ledger.storage import BudgetError, Ledger
+from skriemdp.ledger.errors import BudgetError
 
 __all__ = ["LeftBehind", "active_accountant_token", "chosen_accountant", "current_accountant"]
 
@@ -108,7 +108,7 @@ def _resolve(token: dict) -> PrivacyAccountant:
     if "refused" in token:
         raise BudgetError(token["refused"])
     # The default ledger of a process that has ended had no ceiling to protect.
-    if token["default"] and not Ledger.exists(token["path"]):
+    if token["default"] and not os.path.lexists(token["path"]):
         return _default_accountant()
     state = {name: token[name] for name in ("path", "key", "dataset", "partition", "mark")}
     handle = PrivacyAccountant.__new__(PrivacyAccountant)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from skriemdp.ledger import chain, connections, witness
 from skriemdp.ledger.chain import Dataset, Entry, Head
 from skriemdp.ledger.errors import BudgetError
+from skriemdp.ledger.facts import plain_facts
 
-__all__ = ["File", "read", "witnessed"]
+__all__ = ["File", "matches", "read", "witnessed"]
 
 PAGE = 10_000  # entries of one transaction, so that nobody who charges has to wait for long
 
@@ -96,6 +98,61 @@ def read(
             "changed since"
         )
     return File(header[1], list(places.values()), head, problems)
+
+
+def matches(path: str, statement: Mapping[str, Any]) -> list[str]:
+    """Whether a model is the one that a ledger charged: what speaks against it; nothing if it is.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The ledger.  Whether its chain holds is what :func:`read` says.
+    statement : dict
+        ``model.privacy_spent_.to_dict()``, also after JSON.  A model itself is not opened here: to
+        load a pickle runs whatever its author put in, so that only its owner should.
+
+    Returns
+    -------
+    list of str
+        Sentences; empty where entry, digest, data set, event, unit and public facts are equal.
+
+    Raises
+    ------
+    BudgetError
+        The ledger cannot be read.
+    ValueError
+        The statement is none, or names no entry.
+    """
+    try:
+        event, unit, public = statement["event"], statement["unit"], statement["public"]
+        charged = statement["entry"]
+        number, digest, dataset = (None, "", "") if charged is None else charged
+        facts = plain_facts(public)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ValueError(
+            "this is not the statement of a fit; write one with json.dump("
+            "model.privacy_spent_.to_dict(), file)."
+        ) from None
+    if not isinstance(number, int):
+        raise ValueError("the statement names no entry: its fit was charged to no ledger.")
+    with connections.looking(os.path.realpath(os.fsdecode(path))) as db:
+        row = chain.entry(db, number)
+        places = {place.id: place.name for place in chain.datasets(db)}
+    if row is None:
+        return [f"the ledger has no entry {number}"]
+    if row.digest != digest:
+        return [f"entry {number} of the ledger is another charge: its digest is {row.digest}"]
+    found = {
+        "data set": (places.get(row.dataset), dataset),
+        "event": (json.loads(row.event or "null"), json.loads(json.dumps(event))),
+        "unit": (row.unit, unit),
+        "public facts": (row.facts, facts),
+    }
+    return [
+        f"the {what} of entry {number} is not that of the model"
+        for what, (charged, stated) in found.items()
+        if charged != stated
+    ]
 
 
 def witnessed(path: str, witness_path: str) -> Head | None:

@@ -1,4 +1,4 @@
-"""``python -m skriemdp``: reports on a ledger, checks of it, and the upgrade of an old one."""
+"""``python -m skriemdp``: reports on a ledger, and checks of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 
 import skriemdp
-from skriemdp.ledger import reading, upgrade
+from skriemdp.ledger import reading
 from skriemdp.ledger.chain import Head
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.page.facts import clean, gather
@@ -77,9 +77,6 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--witness", metavar="FILE", help="the ledger's witness file, or a copy")
     verify.set_defaults(run=_verify)
 
-    older = commands.add_parser("upgrade", help="bring a ledger of an older format to this one")
-    older.add_argument("ledger", metavar="LEDGER")
-    older.set_defaults(run=_upgrade)
     return parser
 
 
@@ -121,11 +118,6 @@ def _verify(options: argparse.Namespace) -> int:
     if not problems and file.head is not None:
         _say(f"entry {file.head.entry} {file.head.digest}\n")
     return _outcome(problems)
-
-
-def _upgrade(options: argparse.Namespace) -> int:
-    upgrade(options.ledger)
-    return FINE
 
 
 def _head(text: str) -> Head:

@@ -318,7 +318,7 @@ def _charge(row: Entry, share: float | None, used: float | None, delta: float) -
     event = row.event or "{}"
     return Charge(
         row.id, row.time, row.label, row.part, row.unit, noise_of(json.loads(event)),
-        guarantee(_params(row.params), json.loads(event), delta), _seeded(event), share, used,
+        guarantee(row.params, json.loads(event), delta), _seeded(event), share, used,
     )  # fmt: skip
 
 

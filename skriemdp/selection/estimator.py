@@ -299,7 +299,12 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         streams = NoiseStreams(seed, b"search" + context)
         epsilon = float(event.epsilon(self.delta))
         warn_large_epsilon(epsilon)
-        spend = charge(
+        public = {
+            "n" if groups is None else "n_groups": n,
+            "n_validation": test.n,
+            "arithmetic": "exact integers" if exact else "floating point",
+        }
+        entry = charge(
             accountant,
             event,
             self,
@@ -311,9 +316,10 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
                 "unit": unit,
                 "guarantee": "exact",
             },
+            facts=public,
         )
         runs = list(zip(candidates, fits, strict=True))
-        with (charged := Charged(getattr(spend, "entry", None))):
+        with (charged := Charged(entry)):
             best = self._run(scores, runs, train, test, streams, accountant)
         charged.settle()
         self.privacy_spent_ = PrivacySpent(
@@ -321,11 +327,8 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
             float(self.delta),
             as_drawn(event, seed),
             unit,
-            public={
-                "n" if groups is None else "n_groups": n,
-                "n_validation": test.n,
-                "arithmetic": "exact integers" if exact else "floating point",
-            },
+            public=public,
+            entry=entry,
         )
         self._report(candidates, best)
         return self
