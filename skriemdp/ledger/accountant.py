@@ -43,7 +43,7 @@ from skriemdp.ledger.storage import Ledger, Standing
 from skriemdp.ledger.totals import charge_lists, total_epsilon
 from skriemdp.ledger.units import UNITS, check_protects
 from skriemdp.privacy.events import Event, SeededEvent
-from skriemdp.privacy.foreign import as_event, facts
+from skriemdp.privacy.foreign import as_event, described
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -453,7 +453,7 @@ class PrivacyAccountant:
         _check_label(label)
         at = _pair(event, at)
         rule, costs = self._prepare(event, at)
-        params = facts(release, relation, d_in) | ({} if params is None else dict(params))
+        params = described(release, relation, d_in) | ({} if params is None else dict(params))
         if at is not None:
             params = {"epsilon": at[0], "delta": at[1]} | params
         unit, text = str(params.get("unit", "record")), note(params, facts or {})

@@ -38,7 +38,7 @@ from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.loss_distributions import LARGEST_LOSS
 from skriemdp.privacy.renyi import renyi_epsilon
 
-__all__ = ["RELATIONS", "as_event", "facts"]
+__all__ = ["RELATIONS", "as_event", "described"]
 
 ADDED, REPLACED = RELATIONS = ("add-or-remove-one", "replace-one")
 NOTHING = ComposedEvent(())
@@ -121,7 +121,7 @@ def as_event(release: Any, relation: str | None = None, d_in: float | None = Non
         ) from None
 
 
-def facts(release: Any, relation: str | None, d_in: float | None) -> dict[str, Any]:
+def described(release: Any, relation: str | None, d_in: float | None) -> dict[str, Any]:
     """What a ledger notes of the description itself; nothing of an Event, which is complete."""
     if isinstance(release, Event):
         return {}
