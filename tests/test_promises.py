@@ -103,7 +103,6 @@ OTHER_CLIPS = {
 # What these products make is told to the user (`noise_scale_`) and scales no noise.
 TOLD = {
     ("erm/estimator.py", "PrivateRiemannianERM._calibrated"),
-    ("linear_model/adagrad.py", "NoisyAdaGrad.noise"),
 }
 # Packages that may build mechanisms and events because it is what they are about.
 BUILDERS = ("mechanisms/", "privacy/", "ledger/", "riemannian_laws/")
