@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
 from skriemdp.auditing import audit_scores
-from skriemdp.descent.releases import FullBatch, PoissonSampler, mu_of
+from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.linear_model.adagrad import NoisyAdaGrad, _Growth
 from skriemdp.linear_model.glm import (
     GeneralizedLinearLoss,
@@ -28,7 +28,7 @@ from skriemdp.location_scale.bounded_rows import COUNT_SHARE, shrunken
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.held import Outer
-from skriemdp.mechanisms.sum import integer_total
+from skriemdp.mechanisms.sum import integer_total, mu_of
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, compose
 from skriemdp.privacy.sensitivity import gradient_root_sensitivity, interval_sensitivity

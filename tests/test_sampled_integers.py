@@ -22,7 +22,7 @@ from skriemdp import (
 )
 from skriemdp._random import NoiseStreams
 from skriemdp.descent.queries import GradientQuery, Query
-from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler, mu_of
+from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
 from skriemdp.descent.stochastic import calibrated_sgd
 from skriemdp.descent.trajectory import Moves
 from skriemdp.federated import Agent, FederatedEstimator, LocalSettings
@@ -33,7 +33,7 @@ from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit
 from skriemdp.mechanisms.batch_sizes import COIN, _table, binomial_sizes, coin_threshold
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import Moment, Outer, ball
-from skriemdp.mechanisms.sum import integer_total
+from skriemdp.mechanisms.sum import integer_total, mu_of
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy import lattice
 from skriemdp.privacy.event import Event

@@ -16,6 +16,7 @@ from skriemdp.mechanisms.batch_sizes import binomial_sizes
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import Held, ball
 from skriemdp.mechanisms.integers import IntegerBall
+from skriemdp.mechanisms.sum import mu_of
 from skriemdp.mechanisms.sums import noisy_batch_sum, noisy_sum, release_integers, release_total
 from skriemdp.privacy import events
 
@@ -31,7 +32,6 @@ __all__ = [
     "exact_sums",
     "full_batch_integer_mean",
     "full_batch_mean",
-    "mu_of",
 ]
 
 
@@ -311,11 +311,6 @@ def check_run(noise_multipliers: Iterable[float], dim: int) -> None:
     held = ball(Ball(1.0), dim)
     for noise_multiplier in noise_multipliers:
         held.check(mu_of(noise_multiplier))
-
-
-def mu_of(noise_multiplier: float) -> float:
-    """mu of a release with this noise over its sensitivity, rounded down."""
-    return math.nextafter(1.0 / noise_multiplier, 0.0)
 
 
 def _with_center(query: Query, mean: np.ndarray) -> np.ndarray:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp._progress import counted
-from skriemdp.descent.releases import FullBatch, PoissonSampler, mu_of
+from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.linear_model.glm import LinearProblem
 from skriemdp.linear_model.preconditioners import Metric, make_preconditioner
 from skriemdp.linear_model.releases import RootMoments
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import Held, Outer, ball
 from skriemdp.mechanisms.noise import NOISE_SCALE, expect_integers
-from skriemdp.mechanisms.sum import Noisy, integer_total, private_sum
+from skriemdp.mechanisms.sum import Noisy, integer_total, mu_of, private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import Event, compose
 
