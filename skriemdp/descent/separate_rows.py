@@ -185,8 +185,8 @@ def check_rows(
         if quick or not separate:
             break
     known = tried and separate
-    found = RowCheck(tried, separate, known and identical, repeats, error, counts)
-    return dataclasses.replace(found, in_place=known and in_place)
+    seen = RowCheck(tried, separate, known and identical, repeats, error, counts)
+    return dataclasses.replace(seen, in_place=known and in_place)
 
 
 def _compared(

@@ -162,7 +162,7 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         first_step_size=first_step_size,
         clip_norms=envelope(model.clip_norm, n_steps, loss.residual_bound, usual_clip),
         preconditioner=name,
-        curvature=public_curvature(public, basis, penalty) if name == "public" else None,
+        curvature=public_curvature(public, basis, penalty) if name == "public" and public else None,
         max_norm=None if model.max_norm is None else float(model.max_norm) / unit,
         basis_at=None if bases is None else (lambda step: bases[step - 1]),
         grouped=grouped,

@@ -247,10 +247,10 @@ class LinearProblem:
         def give(rows: Any, targets: np.ndarray) -> Any:
             z = rows.rows if isinstance(rows, RoundedRows) else rows
             residuals = self.loss.residuals(products(z, weights, apart), targets, apart)
-            left = rows if basis is None else products(z, basis, apart)
+            left: Any = rows if basis is None else products(z, basis, apart)
             if self.groups is None:
                 return left, residuals
-            left = left.toarray() if issparse(left) else left
+            left = np.asarray(left.toarray() if issparse(left) else left)
             return (left[:, :, None] * residuals[:, None, :]).reshape(len(left), -1)
 
         return give
