@@ -421,7 +421,7 @@ def speed(quick):
             X.T @ other
 
         give = problem.gradients(weights / held.resolution(steps))
-        step = best_time(lambda *asked, u=units, g=give, h=held: integer_total(u, g, h, steps))
+        step = best_time(lambda u=units, g=give, h=held, s=steps: integer_total(u, g, h, s))
         two = best_time(products)
         print(f"  n={n:6d} p={p:4d}: {step / two:.2f}  ({1e3 * step:.1f} ms)")
 
