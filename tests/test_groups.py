@@ -23,8 +23,7 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.federated import FederatedEstimator, ridge_weights
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.geometry.ball import GeodesicBall
-from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearRows
-from skriemdp.linear_model.groups import GroupedLinearProblem
+from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
 from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.mean.estimator import frechet_mean
 from skriemdp.mechanisms.bounds import matrix_norms
@@ -595,10 +594,14 @@ def test_a_persons_gradient_and_weight_are_the_same_to_the_last_bit_in_any_compa
         groups = Groups.from_ids(ids)
         # Labels are functions of the rows.
         y, labels = np.abs(np.floor(table[:, 0])) % max(n_outputs, 2), table[:, :dim] + 0.1
-        rows = LinearRows(table, 1.0, intercept=True)
+        rows = unit_rows(table, 1.0, intercept=True)
         loss = GeneralizedLinearLoss("log_loss", n_outputs)
-        problem = GroupedLinearProblem(rows, y, loss, groups)
-        inside = GroupedLinearProblem(rows.in_basis(basis, apart=True), y, loss, groups)
+        problem = LinearProblem(rows, y, loss, groups)
+        inside, units = problem.in_basis(basis), Units((rows, y), groups)
+
+        def means(give, units=units):
+            return np.concatenate(list(units.tiles(give, 64, "mean")))
+
         phi = features(table, apart=True)
         lengths = np.linalg.norm(labels, axis=1)
         blocks = _people(phi, (labels / lengths[:, None]).T, lengths, groups)
@@ -607,9 +610,9 @@ def test_a_persons_gradient_and_weight_are_the_same_to_the_last_bit_in_any_compa
         kernel = KernelWeights(table, 1.0)(query)[0]
         factors = [f for block in moments.factors(phi, labels, groups) for f in block]
         return {
-            "linear": np.concatenate(list(problem.gradients(weights))),
-            "in a basis": np.concatenate(list(problem.gradients(weights, None, basis))),
-            "in coordinates": np.concatenate(list(inside.gradients(weights[:3]))),
+            "linear": means(problem.gradients(weights)),
+            "in a basis": means(problem.gradients(weights, basis)),
+            "in coordinates": means(inside.gradients(weights[:3]), Units((inside.rows, y), groups)),
             "hyperbolic": np.concatenate(list(model.people_gradients(coef, blocks)))[order],
             "moments": [factors[k] for k in lifted],
             "kernel": [kernel[groups.select(np.array([k])).order] for k in range(count)],

@@ -17,11 +17,18 @@ from skriemdp import PrivacyAccountant, PrivateNoisyAdaGrad
 from skriemdp.auditing import audit_scores
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.linear_model.adagrad import NoisyAdaGrad, _Growth
-from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
+from skriemdp.linear_model.glm import (
+    GeneralizedLinearLoss,
+    LinearProblem,
+    row_unit,
+    unit_rows,
+)
 from skriemdp.linear_model.preconditioners import Metric, _root, make_preconditioner
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, shrunken
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.held import Outer
+from skriemdp.mechanisms.sum import integer_total, mu_of
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, compose
 from skriemdp.privacy.sensitivity import gradient_root_sensitivity, interval_sensitivity
@@ -52,12 +59,22 @@ def targets_for(loss, n, rng):
 
 def problem_for(loss, n=50, p=4, intercept=True, seed=0):
     rng = np.random.default_rng(seed)
-    rows = LinearRows(rng.normal(size=(n, p)), 1.5, intercept)
+    rows = unit_rows(rng.normal(size=(n, p)), 1.5, intercept)
     return LinearProblem(rows, targets_for(loss, n, rng), loss)
 
 
-def dense(rows):
-    return rows.scores(np.eye(rows.size), slice(None))
+def clipped_sum(problem, weights, clip, chosen=None, basis=None):
+    """The sum that a step of a run takes, without noise."""
+    sampler = FullBatch() if chosen is None else PoissonSampler(1.0, 99)
+    basis_at = None if basis is None else lambda step: basis
+    solver = NoisyAdaGrad(sampler, 1, 1.0, 1.0, np.ones(1), "none", basis_at=basis_at)
+    units = solver._records(problem, weights)
+    units = units if chosen is None else units.take(chosen)
+    held = Outer(clip, (weights if basis is None else basis.T).shape[0], weights.shape[1])
+    steps = held.check(mu_of(1.0))
+    weights = weights / (held.resolution(steps) if basis is None else 1.0)
+    give = problem.gradients(weights, basis, chosen is not None)
+    return held.value(integer_total(units, give, held, steps), steps)
 
 
 class Streams:
@@ -179,12 +196,11 @@ def test_rows_lie_in_the_unit_ball_whatever_the_data(intercept):
     X = np.random.default_rng(3).normal(size=(20, 3)) * 10.0 ** np.linspace(-3, 8, 20)[:, None]
     X[0] = 1e200  # its square overflows
     X[1] = 0.0
-    rows = LinearRows(X, 2.0, intercept)
-    Z = dense(rows)
+    Z = unit_rows(X, 2.0, intercept)
     assert np.linalg.norm(Z, axis=1).max() <= 1 + 1e-12
-    assert_allclose(np.linalg.norm(Z, axis=1), rows.norms, atol=1e-12)
+    assert_allclose(unit_rows(csr_array(X), 2.0, intercept).toarray(), Z)
     inside = np.abs(X).max(axis=1) <= 1.0  # in three dimensions: norm at most sqrt(3)
-    assert_allclose(Z[inside, :3], X[inside] / 2.0 * rows.unit)
+    assert_allclose(Z[inside, :3], X[inside] / 2.0 * row_unit(intercept))
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -192,10 +208,10 @@ def test_rows_lie_in_the_unit_ball_whatever_the_data(intercept):
 def test_clipped_sum_is_the_sum_of_clipped_gradients(loss, intercept):
     problem = problem_for(loss, intercept=intercept)
     rng = np.random.default_rng(4)
-    weights = rng.normal(size=(problem.rows.size, loss.n_outputs))
-    Z = dense(problem.rows)
+    weights = rng.normal(size=(problem.rows.shape[1], loss.n_outputs))
+    Z = problem.rows
     for chosen in (None, np.array([3, 7, 20])):
-        for basis in (None, np.linalg.qr(rng.normal(size=(problem.rows.size, 2)))[0]):
+        for basis in (None, np.linalg.qr(rng.normal(size=(problem.rows.shape[1], 2)))[0]):
             ids = np.arange(problem.n) if chosen is None else chosen
             rows = Z[ids] if basis is None else Z[ids] @ basis
             residuals = loss.residuals(Z[ids] @ weights, problem.targets[ids])
@@ -203,25 +219,25 @@ def test_clipped_sum_is_the_sum_of_clipped_gradients(loss, intercept):
             sizes = np.linalg.norm(gradients, axis=(1, 2))
             scale = np.minimum(1.0, 0.2 / np.maximum(sizes, 1e-30))
             expected = (gradients * scale[:, None, None]).sum(axis=0)
-            found = problem.clipped_sum(weights, 0.2, chosen, basis)
-            assert_allclose(found, expected, atol=1e-12)
+            found = clipped_sum(problem, weights, 0.2, chosen, basis)
+            assert_allclose(found, expected, atol=1e-5)
 
 
 def test_sparse_rows_give_the_same_sums_and_blocks_add_up():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(9000, 60)) * (rng.random((9000, 60)) < 0.2)
     loss, y = GeneralizedLinearLoss("log_loss"), rng.integers(2, size=9000).astype(float)
-    problems = [LinearProblem(LinearRows(A, 1.0, True), y, loss) for A in (X, csr_array(X))]
-    assert len(problems[0].rows.blocks()) > 1
+    problems = [LinearProblem(unit_rows(A, 1.0, True), y, loss) for A in (X, csr_array(X))]
     weights = rng.normal(size=(61, 1))
-    sums = [problem.clipped_sum(weights, 0.3) for problem in problems]
-    assert_allclose(sums[0], sums[1], atol=1e-10)
+    sums = [clipped_sum(problem, weights, 0.3) for problem in problems]
+    # A score that is rounded otherwise moves an integer now and then.
+    assert_allclose(sums[0], sums[1], atol=1e-5)
 
 
 def test_runaway_scores_cannot_escape_the_clip():
     problem = problem_for(GeneralizedLinearLoss("squared_error"))
     for size in (1e155, 1e308):
-        total = problem.clipped_sum(np.full((5, 1), size), 0.7)
+        total = clipped_sum(problem, np.full((5, 1), size), 0.7)
         assert np.isfinite(total).all()
         assert np.linalg.norm(total) <= 0.7 * problem.n * (1 + 1e-12)
 
@@ -229,13 +245,13 @@ def test_runaway_scores_cannot_escape_the_clip():
 @pytest.mark.parametrize("loss", ALL_LOSSES, ids=str)
 def test_minimize_agrees_with_a_general_optimizer(loss):
     problem = problem_for(loss)
-    Z = dense(problem.rows)
+    Z = problem.rows
 
     def cost(flat):
         weights = flat.reshape(-1, loss.n_outputs)
         return loss.values(Z @ weights, problem.targets).mean() + 0.05 * np.sum(weights**2)
 
-    size = problem.rows.size * loss.n_outputs
+    size = problem.rows.shape[1] * loss.n_outputs
     reference = minimize(cost, np.zeros(size), method="Powell", options={"maxiter": 20000})
     found = problem.minimize(0.1)
     # The hinge has kinks, where neither method is exact.
@@ -417,8 +433,9 @@ def test_composition_with_noise_that_varies_over_time():
     envelope = np.array([1.0, 0.7, 0.2])
     solver = NoisyAdaGrad(FullBatch(), 3, 8.0, 1.0, envelope, "none")
     assert solver.event(50) == GaussianEvent(8.0, 3)
-    noises = [solver.noise(50, t, (2, 1)) for t in (1, 2, 3)]
-    assert_allclose(noises, 8.0 * 2.0 * envelope / 50)
+    sets = [solver.held((2, 1), bound) for bound in envelope]
+    noises = [held.sigma(held.check(mu_of(8.0))) for held in sets]
+    assert_allclose(noises, 8.0 * 2.0 * envelope, rtol=1e-5)
     paper = NoisyAdaGrad(FullBatch(), 3, 8.0, 1.0, envelope, "paper", moment_multiplier=5.0)
     assert paper.event(50).mu == pytest.approx(math.sqrt(3 / 64 + 3 / 25))
     parts = compose([GaussianEvent(s) for s in (4.0, 5.0, 6.0)])
@@ -439,7 +456,7 @@ class _OneStep:
         loss = GeneralizedLinearLoss("hinge")  # its residual at 0 is exactly +-1
         y = np.ones(self.n)
         y[0] = float(sign > 0)
-        problem = LinearProblem(LinearRows(rows), y, loss)
+        problem = LinearProblem(unit_rows(rows), y, loss)
         solver = NoisyAdaGrad(
             self.sampler, 1, self.multiplier * self.halve, 1.0, np.ones(1), "none"
         )
@@ -450,7 +467,7 @@ class _OneStep:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", [FullBatch(), PoissonSampler(10)], ids=["full", "poisson"])
+@pytest.mark.parametrize("sampler", [FullBatch(), PoissonSampler(10, 2)], ids=["full", "poisson"])
 def test_audit_of_a_step_and_its_power(sampler):
     """At the delta that the event claims for epsilon = 0.2; false alarm below 1e-6.
 
@@ -656,8 +673,8 @@ def test_the_release_does_not_depend_on_what_lies_outside_the_bounds():
         PrivateNoisyAdaGrad("huber")._validate(scale * X, shift + y)
         for scale, shift in [(1, 0), (2, 5)]
     ]
-    rows = [LinearRows(data.arrays[0], 1.0, True) for data in problem]
-    assert_allclose(dense(rows[0]), dense(rows[1]), rtol=1e-12)
+    rows = [unit_rows(data.arrays[0], 1.0, True) for data in problem]
+    assert_allclose(*rows, rtol=1e-12)
     assert_allclose(problem[0].arrays[1], problem[1].arrays[1])
 
 

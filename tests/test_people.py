@@ -136,12 +136,12 @@ def test_one_row_each_is_a_record(name):
         warnings.simplefilter("ignore")
         rows = clone(MODELS[name]).fit(X, y)
         owners = clone(MODELS[name]).fit(X, y, groups=np.arange(COUNT))
-    np.testing.assert_allclose(released(owners), released(rows), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(released(owners), released(rows), rtol=1e-4, atol=1e-5)
     assert owners.privacy_spent_.event == rows.privacy_spent_.event
     assert rows.privacy_spent_.unit == "record"
     if "class" not in name:
-        # Means of own lifts have room for their rounding.
-        assert owners.noise_scale_ == pytest.approx(rows.noise_scale_, rel=2e-6)
+        # Sets of people have room for rounding of their own.
+        assert owners.noise_scale_ == pytest.approx(rows.noise_scale_, rel=2e-5)
     else:
         np.testing.assert_allclose(owners.class_counts_, rows.class_counts_, atol=1e-6)
         # Nominal: a person shows every class, a record one of three.

@@ -74,8 +74,7 @@ CLIP_SITES = {
     ("descent/problem.py", "Problem.gradient_sum"),
     ("descent/queries.py", "Query.total"),
     ("federated/together.py", "PooledRecords.gradient_sums"),
-    ("linear_model/glm.py", "LinearProblem.clipped_sum"),
-    ("linear_model/glm.py", "_row_factors"),
+    ("linear_model/glm.py", "unit_rows"),
     ("location_scale/rows.py", "Clipping.__init__"),
     ("location_scale/rows.py", "RowSum.total"),
     ("location_scale/rows.py", "Rows.projected"),
@@ -103,7 +102,6 @@ OTHER_CLIPS = {
 # What these products make is told to the user (`noise_scale_`) and scales no noise.
 TOLD = {
     ("erm/estimator.py", "PrivateRiemannianERM._calibrated"),
-    ("linear_model/adagrad.py", "NoisyAdaGrad.noise"),
 }
 # Packages that may build mechanisms and events because it is what they are about.
 BUILDERS = ("mechanisms/", "privacy/", "ledger/", "riemannian_laws/")

@@ -21,21 +21,20 @@ from skriemdp import (
     config_context,
 )
 from skriemdp._random import NoiseStreams
-from skriemdp.core.arithmetic import descends_in_integers
 from skriemdp.descent.queries import GradientQuery, Query
-from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
-from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
+from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
+from skriemdp.descent.stochastic import calibrated_sgd
 from skriemdp.descent.trajectory import Moves
 from skriemdp.federated import Agent, FederatedEstimator, LocalSettings
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere, Stiefel
 from skriemdp.geometry._tiles import blocks_of_at_most
 from skriemdp.ledger.filters import make_filter
-from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
+from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
 from skriemdp.mechanisms.batch_sizes import COIN, _table, binomial_sizes, coin_threshold
-from skriemdp.mechanisms.bounds import Ball, Factors
-from skriemdp.mechanisms.integer_products import IntegerFactors
-from skriemdp.mechanisms.integers import IntegerBall
-from skriemdp.mechanisms.sums import noisy_batch_sum
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.held import Moment, Outer, ball
+from skriemdp.mechanisms.sum import integer_total, mu_of
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy import lattice
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import (
@@ -50,7 +49,7 @@ from skriemdp.privacy.events import (
     compose,
     event_from_dict,
 )
-from skriemdp.privacy.lattice import rounding_distance, rounding_divergence, sampled_delta
+from skriemdp.privacy.lattice import rounding_distance, rounding_divergence
 
 # -- Theorem 3 -----------------------------------------------------------------------------------
 
@@ -289,27 +288,25 @@ def test_sizes_are_drawn_from_the_table(rng):
 
 
 class Pairwise(Query):
-    """A set of which only the diameter is known."""
+    """A set whose records move a sum further by their absence than half a replacement."""
 
-    n = longest_block = dim = 3
-    bound = type("Weighted", (), {"is_bounded": True})()
+    n = dim = 3
+    held = Moment(1.0, 3)
 
     def blocks(self, indices=None):
         yield np.eye(3)[indices]
 
 
-@pytest.mark.parametrize("sampler", [PoissonSampler(2), FixedSizeSampler(2)])
-@pytest.mark.parametrize("integers", [0, 3])
-def test_bounds_of_differences_are_refused(sampler, integers, rng):
-    sampler = sampler.with_integers(integers)
-    with pytest.raises(TypeError, match="Ball or Factors"):
+@pytest.mark.parametrize("sampler", [PoissonSampler(2, 9), FixedSizeSampler(2, 9)])
+def test_bounds_of_differences_are_refused(sampler, rng):
+    with pytest.raises(TypeError, match="half as far"):
         sampler.release(Pairwise(), 1.0, rng)
 
 
 def test_more_integers_than_charged_are_refused(rng):
     query = GradientQuery(mean_problem(Euclidean(3), 50), np.zeros(3), 1.0)
     with pytest.raises(RuntimeError, match="more integers"):
-        PoissonSampler(5).with_integers(2).release(query, 1.0, rng)
+        PoissonSampler(5, 2).release(query, 1.0, rng)
 
 
 def mean_problem(geometry, n, seed=0):
@@ -328,7 +325,7 @@ def test_sums_of_batches_are_the_same_in_any_order_and_tiles(geometry):
 
     def released(indices):
         query = GradientQuery(problem, point, 0.3)
-        return noisy_batch_sum(query, 2.0, np.random.default_rng(7), indices, exact=True)
+        return query.noisy(0.5, np.random.default_rng(7), indices).value
 
     first = released(chosen)
     for other in (chosen[::-1], np.random.default_rng(2).permutation(chosen)):
@@ -346,13 +343,16 @@ def test_sums_of_products_are_the_same_in_any_order(n_outputs):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(2000, 17)), rng.integers(0, max(n_outputs, 2), size=2000).astype(float)
     loss = GeneralizedLinearLoss("log_loss", n_outputs, 0.5)
-    factors = IntegerFactors(18, n_outputs, 2.0)
-    problem = LinearProblem(LinearRows(X, 1.0, True), y, loss).on_lattice(factors)
+    held = Outer(0.5, 18, n_outputs)
+    steps = held.check(0.5)
+    problem = LinearProblem(unit_rows(X, 1.0, True), y, loss)
+    units = Units((held.rounded(problem.rows, steps), y))
     weights = rng.normal(size=(18, n_outputs))
     chosen = np.flatnonzero(rng.random(2000) < 0.3)
 
     def total(indices):
-        return problem.integer_total(factors, weights, 0.5, indices).value()
+        give = problem.gradients(weights / held.resolution(steps), apart=True)
+        return integer_total(units.take(indices), give, held, steps)
 
     first = total(chosen)
     for other in (chosen[::-1], rng.permutation(chosen)):
@@ -365,13 +365,6 @@ def test_sums_of_products_are_the_same_in_any_order(n_outputs):
             assert (total(chosen) == first).all()
 
 
-def test_factors_bound_what_they_say():
-    bound = Factors(0.7, 3, 2)
-    assert bound.diameter.value == pytest.approx(1.4)
-    assert bound.radius == 0.7
-    assert bound.is_bounded
-
-
 # -- the low bits --------------------------------------------------------------------------------
 
 
@@ -380,14 +373,15 @@ def one_step(value, integers, trials):
     records = np.zeros((10, 1))
     records[0] = value
     problem = PrivateRiemannianERM(Euclidean(1), gradient=lambda p, X, y: X)._problem(records)
-    sampler = PoissonSampler(5).with_integers(integers)
+    sampler = PoissonSampler(5, integers)
     rng = np.random.default_rng(3)
     query = GradientQuery(problem, np.zeros(1), 1.0)
     return np.array([5 * sampler.release(query, 4.0, rng)[0] for _ in range(trials)])
 
 
 def test_batches_have_one_support_whatever_their_records():
-    spacing = IntegerBall(Ball(1.0), 1, 4.0).spacing
+    held = ball(Ball(1.0), 1)
+    spacing = held.spacing(held.check(mu_of(4.0)))
     for value in (0.0, 1 / 3, 1.0):
         units = one_step(value, 1, 1500) / spacing
         np.testing.assert_allclose(units, np.rint(units), rtol=1e-12)
@@ -435,7 +429,7 @@ def test_fits_say_what_they_add(name, arithmetic, recording_accountant):
     with config_context(arithmetic=arithmetic):
         model.set_params(accountant=recording_accountant).fit(rows(Sphere(2)), *labels, **data)
     spent = model.privacy_spent_
-    exact = arithmetic != "float"
+    exact = arithmetic != "float" or not name.startswith("federated")
     assert spent.public["arithmetic"] == ("exact integers" if exact else "floating point")
     (charged,) = recording_accountant.spends
     assert charged == spent.event
@@ -445,20 +439,12 @@ def test_fits_say_what_they_add(name, arithmetic, recording_accountant):
     assert (spent.event.tv > 0.0) == (exact and sampled)
 
 
-def test_both_arithmetics_have_the_same_noise():
-    scales = []
-    for arithmetic in ("float", "lattice"):
-        with config_context(arithmetic=arithmetic):
-            model = erm(accountant=PrivacyAccountant()).fit(rows(Sphere(2)))
-        scales.append((model.noise_scale_, model.privacy_spent_.event.noise_multiplier))
-    assert scales[0] == scales[1]
-
-
-def test_a_delta_without_room_stays_in_floats():
-    model = erm(delta=1e-18, accountant=PrivacyAccountant())
-    assert model.fit(rows(Sphere(2))).privacy_spent_.public["arithmetic"] == "floating point"
-    with config_context(arithmetic="lattice"), pytest.raises(ValueError, match="larger delta"):
+def test_a_delta_without_room_for_integers_is_refused(recording_accountant):
+    model = erm(delta=1e-24, accountant=recording_accountant)
+    with pytest.raises(ValueError, match="noise"):
         model.fit(rows(Sphere(2)))
+    assert not recording_accountant.spends
+    assert model.set_params(delta=1e-18).fit(rows(Sphere(2))).privacy_spent_.event.tv > 0.0
 
 
 def mixing_bits(point, X, y):
@@ -473,7 +459,8 @@ def mixing_bits(point, X, y):
     ],
     ids=["coupled logarithms", "gradient that mixes bits"],
 )
-def test_what_couples_rows_stays_in_floats(geometry, settings):
+def test_what_couples_rows_is_asked_apart(geometry, settings):
+    """What a record adds has the same bits in any company: in batches, and among people."""
     X = np.random.default_rng(0).normal(size=(300, 10))
     if not settings:
         rng = np.random.default_rng(0)
@@ -481,32 +468,38 @@ def test_what_couples_rows_stays_in_floats(geometry, settings):
     model = PrivateRiemannianERM(
         geometry, n_steps=3, batch_size=30, accountant=PrivacyAccountant(), **settings
     )
-    if model.fit(X)._problem(X).separate_rows:
-        pytest.skip("this BLAS gives the same bits in any company")
-    assert model.privacy_spent_.public["arithmetic"] == "floating point"
-    with config_context(arithmetic="lattice"), pytest.raises(ValueError, match="any company"):
-        model.fit(X)
+    problem = model.fit(X)._problem(X)
+    assert model.privacy_spent_.public["arithmetic"] == "exact integers"
+    held, point = ball(Ball(1.0), geometry.dim), model.point_
+    steps = held.check(1.0)
+
+    def total(chosen, problem=problem):
+        return problem.integers(held, steps, (point,), np.asarray(chosen))
+
+    chosen = np.flatnonzero(np.random.default_rng(1).random(300) < 0.2)
+    for out in (0, 3, len(chosen) - 1):
+        rest = total(np.delete(chosen, out)) + total(chosen[out : out + 1])
+        np.testing.assert_array_equal(total(chosen), rest)
+    # All rows have places of their own: what one adds there is the same among others.
+    moves = []
+    for others in (X, X[::-1]):
+        sums = []
+        for row in X[:2]:
+            table = others.copy()
+            table[7] = row
+            sums.append(model._problem(table).integers(held, steps, (point,)))
+        moves.append(sums[1] - sums[0])
+    np.testing.assert_array_equal(*moves)
 
 
-def test_few_records_for_many_coordinates_stay_in_floats():
-    solver = calibrated_sgd(PoissonSampler(50), Moves(5), 1000, 1.0, 1e-5)
-    for batch, integers in ((50, False), (5000, True)):
-        exact = solver.with_integers(2000)
-        said = descends_in_integers(exact, exact.event(1000), 2000, (1.0, 1e-5), True, batch)
-        assert said is integers
-
-
-def test_calibration_keeps_room_for_integers():
-    sampler = PoissonSampler(100)
-    solver = calibrated_sgd(sampler, Moves(50), 1000, 1.0, 1e-6)
-    assert solver.event(1000).delta(1.0) <= sampled_delta(1e-6) < 1e-6
-    exact = solver.with_integers(10**6)
-    assert type(exact) is RiemannianSGD
-    assert solver.event(1000).delta(1.0) < exact.event(1000).delta(1.0) <= 1e-6
-
-
-def test_full_batches_take_integers_as_before():
-    assert FullBatch().with_integers(3).exact
+def test_calibration_counts_the_integers():
+    solvers = [
+        calibrated_sgd(PoissonSampler(100, integers), Moves(50), 1000, 1.0, 1e-17)
+        for integers in (0, 10**6)
+    ]
+    events = [solver.event(1000) for solver in solvers]
+    assert events[1].delta(1.0) <= 1e-17
+    assert events[1].tv > 1e-18 and solvers[1].noise_multiplier > solvers[0].noise_multiplier
 
 
 # -- streams -------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 """Private solvers: what they release, what it costs, what their schedules promise."""
 
+import contextlib
 import dataclasses
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -28,6 +30,7 @@ from skriemdp.descent.variance_reduction import (
     calibrated_svrg,
 )
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel
+from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.privacy.calibration import gaussian_epsilon
 from skriemdp.schedules import FUNCTION_CLASSES, FunctionClass, curvature_constant, schedule
@@ -42,7 +45,12 @@ SPACES = [
     Stiefel(4, 2),
     Stiefel(4, 2, metric="canonical"),
 ]
-QUIET = 1e-9  # a noise multiplier too small to see
+
+
+@contextlib.contextmanager
+def no_noise():
+    with mock.patch.object(noise, "draw", lambda exact, *law, **bounds: exact):
+        yield
 
 
 def cloud_problem(geometry, n=60, radius=0.4, seed=0):
@@ -56,13 +64,13 @@ def cloud_problem(geometry, n=60, radius=0.4, seed=0):
 def solvers(moves, clip_norm=5.0):
     n_epochs, length = 2, moves.n_steps // 2 - 1
     return {
-        "sgd-full": RiemannianSGD(FullBatch(), QUIET, moves, clip_norm),
-        "sgd-poisson": RiemannianSGD(PoissonSampler(30), QUIET, moves, clip_norm),
-        "sgd-fixed": RiemannianSGD(FixedSizeSampler(30), QUIET, moves, clip_norm),
+        "sgd-full": RiemannianSGD(FullBatch(), 1.0, moves, clip_norm),
+        "sgd-poisson": RiemannianSGD(PoissonSampler(30, 99), 1.0, moves, clip_norm),
+        "sgd-fixed": RiemannianSGD(FixedSizeSampler(30, 99), 1.0, moves, clip_norm),
         "svrg-poisson": RiemannianSVRG(
-            PoissonSampler(30),
-            QUIET,
-            QUIET,
+            PoissonSampler(30, 99),
+            1.0,
+            1.0,
             n_epochs,
             length,
             moves,
@@ -70,7 +78,7 @@ def solvers(moves, clip_norm=5.0):
             difference_clip=9.0,
         ),
         "svrg-fixed": RiemannianSVRG(
-            FixedSizeSampler(30), QUIET, QUIET, n_epochs, length, moves, clip_norm, smoothness=9.0
+            FixedSizeSampler(30, 99), 1.0, 1.0, n_epochs, length, moves, clip_norm, smoothness=9.0
         ),
     }
 
@@ -86,7 +94,8 @@ def test_without_noise_the_mean_is_found(geometry, name):
     assert np.linalg.norm(exact_mean(GradientQuery(problem, target))) < 1e-6 / problem.n
     steps = tuple(1.0 / (t + 1) for t in range(60))
     solver = solvers(Moves(60, steps))[name]
-    found = solver.solve(problem, problem.ball.center, np.random.default_rng(0))
+    with no_noise():
+        found = solver.solve(problem, problem.ball.center, np.random.default_rng(0))
     assert bool(geometry.belongs(found))
     assert geometry.dist(found, target) < (1e-3 if name in ("sgd-full", "svrg-poisson") else 0.05)
 
@@ -97,9 +106,11 @@ def test_variance_reduction_reduces_variance():
     errors = {}
     for name in ("sgd-fixed", "svrg-fixed"):
         solver = solvers(Moves(40, 0.5))[name]
-        runs = [
-            solver.solve(problem, problem.ball.center, np.random.default_rng(s)) for s in range(10)
-        ]
+        with no_noise():
+            runs = [
+                solver.solve(problem, problem.ball.center, np.random.default_rng(s))
+                for s in range(10)
+            ]
         errors[name] = np.mean([SPD(2).dist(run, target) for run in runs])
     assert errors["svrg-fixed"] < 0.2 * errors["sgd-fixed"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import math
 import os
@@ -14,9 +15,12 @@ import numpy as np
 
 from skriemdp.descent.problem import Problem
 from skriemdp.geometry._tiles import blocks_of_at_most
+from skriemdp.mechanisms.sum import ExactTotal
 
 if TYPE_CHECKING:
     from skriemdp.mechanisms.bounds import Bound
+    from skriemdp.mechanisms.held import Held
+    from skriemdp.mechanisms.units import Units
 
 
 __all__ = ["DaskProblem", "dask_digest", "is_dask"]
@@ -96,8 +100,12 @@ class DaskProblem(Problem):
     ) -> np.ndarray:
         if isinstance(indices, slice):
             indices = np.arange(self.n)[indices]
-        parts = self._compute("gradient_coordinates", indices, (point,))
-        return np.concatenate([np.zeros((0, self.geometry.dim)), *parts])
+        return np.concatenate([np.zeros((0, self.geometry.dim)), *self.vectors(indices, point)])
+
+    def vectors(
+        self, indices: np.ndarray | None, point: np.ndarray, anchor: np.ndarray | None = None
+    ) -> Iterator[np.ndarray]:
+        yield from self._compute("stacked", indices, (point, anchor))
 
     def gradient_sum(
         self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
@@ -109,11 +117,34 @@ class DaskProblem(Problem):
     ) -> np.ndarray:
         return self._sum("difference_sum", indices, (point, anchor, bound))
 
+    def adder(self, indices: np.ndarray | None, *points: np.ndarray) -> Callable[..., np.ndarray]:
+        def add(units: Units, give: Callable[..., Any], held: Held, steps: int) -> np.ndarray:
+            total = ExactTotal(held.shape, held.largest(steps))
+            parts = self._compute("integers", indices, (held, steps, points))
+            for part, count in zip(parts, self._counts(indices), strict=True):
+                total.add(part, count)
+            return total.value()
+
+        return add
+
+    def _counts(self, indices: np.ndarray | None) -> list[int]:
+        """Records of :meth:`_compute`'s chunks."""
+        if indices is None:
+            return np.diff(self._bounds).tolist()
+        counts = np.diff(np.searchsorted(indices, self._bounds))
+        return counts[counts > 0].tolist()
+
     def _sum(self, method: str, indices: np.ndarray | None, arguments: Any) -> np.ndarray:
         total = np.zeros(self.geometry.dim)
         for part in self._compute(method, indices, arguments):
             total += part
         return total
+
+    @functools.cached_property
+    def _checked(self) -> Callable[..., Any]:
+        """`make_problem`, with what was found of its gradients: no task tries them again."""
+        check = getattr(self.empty, "row_check", None)
+        return self._make if check is None else functools.partial(self._make, checked=check)
 
     def _compute(self, method: str, indices: np.ndarray | None, arguments: Any) -> Any:
         """``method(*arguments, indices)`` of every chunk that has any, in the chunks' order."""
@@ -128,7 +159,7 @@ class DaskProblem(Problem):
                 chosen = np.asarray(indices[low:high]) - self._bounds[k]
                 if not len(chosen):
                     continue
-            tasks.append(task(self._make, method, arguments, chosen, *blocks))
+            tasks.append(task(self._checked, method, arguments, chosen, *blocks))
         return dask.compute(*tasks)
 
 

@@ -42,7 +42,7 @@ class RiemannianGradientDescent:
         `gradient_ball`.
     output, retraction, domain
         As in :class:`skriemdp.descent.trajectory.Moves`.
-    exact : bool, default=False
+    exact : bool, default=True
         Add gradients in exact integers, with discrete Gaussian noise.
 
     Notes
@@ -61,7 +61,7 @@ class RiemannianGradientDescent:
     output: str = "last"
     retraction: bool = False
     domain: object = None
-    exact: bool = False
+    exact: bool = True
 
     def __post_init__(self) -> None:
         check_positive(mu=self.mu)
@@ -95,10 +95,6 @@ class RiemannianGradientDescent:
         # The shares sum to one only up to rounding; dividing by their sum rounds to the safe side.
         total = max(math.fsum(shares), 1.0)
         return tuple(1.0 / (self.mu * math.sqrt(share / total)) for share in shares)
-
-    def with_integers(self, dim: int) -> RiemannianGradientDescent:
-        """The same run, in exact integers."""
-        return dataclasses.replace(self, exact=True)
 
     def solve(
         self,

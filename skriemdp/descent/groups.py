@@ -92,6 +92,10 @@ class GroupedProblem(Problem):
         return self.problem.separate_rows
 
     @property
+    def one_by_one(self) -> bool:
+        return False  # rows are, where it takes that
+
+    @property
     def gradient_dim(self) -> int:
         return self.problem.gradient_dim
 
@@ -124,6 +128,6 @@ class GroupedProblem(Problem):
         return chosen.means(np.concatenate(rows))
 
     def _row_tiles(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        step = max(1, self.problem.longest_piece)
+        step = 1 if self.problem.one_by_one else max(1, self.problem.longest_piece)
         for begin in range(0, len(rows), step):
             yield rows[begin : begin + step]

@@ -52,6 +52,10 @@ BACKENDS = ("numpy", "torch", "jax", "autograd")
 _BLOCK_BYTES = {"torch": 2**22, "jax": 2**20}
 
 
+# Rows of a block of constant length: products of matrices end with full kernels there.
+_ROWS = 256
+
+
 # -- gradients as functions (point, X, y) -> (b, *shape) ------------------------------------------
 
 
@@ -213,6 +217,37 @@ class CostGradient(PerSampleGradient):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+@dataclasses.dataclass(frozen=True)
+class InBlocks(PerSampleGradient):
+    """Another gradient, asked for `rows` records at a time; copies of the first fill a block up."""
+
+    inner: PerSampleGradient
+    rows: int
+
+    @property
+    def geometry(self) -> Geometry:  # type: ignore[override]  # read-only here
+        return self.inner.geometry
+
+    @property
+    def backend(self) -> str:  # type: ignore[override]
+        return self.inner.backend
+
+    def ambient(self, point: np.ndarray, X: np.ndarray, y: Any = None) -> np.ndarray:
+        count, rows = len(X), self.rows
+        if not count:
+            return self.inner.ambient(point, X, y)
+        length = -(-count // rows) * rows
+        X, y = _padded(X, length), None if y is None else _padded(y, length)
+        blocks = [
+            self.inner.ambient(point, X[i : i + rows], None if y is None else y[i : i + rows])
+            for i in range(0, length, rows)
+        ]
+        return np.concatenate(blocks)[:count]
+
+    def tangent(self, point: np.ndarray, ambient: Any) -> np.ndarray:
+        return self.inner.tangent(point, ambient)
 
 
 def _torch_gradients(cost: Callable[..., Any]) -> Callable[..., Any]:
@@ -411,6 +446,8 @@ class CostProblem(Problem):
     X : ndarray of shape (n, ...)
         A memory map is read block by block.
     y : ndarray of shape (n, ...), optional
+    checked : RowCheck, optional
+        What :attr:`row_check` found, where it was asked already.
 
     Notes
     -----
@@ -421,6 +458,7 @@ class CostProblem(Problem):
     gradient: Any
     X: Any
     y: Any = None
+    checked: RowCheck | None = None
 
     @property
     def geometry(self) -> Geometry:  # type: ignore[override]  # read-only here
@@ -434,13 +472,14 @@ class CostProblem(Problem):
         chosen = slice(None) if indices is None else indices
         labels = None if self.y is None else self.y[chosen]
         with np.errstate(all="ignore"):
-            return self.gradient(point, self.X[chosen], labels)
+            return self._gradient_of(chosen)(point, self.X[chosen], labels)
 
     def gradient_coordinates(
         self, point: np.ndarray, indices: np.ndarray | slice | None = None
     ) -> np.ndarray:
         chosen = slice(None) if indices is None else indices
-        return np.concatenate(list(self._coordinate_blocks(point, chosen)))
+        blocks = list(self._coordinate_blocks(point, chosen))
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def gradient_sum(
         self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
@@ -456,7 +495,18 @@ class CostProblem(Problem):
     ) -> Iterator[np.ndarray]:
         labels = None if self.y is None else self.y[piece]
         with np.errstate(all="ignore"):
-            yield from self.gradient.coordinate_blocks(point, self.X[piece], labels)
+            gradient = self._gradient_of(piece)
+            yield from gradient.coordinate_blocks(point, self.X[piece], labels)
+
+    def _gradient_of(self, piece: np.ndarray | slice) -> PerSampleGradient:
+        """The gradient, in blocks where a row's bits would depend on who else is asked for.
+
+        All records, in slices, have places of their own.
+        """
+        known = self.row_check
+        if known.identical or (isinstance(piece, slice) and known.in_place):
+            return self.gradient
+        return InBlocks(self.gradient, known.together)
 
     @property
     def longest_piece(self) -> int:
@@ -474,6 +524,10 @@ class CostProblem(Problem):
     def separate_rows(self) -> bool:
         return self.row_check.identical
 
+    @property
+    def one_by_one(self) -> bool:
+        return not self.geometry.separate_rows
+
     @functools.cached_property
     def row_check(self) -> RowCheck:
         """Whether the gradient of a record is the same in any company, tried on made-up records.
@@ -481,19 +535,28 @@ class CostProblem(Problem):
         ``row_check.identical`` says whether that is so to the last bit, in ambient numbers and, as
         `geometry.separate_rows` promises, in coordinates.
         """
+        if self.checked is not None:
+            return self.checked
         gradient, geometry = self.gradient, self.geometry
         exact = bool(geometry.separate_rows)
         if gradient.separate:
-            return RowCheck(tried=True, separate=True, identical=exact)
+            return RowCheck(tried=True, separate=True, identical=exact, in_place=exact)
         rng = public_generator(0, "made-up point")
         point = made_up_points(geometry, 1, 0.3, rng)[0]
         y_shape = None if self.y is None else tuple(self.y.shape[1:])
-        found = check_rows(
-            lambda X, y: gradient.ambient(point, X, y),
-            pairs_of_batches(geometry, tuple(self.X.shape[1:]), y_shape),
-            quick=isinstance(gradient, CostGradient),
-        )
-        return dataclasses.replace(found, identical=found.identical and exact)
+
+        def check(gradient: PerSampleGradient) -> RowCheck:
+            return check_rows(
+                lambda X, y: gradient.ambient(point, X, y),
+                pairs_of_batches(geometry, tuple(self.X.shape[1:]), y_shape),
+                quick=isinstance(self.gradient, CostGradient),
+            )
+
+        found, together = check(gradient), 1
+        if found.separate and not found.identical and check(InBlocks(gradient, _ROWS)).identical:
+            together = _ROWS
+        identical, in_place = found.identical and exact, found.in_place and exact
+        return dataclasses.replace(found, identical=identical, in_place=in_place, together=together)
 
     def dry_run(self, point: np.ndarray) -> None:
         """Try the gradient on made-up records, before anything is charged or released.

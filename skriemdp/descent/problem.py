@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from skriemdp.geometry._tiles import rows_per_block
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.bounds import Ball, Bound
+from skriemdp.mechanisms.held import Held
+from skriemdp.mechanisms.sum import integer_total
+from skriemdp.mechanisms.units import Blocks, Units
 from skriemdp.privacy.sensitivity import log_lipschitz
 
 __all__ = ["FrechetProblem", "Problem", "longest_block"]
@@ -53,6 +56,11 @@ class Problem(abc.ABC):
     def separate_rows(self) -> bool:
         """Whether what a record adds is the same, to the last bit, in any company and place."""
         return False
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether records have to be asked for one at a time."""
+        return not self.separate_rows
 
     @abc.abstractmethod
     def gradients(self, point: np.ndarray, indices: np.ndarray | slice | None = None) -> np.ndarray:
@@ -95,10 +103,40 @@ class Problem(abc.ABC):
     def pieces(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray | slice]:
         """Cut the records (all, or the array `indices`) into blocks that fit in cache."""
         count = self.n if indices is None else len(indices)
-        rows = self.longest_piece
+        rows = 1 if self.one_by_one else self.longest_piece
         for begin in range(0, count, rows):
             piece = slice(begin, min(begin + rows, count))
             yield piece if indices is None else indices[piece]
+
+    def vectors(
+        self, indices: np.ndarray | None, point: np.ndarray, anchor: np.ndarray | None = None
+    ) -> Iterator[np.ndarray]:
+        """Gradients of the records `indices`, or their differences to those at `anchor`; blocks."""
+        for piece in self.pieces(indices):
+            if anchor is None:
+                yield np.asarray(self.gradient_coordinates(point, piece))
+            else:
+                yield self.difference_coordinates(point, anchor, piece)
+
+    def stacked(
+        self,
+        point: np.ndarray,
+        anchor: np.ndarray | None = None,
+        indices: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """:meth:`vectors` in one array."""
+        return np.concatenate(list(self.vectors(indices, point, anchor)))
+
+    def adder(self, indices: np.ndarray | None, *points: np.ndarray) -> Callable[..., np.ndarray]:
+        """Who adds :meth:`vectors` up, as `add` of a private sum."""
+        return integer_total
+
+    def integers(
+        self, held: Held, steps: int, points: tuple, indices: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Exact sum of :meth:`vectors`: the part of one of several parties."""
+        units = Units((Blocks(lambda: self.vectors(indices, *points)),))
+        return integer_total(units, lambda rows: rows, held, steps)
 
     def gradient_sum(
         self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None

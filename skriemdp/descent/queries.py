@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import vstack
 
 from skriemdp._validation import check_positive
 from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.bounds import Ball, Factors
+from skriemdp.mechanisms.held import Held, Outer, ball
 from skriemdp.mechanisms.integer_products import IntegerFactors
 from skriemdp.mechanisms.integers import ExactTotal
+from skriemdp.mechanisms.sum import Noisy, integer_total, private_sum
+from skriemdp.mechanisms.units import Blocks, Units
 
 if TYPE_CHECKING:
     from skriemdp.descent.problem import Problem
@@ -60,6 +64,21 @@ class Query(abc.ABC):
         Row i depends on record i and public numbers only.
         """
 
+    @property
+    def held(self) -> Held:
+        """The set that holds v, offset from the centre of `bound`."""
+        return ball(self.bound, self.dim)
+
+    def noisy(
+        self, mu: float, rng: np.random.Generator, indices: np.ndarray | None = None
+    ) -> Noisy:
+        """Noisy sum of the offsets over the records `indices` (None: all)."""
+        units = Units((Blocks(lambda: self.blocks(indices)),))
+        return private_sum(units, lambda rows: rows, self.held, mu, rng, self._adder(indices))
+
+    def _adder(self, indices: np.ndarray | None) -> Callable[..., np.ndarray]:
+        return integer_total
+
     def total(self, indices: np.ndarray | None = None) -> np.ndarray:
         """Sum over the records `indices` of their offsets from the centre of `bound`."""
         total = np.zeros(self.dim)
@@ -89,6 +108,28 @@ class GradientQuery(Query):
         shape = problem.factor_shape
         self.bound = ball if shape is None else Factors(ball.radius, *shape)
 
+    @property
+    def held(self) -> Held:
+        shape = self.problem.factor_shape
+        return super().held if shape is None else Outer(self.bound.radius, *shape)
+
+    def noisy(
+        self, mu: float, rng: np.random.Generator, indices: np.ndarray | None = None
+    ) -> Noisy:
+        if self.problem.factor_shape is None:
+            return super().noisy(mu, rng, indices)
+
+        def factors(chosen: np.ndarray) -> tuple[Any, np.ndarray]:
+            left, right = zip(*self.problem.gradient_factors(self.point, chosen), strict=True)
+            return vstack(left, format="csr"), np.concatenate(right)
+
+        numbers = np.arange(self.n) if indices is None else indices
+        noisy = private_sum(Units((numbers,)), factors, self.held, mu, rng)
+        return Noisy(noisy.value.ravel(), noisy.sigma)
+
+    def _adder(self, indices: np.ndarray | None) -> Callable[..., np.ndarray]:
+        return self.problem.adder(indices, self.point)
+
     def integer_total(
         self, lattice: IntegerFactors, indices: np.ndarray | None = None
     ) -> ExactTotal:
@@ -100,8 +141,7 @@ class GradientQuery(Query):
         return total
 
     def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        for piece in self.problem.pieces(indices):
-            yield np.asarray(self.problem.gradient_coordinates(self.point, piece))
+        return self.problem.vectors(indices, self.point)
 
     def total(self, indices: np.ndarray | None = None) -> np.ndarray:
         return self.problem.gradient_sum(self.point, self.bound, indices)
@@ -170,8 +210,10 @@ class DifferenceQuery(Query):
         self.bound = Ball(clip_norm)
 
     def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        for piece in self.problem.pieces(indices):
-            yield self.problem.difference_coordinates(self.point, self.anchor, piece)
+        return self.problem.vectors(indices, self.point, self.anchor)
+
+    def _adder(self, indices: np.ndarray | None) -> Callable[..., np.ndarray]:
+        return self.problem.adder(indices, self.point, self.anchor)
 
     def total(self, indices: np.ndarray | None = None) -> np.ndarray:
         return self.problem.difference_sum(self.point, self.anchor, self.bound, indices)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from skriemdp._random import NoiseGenerator
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.queries import Query
 from skriemdp.mechanisms.batch_sizes import binomial_sizes
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.held import Held, ball
 from skriemdp.mechanisms.integers import IntegerBall
+from skriemdp.mechanisms.sum import mu_of
 from skriemdp.mechanisms.sums import noisy_batch_sum, noisy_sum, release_integers, release_total
 from skriemdp.privacy import events
 
@@ -23,6 +27,7 @@ __all__ = [
     "FixedSizeSampler",
     "FullBatch",
     "PoissonSampler",
+    "check_run",
     "exact_mean",
     "exact_sums",
     "full_batch_integer_mean",
@@ -40,19 +45,15 @@ class FullBatch:
 
     Parameters
     ----------
-    exact : bool, default=False
+    exact : bool, default=True
         Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
     """
 
-    exact: bool = False
+    exact: bool = True
 
     def event(self, n: int, noise_multiplier: float, count: int = 1) -> events.GaussianEvent:
         """What `count` releases cost."""
         return events.GaussianEvent(noise_multiplier=noise_multiplier, count=count)
-
-    def with_integers(self, dim: int) -> FullBatch:
-        """The same batches, added in exact integers."""
-        return dataclasses.replace(self, exact=True)
 
     def expected_size(self, n: int) -> float:
         """Expected number of records in a batch."""
@@ -62,8 +63,14 @@ class FullBatch:
         self, query: Query, noise_multiplier: float, rng: np.random.Generator
     ) -> np.ndarray:
         """Noisy mean of ``query`` over the records: coordinates of a tangent vector."""
-        noisy = noisy_sum(query, noise_multiplier, rng, exact=self.exact)
+        if not self.exact:
+            noisy = noisy_sum(query, noise_multiplier, rng)
+        else:
+            noisy = query.noisy(mu_of(noise_multiplier), rng).value
         return _with_center(query, noisy / query.n)
+
+    def batch(self, held: Held, n: int, rng: np.random.Generator) -> None:
+        """Indices of a batch; None stands for all records."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +88,7 @@ class PoissonSampler:
     batch_size : float
         Expected number of records in a batch, at most n.
     integers : int, default=0
-        Number of integers in a release, where records are added in exact integers; 0 for floats.
+        Most integers of a release; a run of batches needs them.
 
     Notes
     -----
@@ -137,6 +144,11 @@ class PoissonSampler:
             return [chosen[ends[k] : ends[k + 1]] - k * n for k in range(count)]
 
         return _next_batch(("Poisson", n, probability), batches, self.batch_size, rng)
+
+    def batch(self, held: Held, n: int, rng: np.random.Generator) -> np.ndarray:
+        """A batch of records of which each gives a vector of `held`."""
+        _check_batches(held, self.integers)
+        return self.draw(n, rng)
 
     def release(
         self, query: Query, noise_multiplier: float, rng: np.random.Generator
@@ -202,6 +214,11 @@ class FixedSizeSampler:
             return [_subset(n, self.batch_size, rng) for _ in range(count)]
 
         return _next_batch(("fixed size", n, self.batch_size), batches, self.batch_size, rng)
+
+    def batch(self, held: Held, n: int, rng: np.random.Generator) -> np.ndarray:
+        """As of :class:`PoissonSampler`."""
+        _check_batches(held, self.integers)
+        return self.draw(n, rng)
 
     def release(
         self, query: Query, noise_multiplier: float, rng: np.random.Generator
@@ -269,11 +286,31 @@ def _sampled_mean(
     A record that is absent from the sum counts as the centre, so for every way of drawing batches
     the record's contribution stays in one public ball.
     """
-    if sampler.integers and query.dim > sampler.integers:
+    if not sampler.integers:
+        chosen = sampler.draw(query.n, rng)
+        total = noisy_batch_sum(query, noise_multiplier, rng, chosen)
+        return _with_center(query, total / sampler.batch_size)
+    chosen = sampler.batch(query.held, query.n, rng)
+    noisy = query.noisy(mu_of(noise_multiplier), rng, chosen)
+    return _with_center(query, noisy.value / sampler.batch_size)
+
+
+def _check_batches(held: Held, integers: int) -> None:
+    """Refuse sums over random batches of what no event counts, or an absent record moves more."""
+    if math.prod(held.shape) > integers:
         raise RuntimeError("a batch would release more integers than its event counts.")
-    chosen = sampler.draw(query.n, rng)
-    noisy = noisy_batch_sum(query, noise_multiplier, rng, chosen, exact=exact_sums(sampler))
-    return _with_center(query, noisy / sampler.batch_size)
+    if not held.halves:
+        raise TypeError(
+            "sums over random batches need a set whose records move a sum half as far by their "
+            "absence as by their replacement."
+        )
+
+
+def check_run(noise_multipliers: Iterable[float], dim: int) -> None:
+    """ValueError where integers are too coarse for sums of `dim` coordinates with such noise."""
+    held = ball(Ball(1.0), dim)
+    for noise_multiplier in noise_multipliers:
+        held.check(mu_of(noise_multiplier))
 
 
 def _with_center(query: Query, mean: np.ndarray) -> np.ndarray:

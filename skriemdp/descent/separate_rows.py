@@ -80,6 +80,10 @@ class RowCheck:
         Whether it gave one row for each record.
     learns : bool
         Whether a step of a pipeline held something that it had learned from a made-up table.
+    in_place : bool
+        Whether no bit of a row changed where others were replaced, and all stayed at their places.
+    together : int
+        How many rows have to be asked for at a time where bits depend on the place.
     """
 
     tried: bool
@@ -89,6 +93,8 @@ class RowCheck:
     error: str = ""
     counts: bool = True
     learns: bool = False
+    in_place: bool = False
+    together: int = 1
 
     @property
     def fine(self) -> bool:
@@ -158,14 +164,14 @@ def check_rows(
     RowCheck
     """
     tried, separate, identical, repeats, error = False, True, True, True, ""
-    counts = True
+    counts, in_place = True, True
     for batch, others in batches:
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 found = _compared(function, batch, others)
         except _OtherCount:
-            found, counts = (False, False, True), False
+            found, counts = (False, False, True, False), False
         except _Learned:
             return RowCheck(True, False, False, learns=True)
         except Exception as caught:  # noqa: BLE001  made-up records may be outside its domain
@@ -175,41 +181,45 @@ def check_rows(
         separate &= found[0]
         identical &= found[1]
         repeats &= found[2]
+        in_place &= found[3]
         if quick or not separate:
             break
-    return RowCheck(tried, separate, tried and separate and identical, repeats, error, counts)
+    known = tried and separate
+    seen = RowCheck(tried, separate, known and identical, repeats, error, counts)
+    return dataclasses.replace(seen, in_place=known and in_place)
 
 
 def _compared(
     function: Callable[..., Any],
     batch: tuple[np.ndarray, np.ndarray | None],
     others: tuple[np.ndarray, np.ndarray | None],
-) -> tuple[bool, bool, bool]:
+) -> tuple[bool, bool, bool, bool]:
     n = len(batch[0])
     rows = _rows(function, *batch)
     again = _rows(function, *batch)
     typical = _typical(rows)
     if not np.array_equal(rows, again, equal_nan=True):
-        return _close(rows, again, typical), False, _close(rows, again, typical)
+        return _close(rows, again, typical), False, _close(rows, again, typical), False
     half = n // 2
     # Moved by an odd number of places; reversed; fewer, down to one alone: the lengths are those at
     # which matrix products change their order of summation.
     places = np.arange(n)
     chosen = [np.roll(places, 37), places[::-1], places[::3], places[1:], places[half + 1 :]]
     chosen += [places[3 : 3 + count] for count in (1, 2, 3, 5, 7, 17, 33, 129)] + [places[-1:]]
-    # In other company: the first half stays where it is, then the last.
-    first, last = slice(0, half), slice(half, n)
-    tests: list[Any] = [(_mixed(batch, others, last), first, first)]
-    tests += [(_mixed(batch, others, first), last, last)]
+    # In other company: one half stays where it is, then the other; then every second row.
+    sides = [slice(0, half), slice(half, n), slice(0, n, 2), slice(1, n, 2)]
+    pairs = zip(sides, (sides[1], sides[0], sides[3], sides[2]), strict=True)
+    tests: list[Any] = [(_mixed(batch, others, left), kept, kept) for kept, left in pairs]
     tests += [(_taken(batch, index), slice(None), index) for index in chosen]
-    separate = identical = True
-    for (X, y), got, expected in tests:
+    separate = identical = in_place = True
+    for number, ((X, y), got, expected) in enumerate(tests):
         result = _rows(function, X, y)[got]
-        identical &= np.array_equal(result, rows[expected], equal_nan=True)
+        same = np.array_equal(result, rows[expected], equal_nan=True)
+        identical, in_place = identical and same, in_place and (same or number >= len(sides))
         separate &= _close(result, rows[expected], typical)
         if not separate:
             break
-    return bool(separate), bool(identical), True
+    return bool(separate), identical, True, in_place
 
 
 def _rows(function: Callable[..., Any], X: np.ndarray, y: np.ndarray | None) -> np.ndarray:

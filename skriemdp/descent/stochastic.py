@@ -16,7 +16,6 @@ from skriemdp.descent.trajectory import Moves, Trajectory
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.lattice import sampled_delta
 
 __all__ = ["RiemannianSGD", "calibrated_sgd"]
 
@@ -69,10 +68,6 @@ class RiemannianSGD:
         """Noise multipliers that occur."""
         return (self.noise_multiplier,)
 
-    def with_integers(self, dim: int) -> RiemannianSGD:
-        """The same run, in exact integers; sums have `dim` coordinates."""
-        return dataclasses.replace(self, sampler=self.sampler.with_integers(dim))
-
     def event(self, n: int) -> Event:
         """What a run on n records costs; known before any record is read."""
         return self.sampler.event(n, self.noise_multiplier, self.moves.n_steps)
@@ -113,8 +108,6 @@ def calibrated_sgd(
 ) -> RiemannianSGD:
     """DP-RSGD with the least noise whose whole run on n records is (epsilon, delta)-private.
 
-    Whether its sums are then taken in floats or, :meth:`RiemannianSGD.with_integers`, in integers.
-
     Parameters
     ----------
     sampler : PoissonSampler, FixedSizeSampler or FullBatch
@@ -139,5 +132,5 @@ def calibrated_sgd(
     def event(noise_multiplier: float) -> Event:
         return sampler.event(n, noise_multiplier, moves.n_steps)
 
-    noise_multiplier = calibrate(event, epsilon, sampled_delta(delta), NOISE_BRACKET)
+    noise_multiplier = calibrate(event, epsilon, delta, NOISE_BRACKET)
     return RiemannianSGD(sampler, noise_multiplier, moves, clip_norm)

@@ -19,7 +19,6 @@ from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import compose
-from skriemdp.privacy.lattice import sampled_delta
 
 __all__ = ["EPOCH_LENGTH", "RiemannianSVRG", "calibrated_svrg"]
 
@@ -106,10 +105,6 @@ class RiemannianSVRG:
     def noise_multipliers(self) -> tuple[float, ...]:
         """Noise multipliers that occur."""
         return (self.anchor_noise_multiplier, self.noise_multiplier)
-
-    def with_integers(self, dim: int) -> RiemannianSVRG:
-        """The same run, anchors and differences in exact integers of `dim` coordinates."""
-        return dataclasses.replace(self, sampler=self.sampler.with_integers(dim))
 
     def event(self, n: int) -> Event:
         """What a run on n records costs."""
@@ -209,5 +204,4 @@ def calibrated_svrg(
             smoothness,
         )
 
-    target = epsilon, sampled_delta(delta)
-    return solver(calibrate(lambda s: solver(s).event(n), *target, NOISE_BRACKET))
+    return solver(calibrate(lambda s: solver(s).event(n), epsilon, delta, NOISE_BRACKET))

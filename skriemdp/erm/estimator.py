@@ -19,7 +19,6 @@ from skriemdp._groups import Groups
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_option, check_scale
 from skriemdp._warnings import warn_user
-from skriemdp.core.arithmetic import descends_in_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import check_membership, descent_domain
 from skriemdp.core.work import Work
@@ -33,7 +32,7 @@ from skriemdp.descent.per_sample import (
     check_per_sample,
     make_gradient,
 )
-from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler
+from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler, check_run
 from skriemdp.descent.stochastic import calibrated_sgd
 from skriemdp.descent.trajectory import Moves, rehearse
 from skriemdp.descent.variance_reduction import EPOCH_LENGTH, calibrated_svrg
@@ -368,8 +367,7 @@ class PrivateRiemannianERM(PrivateEstimator):
         problem = self._problem(*data.arrays)
         rows = problem.empty if is_dask(X) else problem
         rows.dry_run(geometry.base_point)
-        separate = not is_dask(X) and rows.row_check.identical
-        return dataclasses.replace(data, facts=data.facts | {"separate": separate})
+        return data
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n = facts["geometry"], facts["n"]
@@ -402,19 +400,8 @@ class PrivateRiemannianERM(PrivateEstimator):
         clip, mu = None, gaussian_mu(float(self.epsilon), float(self.delta))
         if self.batch_size is None:
             clip = ClipNorm(n, mu, None if self.clip_norm == "auto" else float(self.clip_norm))
-        solver, event, noise_scale = self._calibrated(moves, n, clip)
-        in_integers = solver.with_integers(geometry.dim)
-        cost = in_integers.event if self.batch_size is None else in_integers.event(n)
-        exact = descends_in_integers(
-            in_integers,
-            cost,
-            geometry.dim,
-            (float(self.epsilon), float(self.delta)),
-            facts["separate"],
-            n if self.batch_size is None else float(self.batch_size),
-        )
-        if exact:
-            solver, event = in_integers, cost
+        solver, event, noise_scale = self._calibrated(moves, n, geometry.dim, clip)
+        check_run(solver.noise_multipliers, geometry.dim)
         if clip is not None:
             event = GaussianBudget(mu).event
         public = {
@@ -433,7 +420,7 @@ class PrivateRiemannianERM(PrivateEstimator):
             public |= {"center": domain.center, "radius": domain.radius}
         work = Work(48.0 * math.prod(geometry.shape), moves.n_steps)
         settings = _Settings(solver, start, noise_scale, clip)
-        return Plan(event, settings, public, work=work, exact=exact)
+        return Plan(event, settings, public, work=work, exact=True)
 
     def _gaussian_choice(self) -> str:
         return "solver='descent', batch_size=None"
@@ -444,7 +431,9 @@ class PrivateRiemannianERM(PrivateEstimator):
         start = self.start if start is None else start
         return descent_domain(geometry, self.center, self.radius, start)
 
-    def _calibrated(self, moves: Moves, n: int, search: ClipNorm | None) -> tuple[Any, Any, float]:
+    def _calibrated(
+        self, moves: Moves, n: int, dim: int, search: ClipNorm | None
+    ) -> tuple[Any, Any, float]:
         """Solver, event and noise of a step; with full batches per unit of the clip norm."""
         if self.solver == "descent" and search is not None:
             solver: Any = RiemannianGradientDescent(
@@ -459,7 +448,7 @@ class PrivateRiemannianERM(PrivateEstimator):
         clip, target = self.clip_norm, (float(self.epsilon), float(self.delta))
         if search is not None:
             raise ValueError("solver='variance-reduced' needs batch_size.")
-        sampler: Any = SAMPLINGS[self.sampling](self.batch_size)
+        sampler: Any = SAMPLINGS[self.sampling](self.batch_size, dim)
         if self.solver == "descent":
             solver = calibrated_sgd(sampler, moves, n, *target, clip_norm=clip)
             scale = solver.noise_multiplier * 2 * clip / sampler.expected_size(n)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp._progress import counted
-from skriemdp.descent.queries import Query
-from skriemdp.descent.releases import FullBatch, PoissonSampler, exact_sums
+from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.linear_model.glm import LinearProblem
-from skriemdp.linear_model.groups import GroupedLinearProblem
 from skriemdp.linear_model.preconditioners import Metric, make_preconditioner
 from skriemdp.linear_model.releases import RootMoments
-from skriemdp.mechanisms.bounds import Ball, Factors
-from skriemdp.mechanisms.integer_products import IntegerFactors
-from skriemdp.mechanisms.integers import ExactTotal, IntegerBall
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.held import Held, Outer, ball
 from skriemdp.mechanisms.noise import NOISE_SCALE, expect_integers
+from skriemdp.mechanisms.sum import Noisy, integer_total, mu_of, private_sum
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import Event, compose
 
 if TYPE_CHECKING:
@@ -93,8 +92,6 @@ class NoisyAdaGrad:
     grouped: bool = False
 
     def __post_init__(self) -> None:
-        if self.exact and self.preconditioner == "paper":
-            raise ValueError("root moments have no exact integers.")
         if type(self.sampler) not in (FullBatch, PoissonSampler):
             raise TypeError("sampler must be a FullBatch or a PoissonSampler.")
         if (self.preconditioner == "paper") != (self.moment_multiplier is not None):
@@ -105,15 +102,6 @@ class NoisyAdaGrad:
             raise ValueError(
                 "preconditioner='paper' reads every record in every step; use batch_size=None."
             )
-
-    @property
-    def exact(self) -> bool:
-        """Whether gradients are added in exact integers (docs/theory/lattice.md)."""
-        return exact_sums(self.sampler)
-
-    def with_integers(self, dim: int) -> NoisyAdaGrad:
-        """The same run, in exact integers; gradients have `dim` entries."""
-        return dataclasses.replace(self, sampler=self.sampler.with_integers(dim))
 
     def event(self, n: int) -> Event:
         """What a run on n records costs."""
@@ -131,26 +119,13 @@ class NoisyAdaGrad:
         noise = math.sqrt(self.n_steps / share) / mu
         return dataclasses.replace(self, noise_multiplier=noise, moment_multiplier=moment)
 
-    def factors(self, size: int, n_outputs: int) -> IntegerFactors:
-        """The integers of a row's gradient of this shape."""
-        return IntegerFactors(size, n_outputs, self.noise_multiplier)
+    def held(self, shape: tuple[int, int], bound: float) -> Held:
+        """The set of records' gradients of this shape, no longer than `bound`."""
+        return ball(Ball(bound), math.prod(shape)) if self.grouped else Outer(bound, *shape)
 
-    def integer_sigma(self, shape: tuple[int, int], bound: float) -> float:
-        """Noise of an entry of an exact sum of gradients; ValueError without a fine lattice."""
-        if self.grouped:
-            ball = IntegerBall(Ball(bound), math.prod(shape), self.noise_multiplier)
-            return NOISE_SCALE * ball.spacing
-        return self.factors(*shape).sigma(bound)
-
-    def noise(self, n: int, step: int, shape: tuple[int, int]) -> float:
-        """Standard deviation of the noise of a coordinate of the mean gradient of `step`.
-
-        `shape` is that of the gradient, in coordinates of the step's subspace.
-        """
-        bound = float(self.clip_norms[step - 1])
-        if self.exact:
-            return self.integer_sigma(shape, bound) / self.sampler.expected_size(n)
-        return self.noise_multiplier * 2.0 * bound / self.sampler.expected_size(n)
+    def check(self, shape: tuple[int, int]) -> None:
+        """ValueError where integers are too coarse for gradients of this shape."""
+        self.held(shape, 1.0).check(mu_of(self.noise_multiplier))
 
     def solve(
         self,
@@ -196,33 +171,27 @@ class NoisyAdaGrad:
         metric: Any
         weights, basis, metric = np.array(start, dtype=float), None, None
         growth, variance = _Growth(self.first_step_size, self.step_size), 0.0
-        units: dict[tuple[int, ...], float] = {}  # noise at a bound of one, by shape
         first = self.n_steps // 2 + 1  # of the iterates that are averaged
-        total = np.zeros_like(weights)
-        if self.exact and self.basis_at is None:
-            if not self.grouped:
-                batches = not isinstance(self.sampler, FullBatch)
-                problem = problem.on_lattice(self.factors(*weights.shape), batches)
+        total, exact = np.zeros_like(weights), None
+        records = self._records(problem, weights)
+        if self.basis_at is None:
             expect_integers(rng, self.n_steps * weights.size)
         for done in counted("AdaGrad", self.n_steps):
             step = done + 1
             previous = basis
             basis = None if self.basis_at is None else self.basis_at(step)
-            bound = float(self.clip_norms[step - 1])
-            kind = _PeopleQuery if self.grouped else _StepQuery
-            query = kind(problem, weights, basis, bound)
-            gradient = self.sampler.release(query, self.noise_multiplier, rng)
-            gradient = gradient + _coordinates(penalty * weights, basis)
+            held = self.held(_shape(weights, basis), float(self.clip_norms[step - 1]))
+            noisy, without = self._mean(problem, records, weights, basis, held, rng)
+            gradient = noisy.value + _coordinates(penalty * weights, basis)
             change = None if previous is None else basis.T @ previous
-            exact = None
             if self.preconditioner == "paper":
-                state.observe(self.clip_norms[step - 1])
-                exact = (_ambient(query.exact_total / problem.n, basis), basis)
+                # Half of how far two totals may lie apart as numbers, a little above the bound.
+                steps = held.check(mu_of(self.noise_multiplier))
+                state.observe(0.5 * steps * held.sigma(steps) / NOISE_SCALE)
+                exact = (_ambient(without, basis), basis)
             # A share of the longest step weighs its gradient too, so that the metric forgets
             # gradients of steps much shorter than the present one.
-            if gradient.shape not in units:
-                units[gradient.shape] = self.noise(problem.n, step, gradient.shape) / bound
-            share, noise = growth.share, bound * units[gradient.shape]
+            share, noise = growth.share, noisy.sigma
             metric = state.update(share * gradient, share * noise, change, exact)
             variance += (share * noise) ** 2
             length = self.step_size * share**2
@@ -233,6 +202,47 @@ class NoisyAdaGrad:
         spectrum = np.sort(np.ravel(metric.eigenvalues))[::-1]
         floor = math.sqrt(variance + warmup * (share * noise) ** 2)
         return total / (self.n_steps + 1 - first), spectrum, floor, noise
+
+    def _records(self, problem: LinearProblem, weights: np.ndarray) -> Units:
+        """The records of a run; rows are rounded once where every step reads the same."""
+        rows: Any = problem.rows
+        if self.basis_at is None and not self.grouped:
+            held = Outer(1.0, *weights.shape)
+            rows = held.rounded(rows, held.check(mu_of(self.noise_multiplier)))
+            if isinstance(rows.rows, np.ndarray) and isinstance(self.sampler, FullBatch):
+                # Products with one vector are a fifth faster along columns; rows gather slower.
+                rows = dataclasses.replace(rows, rows=np.asfortranarray(rows.rows))
+        return Units((rows, problem.targets), problem.groups)
+
+    def _mean(
+        self,
+        problem: LinearProblem,
+        records: Units,
+        weights: np.ndarray,
+        basis: np.ndarray | None,
+        held: Held,
+        rng: np.random.Generator,
+    ) -> tuple[Noisy, np.ndarray]:
+        """Noisy mean gradient of a step; and without noise, for a mechanism that reads it too."""
+        mu = mu_of(self.noise_multiplier)
+        steps, size = held.check(mu), self.sampler.expected_size(problem.n)
+        if isinstance(held, Outer) and basis is None:
+            weights = weights / held.resolution(steps)  # of the rounded rows
+        chosen = self.sampler.batch(held, problem.n, rng)
+        if chosen is not None:
+            records = records.take(chosen)
+        total: Any = None
+
+        def add(*asked: Any) -> np.ndarray:
+            nonlocal total
+            total = integer_total(*asked)
+            return total
+
+        give = problem.gradients(weights, basis, apart=chosen is not None)
+        noisy = private_sum(records, give, held, mu, rng, add)
+        values = (noisy.value, held.value(total, steps))
+        mean, exact = (value.reshape(_shape(weights, basis)) / size for value in values)
+        return Noisy(mean, noisy.sigma / size), exact
 
     def _move(
         self,
@@ -287,72 +297,9 @@ class _Growth:
         self.share = max(self.share, min(1.0, step_size / self._longest))
 
 
-class _StepQuery(Query):
-    """Clipped gradients of one step; remembers their exact sum for a mechanism that reads it too.
-
-    With a basis the gradients are projected on it before they are clipped.
-    """
-
-    bound: Factors  # type: ignore[assignment]
-    exact_total: Any
-
-    def __init__(
-        self,
-        problem: LinearProblem,
-        weights: np.ndarray,
-        basis: np.ndarray | None,
-        clip_norm: float,
-    ):
-        self.n, self.exact_total = problem.n, None
-        self.longest_block = problem.n
-        self._problem, self._weights, self._basis = problem, weights, basis
-        size = len(weights) if basis is None else basis.shape[1]
-        self._shape = (size, weights.shape[1])
-        self.dim, self.bound = math.prod(self._shape), Factors(clip_norm, *self._shape)
-
-    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        raise NotImplementedError("gradients are summed without being formed")
-
-    def integer_total(
-        self, lattice: IntegerFactors, indices: np.ndarray | None = None
-    ) -> ExactTotal:
-        clip, basis = self.bound.norm, self._basis
-        return self._problem.integer_total(lattice, self._weights, clip, indices, basis)
-
-    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
-        self.exact_total = self._problem.clipped_sum(
-            self._weights, self.bound.radius, indices, self._basis
-        )
-        return self.exact_total.ravel()
-
-    def leave(self, vector: np.ndarray) -> np.ndarray:
-        return vector.reshape(self._shape)
-
-
-class _PeopleQuery(_StepQuery):
-    """The same for people: means of own rows' gradients, clipped after averaging."""
-
-    _problem: GroupedLinearProblem
-    bound: Ball  # type: ignore[assignment]
-
-    def __init__(
-        self,
-        problem: LinearProblem,
-        weights: np.ndarray,
-        basis: np.ndarray | None,
-        clip_norm: float,
-    ):
-        super().__init__(problem, weights, basis, clip_norm)
-        self.bound = Ball(clip_norm)
-
-    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        with np.errstate(all="ignore"):
-            yield from self._problem.gradients(self._weights, indices, self._basis)
-
-    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
-        total = Query.total(self, indices)
-        self.exact_total = total.reshape(self._shape)
-        return total
+def _shape(weights: np.ndarray, basis: np.ndarray | None) -> tuple[int, int]:
+    """Shape of a gradient, in coordinates of `basis`."""
+    return len(weights) if basis is None else basis.shape[1], weights.shape[1]
 
 
 def _coordinates(vector: np.ndarray, basis: np.ndarray | None) -> np.ndarray:

@@ -19,8 +19,7 @@ from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import warn_published_labels
 from skriemdp.core.parameters import label_list
 from skriemdp.linear_model.fit_plan import plan_fit, ridge_penalty
-from skriemdp.linear_model.glm import CLASSIFICATION, LOSSES, LinearProblem, LinearRows
-from skriemdp.linear_model.groups import GroupedLinearProblem
+from skriemdp.linear_model.glm import CLASSIFICATION, LOSSES, LinearProblem, row_unit, unit_rows
 from skriemdp.linear_model.targets import scaled_targets, target_interval
 from skriemdp.location_scale.bounded_rows import RowPlace, clipped_fraction, rows_beyond
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -367,14 +366,10 @@ default="auto"
         solver, basis = settings.solver, settings.basis
         if not settings.sampled:
             solver = solver.with_mu(budget.rest())
-        rows = LinearRows(place.offsets(X), place.norm, bool(self.fit_intercept))
-        unit = rows.unit
-        if basis is not None:
-            rows = rows.in_basis(basis, apart=groups is not None)
-        problem = LinearProblem(rows, targets, settings.loss)
-        if groups is not None:
-            problem = GroupedLinearProblem(rows, targets, settings.loss, groups)
-        penalty = ridge_penalty(self.alpha, place.norm, unit, rows.size, bool(self.fit_intercept))
+        intercept = bool(self.fit_intercept)
+        rows, unit = unit_rows(place.offsets(X), place.norm, intercept), row_unit(intercept)
+        problem = LinearProblem(rows, targets, settings.loss, groups).in_basis(basis)
+        penalty = ridge_penalty(self.alpha, place.norm, unit, problem.rows.shape[1], intercept)
         weights, spectrum, floor, noise = solver.solve(problem, penalty, settings.start, streams)
         self.center_, self.feature_norm_ = place.center, place.norm
         classes = data.facts["classes"]

@@ -18,15 +18,18 @@ from skriemdp._validation import (
     check_positive,
     check_scale,
 )
-from skriemdp.core.arithmetic import chooses_integers, draws_dominate
 from skriemdp.core.estimator import Plan
 from skriemdp.core.manifold_input import public_array, warn_large_delta
 from skriemdp.core.work import Work
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.linear_model.adagrad import NoisyAdaGrad
-from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, LinearRows
-from skriemdp.linear_model.groups import CLIP_SHARE
+from skriemdp.linear_model.glm import (
+    GeneralizedLinearLoss,
+    LinearProblem,
+    row_unit,
+    unit_rows,
+)
 from skriemdp.linear_model.planning import (
     FULL_MATRIX_LIMIT,
     default_clip,
@@ -42,7 +45,6 @@ from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import Event, compose
-from skriemdp.privacy.lattice import check_distance, sampled_delta
 
 __all__ = ["FitPlan", "plan_fit", "ridge_penalty"]
 
@@ -50,6 +52,9 @@ PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "non
 _FULL = ("noised", "paper", "public")
 # Where "huber" turns linear, over half the width of `target_range`.
 _HUBER_THRESHOLD = 0.5
+# The default bound of a person's mean gradient, over the loss's bound of a row's: averages are
+# short, because rows that are fitted well pull in opposite directions (docs/user_guide/people.md).
+_CLIP_SHARE = 0.125
 # Share of the public rows within the norm that is taken from them.
 _PUBLIC_LEVEL = 0.95
 # Largest ridge; what is larger leaves no coefficients, and must not overflow.
@@ -105,7 +110,7 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     public = None
     if public_X is not None:
         assert center is not None and norm is not None  # from the public rows, where not given
-        rows = LinearRows(public_X - center if center.any() else public_X, norm, intercept)
+        rows = unit_rows(public_X - center if center.any() else public_X, norm, intercept)
         public = LinearProblem(rows, _public_targets(model, public_X, classes), loss)
     moving, basis, bases, size = callable(model.subspace), None, None, p + intercept
     if moving:
@@ -140,14 +145,16 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     if moving:
         steps = range(1, n_steps + 1)
         bases = [orthonormal_basis(model.subspace(t), p, intercept) for t in steps]
-    unit = LinearRows(np.zeros((1, p)), 1.0, intercept).unit
+    unit = row_unit(intercept)
     penalty = None
     if norm is not None:
         penalty = ridge_penalty(model.alpha, norm, unit, size, intercept)
         _check_ridge(model.alpha, float(penalty[0, 0]))
     usual_clip = _mean_clip(loss) if grouped else default_clip(loss, name, little_noise)
     solver = NoisyAdaGrad(
-        sampler=PoissonSampler(float(model.batch_size)) if sampled else FullBatch(),
+        sampler=PoissonSampler(float(model.batch_size), width * n_outputs)
+        if sampled
+        else FullBatch(),
         n_steps=n_steps,
         noise_multiplier=1.0,
         moment_multiplier=1.0 if name == "paper" else None,
@@ -155,29 +162,24 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         first_step_size=first_step_size,
         clip_norms=envelope(model.clip_norm, n_steps, loss.residual_bound, usual_clip),
         preconditioner=name,
-        curvature=public_curvature(public, basis, penalty) if name == "public" else None,
+        curvature=public_curvature(public, basis, penalty) if name == "public" and public else None,
         max_norm=None if model.max_norm is None else float(model.max_norm) / unit,
         basis_at=None if bases is None else (lambda step: bases[step - 1]),
         grouped=grouped,
     )
     solver = _sampled(solver, model, bounds, n) if sampled else solver.with_mu(rest)
-    in_integers = solver if name == "paper" else solver.with_integers(width * n_outputs)
-    copied = work
     if not (moving or grouped) and (basis is not None or not facts["sparse"]):
         # A sparse copy is as large as X, and the size of X is not public.
-        copied = work.plus(8.0 * 3.0 * n * width, "the rounded copy of X, in exact integers")
-    whole = in_integers if sampled else in_integers.with_mu(bounds.mu)
-    exact = _adds_integers(model, bounds, (in_integers, whole), n, (width, n_outputs), copied)
-    if exact:
-        solver, work = in_integers, copied
-        bounds = dataclasses.replace(bounds, exact=True)
+        work = work.plus(8.0 * 3.0 * n * width, "the rounded copy of X, in exact integers")
+    bounds = dataclasses.replace(bounds, exact=True)
+    bounds.check_integers()
+    # A search spends what it needs, and less noise needs more bits.
+    for run in (solver, solver if sampled else solver.with_mu(bounds.mu)):
+        run.check((width, n_outputs))
     event = _event(bounds, solver, n) if sampled else GaussianBudget(mu).event
     start, weights = np.zeros((size, n_outputs)), None
     if public is not None and public.targets is not None:
-        inside = public
-        if basis is not None:
-            inside = dataclasses.replace(public, rows=public.rows.in_basis(basis))
-        start = weights = public_minimizer(inside, penalty)
+        start = weights = public_minimizer(public.in_basis(basis), penalty)
     if solver.max_norm is not None:
         start = start * min(1.0, solver.max_norm / max(float(np.linalg.norm(start)), 1e-300))
     return Plan(
@@ -185,13 +187,13 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         settings=FitPlan(bounds, solver, sampled, loss, start, basis, weights),
         public=_public_facts(model, facts, center, norm),
         work=work,
-        exact=exact,
+        exact=name != "paper",
     )
 
 
 def _mean_clip(loss: GeneralizedLinearLoss) -> float:
     """The bound of a person's mean gradient that is not given."""
-    return CLIP_SHARE * (1.0 if math.isinf(loss.residual_bound) else loss.residual_bound)
+    return _CLIP_SHARE * (1.0 if math.isinf(loss.residual_bound) else loss.residual_bound)
 
 
 def ridge_penalty(alpha: float, norm: float, unit: float, size: int, intercept: bool) -> np.ndarray:
@@ -221,35 +223,8 @@ def _sampled(solver: NoisyAdaGrad, model: Any, bounds: RowBounds, n: int) -> Noi
     def event(noise: float) -> Event:
         return _event(bounds, dataclasses.replace(solver, noise_multiplier=noise), n)
 
-    noise = calibrate(event, model.epsilon, sampled_delta(model.delta), NOISE_BRACKET)
+    noise = calibrate(event, model.epsilon, model.delta, NOISE_BRACKET)
     return dataclasses.replace(solver, noise_multiplier=noise)
-
-
-def _adds_integers(
-    model: Any,
-    bounds: RowBounds,
-    solvers: tuple[NoisyAdaGrad, NoisyAdaGrad],
-    n: int,
-    shape: tuple[int, int],
-    copied: Work,
-) -> bool:
-    """Whether the sums are of integers; `solvers` with the least budget that may be left, and all.
-
-    A search spends what it needs, and less noise needs more bits.
-    """
-    in_integers = solvers[0]
-
-    def check() -> None:
-        bounds.check_integers()
-        for solver in solvers:
-            solver.integer_sigma(shape, 1.0)
-        distance = in_integers.event(n).tv
-        if distance:
-            check_distance(distance, float(model.epsilon), float(model.delta))
-
-    costly = draws_dominate(in_integers.sampler.expected_size(n), math.prod(shape))
-    reason = "a preconditioner other than 'paper'"
-    return chooses_integers(in_integers.exact, check, reason, costly or not copied.fits)
 
 
 def _work(model: Any, n: int, p: int, n_outputs: int) -> Work:

@@ -1,14 +1,14 @@
-"""Generalised linear losses: clipped sums of per-record gradients without the gradients.
+"""Generalised linear losses: a record's gradient is ``z_i r_i'``, its row times its residual.
 
-A record's gradient is ``z_i r_i'``: its row times its residual.  The norm is ``|z_i| |r_i|``, so a
-clipped sum costs two products with the data matrix, whatever the number of parameters.
+So a clipped sum costs two products with the data matrix, whatever the number of parameters, and no
+gradient is formed.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,22 @@ from scipy.optimize import minimize
 from scipy.sparse import hstack, issparse
 from scipy.special import expit, log_expit, logsumexp, softmax
 
-from skriemdp.mechanisms.integer_products import IntegerFactors
-from skriemdp.mechanisms.integers import ExactTotal
+from skriemdp._groups import Groups
+from skriemdp.location_scale.rows import row_products
+from skriemdp.mechanisms.held import RoundedRows
 
-__all__ = ["CLASSIFICATION", "LOSSES", "GeneralizedLinearLoss", "LinearProblem", "LinearRows"]
+__all__ = [
+    "CLASSIFICATION",
+    "LOSSES",
+    "GeneralizedLinearLoss",
+    "LinearProblem",
+    "products",
+    "row_unit",
+    "unit_rows",
+]
 
 CLASSIFICATION = ("log_loss", "hinge")
 LOSSES = (*CLASSIFICATION, "squared_error", "huber")
-
-# Entries of a block of rows: both products of a step read it while it is in the last cache.
-_BLOCK = 1 << 19
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,25 +141,6 @@ class GeneralizedLinearLoss:
         return rows, scores[rows, own] - others[rows, rival], rival
 
 
-def _shortened(residuals: np.ndarray, most: np.ndarray) -> np.ndarray:
-    """Residuals scaled to lengths of `most`, one number for each; changes them in place.
-
-    An infinite or undefined residual (runaway scores) must not escape the clip: it counts as zero.
-    Where squares overflow, who calls has told NumPy to be silent.
-    """
-    if residuals.shape[1] > 1:
-        sizes = np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
-        residuals *= np.minimum(1.0, most / np.maximum(sizes, 1e-300))[:, None]
-        usable = None if math.isfinite(sizes.sum()) else np.isfinite(sizes)
-    else:
-        flat = residuals[:, 0]
-        usable = None if math.isfinite(flat @ flat) else np.isfinite(flat)
-        np.maximum(np.minimum(flat, most, out=flat), -most, out=flat)
-    if usable is not None:
-        residuals[~usable] = 0.0
-    return residuals
-
-
 def _logistic(scores: np.ndarray) -> np.ndarray:
     """``1 / (1 + exp(-scores))``."""
     found = np.negative(scores)
@@ -163,8 +150,13 @@ def _logistic(scores: np.ndarray) -> np.ndarray:
     return np.divide(1.0, found, out=found)
 
 
-class LinearRows:
-    """Rows ``z_i = (scale_i x_i, constant)``, never formed: projected on a ball, with an intercept.
+def row_unit(intercept: bool) -> float:
+    """What rows are scaled to, so that they have norm 1 at most with the intercept's feature."""
+    return 1.0 / math.sqrt(2.0) if intercept else 1.0
+
+
+def unit_rows(X: Any, feature_norm: float = 1.0, intercept: bool = False) -> Any:
+    """Rows ``z_i = (scale_i x_i, constant)`` of norm 1 at most, dense or CSR.
 
     Parameters
     ----------
@@ -172,281 +164,110 @@ class LinearRows:
     feature_norm : float
         Public.  Rows are scaled down to this norm, then divided by it.
     intercept : bool
-        Whether to append a constant feature.  Its value is that of the largest row's norm, and all
-        is scaled so that ``|z_i| <= 1``.
+        Whether to append a constant feature.  Its value is that of the largest row's norm.
     """
-
-    def __init__(self, X: Any, feature_norm: float = 1.0, intercept: bool = False):
-        self._X = X
-        self.unit = 1.0 / math.sqrt(2.0) if intercept else 1.0
-        self._constant = self.unit if intercept else 0.0
-        self._intercept = intercept
-        self._factors, lengths = _row_factors(X, feature_norm)
-        self._factors = self._factors * self.unit
-        self.norms = np.hypot(lengths * self.unit, self._constant)
-        self._longest: tuple[float, np.ndarray] = math.nan, self.norms
-
-    @property
-    def n(self) -> int:
-        return self._X.shape[0]
-
-    @property
-    def size(self) -> int:
-        """Number of parameters per output."""
-        return self._X.shape[1] + self._intercept
-
-    def longest_residuals(self, clip_norm: float) -> np.ndarray:
-        """How long a record's residual may be beside its row; the steps of a run share it."""
-        known, longest = self._longest
-        if known != clip_norm:
-            with np.errstate(all="ignore"):
-                longest = clip_norm / self.norms
-            self._longest = clip_norm, longest
-        return longest
-
-    def scores(self, weights: np.ndarray, chosen: np.ndarray | slice) -> np.ndarray:
-        """``z_i' weights`` for the records of the slice or index array `chosen`."""
-        p = self._X.shape[1]
-        out = self._X[chosen] @ weights[:p]
-        out *= self._factors[chosen, None]
-        if self._intercept:
-            out += self._constant * weights[p]
-        return out
-
-    def scores_apart(self, weights: np.ndarray, chosen: np.ndarray | slice) -> np.ndarray:
-        """:meth:`scores` of gathered records: the same, to the last bit, at any place in a batch.
-
-        Matrix products of a library may round a row otherwise when others stand beside it.
-        """
-        p, rows = self._X.shape[1], self._X[chosen]
-        if issparse(rows):
-            products = rows @ weights[:p]  # row by row
-        else:
-            columns = [np.einsum("ij,j->i", rows, column) for column in weights[:p].T]
-            products = np.column_stack(columns)
-        out = self._factors[chosen, None] * products
-        if self._intercept:
-            out += self._constant * weights[p]
-        return out
-
-    def add_sum(self, total: np.ndarray, residuals: np.ndarray, chosen: np.ndarray | slice) -> None:
-        """Add ``sum_i z_i residuals_i'`` over the records of `chosen` to `total`."""
-        p = self._X.shape[1]
-        total[:p] += self._X[chosen].T @ (self._factors[chosen, None] * residuals)
-        if self._intercept:
-            total[p] += self._constant * residuals.sum(axis=0)
-
-    def in_basis(self, basis: np.ndarray, apart: bool = False) -> _Coordinates:
-        """The rows' coordinates in the columns of `basis`, themselves rows of unit scale.
-
-        With `apart` each row's are the same, to the last bit, in any company.
-        """
-        scores = self.scores_apart if apart else self.scores
-        return _Coordinates(scores(basis, slice(None)))
-
-    def taken(self, chosen: np.ndarray) -> np.ndarray:
-        """The rows of the index array `chosen`, dense, with the constant feature."""
-        rows = self._X[chosen]
-        if issparse(rows):
-            rows = rows.toarray()
-        with np.errstate(all="ignore"):
-            rows = rows * self._factors[chosen, None]
-        if not self._intercept:
-            return rows
-        return np.column_stack([rows, np.full(len(rows), self._constant)])
-
-    def formed(self) -> Any:
-        """The rows themselves, dense or CSR, with the constant feature."""
-        factors = self._factors[:, None]
-        if issparse(self._X):
-            scaled = self._X.multiply(factors)
-            if not self._intercept:
-                return scaled.tocsr()
-            return hstack([scaled, np.full((self.n, 1), self._constant)], format="csr")
-        out = np.empty((self.n, self.size))
-        with np.errstate(all="ignore"):
-            np.multiply(self._X, factors, out=out[:, : self._X.shape[1]])
-        if self._intercept:
-            out[:, -1] = self._constant
-        return out
-
-    def blocks(self) -> list[slice]:
-        """Slices of rows that fit in cache; one slice for sparse data."""
-        return self._blocks
-
-    @functools.cached_property
-    def _blocks(self) -> list[slice]:
-        if issparse(self._X):
-            return [slice(0, self.n)]
-        rows = max(_BLOCK // max(self._X.shape[1], 1), 32)
-        return [slice(i, min(i + rows, self.n)) for i in range(0, self.n, rows)]
-
-
-class _Coordinates(LinearRows):
-    """Dense rows used as they are; they come from rows of norm at most 1."""
-
-    def __init__(self, rows: Any):
-        self._X, self.unit, self._constant, self._intercept = rows, 1.0, 0.0, False
-        self._factors = np.ones(len(rows))
-        self.norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        self._longest = math.nan, self.norms
-
-
-class LatticeRows(LinearRows):
-    """Rows rounded to integer left factors, which stand for the rows in every product.
-
-    With `by_columns` columns lie side by side in memory: products with one vector are then a fifth
-    faster, and rows slower to gather.
-    """
-
-    def __init__(self, rows: LinearRows, lattice: IntegerFactors, by_columns: bool = False):
-        self._X, self.lengths = lattice.round_left(rows.formed())
-        if by_columns and not issparse(self._X):
-            self._X = np.asfortranarray(self._X)
-        self.unit, self._constant, self._intercept = rows.unit, 0.0, False
-        self._factors = np.full(len(self.lengths), 1.0 / lattice.resolution)
-        self._limits = lattice.units, lattice.right, lattice.limits(self.lengths)
-
-    def scores(self, weights: np.ndarray, chosen: np.ndarray | slice) -> np.ndarray:
-        return self._X[chosen] @ (weights * self._factors[0])
-
-    def factors(self, chosen: np.ndarray | slice) -> Any:
-        """Integer factors of the records of a slice."""
-        return self._X[chosen]
-
-    def limits(self, lattice: IntegerFactors) -> np.ndarray:
-        """How long the right factors of all records may be."""
-        units, right, limits = self._limits
-        if (units, right) != (lattice.units, lattice.right):
-            raise RuntimeError("the rows were rounded for another lattice.")
-        return limits
-
-
-def _row_factors(X: Any, feature_norm: float) -> tuple[np.ndarray, np.ndarray]:
-    """Factors that bring rows into the unit ball, and the norms they then have."""
-    with np.errstate(over="ignore"):
+    unit = row_unit(intercept)
+    with np.errstate(all="ignore"):
         if issparse(X):
             squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
         else:
             squares = np.einsum("ij,ij->i", X, X)
-    lengths = np.sqrt(squares)
-    # A row so long that its square overflows carries no usable direction: it counts as zero.
-    usable = np.isfinite(lengths)
-    factors = np.where(usable, 1.0 / np.maximum(lengths, feature_norm), 0.0)
-    return factors, np.where(usable, lengths, 0.0) * factors
+        # A row so long that its square overflows carries no usable direction: it counts as zero.
+        factors = unit / np.maximum(np.sqrt(squares), feature_norm)
+        if issparse(X):
+            scaled = X.multiply(factors[:, None]).tocsr()
+        else:
+            scaled = np.empty((X.shape[0], X.shape[1] + intercept))
+            np.multiply(X, factors[:, None], out=scaled[:, : X.shape[1]])
+    if not intercept:
+        return scaled
+    if issparse(X):
+        return hstack([scaled, np.full((X.shape[0], 1), unit)], format="csr")
+    scaled[:, -1] = unit
+    return scaled
+
+
+def products(rows: Any, weights: np.ndarray, apart: bool = False) -> np.ndarray:
+    """``rows @ weights``; with `apart` each row's the same, to the last bit, in any company.
+
+    Matrix products of a library may round a row otherwise at another place among others.
+    """
+    if apart and not issparse(rows):  # which are multiplied row by row
+        return row_products(rows, weights)
+    return rows @ weights
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LinearProblem:
-    """Mean generalised linear loss over records; what a private solver asks of it are clipped sums.
+    """Mean generalised linear loss over records.
 
     Attributes
     ----------
-    rows : LinearRows
-    targets : ndarray of shape (n,)
+    rows : ndarray or CSR matrix of shape (n_rows, size)
+        Of norm about 1 at most, as of :func:`unit_rows`.
+    targets : ndarray of shape (n_rows,)
     loss : GeneralizedLinearLoss
+    groups : Groups, optional
+        Of people, whose gradients are the means of their own rows' gradients.
     """
 
-    rows: LinearRows
+    rows: Any
     targets: Any
     loss: GeneralizedLinearLoss
+    groups: Groups | None = None
 
     @property
     def n(self) -> int:
-        return self.rows.n
+        """Number of records."""
+        return self.rows.shape[0] if self.groups is None else self.groups.count
 
-    def clipped_sum(
-        self,
-        weights: np.ndarray,
-        clip_norm: float,
-        indices: np.ndarray | None = None,
-        basis: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """``sum_i z_i r_i' min(1, clip_norm / (|z_i| |r_i|))``, shape ``(size, n_outputs)``.
+    def in_basis(self, basis: np.ndarray | None) -> LinearProblem:
+        """The same problem for the rows' coordinates in the columns of `basis`."""
+        if basis is None:
+            return self
+        apart = self.groups is not None
+        return dataclasses.replace(self, rows=products(self.rows, basis, apart))
+
+    def gradients(
+        self, weights: np.ndarray, basis: np.ndarray | None = None, apart: bool = False
+    ) -> Callable[..., Any]:
+        """What rows and targets give: factors ``(z, r)`` of gradients, or those of people, flat.
 
         Parameters
         ----------
         weights : ndarray of shape (size, n_outputs)
-        clip_norm : float
-        indices : ndarray of int, optional
-            Records of a batch; all by default.
         basis : ndarray of shape (size, k), optional
-            Gradients are projected on these orthonormal columns before they are clipped; the sum is
-            in coordinates, shape ``(k, n_outputs)``.
+            Gradients are projected on these orthonormal columns.
+        apart : bool
+            Whether a row is the same, to the last bit, at any place; where all rows are read in
+            every step, every row has its own.
         """
-        rows, n_outputs = self.rows, self.loss.n_outputs
-        total = np.zeros((rows.size if basis is None else basis.shape[1], n_outputs))
-        # Overflow is dealt with below; a warning about it would speak of records.
-        with np.errstate(all="ignore"):
-            for chosen in rows.blocks() if indices is None else [indices]:
-                residuals = self.loss.residuals(rows.scores(weights, chosen), self.targets[chosen])
-                if basis is None:
-                    residuals = _shortened(residuals, rows.longest_residuals(clip_norm)[chosen])
-                    rows.add_sum(total, residuals, chosen)
-                else:
-                    inside = rows.scores(basis, chosen)
-                    norms = np.sqrt(np.einsum("ij,ij->i", inside, inside))
-                    total += inside.T @ _shortened(residuals, clip_norm / norms)
-        return total
+        apart = apart or self.groups is not None
 
-    def on_lattice(self, lattice: IntegerFactors, batches: bool = True) -> LinearProblem:
-        """The same problem for rows rounded once, before the first step.
+        def give(rows: Any, targets: np.ndarray) -> Any:
+            z = rows.rows if isinstance(rows, RoundedRows) else rows
+            residuals = self.loss.residuals(products(z, weights, apart), targets, apart)
+            left: Any = rows if basis is None else products(z, basis, apart)
+            if self.groups is None:
+                return left, residuals
+            left = np.asarray(left.toarray() if issparse(left) else left)
+            return (left[:, :, None] * residuals[:, None, :]).reshape(len(left), -1)
 
-        Without `batches` all rows are read in every step.
-        """
-        by_columns = not batches and self.loss.n_outputs == 1
-        return dataclasses.replace(self, rows=LatticeRows(self.rows, lattice, by_columns))
-
-    def integer_total(
-        self,
-        lattice: IntegerFactors,
-        weights: np.ndarray,
-        clip_norm: float,
-        indices: np.ndarray | None = None,
-        basis: np.ndarray | None = None,
-    ) -> ExactTotal:
-        """The sum of :meth:`clipped_sum` in exact integers.
-
-        Parameters
-        ----------
-        lattice : IntegerFactors
-        weights, clip_norm, indices, basis
-            As in :meth:`clipped_sum`.  Without a basis the rows are those of :meth:`on_lattice`.
-        """
-        rows, total = self.rows, lattice.start()
-        scores = rows.scores if indices is None else rows.scores_apart
-        for chosen in rows.blocks() if indices is None else [indices]:
-            with np.errstate(all="ignore"):
-                apart = indices is not None
-                residuals = self.loss.residuals(
-                    scores(weights, chosen), self.targets[chosen], apart
-                )
-                if basis is None:
-                    assert isinstance(rows, LatticeRows)
-                    left, limits = rows.factors(chosen), rows.limits(lattice)[chosen]
-                else:
-                    left, lengths = lattice.round_left(scores(basis, chosen))
-                    limits = lattice.limits(lengths)
-            lattice.add(total, left, lattice.round_within(residuals, limits, clip_norm))
-        return total
+        return give
 
     def risk(self, weights: np.ndarray) -> float:
-        """Mean loss of all records; not private."""
-        scores = self.rows.scores(weights, slice(None))
-        return float(self.loss.values(scores, self.targets).mean())
+        """Mean loss of all rows; not private."""
+        return float(self.loss.values(self.rows @ weights, self.targets).mean())
 
-    def minimize(self, ridge: float, max_iter: int = 500) -> np.ndarray:
+    def minimize(self, ridge: Any, max_iter: int = 500) -> np.ndarray:
         """Minimiser of the mean loss plus ``ridge / 2 |weights|^2`` (entrywise); not private."""
-        shape = (self.rows.size, self.loss.n_outputs)
-        everything = slice(None)
+        shape = (self.rows.shape[1], self.loss.n_outputs)
 
         def cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
             weights = flat.reshape(shape)
-            scores = self.rows.scores(weights, everything)
-            gradient = np.zeros(shape)
+            scores = self.rows @ weights
             residuals = self.loss.residuals(scores, self.targets)
-            self.rows.add_sum(gradient, residuals / self.n, everything)
-            gradient += ridge * weights
+            gradient = self.rows.T @ (residuals / self.n) + ridge * weights
             value = self.loss.values(scores, self.targets).mean()
             return value + 0.5 * float(np.sum(ridge * weights**2)), gradient.ravel()
 

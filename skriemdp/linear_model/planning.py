@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from skriemdp._validation import check_count, check_positive
 
 if TYPE_CHECKING:
-    from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearRows
+    from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem
 
 
 __all__ = [
@@ -162,7 +163,7 @@ def envelope(
 
 
 def orthonormal_basis(
-    subspace: int | np.ndarray, p: int, intercept: bool, public_rows: LinearRows | None = None
+    subspace: int | np.ndarray, p: int, intercept: bool, public_rows: Any = None
 ) -> np.ndarray:
     """Orthonormal basis of a public subspace, shape (p + intercept, k + intercept).
 
@@ -173,14 +174,14 @@ def orthonormal_basis(
     p : int
     intercept : bool
         Whether to add an axis for the intercept.
-    public_rows : LinearRows, optional
+    public_rows : ndarray or CSR matrix, optional
     """
     if isinstance(subspace, numbers.Integral) and not isinstance(subspace, bool):
         check_count(subspace=subspace)
         if public_rows is None:
             raise ValueError("subspace as a number of dimensions needs public_X.")
-        rows = public_rows.scores(np.eye(public_rows.size), slice(None))[:, :p]
-        vectors = np.linalg.svd(rows, full_matrices=False)[2]
+        rows = public_rows.toarray() if issparse(public_rows) else public_rows
+        vectors = np.linalg.svd(rows[:, :p], full_matrices=False)[2]
         if subspace > len(vectors):
             raise ValueError(
                 f"subspace={subspace} exceeds the {len(vectors)} dimensions of public_X."
@@ -201,13 +202,15 @@ def orthonormal_basis(
     return extended
 
 
-def public_curvature(problem: Any, basis: np.ndarray | None, penalty: Any) -> np.ndarray:
+def public_curvature(problem: LinearProblem, basis: np.ndarray | None, penalty: Any) -> np.ndarray:
     """Bound of the Hessian on public rows: ``curvature Z'Z / m``, in `basis`, plus the ridge."""
-    Z = problem.rows.scores(np.eye(problem.rows.size) if basis is None else basis, slice(None))
-    return problem.loss.curvature * Z.T @ Z / len(Z) + np.diag(penalty[:, 0])
+    Z = problem.in_basis(basis).rows
+    moment = Z.T @ Z
+    moment = moment.toarray() if issparse(moment) else moment
+    return problem.loss.curvature * moment / problem.n + np.diag(penalty[:, 0])
 
 
-def public_minimizer(problem: Any, penalty: Any) -> np.ndarray:
+def public_minimizer(problem: LinearProblem, penalty: Any) -> np.ndarray:
     """Minimiser on public rows; the ridge is chosen by cross-validation among them.
 
     Parameters
@@ -224,18 +227,16 @@ def public_minimizer(problem: Any, penalty: Any) -> np.ndarray:
     if n < 2 * _FOLDS:
         return problem.minimize(np.maximum(penalty, _RIDGES[-2]))
     folds = np.arange(n) % _FOLDS
-    Z = problem.rows.scores(np.eye(problem.rows.size), slice(None))
-    whole = dataclasses.replace(problem, rows=problem.rows.in_basis(np.eye(problem.rows.size)))
     risks = []
     for ridge in _RIDGES:
         risk = 0.0
         for fold in range(_FOLDS):
-            train = _part(whole, Z, folds != fold).minimize(np.maximum(penalty, ridge), 200)
-            risk += _part(whole, Z, folds == fold).risk(train)
+            train = _part(problem, folds != fold).minimize(np.maximum(penalty, ridge), 200)
+            risk += _part(problem, folds == fold).risk(train)
         risks.append(risk)
     return problem.minimize(np.maximum(penalty, _RIDGES[int(np.argmin(risks))]))
 
 
-def _part(problem: Any, Z: Any, mask: Any) -> Any:
-    rows = type(problem.rows)(Z[mask])
-    return dataclasses.replace(problem, rows=rows, targets=problem.targets[mask])
+def _part(problem: LinearProblem, mask: np.ndarray) -> LinearProblem:
+    chosen = np.flatnonzero(mask)
+    return dataclasses.replace(problem, rows=problem.rows[chosen], targets=problem.targets[chosen])

@@ -62,6 +62,8 @@ _MOST_MU, _LEAST_MU = 2.0**10, 2.0**-32
 _FRAME_BITS = 27
 # A left factor of this length, and of the rounding of a million coordinates, has an exact square.
 _LONGEST_LEFT = 2**26
+# Entries of rounded rows that are multiplied at a time: both products find them in a cache.
+_BLOCK = 2**19
 # Room for the rounding of square roots, quotients and sums of squares; their errors are below it.
 _SLACK = 2.0**-30
 # The root of 3, rounded down: 1 + c^2 < 4 in floats too.
@@ -419,18 +421,26 @@ class RoundedRows:
         Integers, as floats.
     limits : ndarray
         How long the right factor of each may be, in integers.
+    lattice : tuple
+        What they were rounded for.
     """
 
     rows: Any
     limits: np.ndarray
+    lattice: tuple[int, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """That of the rows."""
         return self.rows.shape
 
+    @property
+    def block_rows(self) -> int:
+        """Rows that are multiplied at a time: those stored sparsely all at once."""
+        return len(self.limits) if issparse(self.rows) else _BLOCK // self.rows.shape[1] + 1
+
     def __getitem__(self, which: Any) -> RoundedRows:
-        return RoundedRows(self.rows[which], self.limits[which])
+        return RoundedRows(self.rows[which], self.limits[which], self.lattice)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -512,13 +522,15 @@ class Outer(Held):
                     whole[dropped] = 0.0
             limits = most * (1.0 - _SLACK) / np.sqrt(squares) - 0.5 * math.sqrt(self.right)
             usable = ~dropped & (squares > 0.0) & (limits > 0.0)
-        return RoundedRows(whole, np.where(usable, limits, 0.0))
+        return RoundedRows(whole, np.where(usable, limits, 0.0), (self.left, self.right, steps))
 
     def add(self, total: ExactTotal, tile: tuple, steps: int) -> None:
         left, right = tile
         if not isinstance(left, RoundedRows):
             left, right = self._balanced(left, right)
             left = self.rounded(left, steps)
+        if left.lattice != (self.left, self.right, steps):
+            raise RuntimeError("the rows were rounded for another lattice.")
         scaled = right / (self.spacing(steps) * self.resolution(steps))
         limits = left.limits
         if self.right == 1:  # one number is cut at both ends, whatever the others are

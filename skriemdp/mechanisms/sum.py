@@ -16,6 +16,7 @@ thing before it is added.  It must depend on that row alone, to the last bit.  A
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from skriemdp.mechanisms.held import Held, VectorSet
     from skriemdp.privacy.sensitivity import Sensitivity
 
-__all__ = ["ExactTotal", "Noisy", "integer_total", "plain_sum", "private_sum"]
+__all__ = ["ExactTotal", "Noisy", "integer_total", "mu_of", "plain_sum", "private_sum"]
 
 _EXACT_FLOATS, _LONGEST = 2**53, 2**62
 # Steps of the lattice between two records where the noise is no integer.
@@ -160,6 +161,11 @@ def private_sum(
     law, presence = "discrete-gaussian", held.presence(steps)
     noisy = noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=steps, presence=presence)
     return Noisy(held.value(noisy, steps), held.sigma(steps))
+
+
+def mu_of(noise_multiplier: float) -> float:
+    """mu of a release with this noise over its sensitivity, rounded down."""
+    return math.nextafter(1.0 / noise_multiplier, 0.0)
 
 
 def plain_sum(

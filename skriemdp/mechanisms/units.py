@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 
 from skriemdp._groups import Groups
 
-__all__ = ["Units", "one_by_one"]
+__all__ = ["Blocks", "Units", "one_by_one"]
 
 # Numbers of a tile: few enough for the cache between the processor's passes over it; fewer still
 # where rows are short and passes go column by column.
@@ -26,7 +26,8 @@ class Units:
     ----------
     arrays : tuple
         With one entry per row: arrays, memory maps, CSR matrices, or whatever has a shape and can
-        be indexed by a slice and by row numbers.  Or one re-iterable of such, read anew every time.
+        be indexed by a slice and by row numbers; its `block_rows`, if it has any, go into a tile.
+        Or one re-iterable of such, read anew every time.
     groups : Groups, optional
         Whose the rows are.
     chosen : ndarray of int, optional
@@ -93,12 +94,23 @@ class Units:
             for begin in range(0, len(self.chosen), most):
                 yield self._at(self.chosen[begin : begin + most])
         elif hasattr(self.arrays[0], "shape"):
+            most = getattr(self.arrays[0], "block_rows", most)
             for begin in range(0, self.arrays[0].shape[0], most):
                 yield self._at(slice(begin, begin + most))
         else:
             for chunk in self.arrays[0]:
                 whole = chunk.tocsr() if issparse(chunk) else np.asarray(chunk)
                 yield from Units((whole,))._rows(most)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Blocks:
+    """Blocks of rows that are made anew whenever they are read."""
+
+    make: Callable[[], Iterator[np.ndarray]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return self.make()
 
 
 def one_by_one(give: Callable[..., Any]) -> Callable[..., Any]:

@@ -89,8 +89,7 @@ def check_distance(distance: float, epsilon: float, delta: float) -> None:
     ):
         raise ValueError(
             f"delta={delta:g} leaves no room for integers in sampled batches at "
-            f"epsilon={epsilon:g}; use a larger delta or "
-            "skriemdp.config_context(arithmetic='float')."
+            f"epsilon={epsilon:g}; use a larger delta or a smaller epsilon."
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import warnings
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from skriemdp._random import (
     public_generator,
 )
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
-from skriemdp.core.arithmetic import chooses_integers
+from skriemdp.core.arithmetic import check_arithmetic
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import CarriesLedger, PrivateEstimator, check_noise, tags_of
 from skriemdp.core.manifold_input import point_shape
@@ -81,6 +80,12 @@ _NUMBERS: dict[str, Any] = {
     "ensure_min_samples": 0,
     "ensure_min_features": 0,
 }
+
+
+_FLOATS = (
+    "a search with fits that do, groups, Laplace noise, or a loss or steps that round a record "
+    "otherwise in other company,"
+)
 
 
 class _Prepaid:
@@ -292,8 +297,11 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
             self.delta,
             accountant.composes(0.0, self.delta),
         )
-        exact = _adds_integers(scores, integers, separate)
-        scores, event = dataclasses.replace(scores, exact=exact), scores.event
+        event, gaussian = scores.event, scores.scoring.mu is not None
+        exact = integers and separate and gaussian
+        check_arithmetic(exact, _FLOATS)
+        if scores.scoring.mu is not None:
+            scores.held.check(scores.scoring.mu)
         seed = self.random_state
         context = b"" if seed is None else data_digest(*map(as_array, (X, y)))
         streams = NoiseStreams(seed, b"search" + context)
@@ -625,17 +633,3 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
 
     def __sklearn_tags__(self) -> Tags:
         return tags_of(super().__sklearn_tags__(), self.estimator)
-
-
-def _adds_integers(scores: Scores, fits: bool, separate: bool) -> bool:
-    """Whether all runs, and their scores, add integers; `fits`: whether the fits do."""
-
-    def check() -> None:
-        _ = scores.lattice
-
-    reason = (
-        "fits that add integers (every candidate's does, or the search does not), no groups, "
-        "and a loss of each record that is the same, to the last bit, in any company"
-    )
-    gaussian = scores.scoring.mu is not None
-    return chooses_integers(fits and separate and gaussian, check, reason)

@@ -10,19 +10,14 @@ import numpy as np
 from skriemdp._config import get_config
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.integers import IntegerBall
-from skriemdp.mechanisms.sums import release_rows
-from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
+from skriemdp.mechanisms.held import VectorSet, ball
+from skriemdp.mechanisms.sum import plain_sum, private_sum
+from skriemdp.mechanisms.units import Units
+from skriemdp.mechanisms.vector import LaplaceNoise
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import ParallelEvent, SelectionEvent
 from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
-from skriemdp.privacy.sensitivity import (
-    Sensitivity,
-    computed_sum_sensitivity,
-    interval_sensitivity,
-    mean_sensitivity,
-)
 
 __all__ = ["Scores"]
 
@@ -42,8 +37,6 @@ class Scores:
         What a score costs, next to the fit of its run.
     loss_bound : float
         Losses lie in [0, loss_bound].
-    exact : bool, default=False
-        Add integers, and discrete Gaussian integers to them.
 
     Notes
     -----
@@ -53,7 +46,6 @@ class Scores:
     event: SelectionEvent
     scoring: Event
     loss_bound: float
-    exact: bool = False
 
     @classmethod
     def planned(
@@ -89,33 +81,25 @@ class Scores:
         return cls(by_gaussian, gaussian, loss_bound)
 
     @property
-    def lattice(self) -> IntegerBall:
-        """The integers of losses, which lie in an interval about half of their bound."""
-        assert self.scoring.mu is not None
+    def held(self) -> VectorSet:
+        """Losses, in an interval about half of their bound."""
         half = 0.5 * float(self.loss_bound)
-        return IntegerBall(Ball(half, np.array([half])), 1, 1.0 / self.scoring.mu)
+        return ball(Ball(half, np.array([half])), 1)
 
     def scorer(self, n: int, rng: np.random.Generator) -> Callable[[np.ndarray], float]:
         """``score(losses)`` of n records: minus their mean, released."""
-        if self.exact:
-            lattice = self.lattice
 
-            def score(losses: np.ndarray) -> float:
-                (noisy,) = release_rows(lattice, losses[:, None], rng)
-                return float(-0.5 * self.loss_bound - noisy / n)
+        def score(losses: np.ndarray) -> float:
+            records = Units((losses[:, None],)), lambda rows: rows, self.held
+            if isinstance(self.scoring, LaplaceEvent):
+                total, sensitivity = plain_sum(*records, n)
+                noisy = LaplaceNoise(sensitivity, self.scoring).release(total, rng)
+            else:
+                assert self.scoring.mu is not None  # scores have no other noise
+                noisy = private_sum(*records, self.scoring.mu, rng).value
+            return float(-0.5 * self.loss_bound - noisy[0] / n)
 
-            return score
-        total = computed_sum_sensitivity(
-            interval_sensitivity(self.loss_bound), self.loss_bound, n, 1
-        )
-        noise = self._noise(mean_sensitivity(total, n))
-        return lambda losses: float(noise.release(-np.mean(losses, keepdims=True), rng)[0])
-
-    def _noise(self, sensitivity: Sensitivity) -> GaussianNoise | LaplaceNoise:
-        if isinstance(self.scoring, LaplaceEvent):
-            return LaplaceNoise(sensitivity, self.scoring)
-        assert self.scoring.mu is not None  # scores have no other noise
-        return GaussianNoise(sensitivity, 1.0 / self.scoring.mu)
+        return score
 
 
 def _search(run: Event, runs: float) -> SelectionEvent:

@@ -504,15 +504,14 @@ def _linear_models_of_people():
     targets = changed(y, 1.0, -1.0)
     data = replaced(X, [1.0, 0], [1.0, 0], targets=targets)
     adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, "squared_error", feature_norm=1.0)
-    for arithmetic in ("float", "lattice"):
-        for name in ("noised", "norm"):
-            fit = adagrad(name, n_steps=4, fit_intercept=False, arithmetic=arithmetic)
-            pair(f"people adagrad {name} {arithmetic}", fit, *data, attains=0.9)
-        fit = adagrad(n_steps=6, batch_size=10, arithmetic=arithmetic)
-        pair(f"people adagrad sampled {arithmetic}", fit, *data, attains=0.3)
-        pair(f"people adagrad sampled {arithmetic} noisy", fit, *data, quiet=False)
-        fit = adagrad(n_steps=3, subspace=_turning_axis, arithmetic=arithmetic)
-        pair(f"people adagrad subspace {arithmetic}", fit, *data)
+    for name in ("noised", "norm"):
+        fit = adagrad(name, n_steps=4, fit_intercept=False)
+        pair(f"people adagrad {name}", fit, *data, attains=0.9)
+    fit = adagrad(n_steps=6, batch_size=10)
+    pair("people adagrad sampled", fit, *data, attains=0.3)
+    pair("people adagrad sampled noisy", fit, *data, quiet=False)
+    fit = adagrad(n_steps=3, subspace=_turning_axis)
+    pair("people adagrad subspace", fit, *data)
     pair("people adagrad paper", adagrad("paper", n_steps=4), *data, attains=0.5)
     pair("people adagrad paper noisy", adagrad("paper", n_steps=4), *data, quiet=False)
     fit = adagrad(n_steps=3)
@@ -528,10 +527,9 @@ def _linear_models_of_people():
     signs = np.where(np.arange(n) % 2, 1.0, -1.0)
     targets = signs, changed(signs, -1.0, 1.0)[1]
     far = replaced(5.0 + rng.normal(size=(n, p)), [1e9, 0, 0], [-1e9, 0, 0], targets=targets)
-    for arithmetic in ("float", "lattice"):
-        fit = fitted(PrivateNoisyAdaGrad, "squared_error", n_steps=3, arithmetic=arithmetic)
-        pair(f"people adagrad search {arithmetic}", fit, *far, attains=0.2)
-        pair(f"people adagrad search {arithmetic} noisy", fit, *far, quiet=False)
+    fit = fitted(PrivateNoisyAdaGrad, "squared_error", n_steps=3)
+    pair("people adagrad search", fit, *far, attains=0.2)
+    pair("people adagrad search noisy", fit, *far, quiet=False)
     steps = np.outer(np.geomspace(0.01, 100.0, n), [1.0, 0, 0])
     data = replaced(steps, [1e-3, 0, 0], [50.0, 0, 0], targets=(signs, signs))
     pair("people adagrad count", adagrad(), *data)
@@ -594,10 +592,8 @@ def _risks_of_people():
     plane, space = Euclidean(2), Hyperboloid(2)
     for beyond in (1.0, 1e3):
         data = exchanged(*opposite(plane, 1.0, rest=-0.3, beyond=beyond))
-        for arithmetic in ("float", "auto"):
-            settings = {"gradient": linear_gradient, "arithmetic": arithmetic}
-            fit = erm("euclidean", n_steps=3, **settings)
-            pair(f"people erm {beyond:g} {arithmetic}", fit, *data, attains=0.95)
+        fit = erm("euclidean", n_steps=3, gradient=linear_gradient)
+        pair(f"people erm {beyond:g}", fit, *data, attains=0.95)
     for sampling, least in (("poisson", 0.2), ("fixed-size", 0.5)):
         settings = {"gradient": linear_gradient, "n_steps": 6, "batch_size": 6}
         fit = erm("euclidean", sampling=sampling, **settings)
@@ -968,8 +964,6 @@ def linear_models():
     fit = adagrad("squared_error", "noised", n_steps=6, batch_size=10)
     pair("adagrad sampled", fit, *data, attains=0.3)
     pair("adagrad sampled noisy", fit, *data, quiet=False)
-    fit = adagrad("squared_error", "noised", n_steps=6, batch_size=10, arithmetic="float")
-    pair("adagrad sampled float", fit, *data, attains=0.3)
     stored = [(sparse.csr_array(a), b) for a, b in data]
     fit = adagrad("squared_error", n_steps=6, batch_size=10)
     pair("adagrad sampled sparse", fit, *stored, attains=0.1)
@@ -1015,12 +1009,9 @@ def _searches_of_linear_models():
     adagrad = functools.partial(fitted, PrivateNoisyAdaGrad, "squared_error", n_steps=3)
     ends = changed(X, [1e9, 0, 0], [-1e9, 0, 0])
     data = (ends[0], y), (ends[1], flipped)
-    for arithmetic in ("float", "lattice"):
-        fit = adagrad(arithmetic=arithmetic)
-        pair(f"adagrad search {arithmetic}", fit, *data, attains=0.3)
-        pair(f"adagrad search {arithmetic} noisy", fit, *data, quiet=False)
-        strong = adagrad(arithmetic=arithmetic, epsilon=30.0)
-        pair(f"adagrad search {arithmetic}, much budget", strong, *data, attains=0.3)
+    pair("adagrad search", adagrad(), *data, attains=0.3)
+    pair("adagrad search noisy", adagrad(), *data, quiet=False)
+    pair("adagrad search, much budget", adagrad(epsilon=30.0), *data, attains=0.3)
     pair("adagrad search paper", adagrad(preconditioner="paper"), *data)
     fit = adagrad(batch_size=20)
     pair("adagrad search sampled", fit, *data, charge=_of_a_sampled_search)
@@ -1076,8 +1067,6 @@ def risks():
         fit = erm("euclidean", n_steps=6, batch_size=6, sampling=sampling, **gradient)
         pair(f"erm {sampling}", fit, *ends, attains=least)
         pair(f"erm {sampling} noisy", fit, *ends, quiet=False)
-        settings = {"n_steps": 6, "batch_size": 6, "sampling": sampling, "arithmetic": "float"}
-        pair(f"erm {sampling} float", erm("euclidean", **settings, **gradient), *ends)
     settings = {"solver": "variance-reduced", "n_steps": 20, "batch_size": 6}
     for sampling, clip, geometry, radius in (
         ("poisson", {"clip_norm": 0.05}, Sphere(2), 1.0),
@@ -1089,8 +1078,6 @@ def risks():
         name = f"erm svrg {sampling} {next(iter(clip))}"
         pair(name, fit, *data)
         pair(f"{name} noisy", fit, *data, quiet=False)
-        in_floats = {"step_size": 0.4, "arithmetic": "float", **settings, **clip}
-        pair(f"{name} float", erm(geometry, sampling=sampling, **in_floats), *data)
     # Anchors that cancel: gradients whose difference is at the clip, in both directions.
     fit = erm(
         "euclidean",
@@ -1104,15 +1091,13 @@ def risks():
     for name, (geometry, radius) in GEOMETRIES.items():
         if name == "bures":
             continue
-        fit = erm(geometry, n_steps=3, clip_norm=0.5 * radius, arithmetic="float")
+        fit = erm(geometry, n_steps=3, clip_norm=0.5 * radius)
         pair(f"erm {name}", fit, *opposite(geometry, radius), attains=0.5)
     space = Hyperboloid(2)
     for distance in (5.0, 16.0):
         start = along(space, [distance])[0]
         data = opposite(space, distance + 1.0, rest=0.1)
-        for arithmetic in ("float", "auto"):
-            fit = erm(space, n_steps=2, start=start, arithmetic=arithmetic)
-            pair(f"erm start at {distance} {arithmetic}", fit, *data)
+        pair(f"erm start at {distance}", erm(space, n_steps=2, start=start), *data)
     runaway = erm(space, n_steps=60, step_size=0.5)
     pair("erm runaway", runaway, *opposite(space, 2.0, n=20), quiet=False)
     spd = AffineInvariantSPD(3)
@@ -1141,14 +1126,22 @@ def risks():
 def _found_clips(erm):
     """Clip norms from quantiles at the start: counts move, gradients are clipped at a release."""
     spread = np.outer(np.geomspace(1e-3, 1e3, N), [1.0, 0.0])
-    for arithmetic in ("float", "lattice"):
-        settings = {"gradient": linear_gradient, "clip_norm": "auto", "n_steps": 2}
-        fit = erm("euclidean", arithmetic=arithmetic, **settings)
-        data = changed(spread, [1e-9, 0.0], [-1e9, 0.0])
-        pair(f"erm found clip {arithmetic}", fit, *data)
-        pair(f"erm found clip {arithmetic} noisy", fit, *data, quiet=False)
-        ends = changed(np.zeros((N, 2)), [1e3, 0], [-1e3, 0])
-        pair(f"erm found clip of equal records {arithmetic}", fit, *ends)
+    fit = erm("euclidean", gradient=linear_gradient, clip_norm="auto", n_steps=2)
+    data = changed(spread, [1e-9, 0.0], [-1e9, 0.0])
+    pair("erm found clip", fit, *data)
+    pair("erm found clip noisy", fit, *data, quiet=False)
+    ends = changed(np.zeros((N, 2)), [1e3, 0], [-1e3, 0])
+    pair("erm found clip of equal records", fit, *ends)
+    # Gradients by a product of matrices: rows have bits of their place, and are asked in blocks.
+    product = {"gradient": _by_product, "n_steps": 3}
+    ends = changed(np.random.default_rng(5).normal(size=(N, 2)), [1e3, 0], [-1e3, 0])
+    pair("erm products", erm("euclidean", **product), *ends, attains=0.9)
+    pair("erm products sampled", erm("euclidean", batch_size=6, **product), *ends, quiet=False)
+
+
+def _by_product(point, X, y=None):
+    """The record, turned by a product with a matrix."""
+    return X @ np.array([[0.6, 0.8], [-0.8, 0.6]])
 
 
 def _turning(point, X, y=None):

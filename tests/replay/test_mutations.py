@@ -24,12 +24,12 @@ ENFORCED = {
     "ball_sensitivity in skriemdp.mechanisms.pure_sums",
 }
 # No fit asks for all of these sets yet, so no pair reaches them; their own tests hold their bounds.
-NOT_YET = {"skriemdp.mechanisms.held"}
+NOT_YET = {"skriemdp.mechanisms.held", "skriemdp.mechanisms.sum"}
 
 
 def test_every_draw_of_the_package_is_replayed():
     calls, reached = faults.calls_of_draw(), faults.calls_reached()
-    assert reached == {call for call in calls if call[0] not in NOT_YET}
+    assert reached == calls
     assert len(reached) > 10
 
 
