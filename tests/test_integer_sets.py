@@ -5,11 +5,10 @@ import pytest
 
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.mechanisms.counts import GaussianCount, GaussianNumber
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerFrames, IntegerMoments
-from skriemdp.mechanisms.integers import IntegerBall, IntegerNumber, IntegerPairs, IntegerWeights
-from skriemdp.mechanisms.memberships import IntegerMemberships, Memberships
+from skriemdp.mechanisms.integers import IntegerBall, IntegerPairs, IntegerWeights
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.subspaces import ProjectorSum
 from skriemdp.privacy.lattice import largest_shift
@@ -84,18 +83,6 @@ def weights(dim, multiplier):
     return vectors, lattice.units
 
 
-def memberships(dim, multiplier):
-    lattice = IntegerMemberships(0.7, min(1.5, dim**0.5), dim, multiplier)
-    vectors = []
-    for count in {1, min(2, dim), dim}:
-        for value in WILD:
-            members = Memberships(
-                np.full(count, value), np.arange(count), np.array([0, count]), dim
-            )
-            vectors.append(whole(lattice.total(members)))
-    return vectors, lattice.units
-
-
 def moments(dim, multiplier):
     lattice = IntegerMoments(0.7, dim, multiplier)
     rows = [whole(row) for row in lattice.integers(hostile(dim))]
@@ -151,7 +138,6 @@ SETS = {
     "Ball": ball,
     "Weighted, one group or two": pairs,
     "weights of kernels": weights,
-    "Weighted, several groups": memberships,
     "RankOne": moments,
     "RankOne times a column": lambda dim, multiplier: frames(dim, multiplier, 1),
     "RankOne times a frame": lambda dim, multiplier: frames(dim, multiplier, min(dim, 2)),
@@ -196,7 +182,7 @@ def test_counts_and_numbers_move_by_the_bound_and_no_more(monkeypatch, multiplie
         GaussianCount(multiplier).release(count, None)
     assert totals[1] - totals[0] == bound
     for size in (2.0**-1000, 1.0, 2.0**1000):
-        number = IntegerNumber(interval_sensitivity(size), multiplier)
+        number = GaussianNumber(interval_sensitivity(size), 1.0 / multiplier)
         for place in (0.0, 0.25, -4096.0):  # so that floats are exactly so far apart
             del totals[:]
             for value in (place * size, (place + 1.0) * size):
@@ -222,13 +208,6 @@ def test_a_million_coordinates():
     v, c = weights.vectors(np.array([rows[0], -rows[0]]), np.ones(2)), weights.weights(np.ones(2))
     ends = [whole([*row, count]) for row, count in zip(v, c, strict=True)]
     assert 0.95 * weights.units**2 <= apart(*ends) <= weights.units**2
-    members = IntegerMemberships(1.0, 100.0, dim // 2, 1.0)
-    ends = []
-    for sign in (1.0, -1.0):
-        values = np.full(dim // 2, sign)
-        one = Memberships(values, np.arange(dim // 2), np.array([0, dim // 2]), dim // 2)
-        ends.append(whole(members.total(one)))
-    assert 0.95 * members.units**2 <= apart(*ends) <= members.units**2
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e200])

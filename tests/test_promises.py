@@ -67,8 +67,6 @@ FACTORY_CALLERS = {
 }  # fmt: skip
 # These shorten private rows outside of the mechanisms, each for its own sum, until one sum does.
 CLIP_SITES = {
-    ("completion/problem.py", "product_scale"),
-    ("completion/ridge_releases.py", "_Ballots.total"),
     ("descent/per_sample.py", "CostProblem.gradient_sum"),
     ("descent/problem.py", "Problem.difference_sum"),
     ("descent/problem.py", "Problem.gradient_sum"),

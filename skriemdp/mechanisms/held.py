@@ -544,7 +544,9 @@ class Outer(Held):
         usable = np.isfinite(scales[0]) & np.isfinite(scales[1])
         a, b = (np.where(usable, scale, 0.0)[:, None] for scale in scales)
         if issparse(left):
-            return left.multiply(a).tocsr(), np.where(usable[:, None], right * b, 0.0)
+            data = left.data * np.repeat(a, np.diff(left.indptr))
+            left = csr_matrix((data, left.indices, left.indptr), left.shape)
+            return left, np.where(usable[:, None], right * b, 0.0)
         return np.where(usable[:, None], left * a, 0.0), np.where(usable[:, None], right * b, 0.0)
 
     def value(self, total: np.ndarray, steps: int) -> np.ndarray:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from fractions import Fraction
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -19,12 +18,10 @@ from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball, shortened
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
-from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
 
 __all__ = [
     "ExactTotal",
     "IntegerBall",
-    "IntegerNumber",
     "IntegerPairs",
     "IntegerWeights",
     "check_integers",
@@ -279,50 +276,6 @@ class IntegerWeights:
 def _shares(weights: np.ndarray) -> np.ndarray:
     """Weights cut to [0, 1]; zero where one is not a number."""
     return np.fmin(np.fmax(weights, 0.0), 1.0)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class IntegerNumber:
-    """One number per data set, rounded to a multiple of a public spacing before its noise.
-
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        Of the number as it is computed.
-    noise_multiplier : float
-        Noise over `sensitivity`.
-
-    Notes
-    -----
-    Rounding moves the difference of two numbers by at most one unit, so with the spacing
-    ``sensitivity / (D - 2)`` it stays within D, the shift that the noise hides.  Quotient and
-    rounding are exact, in rational numbers.
-    """
-
-    sensitivity: Sensitivity
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        check_sensitivity(self.sensitivity)
-        check_multiplier(self.noise_multiplier)
-
-    @functools.cached_property
-    def units(self) -> int:
-        """D, the bound of the change of the integer."""
-        return largest_shift(NOISE_SCALE, self.noise_multiplier)
-
-    @functools.cached_property
-    def spacing(self) -> float:
-        """Value of one integer; public."""
-        return self.sensitivity.value / (self.units - 2)
-
-    def release(self, number: float, rng: np.random.Generator) -> float:
-        """`number` plus noise; ``1 / noise_multiplier``-GDP."""
-        # A tiny spacing would lose its digits as a float.
-        units = Fraction(float(number)) / Fraction(self.sensitivity.value) * (self.units - 2)
-        exact = np.array(round(units), dtype=object)
-        law, bound = "discrete-gaussian", self.units
-        return float(noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=bound)) * self.spacing
 
 
 class ExactTotal:

@@ -441,16 +441,6 @@ def _all_rows(found, given):
     return dataclasses.replace(found, facts=found.facts | {"n": len(given.groups.order)})
 
 
-def _unweighted(found, given):
-    weighted, weights = found
-    return weighted / weights, np.ones(len(weights))
-
-
-def _unclipped(found, given):
-    values = np.where(np.isfinite(given.self.values), given.self.values, 0.0)
-    return found[1] * values / given.bound, found[1]
-
-
 def _twice_the_looks(original):
     """The first releases of a plan drawn from a budget that the law after them does not know."""
     return meanwhile("mean.planning:GaussianBudget", takes(total=lambda a: 2.0 * a.total))(original)
@@ -461,7 +451,7 @@ _UNPAID = meanwhile(_DRAW, takes(sensitivity=lambda a: halved(a.sensitivity)))
 _ALL = meanwhile("mechanisms.budget:_Budget.rest", returns(lambda found, a: a.self.total))
 _INTEGERS = "mechanisms.integers"
 _PRODUCT = "privacy.sensitivity:frame_product_sensitivity"
-_MEMBERS = "mechanisms.memberships"
+_HELD = "mechanisms.held"
 _SEARCH = "selection.estimator:PrivateGridSearchCV._run"
 _QUERIES = "regression.prediction_releases:WeightedMean"
 _LIFTED = "mechanisms.lifted_moments:LiftedMoments"
@@ -670,25 +660,18 @@ CHANGES = (
         "the whole after small shares",
         "completion",
     ),
-    Change(f"{_MEMBERS}:Memberships.bounded", returns(_unweighted), "no weights", "completion"),
     Change(
-        f"{_MEMBERS}:Memberships.bounded",
-        returns(_unclipped),
-        "values as they are",
-        "completion lattice",
+        f"{_HELD}:labelled",
+        _with(hold=lambda held, a: lambda tile, unit: held.hold(tile[:2], unit)),
+        "no weights",
+        "completion",
     ),
-    Change(f"{_MEMBERS}:IntegerMemberships.spacing", times(0.5), "halved", "completion lattice"),
+    Change(f"{_HELD}:VectorSet.spacing", times(0.5), "halved", "completion"),
     Change(
-        f"{_INTEGERS}:IntegerNumber.release",
+        "mechanisms.counts:GaussianNumber.release",
         takes(number=lambda a: 3.0 * a.number),
         "three times the number",
-        "completion lattice signal",
-    ),
-    Change(
-        "completion.ridge_releases:_Ballots.total",
-        returns(lambda found, a: next(iter(a.self.blocks(a.indices))).sum(axis=0)),
-        "ballots as long as they are",
-        "completion covariance",
+        "completion signal",
     ),
     Change(
         "regression.wrapped_releases:clip_columns",

@@ -871,30 +871,27 @@ def completion():
     few = changed(crowd, *ratings([{0: 5.0}, {0: 1.0}], d))
     nothing = changed(crowd, *ratings([{}, left | right], d))
     flat = changed(crowd, *ratings([{}, dict.fromkeys(range(d), 3.0)], d))
-    for arithmetic in ("float", "lattice"):
-        exact = functools.partial(complete, arithmetic=arithmetic)
-        name = "completion" if arithmetic == "float" else "completion lattice"
-        plain = exact(method="none", epsilon=8.0)
-        pair(f"{name} items", plain, *disjoint, attains=0.8)
-        pair(f"{name} items noisy", plain, *disjoint, attains=0.8, quiet=False)
-        pair(f"{name} one opposite rating", plain, *few, attains=0.05)
-        pair(f"{name} nothing rated", plain, *nothing, attains=0.2)
-        pair(f"{name} all alike", plain, *flat, attains=0.2)
-        fit = exact(2, method="covariance", **strong)
-        pair(f"{name} covariance", fit, *disjoint, attains=0.8)
-        pair(f"{name} covariance noisy", fit, *disjoint, quiet=False)
-        fit = exact(2, method="gradient", n_steps=3, **strong)
-        pair(f"{name} gradient", fit, *disjoint, attains=0.5)
-        pair(f"{name} gradient noisy", fit, *disjoint, quiet=False)
-        # A user who rates everything crosses every norm that is asked for.
-        pair(f"{name} gradient nothing rated", fit, *nothing)
-        fit = exact(2, method="gradient", epsilon=60.0, n_steps=2)
-        pair(f"{name} paid signal", fit, *disjoint)
-        fit = exact(2, method="stochastic", n_steps=4, **strong)
-        pair(f"{name} stochastic", fit, *disjoint)
-        # The noise of this epsilon hides items: nothing but a level, from one end to the other.
-        ends = changed(crowd, np.full(d, 1.0), np.full(d, 5.0))
-        pair(f"{name} level only", exact(epsilon=0.02), *ends, attains=0.8)
+    plain = complete(method="none", epsilon=8.0)
+    pair("completion items", plain, *disjoint, attains=0.8)
+    pair("completion items noisy", plain, *disjoint, attains=0.8, quiet=False)
+    pair("completion one opposite rating", plain, *few, attains=0.05)
+    pair("completion nothing rated", plain, *nothing, attains=0.2)
+    pair("completion all alike", plain, *flat, attains=0.2)
+    fit = complete(2, method="covariance", **strong)
+    pair("completion covariance", fit, *disjoint, attains=0.8)
+    pair("completion covariance noisy", fit, *disjoint, quiet=False)
+    fit = complete(2, method="gradient", n_steps=3, **strong)
+    pair("completion gradient", fit, *disjoint, attains=0.5)
+    pair("completion gradient noisy", fit, *disjoint, quiet=False)
+    # A user who rates everything crosses every norm that is asked for.
+    pair("completion gradient nothing rated", fit, *nothing)
+    fit = complete(2, method="gradient", epsilon=60.0, n_steps=2)
+    pair("completion paid signal", fit, *disjoint)
+    fit = complete(2, method="stochastic", n_steps=4, **strong)
+    pair("completion stochastic", fit, *disjoint)
+    # The noise of this epsilon hides items: nothing but a level, from one end to the other.
+    ends = changed(crowd, np.full(d, 1.0), np.full(d, 5.0))
+    pair("completion level only", complete(epsilon=0.02), *ends, attains=0.8)
     # The same as tables with a rating in each row, of items that somebody else may not know.
     for kind, named in ID_KINDS.items():
 
@@ -915,9 +912,7 @@ def completion():
     turning[:, 6:, 20:] = [1.0, -1.0]
     turning[1, 0] = 0.0
     turning[1, 0, 20:] = 1.0
-    for exact in (False, True):
-        fit, name = functools.partial(_signal, exact), "lattice signal" if exact else "signal"
-        pair(f"completion {name}", fit, *map(sparse.csr_array, turning), attains=0.5)
+    pair("completion signal", _signal, *map(sparse.csr_array, turning), attains=0.5)
     votes = np.array(crowd)
     some = changed(votes, *ratings([{}, {i: 5.0 if i % 3 else 1.0 for i in range(d)}], d))
     pair("completion votes", complete(2, method="covariance", **strong), *some)
@@ -940,12 +935,12 @@ def _rows_of_ratings(table, strange):
     return np.append(users[order], 0), listed, np.append(values[order], 3.0)
 
 
-def _signal(exact, accountant, residuals):
+def _signal(accountant, residuals):
     from skriemdp._random import NoiseStreams
     from skriemdp.completion.releases import CompletionPlan, _measured_signal
 
     n, d = residuals.shape
-    plan = CompletionPlan(mu=1.0, n=n, d=d, rank=2, exact=exact)
+    plan = CompletionPlan(mu=1.0, n=n, d=d, rank=2)
     accountant.spend(GaussianEvent(1.0 / plan.mu_of(plan.small["signal"])))
     return _measured_signal(residuals, np.ones(d), plan, 2, 10.0, NoiseStreams(0))
 
