@@ -44,7 +44,7 @@ from skriemdp.privacy.sensitivity import (
 )
 from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.prediction_releases import KernelWeights
-from skriemdp.regression.wrapped_releases import WrappedModel, _people
+from skriemdp.regression.wrapped_releases import WrappedModel
 
 
 def people(rng, count, most):
@@ -599,9 +599,8 @@ def test_a_persons_gradient_and_weight_are_the_same_to_the_last_bit_in_any_compa
         loss = GeneralizedLinearLoss("log_loss", n_outputs)
         problem = GroupedLinearProblem(rows, y, loss, groups)
         inside = GroupedLinearProblem(rows.in_basis(basis, apart=True), y, loss, groups)
-        phi = features(table, apart=True)
-        lengths = np.linalg.norm(labels, axis=1)
-        blocks = _people(phi, (labels / lengths[:, None]).T, lengths, groups)
+        phi = features(table)
+        seen = model.units(phi, labels, groups).tiles(model.gives(coef), 1, "mean")
         order = np.argsort(np.concatenate([c for c, _, _ in groups.blocks(4096)]))
         lifted = np.argsort(np.concatenate([c for c, _, _ in groups.blocks((1 << 20) // 18**2)]))
         kernel = KernelWeights(table, 1.0)(query)[0]
@@ -610,7 +609,7 @@ def test_a_persons_gradient_and_weight_are_the_same_to_the_last_bit_in_any_compa
             "linear": np.concatenate(list(problem.gradients(weights))),
             "in a basis": np.concatenate(list(problem.gradients(weights, None, basis))),
             "in coordinates": np.concatenate(list(inside.gradients(weights[:3]))),
-            "hyperbolic": np.concatenate(list(model.people_gradients(coef, blocks)))[order],
+            "hyperbolic": np.concatenate(list(seen))[order],
             "moments": [factors[k] for k in lifted],
             "kernel": [kernel[groups.select(np.array([k])).order] for k in range(count)],
         }

@@ -8,7 +8,7 @@ from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, GaussianNumber
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerFrames, IntegerMoments
-from skriemdp.mechanisms.integers import IntegerBall, IntegerPairs, IntegerWeights
+from skriemdp.mechanisms.integers import IntegerBall, IntegerPairs
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.subspaces import ProjectorSum
 from skriemdp.privacy.lattice import largest_shift
@@ -72,17 +72,6 @@ def pairs(dim, multiplier):
     return vectors, lattice.units
 
 
-def weights(dim, multiplier):
-    lattice = IntegerWeights(0.7, dim, multiplier)
-    vectors = []
-    for weight in (0.0, 1e-300, 0.3, 1.0, 1e308, -1.0, np.inf, np.nan):
-        rows = hostile(dim)
-        a = np.full(len(rows), weight)
-        v, c = lattice.vectors(rows, a), lattice.weights(a)
-        vectors += [whole([*row, count]) for row, count in zip(v, c, strict=True)]
-    return vectors, lattice.units
-
-
 def moments(dim, multiplier):
     lattice = IntegerMoments(0.7, dim, multiplier)
     rows = [whole(row) for row in lattice.integers(hostile(dim))]
@@ -137,7 +126,6 @@ def people(dim, multiplier):
 SETS = {
     "Ball": ball,
     "Weighted, one group or two": pairs,
-    "weights of kernels": weights,
     "RankOne": moments,
     "RankOne times a column": lambda dim, multiplier: frames(dim, multiplier, 1),
     "RankOne times a frame": lambda dim, multiplier: frames(dim, multiplier, min(dim, 2)),
@@ -204,10 +192,6 @@ def test_a_million_coordinates():
     inner = sum(a * b for a, b in zip(first, second, strict=True))
     moved = square(first) ** 2 + square(second) ** 2 - 2 * inner**2
     assert 0.95 * moments.units**2 <= moved <= moments.units**2
-    weights = IntegerWeights(0.7, dim, 1.0)
-    v, c = weights.vectors(np.array([rows[0], -rows[0]]), np.ones(2)), weights.weights(np.ones(2))
-    ends = [whole([*row, count]) for row, count in zip(v, c, strict=True)]
-    assert 0.95 * weights.units**2 <= apart(*ends) <= weights.units**2
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e200])
@@ -217,7 +201,6 @@ def test_bounds_whose_squares_are_no_floats_are_refused(size):
         lambda: IntegerMoments(size, 2, 1.0),
         lambda: IntegerMatrices(size, 2, 1.0),
         lambda: IntegerFrames(size, np.eye(2), 1.0),
-        lambda: IntegerWeights(size, 2, 1.0),
         lambda: IntegerBall(Ball(size), 2, 1.0),
     ):
         with pytest.raises(ValueError, match="radius="):

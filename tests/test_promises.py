@@ -81,9 +81,6 @@ CLIP_SITES = {
     ("mean/class_releases.py", "ClassSums._noisy_classes"),
     ("pca/problem.py", "SubspaceProblem.pieces"),
     ("regression/estimator.py", "PrivateHyperbolicRegressor._label_points"),
-    ("regression/moment_releases.py", "MomentModel._products"),
-    ("regression/prediction_releases.py", "WeightedMean.release"),
-    ("regression/wrapped_releases.py", "clip_columns"),
 }
 # These shorten what is released or public, or project points on the public ball of the data.
 OTHER_CLIPS = {

@@ -83,6 +83,11 @@ class StochasticSettings:
     n_steps: int
     noise_multiplier: float
 
+    @property
+    def mu(self) -> float:
+        """Of one step of all users, rounded down."""
+        return math.nextafter(GaussianEvent(self.noise_multiplier).mu, 0.0)
+
     def event(self, n: int) -> Event:
         """What the run costs, at any clip norm."""
         return self.sampler.event(n, self.noise_multiplier, self.n_steps)
@@ -214,7 +219,7 @@ class CompletionPlan:
             if self.stochastic is not None:
                 if not products.halves:
                     raise ValueError("sums over random batches need a set that holds its absences.")
-                checked.append((products, 1.0 / self.stochastic.noise_multiplier))
+                checked.append((products, self.stochastic.mu))
             elif self.may_descend:
                 slow, fast = self.n_steps or 40, self.n_steps or 20
                 checked += [
@@ -485,8 +490,9 @@ class _SubspaceRelease:
         """Number of steps, mu of each, and the steps."""
         plan, stochastic = self.plan, self.plan.stochastic
         if stochastic is not None:
-            n_steps, mu = stochastic.n_steps, 1.0 / stochastic.noise_multiplier
-            return n_steps, mu, Moves(n_steps, STOCHASTIC_STEP / clip, retraction=True)
+            n_steps = stochastic.n_steps
+            moves = Moves(n_steps, STOCHASTIC_STEP / clip, retraction=True)
+            return n_steps, stochastic.mu, moves
         n_steps, step_size = plan.schedule(plan.snr(self.rank, self.share))
         # Decreasing to zero: late steps average the noise that early ones let in.
         steps = 2.0 * step_size / clip * (1.0 - np.arange(n_steps) / n_steps)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import ClassVar, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball, shortened
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
@@ -23,7 +22,6 @@ __all__ = [
     "ExactTotal",
     "IntegerBall",
     "IntegerPairs",
-    "IntegerWeights",
     "check_integers",
 ]
 
@@ -189,93 +187,6 @@ class IntegerPairs:
             np.add.at(part, groups[piece], blocks.astype(np.int64))
             total = total + part
         return total
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class IntegerWeights:
-    """The integer vectors of ``(a v / bound, c a)``, c a little below ``sqrt(3)``; a in [0, 1].
-
-    Parameters
-    ----------
-    bound : float
-        ``|v| <= bound``; ``a v`` is shortened to ``a bound``.
-    dim : int
-    noise_multiplier : float
-        Noise over the sensitivity 2 of sums and weights together.
-
-    Notes
-    -----
-    The squared distance of ``(a v, c a)`` and ``(b w, c b)``, ``|v|, |w| <= 1``, is convex in each
-    of a and b, so a corner attains the most: ``1 + c^2`` (one weight zero) or 4 (both one).  So two
-    such vectors, and two means of such vectors, are at most ``2 (1 + eta)`` apart; rounding moves
-    their difference by at most ``sqrt(dim + 1)``.  The spacing ``g = 2 (1 + eta) / (D - sqrt(dim +
-    1) - 2)`` keeps the integer vectors within D of each other.
-    """
-
-    bound: float
-    dim: int
-    noise_multiplier: float
-    # The root of 3, rounded down: 1 + c^2 < 4 in floats too.
-    root: ClassVar[float] = 1.732
-
-    def __post_init__(self) -> None:
-        check_count(dim=self.dim)
-        Ball(self.bound)  # refuses bounds whose squares are no floats
-        check_multiplier(self.noise_multiplier)
-        if math.sqrt(self.dim + 1) > ROUNDING_SHARE * self.units:
-            refuse_coarse(self.noise_multiplier, self.dim)
-
-    @functools.cached_property
-    def units(self) -> int:
-        """D, the bound of the distance of two records' integer vectors."""
-        return largest_shift(NOISE_SCALE, self.noise_multiplier)
-
-    @functools.cached_property
-    def spacing(self) -> float:
-        """g, in units of `bound`; public."""
-        eta = (2 * self.dim + 18) * UNIT_ROUNDOFF
-        return 2.0 * (1.0 + eta) / (self.units - math.sqrt(self.dim + 1) - 2.0)
-
-    def weights(self, weights: np.ndarray) -> np.ndarray:
-        """The integers of ``c a``, a cut to [0, 1]; float64 of the shape of `weights`."""
-        return np.rint(self.root * _shares(weights) / self.spacing)
-
-    def vectors(self, products: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """The integers of each row ``a v``, shortened to ``a bound``, float64 of shape (b, dim)."""
-        with np.errstate(all="ignore"):
-            lengths = np.sqrt(np.einsum("ij,ij->i", products, products))
-            factors = np.fmin(_shares(weights) * self.bound / lengths, 1.0)
-            scaled = products * (factors / (self.bound * self.spacing))[:, None]
-        usable = np.isfinite(lengths)
-        if not usable.all():
-            scaled[~usable] = 0.0
-        return np.rint(scaled, out=scaled)
-
-    def release_weights(self, weights: np.ndarray, times: int, rng: np.random.Generator) -> float:
-        """The noisy sum of the weights: the mean of so many answers, one for each release below."""
-        total = ExactTotal((1,), self.units)
-        total.add_rows(self.weights(weights)[:, None])
-        law, bound = "discrete-gaussian", self.units
-        (noisy,) = noise.draw(
-            total.value(), NOISE_SCALE, law, rng, sensitivity=bound, averaged=times
-        )
-        return float(noisy) * self.spacing / self.root
-
-    def release_vectors(
-        self, products: np.ndarray, weights: np.ndarray, rng: np.random.Generator
-    ) -> np.ndarray:
-        """The noisy sum of the vectors ``a v``, shape (dim,); pays for an answer of the above."""
-        total = ExactTotal((self.dim,), self.units)
-        total.add_rows(self.vectors(products, weights))
-        noisy = noise.draw(
-            total.value(), NOISE_SCALE, "discrete-gaussian", rng, sensitivity=self.units
-        )
-        return noisy.astype(float) * (self.spacing * self.bound)
-
-
-def _shares(weights: np.ndarray) -> np.ndarray:
-    """Weights cut to [0, 1]; zero where one is not a number."""
-    return np.fmin(np.fmax(weights, 0.0), 1.0)
 
 
 class ExactTotal:

@@ -454,7 +454,6 @@ _PRODUCT = "privacy.sensitivity:frame_product_sensitivity"
 _HELD = "mechanisms.held"
 _SEARCH = "selection.estimator:PrivateGridSearchCV._run"
 _QUERIES = "regression.prediction_releases:WeightedMean"
-_LIFTED = "mechanisms.lifted_moments:LiftedMoments"
 _EXACT = "mechanisms.integer_products:IntegerFrames"
 _DOUBLED = meanwhile(f"{_INTEGERS}:IntegerBall.integers", times(2.0))
 
@@ -495,9 +494,6 @@ CHANGES = (
         "rows stay as long as they are",
         "erm descent",
     ),
-    Change(f"{_INTEGERS}:IntegerWeights.spacing", times(0.5), "halved", "queries"),
-    Change(f"{_INTEGERS}:IntegerWeights.vectors", times(2.0), "doubled", "queries"),
-    Change(f"{_INTEGERS}:IntegerWeights.weights", times(2.0), "doubled", "queries"),
     Change(f"{_INTEGERS}:IntegerPairs.spacing", times(0.5), "halved", "class means"),
     Change(
         f"{_INTEGERS}:IntegerPairs.integers",
@@ -674,36 +670,19 @@ CHANGES = (
         "completion signal",
     ),
     Change(
-        "regression.wrapped_releases:clip_columns",
-        instead(lambda gradients, clip_norm: gradients),
-        "not clipped",
-        "parametric",
+        f"{_HELD}:Outer.rounded",
+        _with(limits=lambda rows, a: 3.0 * rows.limits),
+        "right factors three times as long",
+        "regression parametric",
     ),
+    Change(f"{_QUERIES}.step_mu", returns(lambda found, a: a.self.mu), "of all steps", "queries"),
     Change(
-        f"{_QUERIES}.noise_multiplier",
-        returns(lambda found, a: 1.0 / a.self.mu),
-        "of one step",
+        f"{_HELD}:weighted",
+        _with(hold=lambda held, a: lambda tile, unit: 2.0 * held.hold(tile, unit)),
+        "doubled",
         "queries",
     ),
-    Change(f"{_QUERIES}.mechanism", sees(clip_norm=_half_of("clip_norm")), "half", "queries"),
-    Change(
-        "regression.prediction_releases:_Floats.total",
-        takes(scale=lambda a: np.ones_like(a.scale)),
-        "not shortened",
-        "queries",
-    ),
-    Change(
-        f"{_LIFTED}.norm",
-        returns(lambda found, a: math.sqrt(0.5) * a.self.norms[0]),
-        "less than one half",
-        "moments",
-    ),
-    Change(
-        f"{_LIFTED}.lifts",
-        sees(norms=lambda whole: (whole.norms[0], 1e9 * whole.norms[1])),
-        "not shortened",
-        "moments",
-    ),
+    Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "regression moments"),
     Change("mean.joint_releases:JointMean.seen", _ALL, "the whole after a ball", "class moments"),
     Change(
         "linear_model.adagrad:NoisyAdaGrad.with_mu",

@@ -555,30 +555,27 @@ def _regressions_of_people():
     settings = {"n_frequencies": 8, "feature_scale": 1.0}
     regress = functools.partial(fitted, PrivateHyperbolicRegressor, **settings)
     origin = {"base_point": [0.0, 0.0]}
-    for arithmetic in ("float", "lattice"):
-        here = {"arithmetic": arithmetic}
-        fit = regress("parametric", n_steps=4, **here, **origin)
-        pair(f"people regression {arithmetic}", fit, *labels, attains=0.95)
-        pair(f"people regression all {arithmetic}", fit, *both)
-        fit = regress("parametric", n_steps=4, **here)
-        pair(f"people regression private base {arithmetic}", fit, *labels, attains=0.5)
-        pair(f"people regression private base {arithmetic} noisy", fit, *labels, quiet=False)
-        fit = regress("sufficient-statistics", **here, **origin)
-        pair(f"people regression moments {arithmetic}", fit, *labels, attains=0.8)
-        pair(f"people regression moments all {arithmetic}", fit, *both, attains=0.5)
-        far = replaced(X, [1e9, 0.0], [-1e9, 1.0], targets=ends)
-        fit = regress("parametric", feature_scale="auto", n_steps=3, **here)
-        pair(f"people regression found scale {arithmetic}", fit, *far, attains=0.1)
-        pair(f"people regression found scale {arithmetic} noisy", fit, *far, quiet=False)
+    fit = regress("parametric", n_steps=4, **origin)
+    pair("people regression", fit, *labels, attains=0.95)
+    pair("people regression all", fit, *both)
+    fit = regress("parametric", n_steps=4)
+    pair("people regression private base", fit, *labels, attains=0.5)
+    pair("people regression private base noisy", fit, *labels, quiet=False)
+    fit = regress("sufficient-statistics", **origin)
+    pair("people regression moments", fit, *labels, attains=0.8)
+    pair("people regression moments all", fit, *both, attains=0.5)
+    far = replaced(X, [1e9, 0.0], [-1e9, 1.0], targets=ends)
+    fit = regress("parametric", feature_scale="auto", n_steps=3)
+    pair("people regression found scale", fit, *far, attains=0.1)
+    pair("people regression found scale noisy", fit, *far, quiet=False)
     absent = replaced(X, [0.0, 0.0], [9e150, 9e150], targets=ends)
-    for arithmetic in ("float", "lattice"):
-        for steps in (1, 3):
-            fit = _answers(n_queries=1, n_steps=steps, arithmetic=arithmetic, **origin)
-            title = f"people regression queries {steps} {arithmetic}"
-            pair(title, fit, *labels, attains=0.95)
-        pair(f"people regression queries, absent, {arithmetic}", fit, *absent)
+    for steps in (1, 3):
+        fit = _answers(n_queries=1, n_steps=steps, **origin)
+        title = f"people regression queries {steps}"
+        pair(title, fit, *labels, attains=0.95)
+    pair("people regression queries, absent", fit, *absent)
     wild = replaced(X, [1e200, -1e200], [0.0, 0.0], targets=changed(y, [1e200, 1e-120], [5.0, 0.0]))
-    fit = regress("parametric", n_steps=3, arithmetic="float")
+    fit = regress("parametric", n_steps=3)
     pair("people regression extremes", fit, *wild, quiet=False)
 
 
@@ -1237,57 +1234,41 @@ def regression():
         here = {"privacy_unit": unit}
         labels = (X, ends[0]), (X, ends[1])
         known = {"public": (0,) if unit == "label" else ()}
-        fit = regress("parametric", n_steps=4, arithmetic="float", **here, **origin)
+        fit = regress("parametric", n_steps=4, **here, **origin)
         pair(f"regression parametric {unit}", fit, *labels, attains=0.95, **known)
-        fit = regress("parametric", n_steps=4, arithmetic="lattice", **here, **origin)
-        pair(f"regression exact {unit}", fit, *labels, attains=0.95, **known)
         fit = regress("parametric", n_steps=4, **here)
         pair(f"regression private base {unit}", fit, *labels, attains=0.5, **known)
         pair(f"regression private base {unit} noisy", fit, *labels, quiet=False, **known)
-        for arithmetic in ("float", "lattice"):
-            fit = regress("sufficient-statistics", arithmetic=arithmetic, **here, **origin)
-            pair(f"regression moments {unit} {arithmetic}", fit, *labels, attains=0.8, **known)
-            for steps in (1, 3):
-                settings = {"n_steps": steps, "privacy_unit": unit, "arithmetic": arithmetic}
-                fit = _answers(n_queries=1, **settings, **origin)
-                pair(
-                    f"regression queries {unit} {steps} {arithmetic}",
-                    fit,
-                    *labels,
-                    attains=0.95,
-                    **known,
-                )
+        fit = regress("sufficient-statistics", **here, **origin)
+        pair(f"regression moments {unit}", fit, *labels, attains=0.8, **known)
+        for steps in (1, 3):
+            fit = _answers(n_queries=1, n_steps=steps, **here, **origin)
+            pair(f"regression queries {unit} {steps}", fit, *labels, attains=0.95, **known)
     both = (moved[0], ends[0]), (moved[1], ends[1])
-    for arithmetic in ("float", "lattice"):
-        fit = regress("parametric", n_steps=4, arithmetic=arithmetic, **origin)
-        pair(f"regression parametric, all, {arithmetic}", fit, *both)
+    fit = regress("parametric", n_steps=4, **origin)
+    pair("regression parametric, all", fit, *both)
     # Features at right angles, labels at the bound: second moments and products move together.
-    for arithmetic in ("float", "lattice"):
-        fit = regress("sufficient-statistics", arithmetic=arithmetic, **origin)
-        pair(f"regression moments, all, {arithmetic}", fit, *both, attains=0.5)
-    fit = regress("sufficient-statistics", arithmetic="lattice")
-    pair("regression moments, exact base", fit, *both)
+    fit = regress("sufficient-statistics", **origin)
+    pair("regression moments, all", fit, *both, attains=0.5)
+    pair("regression moments, private base", regress("sufficient-statistics"), *both)
     far = changed(X, [1e9, 0.0], [-1e9, 1.0])
     searched = {"feature_scale": "auto", "n_steps": 3}
-    for arithmetic in ("float", "lattice"):
-        fit = regress("parametric", arithmetic=arithmetic, **searched)
-        data = (far[0], ends[0]), (far[1], ends[1])
-        pair(f"regression found scale {arithmetic}", fit, *data, attains=0.1)
-        pair(f"regression found scale {arithmetic} noisy", fit, *data, quiet=False)
-    for arithmetic in ("float", "lattice"):
-        fit = _answers(n_queries=2, arithmetic=arithmetic, **searched)
-        pair(f"regression queries, found scale {arithmetic}", fit, *data)
+    fit = regress("parametric", **searched)
+    data = (far[0], ends[0]), (far[1], ends[1])
+    pair("regression found scale", fit, *data, attains=0.1)
+    pair("regression found scale noisy", fit, *data, quiet=False)
+    fit = _answers(n_queries=2, **searched)
+    pair("regression queries, found scale", fit, *data)
     fit = regress("parametric", privacy_unit="label", **searched)
     data = (X, ends[0]), (X, ends[1])
     pair("regression public moments", fit, *data, attains=0.5, public=(0,))
     absent = (moved[0], ends[0]), (changed(X, [9e150, 9e150])[0], ends[1])
-    for arithmetic in ("float", "lattice"):
-        fit = _answers(n_queries=1, n_steps=2, arithmetic=arithmetic, **origin)
-        pair(f"regression queries, absent, {arithmetic}", fit, *absent, attains=0.9)
-        pair(f"regression queries, absent, {arithmetic} noisy", fit, *absent, quiet=False)
+    fit = _answers(n_queries=1, n_steps=2, **origin)
+    pair("regression queries, absent", fit, *absent, attains=0.9)
+    pair("regression queries, absent, noisy", fit, *absent, quiet=False)
     pair(
         "regression extremes",
-        regress("parametric", n_steps=3, arithmetic="float"),
+        regress("parametric", n_steps=3),
         both[0],
         (changed(X, [1e200, -1e200])[0], changed(y, [1e200, 1e-120])[0]),
         quiet=False,
