@@ -73,6 +73,11 @@ class Lifts:
         norm = self.norms[0] * math.sqrt(1.0 + self.scale**2)
         return Moment(norm, sum(self.sizes), self.people)
 
+    def lift(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """The lifts of some rows."""
+        parts = shortened(z, self.norms[0]), self.unit * shortened(y, self.norms[1])
+        return np.concatenate(parts, axis=1)
+
     def sigmas(self, mu: float) -> tuple[float, float, float]:
         """Noise on ``sum z z'``, every entry of ``sum z y'``, and ``sum y y'``.
 
@@ -105,10 +110,5 @@ class Lifts:
         if len(first) != len(second):
             raise ValueError("first and second must have as many rows.")
         k, unit = self.sizes[0], self.unit
-
-        def lift(z: np.ndarray, y: np.ndarray) -> np.ndarray:
-            parts = shortened(z, self.norms[0]), unit * shortened(y, self.norms[1])
-            return np.concatenate(parts, axis=1)
-
-        noisy = private_sum(Units((first, second), groups), lift, self.held, mu, rng).value
+        noisy = private_sum(Units((first, second), groups), self.lift, self.held, mu, rng).value
         return noisy[:k, :k], noisy[:k, k:] / unit, noisy[k:, k:] / unit**2

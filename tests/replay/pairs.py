@@ -1301,14 +1301,12 @@ def along_geodesics():
         ends = opposite(geometry, radius, n=n, rest=0.2 * radius, beyond=1.0)
         data = tuple((X, y) for y in ends)
         settings = {"center": geometry.base_point, "radius": radius, "feature_scale": 1.0}
-        for arithmetic in ("float", "lattice") if geometry.separate_rows else ("float",):
-            exact = settings | {"arithmetic": arithmetic}
-            fit = fitted(kind, geometry, **exact)
-            pair(f"geodesics once {name} {arithmetic}", fit, *data, attains=0.95)
-            # The residuals of both lie outside their radius; counts and grams stay.
-            fit = fitted(kind, geometry, epsilon=400.0, **exact)
-            least = 0.8 if name not in ("bures", "stiefel") else 0.5
-            pair(f"geodesics twice {name} {arithmetic}", fit, *data, attains=least)
+        fit = fitted(kind, geometry, **settings)
+        pair(f"geodesics once {name}", fit, *data, attains=0.95)
+        # The residuals of both lie outside their radius; counts and grams stay.
+        fit = fitted(kind, geometry, epsilon=400.0, **settings)
+        least = 0.8 if name not in ("bures", "stiefel") else 0.5
+        pair(f"geodesics twice {name}", fit, *data, attains=least)
         owners = without_labels(exchanged(*ends))
         data = tuple((np.tile(X[:1], (len(y), 1)), y, ids) for y, _, ids in owners)
         fit = fitted(kind, geometry, **settings)
@@ -1318,11 +1316,9 @@ def along_geodesics():
     ends = opposite(space, 3.0, n=n, rest=0.2)
     data = (far[0], ends[0]), (far[1], ends[1])
     for epsilon in (3.0, 30.0):
-        for arithmetic in ("float", "lattice"):
-            fit = fitted(kind, space, epsilon=epsilon, arithmetic=arithmetic)
-            title = f"geodesics found {epsilon:g} {arithmetic}"
-            pair(title, fit, *data, attains=0.1)
-            pair(f"{title} noisy", fit, *data, quiet=False)
+        fit = fitted(kind, space, epsilon=epsilon)
+        pair(f"geodesics found {epsilon:g}", fit, *data, attains=0.1)
+        pair(f"geodesics found {epsilon:g} noisy", fit, *data, quiet=False)
     # A record crosses the distances that the searches and the radius of residuals ask about.
     spread = along(space, np.linspace(0.05, 2.0, n))
     counted = (
