@@ -741,8 +741,8 @@ def product(frame):
 def lifted(rows):
     lifts = Lifts((2, 2), (RADIUS, RADIUS), 1.0, people=True)
     units = Units((rows[:, :2], rows[:, 2:]), Groups.from_ids(np.zeros(len(rows), dtype=int)))
-    total = integer_total(units, lifts.lift, lifts.held, PLAIN_STEPS)
-    return lifts.held.value(total, PLAIN_STEPS).ravel()
+    total = integer_total(units, lifts.lift, lifts.held, PLAIN_STEPS).ravel().astype(float)
+    return total * (lifts.held.bound.value / PLAIN_STEPS)
 
 
 def queried(rows):
