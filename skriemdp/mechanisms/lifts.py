@@ -46,7 +46,7 @@ class Lifts:
     --------
     >>> lifts = Lifts((3, 1), norms=(1.0, 2.0))
     >>> [round(sigma, 3) for sigma in lifts.sigmas(mu=0.25)]
-    [8.485, 16.971, 67.882]
+    [8.485, 16.971, 67.883]
     """
 
     sizes: tuple[int, int]
