@@ -39,7 +39,6 @@ from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.held import Moment, labelled
-from skriemdp.mechanisms.lifted_moments import LiftedMoments
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
@@ -153,17 +152,6 @@ def pure_sums_and_counts(rng):
         return here - there
 
     return release, 0, 1, loss, mechanism.event, 0.0
-
-
-def lifted_moments(rng):
-    mechanism = LiftedMoments((2, 1), (1.0, 2.0), 1, NU)
-
-    def release(record, trials):
-        total = mechanism.total(*record)
-        return mechanism.noise.release(total, rng, trials).reshape(trials, -1)
-
-    x, y = np.array([[1.0, 0.0]]), np.array([[0.5, math.sqrt(0.75)]])
-    return release, (x, np.array([[2.0]])), (y, np.array([[-2.0]])), None, mechanism.event, DELTA
 
 
 def class_moments(rng):
@@ -372,7 +360,6 @@ MECHANISMS = {
     "PureSymmetric, d = 2": pure_second_moment(2),
     "PureSymmetric, d = 5": pure_second_moment(5),
     "PureSymmetric, d = 21": pure_second_moment(21),
-    "LiftedMoments": lifted_moments,
     "SumsAndCounts": sums_and_counts,
     "PureSumsAndCounts": pure_sums_and_counts,
     "GaussianCount": count(lambda: GaussianCount(NU)),

@@ -25,7 +25,7 @@ for _name in ("OMP", "OPENBLAS", "MKL"):
 import numpy as np  # noqa: E402
 from scipy import sparse  # noqa: E402
 
-from skriemdp import PrivateMatrixCompletion, config_context  # noqa: E402
+from skriemdp import PrivateMatrixCompletion  # noqa: E402
 from skriemdp.completion.local_factors import local_coordinates  # noqa: E402
 from skriemdp.completion.problem import CompletionProblem  # noqa: E402
 from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest  # noqa: E402
@@ -267,16 +267,10 @@ def speed(args):
     for n, d, nnz in ((6000, 3700, 890_000), (30_000, 500, 600_000), (1000, 100, 20_000)):
         matrix = _random_ratings(n, d, nnz)
         for options in ({"rank": 0}, {}, {"rank": 5, "signal_test": "none"}):
-            seconds = {}
-            for arithmetic in ("float", "lattice"):
-                model = PrivateMatrixCompletion(epsilon=10.0, delta=1e-6, **options)
-                with config_context(arithmetic=arithmetic):
-                    seconds[arithmetic] = _best(lambda m=model, x=matrix: m.fit(x), 3)
-            floats, integers = seconds.values()
+            model = PrivateMatrixCompletion(epsilon=10.0, delta=1e-6, **options)
+            seconds = _best(lambda m=model, x=matrix: m.fit(x), 3)
             print(
-                f"whole fit {n} x {d}, {matrix.nnz} ratings, {options}: {floats:.3f} s, "
-                f"in integers {integers:.3f} s ({integers / floats:.2f} x)",
-                flush=True,
+                f"whole fit {n} x {d}, {matrix.nnz} ratings, {options}: {seconds:.3f} s", flush=True
             )
     residuals = _random_ratings(6000, 3700, 1_050_000)
     residuals.data -= 3.0

@@ -62,7 +62,7 @@ def non_private(X, y, held_out, length, radius):
     ball = GeodesicBall(SPACE, None, radius)
     base = frechet_mean(ball.project(y), SPACE)
     labels = SPACE.log_coordinates(base, ball.project(y))
-    model = WrappedModel(len(X), (256, SPACE.dim), 1e9, 100, 4.0, 0.5, 0.8)
+    model = WrappedModel(len(X), (256, SPACE.dim), 1e4, 100, 4.0, 0.5, 0.8)
     weights = model.release(features(X), labels, np.random.default_rng(0))
     return ball.project(SPACE.exp_coordinates(base, features(held_out) @ weights))
 

@@ -28,7 +28,8 @@ from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.mean.estimator import frechet_mean
 from skriemdp.mechanisms.bounds import matrix_norms
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
-from skriemdp.mechanisms.lifted_moments import LiftedMoments
+from skriemdp.mechanisms.lifts import Lifts
+from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total
 from skriemdp.mechanisms.units import Units
 from skriemdp.pca.problem import SubspaceProblem, product_ball
 from skriemdp.preprocessing import PerGroup
@@ -43,7 +44,7 @@ from skriemdp.privacy.sensitivity import (
 )
 from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.prediction_releases import KernelWeights
-from skriemdp.regression.wrapped_releases import WrappedModel, _people
+from skriemdp.regression.wrapped_releases import WrappedModel
 
 
 def people(rng, count, most):
@@ -588,7 +589,7 @@ def test_a_persons_gradient_and_weight_are_the_same_to_the_last_bit_in_any_compa
     features = FeatureMap(p, 8, 1.0, 2.0, 10.0, 0)
     coef, query = rng.standard_normal((16, dim)), rng.standard_normal(p)
     model = WrappedModel(count, (16, dim), 1.0, 1, 1.0, 1.0, grouped=True)
-    moments = LiftedMoments((16, dim), (1.0, 2.0), count, 1.0, grouped=True)
+    lifts = Lifts((16, dim), (1.0, 2.0), people=True)
 
     def answers(table, ids):
         groups = Groups.from_ids(ids)
@@ -602,19 +603,19 @@ def test_a_persons_gradient_and_weight_are_the_same_to_the_last_bit_in_any_compa
         def means(give, units=units):
             return np.concatenate(list(units.tiles(give, 64, "mean")))
 
-        phi = features(table, apart=True)
-        lengths = np.linalg.norm(labels, axis=1)
-        blocks = _people(phi, (labels / lengths[:, None]).T, lengths, groups)
+        phi = features(table)
+        seen = model.units(phi, labels, groups).tiles(model.gives(coef), 1, "mean")
         order = np.argsort(np.concatenate([c for c, _, _ in groups.blocks(4096)]))
-        lifted = np.argsort(np.concatenate([c for c, _, _ in groups.blocks((1 << 20) // 18**2)]))
         kernel = KernelWeights(table, 1.0)(query)[0]
-        factors = [f for block in moments.factors(phi, labels, groups) for f in block]
+        lifted = Units((phi, labels), groups).tiles(lifts.lift, 18, "factors")
+        factors = [f for block in lifted for f in block]
+        places = np.argsort(np.concatenate([c for c, _, _ in groups.blocks(2**17 // 18)]))
         return {
             "linear": means(problem.gradients(weights)),
             "in a basis": means(problem.gradients(weights, basis)),
             "in coordinates": means(inside.gradients(weights[:3]), Units((inside.rows, y), groups)),
-            "hyperbolic": np.concatenate(list(model.people_gradients(coef, blocks)))[order],
-            "moments": [factors[k] for k in lifted],
+            "hyperbolic": np.concatenate(list(seen))[order],
+            "moments": [factors[k] for k in places],
             "kernel": [kernel[groups.select(np.array([k])).order] for k in range(count)],
         }
 
@@ -740,9 +741,10 @@ def product(frame):
 
 
 def lifted(rows):
-    moments = LiftedMoments((2, 2), (RADIUS, RADIUS), 1, 1.0, scale=1.0, grouped=True)
-    groups = Groups.from_ids(np.zeros(len(rows), dtype=int))
-    return next(moments.averages(rows[:, :2], rows[:, 2:], groups))[0]
+    lifts = Lifts((2, 2), (RADIUS, RADIUS), 1.0, people=True)
+    units = Units((rows[:, :2], rows[:, 2:]), Groups.from_ids(np.zeros(len(rows), dtype=int)))
+    total = integer_total(units, lifts.lift, lifts.held, PLAIN_STEPS).ravel().astype(float)
+    return total * (lifts.held.bound.value / PLAIN_STEPS)
 
 
 def queried(rows):

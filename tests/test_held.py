@@ -87,6 +87,15 @@ def of_weights(count, dim, seed):
     return weighted(0.7, dim), list(zip(rows[:, None], weights[:, None], strict=True))
 
 
+def of_public_weights(count, dim, seed):
+    rows = hostile(count, dim, seed)
+    weights = np.random.default_rng(seed).choice([0.0, -0.3, 1.0, -1.0, *WILD], size=count)
+    weights[: 2 * dim] = 1.0
+    with np.errstate(all="ignore"):
+        tiles = zip(weights[:, None] * rows, weights, strict=True)
+        return weighted(0.7, dim, counted=False), [(row[None], a[None]) for row, a in tiles]
+
+
 def of_projectors(count, dim, seed):
     rank = max(1, dim // 2)
     frames = hostile(count * rank, dim, seed).reshape(count, rank, dim)
@@ -156,6 +165,7 @@ SETS = {
     "classes": of_classes,
     "several classes": of_several_classes,
     "weights": of_weights,
+    "public weights": of_public_weights,
     "projectors": of_projectors,
     "moments": of_moments,
     "moments of classes": of_class_moments,

@@ -5,11 +5,10 @@ import pytest
 
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.mechanisms.counts import GaussianCount, GaussianNumber
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerFrames, IntegerMoments
-from skriemdp.mechanisms.integers import IntegerBall, IntegerNumber, IntegerWeights
-from skriemdp.mechanisms.memberships import IntegerMemberships, Memberships
+from skriemdp.mechanisms.integers import IntegerBall
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.subspaces import ProjectorSum
 from skriemdp.privacy.lattice import largest_shift
@@ -56,29 +55,6 @@ def ball(dim, multiplier):
     vectors = [whole(row) for row in lattice.integers(hostile(dim))]
     assert max(map(square, vectors)) <= lattice.units**2
     return vectors, 2 * lattice.units
-
-
-def weights(dim, multiplier):
-    lattice = IntegerWeights(0.7, dim, multiplier)
-    vectors = []
-    for weight in (0.0, 1e-300, 0.3, 1.0, 1e308, -1.0, np.inf, np.nan):
-        rows = hostile(dim)
-        a = np.full(len(rows), weight)
-        v, c = lattice.vectors(rows, a), lattice.weights(a)
-        vectors += [whole([*row, count]) for row, count in zip(v, c, strict=True)]
-    return vectors, lattice.units
-
-
-def memberships(dim, multiplier):
-    lattice = IntegerMemberships(0.7, min(1.5, dim**0.5), dim, multiplier)
-    vectors = []
-    for count in {1, min(2, dim), dim}:
-        for value in WILD:
-            members = Memberships(
-                np.full(count, value), np.arange(count), np.array([0, count]), dim
-            )
-            vectors.append(whole(lattice.total(members)))
-    return vectors, lattice.units
 
 
 def moments(dim, multiplier):
@@ -134,8 +110,6 @@ def people(dim, multiplier):
 
 SETS = {
     "Ball": ball,
-    "weights of kernels": weights,
-    "Weighted, several groups": memberships,
     "RankOne": moments,
     "RankOne times a column": lambda dim, multiplier: frames(dim, multiplier, 1),
     "RankOne times a frame": lambda dim, multiplier: frames(dim, multiplier, min(dim, 2)),
@@ -180,7 +154,7 @@ def test_counts_and_numbers_move_by_the_bound_and_no_more(monkeypatch, multiplie
         GaussianCount(multiplier).release(count, None)
     assert totals[1] - totals[0] == bound
     for size in (2.0**-1000, 1.0, 2.0**1000):
-        number = IntegerNumber(interval_sensitivity(size), multiplier)
+        number = GaussianNumber(interval_sensitivity(size), 1.0 / multiplier)
         for place in (0.0, 0.25, -4096.0):  # so that floats are exactly so far apart
             del totals[:]
             for value in (place * size, (place + 1.0) * size):
@@ -202,17 +176,6 @@ def test_a_million_coordinates():
     inner = sum(a * b for a, b in zip(first, second, strict=True))
     moved = square(first) ** 2 + square(second) ** 2 - 2 * inner**2
     assert 0.95 * moments.units**2 <= moved <= moments.units**2
-    weights = IntegerWeights(0.7, dim, 1.0)
-    v, c = weights.vectors(np.array([rows[0], -rows[0]]), np.ones(2)), weights.weights(np.ones(2))
-    ends = [whole([*row, count]) for row, count in zip(v, c, strict=True)]
-    assert 0.95 * weights.units**2 <= apart(*ends) <= weights.units**2
-    members = IntegerMemberships(1.0, 100.0, dim // 2, 1.0)
-    ends = []
-    for sign in (1.0, -1.0):
-        values = np.full(dim // 2, sign)
-        one = Memberships(values, np.arange(dim // 2), np.array([0, dim // 2]), dim // 2)
-        ends.append(whole(members.total(one)))
-    assert 0.95 * members.units**2 <= apart(*ends) <= members.units**2
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e200])
@@ -222,7 +185,6 @@ def test_bounds_whose_squares_are_no_floats_are_refused(size):
         lambda: IntegerMoments(size, 2, 1.0),
         lambda: IntegerMatrices(size, 2, 1.0),
         lambda: IntegerFrames(size, np.eye(2), 1.0),
-        lambda: IntegerWeights(size, 2, 1.0),
         lambda: IntegerBall(Ball(size), 2, 1.0),
     ):
         with pytest.raises(ValueError, match="radius="):

@@ -23,7 +23,6 @@ from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.lifted_moments import LiftedMoments
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile, _prior, log_grid
@@ -172,72 +171,6 @@ def test_second_moments_and_hollow_ones_move_by_their_sensitivity(dim, rng):
     assert np.linalg.norm(worst) == pytest.approx(bound, rel=1e-12)
     third = mean_sensitivity(second_moment_sensitivity(3.0), 10)
     assert third.value == pytest.approx(0.9 * bound)
-
-
-def lifted_change(mechanism, one, two):
-    """Frobenius norm of the change of ``sum w w'``, of records given as ``(z, y)``."""
-    w, v = (np.concatenate(list(mechanism.lifts(*record))) for record in (one, two))
-    return np.linalg.norm(outer(w, w) - outer(v, v), axis=(-2, -1))
-
-
-@pytest.mark.parametrize("scale", [0.1, 0.5, math.sqrt(0.5), 1.0])
-@pytest.mark.parametrize("norms", [(1.0, 1.0), (2.0, 0.5), (0.3, 4.0)])
-def test_lifted_moments_move_by_their_sensitivity(norms, scale, rng):
-    mechanism = LiftedMoments((3, 2), norms, 1, 1.0, scale)
-    bound = second_moment_sensitivity(mechanism.norm).value
-    assert bound == pytest.approx(math.sqrt(2.0) * norms[0] ** 2 * (1.0 + scale**2))
-    # Half of the records lie outside the bounds.
-    one, two = (
-        (norms[0] * 2.0 * in_ball(rng, 50_000, 3), norms[1] * 2.0 * in_ball(rng, 50_000, 2))
-        for _ in range(2)
-    )
-    assert lifted_change(mechanism, one, two).max() <= bound * (1 + 1e-12)
-    # Attained by orthogonal lifts: opposite y, and z at the angle whose cosine is scale squared.
-    x = norms[0] * np.array([[1.0, 0.0, 0.0]])
-    u = norms[0] * np.array([[scale**2, math.sqrt(1.0 - scale**4), 0.0]])
-    y = norms[1] * np.array([[1.0, 0.0]])
-    assert lifted_change(mechanism, (x, y), (u, -y)) == pytest.approx(bound, rel=1e-12)
-
-
-def test_lifted_moments_are_quieter_than_two_releases():
-    both = LiftedMoments((3, 2), (1.0, 1.0), 100, noise_multiplier=1.0)
-    # Apart, at the same total: sensitivities sqrt(2) and 2, half of mu^2 each.
-    assert both.first_sigma / math.sqrt(2.0) < 1.07 * math.sqrt(2.0)
-    assert both.product_sigma < 0.76 * 2.0 * math.sqrt(2.0)
-    # With scale 1 the products have the noise that they would have alone, of the whole budget.
-    alone = LiftedMoments((3, 2), (3.0, 0.5), 100, noise_multiplier=1.0, scale=1.0)
-    assert alone.product_sigma == pytest.approx(2.0 * 3.0 * 0.5)
-
-
-@pytest.mark.parametrize("exact", [False, True])
-def test_lifted_moments_are_those_of_the_records(exact, rng):
-    n, norms = 5000, (2.0, 0.5)
-    z, y = 1.5 * rng.normal(size=(n, 3)), 0.5 * rng.normal(size=(n, 2))
-    mechanism = LiftedMoments((3, 2), norms, n, 0.01, exact=exact)
-    first, product, second = mechanism.release(z, y, rng)
-    z *= np.minimum(1.0, norms[0] / np.linalg.norm(z, axis=1))[:, None]
-    y *= np.minimum(1.0, norms[1] / np.linalg.norm(y, axis=1))[:, None]
-    assert np.abs(first - z.T @ z).max() < 6 * mechanism.first_sigma
-    assert np.abs(product - z.T @ y).max() < 6 * mechanism.product_sigma
-    assert np.abs(second - y.T @ y).max() < 6 * mechanism.second_sigma
-    assert mechanism.first_sigma == pytest.approx(0.01 * math.sqrt(2) * 6.0, rel=1e-4)
-
-
-@pytest.mark.parametrize("exact", [False, True])
-def test_lifted_noise_has_the_stated_standard_deviations(exact, rng):
-    """Against a normal law: false alarms below 1e-6 for each of three."""
-    mechanism = LiftedMoments((2, 1), (2.0, 0.5), 4, noise_multiplier=1.5, exact=exact)
-    zero = np.zeros((4, 2)), np.zeros((4, 1))
-    runs = [mechanism.release(*zero, rng) for _ in range(2000)]
-    first, product, second = (np.stack(block) for block in zip(*runs, strict=True))
-    for values, sigma in (
-        (first[:, [0, 1], [0, 1]], mechanism.first_sigma),
-        (math.sqrt(2.0) * first[:, [0, 1], [1, 0]][:, 0], mechanism.first_sigma),
-        (product, mechanism.product_sigma),
-        (second, mechanism.second_sigma),
-    ):
-        size = values.size
-        assert abs(np.sum((values / sigma) ** 2) / size - 1.0) < 5.2 * math.sqrt(2.0 / size)
 
 
 def test_sums_and_counts_move_by_their_sensitivity(rng):
@@ -390,17 +323,6 @@ def symmetric(hollow):
         return release, first, second
 
     return make
-
-
-def lifted(nu, rng):
-    mechanism = LiftedMoments((2, 1), (1.0, 2.0), 1, nu)
-
-    def release(record, trials):
-        total = mechanism.total(*record)
-        return symmetric_coordinates(mechanism.noise.release(total, rng, trials))
-
-    x, y = np.array([[1.0, 0.0]]), np.array([[0.5, math.sqrt(0.75)]])
-    return release, (x, np.array([[2.0]])), (y, np.array([[-2.0]]))
 
 
 def class_sums(nu, rng):

@@ -67,8 +67,6 @@ FACTORY_CALLERS = {
 }  # fmt: skip
 # These shorten private rows outside of the mechanisms, each for its own sum, until one sum does.
 CLIP_SITES = {
-    ("completion/problem.py", "product_scale"),
-    ("completion/ridge_releases.py", "_Ballots.total"),
     ("descent/per_sample.py", "CostProblem.gradient_sum"),
     ("descent/problem.py", "Problem.difference_sum"),
     ("descent/problem.py", "Problem.gradient_sum"),
@@ -81,9 +79,6 @@ CLIP_SITES = {
     ("location_scale/start_releases.py", "_Vectors.total"),
     ("pca/problem.py", "SubspaceProblem.pieces"),
     ("regression/estimator.py", "PrivateHyperbolicRegressor._label_points"),
-    ("regression/moment_releases.py", "MomentModel._products"),
-    ("regression/prediction_releases.py", "WeightedMean.release"),
-    ("regression/wrapped_releases.py", "clip_columns"),
 }
 # These shorten what is released or public, or project points on the public ball of the data.
 OTHER_CLIPS = {

@@ -28,10 +28,10 @@ BUILDERS = ("mechanisms", "privacy", "ledger", "riemannian_laws")
 PURPOSES = {
     "people who own several records": "_groups preprocessing */groups */grouped_rows */noise_shape",
     "exact integers": "mechanisms/integer* mechanisms/lattice mechanisms/discrete_gaussian "
-    "mechanisms/batch_sizes mechanisms/memberships mechanisms/_rounding privacy/lattice "
+    "mechanisms/batch_sizes mechanisms/_rounding privacy/lattice "
     "core/arithmetic",
     "error bars, regions, tests, tangent components": "inference/* mean/joint* mean/uncertainty "
-    "mean/tangent_pca mechanisms/lifted_moments",
+    "mean/tangent_pca mechanisms/lifts",
     "private search for centre and scale": "location_scale/* solvers/ball_search solvers/rows",
     "Riemannian laws and their profiles": "riemannian_laws/* geometry/distributions* "
     "privacy/profile* mechanisms/output",

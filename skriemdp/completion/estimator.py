@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Any
 
@@ -24,7 +23,6 @@ from skriemdp.completion.releases import (
     StochasticSettings,
     release_model,
 )
-from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import warn_large_delta
 from skriemdp.core.work import Work
@@ -378,13 +376,9 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         work.check()
         if method == "stochastic":
             plan = self._stochastic(plan)
-        exact = plan.with_integers()
-        target = float(self.epsilon), float(self.delta)
-        check = functools.partial(exact.check_lattices, *target)
-        if chooses_integers(True, check, "", costly=plan.draws_dominate):
-            plan = exact
+        plan.check(float(self.epsilon), float(self.delta))
         public = {"n": n, "n_items": d, "bounds": bounds}
-        return Plan(plan.event, plan, public, unit="user", work=work, exact=plan.exact)
+        return Plan(plan.event, plan, public, unit="user", work=work, exact=True)
 
     def _work(self, n: int, d: int, rank: int, method: str) -> Work:
         # Products of pairs of columns in a step, and the factors of all users.
@@ -412,7 +406,8 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def _stochastic(self, plan: CompletionPlan) -> CompletionPlan:
         """The plan with DP-RSGD calibrated so that all releases together meet the budget."""
-        sampler = PoissonSampler(min(max(1.0, plan.n / STOCHASTIC_BATCHES), plan.n))
+        integers = plan.d * min(plan.rank or 5, plan.d - 1)
+        sampler = PoissonSampler(min(max(1.0, plan.n / STOCHASTIC_BATCHES), plan.n), integers)
         n_steps = self.n_steps or STOCHASTIC_STEPS
 
         def with_noise(noise_multiplier: float) -> CompletionPlan:

@@ -9,13 +9,16 @@ import numpy as np
 from scipy import sparse
 from scipy.special import log_ndtr
 
-from skriemdp.mechanisms.counts import SumsAndCounts
-from skriemdp.mechanisms.memberships import Memberships
+from skriemdp.completion.problem import Users, with_data
+from skriemdp.mechanisms.held import VectorSet, labelled
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 
 __all__ = [
     "BIAS_PENALTY",
     "ItemEffects",
+    "LEVEL",
     "RESIDUAL_VARIANCE",
     "centered_values",
     "effect_strength",
@@ -40,6 +43,8 @@ _SHARE_GUESS, _SHARE_SPREAD, _SHARE_LEAST = 0.6, 0.15, 0.4
 RESIDUAL_VARIANCE = 0.2
 # A user's weights over the items have squared norm at most this share of the typical count.
 _WEIGHT_SHARE = 0.5
+# Users' own means, and how many users have one.
+LEVEL = labelled(1.0, 1, 1)
 # Spread of a level about the middle of the range, a public guess.
 _LEVEL_SPREAD = 0.3
 # Item effects rise by b per log(count + 5) around a: prior variances of a and b.
@@ -106,9 +111,9 @@ class ItemEffects:
     Values are ratings in units of half their range, 0 in the middle: ``|x_ij| <= 1``.  User i has
     weight ``w_i = min(1, tau / sqrt(m_i))`` and adds ``w_i clip(x_ij - own mean, +-0.4)`` and
     ``w_i`` to the items he rated; the pair is released jointly with sensitivity ``2 tau`` on the
-    counts, which cost nothing (`SumsAndCounts`).  Two releases of the same totals, averaged with
-    weights ``mu^2``, are as good as one of the combined mu: what another purpose did not need can
-    be spent here later without loss.
+    counts, which cost nothing (:func:`skriemdp.mechanisms.held.labelled`).  Two releases of the
+    same totals, averaged with weights ``mu^2``, are as good as one of the combined mu: what another
+    purpose did not need can be spent here later without loss.
 
     Cutting shrinks effects: the mean of ``clip(y + b)`` moves with b at the rate of the share of
     deviations that are not cut (the derivative at b = 0), which `share_within_bound` releases and
@@ -122,14 +127,18 @@ class ItemEffects:
         """Bound of the norm of a user's weights over the items."""
         return max(1.0, math.sqrt(_WEIGHT_SHARE * self.typical_count))
 
-    def mechanism(self, mu: float) -> SumsAndCounts:
-        """The release of the totals at this mu."""
-        return SumsAndCounts(DEVIATION_BOUND, 1.0 / mu, weight=self.tau)
+    def held(self, n_items: int) -> VectorSet:
+        """What a user's deviations and weights are held in."""
+        return labelled(DEVIATION_BOUND, 1, n_items, self.tau)
 
-    def members(self, matrix: sparse.csr_array, level: float) -> Memberships:
-        """Every user's deviations from his own mean, by item; not private."""
-        deviations = _deviations(matrix, level)
-        return Memberships(deviations, matrix.indices, matrix.indptr, matrix.shape[1])
+    def release(
+        self, matrix: sparse.csr_array, level: float, mu: float, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Noisy sums and counts of every item; mu-GDP."""
+        deviations = with_data(matrix, _deviations(matrix, level))
+        held = self.held(matrix.shape[1])
+        total = private_sum(Units((Users(deviations),)), _entries, held, mu, rng).value
+        return DEVIATION_BOUND * total[:, 0], total[:, 1]
 
     def effects(
         self, sums: np.ndarray, counts: np.ndarray, mu: float, uncut: float
@@ -140,9 +149,9 @@ class ItemEffects:
         of 5 plus the posterior count, less its mean; a and b are normal around zero with variances
         .05 and .02, v maximises the likelihood of the released sums.
         """
-        mechanism = self.mechanism(mu)
-        masses = posterior_counts(counts, mechanism.count_sigma)
-        noise = _CUT_VARIANCE * masses + mechanism.sum_sigma**2
+        sigma = self.held(len(sums)).bound.value / mu
+        masses = posterior_counts(counts, sigma)
+        noise = _CUT_VARIANCE * masses + (DEVIATION_BOUND * sigma) ** 2
         logs = np.log(masses + _COUNT_SHIFT)
         design = masses * np.stack([np.ones_like(logs), logs - logs.mean()])
         variances = np.geomspace(1e-4, 0.5, 60)
@@ -160,55 +169,47 @@ class ItemEffects:
 
 
 def share_within_bound(
-    matrix: sparse.csr_array,
-    level: float,
-    noise_multiplier: float,
-    rng: np.random.Generator,
-    exact: bool = False,
+    matrix: sparse.csr_array, level: float, mu: float, rng: np.random.Generator
 ) -> float:
     """Noisy share of deviations within `DEVIATION_BOUND`, averaged over users, in [0.4, 1].
 
     The noisy share is averaged with a public guess, by precision.
-    *Guarantee*: exactly ``1 / noise_multiplier``-GDP (`SumsAndCounts`, one group, bound 1).
+    *Guarantee*: mu-GDP.
     """
     inside = np.abs(_deviations(matrix, level)) <= DEVIATION_BOUND
-    total, users, sigma = _mean_of_rows(matrix, inside.astype(float), noise_multiplier, rng, exact)
+    total, users, sigma = _mean_of_rows(matrix, inside.astype(float), mu, rng)
     precision, prior = (users / sigma) ** 2, _SHARE_SPREAD**-2
     share = (precision * total / users + prior * _SHARE_GUESS) / (precision + prior)
     return float(np.clip(share, _SHARE_LEAST, 1.0))
 
 
-def overall_level(
-    matrix: sparse.csr_array,
-    noise_multiplier: float,
-    rng: np.random.Generator,
-    exact: bool = False,
-) -> float:
+def overall_level(matrix: sparse.csr_array, mu: float, rng: np.random.Generator) -> float:
     """Noisy mean, over the users who rated anything, of a user's own mean rating; in [-1, 1].
 
     Shrunk towards the middle of the range by the public precision of the noise.
-    *Guarantee*: exactly ``1 / noise_multiplier``-GDP (`SumsAndCounts`, one group, bound 1).
+    *Guarantee*: mu-GDP.
     """
-    total, users, sigma = _mean_of_rows(matrix, matrix.data, noise_multiplier, rng, exact)
+    total, users, sigma = _mean_of_rows(matrix, matrix.data, mu, rng)
     gain = 1.0 / (1.0 + (sigma / (users * _LEVEL_SPREAD)) ** 2)
     return float(np.clip(gain * total / users, -1.0, 1.0))
 
 
 def _mean_of_rows(
-    matrix: sparse.csr_array,
-    values: np.ndarray,
-    noise_multiplier: float,
-    rng: np.random.Generator,
-    exact: bool,
+    matrix: sparse.csr_array, values: np.ndarray, mu: float, rng: np.random.Generator
 ) -> tuple[float, float, float]:
     """Noisy sum of the rows' means of `values` in [-1, 1], number of rows with any, noise."""
     counts = np.diff(matrix.indptr)
     rated = counts > 0
     means = row_sums(matrix, values)[rated] / counts[rated]
-    mechanism = SumsAndCounts(1.0, noise_multiplier)
-    total, users = mechanism.release_members(Memberships.of_one_group(means), rng, exact)
-    present = min(max(float(users[0]), 1.0), float(matrix.shape[0]))
-    return float(total[0]), present, mechanism.sum_sigma
+    units = Units((means[:, None], np.zeros(len(means), dtype=np.intp)))
+    noisy = private_sum(units, lambda *rows: rows, LEVEL, mu, rng)
+    total, users = noisy.value[0].tolist()
+    return total, min(max(users, 1.0), float(matrix.shape[0])), noisy.sigma
+
+
+def _entries(block: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values, items, and how many of them each user has."""
+    return block.data[:, None], block.indices, np.diff(block.indptr)
 
 
 def _deviations(matrix: sparse.csr_array, level: float) -> np.ndarray:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy import sparse
 
-from skriemdp.descent.problem import Problem
 from skriemdp.geometry.grassmann import Grassmann
-from skriemdp.mechanisms.bounds import Ball, Bound
+from skriemdp.mechanisms.units import Units
 
 __all__ = [
     "LEAST_RIDGE",
     "CompletionProblem",
     "LocalFit",
-    "hollow_moment",
-    "normalized_blocks",
+    "Users",
     "normalized_rows",
     "outer_products",
     "row_blocks",
     "row_squares",
+    "with_data",
 ]
 
 # Below this, rounding in a nearly singular regression spoils the norms that clipping refers to.
@@ -34,7 +32,19 @@ Outer = tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class CompletionProblem(Problem):
+class Users:
+    """The users of a CSR matrix, in tiles of about so many stored entries, at least `entries`."""
+
+    matrix: sparse.csr_array
+    entries: int = BLOCK_ENTRIES
+
+    def __iter__(self) -> Iterator[tuple[sparse.csr_array]]:
+        for block in row_blocks(self.matrix, self.entries):
+            yield (block,)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CompletionProblem:
     """``F(W) = (1/n) sum_i min_v (|x_i - W_i v|^2 + ridge |v|^2) / 2`` on Gr(d, r).
 
     ``x_i`` holds the observed entries of row i and ``W_i`` the rows of W that belong to them.  With
@@ -49,10 +59,6 @@ class CompletionProblem(Problem):
     rank : int
     ridge : float
         Penalty of a user's factors, at least `LEAST_RIDGE`.
-    row_norm : float, default=inf
-        Public bound of ``|x_i|``, if rows were scaled to it.  Then ``|R|^2 + ridge |v|^2 <=
-        row_norm^2`` at the minimiser, hence ``|R| |v| <= row_norm^2 / (2 sqrt(ridge))`` without
-        clipping.
 
     Notes
     -----
@@ -63,96 +69,51 @@ class CompletionProblem(Problem):
     matrix: sparse.csr_array
     rank: int
     ridge: float
-    row_norm: float = math.inf
 
     def __post_init__(self) -> None:
         if not self.ridge >= LEAST_RIDGE:
             raise ValueError(f"ridge must be at least {LEAST_RIDGE:g}, got {self.ridge!r}.")
 
     @property
-    def geometry(self) -> Grassmann:  # type: ignore[override]
+    def geometry(self) -> Grassmann:
+        """The subspaces."""
         return Grassmann(self.matrix.shape[1], self.rank)
 
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return self.matrix.shape[0]
+    def units(self, batch: np.ndarray | None = None) -> Units:
+        """The users, or those of a batch."""
+        matrix = self.matrix if batch is None else self.matrix[batch]
+        # Each tile adds a d x r (r + 1) / 2 matrix to the sum: that must not outweigh its entries.
+        return Units((Users(matrix, max(BLOCK_ENTRIES, 32 * matrix.shape[1])),))
 
-    @property
-    def gradient_dim(self) -> int:
-        return self.matrix.shape[1] * self.rank
-
-    def gradient_ball(self, point: np.ndarray) -> Ball:
-        return Ball(self.row_norm**2 / (2.0 * math.sqrt(self.ridge)))
-
-    @property
-    def factor_shape(self) -> tuple[int, int]:  # type: ignore[override]
-        return self.matrix.shape[1], self.rank
-
-    def gradient_factors(
-        self, point: np.ndarray, indices: np.ndarray | None = None
-    ) -> Iterator[tuple[sparse.csr_array, np.ndarray]]:
+    def products(
+        self, point: np.ndarray
+    ) -> Callable[[sparse.csr_array], tuple[sparse.csr_array, np.ndarray]]:
+        """What gives ``R_i`` and ``-v_i`` of users; their outer products are gradients."""
         outer = outer_products(point)
-        for block in self.blocks(indices):
+
+        def give(block: sparse.csr_array) -> tuple[sparse.csr_array, np.ndarray]:
             fit = LocalFit(block, point, outer, self.ridge)
-            residuals = _with_data(block, fit.residuals(point))
-            lengths = np.sqrt(row_squares(residuals))
-            inverse = 1.0 / np.maximum(lengths, 1e-150)
-            residuals.data *= np.repeat(inverse, fit.counts)
-            yield residuals, -lengths[:, None] * fit.factors
+            return with_data(block, fit.residuals(point)), -fit.factors
 
-    def leave_gradients(self, point: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        tangent = self.geometry.projection(point, vector.reshape(point.shape))
+        return give
+
+    def leave(self, point: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        """Coordinates of the tangent vector that a mean of outer products stands for."""
+        tangent = self.geometry.projection(point, mean)
         return np.asarray(self.geometry.coordinates_from_tangent(point, tangent))
-
-    @property
-    def longest_piece(self) -> int:
-        # Blocks are cut by numbers of ratings, which are not public.
-        return self.n
-
-    def blocks(self, indices: np.ndarray | slice | None = None) -> Iterator[sparse.csr_array]:
-        """CSR blocks of consecutive users (all, or the rows `indices`)."""
-        matrix = self.matrix if indices is None else self.matrix[indices]
-        # Each block adds a d x r (r + 1) / 2 matrix to the sum: that must not outweigh its entries.
-        return row_blocks(matrix, max(BLOCK_ENTRIES, 32 * matrix.shape[1]))
 
     def factors(self, point: np.ndarray) -> np.ndarray:
         """The minimisers ``v_i``, shape ``(n, rank)``: the bare regressions of a step."""
-        outer = outer_products(point)
-        pieces = [LocalFit(b, point, outer, self.ridge).factors for b in self.blocks()]
-        return np.concatenate(pieces)
+        return np.concatenate([fit.factors for fit in self._fits(point)])
 
     def norms(self, point: np.ndarray) -> np.ndarray:
         """``|R_i| |v_i|`` of every user, shape ``(n,)``."""
+        return np.concatenate([fit.norms for fit in self._fits(point)])
+
+    def _fits(self, point: np.ndarray) -> Iterator[LocalFit]:
         outer = outer_products(point)
-        return np.concatenate([LocalFit(b, point, outer, self.ridge).norms for b in self.blocks()])
-
-    def gradients(self, point: np.ndarray, indices: np.ndarray | slice | None = None) -> np.ndarray:
-        rows = self.gradient_coordinates(point, indices).reshape(-1, *point.shape)
-        return self.geometry.projection(point, rows)
-
-    def gradient_coordinates(
-        self, point: np.ndarray, indices: np.ndarray | slice | None = None
-    ) -> np.ndarray:
-        outer, pieces = outer_products(point), []
-        for block in self.blocks(indices):
-            fit = LocalFit(block, point, outer, self.ridge)
-            residuals = _with_data(block, fit.residuals(point)).toarray()
-            ambient = -residuals[:, :, None] * fit.factors[:, None, :]
-            pieces.append(ambient.reshape(len(residuals), -1))
-        return np.concatenate(pieces)
-
-    def gradient_sum(
-        self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
-    ) -> np.ndarray:
-        # What a user adds is an outer product: its norm is the product of the two lengths, of the
-        # very numbers that are then multiplied.
-        total, outer = np.zeros_like(point), outer_products(point)
-        for block in self.blocks(indices):
-            fit = LocalFit(block, point, outer, self.ridge)
-            residuals = _with_data(block, fit.residuals(point))
-            scaled = product_scale(residuals, fit.factors, bound.radius)[:, None] * fit.factors
-            total -= residuals.T @ scaled
-        return total.ravel()
+        for (block,) in self.units().arrays[0]:
+            yield LocalFit(block, point, outer, self.ridge)
 
 
 class LocalFit:
@@ -210,50 +171,10 @@ class LocalFit:
         return np.sqrt(residuals * np.einsum("ir,ir->i", v, v))
 
 
-def product_scale(left: sparse.csr_array, right: np.ndarray, norm: float) -> np.ndarray:
-    """Factors that shorten the outer products of rows to Frobenius norm `norm`; zero if not finite.
-
-    Parameters
-    ----------
-    left : csr_array of shape (b, d)
-    right : ndarray of shape (b, r)
-    norm : float
-    """
-    with np.errstate(all="ignore"):
-        lengths = np.sqrt(row_squares(left)) * np.sqrt(np.einsum("ir,ir->i", right, right))
-        scale = norm / np.maximum(lengths, norm) if norm < math.inf else np.ones_like(lengths)
-    return np.where(np.isfinite(lengths), scale, 0.0)
-
-
 def normalized_rows(matrix: sparse.csr_array) -> sparse.csr_array:
     """The rows of a CSR matrix scaled to norm one; rows of zeros stay."""
     scale = 1.0 / np.maximum(np.sqrt(row_squares(matrix)), 1e-150)
-    return _with_data(matrix, matrix.data * np.repeat(scale, np.diff(matrix.indptr)))
-
-
-def hollow_moment(matrix: sparse.csr_array) -> np.ndarray:
-    """Sum of ``z z'`` without its diagonal, z the rows scaled to norm one.
-
-    As ``|z| <= 1``, replacing a row changes the sum by at most ``sqrt(2)`` in the Frobenius norm.
-    Memory O(d^2), time O(sum of squared row lengths).
-    """
-    d = matrix.shape[1]
-    total = np.zeros((d, d))
-    for block in row_blocks(normalized_rows(matrix), entries=max(BLOCK_ENTRIES, 64 * d)):
-        if block.nnz > 0.1 * block.shape[0] * d:
-            dense = block.toarray()
-            total += dense.T @ dense
-        else:
-            total += (block.T @ block).toarray()
-    total[np.arange(d), np.arange(d)] = 0.0
-    return total
-
-
-def normalized_blocks(matrix: sparse.csr_array) -> Iterator[np.ndarray]:
-    """Dense blocks of the rows of a CSR matrix scaled to norm one."""
-    rows, length = normalized_rows(matrix), max(1, (1 << 22) // matrix.shape[1])
-    for begin in range(0, rows.shape[0], length):
-        yield rows[begin : begin + length].toarray()
+    return with_data(matrix, matrix.data * np.repeat(scale, np.diff(matrix.indptr)))
 
 
 def row_blocks(
@@ -270,12 +191,13 @@ def row_blocks(
         begin = end
 
 
-def _with_data(block: sparse.csr_array, data: np.ndarray) -> sparse.csr_array:
+def with_data(block: sparse.csr_array, data: np.ndarray) -> sparse.csr_array:
+    """A CSR matrix with other values in the same places."""
     return sparse.csr_array((data, block.indices, block.indptr), shape=block.shape)
 
 
 def _mask(block: sparse.csr_array) -> sparse.csr_array:
-    return _with_data(block, np.ones_like(block.data))
+    return with_data(block, np.ones_like(block.data))
 
 
 def row_squares(block: sparse.csr_array) -> np.ndarray:

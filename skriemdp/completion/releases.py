@@ -11,6 +11,7 @@ from scipy import sparse
 from skriemdp._random import NoiseStreams, public_generator
 from skriemdp._warnings import warn_user
 from skriemdp.completion.item_releases import (
+    LEVEL,
     ItemEffects,
     centered_values,
     effect_strength,
@@ -19,23 +20,19 @@ from skriemdp.completion.item_releases import (
     typical_count,
     user_biases,
 )
-from skriemdp.completion.problem import CompletionProblem, hollow_moment, normalized_blocks
-from skriemdp.completion.ridge_releases import VOTE_BOUND, RidgeVote
+from skriemdp.completion.problem import CompletionProblem, normalized_rows, with_data
+from skriemdp.completion.ridge_releases import ballots, voted_ridges
 from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest, whole_spectrum
-from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.releases import PoissonSampler
-from skriemdp.descent.stochastic import RiemannianSGD
-from skriemdp.descent.trajectory import Moves
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerMoments
-from skriemdp.mechanisms.integers import IntegerBall, IntegerNumber
+from skriemdp.descent.trajectory import Moves, Trajectory
+from skriemdp.mechanisms.held import Held, Moment, Outer
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import GaussianEvent, compose
 from skriemdp.privacy.lattice import check_distance
-from skriemdp.privacy.sensitivity import computed_sum_sensitivity, second_moment_sensitivity
 
 __all__ = [
     "CompletionModel",
@@ -76,10 +73,6 @@ MODEST_SHARE, STRONG_SIGNAL = 0.65, 0.8
 LEAST_STRENGTH = 0.25
 # Step size of DP-RSGD in units of the reciprocal clip norm, and its steps unless they are given.
 STOCHASTIC_STEP, STOCHASTIC_STEPS, STOCHASTIC_BATCHES = 1.0, 200, 50
-# A draw of integer noise takes as long as half a step on so many ratings.
-DRAW_RATINGS = 6.0
-# Seconds: of a draw, of any fit, of one rating in it, and of one product in a second moment.
-DRAW_TIME, FIT_TIME, RATING_TIME, PRODUCT_TIME = 2e-7, 0.025, 3e-8, 1e-10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,10 +83,10 @@ class StochasticSettings:
     n_steps: int
     noise_multiplier: float
 
-    def solver(self, clip_norm: float) -> RiemannianSGD:
-        """The solver at this clip norm."""
-        moves = Moves(self.n_steps, STOCHASTIC_STEP / clip_norm, retraction=True)
-        return RiemannianSGD(self.sampler, self.noise_multiplier, moves, clip_norm)
+    @property
+    def mu(self) -> float:
+        """Of one step of all users, rounded down."""
+        return math.nextafter(GaussianEvent(self.noise_multiplier).mu, 0.0)
 
     def event(self, n: int) -> Event:
         """What the run costs, at any clip norm."""
@@ -120,8 +113,6 @@ class CompletionPlan:
         Of the descent; None: by rule.
     stochastic : StochasticSettings or None
     public_seed : int
-    exact : bool
-        Whether sums and noise are integers.
     """
 
     mu: float
@@ -134,7 +125,6 @@ class CompletionPlan:
     n_steps: int | None = None
     stochastic: StochasticSettings | None = None
     public_seed: int = 0
-    exact: bool = False
 
     def mu_of(self, share: float) -> float:
         """Mu of a release that has this share of mu**2."""
@@ -208,54 +198,40 @@ class CompletionPlan:
             return compose([GaussianEvent(1.0 / self.mu_of(self.gaussian_share)), rest])
         return GaussianEvent(1.0 / self.mu)
 
-    def with_integers(self) -> CompletionPlan:
-        """The same fit with exact sums and integer noise."""
-        stochastic = self.stochastic
-        if stochastic is not None:
-            sampler = stochastic.sampler.with_integers(self.d * min(self.rank or 5, self.d - 1))
-            stochastic = dataclasses.replace(stochastic, sampler=sampler)
-        return dataclasses.replace(self, exact=True, stochastic=stochastic)
-
-    @property
-    def draws_dominate(self) -> bool:
-        """Whether integer noise may take more than half the time of a fit in floats.
-
-        By the times that ``python benchmarks/completion.py speed`` measures, for users who rated a
-        twentieth of the items, but at least 20 and at most 100.
-        """
-        users = self.n if self.stochastic is None else self.stochastic.sampler.batch_size
-        ratings = users * min(max(self.d / 20.0, 20.0), 100.0)
-        entries = self.d * (self.rank or 5)
-        if self.may_descend and DRAW_RATINGS * entries > ratings:
-            return True
-        squares = FIT_TIME + self.n * self.d * (RATING_TIME + PRODUCT_TIME * self.d)
-        return self.may_square and DRAW_TIME * self.d**2 > 0.5 * squares
-
-    def check_lattices(self, epsilon: float, delta: float) -> None:
-        """ValueError where a release that may occur has no lattice fine enough."""
+    def check(self, epsilon: float, delta: float) -> None:
+        """ValueError where a release that may occur has integers that are too coarse."""
         if self.event.tv:
             check_distance(self.event.tv, epsilon, delta)
-        share = self.small["count"]
-        ItemEffects(1.0).mechanism(self.mu_of(share)).member_integers(self.d)
-        # A larger budget, or a longer bound, makes lattices finer: the least of each is asked.
-        IntegerNumber(self._signal_test(1).sensitivity, 1.0 / self.mu_of(share))
-        IntegerNumber(self._signal_test(1).sensitivity, 1.0 / self.mu)
-        if not self.may_have_subspace:
-            return
-        ballots = len(RIDGE_GRID), 1.0 / self.mu_of(self.small["ridge"])
-        IntegerBall(Ball(VOTE_BOUND), *ballots)
-        least = MODEST_SHARE * self.rest_share
-        if self.stochastic is not None:
-            IntegerFactors(self.d, self.rank or 5, self.stochastic.noise_multiplier)
-        elif self.may_descend:
-            rank = self.rank or 8
-            IntegerFactors(self.d, rank, math.sqrt(self.n_steps or 40) / self.mu_of(least))
-        if self.may_square:
-            IntegerMoments(1.0, self.d, 1.0 / self.mu_of(least))
+        # Released numbers choose shares and lengths within these; items' integers only gain by
+        # counts above the least.
+        least, most = self.mu_of(self.small["count"]), self.mu
+        items = ItemEffects(1.0).held(self.d)
+        checked: list[tuple[Held, float]] = [
+            (held, mu) for held in (LEVEL, items) for mu in (least, most)
+        ]
+        if self.may_have_subspace:
+            modest, reserve = MODEST_SHARE * self.rest_share, self.rest_share
+            checked.append((ballots(len(RIDGE_GRID)), self.mu_of(self.small["ridge"])))
+            if self.may_square:
+                square = Moment(1.0, self.d)
+                checked += [(square, self.mu_of(share)) for share in (modest, reserve)]
+            products = Outer(1.0, self.d, min(self.rank or 5, self.d - 1))
+            if self.stochastic is not None:
+                if not products.halves:
+                    raise ValueError("sums over random batches need a set that holds its absences.")
+                checked.append((products, self.stochastic.mu))
+            elif self.may_descend:
+                slow, fast = self.n_steps or 40, self.n_steps or 20
+                checked += [
+                    (products, self.mu_of(share) / math.sqrt(steps))
+                    for share, steps in ((modest, slow), (reserve, fast))
+                ]
+        for held, mu in checked:
+            held.check(mu)
 
-    def _signal_test(self, rank: int) -> SignalTest:
-        share = SMALL_SHARES["signal"]
-        return SignalTest(rank, self.n, 1.0 / self.mu_of(share), self.exact)
+    def signal_test(self, rank: int) -> SignalTest:
+        """The paid measurement of a signal."""
+        return SignalTest(rank, self.n, self.mu_of(SMALL_SHARES["signal"]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,14 +259,13 @@ def release_model(
     Every decision below is a function of public numbers and earlier releases, so the total is the
     adaptive composition that ``plan.event`` names.
     """
-    small, exact = plan.small, plan.exact
+    small = plan.small
     typical = typical_count(matrix, plan.mu_of(small["count"]), streams("typical count"))
     strength = effect_strength(plan.n, plan.d, plan.mu_of(plan.gaussian_share), typical)
     if strength < LEAST_STRENGTH:
         return _level_only(matrix, plan, typical, strength, streams)
-    level = overall_level(matrix, 1.0 / plan.mu_of(small["level"]), streams("level"), exact)
-    cut = 1.0 / plan.mu_of(small["cut"])
-    uncut = share_within_bound(matrix, level, cut, streams("cut"), exact)
+    level = overall_level(matrix, plan.mu_of(small["level"]), streams("level"))
+    uncut = share_within_bound(matrix, level, plan.mu_of(small["cut"]), streams("cut"))
     items = _Items(matrix, ItemEffects(typical), level, uncut, plan, streams)
     items.add(plan.item_share, "items")
 
@@ -340,7 +315,7 @@ def _level_only(
 ) -> CompletionModel:
     """Where item effects would be noise: the level, with everything that is left."""
     left = plan.mu_of(plan.gaussian_share - plan.small["count"])
-    level = overall_level(matrix, 1.0 / left, streams("level"), plan.exact)
+    level = overall_level(matrix, left, streams("level"))
     reason = (
         f"level only: item effects would stand out of their noise by {strength:.2g}, which is "
         f"below {LEAST_STRENGTH:g}"
@@ -380,13 +355,11 @@ class _Items:
         self.share = 0.0
         self.sums, self.counts = np.zeros(plan.d), np.zeros(plan.d)
         self.effects, self.masses = np.zeros(plan.d), np.ones(plan.d)
-        self.members = mechanism.members(matrix, level)
 
     def add(self, share: float, label: str) -> None:
         """Release the totals with this share of mu**2 and average with what is there."""
-        mechanism = self.mechanism.mechanism(self.plan.mu_of(share))
-        rng = self.streams(label)
-        sums, counts = mechanism.release_members(self.members, rng, self.plan.exact)
+        mu, rng = self.plan.mu_of(share), self.streams(label)
+        sums, counts = self.mechanism.release(self.matrix, self.level, mu, rng)
         total = self.share + share
         self.sums = (self.share * self.sums + share * sums) / total
         self.counts = (self.share * self.counts + share * counts) / total
@@ -398,16 +371,13 @@ class _Items:
     def deviations(self) -> sparse.csr_array:
         """Ratings minus level and item effects."""
         values = centered_values(self.matrix, self.effects + self.level, np.zeros(self.plan.n))
-        return self._with(values)
+        return with_data(self.matrix, values)
 
     def residuals(self) -> sparse.csr_array:
         """The same minus the users' biases."""
         biases = user_biases(self.matrix, self.effects + self.level)
-        return self._with(centered_values(self.matrix, self.effects + self.level, biases))
-
-    def _with(self, values: np.ndarray) -> sparse.csr_array:
-        matrix = self.matrix
-        return sparse.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+        values = centered_values(self.matrix, self.effects + self.level, biases)
+        return with_data(self.matrix, values)
 
 
 def _choice(plan: CompletionPlan, typical: float) -> tuple[str, int, str]:
@@ -451,7 +421,7 @@ def _measured_signal(
     streams: NoiseStreams,
 ) -> _Signal:
     """How far a subspace would stand out, from the noisy sum of the leading eigenvalues."""
-    test = plan._signal_test(min(rank, plan.d))
+    test = plan.signal_test(min(rank, plan.d))
     # The items with the largest released counts; one order for equal ones.
     columns = np.sort(np.argsort(-popularity, kind="stable")[:SIGNAL_ITEMS])
     total = max(test.release(residuals, columns, streams("signal")), 0.0)
@@ -481,17 +451,15 @@ class _SubspaceRelease:
         return self._descent(residuals), None, None
 
     def _covariance(self, residuals: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, float]:
-        d, multiplier = self.plan.d, 1.0 / self.plan.mu_of(self.share)
-        rng = self.streams("covariance")
-        if self.plan.exact:
-            lattice = IntegerMoments(1.0, d, multiplier, hollow=True)
-            noisy, sigma = lattice.release(normalized_blocks(residuals), rng), lattice.sigma
-        else:
-            bound = computed_sum_sensitivity(
-                second_moment_sensitivity(1.0), 1.0, self.plan.n, d * d
-            )
-            mechanism = SymmetricGaussian(d, bound, multiplier, hollow=True)
-            noisy, sigma = mechanism.release(hollow_moment(residuals), rng), mechanism.sigma
+        d, mu = self.plan.d, self.plan.mu_of(self.share)
+        noisy, sigma = private_sum(
+            Units((residuals,)),
+            lambda rows: normalized_rows(rows).toarray(),
+            Moment(1.0, d),
+            mu,
+            self.streams("covariance"),
+        )
+        np.fill_diagonal(noisy, 0.0)
         values, vectors = np.linalg.eigh(noisy)
         # Off-diagonal noise of standard deviation s fills [-2 s sqrt(d), 2 s sqrt(d)].
         edge = 2.0 * sigma / math.sqrt(2.0) * math.sqrt(d)
@@ -504,22 +472,32 @@ class _SubspaceRelease:
         prior = log_normal_weights(NORM_GRID, NORM_MEDIAN, NORM_SPREAD)
         median = PrivateQuantile(NORM_GRID, 0.5, plan.mu_of(plan.small["clip"]), prior)
         clip = CLIP_SHARE * median.release(problem.norms(start), self.streams("clip"))
-        rng = self.streams("descent")
-        if plan.stochastic is not None:
-            return plan.stochastic.solver(clip).solve(problem, start, rng)
-        n_steps, step_size = plan.schedule(plan.snr(rank, self.share))
+        n_steps, mu, moves = self._moves(clip)
+        held, rng = Outer(clip, plan.d, rank), self.streams("descent")
+        expect_integers(rng, n_steps * plan.d * rank)
+        path = Trajectory(problem.geometry, start, moves, rng)
+        for _ in range(n_steps):
+            batch, size = None, float(plan.n)
+            if plan.stochastic is not None:
+                sampler = plan.stochastic.sampler
+                batch, size = sampler.draw(plan.n, rng), sampler.batch_size
+            units, give = problem.units(batch), problem.products(path.point)
+            noisy = private_sum(units, give, held, mu, rng)
+            path.advance(problem.leave(path.point, noisy.value / size))
+        return path.result
+
+    def _moves(self, clip: float) -> tuple[int, float, Moves]:
+        """Number of steps, mu of each, and the steps."""
+        plan, stochastic = self.plan, self.plan.stochastic
+        if stochastic is not None:
+            n_steps = stochastic.n_steps
+            moves = Moves(n_steps, STOCHASTIC_STEP / clip, retraction=True)
+            return n_steps, stochastic.mu, moves
+        n_steps, step_size = plan.schedule(plan.snr(self.rank, self.share))
         # Decreasing to zero: late steps average the noise that early ones let in.
         steps = 2.0 * step_size / clip * (1.0 - np.arange(n_steps) / n_steps)
-        expect_integers(rng, n_steps * plan.d * rank)
-        solver = RiemannianGradientDescent(
-            plan.mu_of(self.share),
-            n_steps,
-            tuple(steps),
-            clip_norm=clip,
-            retraction=True,
-            exact=plan.exact,
-        )
-        return solver.solve(problem, start, rng)
+        mu = plan.mu_of(self.share) / math.sqrt(n_steps)
+        return n_steps, mu, Moves(n_steps, tuple(steps), retraction=True)
 
 
 def _voted_ridge(
@@ -528,9 +506,9 @@ def _voted_ridge(
     plan: CompletionPlan,
     streams: NoiseStreams,
 ) -> float:
-    vote = RidgeVote(1.0 / plan.mu_of(plan.small["ridge"]), plan.exact)
     unit = subspace.shape[1] / plan.d
     ridges = [c * unit for c in RIDGE_GRID]
-    means = vote.release(deviations, subspace, ridges, streams("ridge"))
+    mu = plan.mu_of(plan.small["ridge"])
+    means = voted_ridges(deviations, subspace, ridges, mu, streams("ridge"))
     best = int(np.argmax(means))
     return ridges[best] if means[best] > 0 else math.inf

@@ -1,9 +1,11 @@
-"""Noisy counts of records, alone or together with the sums they belong to."""
+"""Noisy counts of records, alone or with the sums they belong to; and a number of a data set."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,16 +13,16 @@ import numpy as np
 from skriemdp._arrays import Size
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.memberships import IntegerMemberships, Memberships
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
+    check_sensitivity,
     interval_sensitivity,
     sums_and_counts_sensitivity,
 )
 
-__all__ = ["GaussianCount", "LaplaceCount", "SumsAndCounts"]
+__all__ = ["GaussianCount", "GaussianNumber", "LaplaceCount", "SumsAndCounts"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,49 @@ class GaussianCount:
         exact = int(count) * units
         noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, size, sensitivity=units)
         return float(noisy) / units if size == () else np.asarray(noisy).astype(float) / units
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianNumber:
+    """One number per data set, rounded to a multiple of a public spacing before its noise.
+
+    Parameters
+    ----------
+    sensitivity : Sensitivity
+        Of the number as it is computed.
+    mu : float
+
+    Notes
+    -----
+    *Guarantee*: mu-GDP.  Rounding moves the difference of two numbers by at most one unit, so with
+    the spacing ``sensitivity / (D - 2)`` it stays within D, the shift that the noise hides.
+    Quotient and rounding are exact, in rational numbers.
+    """
+
+    sensitivity: Sensitivity
+    mu: float
+
+    def __post_init__(self) -> None:
+        check_sensitivity(self.sensitivity)
+        check_positive(mu=self.mu)
+
+    @functools.cached_property
+    def units(self) -> int:
+        """D, the bound of the change of the integer."""
+        return largest_shift(noise.NOISE_SCALE, 1.0 / self.mu)
+
+    @property
+    def spacing(self) -> float:
+        """Value of one integer; public."""
+        return self.sensitivity.value / (self.units - 2)
+
+    def release(self, number: float, rng: np.random.Generator) -> float:
+        """`number` plus noise."""
+        # A tiny spacing would lose its digits as a float.
+        units = Fraction(float(number)) / Fraction(self.sensitivity.value) * (self.units - 2)
+        exact, law, bound = np.array(round(units), dtype=object), "discrete-gaussian", self.units
+        noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, sensitivity=bound)
+        return float(noisy) * self.spacing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,28 +209,6 @@ class SumsAndCounts:
     def event(self) -> GaussianEvent:
         """What one release of all sums and counts costs."""
         return GaussianEvent(self.noise_multiplier)
-
-    def release_members(
-        self, members: Memberships, rng: np.random.Generator, exact: bool = False
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sums and counts of records that belong to several groups each, ``(n_groups,)``.
-
-        Values are cut to `bound`; a record of m memberships has weight ``min(1, weight / sqrt(m))``
-        in each of them.  With `exact` sums and noise are integers.
-        """
-        if not exact:
-            values, weights = members.bounded(self.bound, self.weight)
-            sums, counts = members.by_group(self.bound * values), members.by_group(weights)
-            return self.release(sums, counts, rng)
-        lattice = self.member_integers(members.n_groups)
-        total, law = lattice.total(members), "discrete-gaussian"
-        noisy = noise.draw(total, noise.NOISE_SCALE, law, rng, sensitivity=lattice.units)
-        noisy = noisy.astype(float) * lattice.spacing
-        return noisy[0] * self.bound, noisy[1]
-
-    def member_integers(self, n_groups: int) -> IntegerMemberships:
-        """The lattice of :meth:`release_members`; ValueError where there is none."""
-        return IntegerMemberships(self.bound, self.weight, n_groups, self.noise_multiplier)
 
     def release(
         self, sums: np.ndarray, counts: np.ndarray, rng: np.random.Generator, size: Size = ()

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from skriemdp.mechanisms.sum import ExactTotal
 
 __all__ = [
+    "WEIGHT_UNIT",
     "Frame",
     "Held",
     "Moment",
@@ -66,8 +67,8 @@ _LONGEST_LEFT = 2**26
 _BLOCK = 2**19
 # Room for the rounding of square roots, quotients and sums of squares; their errors are below it.
 _SLACK = 2.0**-30
-# The root of 3, rounded down: 1 + c^2 < 4 in floats too.
-_ROOT = 1.732
+# c of :func:`weighted`, the root of 3 rounded down: 1 + c^2 < 4 in floats too.
+WEIGHT_UNIT = 1.732
 
 
 class Held(abc.ABC):
@@ -261,26 +262,29 @@ def labelled(bound: float, dim: int, n_groups: int, weight: float = 1.0) -> Vect
     return VectorSet((n_groups, dim + 1), sensitivity, hold, "classes")
 
 
-def weighted(bound: float, dim: int) -> VectorSet:
-    """Vectors ``(a v / bound, c a)``, a in [0, 1], ``|v| <= bound``, c = 1.732.
+def weighted(bound: float, dim: int, counted: bool = True) -> VectorSet:
+    """Vectors ``(a v / bound, c a)``, a in [0, 1], ``|v| <= bound``, c = `WEIGHT_UNIT`.
 
     A tile is ``(products, weights)``: weights a are cut to [0, 1], products ``a v`` shortened to
-    ``a bound``.  The sum has ``dim + 1`` coordinates, that of ``c a`` last.
+    ``a bound``.  The sum has ``dim + 1`` coordinates, that of ``c a`` last.  Of weights that are
+    public and not `counted`, in [-1, 1], it has the first `dim`.
     """
     check_count(dim=dim)
     Ball(bound)  # refuses bounds whose squares are no floats
 
     def hold(tile: tuple, unit: float) -> np.ndarray:
         products, weights = tile
-        shares = np.fmin(np.fmax(weights, 0.0), 1.0)
-        rows = np.empty((len(products), dim + 1))
+        shares = np.fmin(np.fmax(weights, 0.0) if counted else np.abs(weights), 1.0)
+        rows = np.empty((len(products), dim + counted))
         lengths = np.sqrt(np.einsum("ij,ij->i", products, products))
         factors = np.fmin(shares * bound / lengths, 1.0) / (bound * unit)
         rows[:, :dim] = products * factors[:, None]
-        rows[:, dim] = _ROOT / unit * shares
+        if counted:
+            rows[:, dim] = WEIGHT_UNIT / unit * shares
         return rows
 
-    return VectorSet((dim + 1,), weighted_sum_sensitivity(1.0), hold)
+    bound_ = weighted_sum_sensitivity(1.0) if counted else ball_sensitivity(1.0)
+    return VectorSet((dim + counted,), bound_, hold)
 
 
 def projectors(size: int, rank: int) -> VectorSet:
@@ -559,7 +563,9 @@ class Outer(Held):
         usable = np.isfinite(scales[0]) & np.isfinite(scales[1])
         a, b = (np.where(usable, scale, 0.0)[:, None] for scale in scales)
         if issparse(left):
-            return left.multiply(a).tocsr(), np.where(usable[:, None], right * b, 0.0)
+            data = left.data * np.repeat(a, np.diff(left.indptr))
+            left = csr_matrix((data, left.indices, left.indptr), left.shape)
+            return left, np.where(usable[:, None], right * b, 0.0)
         return np.where(usable[:, None], left * a, 0.0), np.where(usable[:, None], right * b, 0.0)
 
     def value(self, total: np.ndarray, steps: int) -> np.ndarray:

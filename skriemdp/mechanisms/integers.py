@@ -9,23 +9,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from fractions import Fraction
-from typing import ClassVar, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
-from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
 
 __all__ = [
     "ExactTotal",
     "IntegerBall",
-    "IntegerNumber",
-    "IntegerWeights",
     "check_integers",
 ]
 
@@ -116,137 +111,6 @@ class IntegerBall:
         """The integer vector of each row, as float64 of shape (b, dim), no longer than `units`."""
         units = self.bound.enforce(rows, self.spacing)
         return np.rint(units, out=units)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class IntegerWeights:
-    """The integer vectors of ``(a v / bound, c a)``, c a little below ``sqrt(3)``; a in [0, 1].
-
-    Parameters
-    ----------
-    bound : float
-        ``|v| <= bound``; ``a v`` is shortened to ``a bound``.
-    dim : int
-    noise_multiplier : float
-        Noise over the sensitivity 2 of sums and weights together.
-
-    Notes
-    -----
-    The squared distance of ``(a v, c a)`` and ``(b w, c b)``, ``|v|, |w| <= 1``, is convex in each
-    of a and b, so a corner attains the most: ``1 + c^2`` (one weight zero) or 4 (both one).  So two
-    such vectors, and two means of such vectors, are at most ``2 (1 + eta)`` apart; rounding moves
-    their difference by at most ``sqrt(dim + 1)``.  The spacing ``g = 2 (1 + eta) / (D - sqrt(dim +
-    1) - 2)`` keeps the integer vectors within D of each other.
-    """
-
-    bound: float
-    dim: int
-    noise_multiplier: float
-    # The root of 3, rounded down: 1 + c^2 < 4 in floats too.
-    root: ClassVar[float] = 1.732
-
-    def __post_init__(self) -> None:
-        check_count(dim=self.dim)
-        Ball(self.bound)  # refuses bounds whose squares are no floats
-        check_multiplier(self.noise_multiplier)
-        if math.sqrt(self.dim + 1) > ROUNDING_SHARE * self.units:
-            refuse_coarse(self.noise_multiplier, self.dim)
-
-    @functools.cached_property
-    def units(self) -> int:
-        """D, the bound of the distance of two records' integer vectors."""
-        return largest_shift(NOISE_SCALE, self.noise_multiplier)
-
-    @functools.cached_property
-    def spacing(self) -> float:
-        """g, in units of `bound`; public."""
-        eta = (2 * self.dim + 18) * UNIT_ROUNDOFF
-        return 2.0 * (1.0 + eta) / (self.units - math.sqrt(self.dim + 1) - 2.0)
-
-    def weights(self, weights: np.ndarray) -> np.ndarray:
-        """The integers of ``c a``, a cut to [0, 1]; float64 of the shape of `weights`."""
-        return np.rint(self.root * _shares(weights) / self.spacing)
-
-    def vectors(self, products: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """The integers of each row ``a v``, shortened to ``a bound``, float64 of shape (b, dim)."""
-        with np.errstate(all="ignore"):
-            lengths = np.sqrt(np.einsum("ij,ij->i", products, products))
-            factors = np.fmin(_shares(weights) * self.bound / lengths, 1.0)
-            scaled = products * (factors / (self.bound * self.spacing))[:, None]
-        usable = np.isfinite(lengths)
-        if not usable.all():
-            scaled[~usable] = 0.0
-        return np.rint(scaled, out=scaled)
-
-    def release_weights(self, weights: np.ndarray, times: int, rng: np.random.Generator) -> float:
-        """The noisy sum of the weights: the mean of so many answers, one for each release below."""
-        total = ExactTotal((1,), self.units)
-        total.add_rows(self.weights(weights)[:, None])
-        law, bound = "discrete-gaussian", self.units
-        (noisy,) = noise.draw(
-            total.value(), NOISE_SCALE, law, rng, sensitivity=bound, averaged=times
-        )
-        return float(noisy) * self.spacing / self.root
-
-    def release_vectors(
-        self, products: np.ndarray, weights: np.ndarray, rng: np.random.Generator
-    ) -> np.ndarray:
-        """The noisy sum of the vectors ``a v``, shape (dim,); pays for an answer of the above."""
-        total = ExactTotal((self.dim,), self.units)
-        total.add_rows(self.vectors(products, weights))
-        noisy = noise.draw(
-            total.value(), NOISE_SCALE, "discrete-gaussian", rng, sensitivity=self.units
-        )
-        return noisy.astype(float) * (self.spacing * self.bound)
-
-
-def _shares(weights: np.ndarray) -> np.ndarray:
-    """Weights cut to [0, 1]; zero where one is not a number."""
-    return np.fmin(np.fmax(weights, 0.0), 1.0)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class IntegerNumber:
-    """One number per data set, rounded to a multiple of a public spacing before its noise.
-
-    Parameters
-    ----------
-    sensitivity : Sensitivity
-        Of the number as it is computed.
-    noise_multiplier : float
-        Noise over `sensitivity`.
-
-    Notes
-    -----
-    Rounding moves the difference of two numbers by at most one unit, so with the spacing
-    ``sensitivity / (D - 2)`` it stays within D, the shift that the noise hides.  Quotient and
-    rounding are exact, in rational numbers.
-    """
-
-    sensitivity: Sensitivity
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        check_sensitivity(self.sensitivity)
-        check_multiplier(self.noise_multiplier)
-
-    @functools.cached_property
-    def units(self) -> int:
-        """D, the bound of the change of the integer."""
-        return largest_shift(NOISE_SCALE, self.noise_multiplier)
-
-    @functools.cached_property
-    def spacing(self) -> float:
-        """Value of one integer; public."""
-        return self.sensitivity.value / (self.units - 2)
-
-    def release(self, number: float, rng: np.random.Generator) -> float:
-        """`number` plus noise; ``1 / noise_multiplier``-GDP."""
-        # A tiny spacing would lose its digits as a float.
-        units = Fraction(float(number)) / Fraction(self.sensitivity.value) * (self.units - 2)
-        exact = np.array(round(units), dtype=object)
-        law, bound = "discrete-gaussian", self.units
-        return float(noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=bound)) * self.spacing
 
 
 class ExactTotal:

@@ -132,6 +132,8 @@ def private_sum(
     mu: float,
     rng: np.random.Generator,
     add: Callable[..., np.ndarray] = integer_total,
+    part: slice = slice(None),
+    averaged: int | None = None,
 ) -> Noisy:
     """Noisy sum of what the records give, each held in a public set.
 
@@ -145,6 +147,10 @@ def private_sum(
     rng : numpy.random.Generator
     add : callable
         Who adds, with the arguments of :func:`integer_total`; this process by default.
+    part : slice
+        Of the coordinates of a :class:`skriemdp.mechanisms.held.VectorSet`, that is released.
+    averaged : int, optional
+        The average of so many answers: as many later releases of the other part pay for it.
 
     Notes
     -----
@@ -157,9 +163,16 @@ def private_sum(
         Where integers are too coarse; a plan asks ``held.check`` before its charge.
     """
     steps = held.check(mu)
-    exact = add(units, give, held, steps)
-    law, presence = "discrete-gaussian", held.presence(steps)
-    noisy = noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=steps, presence=presence)
+    exact = add(units, give, held, steps)[part]
+    noisy = noise.draw(
+        exact,
+        NOISE_SCALE,
+        "discrete-gaussian",
+        rng,
+        sensitivity=steps,
+        presence=held.presence(steps),
+        averaged=averaged,
+    )
     return Noisy(held.value(noisy, steps), held.sigma(steps))
 
 

@@ -27,7 +27,7 @@ class Units:
     arrays : tuple
         With one entry per row: arrays, memory maps, CSR matrices, or whatever has a shape and can
         be indexed by a slice and by row numbers; its `block_rows`, if it has any, go into a tile.
-        Or one re-iterable of such, read anew every time.
+        Or one re-iterable of such, read anew every time; of tuples where these are to be the tiles.
     groups : Groups, optional
         Whose the rows are.
     chosen : ndarray of int, optional
@@ -99,6 +99,9 @@ class Units:
                 yield self._at(slice(begin, begin + most))
         else:
             for chunk in self.arrays[0]:
+                if isinstance(chunk, tuple):
+                    yield chunk
+                    continue
                 whole = chunk.tocsr() if issparse(chunk) else np.asarray(chunk)
                 yield from Units((whole,))._rows(most)
 

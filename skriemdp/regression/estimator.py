@@ -318,8 +318,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         else:
             arguments: dict[str, Any] = {} if groups is None else {"groups": groups}
             coordinates = np.asarray(space.log_coordinates(base, points))
-            seen = features(X, apart=groups is not None)
-            weights = model.release(seen, coordinates, streams("model"), **arguments)
+            weights = model.release(features(X), coordinates, streams("model"), **arguments)
             self.coef_ = weights / unit
 
     if TYPE_CHECKING:

@@ -71,18 +71,13 @@ class FeatureMap:
             outside = groups.sums(np.asarray(outside)[groups.order].astype(np.intp)) > 0
         return int(np.count_nonzero(outside))
 
-    def __call__(self, X: np.ndarray, apart: bool = False) -> np.ndarray:
-        """Features of shape ``(n, 2 n_frequencies)``.
-
-        With `apart` each row's are the same, to the last bit, in any company.
-        """
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """Features of shape ``(n, 2 n_frequencies)``; the same in any company, to the last bit."""
         half = self.n_frequencies
         features = np.empty((len(X), 2 * half))
         for begin in range(0, len(X), _TILE):
             rows = slice(begin, begin + _TILE)
-            scaled = self.scaled(X[rows])
-            frequencies = self.frequencies
-            angles = row_products(scaled, frequencies) if apart else scaled @ frequencies
+            angles = row_products(self.scaled(X[rows]), self.frequencies)
             np.cos(angles, out=features[rows, :half])
             np.sin(angles, out=features[rows, half:])
         features *= 1.0 / math.sqrt(half)

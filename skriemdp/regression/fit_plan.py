@@ -11,7 +11,6 @@ from scipy.stats import chi2
 
 from skriemdp._random import check_random_state
 from skriemdp._validation import check_count, check_factor, check_option, check_scale
-from skriemdp.core.arithmetic import chooses_integers, draws_dominate, matrix_dominates
 from skriemdp.core.estimator import Plan
 from skriemdp.core.manifold_input import (
     check_descent_radius,
@@ -23,7 +22,6 @@ from skriemdp.core.work import Work, check_limit
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.location_scale.bounded_rows import RowBounds
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.integers import check_integers
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.layouts import tangent_labels
@@ -108,7 +106,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     scaling = FeatureScaling(
         isinstance(estimator.feature_scale, str),
         estimator.privacy_unit == "label",
-        RowBounds(n, d, mu, highest=_within_scale(d)),
+        RowBounds(n, d, mu, highest=_within_scale(d), exact=True),
     )
     left, base, public_base = 1.0 - scaling.share, None, None
     if isinstance(estimator.base_point, str):
@@ -123,12 +121,11 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     model, copies = _model(estimator, n, shape, math.sqrt(left) * mu, unit, grouped)
     # A search spends what it needs: the model may have more than it was planned with.
     models = model, dataclasses.replace(model, mu=mu / math.sqrt(copies))
-    exact = _adds_integers(estimator, scaling, base, models, n, shape)
-    if exact:
-        bounds = dataclasses.replace(scaling.bounds, exact=True)
-        scaling = dataclasses.replace(scaling, bounds=bounds)
-        model = dataclasses.replace(model, exact=True)
-        base = None if base is None else dataclasses.replace(base, exact=True)
+    scaling.check_integers()
+    if base is not None:
+        base.check()
+    for one in models:
+        one.held.check(one.step_mu)
     return Plan(
         event=GaussianBudget(mu).event,
         settings=FitPlan(mu, scaling, features, base, public_base, model, copies),
@@ -144,7 +141,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         | ({"X": "every feature"} if estimator.privacy_unit == "label" else {}),
         unit=estimator.privacy_unit,
         work=work,
-        exact=exact,
+        exact=True,
     )
 
 
@@ -169,32 +166,6 @@ def _check_parameters(estimator: Any, unit: float) -> None:
         check_scale(**lengths)
 
 
-def _adds_integers(
-    estimator: Any,
-    scaling: FeatureScaling,
-    base: BasePoint | None,
-    models: Any,
-    n: int,
-    shape: tuple[int, int],
-) -> bool:
-    """Whether the sums are of integers; `models` with the least that may be left, and with all."""
-
-    def check() -> None:
-        scaling.check_integers()
-        for noise_multiplier in () if base is None else base.solver.noise_multipliers:
-            check_integers(shape[1], noise_multiplier)
-        for model in models:
-            _ = model.lattice  # raises where a record would need too few bits, or too many
-
-    if estimator.method == "parametric":
-        costly = draws_dominate(n, math.prod(shape))
-    elif estimator.method == "per-query":
-        costly = False
-    else:  # integer noise on the moments alone, beside one pass over the records
-        costly = matrix_dominates(n, sum(shape) ** 2)
-    return chooses_integers(True, check, "", costly=costly)
-
-
 def _model(
     estimator: Any, n: int, shape: tuple[int, int], mu: float, unit: float, grouped: bool
 ) -> tuple[WrappedModel | MomentModel | WeightedMean, int]:
@@ -206,7 +177,7 @@ def _model(
     if estimator.n_steps is not None:
         check_count(n_steps=estimator.n_steps)
     if estimator.method == "sufficient-statistics":
-        return MomentModel(n, shape, mu, clip, estimator.ridge, records, grouped=grouped), 1
+        return MomentModel(shape, mu, clip, estimator.ridge, records, grouped=grouped), 1
     if estimator.method == "parametric":
         n_steps, step_size, momentum = model_rule(n, mu, estimator.n_steps)
         model = WrappedModel(n, shape, mu, n_steps, step_size, clip, momentum, grouped=grouped)

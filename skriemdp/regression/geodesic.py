@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_records, read_weights
 from skriemdp._validation import check_fraction, check_option, check_scale
-from skriemdp.core.arithmetic import chooses_integers, matrix_dominates
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
     as_points,
@@ -298,22 +296,10 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         if plan.point_search is not None or plan.feature_search is not None:
             warn_small_search(n, mu)
         size = 1 + d + geometry.dim
-        exact = chooses_integers(
-            geometry.separate_rows and not averaged,
-            plan.check_integers,
-            f"single rows, no groups, and logarithms that are computed one by one, unlike those of "
-            f"{geometry}"
-            if not geometry.separate_rows
-            else "single rows, no groups",
-            costly=matrix_dominates(n, size**2),
-        )
-        if exact:
-            plan = _in_integers(plan)
+        plan.check()
         entries = (
             n * (2.0 * size + 4.0 * math.prod(geometry.shape)) + 4.0 * ((1 + d) * geometry.dim) ** 2
         )
-        if averaged:
-            entries += n * size**2
         public = {"n": n, "manifold": str(geometry), "feature_scale": self.feature_scale}
         known = {"center": center, "radius": radius, "feature_center": middle}
         public |= {name: value for name, value in known.items() if value is not None}
@@ -322,7 +308,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
             settings=plan,
             public=public,
             work=Work(8.0 * entries, cause="the numbers of features and dimensions"),
-            exact=exact,
+            exact=plan.exact,
         )
 
     def _public_features(self, d: int) -> tuple[FeaturePlace | None, np.ndarray | None]:
@@ -395,15 +381,3 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         if self._axes == 1:
             return points.reshape(len(points))
         return points.reshape(len(points), -1) if self._axes == 2 else points
-
-
-def _in_integers(plan: GeodesicPlan) -> GeodesicPlan:
-    """`plan` with exact sums everywhere."""
-    searches = {
-        name: None if search is None else dataclasses.replace(search, exact=True)
-        for name, search in (
-            ("feature_search", plan.feature_search),
-            ("point_search", plan.point_search),
-        )
-    }
-    return dataclasses.replace(plan, exact=True, **searches)  # type: ignore[arg-type]

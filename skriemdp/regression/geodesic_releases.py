@@ -26,9 +26,9 @@ from skriemdp.location_scale.row_records import RowRecords
 from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.integers import check_integers
-from skriemdp.mechanisms.lifted_moments import LiftedMoments
+from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
+from skriemdp.mechanisms.units import one_by_one
 from skriemdp.regression.geodesic_fit import Gram, ModelLaw, ReleasedMoments, improved
 from skriemdp.regression.geodesic_model import GeodesicModel
 
@@ -105,8 +105,8 @@ class GeodesicPlan:
         Of the responses, where they are public.
     two : bool
         Whether residuals of a first model are asked for.
-    exact, averaged : bool
-        Of the moments (:class:`LiftedMoments`).
+    averaged : bool
+        Whether records are people, who add the average of their rows' moments.
     """
 
     geometry: Geometry
@@ -118,8 +118,15 @@ class GeodesicPlan:
     center: Any
     radius: float | None
     two: bool
-    exact: bool
     averaged: bool
+
+    @property
+    def exact(self) -> bool:
+        """Whether all is added in integers: a search is, where logarithms are computed one by one.
+
+        Other logarithms are, one by one, after it.
+        """
+        return self.point_search is None or self.point_search.exact
 
     @property
     def searched(self) -> float:
@@ -127,12 +134,10 @@ class GeodesicPlan:
         searches = (self.feature_search, self.point_search)
         return COUNT_SHARE + sum(s.shares.total for s in searches if s is not None)
 
-    def moments(self, norm: float, mu: float) -> LiftedMoments:
+    def moments(self, norm: float) -> Lifts:
         """The release of moments of rows ``(1, z) / sqrt(2)`` and residuals no longer than that."""
         sizes = (1 + len(self.features.center), self.geometry.dim)
-        return LiftedMoments(
-            sizes, (1.0, norm), self.n, 1.0 / mu, 1.0, exact=self.exact, grouped=self.averaged
-        )
+        return Lifts(sizes, (1.0, norm), 1.0, self.averaged)
 
     def residual_quantile(self, radius: float, mu: float) -> PrivateQuantile:
         """The release of a radius that holds most residuals, in a ball of this radius."""
@@ -141,16 +146,15 @@ class GeodesicPlan:
         level = float(np.clip(1.0 - _RANKS / (self.n * mu), _LEAST_LEVEL, _MOST_LEVEL))
         return PrivateQuantile(grid, level, mu, prior)
 
-    def check_integers(self) -> None:
-        """ValueError where some sum has no lattice that is fine enough."""
+    def check(self) -> None:
+        """ValueError where integers of some sum would be too coarse."""
         if self.feature_search is not None:
             self.feature_search.check_integers()
-        if self.point_search is not None:
+        if self.point_search is not None and self.exact:
             check_point_integers(self.geometry, self.point_search)
         least = math.sqrt((1.0 - self.searched) * (_FIRST if self.two else 1.0))
         for share in (least, 1.0):  # what the searches leave lies in between
-            _ = dataclasses.replace(self, exact=True).moments(1.0, share * self.mu).lattice
-            check_integers(self.geometry.dim, 1.0 / (share * self.mu))
+            self.moments(1.0).held.check(share * self.mu)
 
 
 def plan_releases(
@@ -182,10 +186,11 @@ def plan_releases(
     """
     row_search = point_search = None
     if features is None:
-        row_search = RowBounds(n, n_features, mu, feature_center).search
+        row_search = RowBounds(n, n_features, mu, feature_center, exact=True).search
         features = FeaturePlace(np.zeros(n_features), np.ones(n_features))
     if center is None or radius is None:
-        point_search = plan_point_search(geometry, n, mu, center, radius)
+        exact = geometry.separate_rows
+        point_search = plan_point_search(geometry, n, mu, center, radius, exact=exact)
     total = sum(s.shares.total for s in (row_search, point_search) if s is not None)
     if total > _MOST_SEARCHED:
         row_search, point_search = (
@@ -202,7 +207,6 @@ def plan_releases(
         center,
         radius,
         two=False,
-        exact=False,
         averaged=averaged,
     )
     strength = n * mu * math.sqrt(1.0 - plan.searched)
@@ -353,19 +357,21 @@ class GeodesicReleases:
         mu: float,
         rng: np.random.Generator,
     ) -> ReleasedMoments:
-        mechanism = self.plan.moments(norm, mu)
+        lifts, seen = self.plan.moments(norm), model.residuals
+        if not self.plan.geometry.separate_rows:
+            seen = one_by_one(seen)
         rows = np.concatenate([np.ones((len(z), 1)), z], axis=1) / _ROW
-        residuals = model.residuals(z, points)
-        gram, product, second = mechanism.release(rows, residuals, rng, self.groups)
+        gram, product, second = lifts.release(rows, seen(z, points), mu, rng, self.groups)
+        first_sigma, product_sigma, second_sigma = lifts.sigmas(mu)
         gram = _ROW**2 * gram
         gram[0, 0] = self.plan.n  # public
         return ReleasedMoments(
             self.plan.n,
-            Gram(gram, _ROW**2 * mechanism.first_sigma),
+            Gram(gram, _ROW**2 * first_sigma),
             _ROW * product,
             second,
-            _ROW * mechanism.product_sigma,
-            mechanism.second_sigma,
+            _ROW * product_sigma,
+            second_sigma,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 
@@ -11,19 +10,14 @@ import numpy as np
 
 from skriemdp._groups import Groups
 from skriemdp.geometry import Hyperboloid
-from skriemdp.mechanisms.bounds import shortened
-from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.integer_products import IntegerFactors
-from skriemdp.mechanisms.lifted_moments import LiftedMoments
-from skriemdp.mechanisms.vector import GaussianNoise
-from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.sensitivity import ball_sensitivity, computed_sum_sensitivity
+from skriemdp.mechanisms.held import Moment, Outer
+from skriemdp.mechanisms.lifts import Lifts
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 from skriemdp.regression.features import FeatureMap
 
 __all__ = ["MomentModel", "MomentSums"]
-
-_TILE = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +26,6 @@ class MomentModel:
 
     Parameters
     ----------
-    n : int
     shape : tuple of int
         Numbers of features, which have norm one, and of dimensions of the labels.
     mu : float
@@ -43,64 +36,43 @@ class MomentModel:
     features_private : bool
         Whether features are protected too.  If not, the second moments are used as they are and
         only the products with the labels get noise.
-    exact : bool, default=False
-        Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
     grouped : bool, default=False
         Whether records are people who own several rows; their features are private.
 
     Notes
     -----
-    *Guarantee*: exactly mu-GDP.  Records: one release of the second moments of features and labels
-    together, :class:`skriemdp.mechanisms.lifted_moments.LiftedMoments`.  Labels: ``sum phi_i v_i'``
-    changes by ``|phi_i| |v_i - v_i'| <= 2 clip_norm``.
+    *Guarantee*: mu-GDP.  Records: one release of the second moments of features and labels
+    together, :class:`skriemdp.mechanisms.lifts.Lifts`.  Labels: ``sum phi_i v_i'`` changes by
+    ``|phi_i| |v_i - v_i'| <= 2 clip_norm``.
     """
 
-    n: int
     shape: tuple[int, int]
     mu: float
     clip_norm: float
     ridge: float | None
     features_private: bool
-    exact: bool = False
     grouped: bool = False
 
     @property
-    def event(self) -> GaussianEvent:
-        """What the release costs."""
-        return GaussianBudget(self.mu).event
-
-    @functools.cached_property
-    def moments(self) -> LiftedMoments:
-        """The release of private features and labels."""
-        norms = (1.0, self.clip_norm)
-        settings = {"exact": self.exact, "grouped": self.grouped}
-        return LiftedMoments(self.shape, norms, self.n, 1.0 / self.mu, **settings)
-
-    @functools.cached_property
-    def lattice(self) -> object:
-        """The integers of a record; ValueError where they would be too coarse."""
-        if self.features_private:
-            return self.moments.lattice
-        return self._factors
+    def _lifts(self) -> Lifts:
+        return Lifts(self.shape, (1.0, self.clip_norm), people=self.grouped)
 
     @property
-    def _factors(self) -> IntegerFactors:
-        return IntegerFactors(*self.shape, 1.0 / self.mu)
+    def held(self) -> Moment | Outer:
+        """The set of what a record adds."""
+        return self._lifts.held if self.features_private else Outer(self.clip_norm, *self.shape)
+
+    @property
+    def step_mu(self) -> float:
+        """Mu of the only release."""
+        return self.mu
 
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise on each entry of ``sum phi v'``."""
         if self.features_private:
-            return self.moments.product_sigma
-        if self.exact:
-            return self._factors.sigma(self.clip_norm)
-        return self._label_noise.sigma
-
-    @property
-    def _label_noise(self) -> GaussianNoise:
-        total = ball_sensitivity(self.clip_norm)
-        bound = computed_sum_sensitivity(total, self.clip_norm, self.n, sum(self.shape))
-        return GaussianNoise(bound, 1.0 / self.mu)
+            return self._lifts.sigmas(self.mu)[1]
+        return self.held.sigma(self.held.check(self.mu))
 
     def release(
         self,
@@ -119,10 +91,12 @@ class MomentModel:
         rng: np.random.Generator,
         groups: Groups | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """``sum phi phi'`` and ``sum phi v'`` of at most n records, with noise where private."""
+        """``sum phi phi'`` and ``sum phi v'``, with noise where private."""
         if self.features_private:
-            return self.moments.release(features, labels, rng, groups)[:2]
-        return features.T @ features, self._products(features, labels, rng)
+            return self._lifts.release(features, labels, self.mu, rng, groups)[:2]
+        units = Units((features, labels))
+        products = private_sum(units, lambda *rows: rows, self.held, self.mu, rng)
+        return features.T @ features, products.value
 
     def weights(self, moment: np.ndarray, product: np.ndarray, n_tables: int = 1) -> np.ndarray:
         """What the moments say; they have the noise of so many releases, of disjoint tables."""
@@ -134,21 +108,6 @@ class MomentModel:
         values = np.maximum(values, 0.0) + ridge
         return vectors @ ((vectors.T @ product) / values[:, None])
 
-    def _products(
-        self, features: np.ndarray, labels: np.ndarray, rng: np.random.Generator
-    ) -> np.ndarray:
-        """Noisy ``sum phi v'`` for public features."""
-        if not self.exact:
-            product = features.T @ shortened(labels, self.clip_norm)
-            return self._label_noise.release(product, rng)
-        lattice = self._factors
-        total = lattice.start()
-        for begin in range(0, len(features), _TILE):
-            rows = slice(begin, begin + _TILE)
-            left, lengths = lattice.round_left(features[rows])
-            lattice.add(total, left, lattice.round_right(labels[rows], lengths, self.clip_norm))
-        return lattice.release(total, self.clip_norm, rng)
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MomentSums:
@@ -157,7 +116,7 @@ class MomentSums:
     Parameters
     ----------
     model : MomentModel
-        Of private features, for the number of records of all tables.
+        Of private features.
     count : GaussianCount
         Noise for the number of records, or people, whose features are cut.
     features : FeatureMap
@@ -192,7 +151,7 @@ class MomentSums:
         outside = self.count.release(self.features.beyond(X, groups), streams("clipped fraction"))
         space = Hyperboloid(self.model.shape[1])
         coordinates = np.asarray(space.log_coordinates(self.base, self.points(labels)))
-        seen, rng = self.features(X, apart=groups is not None), streams("model")
+        seen, rng = self.features(X), streams("model")
         parts = self.model.moments_and_products(seen, coordinates, rng, groups)
         return np.concatenate([[outside], *(part.ravel() for part in parts)])
 

@@ -13,6 +13,8 @@ from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import GroupedProblem
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import GeodesicBall, Hyperboloid
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.held import ball
 
 if TYPE_CHECKING:
     from skriemdp.privacy.events_basic import GaussianEvent
@@ -53,8 +55,6 @@ class BasePoint:
         Labels lie within it of the origin.
     n : int
     mu : float
-    exact : bool, default=False
-        Add integers, and discrete Gaussian integers to them.
 
     Notes
     -----
@@ -69,7 +69,10 @@ class BasePoint:
     radius: float
     n: int
     mu: float
-    exact: bool = False
+
+    def check(self) -> None:
+        """ValueError where integers would be too coarse."""
+        ball(Ball(_BASE_CLIP), self.dim).check(self.mu / math.sqrt(self.solver.n_steps))
 
     @property
     def solver(self) -> RiemannianGradientDescent:
@@ -77,14 +80,14 @@ class BasePoint:
         n_steps = max(10, math.ceil(self.radius))
         first = 2.0 * max(self.radius, 3.0) / (n_steps + 1)
         steps = tuple(first * (1.0 - t / n_steps) for t in range(n_steps))
-        ball = GeodesicBall(Hyperboloid(self.dim), None, self.radius)
+        domain = GeodesicBall(Hyperboloid(self.dim), None, self.radius)
         return RiemannianGradientDescent(
             mu=self.mu,
             n_steps=n_steps,
             step_size=steps,
             clip_norm=_BASE_CLIP,
-            domain=ball,
-            exact=self.exact,
+            domain=domain,
+            exact=True,
         )
 
     @property

@@ -12,14 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.integers import IntegerBall, IntegerWeights
-from skriemdp.mechanisms.noise import NOISE_SCALE
-from skriemdp.mechanisms.sums import release_rows
-from skriemdp.mechanisms.vector import GaussianNoise
-from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.sensitivity import weighted_sum_sensitivity
+from skriemdp.mechanisms.held import WEIGHT_UNIT, VectorSet, weighted
+from skriemdp.mechanisms.noise import expect_integers
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp._groups import Groups
@@ -68,18 +64,10 @@ class KernelRidgeWeights:
 
 
 class KernelWeights:
-    """Weights ``k(x, x_i)`` in [0, 1]: each depends on its own record, so records are protected.
-
-    Of `groups` a record is the mean over a person's rows, whose weights are divided by their
-    number.
-    """
+    """Weights ``k(x, x_i)`` in [0, 1]: each depends on its own record, so records are protected."""
 
     def __init__(self, X: np.ndarray, length_scale: float, groups: Groups | None = None):
         self._X, self._length_scale, self.groups = X, length_scale, groups
-        self._shares = None
-        if groups is not None:
-            self._shares = np.empty(len(X))
-            self._shares[groups.order] = np.repeat(1.0 / groups.sizes, groups.sizes)
 
     def __call__(self, x: np.ndarray) -> tuple[np.ndarray, float]:
         """Weights ``(n,)`` for one query, and their public bound 1."""
@@ -88,7 +76,7 @@ class KernelWeights:
             # Each row by itself: a weight is the same, to the last bit, in any company.
             squares = np.einsum("ij,ij->i", offsets, offsets)
             weights = np.exp(squares * (-0.5 / self._length_scale**2))
-        return weights if self._shares is None else weights * self._shares, 1.0
+        return weights, 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,8 +94,6 @@ class WeightedMean:
         Norm to which each label's logarithm is clipped, at most twice the ball's radius.
     density_private : bool
         Whether ``sum_i a_i`` is private (weights in [0, 1] of records) or public.
-    exact : bool, default=False
-        Add integers.
 
     Notes
     -----
@@ -125,39 +111,21 @@ class WeightedMean:
     n_steps: int
     clip_norm: float
     density_private: bool
-    exact: bool = False
 
     @property
-    def event(self) -> GaussianEvent:
-        """What one query costs."""
-        return GaussianEvent(self.noise_multiplier, count=self.n_steps)
+    def step_mu(self) -> float:
+        """Mu of one step."""
+        return self.mu / math.sqrt(self.n_steps)
 
     @property
-    def noise_multiplier(self) -> float:
-        """Noise of one step over its sensitivity."""
-        return math.sqrt(self.n_steps) / self.mu
-
-    def mechanism(self, largest: float) -> GaussianNoise:
-        """Noise on one gradient, for weights up to `largest`; the density comes with it."""
-        sensitivity = weighted_sum_sensitivity(self.clip_norm, largest)
-        return GaussianNoise(sensitivity, self.noise_multiplier)
-
-    @property
-    def lattice(self) -> IntegerWeights | IntegerBall:
-        """The integers of a step, for weights up to 1; ValueError where there are none."""
-        dim = self.ball.geometry.dim
-        if self.density_private:
-            return IntegerWeights(self.clip_norm, dim, self.noise_multiplier)
-        return IntegerBall(Ball(self.clip_norm), dim, self.noise_multiplier)
+    def held(self) -> VectorSet:
+        """The set of weighted vectors, over the largest weight; the density comes with it."""
+        return weighted(self.clip_norm, self.ball.geometry.dim, self.density_private)
 
     @property
     def sigma(self) -> float:
         """Noise on a gradient per unit of the largest weight."""
-        if not self.exact:
-            return self.mechanism(1.0).sigma
-        lattice = self.lattice
-        unit = lattice.bound if isinstance(lattice, IntegerWeights) else 1.0
-        return NOISE_SCALE * lattice.spacing * unit
+        return self.clip_norm * self.held.sigma(self.held.check(self.step_mu))
 
     def release(
         self,
@@ -180,87 +148,38 @@ class WeightedMean:
             Public bound of ``|weights|``.
         rng : numpy.random.Generator
         groups : Groups, optional
-            Who owns each row: then a record is the sum over a person's rows.
+            Who owns each row: then a record is the mean over a person's rows.
         """
-        geometry, point = self.ball.geometry, start
-        sums = (_Integers if self.exact else _Floats)(self, weights, largest, rng, groups)
+        geometry, point, held, mu = self.ball.geometry, start, self.held, self.step_mu
+        units, dim = Units((labels, weights / largest), groups), geometry.dim
+        expect_integers(rng, self.n_steps * (dim + 1))
         sigma = self.sigma * largest
-        density, floor = sums.density(), sigma / self.clip_norm
-        size = density if self.density_private else float(np.sum(np.abs(weights)))
-        size = max(size, floor / math.sqrt(self.n_steps))
+        if self.density_private:
+            # The same sum is asked in every step; the average of the answers costs as much.
+            noisy = private_sum(
+                units,
+                lambda rows, a: (np.zeros((len(a), dim)), a),
+                held,
+                mu,
+                rng,
+                part=slice(dim, None),
+                averaged=self.n_steps,
+            )
+            size = largest * float(noisy.value[0]) / WEIGHT_UNIT
+        else:
+            size = float(np.sum(np.abs(weights)))
+        size = max(size, sigma / self.clip_norm / math.sqrt(self.n_steps))
         for step in range(self.n_steps):
-            coordinates = np.asarray(geometry.log_coordinates(point, labels))
-            norms = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
-            scale = self.clip_norm / np.maximum(norms, self.clip_norm)
-            total = sums.total(coordinates, scale)
+
+            def give(rows: np.ndarray, a: np.ndarray, at: np.ndarray = point) -> tuple:
+                return a[:, None] * np.asarray(geometry.log_coordinates(at, rows)), a
+
+            noisy = private_sum(units, give, held, mu, rng, part=slice(dim))
+            total = largest * self.clip_norm * noisy.value
             move = signal_share(total, sigma) * total / size / math.sqrt(step + 1.0)
             move *= min(1.0, self.ball.radius / max(float(np.linalg.norm(move)), 1e-300))
             point = self.ball.project(np.asarray(geometry.exp_coordinates(point, move))[None])[0]
         return point
-
-
-class _Floats:
-    """The noisy sums of one query, in floating point."""
-
-    def __init__(
-        self,
-        model: WeightedMean,
-        weights: np.ndarray,
-        largest: float,
-        rng: np.random.Generator,
-        groups: Groups | None,
-    ):
-        self._model, self._weights, self._rng = model, weights, rng
-        self._mechanism = model.mechanism(largest)
-
-    def density(self) -> float:
-        """The sum of the weights; noisy where it is private."""
-        model, mechanism = self._model, self._mechanism
-        density = float(np.sum(self._weights))
-        if not model.density_private:
-            return density
-        # The same sum is asked in every step; the average of the answers costs as much.
-        root = math.sqrt(3.0) * model.clip_norm
-        return mechanism.release_average(density, root, model.n_steps, self._rng)
-
-    def total(self, coordinates: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """The noisy weighted sum of the shortened vectors."""
-        return self._mechanism.release((self._weights * scale) @ coordinates, self._rng)
-
-
-class _Integers:
-    """The same in integers: each record's weight and weighted vector are rounded, then added."""
-
-    def __init__(
-        self,
-        model: WeightedMean,
-        weights: np.ndarray,
-        largest: float,
-        rng: np.random.Generator,
-        groups: Groups | None,
-    ):
-        self._model, self._largest, self._rng, self._groups = model, largest, rng, groups
-        self._lattice, self._weights = model.lattice, weights
-        self._each = self._records(weights[:, None])[:, 0]
-        noise.expect_integers(rng, model.n_steps * (model.ball.geometry.dim + 1))
-
-    def _records(self, rows: np.ndarray) -> np.ndarray:
-        return rows if self._groups is None else self._groups.sums(rows[self._groups.order])
-
-    def density(self) -> float:
-        """As `_Floats.density`."""
-        if isinstance(self._lattice, IntegerBall):
-            return float(np.sum(self._weights))
-        return self._lattice.release_weights(self._each, self._model.n_steps, self._rng)
-
-    def total(self, coordinates: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """As `_Floats.total`."""
-        lattice = self._lattice
-        if isinstance(lattice, IntegerWeights):
-            rows = self._records((self._weights * scale)[:, None] * coordinates)
-            return lattice.release_vectors(rows, self._each, self._rng)
-        rows = (self._weights * (scale / self._largest))[:, None] * coordinates
-        return self._largest * release_rows(lattice, rows, self._rng)
 
 
 class QueryServer:

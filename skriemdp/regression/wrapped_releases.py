@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from skriemdp._groups import Groups
 from skriemdp._progress import counted
-from skriemdp.location_scale.rows import RowSum
+from skriemdp.location_scale.rows import row_products
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.integer_products import IntegerFactors
-from skriemdp.mechanisms.integers import IntegerBall
+from skriemdp.mechanisms.held import Outer, RoundedRows, VectorSet, ball
 from skriemdp.mechanisms.noise import expect_integers
-from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
-from skriemdp.mechanisms.vector import GaussianNoise
-from skriemdp.privacy.events import GaussianEvent
-from skriemdp.privacy.sensitivity import (
-    ball_sensitivity,
-    computed_sum_sensitivity,
-    mean_sensitivity,
-)
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 
-__all__ = [
-    "WrappedModel",
-    "clip_columns",
-    "geodesic_gradients",
-]
+__all__ = ["WrappedModel", "geodesic_gradients"]
 
-# Rows whose features and gradients are worked on at once; a few megabytes.
+# Rows of people that are worked on at once; a few megabytes.
 _TILE = 4096
-# Rows of integers that stay in cache for both products.
-_CACHED = 512
 
 
 def geodesic_gradients(z: np.ndarray, directions: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -79,48 +66,6 @@ def geodesic_gradients(z: np.ndarray, directions: np.ndarray, lengths: np.ndarra
     return (factor * radial) * u - (factor * ratio_r * sinh_s) * across
 
 
-def clip_columns(gradients: np.ndarray, clip_norm: float) -> np.ndarray:
-    """Columns scaled to norm <= `clip_norm`, in place; those that are not finite become zero."""
-    norms = np.sqrt(np.einsum("ij,ij->j", gradients, gradients))
-    scale = clip_norm / np.maximum(norms, clip_norm)
-    usable = np.isfinite(norms)
-    if not usable.all():
-        scale = np.where(usable, scale, 0.0)
-        gradients[:, ~usable] = 0.0
-    gradients *= scale
-    return gradients
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _People:
-    """Rows of some people, in one slot for each, with as many rows; some count for nothing.
-
-    Attributes
-    ----------
-    features : ndarray of shape (b, size, n_features)
-    directions : ndarray of shape (dim, b * size)
-    lengths, shares : ndarray of shape (b * size,)
-        `shares` is one over the number of a person's rows, or zero.
-    """
-
-    features: np.ndarray
-    directions: np.ndarray
-    lengths: np.ndarray
-    shares: np.ndarray
-
-
-def _people(
-    features: np.ndarray, directions: np.ndarray, lengths: np.ndarray, groups: Groups
-) -> list[_People]:
-    found, sizes = [], groups.sizes
-    for chosen, rows, inside in groups.blocks(_TILE):
-        places = rows.ravel()
-        shares = np.where(inside, 1.0 / sizes[chosen, None], 0.0).ravel()
-        own = np.ascontiguousarray(directions[:, places])
-        found.append(_People(features[rows], own, lengths[places], shares))
-    return found
-
-
 @dataclasses.dataclass(frozen=True)
 class WrappedModel:
     """DP gradient descent for the weights W of ``exp_b(W' phi(x))`` at curvature -1.
@@ -139,8 +84,6 @@ class WrappedModel:
         loss is a Huber loss on the manifold.
     momentum : float
         Heavy-ball momentum; of released gradients only.
-    exact : bool, default=False
-        Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
     grouped : bool, default=False
         Whether records are people who own several rows: a person adds the mean of own rows' ``phi
         g'``, shortened to `clip_norm` after averaging.
@@ -161,98 +104,74 @@ class WrappedModel:
     step_size: float
     clip_norm: float
     momentum: float = 0.0
-    exact: bool = False
     grouped: bool = False
 
     @property
-    def event(self) -> GaussianEvent:
-        """What the whole run costs."""
-        return GaussianEvent(self.noise_multiplier, count=self.n_steps)
+    def step_mu(self) -> float:
+        """Mu of one step."""
+        return self.mu / math.sqrt(self.n_steps)
 
     @property
-    def noise_multiplier(self) -> float:
-        """Noise of one step over its sensitivity."""
-        return math.sqrt(self.n_steps) / self.mu
+    def held(self) -> Outer | VectorSet:
+        """The set of what a record adds."""
+        if self.grouped:
+            return ball(Ball(self.clip_norm), math.prod(self.shape))
+        return self._products
+
+    @property
+    def _products(self) -> Outer:
+        return Outer(self.clip_norm, *self.shape)
 
     @property
     def sigma(self) -> float:
         """Standard deviation of the noise on each entry of the mean gradient."""
-        if self.grouped:
-            return (
-                sum_sigma(self._query(lambda: iter(())), self.noise_multiplier, self.exact) / self.n
-            )
-        if self.exact:
-            return self._factors.sigma(self.clip_norm) / self.n
-        return self._noise.sigma
+        return self.held.sigma(self._steps) / self.n
 
     @property
-    def _noise(self) -> GaussianNoise:
-        total = computed_sum_sensitivity(
-            ball_sensitivity(self.clip_norm), self.clip_norm, self.n, 1, _TILE
-        )
-        return GaussianNoise(mean_sensitivity(total, self.n), self.noise_multiplier)
+    def _steps(self) -> int:
+        return self.held.check(self.step_mu)
 
-    @functools.cached_property
-    def lattice(self) -> IntegerFactors | IntegerBall:
-        """The integers of a record's gradient; ValueError where they would be too coarse."""
-        if self.grouped:
-            return IntegerBall(Ball(self.clip_norm), math.prod(self.shape), self.noise_multiplier)
-        return self._factors
+    def units(
+        self, features: np.ndarray, labels: np.ndarray, groups: Groups | None = None
+    ) -> Units:
+        """What :meth:`gradient` takes; arguments as for :meth:`release`."""
+        lengths = np.linalg.norm(labels, axis=1)
+        directions = labels / np.maximum(lengths, 1e-150)[:, None]
+        if groups is None:
+            rounded = self._products.rounded(features, self._steps)
+            return Units((rounded, directions, lengths))
+        people = []  # in tiles of people with as many rows, of which some count for nothing
+        for chosen, rows, inside in groups.blocks(_TILE):
+            shares = np.where(inside, 1.0 / groups.sizes[chosen, None], 0.0)
+            people.append((features[rows], directions[rows], lengths[rows], shares))
+        return Units((people,))
 
-    @property
-    def _factors(self) -> IntegerFactors:
-        return IntegerFactors(*self.shape, self.noise_multiplier)
+    def gradient(self, weights: np.ndarray, units: Units, rng: np.random.Generator) -> np.ndarray:
+        """Noisy mean of clipped gradients."""
+        noisy = private_sum(units, self.gives(weights), self.held, self.step_mu, rng)
+        return noisy.value.reshape(self.shape) / self.n
 
-    def _query(self, tiles: Callable[[], Iterator[np.ndarray]]) -> RowSum:
-        """The sum of people's gradients, each one row of `tiles`."""
-        return RowSum(self.n, math.prod(self.shape), Ball(self.clip_norm), tiles)
+    def gives(self, weights: np.ndarray) -> Callable[..., Any]:
+        """What gives the gradients of records: factors of products, or people's means."""
 
-    def people_gradients(self, weights: np.ndarray, blocks: list[_People]) -> Iterator[np.ndarray]:
-        """Mean gradients of people, not yet shortened, one row each, block by block."""
-        for own in blocks:
-            with np.errstate(all="ignore"):
-                z = np.matmul(own.features, weights).reshape(-1, self.shape[1])
-                gradients = geodesic_gradients(
-                    np.ascontiguousarray(z.T), own.directions, own.lengths
-                )
-                usable = np.isfinite(gradients).all(axis=0) & (own.shares > 0.0)
-                gradients = np.where(usable, gradients * own.shares, 0.0).T
-            right = gradients.reshape(*own.features.shape[:2], -1)
-            means = np.matmul(own.features.transpose(0, 2, 1), right)
-            yield means.reshape(len(means), -1)
+        def products(
+            rows: RoundedRows, directions: np.ndarray, lengths: np.ndarray
+        ) -> tuple[RoundedRows, np.ndarray]:
+            # Scores of the rounded features: any function of a record may be asked.
+            z = row_products(rows.rows, weights / self._products.resolution(self._steps))
+            return rows, geodesic_gradients(z.T.copy(), directions.T.copy(), lengths).T
 
-    def _exact_gradient(
-        self,
-        weights: np.ndarray,
-        rows: tuple[IntegerFactors, np.ndarray, np.ndarray],
-        directions: np.ndarray,
-        lengths: np.ndarray,
-        rng: np.random.Generator,
-    ) -> np.ndarray:
-        """Noisy clipped mean gradient, from integer features and their lengths."""
-        lattice, features, sizes = rows
-        total, inner = lattice.start(), weights.T / lattice.resolution
-        for begin in range(0, len(features), _CACHED):
-            tile = slice(begin, begin + _CACHED)
-            with np.errstate(all="ignore"):
-                z = inner @ features[tile].T
-                gradients = geodesic_gradients(z, directions[:, tile], lengths[tile]).T
-            right = lattice.round_right(gradients, sizes[tile], self.clip_norm)
-            lattice.add(total, features[tile], right)
-        return lattice.release(total, self.clip_norm, rng) / self.n
+        def means(
+            features: np.ndarray, directions: np.ndarray, lengths: np.ndarray, shares: np.ndarray
+        ) -> np.ndarray:
+            z = np.matmul(features, weights).reshape(-1, self.shape[1])
+            flat = directions.reshape(z.shape)
+            found = geodesic_gradients(z.T.copy(), flat.T.copy(), lengths.ravel()).T
+            found = found.reshape(directions.shape) * shares[:, :, None]
+            found = np.where(np.isfinite(found) & (shares > 0.0)[:, :, None], found, 0.0)
+            return np.matmul(features.transpose(0, 2, 1), found).reshape(len(features), -1)
 
-    def mean_gradient(
-        self, weights: np.ndarray, features: np.ndarray, directions: np.ndarray, lengths: np.ndarray
-    ) -> np.ndarray:
-        """Clipped mean gradient ``(n_features, dim)``; tile by tile, two products each."""
-        total = np.zeros(weights.shape[::-1])
-        with np.errstate(all="ignore"):
-            for begin in range(0, len(features), _TILE):
-                rows = slice(begin, begin + _TILE)
-                z = weights.T @ features[rows].T
-                gradients = geodesic_gradients(z, directions[:, rows], lengths[rows])
-                total += clip_columns(gradients, self.clip_norm) @ features[rows]
-        return total.T / self.n
+        return means if self.grouped else products
 
     def release(
         self,
@@ -275,28 +194,12 @@ class WrappedModel:
         """
         if (groups is not None) != self.grouped:
             raise ValueError("groups belongs to grouped=True, which needs it.")
-        lengths = np.linalg.norm(labels, axis=1)
-        directions = np.ascontiguousarray((labels / np.maximum(lengths, 1e-150)[:, None]).T)
-        weights = np.zeros(self.shape)
+        units, weights = self.units(features, labels, groups), np.zeros(self.shape)
         velocity, average = np.zeros_like(weights), np.zeros_like(weights)
-        first, mechanism = self.n_steps // 2, self._noise
-        people = [] if groups is None else _people(features, directions, lengths, groups)
-        if self.exact:
-            if groups is None:
-                rows = (self._factors, *self._factors.round_left(features))
-            expect_integers(rng, self.n_steps * weights.size)
+        first = self.n_steps // 2
+        expect_integers(rng, self.n_steps * weights.size)
         for step in counted("regression", self.n_steps):
-            if groups is not None:
-                now = functools.partial(self.people_gradients, weights, people)
-                gradient = noisy_sum(
-                    self._query(now), self.noise_multiplier, rng, exact=self.exact
-                ).reshape(self.shape)
-                gradient = gradient / self.n
-            elif self.exact:
-                gradient = self._exact_gradient(weights, rows, directions, lengths, rng)
-            else:
-                gradient = self.mean_gradient(weights, features, directions, lengths)
-                gradient = mechanism.release(gradient, rng)
+            gradient = self.gradient(weights, units, rng)
             velocity = self.momentum * velocity - self.step_size * gradient
             weights = weights + velocity
             if step >= first:

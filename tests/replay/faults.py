@@ -441,16 +441,6 @@ def _all_rows(found, given):
     return dataclasses.replace(found, facts=found.facts | {"n": len(given.groups.order)})
 
 
-def _unweighted(found, given):
-    weighted, weights = found
-    return weighted / weights, np.ones(len(weights))
-
-
-def _unclipped(found, given):
-    values = np.where(np.isfinite(given.self.values), given.self.values, 0.0)
-    return found[1] * values / given.bound, found[1]
-
-
 def _twice_the_looks(original):
     """The first releases of a plan drawn from a budget that the law after them does not know."""
     return meanwhile("mean.planning:GaussianBudget", takes(total=lambda a: 2.0 * a.total))(original)
@@ -464,10 +454,9 @@ _AS_LONG = meanwhile(
     "mechanisms.bounds:Ball.enforce", instead(lambda self, rows, unit: rows / unit)
 )
 _PRODUCT = "privacy.sensitivity:frame_product_sensitivity"
-_MEMBERS = "mechanisms.memberships"
+_HELD = "mechanisms.held"
 _SEARCH = "selection.estimator:PrivateGridSearchCV._run"
 _QUERIES = "regression.prediction_releases:WeightedMean"
-_LIFTED = "mechanisms.lifted_moments:LiftedMoments"
 _EXACT = "mechanisms.integer_products:IntegerFrames"
 _DOUBLED = meanwhile(f"{_INTEGERS}:IntegerBall.integers", times(2.0))
 
@@ -522,9 +511,6 @@ CHANGES = (
         "rows stay as long as they are",
         "mean lattice",
     ),
-    Change(f"{_INTEGERS}:IntegerWeights.spacing", times(0.5), "halved", "queries"),
-    Change(f"{_INTEGERS}:IntegerWeights.vectors", times(2.0), "doubled", "queries"),
-    Change(f"{_INTEGERS}:IntegerWeights.weights", times(2.0), "doubled", "queries"),
     Change("mechanisms.held:VectorSet.spacing", times(0.5), "halved", "class means"),
     Change("mechanisms.held:VectorSet.add", _AS_LONG, "not shortened", "class means"),
     Change("mechanisms.held:Moment.spacing", times(0.5), "halved", "class moments"),
@@ -677,57 +663,33 @@ CHANGES = (
         "the whole after small shares",
         "completion",
     ),
-    Change(f"{_MEMBERS}:Memberships.bounded", returns(_unweighted), "no weights", "completion"),
     Change(
-        f"{_MEMBERS}:Memberships.bounded",
-        returns(_unclipped),
-        "values as they are",
-        "completion lattice",
+        f"{_HELD}:labelled",
+        _with(hold=lambda held, a: lambda tile, unit: held.hold(tile[:2], unit)),
+        "no weights",
+        "completion",
     ),
-    Change(f"{_MEMBERS}:IntegerMemberships.spacing", times(0.5), "halved", "completion lattice"),
+    Change(f"{_HELD}:VectorSet.spacing", times(0.5), "halved", "completion"),
     Change(
-        f"{_INTEGERS}:IntegerNumber.release",
+        "mechanisms.counts:GaussianNumber.release",
         takes(number=lambda a: 3.0 * a.number),
         "three times the number",
-        "completion lattice signal",
+        "completion signal",
     ),
     Change(
-        "completion.ridge_releases:_Ballots.total",
-        returns(lambda found, a: next(iter(a.self.blocks(a.indices))).sum(axis=0)),
-        "ballots as long as they are",
-        "completion covariance",
+        f"{_HELD}:Outer.rounded",
+        _with(limits=lambda rows, a: 3.0 * rows.limits),
+        "right factors three times as long",
+        "regression parametric",
     ),
+    Change(f"{_QUERIES}.step_mu", returns(lambda found, a: a.self.mu), "of all steps", "queries"),
     Change(
-        "regression.wrapped_releases:clip_columns",
-        instead(lambda gradients, clip_norm: gradients),
-        "not clipped",
-        "parametric",
-    ),
-    Change(
-        f"{_QUERIES}.noise_multiplier",
-        returns(lambda found, a: 1.0 / a.self.mu),
-        "of one step",
+        f"{_HELD}:weighted",
+        _with(hold=lambda held, a: lambda tile, unit: 2.0 * held.hold(tile, unit)),
+        "doubled",
         "queries",
     ),
-    Change(f"{_QUERIES}.mechanism", sees(clip_norm=_half_of("clip_norm")), "half", "queries"),
-    Change(
-        "regression.prediction_releases:_Floats.total",
-        takes(scale=lambda a: np.ones_like(a.scale)),
-        "not shortened",
-        "queries",
-    ),
-    Change(
-        f"{_LIFTED}.norm",
-        returns(lambda found, a: math.sqrt(0.5) * a.self.norms[0]),
-        "less than one half",
-        "moments",
-    ),
-    Change(
-        f"{_LIFTED}.lifts",
-        sees(norms=lambda whole: (whole.norms[0], 1e9 * whole.norms[1])),
-        "not shortened",
-        "moments",
-    ),
+    Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "regression moments"),
     Change("mean.joint_releases:JointMean.seen", _ALL, "the whole after a ball", "class moments"),
     Change(
         "linear_model.adagrad:NoisyAdaGrad.with_mu",

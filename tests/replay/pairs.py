@@ -545,30 +545,27 @@ def _regressions_of_people():
     settings = {"n_frequencies": 8, "feature_scale": 1.0}
     regress = functools.partial(fitted, PrivateHyperbolicRegressor, **settings)
     origin = {"base_point": [0.0, 0.0]}
-    for arithmetic in ("float", "lattice"):
-        here = {"arithmetic": arithmetic}
-        fit = regress("parametric", n_steps=4, **here, **origin)
-        pair(f"people regression {arithmetic}", fit, *labels, attains=0.95)
-        pair(f"people regression all {arithmetic}", fit, *both)
-        fit = regress("parametric", n_steps=4, **here)
-        pair(f"people regression private base {arithmetic}", fit, *labels, attains=0.5)
-        pair(f"people regression private base {arithmetic} noisy", fit, *labels, quiet=False)
-        fit = regress("sufficient-statistics", **here, **origin)
-        pair(f"people regression moments {arithmetic}", fit, *labels, attains=0.8)
-        pair(f"people regression moments all {arithmetic}", fit, *both, attains=0.5)
-        far = replaced(X, [1e9, 0.0], [-1e9, 1.0], targets=ends)
-        fit = regress("parametric", feature_scale="auto", n_steps=3, **here)
-        pair(f"people regression found scale {arithmetic}", fit, *far, attains=0.1)
-        pair(f"people regression found scale {arithmetic} noisy", fit, *far, quiet=False)
+    fit = regress("parametric", n_steps=4, **origin)
+    pair("people regression", fit, *labels, attains=0.95)
+    pair("people regression all", fit, *both)
+    fit = regress("parametric", n_steps=4)
+    pair("people regression private base", fit, *labels, attains=0.5)
+    pair("people regression private base noisy", fit, *labels, quiet=False)
+    fit = regress("sufficient-statistics", **origin)
+    pair("people regression moments", fit, *labels, attains=0.8)
+    pair("people regression moments all", fit, *both, attains=0.5)
+    far = replaced(X, [1e9, 0.0], [-1e9, 1.0], targets=ends)
+    fit = regress("parametric", feature_scale="auto", n_steps=3)
+    pair("people regression found scale", fit, *far, attains=0.1)
+    pair("people regression found scale noisy", fit, *far, quiet=False)
     absent = replaced(X, [0.0, 0.0], [9e150, 9e150], targets=ends)
-    for arithmetic in ("float", "lattice"):
-        for steps in (1, 3):
-            fit = _answers(n_queries=1, n_steps=steps, arithmetic=arithmetic, **origin)
-            title = f"people regression queries {steps} {arithmetic}"
-            pair(title, fit, *labels, attains=0.95)
-        pair(f"people regression queries, absent, {arithmetic}", fit, *absent)
+    for steps in (1, 3):
+        fit = _answers(n_queries=1, n_steps=steps, **origin)
+        title = f"people regression queries {steps}"
+        pair(title, fit, *labels, attains=0.95)
+    pair("people regression queries, absent", fit, *absent)
     wild = replaced(X, [1e200, -1e200], [0.0, 0.0], targets=changed(y, [1e200, 1e-120], [5.0, 0.0]))
-    fit = regress("parametric", n_steps=3, arithmetic="float")
+    fit = regress("parametric", n_steps=3)
     pair("people regression extremes", fit, *wild, quiet=False)
 
 
@@ -859,30 +856,27 @@ def completion():
     few = changed(crowd, *ratings([{0: 5.0}, {0: 1.0}], d))
     nothing = changed(crowd, *ratings([{}, left | right], d))
     flat = changed(crowd, *ratings([{}, dict.fromkeys(range(d), 3.0)], d))
-    for arithmetic in ("float", "lattice"):
-        exact = functools.partial(complete, arithmetic=arithmetic)
-        name = "completion" if arithmetic == "float" else "completion lattice"
-        plain = exact(method="none", epsilon=8.0)
-        pair(f"{name} items", plain, *disjoint, attains=0.8)
-        pair(f"{name} items noisy", plain, *disjoint, attains=0.8, quiet=False)
-        pair(f"{name} one opposite rating", plain, *few, attains=0.05)
-        pair(f"{name} nothing rated", plain, *nothing, attains=0.2)
-        pair(f"{name} all alike", plain, *flat, attains=0.2)
-        fit = exact(2, method="covariance", **strong)
-        pair(f"{name} covariance", fit, *disjoint, attains=0.8)
-        pair(f"{name} covariance noisy", fit, *disjoint, quiet=False)
-        fit = exact(2, method="gradient", n_steps=3, **strong)
-        pair(f"{name} gradient", fit, *disjoint, attains=0.5)
-        pair(f"{name} gradient noisy", fit, *disjoint, quiet=False)
-        # A user who rates everything crosses every norm that is asked for.
-        pair(f"{name} gradient nothing rated", fit, *nothing)
-        fit = exact(2, method="gradient", epsilon=60.0, n_steps=2)
-        pair(f"{name} paid signal", fit, *disjoint)
-        fit = exact(2, method="stochastic", n_steps=4, **strong)
-        pair(f"{name} stochastic", fit, *disjoint)
-        # The noise of this epsilon hides items: nothing but a level, from one end to the other.
-        ends = changed(crowd, np.full(d, 1.0), np.full(d, 5.0))
-        pair(f"{name} level only", exact(epsilon=0.02), *ends, attains=0.8)
+    plain = complete(method="none", epsilon=8.0)
+    pair("completion items", plain, *disjoint, attains=0.8)
+    pair("completion items noisy", plain, *disjoint, attains=0.8, quiet=False)
+    pair("completion one opposite rating", plain, *few, attains=0.05)
+    pair("completion nothing rated", plain, *nothing, attains=0.2)
+    pair("completion all alike", plain, *flat, attains=0.2)
+    fit = complete(2, method="covariance", **strong)
+    pair("completion covariance", fit, *disjoint, attains=0.8)
+    pair("completion covariance noisy", fit, *disjoint, quiet=False)
+    fit = complete(2, method="gradient", n_steps=3, **strong)
+    pair("completion gradient", fit, *disjoint, attains=0.5)
+    pair("completion gradient noisy", fit, *disjoint, quiet=False)
+    # A user who rates everything crosses every norm that is asked for.
+    pair("completion gradient nothing rated", fit, *nothing)
+    fit = complete(2, method="gradient", epsilon=60.0, n_steps=2)
+    pair("completion paid signal", fit, *disjoint)
+    fit = complete(2, method="stochastic", n_steps=4, **strong)
+    pair("completion stochastic", fit, *disjoint)
+    # The noise of this epsilon hides items: nothing but a level, from one end to the other.
+    ends = changed(crowd, np.full(d, 1.0), np.full(d, 5.0))
+    pair("completion level only", complete(epsilon=0.02), *ends, attains=0.8)
     # The same as tables with a rating in each row, of items that somebody else may not know.
     for kind, named in ID_KINDS.items():
 
@@ -903,9 +897,7 @@ def completion():
     turning[:, 6:, 20:] = [1.0, -1.0]
     turning[1, 0] = 0.0
     turning[1, 0, 20:] = 1.0
-    for exact in (False, True):
-        fit, name = functools.partial(_signal, exact), "lattice signal" if exact else "signal"
-        pair(f"completion {name}", fit, *map(sparse.csr_array, turning), attains=0.5)
+    pair("completion signal", _signal, *map(sparse.csr_array, turning), attains=0.5)
     votes = np.array(crowd)
     some = changed(votes, *ratings([{}, {i: 5.0 if i % 3 else 1.0 for i in range(d)}], d))
     pair("completion votes", complete(2, method="covariance", **strong), *some)
@@ -928,12 +920,12 @@ def _rows_of_ratings(table, strange):
     return np.append(users[order], 0), listed, np.append(values[order], 3.0)
 
 
-def _signal(exact, accountant, residuals):
+def _signal(accountant, residuals):
     from skriemdp._random import NoiseStreams
     from skriemdp.completion.releases import CompletionPlan, _measured_signal
 
     n, d = residuals.shape
-    plan = CompletionPlan(mu=1.0, n=n, d=d, rank=2, exact=exact)
+    plan = CompletionPlan(mu=1.0, n=n, d=d, rank=2)
     accountant.spend(GaussianEvent(1.0 / plan.mu_of(plan.small["signal"])))
     return _measured_signal(residuals, np.ones(d), plan, 2, 10.0, NoiseStreams(0))
 
@@ -1227,57 +1219,41 @@ def regression():
         here = {"privacy_unit": unit}
         labels = (X, ends[0]), (X, ends[1])
         known = {"public": (0,) if unit == "label" else ()}
-        fit = regress("parametric", n_steps=4, arithmetic="float", **here, **origin)
+        fit = regress("parametric", n_steps=4, **here, **origin)
         pair(f"regression parametric {unit}", fit, *labels, attains=0.95, **known)
-        fit = regress("parametric", n_steps=4, arithmetic="lattice", **here, **origin)
-        pair(f"regression exact {unit}", fit, *labels, attains=0.95, **known)
         fit = regress("parametric", n_steps=4, **here)
         pair(f"regression private base {unit}", fit, *labels, attains=0.5, **known)
         pair(f"regression private base {unit} noisy", fit, *labels, quiet=False, **known)
-        for arithmetic in ("float", "lattice"):
-            fit = regress("sufficient-statistics", arithmetic=arithmetic, **here, **origin)
-            pair(f"regression moments {unit} {arithmetic}", fit, *labels, attains=0.8, **known)
-            for steps in (1, 3):
-                settings = {"n_steps": steps, "privacy_unit": unit, "arithmetic": arithmetic}
-                fit = _answers(n_queries=1, **settings, **origin)
-                pair(
-                    f"regression queries {unit} {steps} {arithmetic}",
-                    fit,
-                    *labels,
-                    attains=0.95,
-                    **known,
-                )
+        fit = regress("sufficient-statistics", **here, **origin)
+        pair(f"regression moments {unit}", fit, *labels, attains=0.8, **known)
+        for steps in (1, 3):
+            fit = _answers(n_queries=1, n_steps=steps, **here, **origin)
+            pair(f"regression queries {unit} {steps}", fit, *labels, attains=0.95, **known)
     both = (moved[0], ends[0]), (moved[1], ends[1])
-    for arithmetic in ("float", "lattice"):
-        fit = regress("parametric", n_steps=4, arithmetic=arithmetic, **origin)
-        pair(f"regression parametric, all, {arithmetic}", fit, *both)
+    fit = regress("parametric", n_steps=4, **origin)
+    pair("regression parametric, all", fit, *both)
     # Features at right angles, labels at the bound: second moments and products move together.
-    for arithmetic in ("float", "lattice"):
-        fit = regress("sufficient-statistics", arithmetic=arithmetic, **origin)
-        pair(f"regression moments, all, {arithmetic}", fit, *both, attains=0.5)
-    fit = regress("sufficient-statistics", arithmetic="lattice")
-    pair("regression moments, exact base", fit, *both)
+    fit = regress("sufficient-statistics", **origin)
+    pair("regression moments, all", fit, *both, attains=0.5)
+    pair("regression moments, private base", regress("sufficient-statistics"), *both)
     far = changed(X, [1e9, 0.0], [-1e9, 1.0])
     searched = {"feature_scale": "auto", "n_steps": 3}
-    for arithmetic in ("float", "lattice"):
-        fit = regress("parametric", arithmetic=arithmetic, **searched)
-        data = (far[0], ends[0]), (far[1], ends[1])
-        pair(f"regression found scale {arithmetic}", fit, *data, attains=0.1)
-        pair(f"regression found scale {arithmetic} noisy", fit, *data, quiet=False)
-    for arithmetic in ("float", "lattice"):
-        fit = _answers(n_queries=2, arithmetic=arithmetic, **searched)
-        pair(f"regression queries, found scale {arithmetic}", fit, *data)
+    fit = regress("parametric", **searched)
+    data = (far[0], ends[0]), (far[1], ends[1])
+    pair("regression found scale", fit, *data, attains=0.1)
+    pair("regression found scale noisy", fit, *data, quiet=False)
+    fit = _answers(n_queries=2, **searched)
+    pair("regression queries, found scale", fit, *data)
     fit = regress("parametric", privacy_unit="label", **searched)
     data = (X, ends[0]), (X, ends[1])
     pair("regression public moments", fit, *data, attains=0.5, public=(0,))
     absent = (moved[0], ends[0]), (changed(X, [9e150, 9e150])[0], ends[1])
-    for arithmetic in ("float", "lattice"):
-        fit = _answers(n_queries=1, n_steps=2, arithmetic=arithmetic, **origin)
-        pair(f"regression queries, absent, {arithmetic}", fit, *absent, attains=0.9)
-        pair(f"regression queries, absent, {arithmetic} noisy", fit, *absent, quiet=False)
+    fit = _answers(n_queries=1, n_steps=2, **origin)
+    pair("regression queries, absent", fit, *absent, attains=0.9)
+    pair("regression queries, absent, noisy", fit, *absent, quiet=False)
     pair(
         "regression extremes",
-        regress("parametric", n_steps=3, arithmetic="float"),
+        regress("parametric", n_steps=3),
         both[0],
         (changed(X, [1e200, -1e200])[0], changed(y, [1e200, 1e-120])[0]),
         quiet=False,
@@ -1310,14 +1286,12 @@ def along_geodesics():
         ends = opposite(geometry, radius, n=n, rest=0.2 * radius, beyond=1.0)
         data = tuple((X, y) for y in ends)
         settings = {"center": geometry.base_point, "radius": radius, "feature_scale": 1.0}
-        for arithmetic in ("float", "lattice") if geometry.separate_rows else ("float",):
-            exact = settings | {"arithmetic": arithmetic}
-            fit = fitted(kind, geometry, **exact)
-            pair(f"geodesics once {name} {arithmetic}", fit, *data, attains=0.95)
-            # The residuals of both lie outside their radius; counts and grams stay.
-            fit = fitted(kind, geometry, epsilon=400.0, **exact)
-            least = 0.8 if name not in ("bures", "stiefel") else 0.5
-            pair(f"geodesics twice {name} {arithmetic}", fit, *data, attains=least)
+        fit = fitted(kind, geometry, **settings)
+        pair(f"geodesics once {name}", fit, *data, attains=0.95)
+        # The residuals of both lie outside their radius; counts and grams stay.
+        fit = fitted(kind, geometry, epsilon=400.0, **settings)
+        least = 0.8 if name not in ("bures", "stiefel") else 0.5
+        pair(f"geodesics twice {name}", fit, *data, attains=least)
         owners = without_labels(exchanged(*ends))
         data = tuple((np.tile(X[:1], (len(y), 1)), y, ids) for y, _, ids in owners)
         fit = fitted(kind, geometry, **settings)
@@ -1327,11 +1301,9 @@ def along_geodesics():
     ends = opposite(space, 3.0, n=n, rest=0.2)
     data = (far[0], ends[0]), (far[1], ends[1])
     for epsilon in (3.0, 30.0):
-        for arithmetic in ("float", "lattice"):
-            fit = fitted(kind, space, epsilon=epsilon, arithmetic=arithmetic)
-            title = f"geodesics found {epsilon:g} {arithmetic}"
-            pair(title, fit, *data, attains=0.1)
-            pair(f"{title} noisy", fit, *data, quiet=False)
+        fit = fitted(kind, space, epsilon=epsilon)
+        pair(f"geodesics found {epsilon:g}", fit, *data, attains=0.1)
+        pair(f"geodesics found {epsilon:g} noisy", fit, *data, quiet=False)
     # A record crosses the distances that the searches and the radius of residuals ask about.
     spread = along(space, np.linspace(0.05, 2.0, n))
     counted = (
