@@ -1,10 +1,11 @@
 """Public sets that hold what a record gives to a sum, and the integers that it becomes there.
 
-A set is made by :func:`ball`, :func:`labelled`, :func:`weighted` or :func:`projectors`
-(:class:`VectorSet`: whatever has a diameter), or is a :class:`Moment` (``z z'``), an :class:`Outer`
-(``a b'``) or a :class:`Frame` (``z z'W``).  All of them answer alike: ``held.check(mu)`` before the
-charge, and :func:`skriemdp.mechanisms.sum.private_sum` adds, noises and turns back to numbers.
-What a row gives is a tile of rows, or a tuple of arrays where the set says so.  Private numbers are
+A set is made by :func:`ball`, :func:`labelled`, :func:`weighted`, :func:`projectors` or
+:func:`variances` (:class:`VectorSet`: whatever has a diameter), or is a :class:`Moment` (``z z'``),
+an :class:`Outer` (``a b'``) or a :class:`Frame` (``z z'W``).  All of them answer alike:
+``held.check(mu)`` before the charge, and :func:`skriemdp.mechanisms.sum.private_sum` adds, noises
+and turns back to numbers.  What a row gives is a tile of rows, or a tuple of arrays where the set
+says so.  Private numbers are
 shortened and rounded in ``add``, and nowhere else; the proofs are in docs/theory/lattice.md.
 """
 
@@ -22,7 +23,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms.bounds import Ball, matrix_norms
+from skriemdp.mechanisms.bounds import Ball, matrix_norms, short_factors
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
@@ -30,6 +31,7 @@ from skriemdp.privacy.sensitivity import (
     ball_sensitivity,
     class_moments_sensitivity,
     frame_product_sensitivity,
+    interval_sensitivity,
     second_moment_sensitivity,
     semidefinite_sum_sensitivity,
     sums_and_counts_sensitivity,
@@ -49,6 +51,8 @@ __all__ = [
     "ball",
     "labelled",
     "projectors",
+    "unpacked",
+    "variances",
     "weighted",
 ]
 
@@ -284,17 +288,65 @@ def weighted(bound: float, dim: int) -> VectorSet:
 def projectors(size: int, rank: int) -> VectorSet:
     """Matrices ``F F'``, shortened to the norm of a projector; a tile is ``(b, size, rank)``.
 
-    The sum is of the lower triangles, entries off the diagonal times ``sqrt(2)``.
+    The sum is of the lower triangles, entries off the diagonal times ``sqrt(2)``;
+    :func:`unpacked` gives the matrix.
     """
     check_count(size=size, rank=rank)
-    bound, places = math.sqrt(rank), np.tril_indices(size)
-    root = np.where(places[0] == places[1], 1.0, math.sqrt(2.0))
 
-    def hold(frames: np.ndarray, unit: float) -> np.ndarray:
-        products = (frames @ np.swapaxes(frames, -1, -2))[:, places[0], places[1]] * root
-        return Ball(bound).enforce(products, unit)
+    def products(frames: np.ndarray) -> np.ndarray:
+        return frames @ np.swapaxes(frames, -1, -2)
 
-    return VectorSet((len(root),), semidefinite_sum_sensitivity(bound), hold)
+    norm = math.sqrt(rank)
+    return _matrices(norm, size, semidefinite_sum_sensitivity(norm), products, "mean")
+
+
+def variances(radius: float, size: int) -> VectorSet:
+    """Few-columned matrices ``z z'``, or ``L'L`` of people, shortened to norm ``radius^2``.
+
+    Each costs its own product, unlike those of a :class:`Moment`; but the set answers to every
+    law.  A tile is rows ``(b, size)``, or factors ``(b, m, size)``; sums are as of
+    :func:`projectors`.  A single number lies between 0 and ``radius^2``.
+    """
+    check_count(size=size)
+
+    def products(factors: np.ndarray) -> np.ndarray:
+        if factors.ndim == 2:
+            return factors[:, :, None] * factors[:, None, :]
+        factors = short_factors(factors)
+        return np.swapaxes(factors, -1, -2) @ factors
+
+    one = size == 1
+    bound = interval_sensitivity(radius**2) if one else second_moment_sensitivity(radius)
+    return _matrices(radius**2, size, bound, products, "factors")
+
+
+def _matrices(
+    norm: float,
+    size: int,
+    bound: Sensitivity,
+    products: Callable[[np.ndarray], np.ndarray],
+    own: str,
+) -> VectorSet:
+    """Positive semidefinite matrices that `products` makes of a tile, shortened to `norm`."""
+    rows, columns, weights = _triangle(size)
+
+    def hold(tile: np.ndarray, unit: float) -> np.ndarray:
+        return Ball(norm).enforce(products(tile)[:, rows, columns] * weights, unit)
+
+    return VectorSet((len(rows),), bound, hold, own)
+
+
+def unpacked(packed: np.ndarray, size: int) -> np.ndarray:
+    """The symmetric matrix of a sum of :func:`projectors` or :func:`variances`."""
+    rows, columns, weights = _triangle(size)
+    matrix = np.empty((size, size))
+    matrix[rows, columns] = matrix[columns, rows] = packed / weights
+    return matrix
+
+
+def _triangle(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rows, columns = np.tril_indices(size)
+    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -388,8 +440,7 @@ class Moment(Held):
 
     def _factors(self, factors: np.ndarray, steps: int) -> np.ndarray:
         """The rows of the integer factors of a tile of people."""
-        if factors.shape[1] > factors.shape[2]:
-            factors = np.asarray(np.linalg.qr(factors, mode="r"))
+        factors = short_factors(factors)
         lengths = np.sqrt(matrix_norms(factors))
         scale = self.radius / np.maximum(lengths, self.radius) / self.spacing(steps)
         scale = np.where(np.isfinite(lengths), scale, 0.0)[:, None, None]
