@@ -80,19 +80,15 @@ class GroupedRows:
         """The people, for sums of what their rows give."""
         return Units((self._table,), self._groups)
 
-    def short_units(
+    def weighted(
         self, center: np.ndarray, radius: float
-    ) -> tuple[Units, Callable[..., np.ndarray]]:
-        """The people, and what makes own rows of A scaled to rho <= `radius`."""
+    ) -> tuple[Units, Callable[..., tuple[Any, np.ndarray]]]:
+        """The people, and what makes of own rows the z, and weights that scale A to `radius`."""
         (norms,) = self.squared_norms(center)
         groups, weights = self._groups, np.empty(len(self._groups.order))
         weights[groups.order] = np.repeat(clip_weights(norms, radius), groups.sizes)
         centred = centred_rows(center)
-
-        def give(rows: Any, weights: np.ndarray) -> np.ndarray:
-            return np.where(weights[:, None] == 0.0, 0.0, centred(rows) * weights[:, None])
-
-        return Units((self._table, weights), groups), give
+        return Units((self._table, weights), groups), lambda rows, own: (centred(rows), own)
 
     @property
     def points(self) -> Rows:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite
 
+from skriemdp._arrays import squared_lengths
 from skriemdp._quiet import quietly
 from skriemdp._random import data_digest, public_generator
 from skriemdp.mechanisms.bounds import Ball, shortened
@@ -87,12 +88,20 @@ class Rows:
         """The records, for sums of :func:`centred_rows` and the like."""
         return Units((self.chunks,))
 
-    def short_units(
+    def weighted(
         self, center: np.ndarray, radius: float
-    ) -> tuple[Units, Callable[..., np.ndarray]]:
-        """The records, and what makes of them the z_i scaled to norm <= `radius`."""
-        centred = centred_rows(center)
-        return self.units, lambda rows: shortened(centred(rows), radius)
+    ) -> tuple[Units, Callable[..., tuple[Any, np.ndarray]]]:
+        """The records, and what makes of them the z_i and weights that scale them to `radius`.
+
+        A z_i of a sparse table stays sparse where the centre is zero.
+        """
+        centred = centred_rows(center, keep_sparse=True)
+
+        def give(rows: Any) -> tuple[Any, np.ndarray]:
+            z = centred(rows)
+            return z, clip_weights(squared_lengths(z), radius)
+
+        return self.units, give
 
     def arrays(self) -> Iterator[Any]:
         """The chunks, one after the other."""
@@ -397,19 +406,27 @@ def clip_weights(squared_norms: np.ndarray, bound: float) -> np.ndarray:
     return Clipping(squared_norms, bound).weights
 
 
-def centred_rows(center: np.ndarray) -> Callable[[Any], np.ndarray]:
-    """What makes dense rows of a table, less a public `center`; row by row."""
+def centred_rows(center: np.ndarray, keep_sparse: bool = False) -> Callable[[Any], Any]:
+    """What takes a public `center` from rows of a table, row by row; dense rows.
+
+    With `keep_sparse` those of a sparse table stay sparse where the centre is zero.
+    """
     moves = bool(center.any())
 
-    def give(rows: Any) -> np.ndarray:
-        dense = rows.toarray() if sparse.issparse(rows) else rows
-        return dense - center if moves else np.asarray(dense, dtype=float)
+    def give(rows: Any) -> Any:
+        if sparse.issparse(rows) and (moves or not keep_sparse):
+            rows = rows.toarray()
+        if moves:
+            return rows - center
+        return rows if rows.dtype == np.float64 else rows.astype(float)
 
     return give
 
 
-def row_products(rows: np.ndarray, frame: np.ndarray) -> np.ndarray:
+def row_products(rows: Any, frame: np.ndarray) -> np.ndarray:
     """``rows @ frame``, each row's to the last bit the same in any company, unlike with BLAS."""
+    if sparse.issparse(rows):
+        return np.asarray(rows @ frame)
     return np.stack([np.einsum("ij,j->i", rows, w) for w in frame.T.copy()], axis=1)
 
 

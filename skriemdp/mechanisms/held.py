@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
+from skriemdp._arrays import squared_lengths
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.bounds import Ball, matrix_norms, short_factors
 from skriemdp.mechanisms.noise import NOISE_SCALE
@@ -430,11 +431,20 @@ class Moment(Held):
         for label in range(self.classes):
             self._add(total, total.floats[label], self._rows(rows[labels == label], steps))
 
-    def _add(self, total: ExactTotal, floats: np.ndarray, rows: np.ndarray) -> None:
-        for piece in total.pieces(len(rows)):
-            floats += rows[piece].T @ rows[piece]
+    def _add(self, total: ExactTotal, floats: np.ndarray, rows: Any) -> None:
+        for piece in total.pieces(rows.shape[0]):
+            product = rows[piece].T @ rows[piece]
+            floats += product.toarray() if issparse(product) else product
 
-    def _rows(self, rows: np.ndarray, steps: int) -> np.ndarray:
+    def _rows(self, rows: Any, steps: int) -> Any:
+        if issparse(rows):
+            lengths = np.sqrt(squared_lengths(rows))
+            scale = self.radius / np.maximum(lengths, self.radius) / self.spacing(steps)
+            scaled = rows.multiply(np.where(np.isfinite(lengths), scale, 0.0)[:, None]).tocsr()
+            scaled.sum_duplicates()  # an entry may be stored in parts
+            np.rint(scaled.data, out=scaled.data)
+            scaled.data[~np.isfinite(scaled.data)] = 0.0
+            return scaled
         scaled = Ball(self.radius).enforce(rows, self.spacing(steps))
         return np.rint(scaled, out=scaled)
 
@@ -548,12 +558,16 @@ class Outer(Held):
 
     def rounded(self, rows: Any, steps: int) -> RoundedRows:
         """Left factors, dense or CSR, of length about 1 at most, for all steps of a run."""
+        with np.errstate(all="ignore"):
+            return self._rounded(rows * float(self.resolution(steps)), steps)
+
+    def _rounded(self, whole: Any, steps: int) -> RoundedRows:
+        """As :meth:`rounded`, of rows in integer units, whose memory is used."""
         most = steps // 2
-        whole: Any = rows.astype(float) if issparse(rows) else np.array(rows, dtype=float)
         values: Any = whole.data if issparse(whole) else whole
         with np.errstate(all="ignore"):
-            np.rint(values * float(self.resolution(steps)), out=values)
-            squares = _squares(whole)
+            np.rint(values, out=values)
+            squares = squared_lengths(whole)
             # Squares below 2^53 are exact.  Longer rows, which no caller has, count as zero.
             dropped = ~(squares <= min(_EXACT_FLOATS, most**2))
             if dropped.any():
@@ -568,8 +582,8 @@ class Outer(Held):
     def add(self, total: ExactTotal, tile: tuple, steps: int) -> None:
         left, right = tile
         if not isinstance(left, RoundedRows):
-            left, right = self._balanced(left, right)
-            left = self.rounded(left, steps)
+            left, right = self._balanced(left, right, float(self.resolution(steps)))
+            left = self._rounded(left, steps)
         scaled = right / (self.spacing(steps) * self.resolution(steps))
         limits = left.limits
         if self.right == 1:  # one number is cut at both ends, whatever the others are
@@ -590,16 +604,18 @@ class Outer(Held):
             else:  # BLAS is fast with the long factor last
                 total.floats += (np.ascontiguousarray(scaled[piece].T) @ left.rows[piece]).T
 
-    def _balanced(self, left: Any, right: np.ndarray) -> tuple[Any, np.ndarray]:
-        """Factors of the same products, shortened to `norm`, of one length but for that scale."""
-        lengths = [np.sqrt(_squares(rows)) for rows in (left, right)]
+    def _balanced(self, left: Any, right: np.ndarray, unit: float) -> tuple[Any, np.ndarray]:
+        """Factors of the same products, shortened to `norm`, of one length but for two scales."""
+        lengths = [np.sqrt(squared_lengths(rows)) for rows in (left, right)]
         shares = np.sqrt(np.minimum(lengths[0] * lengths[1], self.norm) / self.norm)
-        scales = [shares / lengths[0], shares * self.norm / lengths[1]]
+        scales = [shares * unit / lengths[0], shares * self.norm / lengths[1]]
         usable = np.isfinite(scales[0]) & np.isfinite(scales[1])
         a, b = (np.where(usable, scale, 0.0)[:, None] for scale in scales)
         if issparse(left):
-            return left.multiply(a).tocsr(), np.where(usable[:, None], right * b, 0.0)
-        return np.where(usable[:, None], left * a, 0.0), np.where(usable[:, None], right * b, 0.0)
+            left = left.multiply(a).tocsr()
+        else:
+            left = left * a if usable.all() else np.where(usable[:, None], left * a, 0.0)
+        return left, np.where(usable[:, None], right * b, 0.0)
 
     def value(self, total: np.ndarray, steps: int) -> np.ndarray:
         return total.astype(float) * self.spacing(steps)
@@ -702,15 +718,3 @@ class Frame(Held):
 
     def sigma(self, steps: int) -> float:
         return NOISE_SCALE * self.spacing(steps) ** 2
-
-
-def _squares(rows: Any) -> np.ndarray:
-    """Squared lengths of rows, dense or CSR; exact where they are integers below ``2^53``."""
-    if not issparse(rows):
-        return np.einsum("ij,ij->i", rows, rows)
-    if not rows.has_canonical_format:  # an entry may be stored in parts
-        return np.asarray(rows.multiply(rows).sum(axis=1), dtype=float).ravel()
-    squares, filled = np.zeros(rows.shape[0]), np.flatnonzero(np.diff(rows.indptr))
-    if len(filled):
-        squares[filled] = np.add.reduceat(rows.data * rows.data, rows.indptr[filled])
-    return squares

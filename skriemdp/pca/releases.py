@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import chdtri
 
+from skriemdp._arrays import squared_lengths
 from skriemdp._groups import Groups
 from skriemdp._progress import counted
 from skriemdp._random import public_generator
@@ -23,7 +23,6 @@ from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Frame, Held, Moment, Outer, ball, unpacked, variances
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.sums import sum_sigma
-from skriemdp.mechanisms.units import Units
 from skriemdp.pca.bounds import (
     Budget,
     Records,
@@ -408,7 +407,8 @@ def _noisy_matrix(
 ) -> tuple[np.ndarray, float]:
     """The second moment of clipped rows plus noise, and the noise along a unit matrix."""
     held = Moment(row_norm, rows.d, rows.grouped)
-    noisy = private_sum(rows.units, centred_rows(center), held, mu, rng)
+    give = centred_rows(center, keep_sparse=not rows.grouped)
+    noisy = private_sum(rows.units, give, held, mu, rng)
     return noisy.value / rows.n, noisy.sigma / rows.n
 
 
@@ -435,43 +435,29 @@ def _noisy_product(
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, float]:
     """Mean of ``z z' W``, terms clipped to Frobenius norm `bound`, plus noise; and its scale."""
-    units, short = rows.short_units(center, row_norm)
-    if rows.grouped:
-        return _people_product(units, short, row_norm, frame, bound, rows.n, mu, rng)
-    if frame_product_sensitivity(row_norm, frame.shape[1]).value <= 2.0 * bound:
+    units, weighted = rows.weighted(center, row_norm)
+    shape, n, middle = frame.shape, rows.n, None
+    if rows.grouped:  # people's terms ``A W`` are no outer products
+
+        def terms(*own: Any) -> np.ndarray:
+            z, weights = weighted(*own)
+            along = row_products(z, frame) * np.square(weights)[:, None]
+            return (z[:, :, None] * along[:, None, :]).reshape(len(along), -1)
+
+        inside = product_ball(row_norm, frame).clipped(bound)
+        middle, held = inside.center, ball(inside, frame.size)
+        noisy = private_sum(units, terms, held, mu, rng)
+    elif frame_product_sensitivity(row_norm, shape[1]).value <= 2.0 * bound:
         noisy = private_sum(units, centred_rows(center), Frame(row_norm, frame), mu, rng)
     else:
 
-        def factors(table: Any) -> tuple[np.ndarray, np.ndarray]:
-            z = short(table)
-            return z, row_products(z, frame)
+        def factors(own: Any) -> tuple[Any, np.ndarray]:
+            z, weights = weighted(own)
+            return z, row_products(z, frame) * np.square(weights)[:, None]
 
-        noisy = private_sum(units, factors, Outer(bound, *frame.shape), mu, rng)
-    return noisy.value / rows.n, noisy.sigma / rows.n
-
-
-def _people_product(
-    units: Units,
-    short: Callable[..., np.ndarray],
-    row_norm: float,
-    frame: np.ndarray,
-    bound: float,
-    n: int,
-    mu: float,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, float]:
-    """People's terms ``A W``, each in a ball; they are no outer products."""
-
-    def terms(*own: Any) -> np.ndarray:
-        z = short(*own)
-        return (z[:, :, None] * row_products(z, frame)[:, None, :]).reshape(len(z), -1)
-
-    inside = product_ball(row_norm, frame).clipped(bound)
-    noisy = private_sum(units, terms, ball(inside, frame.size), mu, rng)
-    mean = noisy.value / n
-    if inside.center is not None:
-        mean = mean + inside.center
-    return mean.reshape(frame.shape), noisy.sigma / n
+        noisy = private_sum(units, factors, Outer(bound, *shape), mu, rng)
+    mean = noisy.value.reshape(shape) / n
+    return mean if middle is None else mean + middle.reshape(shape), noisy.sigma / n
 
 
 def _with_variances(
@@ -490,13 +476,15 @@ def _with_variances(
         # The Frobenius norm of a matrix does not bound its trace by the same number.
         share = _TRACE_SHARE * (budget.left - part)
         most = trace_quantile(rows, center, row_norm, budget, share, _TRACE_LEVEL, streams)
-    units, short = rows.short_units(center, row_norm)
+    units, weighted = rows.weighted(center, row_norm)
 
     def inside(*own: Any) -> np.ndarray:
-        return row_products(short(*own), frame)
+        z, weights = weighted(*own)
+        return row_products(z, frame) * weights[:, None]
 
     def squares(*own: Any) -> np.ndarray:
-        return np.square(short(*own)).sum(axis=1, keepdims=True)
+        z, weights = weighted(*own)
+        return (squared_lengths(z) * np.square(weights))[:, None]
 
     known, rng = (rows.n, budget), streams("inside variance")
     packed, _ = noisy_mean(units, inside, variances(row_norm, k), *known, part, rng)
