@@ -5,8 +5,8 @@ A set is made by :func:`ball`, :func:`labelled`, :func:`weighted`, :func:`projec
 an :class:`Outer` (``a b'``) or a :class:`Frame` (``z z'W``).  All of them answer alike:
 ``held.check(mu)`` before the charge, and :func:`skriemdp.mechanisms.sum.private_sum` adds, noises
 and turns back to numbers.  What a row gives is a tile of rows, or a tuple of arrays where the set
-says so.  Private numbers are
-shortened and rounded in ``add``, and nowhere else; the proofs are in docs/theory/lattice.md.
+says so.  Private numbers are shortened and rounded in ``add``, and nowhere else; the proofs are in
+docs/theory/lattice.md.
 """
 
 from __future__ import annotations
@@ -503,19 +503,22 @@ class Outer(Held):
     norm : float
     left, right : int
         Lengths of a and b.
+    longest : float, default=inf
+        Where b is linear in a: products are first scaled to those of an a no longer than this.
 
     Notes
     -----
     A tile is ``(a, b)``; both factors of a product then get the same length before they are
-    rounded.  Or a is a slice of :meth:`rounded`, rows of length about 1 at most, rounded once for
-    all steps, and b is shortened by the length of the rounded a: ``|a| (|b| + sqrt(right) / 2) <=
-    R``, ``R = floor(D / 2)``, so that products are at most R long (docs/theory/lattice.md, "Outer
-    products").
+    rounded, which lengthens a by ``sqrt(left) / 2`` at most.  Or a is a slice of :meth:`rounded`,
+    rows of length about 1 at most, rounded once for all steps, and b is shortened by the length of
+    the rounded a: ``|a| (|b| + sqrt(right) / 2) <= R``, ``R = floor(D / 2)``, so that products are
+    at most R long (docs/theory/lattice.md, "Outer products").
     """
 
     norm: float
     left: int
     right: int
+    longest: float = math.inf
 
     def __post_init__(self) -> None:
         check_count(left=self.left, right=self.right)
@@ -558,14 +561,10 @@ class Outer(Held):
 
     def rounded(self, rows: Any, steps: int) -> RoundedRows:
         """Left factors, dense or CSR, of length about 1 at most, for all steps of a run."""
-        with np.errstate(all="ignore"):
-            return self._rounded(rows * float(self.resolution(steps)), steps)
-
-    def _rounded(self, whole: Any, steps: int) -> RoundedRows:
-        """As :meth:`rounded`, of rows in integer units, whose memory is used."""
         most = steps // 2
-        values: Any = whole.data if issparse(whole) else whole
         with np.errstate(all="ignore"):
+            whole: Any = rows * float(self.resolution(steps))
+            values: Any = whole.data if issparse(whole) else whole
             np.rint(values, out=values)
             squares = squared_lengths(whole)
             # Squares below 2^53 are exact.  Longer rows, which no caller has, count as zero.
@@ -582,8 +581,7 @@ class Outer(Held):
     def add(self, total: ExactTotal, tile: tuple, steps: int) -> None:
         left, right = tile
         if not isinstance(left, RoundedRows):
-            left, right = self._balanced(left, right, float(self.resolution(steps)))
-            left = self._rounded(left, steps)
+            left, right = self._balanced(left, right, steps)
         scaled = right / (self.spacing(steps) * self.resolution(steps))
         limits = left.limits
         if self.right == 1:  # one number is cut at both ends, whatever the others are
@@ -604,18 +602,31 @@ class Outer(Held):
             else:  # BLAS is fast with the long factor last
                 total.floats += (np.ascontiguousarray(scaled[piece].T) @ left.rows[piece]).T
 
-    def _balanced(self, left: Any, right: np.ndarray, unit: float) -> tuple[Any, np.ndarray]:
-        """Factors of the same products, shortened to `norm`, of one length but for two scales."""
+    def _balanced(self, left: Any, right: np.ndarray, steps: int) -> tuple[RoundedRows, np.ndarray]:
+        """Factors of the same products, shortened to `norm`, the left one rounded.
+
+        They are of one length but for two scales.
+        """
+        unit = float(self.resolution(steps))
         lengths = [np.sqrt(squared_lengths(rows)) for rows in (left, right)]
-        shares = np.sqrt(np.minimum(lengths[0] * lengths[1], self.norm) / self.norm)
+        products = lengths[0] * np.square(np.fmin(1.0, self.longest / lengths[0])) * lengths[1]
+        shares = np.sqrt(np.minimum(products, self.norm) / self.norm)
         scales = [shares * unit / lengths[0], shares * self.norm / lengths[1]]
-        usable = np.isfinite(scales[0]) & np.isfinite(scales[1])
+        usable = np.isfinite(lengths[0]) & np.isfinite(scales[0]) & np.isfinite(scales[1])
         a, b = (np.where(usable, scale, 0.0)[:, None] for scale in scales)
+        right = np.where(usable[:, None], right * b, 0.0)
         if issparse(left):
-            left = left.multiply(a).tocsr()
+            rounded = left.multiply(a).tocsr()
+            rounded.sum_duplicates()  # an entry may be stored in parts
+            np.rint(rounded.data, out=rounded.data)
+            rounded.data[~np.isfinite(rounded.data)] = 0.0
         else:
-            left = left * a if usable.all() else np.where(usable[:, None], left * a, 0.0)
-        return left, np.where(usable[:, None], right * b, 0.0)
+            rounded = left * a if usable.all() else np.where(usable[:, None], left * a, 0.0)
+            np.rint(rounded, out=rounded)
+        stretch = 1.0 + (self.left + 16) * _UNIT_ROUNDOFF
+        longest = shares * (unit * stretch) + 0.5 * math.sqrt(self.left)
+        limits = steps // 2 * (1.0 - _SLACK) / longest - 0.5 * math.sqrt(self.right)
+        return RoundedRows(rounded, np.where(usable & (limits > 0.0), limits, 0.0)), right
 
     def value(self, total: np.ndarray, steps: int) -> np.ndarray:
         return total.astype(float) * self.spacing(steps)

@@ -450,12 +450,12 @@ def _noisy_product(
     elif frame_product_sensitivity(row_norm, shape[1]).value <= 2.0 * bound:
         noisy = private_sum(units, centred_rows(center), Frame(row_norm, frame), mu, rng)
     else:
+        centred = centred_rows(center, keep_sparse=True)
 
         def factors(own: Any) -> tuple[Any, np.ndarray]:
-            z, weights = weighted(own)
-            return z, row_products(z, frame) * np.square(weights)[:, None]
+            return (z := centred(own)), row_products(z, frame)
 
-        noisy = private_sum(units, factors, Outer(bound, *shape), mu, rng)
+        noisy = private_sum(units, factors, Outer(bound, *shape, row_norm), mu, rng)
     mean = noisy.value.reshape(shape) / n
     return mean if middle is None else mean + middle.reshape(shape), noisy.sigma / n
 
