@@ -538,3 +538,23 @@ def test_variances_are_those_of_rows_and_of_people():
     for units, expected in ((Units((rows,)), short.T @ short), (Units((rows,), people), matrices)):
         noisy = plain_sum(units, lambda z: z, held, 40)[0]
         np.testing.assert_allclose(unpacked(noisy, 3), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rows", "value"), [(4, 1.0), (100, 1.5), (512, 1.5), (4096, 1.0), (10, np.nan), (3, 1e300)]
+)
+def test_frames_with_long_columns_are_refused(rows, value):
+    """By their lengths: products of long columns with small entries would overflow, unnoticed."""
+    for frame in (np.full((rows, 1), value), np.column_stack([np.eye(rows, 1), [value] * rows])):
+        with pytest.raises(ValueError, match="must be orthonormal"):
+            Frame(1.0, frame).check(0.25)
+
+
+@pytest.mark.parametrize("stretch", [0.5, 1.0, 1.2, 1.9])
+def test_frames_that_are_not_quite_orthonormal_stay_within_the_bound(stretch):
+    frame = stretch * np.linalg.qr(np.random.default_rng(0).normal(size=(300, 3)))[0]
+    held = Frame(1.0, frame)
+    assert held.stretch >= sum(int(v) ** 2 for v in np.rint(frame[:, 0] * 2.0**27))
+    steps = held.check(0.25)
+    one, two = (integers(held, 1e3 * column[None], steps) for column in frame.T[:2])
+    assert square(x - y for x, y in zip(one, two, strict=True)) <= steps**2

@@ -307,7 +307,8 @@ def noisy_mean(
         total, sensitivity = plain_sum(units, give, held, n)
         mechanism = budget.noise(share, mean_sensitivity(sensitivity, n), held.shape[0])
         return mechanism.release(total / n, rng), mechanism.sigma
-    noisy = private_sum(units, give, held, budget.take(share), rng)
+    mu = budget.take(share, held.bound.presence / held.bound.value)
+    noisy = private_sum(units, give, held, mu, rng)
     return noisy.value / n, noisy.sigma / n
 
 
