@@ -468,7 +468,7 @@ _MEMBERS = "mechanisms.memberships"
 _SEARCH = "selection.estimator:PrivateGridSearchCV._run"
 _QUERIES = "regression.prediction_releases:WeightedMean"
 _LIFTED = "mechanisms.lifted_moments:LiftedMoments"
-_EXACT = "mechanisms.integer_products:IntegerFrames"
+_HELD = "mechanisms.held"
 _DOUBLED = meanwhile(f"{_INTEGERS}:IntegerBall.integers", times(2.0))
 
 CHANGES = (
@@ -499,7 +499,7 @@ CHANGES = (
         "three times as long",
         "adagrad ",
     ),
-    Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "pca cov"),
+    Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "mean output"),
     Change("mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "mean laplace"),
     Change(f"{_INTEGERS}:IntegerBall.spacing", times(1.0 / 3.0), "a third", "mean lattice"),
     Change(
@@ -553,8 +553,13 @@ CHANGES = (
         "pca power 2, long",
     ),
     Change(_PRODUCT, takes(bound=_half_of("bound")), "the radius of a ball", "pca refine"),
-    Change(f"{_EXACT}.spacing", times(0.5), "halved", "exact, long"),
-    Change(f"{_EXACT}.longest", times(2), "doubled", "exact, long"),
+    Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "pca covariance"),
+    Change(f"{_HELD}:Moment.longest", times(2), "doubled", "pca covariance"),
+    Change(f"{_HELD}:Frame.spacing", times(0.5), "halved", "pca power 1, long"),
+    Change(f"{_HELD}:Frame.longest", times(2), "doubled", "pca power 1, long"),
+    Change(f"{_HELD}:Outer.spacing", times(0.5), "halved", "pca power, short"),
+    Change(f"{_HELD}:VectorSet.spacing", times(0.5), "halved", "pca mean"),
+    Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "pca covariance"),
     Change(
         "location_scale.rows:PairDifferences.__init__",
         returns(_same_second),
@@ -622,11 +627,11 @@ CHANGES = (
         "location_scale.rows:_shrinking",
         returns(lambda found, a: np.ones_like(a.squares)),
         "not shortened",
-        "pca",
+        "people pca pure",
     ),
     Change(
-        "pca.releases:_float_variances",
-        meanwhile("pca.releases:second_moment_sensitivity", times(0.7 / math.sqrt(2.0))),
+        f"{_HELD}:variances",
+        meanwhile(f"{_HELD}:second_moment_sensitivity", times(0.7 / math.sqrt(2.0))),
         "an interval's, and less",
         "pca exponential 2",
     ),
