@@ -437,6 +437,11 @@ def _mean_size(found, given):
     return given.self.sums(np.where(np.isfinite(rows), rows, 0.0) / given.self.sizes.mean())
 
 
+def _thrice(found, given):
+    left, right = found
+    return dataclasses.replace(left, limits=3.0 * left.limits), 3.0 * right
+
+
 def _all_rows(found, given):
     return dataclasses.replace(found, facts=found.facts | {"n": len(given.groups.order)})
 
@@ -463,7 +468,6 @@ _INTEGERS = "mechanisms.integers"
 _AS_LONG = meanwhile(
     "mechanisms.bounds:Ball.enforce", instead(lambda self, rows, unit: rows / unit)
 )
-_PRODUCT = "privacy.sensitivity:frame_product_sensitivity"
 _MEMBERS = "mechanisms.memberships"
 _SEARCH = "selection.estimator:PrivateGridSearchCV._run"
 _QUERIES = "regression.prediction_releases:WeightedMean"
@@ -499,7 +503,7 @@ CHANGES = (
         "three times as long",
         "adagrad ",
     ),
-    Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "mean output"),
+    Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "float"),
     Change("mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "mean laplace"),
     Change(f"{_INTEGERS}:IntegerBall.spacing", times(1.0 / 3.0), "a third", "mean lattice"),
     Change(
@@ -540,24 +544,12 @@ CHANGES = (
         "half the sensitivity",
         "pca exponential 1",
     ),
-    Change(
-        _PRODUCT,
-        returns(lambda found, a: _times(0.5 if a.columns == 1 else 1.0, found)),
-        "one column halved",
-        "pca power 1, long",
-    ),
-    Change(
-        _PRODUCT,
-        returns(lambda found, a: _times(1.0 if a.columns == 1 else 0.5, found)),
-        "two columns halved",
-        "pca power 2, long",
-    ),
-    Change(_PRODUCT, takes(bound=_half_of("bound")), "the radius of a ball", "pca refine"),
     Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "pca covariance"),
     Change(f"{_HELD}:Moment.longest", times(2), "doubled", "pca covariance"),
     Change(f"{_HELD}:Frame.spacing", times(0.5), "halved", "pca power 1, long"),
     Change(f"{_HELD}:Frame.longest", times(2), "doubled", "pca power 1, long"),
-    Change(f"{_HELD}:Outer.spacing", times(0.5), "halved", "pca power, short"),
+    Change(f"{_HELD}:Frame.longest", times(2), "doubled for two columns", "pca power 2, long"),
+    Change(f"{_HELD}:Outer._balanced", returns(_thrice), "three times as long", "pca power, short"),
     Change(f"{_HELD}:VectorSet.spacing", times(0.5), "halved", "pca mean"),
     Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "pca covariance"),
     Change(
@@ -631,9 +623,9 @@ CHANGES = (
     ),
     Change(
         f"{_HELD}:variances",
-        meanwhile(f"{_HELD}:second_moment_sensitivity", times(0.7 / math.sqrt(2.0))),
-        "an interval's, and less",
-        "pca exponential 2",
+        meanwhile(f"{_HELD}:second_moment_sensitivity", times(0.8)),
+        "less than two matrices are apart",
+        "pca power 2",
     ),
     Change(
         "mean.output_releases:_k_norm_mean",
