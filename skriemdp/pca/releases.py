@@ -455,7 +455,7 @@ def _noisy_product(
         def factors(own: Any) -> tuple[Any, np.ndarray]:
             return (z := centred(own)), row_products(z, frame)
 
-        noisy = private_sum(units, factors, Outer(bound, *shape, row_norm), mu, rng)
+        noisy = private_sum(units, factors, Outer(bound, shape[0], shape[1], row_norm), mu, rng)
     mean = noisy.value.reshape(shape) / n
     return mean if middle is None else mean + middle.reshape(shape), noisy.sigma / n
 
