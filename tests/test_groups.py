@@ -27,9 +27,10 @@ from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit
 from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.mean.estimator import frechet_mean
 from skriemdp.mechanisms.bounds import matrix_norms
+from skriemdp.mechanisms.held import unpacked, variances
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.lifts import Lifts
-from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total
+from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, plain_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.pca.problem import SubspaceProblem, product_ball
 from skriemdp.preprocessing import PerGroup
@@ -548,23 +549,28 @@ def by_person(rows, center, values):
 @pytest.mark.parametrize("d", [1, 3, 20, 33])
 def test_a_persons_matrix_is_the_same_to_the_last_bit_in_any_company(d):
     rng = np.random.default_rng(5)
-    count, k = 40, min(2, d)
+    count = 40
     ids = people(rng, count, 9)
     table, center = rng.standard_normal((len(ids), d)), rng.standard_normal(d)
-    frame = np.linalg.qr(rng.standard_normal((d, k)))[0]
     lattice = IntegerMatrices(1.0, d, 2.0)
 
     def answers(table, ids):
         groups = Groups.from_ids(ids)
         rows, traces = GroupedRows(table, groups), GroupedRows(table, groups, by_trace=True)
         factors = by_person(rows, center, (f for _, f in rows._factors(center)))
+        units, weighted = rows.weighted(center, 1.0)
+
+        def shorten(*own):
+            z, weights = weighted(*own)
+            return z * weights[:, None]
+
         return {
             "norms": next(rows.squared_norms(center)),
             "traces": next(traces.squared_norms(center)),
             "means": rows.points.chunks,
             "factors": factors,
             "clipped": by_person(rows, center, rows.clipped(center, 1.0)),
-            "products": by_person(rows, center, rows.products(center, 1.0, frame)),
+            "weighted": np.concatenate(list(units.tiles(shorten, d, "mean"))),
             "integers": [lattice.integers(f[None]) for f in factors],
             "sparse": next(GroupedRows(csr_array(table), groups).squared_norms(center)),
         }
@@ -645,10 +651,14 @@ def test_matrices_are_means_over_own_rows():
     shortened = matrices * np.minimum(1.0, radius**2 / norms)[:, None, None]
     total = shortened.sum(axis=0)
     np.testing.assert_allclose(rows.clipped_gram(center, radius), total, atol=1e-12)
-    gram, trace = rows.clipped_projected_gram(center, radius, frame, 1.5)
-    np.testing.assert_allclose(gram, frame.T @ total @ frame, atol=1e-12)
-    own = np.trace(shortened, axis1=1, axis2=2)
-    assert trace == pytest.approx(np.minimum(own, 1.5).sum()) and own.max() > 1.5
+    units, weighted = rows.weighted(center, radius)
+
+    def inside(*own):
+        rows, weights = weighted(*own)
+        return rows @ frame * weights[:, None]
+
+    packed = plain_sum(units, inside, variances(radius, 2), 12)[0]
+    np.testing.assert_allclose(unpacked(packed, 2), frame.T @ total @ frame, atol=1e-9)
     # Pairs of people: half the mean square of the differences of their rows.
     pairs = rows.pairs(0)
     order = public_generator(0, "pairs of records", 12).permutation(12)
@@ -737,7 +747,11 @@ def ambient_gradient(frame):
 
 
 def product(frame):
-    return lambda rows: next(alone(rows).products(ORIGIN, RADIUS, frame))
+    def of_a_person(rows):
+        (factors,) = next(alone(rows).clipped(ORIGIN, RADIUS))
+        return factors.T @ (factors @ frame)
+
+    return of_a_person
 
 
 def lifted(rows):

@@ -18,6 +18,8 @@ from skriemdp.mechanisms.held import (
     ball,
     labelled,
     projectors,
+    unpacked,
+    variances,
     weighted,
 )
 from skriemdp.mechanisms.sum import (
@@ -144,7 +146,36 @@ def of_rounded(count, dim, seed):
 
 def of_sparse(count, dim, seed):
     held, tiles = of_products(count, dim, seed)
-    return held, [(csr_matrix(left), right) for left, right in tiles]
+    return held, [(in_parts(left), right) for left, right in tiles]
+
+
+def in_parts(row):
+    """A sparse row, some of whose entries are stored in two parts."""
+    columns, row = np.arange(row.shape[1]), row.ravel()
+    parts, places = np.concatenate([row, row[:1]]), np.concatenate([columns, columns[:1]])
+    parts[[0, -1]] *= 0.5
+    return csr_matrix((parts, places, [0, len(parts)]), (1, len(row)))
+
+
+def of_lengths(count, dim, seed):
+    """Products with a public vector, of rows that are first shortened."""
+    w, rows = np.eye(dim)[0], hostile(count, dim, seed)
+    rows[:2] = 20.0 * (0.1 * w + np.outer([1.0, -1.0], np.eye(dim)[-1]))
+    with np.errstate(all="ignore"):
+        return Outer(0.7, dim, 1, 9.0), [(row[None], row[None] @ w[:, None]) for row in rows]
+
+
+def of_sparse_moments(count, dim, seed):
+    return Moment(0.7, dim), [in_parts(row[None]) for row in hostile(count, dim, seed)]
+
+
+def of_variances(count, dim, seed):
+    return variances(0.7, dim), [row[None] for row in hostile(count, dim, seed)]
+
+
+def of_people_variances(count, dim, seed):
+    tiles = of_people(count, dim, seed)[1]
+    return variances(0.7, dim), tiles
 
 
 def of_frame(count, dim, seed, columns):
@@ -173,6 +204,10 @@ SETS = {
     "products": of_products,
     "products of rounded rows": of_rounded,
     "products of sparse rows": of_sparse,
+    "products of a length": of_lengths,
+    "moments of sparse rows": of_sparse_moments,
+    "variances": of_variances,
+    "variances of people": of_people_variances,
     "a column": lambda *a: of_frame(*a, 1),
     "a frame": lambda *a: of_frame(*a, 2),
 }
@@ -224,7 +259,16 @@ CASES = [
     for name in SETS
     for dim in (1, 3, 7)
     if dim > 1
-    or SETS[name] not in (of_moments, of_people, of_projectors, SETS["a column"], SETS["a frame"])
+    or SETS[name]
+    not in (
+        of_moments,
+        of_sparse_moments,
+        of_people,
+        of_projectors,
+        of_lengths,
+        SETS["a column"],
+        SETS["a frame"],
+    )
 ]
 
 
@@ -255,7 +299,12 @@ def together(parts):
 
 @pytest.mark.parametrize("mu", [0.3, 900.0])
 @pytest.mark.parametrize(
-    "name", [name for name in SETS if name not in ("people", "products of rounded rows")]
+    "name",
+    [
+        name
+        for name in SETS
+        if name not in ("people", "variances of people", "products of rounded rows")
+    ],
 )
 def test_a_sum_is_that_of_its_records_to_the_last_bit(name, mu):
     held, tiles = SETS[name](400, 3, 5)
@@ -476,3 +525,46 @@ def test_a_plain_sum_moves_by_its_sensitivity_and_no_more(n):
     spacing = Fraction(held.spacing(PLAIN_STEPS))
     longest = n * Fraction(held.bound.presence)
     assert Fraction(sensitivity.value) >= PLAIN_STEPS * spacing + longest / 2**50
+
+
+def test_products_are_those_of_rows_shortened_to_a_length():
+    held, z = Outer(0.7, 3, 2, 0.5), np.array([[3.0, 0.0, 4.0], [0.1, 0.2, 0.2], [0.0, 0.0, 0.0]])
+    w = np.eye(3)[:, 1:]
+    short = z * [[0.1], [1.0], [1.0]]
+    for left in (z, csr_matrix(z)):
+        steps = held.check(1.0)
+        total = integer_total(Units((left, z @ w)), lambda *own: own, held, steps)
+        np.testing.assert_allclose(held.value(total, steps), short.T @ short @ w, rtol=1e-4)
+
+
+def test_variances_are_those_of_rows_and_of_people():
+    rows = np.random.default_rng(0).normal(size=(40, 3))
+    held, people = variances(0.9, 3), Groups.from_ids(np.arange(40) // 8)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    short = rows * np.minimum(1.0, 0.9 / norms)
+    own = [part.T @ part / 8 for part in np.split(rows, 5)]
+    sizes = [min(1.0, 0.81 / np.linalg.norm(matrix)) for matrix in own]
+    matrices = sum(size * matrix for size, matrix in zip(sizes, own, strict=True))
+    for units, expected in ((Units((rows,)), short.T @ short), (Units((rows,), people), matrices)):
+        noisy = plain_sum(units, lambda z: z, held, 40)[0]
+        np.testing.assert_allclose(unpacked(noisy, 3), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rows", "value"), [(4, 1.0), (100, 1.5), (512, 1.5), (4096, 1.0), (10, np.nan), (3, 1e300)]
+)
+def test_frames_with_long_columns_are_refused(rows, value):
+    """By their lengths: products of long columns with small entries would overflow, unnoticed."""
+    for frame in (np.full((rows, 1), value), np.column_stack([np.eye(rows, 1), [value] * rows])):
+        with pytest.raises(ValueError, match="must be orthonormal"):
+            Frame(1.0, frame).check(0.25)
+
+
+@pytest.mark.parametrize("stretch", [0.5, 1.0, 1.2, 1.9])
+def test_frames_that_are_not_quite_orthonormal_stay_within_the_bound(stretch):
+    frame = stretch * np.linalg.qr(np.random.default_rng(0).normal(size=(300, 3)))[0]
+    held = Frame(1.0, frame)
+    assert held.stretch >= sum(int(v) ** 2 for v in np.rint(frame[:, 0] * 2.0**27))
+    steps = held.check(0.25)
+    one, two = (integers(held, 1e3 * column[None], steps) for column in frame.T[:2])
+    assert square(x - y for x, y in zip(one, two, strict=True)) <= steps**2

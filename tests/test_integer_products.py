@@ -1,6 +1,5 @@
 """Second moments and outer products in integers: bounds in Python integers, and whole fits."""
 
-import dataclasses
 import functools
 
 import numpy as np
@@ -29,7 +28,7 @@ from skriemdp.location_scale.rows import Rows
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
-from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerFrames, IntegerMoments
+from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerMoments
 
 MULTIPLIERS = [2.0**-9, 0.3, 7.7, 1000.0]
 
@@ -91,75 +90,6 @@ def test_integer_factors_keep_their_bound(left, right, multiplier, bound):
     assert value == pytest.approx(0.5 * bound, rel=0.02)
 
 
-@pytest.mark.parametrize("columns", [1, 2, 5])
-@pytest.mark.parametrize("multiplier", MULTIPLIERS)
-@pytest.mark.parametrize("radius", [1e-100, 1.0, 1e100])
-def test_products_with_a_frame_keep_their_bound(columns, multiplier, radius):
-    dim, rng = 6, np.random.default_rng(columns)
-    frame = np.linalg.qr(rng.normal(size=(dim, columns)))[0]
-    lattice = IntegerFrames(radius, frame, multiplier)
-    w, other = frame[:, 0], rng.normal(size=dim)
-    other -= frame @ (frame.T @ other)
-    other /= np.linalg.norm(other)
-    # Worst pairs: two columns of the frame; for one column, the column and a row across.
-    rows = [*hostile(dim), *rng.normal(size=(20, dim)), w, -w, (w + other), (w - other)]
-    rows += [frame[:, -1], *frame.T]
-    z, b = lattice.integers(np.array(rows) * radius)
-    z, b = (x.astype(int).astype(object) for x in (z, b))
-    assert max(exact_squares(z)) <= lattice.longest**2
-    terms = [np.outer(x, y) for x, y in zip(z, b, strict=True)]
-    moves = [((s - t) ** 2).sum() for i, s in enumerate(terms) for t in terms[:i]]
-    assert max(moves) <= lattice.units**2
-    assert max(moves) >= 0.9 * lattice.units**2
-    # In whatever order floats add them, products of integer rows with the frame are exact.
-    whole = lattice._integer_frame.astype(int).astype(object)
-    assert (
-        np.array(lattice.integers(np.array(rows) * radius)[0]) @ lattice._integer_frame
-        == (z @ whole).astype(float)
-    ).all()
-    assert all(int(v) < 2**53 for v in np.abs(z @ whole).ravel())
-
-
-@pytest.mark.parametrize(
-    ("rows", "value"), [(4, 1.0), (100, 1.5), (512, 1.5), (4096, 1.0), (10, np.nan), (3, 1e300)]
-)
-def test_frames_with_long_columns_are_refused(rows, value):
-    """By their lengths: products of long columns with small entries would overflow, unnoticed."""
-    for frame in (np.full((rows, 1), value), np.column_stack([np.eye(rows, 1), [value] * rows])):
-        with pytest.raises(ValueError, match="must be orthonormal"):
-            IntegerFrames(1.0, frame, 4.0)
-
-
-@pytest.mark.parametrize("stretch", [0.5, 1.0, 1.2, 1.9])
-def test_frames_that_are_not_quite_orthonormal_stay_within_the_bound(stretch):
-    frame = stretch * np.linalg.qr(np.random.default_rng(0).normal(size=(300, 3)))[0]
-    lattice = IntegerFrames(1.0, frame, 4.0)
-    exact = sum(int(v) ** 2 for v in np.rint(frame[:, 0] * 2.0**27))
-    assert lattice.stretch >= exact
-    z, b = lattice.integers(np.vstack([frame[:, 0], frame[:, 1]]) * 1e3)
-    moved = (np.outer(z[0], b[0]) - np.outer(z[1], b[1])).astype(object)
-    assert (moved**2).sum() <= lattice.units**2
-
-
-@pytest.mark.parametrize("multiplier", MULTIPLIERS)
-def test_balanced_factors_keep_their_bound_and_their_value(multiplier):
-    rng, bound = np.random.default_rng(0), 0.7
-    lattice = IntegerFactors(5, 2, multiplier)
-    left, right = rng.normal(size=(200, 5)), rng.normal(size=(200, 2))
-    left *= 10.0 ** rng.uniform(-6, 6, size=(200, 1))
-    right *= 10.0 ** rng.uniform(-6, 6, size=(200, 1))
-    left[:3], right[3:6] = [[np.inf], [np.nan], [0.0]], [[np.inf], [np.nan], [0.0]]
-    a, b = lattice.balanced(left, right, bound)
-    products = [x * y for x, y in zip(exact_squares(a), exact_squares(b), strict=True)]
-    assert max(products) <= lattice.units**2 and products[:6] == [0] * 6
-    for i in range(6, 200):
-        term = np.outer(left[i], right[i])
-        term *= min(1.0, bound / np.linalg.norm(term))
-        found = np.outer(a[i], b[i]) * lattice.spacing(bound)
-        # A term of the size of the bound is rounded by a hundredth of it at most.
-        assert np.linalg.norm(found - term) <= 0.02 * bound
-
-
 def test_factors_of_a_million_coordinates_keep_their_bound():
     lattice = IntegerFactors(10**6, 1, 1.0)
     a, lengths = lattice.round_left(np.full((1, 10**6), 1e-3))
@@ -208,9 +138,7 @@ def test_sums_do_not_depend_on_the_threads_of_the_matrix_library(threads):
     """Products large enough to be shared among threads, which add in another order then."""
     rng = np.random.default_rng(0)
     X, residuals = rng.normal(size=(1500, 160)), rng.normal(size=(1500, 3))
-    frame = np.linalg.qr(rng.normal(size=(160, 3)))[0]
     moments, factors = IntegerMoments(9.0, 160, 1.0), IntegerFactors(160, 3, 1.0)
-    frames = IntegerFrames(9.0, frame, 1.0)
     z = moments.integers(X).astype(np.int64)
     with threadpool_limits(threads):
         found = moments.total([X])
@@ -218,14 +146,8 @@ def test_sums_do_not_depend_on_the_threads_of_the_matrix_library(threads):
         b = factors.round_right(residuals, lengths, 1.0)
         total = factors.start()
         factors.add(total, a, b)
-        framed, projected = frames.integers(X)
     assert (found == z.T @ z).all()  # machine integers, which no order changes
     assert (total.value() == a.astype(np.int64).T @ b.astype(np.int64)).all()
-    exact = framed.astype(np.int64).astype(object) @ frames._integer_frame.astype(int).astype(
-        object
-    )
-    rounded = np.rint(exact.astype(float) * 2.0**-27)
-    assert (projected == rounded).all()
 
 
 def test_sparse_rows_and_streams_add_the_same_integers():
@@ -249,7 +171,6 @@ def test_exact_fits_of_sparse_and_streamed_tables_equal_dense_ones(mechanism):
     for table in tables:
         rng = np.random.default_rng(1)
         release = PrivatePrincipalEigenvector(2, mechanism=mechanism)._release_of(mechanism)
-        release = dataclasses.replace(release, exact=True)
         rows = Rows(table, 400, 6)
         center, budget = np.linspace(-0.1, 0.1, 6), GaussianBudget(1.0)
         found.append(release.release(rows, center, 0.9, budget, lambda *label, rng=rng: rng))
@@ -469,13 +390,11 @@ MOMENTS = PrivateHyperbolicRegressor("sufficient-statistics", n_frequencies=4)
 @pytest.mark.parametrize(
     ("model", "y", "default"),
     [
-        (PrivatePrincipalEigenvector(), None, "exact integers"),
-        (PrivatePrincipalEigenvector(mechanism="power"), None, "floating point"),
         (LINEAR, LABELS, "exact integers"),
         (CURVED, PLANE, "exact integers"),
         (MOMENTS, PLANE, "exact integers"),
     ],
-    ids=["pca", "power", "adagrad", "regression", "moments"],
+    ids=["adagrad", "regression", "moments"],
 )
 def test_arithmetic_is_reported(model, y, default):
     said = []
@@ -485,6 +404,19 @@ def test_arithmetic_is_reported(model, y, default):
         said.append(model.privacy_spent_.public["arithmetic"])
     kept = model is LINEAR  # whose sums are exact whatever is asked
     assert said == [default, default if kept else "floating point", "exact integers"]
+
+
+@pytest.mark.filterwarnings("ignore:the largest released eigenvalue")
+def test_components_state_exact_integers_whatever_their_size_and_setting():
+    """But for pure noise, which is no integer."""
+    tall = RNG.normal(size=(20_000, 2))
+    for arithmetic in ("auto", "float"):
+        for settings in ({}, {"mechanism": "power"}, {"mechanism": "gradient"}, {"delta": 0.0}):
+            model = PrivatePrincipalEigenvector(**settings, accountant=PrivacyAccountant())
+            for table in (X, tall, sparse.csr_array(X), [X, X]):
+                with config_context(arithmetic=arithmetic):
+                    said = model.fit(table).privacy_spent_.public["arithmetic"]
+                assert said == ("floating point" if "delta" in settings else "exact integers")
 
 
 REFUSED = [

@@ -7,7 +7,7 @@ from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, GaussianNumber
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
-from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerFrames, IntegerMoments
+from skriemdp.mechanisms.integer_products import IntegerMoments
 from skriemdp.mechanisms.integers import IntegerBall
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.subspaces import ProjectorSum
@@ -63,39 +63,6 @@ def moments(dim, multiplier):
     return [[a * b for a in row for b in row] for row in rows], lattice.units
 
 
-def frames(dim, multiplier, columns):
-    frame = np.linalg.qr(np.random.default_rng(0).normal(size=(dim, columns)))[0]
-    lattice = IntegerFrames(0.7, frame, multiplier)
-    rows = np.vstack([hostile(dim), 9.0 * frame.T, -9.0 * frame.T, *_across(frame)])
-    z, b = lattice.integers(rows)
-    vectors = [
-        [x * y for x in whole(left) for y in whole(right)] for left, right in zip(z, b, strict=True)
-    ]
-    return vectors, lattice.units
-
-
-def _across(frame):
-    """For one column: the row halfway between it and one at right angles, and its mirror image."""
-    w = frame[:, 0]
-    other = np.eye(len(w))[0] - w * w[0]
-    other = other / np.linalg.norm(other) if np.linalg.norm(other) > 0.1 else 0.0 * other
-    return np.array([[9.0 * (w + other)], [9.0 * (w - other)]])
-
-
-def factors(dim, multiplier):
-    lattice = IntegerFactors(dim, 2, multiplier)
-    lefts, rights = hostile(dim), hostile(2)
-    vectors = []
-    for right in rights:
-        a, b = lattice.balanced(lefts, np.tile(right, (len(lefts), 1)), 0.7)
-        vectors += [
-            [x * y for x in whole(left) for y in whole(other)]
-            for left, other in zip(a, b, strict=True)
-        ]
-    assert max(map(square, vectors)) <= lattice.units**2
-    return vectors, 2 * lattice.units
-
-
 def people(dim, multiplier):
     """Matrices ``L' L`` of factors with one row, and with several."""
     lattice = IntegerMatrices(0.7, dim, multiplier)
@@ -111,9 +78,6 @@ def people(dim, multiplier):
 SETS = {
     "Ball": ball,
     "RankOne": moments,
-    "RankOne times a column": lambda dim, multiplier: frames(dim, multiplier, 1),
-    "RankOne times a frame": lambda dim, multiplier: frames(dim, multiplier, min(dim, 2)),
-    "Factors": factors,
     "person matrices": people,
 }
 
@@ -184,7 +148,6 @@ def test_bounds_whose_squares_are_no_floats_are_refused(size):
     for make in (
         lambda: IntegerMoments(size, 2, 1.0),
         lambda: IntegerMatrices(size, 2, 1.0),
-        lambda: IntegerFrames(size, np.eye(2), 1.0),
         lambda: IntegerBall(Ball(size), 2, 1.0),
     ):
         with pytest.raises(ValueError, match="radius="):

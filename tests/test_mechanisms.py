@@ -354,7 +354,6 @@ GAUSSIAN = {
     "vector": vector_gaussian,
     "second moment": symmetric(False),
     "hollow": symmetric(True),
-    "lifted moments": lifted,
     "sums and counts": class_sums,
     "count": count,
     "quantile": quantile,
@@ -433,7 +432,6 @@ def test_mechanism_and_event_come_from_one_object():
     assert GaussianNoise(ball_sensitivity(1.0), 4.0).event.mu == 0.25
     assert GaussianCount(2.0).event.mu == 0.5
     assert LaplaceCount(0.25).event.epsilon_0 == 0.25
-    assert LiftedMoments((2, 1), (1.0, 1.0), 9, 4.0).event.mu == 0.25
     assert SymmetricGaussian(2, interval_sensitivity(1.0), 4.0).event.mu == 0.25
     assert SumsAndCounts(1.0, 4.0).event.mu == 0.25
     assert ExponentialQuantile((1.0, 2.0), 0.5, 0.7).event.epsilon_0 == 0.7
@@ -448,7 +446,6 @@ MECHANISMS = [
     SymmetricGaussian(2, interval_sensitivity(0.2), 3.0),
     PureSymmetric(2, interval_sensitivity(0.2), 3.0),
     PureSumsAndCounts(2, 0.2, 3.0),
-    LiftedMoments((2, 1), (1.0, 2.0), 9, 3.0, 0.5),
     GaussianNoise(ball_sensitivity(0.2), 3.0),
     ExponentialDirection(1.0, 2.0),
     PrivateQuantile((1.0, 2.0), 0.5, 1.0),

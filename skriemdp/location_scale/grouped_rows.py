@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,15 @@ from scipy import sparse
 
 from skriemdp._groups import Groups
 from skriemdp._random import public_generator
-from skriemdp.location_scale.rows import Rows, clip_weights, row_products, runs_of_neighbours
-from skriemdp.mechanisms.bounds import matrix_norms
-from skriemdp.mechanisms.integer_matrices import short_factors
+from skriemdp.location_scale.rows import (
+    Rows,
+    centred_rows,
+    clip_weights,
+    row_products,
+    runs_of_neighbours,
+)
+from skriemdp.mechanisms.bounds import matrix_norms, short_factors
+from skriemdp.mechanisms.units import Units
 
 __all__ = ["GroupedRows", "records_of"]
 
@@ -41,8 +46,6 @@ class GroupedRows:
         Of the rows.
     by_trace : bool, default=False
         Whether the trace bounds A, as pure privacy needs it, and not the Frobenius norm.
-    scaled : bool, default=False
-        Whether A is the sum of the ``z z'`` as they are.
 
     Attributes
     ----------
@@ -61,12 +64,9 @@ class GroupedRows:
 
     grouped, streamed = True, False
 
-    def __init__(
-        self, table: Any, groups: Groups, by_trace: bool = False, scaled: bool = False
-    ) -> None:
-        self._table, self._groups, self.by_trace, self._scaled = table, groups, by_trace, scaled
+    def __init__(self, table: Any, groups: Groups, by_trace: bool = False) -> None:
+        self._table, self._groups, self.by_trace = table, groups, by_trace
         self.n, self.d = groups.count, table.shape[1]
-        self.paired = False
         self._points: Rows | None = None
         self._norms: tuple[bytes, np.ndarray] | None = None
 
@@ -74,6 +74,21 @@ class GroupedRows:
     def is_sparse(self) -> bool:
         """Whether the table is a sparse matrix; a few rows at a time are spelled out."""
         return bool(sparse.issparse(self._table))
+
+    @property
+    def units(self) -> Units:
+        """The people, for sums of what their rows give."""
+        return Units((self._table,), self._groups)
+
+    def weighted(
+        self, center: np.ndarray, radius: float
+    ) -> tuple[Units, Callable[..., tuple[Any, np.ndarray]]]:
+        """The people, and what makes of own rows the z, and weights that scale A to `radius`."""
+        (norms,) = self.squared_norms(center)
+        groups, weights = self._groups, np.empty(len(self._groups.order))
+        weights[groups.order] = np.repeat(clip_weights(norms, radius), groups.sizes)
+        centred = centred_rows(center)
+        return Units((self._table, weights), groups), lambda rows, own: (centred(rows), own)
 
     @property
     def points(self) -> Rows:
@@ -105,7 +120,7 @@ class GroupedRows:
         groups = self._groups if only is None else only
         sizes = groups.sizes
         for chosen, rows, inside in groups.blocks(self._most):
-            roots = np.ones(len(chosen)) if self._scaled else 1.0 / np.sqrt(sizes[chosen])
+            roots = 1.0 / np.sqrt(sizes[chosen])
             with np.errstate(all="ignore"):
                 z = self._gathered(rows.ravel()).reshape(*rows.shape, self.d) - center
                 z = np.where(inside[:, :, None], z * roots[:, None, None], 0.0)
@@ -177,11 +192,6 @@ class GroupedRows:
             one, two = divmod(int(kind), len(blocks[1]))
             yield chosen, blocks[0][one][left[chosen, 1]], blocks[1][two][right[chosen, 1]]
 
-    def paired_cosines(self, center: np.ndarray, most: int) -> tuple[float, int]:
-        """Sum and number of :meth:`squared_cosines`."""
-        cosines = np.concatenate([np.empty(0), *self.squared_cosines(center, most)])
-        return float(cosines.sum()), len(cosines)
-
     def pairs(self, public_seed: int) -> GroupedRows:
         """Disjoint pairs of people in the place of people.
 
@@ -197,16 +207,18 @@ class GroupedRows:
         owners = self._groups.owners()
         with np.errstate(all="ignore"):
             # Halved before they are subtracted, so that no difference of finite numbers overflows.
-            roots = math.sqrt(0.5) / np.sqrt(sizes)
+            # The mean of so many outer products is a sum of terms with weights of their own.
+            number = np.ones(half + 1)
+            np.add.at(number, pair_of, sizes)
+            roots = np.sqrt(0.5 * number[pair_of] / sizes)
             within = self._gathered(self._groups.order) * roots[owners, None]
             within -= (means * roots[:, None])[owners]
-            between = means[first] * math.sqrt(0.5) - means[second] * math.sqrt(0.5)
+            halves = np.sqrt(0.5 * number[:half, None])
+            between = means[first] * halves - means[second] * halves
         table = np.concatenate([within, between])
         ids = np.concatenate([pair_of[owners], np.arange(half)])
         matched = ids < half  # of an odd number one person is left out
-        pairs = GroupedRows(table[matched], Groups.from_ids(ids[matched]), scaled=True)
-        pairs.paired = True
-        return pairs
+        return GroupedRows(table[matched], Groups.from_ids(ids[matched]))
 
     # -- matrices scaled to rho <= radius ---------------------------------------------------------
 
@@ -218,34 +230,15 @@ class GroupedRows:
             with np.errstate(all="ignore"):
                 yield np.where(weights == 0.0, 0.0, factors * weights)
 
-    def projected(
-        self, center: np.ndarray, radius: float, frame: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Factors L as in :meth:`clipped`, and ``L W`` for the columns W of `frame`."""
-        for factors in self.clipped(center, radius):
-            flat = factors.reshape(-1, self.d)
-            yield factors, row_products(flat, frame).reshape(*factors.shape[:2], frame.shape[1])
-
-    def products(
-        self, center: np.ndarray, radius: float, frame: np.ndarray
-    ) -> Iterator[np.ndarray]:
-        """``A W`` for each person, one row of d times k numbers, tile by tile."""
-        for factors, inside in self.projected(center, radius, frame):
-            yield np.matmul(factors.transpose(0, 2, 1), inside).reshape(len(factors), -1)
-
     def product_norms(
         self, center: np.ndarray, radius: float, frame: np.ndarray
     ) -> Iterator[np.ndarray]:
-        """Squared Frobenius norms of :meth:`products`, by tile."""
-        for rows in self.products(center, radius, frame):
-            yield np.einsum("ij,ij->i", rows, rows)
-
-    def inside_squares(
-        self, center: np.ndarray, radius: float, frame: np.ndarray
-    ) -> Iterator[np.ndarray]:
-        """``tr W' A W`` for each person, shape (b, 1), by tile."""
-        for _, inside in self.projected(center, radius, frame):
-            yield np.einsum("bij,bij->b", inside, inside)[:, None]
+        """Squared Frobenius norms of the ``A W``, W the columns of `frame`, by tile."""
+        for factors in self.clipped(center, radius):
+            inside = row_products(factors.reshape(-1, self.d), frame)
+            inside = inside.reshape(*factors.shape[:2], -1)
+            products = np.matmul(factors.transpose(0, 2, 1), inside)
+            yield np.einsum("bij,bij->b", products, products)
 
     def clipped_squares(self, center: np.ndarray, radius: float) -> Iterator[np.ndarray]:
         """``tr A`` for each person, shape (b, 1), by tile."""
@@ -259,15 +252,3 @@ class GroupedRows:
             rows = factors.reshape(-1, self.d)
             total += rows.T @ rows
         return total
-
-    def clipped_projected_gram(
-        self, center: np.ndarray, radius: float, frame: np.ndarray, most: float
-    ) -> tuple[np.ndarray, float]:
-        """Sums of ``W' A W``, and of the traces of A, each at most `most`."""
-        k = frame.shape[1]
-        gram, total = np.zeros((k, k)), 0.0
-        for factors, inside in self.projected(center, radius, frame):
-            rows = inside.reshape(-1, k)
-            gram += rows.T @ rows
-            total += float(np.minimum(np.einsum("bij,bij->b", factors, factors), most).sum())
-        return gram, total

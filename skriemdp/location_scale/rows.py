@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg.blas import dgemm
 from sklearn.utils import assert_all_finite
 
+from skriemdp._arrays import squared_lengths
 from skriemdp._quiet import quietly
 from skriemdp._random import data_digest, public_generator
 from skriemdp.mechanisms.bounds import Ball, shortened
+from skriemdp.mechanisms.units import Units
 
 __all__ = [
     "PairDifferences",
     "RowSum",
     "Rows",
+    "centred_rows",
     "clip_weights",
     "is_stream",
     "largest_summand",
@@ -33,10 +35,8 @@ __all__ = [
 # (benchmarks/pca.py --only speed).
 _TILE_BYTES = 1 << 22
 _SPARSE_ROWS = 1 << 14
-# What is computed from a few rows while they are in the innermost cache; and up to how many columns
-# their second moment is added up there, in products so small that BLAS copies nothing for them.
-_BLOCK_BYTES = 1 << 18
-_FEW_COLUMNS, _SMALL_PRODUCT = 64, 10**6
+# What is computed from a few rows while they are in the innermost cache.
+_BLOCK_BYTES, _SMALL_PRODUCT = 1 << 18, 10**6
 # Rows that are rounded one by one go through several operations: fewer at a time.
 _ROUNDED_BYTES = 1 << 18
 _EPSILON = np.finfo(float).eps
@@ -72,26 +72,36 @@ class Rows:
 
     def __init__(self, chunks: Any, n: int, d: int) -> None:
         self.chunks, self.n, self.d = chunks, n, d
-        self.streamed, self.paired = not hasattr(chunks, "shape"), False
+        self.streamed = not hasattr(chunks, "shape")
         self._norms: tuple[bytes, np.ndarray] | None = None
         self._plain: np.ndarray | None = None
-        # Sums of the rows of each piece as they are, by the number of its first row; and of their
-        # outer products, where those will be asked for.
+        # Sums of the rows of each piece as they are, by the number of its first row.
         self._sums: dict[int, np.ndarray] = {}
-        self._grams: dict[int, np.ndarray] | None = None
 
     @property
     def points(self) -> Rows:
         """Of which a mean is taken: these rows."""
         return self
 
-    def expect_gram(self) -> None:
-        """Say that :meth:`clipped_gram` will be asked for; norms then share its look at the rows.
+    @property
+    def units(self) -> Units:
+        """The records, for sums of :func:`centred_rows` and the like."""
+        return Units((self.chunks,))
 
-        Of few columns only, whose second moments of pieces are small beside the pieces.
+    def weighted(
+        self, center: np.ndarray, radius: float
+    ) -> tuple[Units, Callable[..., tuple[Any, np.ndarray]]]:
+        """The records, and what makes of them the z_i and weights that scale them to `radius`.
+
+        A z_i of a sparse table stays sparse where the centre is zero.
         """
-        if self._grams is None and self.d <= _FEW_COLUMNS:
-            self._grams = {}
+        centred = centred_rows(center, keep_sparse=True)
+
+        def give(rows: Any) -> tuple[Any, np.ndarray]:
+            z = centred(rows)
+            return z, clip_weights(squared_lengths(z), radius)
+
+        return self.units, give
 
     def arrays(self) -> Iterator[Any]:
         """The chunks, one after the other."""
@@ -122,8 +132,7 @@ class Rows:
         # One workspace for all tiles: fresh memory would cost more than the arithmetic.
         workspace = np.empty((max(1, _TILE_BYTES // (8 * self.d)), self.d))
         for where, piece in self._pieces():
-            plain = self._sums.get(where.start), (self._grams or {}).get(where.start)
-            yield where, _tile(piece, center, workspace, plain)
+            yield where, _tile(piece, center, workspace, self._sums.get(where.start))
 
     def squared_norms(self, center: np.ndarray) -> Iterator[np.ndarray]:
         """``|z_i|^2``, rounded up, one array per tile; infinite where it overflows.
@@ -148,25 +157,11 @@ class Rows:
             for where, piece in self._pieces():
                 along = found[where]
                 if _is_plain(piece):
-                    self._set_along(where.start, piece, center, along)
+                    np.matmul(piece, center, out=along)
                 else:
                     along[:] = _matrix(piece) @ center
                 _expand(along, squares[where], square, self.d)
         return found
-
-    def _set_along(
-        self, first: int, piece: np.ndarray, center: np.ndarray, along: np.ndarray
-    ) -> None:
-        """``piece @ center``; and the second moment of the piece, where it is expected."""
-        if self._grams is None or first in self._grams:
-            np.matmul(piece, center, out=along)
-            return
-        gram = _Gram(self.d)
-        for begin in range(0, len(piece), _block_rows(self.d)):
-            block = piece[begin : begin + _block_rows(self.d)]
-            np.matmul(block, center, out=along[begin : begin + len(block)])
-            gram.add(block)
-        self._grams[first] = gram.total
 
     def _plain_norms(self) -> np.ndarray:
         if self._plain is None:
@@ -200,9 +195,7 @@ class Rows:
     def pairs(self, public_seed: int) -> Rows:
         """The differences of disjoint pairs of these records, as rows."""
         differences = PairDifferences(self.chunks, public_seed)
-        rows = Rows(differences, *differences.shape)
-        rows.paired = True
-        return rows
+        return Rows(differences, *differences.shape)
 
     def select(self, indices: Any, center: np.ndarray, radius: float) -> np.ndarray:
         """Records by slice or index array, centred and scaled to norm <= `radius`; dense."""
@@ -214,19 +207,12 @@ class Rows:
         tile = _DenseTile(chosen, center)
         return tile.scaled(clip_weights(tile.squared_norms, radius))
 
-    def paired_cosines(self, center: np.ndarray, most: int) -> tuple[float, int]:
-        """Sum of ``cos^2`` of the angle between z_i and z_j over disjoint pairs, and their number.
-
-        Pairs are chosen by position, at most `most` of them where the records are in memory.
-        """
-        total, pairs = 0.0, 0
-        for cosines in self.squared_cosines(center, most):
-            total += float(cosines.sum())
-            pairs += len(cosines)
-        return total, pairs
-
     def squared_cosines(self, center: np.ndarray, most: int) -> Iterator[np.ndarray]:
-        """The terms of :meth:`paired_cosines`, tile by tile; zero where there is no angle."""
+        """``cos^2`` of the angle between z_i and z_j over disjoint pairs, tile by tile.
+
+        Pairs are chosen by position, at most `most` of them where the records are in memory.  Zero
+        where there is no angle.
+        """
         for first, second in self._pairs(center, most):
             squares = first.squared_norms * second.squared_norms
             with np.errstate(all="ignore"):
@@ -263,29 +249,6 @@ class Rows:
                     part = part.toarray()
                 yield _DenseTile(part, center, workspace).centred
 
-    def projected(
-        self, center: np.ndarray, radius: float, frame: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Tiles of the z_i scaled to norm <= `radius`, and of their products with `frame`.
-
-        What a record gives is the same to the last bit in a dense, a sparse and a streamed table.
-        """
-        for tile in self.centred(center):
-            z = shortened(tile, radius)
-            yield z, row_products(z, frame)
-
-    def inside_squares(
-        self, center: np.ndarray, radius: float, frame: np.ndarray
-    ) -> Iterator[np.ndarray]:
-        """Tiles of ``|W' z_i|^2``, shape (b, 1); as :meth:`projected`."""
-        for _, inside in self.projected(center, radius, frame):
-            yield _row_squares(inside)[:, None]
-
-    def clipped_squares(self, center: np.ndarray, radius: float) -> Iterator[np.ndarray]:
-        """Tiles of ``min(|z_i|^2, radius^2)``, shape (b, 1); as :meth:`projected`."""
-        for tile in self.centred(center):
-            yield np.minimum(_row_squares(tile), radius**2)[:, None]
-
     # -- sums -------------------------------------------------------------------------------------
 
     def _weighted(self, center: np.ndarray, radius: float) -> Iterator[tuple[Any, Clipping]]:
@@ -303,72 +266,24 @@ class Rows:
         return total
 
     def clipped_gram(self, center: np.ndarray, radius: float) -> np.ndarray:
-        """Sum of ``z_i z_i'``, each z_i scaled to norm <= `radius`, shape ``(d, d)``."""
+        """Sum of ``z_i z_i'``, each z_i scaled to norm <= `radius`, shape ``(d, d)``; in floats."""
         total = np.zeros((self.d, self.d))
-        for tile, clipping in self._weighted(center, radius):
-            total += tile.gram(clipping)
-        return total
-
-    def clipped_product(
-        self, center: np.ndarray, radius: float, frame: np.ndarray, bound: float = math.inf
-    ) -> np.ndarray:
-        """Sum of ``z_i z_i' W``, with z_i scaled to norm <= `radius` and each term to <= `bound`.
-
-        `frame` is W, shape ``(d, k)`` with orthonormal columns; the norm of a term is Frobenius.
-        """
-        total = np.zeros(frame.shape)
-        for tile, clipping in self._weighted(center, radius):
-            squares, weights = clipping.squares, clipping.weights
-            projections = tile.product(frame) * weights[:, None]
-            if bound < math.inf:
-                norms = np.minimum(squares, radius * radius) * _row_squares(projections)
-                projections *= clip_weights(norms, bound)[:, None]
-            total += tile.back(projections * weights[:, None], radius)
-        return total
-
-    def residual_product(self, center: np.ndarray, radius: float, frame: np.ndarray) -> np.ndarray:
-        """Sum of ``r_i (W' z_i)'``, r_i the part of z_i outside the columns of W, shape ``(d, k)``.
-
-        Every z_i is scaled to norm <= `radius`, and every term to Frobenius norm <= ``radius^2/2``,
-        the largest that a term can have.
-        """
-        total = np.zeros(frame.shape)
-        for tile, clipping in self._weighted(center, radius):
-            weights = clipping.weights
-            inside = tile.product(frame) * weights[:, None]
-            outside = tile.dense(weights) - inside @ frame.T
-            with np.errstate(all="ignore"):
-                lengths = np.sqrt(_row_squares(outside)) * np.sqrt(_row_squares(inside))
-            bound = 0.5 * radius * radius
-            usable = np.isfinite(lengths)
-            scale = np.where(usable, bound / np.maximum(np.where(usable, lengths, bound), bound), 0)
-            total += outside.T @ (inside * scale[:, None])
+        for tile in self.centred(center):
+            z = shortened(tile, radius)
+            total += z.T @ z
         return total
 
     def product_norms(
         self, center: np.ndarray, radius: float, frame: np.ndarray
     ) -> Iterator[np.ndarray]:
-        """Squared norms ``|z_i|^2 |W' z_i|^2`` of the terms of :meth:`clipped_product`, by tile."""
+        """Squared norms ``|z_i|^2 |W' z_i|^2`` of the terms ``z_i z_i' W``, by tile.
+
+        Every z_i is scaled to norm <= `radius`; `frame` is W, with orthonormal columns.
+        """
         for tile, clipping in self._weighted(center, radius):
             squares, weights = clipping.squares, clipping.weights
             projections = tile.product(frame) * weights[:, None]
             yield np.minimum(squares, radius * radius) * _row_squares(projections)
-
-    def clipped_projected_gram(
-        self, center: np.ndarray, radius: float, frame: np.ndarray, most: float = math.inf
-    ) -> tuple[np.ndarray, float]:
-        """Sums of ``W' z_i z_i' W`` and of ``|z_i|^2``, each z_i scaled to norm <= `radius`.
-
-        The squares are cut at `most`, too.
-        """
-        k = frame.shape[1]
-        gram, total = np.zeros((k, k)), 0.0
-        for tile, clipping in self._weighted(center, radius):
-            squares, weights = clipping.squares, clipping.weights
-            projections = tile.product(frame) * weights[:, None]
-            gram += projections.T @ projections
-            total += float(np.minimum(squares, min(most, radius * radius)).sum())
-        return gram, total
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -491,8 +406,27 @@ def clip_weights(squared_norms: np.ndarray, bound: float) -> np.ndarray:
     return Clipping(squared_norms, bound).weights
 
 
-def row_products(rows: np.ndarray, frame: np.ndarray) -> np.ndarray:
+def centred_rows(center: np.ndarray, keep_sparse: bool = False) -> Callable[[Any], Any]:
+    """What takes a public `center` from rows of a table, row by row; dense rows.
+
+    With `keep_sparse` those of a sparse table stay sparse where the centre is zero.
+    """
+    moves = bool(center.any())
+
+    def give(rows: Any) -> Any:
+        if sparse.issparse(rows) and (moves or not keep_sparse):
+            rows = rows.toarray()
+        if moves:
+            return rows - center
+        return rows if rows.dtype == np.float64 else rows.astype(float)
+
+    return give
+
+
+def row_products(rows: Any, frame: np.ndarray) -> np.ndarray:
     """``rows @ frame``, each row's to the last bit the same in any company, unlike with BLAS."""
+    if sparse.issparse(rows):
+        return np.asarray(rows @ frame)
     return np.stack([np.einsum("ij,j->i", rows, w) for w in frame.T.copy()], axis=1)
 
 
@@ -516,36 +450,6 @@ def _block_rows(d: int) -> int:
     return max(1, min(_BLOCK_BYTES // (8 * d), _SMALL_PRODUCT // d**2))
 
 
-class _Gram:
-    """A sum of outer products of rows, for few columns."""
-
-    def __init__(self, d: int) -> None:
-        self._total = np.zeros((d, d), order="F")
-
-    def add(self, block: np.ndarray) -> None:
-        """Add those of the rows of `block`, which is in the cache."""
-        if block.flags.c_contiguous:
-            self._total = dgemm(1.0, block.T, block.T, 1.0, self._total, 0, 1, 1)
-        else:
-            self._total += block.T @ block
-
-    @property
-    def total(self) -> np.ndarray:
-        """Symmetric, whatever the order in which entries were added."""
-        return 0.5 * (self._total + self._total.T)
-
-
-def _gram(rows: np.ndarray) -> np.ndarray:
-    """``rows' rows``."""
-    d = rows.shape[1]
-    if d > _FEW_COLUMNS:
-        return rows.T @ rows
-    gram = _Gram(d)
-    for begin in range(0, len(rows), _block_rows(d)):
-        gram.add(rows[begin : begin + _block_rows(d)])
-    return gram.total
-
-
 def _matrix(piece: Any) -> Any:
     return piece if sparse.issparse(piece) else np.asarray(piece, dtype=float)
 
@@ -562,15 +466,11 @@ def _expand(along: np.ndarray, squares: np.ndarray, center_square: float, d: int
     np.maximum(along, 0.0, out=along)
 
 
-# Sums of rows, and of their outer products, as the rows are; where they are known.
-_PlainSums = tuple[np.ndarray | None, np.ndarray | None]
-
-
 def _tile(
     piece: Any,
     center: np.ndarray,
     workspace: np.ndarray | None = None,
-    plain: _PlainSums = (None, None),
+    plain: np.ndarray | None = None,
 ) -> Any:
     if sparse.issparse(piece):
         return _SparseTile(piece, center)
@@ -585,10 +485,10 @@ class _DenseTile:
         piece: np.ndarray,
         center: np.ndarray,
         workspace: np.ndarray | None = None,
-        plain: _PlainSums = (None, None),
+        plain: np.ndarray | None = None,
     ) -> None:
         self._piece, self._center = piece, center
-        self._plain_sum, self._plain_gram = plain
+        self._plain_sum = plain
         self._space = workspace
         self._centred = piece if piece.dtype == np.float64 and not center.any() else None
 
@@ -627,8 +527,6 @@ class _DenseTile:
             self._rows[changed] = _times(self._rows[changed], weights[changed, None])
         return self._rows
 
-    dense = scaled
-
     def weighted_sum(self, clipping: Clipping) -> np.ndarray:
         if _is_far(self._center, clipping.radius):
             return np.ones(len(clipping.squares)) @ self.scaled(clipping.weights)
@@ -655,24 +553,6 @@ class _DenseTile:
             and bool((clipping.squares[clipping.outside] <= limit).all())
         )
 
-    def gram(self, clipping: Clipping) -> np.ndarray:
-        center, plain, outside = self._center, self._piece, clipping.outside
-        if not self._few(clipping):
-            return _gram(self.scaled(clipping.weights))
-        # Nearly all rows count in full: take the table as it is and correct for the few others.
-        gram = _gram(plain) if self._plain_gram is None else self._plain_gram
-        total = self._plain_sum
-        if total is None and center.any():
-            total = np.ones(len(plain)) @ plain
-        missing = 1.0 - clipping.factors**2
-        if len(outside):
-            roots = np.sqrt(missing)
-            excess = plain[outside] * roots[:, None]
-            gram = gram - _gram(excess)
-            if total is not None:
-                total = total - roots @ excess
-        return _centred_gram(gram, total, len(plain) - missing.sum(), center)
-
     def inner_products(self, other: Any) -> np.ndarray:
         return np.einsum("ij,ij->i", self._rows, other._rows)
 
@@ -681,13 +561,6 @@ class _DenseTile:
             values = self._rows @ frame
         values[~np.isfinite(values)] = 0.0
         return values
-
-    def back(self, coefficients: np.ndarray, radius: float) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            result = self._rows.T @ coefficients
-        if np.isfinite(result).all():
-            return result
-        return np.where(np.isfinite(self._rows), self._rows, 0.0).T @ coefficients
 
 
 class _SparseTile:
@@ -714,24 +587,12 @@ class _SparseTile:
         scaled.data = _times(scaled.data, np.repeat(weights, lengths))
         return scaled
 
-    def dense(self, weights: np.ndarray) -> np.ndarray:
-        """The centred and weighted rows, spelled out."""
-        return _times(self._rows.toarray() - self._center, weights[:, None])
-
     def weighted_sum(self, clipping: Clipping) -> np.ndarray:
         weights = clipping.weights
         if _is_far(self._center, clipping.radius):
             return sum((part.sum(axis=0) for part in self._spelled(weights)), self._center * 0.0)
         plain = np.asarray(self._scaled(weights).sum(axis=0), dtype=float).ravel()
         return plain - weights.sum() * self._center
-
-    def gram(self, clipping: Clipping) -> np.ndarray:
-        weights = clipping.weights
-        if _is_far(self._center, clipping.radius):
-            return sum((part.T @ part for part in self._spelled(weights)), np.zeros((self._d,) * 2))
-        scaled = self._scaled(weights)
-        gram = (scaled.T @ scaled).toarray()
-        return _centred_gram(gram, scaled.T @ weights, weights @ weights, self._center)
 
     def _spelled(self, weights: np.ndarray) -> Iterator[np.ndarray]:
         """The centred and weighted rows, a few at a time.
@@ -757,15 +618,6 @@ class _SparseTile:
         values[~np.isfinite(values)] = 0.0
         return values
 
-    def back(self, coefficients: np.ndarray, radius: float) -> np.ndarray:
-        if _is_far(self._center, radius):
-            total, begin = np.zeros((self._d, coefficients.shape[1])), 0
-            for part in self._spelled(np.ones(len(coefficients))):
-                total += part.T @ coefficients[begin : begin + len(part)]
-                begin += len(part)
-            return total
-        return self._rows.T @ coefficients - np.outer(self._center, coefficients.sum(axis=0))
-
 
 def _is_far(center: np.ndarray, radius: float) -> bool:
     """Whether sums are taken of centred rows, and not of rows, to be centred afterwards; public."""
@@ -780,16 +632,6 @@ def largest_summand(radius: float) -> float:
     docs/theory/floats.md, "Means that centre rows".
     """
     return 4.0 * _MODERATE * radius
-
-
-def _centred_gram(
-    gram: np.ndarray, total: np.ndarray | None, mass: float, center: np.ndarray
-) -> np.ndarray:
-    """``sum s (x - c)(x - c)'`` from ``sum s x x'``, ``sum s x`` and ``sum s``."""
-    if total is not None and center.any():
-        cross = np.outer(total, center)
-        gram = gram + mass * np.outer(center, center) - cross - cross.T
-    return gram
 
 
 def _times(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

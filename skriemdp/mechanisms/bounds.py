@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp._arrays import row_squares
 from skriemdp.privacy.sensitivity import Sensitivity, ball_sensitivity
 
-__all__ = ["Ball", "Bound", "Factors", "lifted", "matrix_norms", "shortened"]
+__all__ = ["Ball", "Bound", "Factors", "lifted", "matrix_norms", "short_factors", "shortened"]
 
 # Squares of numbers in this range, and their sums, are ordinary floats.
 _LEAST, _MOST = 1e-140, 1e140
@@ -166,6 +166,14 @@ def _shortened(rows: np.ndarray, norm: float, unit: float | None = None) -> np.n
     scaled = rows * (norm / np.maximum(lengths, norm) * inverse)[:, None]
     usable = np.isfinite(lengths)
     return scaled if usable.all() else np.where(usable[:, None], scaled, 0.0)
+
+
+def short_factors(factors: np.ndarray) -> np.ndarray:
+    """Factors L of the same matrices ``L' L``, with no more rows than columns."""
+    if factors.shape[1] <= factors.shape[2]:
+        return factors
+    with np.errstate(all="ignore"):
+        return np.asarray(np.linalg.qr(factors, mode="r"))
 
 
 def matrix_norms(factors: np.ndarray) -> np.ndarray:

@@ -1,11 +1,12 @@
 """Public sets that hold what a record gives to a sum, and the integers that it becomes there.
 
-A set is made by :func:`ball`, :func:`labelled`, :func:`weighted` or :func:`projectors`
-(:class:`VectorSet`: whatever has a diameter), or is a :class:`Moment` (``z z'``), an :class:`Outer`
-(``a b'``) or a :class:`Frame` (``z z'W``).  All of them answer alike: ``held.check(mu)`` before the
-charge, and :func:`skriemdp.mechanisms.sum.private_sum` adds, noises and turns back to numbers.
-What a row gives is a tile of rows, or a tuple of arrays where the set says so.  Private numbers are
-shortened and rounded in ``add``, and nowhere else; the proofs are in docs/theory/lattice.md.
+A set is made by :func:`ball`, :func:`labelled`, :func:`weighted`, :func:`projectors` or
+:func:`variances` (:class:`VectorSet`: whatever has a diameter), or is a :class:`Moment` (``z z'``),
+an :class:`Outer` (``a b'``) or a :class:`Frame` (``z z'W``).  All of them answer alike:
+``held.check(mu)`` before the charge, and :func:`skriemdp.mechanisms.sum.private_sum` adds, noises
+and turns back to numbers.  What a row gives is a tile of rows, or a tuple of arrays where the set
+says so.  Private numbers are shortened and rounded in ``add``, and nowhere else; the proofs are in
+docs/theory/lattice.md.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
+from skriemdp._arrays import squared_lengths
 from skriemdp._validation import check_count, check_positive
-from skriemdp.mechanisms.bounds import Ball, matrix_norms
+from skriemdp.mechanisms.bounds import Ball, matrix_norms, short_factors
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
@@ -30,6 +32,7 @@ from skriemdp.privacy.sensitivity import (
     ball_sensitivity,
     class_moments_sensitivity,
     frame_product_sensitivity,
+    interval_sensitivity,
     second_moment_sensitivity,
     semidefinite_sum_sensitivity,
     sums_and_counts_sensitivity,
@@ -50,6 +53,8 @@ __all__ = [
     "ball",
     "labelled",
     "projectors",
+    "unpacked",
+    "variances",
     "weighted",
 ]
 
@@ -290,17 +295,65 @@ def weighted(bound: float, dim: int, counted: bool = True) -> VectorSet:
 def projectors(size: int, rank: int) -> VectorSet:
     """Matrices ``F F'``, shortened to the norm of a projector; a tile is ``(b, size, rank)``.
 
-    The sum is of the lower triangles, entries off the diagonal times ``sqrt(2)``.
+    The sum is of the lower triangles, entries off the diagonal times ``sqrt(2)``;
+    :func:`unpacked` gives the matrix.
     """
     check_count(size=size, rank=rank)
-    bound, places = math.sqrt(rank), np.tril_indices(size)
-    root = np.where(places[0] == places[1], 1.0, math.sqrt(2.0))
 
-    def hold(frames: np.ndarray, unit: float) -> np.ndarray:
-        products = (frames @ np.swapaxes(frames, -1, -2))[:, places[0], places[1]] * root
-        return Ball(bound).enforce(products, unit)
+    def products(frames: np.ndarray) -> np.ndarray:
+        return frames @ np.swapaxes(frames, -1, -2)
 
-    return VectorSet((len(root),), semidefinite_sum_sensitivity(bound), hold)
+    norm = math.sqrt(rank)
+    return _matrices(norm, size, semidefinite_sum_sensitivity(norm), products, "mean")
+
+
+def variances(radius: float, size: int) -> VectorSet:
+    """Few-columned matrices ``z z'``, or ``L'L`` of people, shortened to norm ``radius^2``.
+
+    Each costs its own product, unlike those of a :class:`Moment`; but the set answers to every
+    law.  A tile is rows ``(b, size)``, or factors ``(b, m, size)``; sums are as of
+    :func:`projectors`.  A single number lies between 0 and ``radius^2``.
+    """
+    check_count(size=size)
+
+    def products(factors: np.ndarray) -> np.ndarray:
+        if factors.ndim == 2:
+            return factors[:, :, None] * factors[:, None, :]
+        factors = short_factors(factors)
+        return np.swapaxes(factors, -1, -2) @ factors
+
+    one = size == 1
+    bound = interval_sensitivity(radius**2) if one else second_moment_sensitivity(radius)
+    return _matrices(radius**2, size, bound, products, "factors")
+
+
+def _matrices(
+    norm: float,
+    size: int,
+    bound: Sensitivity,
+    products: Callable[[np.ndarray], np.ndarray],
+    own: str,
+) -> VectorSet:
+    """Positive semidefinite matrices that `products` makes of a tile, shortened to `norm`."""
+    rows, columns, weights = _triangle(size)
+
+    def hold(tile: np.ndarray, unit: float) -> np.ndarray:
+        return Ball(norm).enforce(products(tile)[:, rows, columns] * weights, unit)
+
+    return VectorSet((len(rows),), bound, hold, own)
+
+
+def unpacked(packed: np.ndarray, size: int) -> np.ndarray:
+    """The symmetric matrix of a sum of :func:`projectors` or :func:`variances`."""
+    rows, columns, weights = _triangle(size)
+    matrix = np.empty((size, size))
+    matrix[rows, columns] = matrix[columns, rows] = packed / weights
+    return matrix
+
+
+def _triangle(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rows, columns = np.tril_indices(size)
+    return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -384,18 +437,26 @@ class Moment(Held):
         for label in range(self.classes):
             self._add(total, total.floats[label], self._rows(rows[labels == label], steps))
 
-    def _add(self, total: ExactTotal, floats: np.ndarray, rows: np.ndarray) -> None:
-        for piece in total.pieces(len(rows)):
-            floats += rows[piece].T @ rows[piece]
+    def _add(self, total: ExactTotal, floats: np.ndarray, rows: Any) -> None:
+        for piece in total.pieces(rows.shape[0]):
+            product = rows[piece].T @ rows[piece]
+            floats += product.toarray() if issparse(product) else product
 
-    def _rows(self, rows: np.ndarray, steps: int) -> np.ndarray:
+    def _rows(self, rows: Any, steps: int) -> Any:
+        if issparse(rows):
+            lengths = np.sqrt(squared_lengths(rows))
+            scale = self.radius / np.maximum(lengths, self.radius) / self.spacing(steps)
+            scaled = rows.multiply(np.where(np.isfinite(lengths), scale, 0.0)[:, None]).tocsr()
+            scaled.sum_duplicates()  # an entry may be stored in parts
+            np.rint(scaled.data, out=scaled.data)
+            scaled.data[~np.isfinite(scaled.data)] = 0.0
+            return scaled
         scaled = Ball(self.radius).enforce(rows, self.spacing(steps))
         return np.rint(scaled, out=scaled)
 
     def _factors(self, factors: np.ndarray, steps: int) -> np.ndarray:
         """The rows of the integer factors of a tile of people."""
-        if factors.shape[1] > factors.shape[2]:
-            factors = np.asarray(np.linalg.qr(factors, mode="r"))
+        factors = short_factors(factors)
         lengths = np.sqrt(matrix_norms(factors))
         scale = self.radius / np.maximum(lengths, self.radius) / self.spacing(steps)
         scale = np.where(np.isfinite(lengths), scale, 0.0)[:, None, None]
@@ -456,19 +517,22 @@ class Outer(Held):
     norm : float
     left, right : int
         Lengths of a and b.
+    longest : float, default=inf
+        Where b is linear in a: products are first scaled to those of an a no longer than this.
 
     Notes
     -----
     A tile is ``(a, b)``; both factors of a product then get the same length before they are
-    rounded.  Or a is a slice of :meth:`rounded`, rows of length about 1 at most, rounded once for
-    all steps, and b is shortened by the length of the rounded a: ``|a| (|b| + sqrt(right) / 2) <=
-    R``, ``R = floor(D / 2)``, so that products are at most R long (docs/theory/lattice.md, "Outer
-    products").
+    rounded, which lengthens a by ``sqrt(left) / 2`` at most.  Or a is a slice of :meth:`rounded`,
+    rows of length about 1 at most, rounded once for all steps, and b is shortened by the length of
+    the rounded a: ``|a| (|b| + sqrt(right) / 2) <= R``, ``R = floor(D / 2)``, so that products are
+    at most R long (docs/theory/lattice.md, "Outer products").
     """
 
     norm: float
     left: int
     right: int
+    longest: float = math.inf
 
     def __post_init__(self) -> None:
         check_count(left=self.left, right=self.right)
@@ -512,11 +576,11 @@ class Outer(Held):
     def rounded(self, rows: Any, steps: int) -> RoundedRows:
         """Left factors, dense or CSR, of length about 1 at most, for all steps of a run."""
         most = steps // 2
-        whole: Any = rows.astype(float) if issparse(rows) else np.array(rows, dtype=float)
-        values: Any = whole.data if issparse(whole) else whole
         with np.errstate(all="ignore"):
-            np.rint(values * float(self.resolution(steps)), out=values)
-            squares = _squares(whole)
+            whole: Any = rows * float(self.resolution(steps))
+            values: Any = whole.data if issparse(whole) else whole
+            np.rint(values, out=values)
+            squares = squared_lengths(whole)
             # Squares below 2^53 are exact.  Longer rows, which no caller has, count as zero.
             dropped = ~(squares <= min(_EXACT_FLOATS, most**2))
             if dropped.any():
@@ -531,8 +595,7 @@ class Outer(Held):
     def add(self, total: ExactTotal, tile: tuple, steps: int) -> None:
         left, right = tile
         if not isinstance(left, RoundedRows):
-            left, right = self._balanced(left, right)
-            left = self.rounded(left, steps)
+            left, right = self._balanced(left, right, steps)
         if left.lattice != (self.left, self.right, steps):
             raise RuntimeError("the rows were rounded for another lattice.")
         scaled = right / (self.spacing(steps) * self.resolution(steps))
@@ -555,18 +618,33 @@ class Outer(Held):
             else:  # BLAS is fast with the long factor last
                 total.floats += (np.ascontiguousarray(scaled[piece].T) @ left.rows[piece]).T
 
-    def _balanced(self, left: Any, right: np.ndarray) -> tuple[Any, np.ndarray]:
-        """Factors of the same products, shortened to `norm`, of one length but for that scale."""
-        lengths = [np.sqrt(_squares(rows)) for rows in (left, right)]
-        shares = np.sqrt(np.minimum(lengths[0] * lengths[1], self.norm) / self.norm)
-        scales = [shares / lengths[0], shares * self.norm / lengths[1]]
-        usable = np.isfinite(scales[0]) & np.isfinite(scales[1])
+    def _balanced(self, left: Any, right: np.ndarray, steps: int) -> tuple[RoundedRows, np.ndarray]:
+        """Factors of the same products, shortened to `norm`, the left one rounded.
+
+        They are of one length but for two scales.
+        """
+        unit = float(self.resolution(steps))
+        lengths = [np.sqrt(squared_lengths(rows)) for rows in (left, right)]
+        products = lengths[0] * np.square(np.fmin(1.0, self.longest / lengths[0])) * lengths[1]
+        shares = np.sqrt(np.minimum(products, self.norm) / self.norm)
+        scales = [shares * unit / lengths[0], shares * self.norm / lengths[1]]
+        usable = np.isfinite(lengths[0]) & np.isfinite(scales[0]) & np.isfinite(scales[1])
         a, b = (np.where(usable, scale, 0.0)[:, None] for scale in scales)
+        right = np.where(usable[:, None], right * b, 0.0)
         if issparse(left):
             data = left.data * np.repeat(a, np.diff(left.indptr))
-            left = csr_matrix((data, left.indices, left.indptr), left.shape)
-            return left, np.where(usable[:, None], right * b, 0.0)
-        return np.where(usable[:, None], left * a, 0.0), np.where(usable[:, None], right * b, 0.0)
+            rounded = csr_matrix((data, left.indices.copy(), left.indptr.copy()), left.shape)
+            rounded.sum_duplicates()  # an entry may be stored in parts
+            np.rint(rounded.data, out=rounded.data)
+            rounded.data[~np.isfinite(rounded.data)] = 0.0
+        else:
+            rounded = left * a if usable.all() else np.where(usable[:, None], left * a, 0.0)
+            np.rint(rounded, out=rounded)
+        stretch = 1.0 + (self.left + 16) * _UNIT_ROUNDOFF
+        longest = shares * (unit * stretch) + 0.5 * math.sqrt(self.left)
+        limits = steps // 2 * (1.0 - _SLACK) / longest - 0.5 * math.sqrt(self.right)
+        limits = np.where(usable & (limits > 0.0), limits, 0.0)
+        return RoundedRows(rounded, limits, (self.left, self.right, steps)), right
 
     def value(self, total: np.ndarray, steps: int) -> np.ndarray:
         return total.astype(float) * self.spacing(steps)
@@ -669,15 +747,3 @@ class Frame(Held):
 
     def sigma(self, steps: int) -> float:
         return NOISE_SCALE * self.spacing(steps) ** 2
-
-
-def _squares(rows: Any) -> np.ndarray:
-    """Squared lengths of rows, dense or CSR; exact where they are integers below ``2^53``."""
-    if not issparse(rows):
-        return np.einsum("ij,ij->i", rows, rows)
-    if not rows.has_canonical_format:  # an entry may be stored in parts
-        return np.asarray(rows.multiply(rows).sum(axis=1), dtype=float).ravel()
-    squares, filled = np.zeros(rows.shape[0]), np.flatnonzero(np.diff(rows.indptr))
-    if len(filled):
-        squares[filled] = np.add.reduceat(rows.data * rows.data, rows.indptr[filled])
-    return squares

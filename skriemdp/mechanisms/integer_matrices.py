@@ -6,22 +6,14 @@ import functools
 
 import numpy as np
 
-from skriemdp.mechanisms.bounds import matrix_norms
+from skriemdp.mechanisms.bounds import matrix_norms, short_factors
 from skriemdp.mechanisms.integer_products import IntegerMoments
 from skriemdp.mechanisms.integers import ROUNDING_SHARE, UNIT_ROUNDOFF, refuse_coarse
 
-__all__ = ["IntegerMatrices", "short_factors"]
+__all__ = ["IntegerMatrices"]
 
 # More than the rounding of the sum of squares that is compared with its bound; relative.
 _SLACK = 2.0**-30
-
-
-def short_factors(factors: np.ndarray) -> np.ndarray:
-    """Factors L of the same matrices ``L' L``, with no more rows than columns."""
-    if factors.shape[1] <= factors.shape[2]:
-        return factors
-    with np.errstate(all="ignore"):
-        return np.asarray(np.linalg.qr(factors, mode="r"))
 
 
 class IntegerMatrices(IntegerMoments):

@@ -28,7 +28,7 @@ from skriemdp.mechanisms.integers import (
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 
-__all__ = ["IntegerFactors", "IntegerFrames", "IntegerMoments"]
+__all__ = ["IntegerFactors", "IntegerMoments"]
 
 _EXACT_FLOATS = 2**53
 # A left factor of this length, and of the rounding of a million coordinates, has an exact square.
@@ -202,111 +202,6 @@ def _rounded_rows(rows: np.ndarray, radius: float, spacing: float) -> np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class IntegerFrames:
-    """The integer terms ``z b'``, b close to ``W'z``, of ``sum z z' W`` for a public frame W.
-
-    Parameters
-    ----------
-    radius : float
-        Rows are shortened to this norm (public).
-    frame : ndarray of shape (dim, columns)
-        W, public or released, with columns that are orthonormal up to rounding.
-    noise_multiplier : float
-        Noise over the replace-one sensitivity of the sum: ``radius^2`` for one column, ``sqrt(2)
-        radius^2`` for more.
-
-    Notes
-    -----
-    The frame is rounded to multiples of ``2^-27``, so that its products with integer vectors z of
-    length at most A are exact in float64, in whatever order they are added; b is that product,
-    rounded to integers.  Rounding moves b by at most ``sqrt(columns) / 2``, so two terms differ by
-    at most ``c A^2 |W| + A sqrt(columns)``, |W| the largest singular value of the rounded frame and
-    c = 1 for one column, ``sqrt(2)`` for more.  A is the largest integer that keeps this within D,
-    the largest shift that the noise hides; all of it is checked in integers.
-    """
-
-    radius: float
-    frame: np.ndarray
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        Ball(self.radius)  # refuses radii whose squares are no floats
-        check_multiplier(self.noise_multiplier)
-        if 0.5 * math.sqrt(self.frame.shape[0]) > ROUNDING_SHARE * self.longest:
-            refuse_coarse(self.noise_multiplier, self.frame.shape[0])
-
-    @functools.cached_property
-    def units(self) -> int:
-        """D, the bound of the Frobenius norm of the change of the integer matrix."""
-        return largest_shift(NOISE_SCALE, self.noise_multiplier)
-
-    @functools.cached_property
-    def _integer_frame(self) -> np.ndarray:
-        """W in multiples of ``2^-27``."""
-        return np.rint(self.frame * 2.0**_FRAME_BITS)
-
-    @functools.cached_property
-    def stretch(self) -> int:
-        """Bound of ``|W|^2`` in units of ``2^-54``: the largest row sum of moduli of ``W'W``."""
-        with np.errstate(all="ignore"):
-            lengths = np.sqrt(np.square(self.frame).sum(axis=0))
-        if not lengths.max() < 2.0:
-            raise ValueError("the columns of a frame must be orthonormal.")
-        whole = self._integer_frame.astype(np.int64)
-        # By their lengths, products of two columns are below 2^57, sums of moduli below 2^58.
-        squares = (whole.T @ whole).astype(object)
-        return max(sum(abs(int(v)) for v in row) for row in squares)
-
-    @functools.cached_property
-    def longest(self) -> int:
-        """A, the bound of the length of a record's integer vector."""
-        columns = self.frame.shape[1]
-        root = math.isqrt(columns - 1) + 1  # at least the root of the number of columns
-        factor = self.stretch * (1 if columns == 1 else 2)
-        low, high = 0, 2 * math.isqrt(self.units) + 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            rest = self.units - middle * root
-            fits = rest >= 0 and factor * middle**4 <= rest * rest << (2 * _FRAME_BITS)
-            low, high = (middle, high) if fits else (low, middle)
-        # Products with the frame must be exact as well.
-        most = math.isqrt(_EXACT_FLOATS**2 // self.stretch)
-        return min(low, most)
-
-    @functools.cached_property
-    def spacing(self) -> float:
-        """g, the distance of neighbouring lattice points of the records; public."""
-        dim = self.frame.shape[0]
-        eta = (2 * dim + 16) * UNIT_ROUNDOFF
-        return self.radius * (1.0 + eta) / (self.longest - 0.5 * math.sqrt(dim) - 1.0)
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of the noise on every entry of the sum."""
-        return NOISE_SCALE * self.spacing**2
-
-    def integers(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The integer factors z, of shape (b, dim), and b, of shape (b, columns), float64."""
-        z = _rounded_rows(rows, self.radius, self.spacing)
-        return z, np.rint(z @ self._integer_frame * 2.0**-_FRAME_BITS)
-
-    def release(self, blocks: Iterable[np.ndarray], rng: np.random.Generator) -> np.ndarray:
-        """Noisy sum of ``x x' W``, each row x shortened to `radius`, shape (dim, columns).
-
-        *Guarantee*: ``1 / noise_multiplier``-GDP under replacement of one row, for the program as
-        it runs.
-        """
-        # No entry of a term is larger than the product of the lengths of its factors.
-        largest = self.longest * (2 * self.longest + self.frame.shape[1])
-        total = _ProductTotal(self.frame.shape, largest)
-        for block in blocks:
-            total.add(*self.integers(block))
-        exact, law = total.value(), "discrete-gaussian"
-        noisy = noise.draw(exact, NOISE_SCALE, law, rng, sensitivity=self.units)
-        return noisy.astype(float) * self.spacing**2
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class IntegerFactors:
     """The integer factors of outer products ``a b'`` that records add to a matrix.
 
@@ -415,26 +310,6 @@ class IntegerFactors:
         if not usable.all():
             scaled = np.where(usable[:, None], scaled, 0.0)
         return np.rint(scaled)
-
-    def balanced(
-        self, left: np.ndarray, right: np.ndarray, bound: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Integer factors of the terms ``left_i right_i'``, each shortened to norm `bound`.
-
-        Both factors of a term get the same length first, so that rounding costs a short left factor
-        beside a long right one no more than it must.
-        """
-        with np.errstate(all="ignore"):
-            lengths = [np.sqrt(np.einsum("ij,ij->i", rows, rows)) for rows in (left, right)]
-            shares = np.sqrt(np.minimum(lengths[0] * lengths[1], bound) / bound)
-            scales = [shares / lengths[0], shares * bound / lengths[1]]
-            usable = np.isfinite(scales[0]) & np.isfinite(scales[1])
-            scales = [np.where(usable, scale, 0.0)[:, None] for scale in scales]
-            a, b = left * scales[0], right * scales[1]
-        if not usable.all():
-            a[~usable], b[~usable] = 0.0, 0.0
-        rounded, of_rounded = self.round_left(a)
-        return rounded, self.round_right(b, of_rounded, bound)
 
     def start(self) -> ExactTotal:
         """An empty sum of products."""

@@ -5,21 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from skriemdp.location_scale.grouped_rows import GroupedRows
-from skriemdp.location_scale.row_records import RowRecords, norm_quantile
-from skriemdp.location_scale.rows import Rows, RowSum
+from skriemdp.location_scale.row_records import norm_quantile
+from skriemdp.location_scale.rows import Rows, centred_rows
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.integers import check_integers
-from skriemdp.mechanisms.sums import float_sensitivity, noisy_sum, sum_sigma
-from skriemdp.privacy.sensitivity import (
-    disjoint_groups_sensitivity,
-    interval_sensitivity,
-    mean_sensitivity,
-)
+from skriemdp.mechanisms.held import Held, VectorSet, ball
+from skriemdp.mechanisms.sum import plain_sum, private_sum
+from skriemdp.mechanisms.units import Units
+from skriemdp.privacy.sensitivity import mean_sensitivity
 
 __all__ = [
     "LEAST_LEFT",
@@ -29,6 +27,8 @@ __all__ = [
     "Records",
     "Streams",
     "clip_level",
+    "noisy_mean",
+    "noisy_number",
     "pairs_are_better",
     "product_quantile",
     "trace_quantile",
@@ -128,8 +128,6 @@ class BoundsSearch:
         Release a mean; otherwise the rows are taken as centred at zero.
     row_norm : float or None
         Public clipping norm; None searches for one.
-    exact : bool, default=False
-        Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
     pair_seed : int or None, default=None
         Seed of the public matching whose differences take the place of the centred rows; None
         keeps the rows.
@@ -147,15 +145,14 @@ class BoundsSearch:
     strength: float
     private_center: bool
     row_norm: float | None
-    exact: bool = False
     pair_seed: int | None = None
 
-    def check_integers(self, mu: float) -> None:
-        """ValueError where some release has no lattice that is fine enough."""
-        if self.private_center:
-            share = self.mean_share if self.pair_seed is None else _ROUGH_MEAN_SHARE
-            check_integers(self.d, 1.0 / (mu * math.sqrt(share)))
-        check_integers(1, 1.0 / (mu * math.sqrt(_RANK_SHARE)))
+    @property
+    def sums(self) -> list[tuple[float, Held]]:
+        """Shares of ``mu**2`` of the sums, and sets that are as fine as theirs."""
+        mean = self.mean_share if self.pair_seed is None else _ROUGH_MEAN_SHARE
+        means: list[tuple[float, Held]] = [(mean, ball(Ball(1.0), self.d))]
+        return [(_RANK_SHARE, ball(Ball(0.5), 1)), *(means if self.private_center else [])]
 
     @property
     def _n_mu(self) -> float:
@@ -235,7 +232,8 @@ class BoundsSearch:
         """A private mean of the rows about `center`, and its expected squared error from noise."""
         # Far from the data a bound a little too small would shorten every row and miss them all.
         bound = 1.1 * bound
-        move, sigma = self._noisy_move(rows, center, bound, share, budget, rng)
+        held, give = ball(Ball(bound), self.d), centred_rows(center)
+        move, sigma = noisy_mean(rows.units, give, held, self.n, budget, share, rng)
         error = self.d * sigma**2
         keep = 1.0
         # James and Stein: shrinking towards the old centre never hurts on average (d > 2), and
@@ -249,25 +247,6 @@ class BoundsSearch:
         if keep**2 * float(move @ move) < 0.25 * self._matrix_noise * bound**2:
             keep = 0.0  # closer than the matrix will show; where it was, less has to be computed
         return center + keep * move, error
-
-    def _noisy_move(
-        self,
-        rows: Records,
-        center: np.ndarray,
-        bound: float,
-        share: float,
-        budget: Budget,
-        rng: np.random.Generator,
-    ) -> tuple[np.ndarray, float]:
-        """A private mean of the offsets from `center`, and the noise of its coordinates."""
-        query = RowRecords(rows).logarithms(center, bound)
-        if isinstance(budget, PureBudget):
-            sensitivity = mean_sensitivity(float_sensitivity(query), self.n)
-            mechanism = budget.noise(share, sensitivity, self.d)
-            return mechanism.release(query.total() / self.n, rng), mechanism.sigma
-        multiplier = 1.0 / budget.take(share)
-        noisy = noisy_sum(query, multiplier, rng, exact=self.exact)
-        return noisy / self.n, sum_sigma(query, multiplier, self.exact) / self.n
 
     @property
     def _matrix_noise(self) -> float:
@@ -301,41 +280,52 @@ class BoundsSearch:
         share = budget.total * (_RANK_SHARE if budget.pure else math.sqrt(_RANK_SHARE))
         enough = math.ceil(1.0 / (share * _COSINE_NOISE))
         most = min(enough, rows.n // 2)
-        if self.exact:
-            return self._rank(*self._exact_cosine(rows, center, most, budget, rng))
-        total, pairs = rows.paired_cosines(center, most)
-        if pairs == 0:  # a stream of tables of one row each; the share stays with the rest
-            return 1.0 / float(np.clip(_COSINE, 1.0 / self.d, 1.0))
-        sensitivity = disjoint_groups_sensitivity(interval_sensitivity(1.0))
-        mechanism = budget.noise(_RANK_SHARE, mean_sensitivity(sensitivity, pairs), 1)
-        noisy = float(mechanism.release(np.array([total / pairs]), rng)[0])
-        return self._rank(noisy, mechanism.sigma)
-
-    def _exact_cosine(
-        self,
-        rows: Records,
-        center: np.ndarray,
-        most: int,
-        budget: Budget,
-        rng: np.random.Generator,
-    ) -> tuple[float, float]:
-        """The mean squared cosine from a sum of integers, and the noise on it."""
         cosines = np.concatenate([np.empty(0), *rows.squared_cosines(center, most)])
-        if (pairs := len(cosines)) == 0:  # a stream of tables of one row each
-            return _COSINE, math.inf
-        # A squared cosine lies within 1/2 of 1/2.
-        middle = Ball(0.5, np.array([0.5]))
-        query = RowSum(pairs, 1, middle, lambda: iter([cosines[:, None]]))
-        noise_multiplier = 1.0 / budget.take(_RANK_SHARE)
-        noisy = float(noisy_sum(query, noise_multiplier, rng, exact=True)[0])
-        sigma = sum_sigma(query, noise_multiplier, exact=True) / pairs
-        return 0.5 + noisy / pairs, sigma
-
-    def _rank(self, noisy: float, sigma: float) -> float:
+        noisy, sigma = _COSINE, math.inf
+        if len(cosines):  # a stream of tables of one row each has no pairs
+            values = Units((cosines[:, None],))
+            noisy, sigma = noisy_number(
+                values, lambda v: v, 1.0, len(cosines), budget, _RANK_SHARE, rng
+            )
         # Where the noise is large the public guess takes over.
         weight = _COSINE_SPREAD**2 / (_COSINE_SPREAD**2 + sigma**2)
         cosine = weight * noisy + (1.0 - weight) * _COSINE
         return 1.0 / float(np.clip(cosine, 1.0 / self.d, 1.0))
+
+
+def noisy_mean(
+    units: Units,
+    give: Callable[..., Any],
+    held: VectorSet,
+    n: int,
+    budget: Budget,
+    share: float,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, float]:
+    """A private mean of what n records give, and the noise of its coordinates."""
+    if isinstance(budget, PureBudget):
+        total, sensitivity = plain_sum(units, give, held, n)
+        mechanism = budget.noise(share, mean_sensitivity(sensitivity, n), held.shape[0])
+        return mechanism.release(total / n, rng), mechanism.sigma
+    mu = budget.take(share, held.bound.presence / held.bound.value)
+    noisy = private_sum(units, give, held, mu, rng)
+    return noisy.value / n, noisy.sigma / n
+
+
+def noisy_number(
+    units: Units,
+    give: Callable[..., Any],
+    most: float,
+    n: int,
+    budget: Budget,
+    share: float,
+    rng: np.random.Generator,
+) -> tuple[float, float]:
+    """As :func:`noisy_mean`, of one number between zero and `most` for each record."""
+    half = 0.5 * most
+    held = ball(Ball(half, np.array([half])), 1)
+    (mean,), sigma = noisy_mean(units, give, held, n, budget, share, rng)
+    return half + float(mean), sigma
 
 
 def product_quantile(

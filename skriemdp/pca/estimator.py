@@ -16,7 +16,6 @@ from skriemdp._quiet import read_array, read_records
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_count, check_option, check_scale
 from skriemdp._warnings import warn_user
-from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.work import Work
 from skriemdp.geometry.base import Geometry
@@ -35,6 +34,7 @@ from skriemdp.pca.releases import (
     GradientRelease,
     PowerRelease,
     RefineRelease,
+    Release,
     Subspace,
     count_beyond,
 )
@@ -47,11 +47,6 @@ MECHANISMS = ("auto", "covariance", "gradient", "power", "refine", "exponential"
 # Share of the budget that pays for the released fraction of clipped rows; a share of epsilon costs
 # twice as much variance as one of mu**2.
 _COUNT_SHARE, _PURE_COUNT_SHARE = 0.01, 0.005
-# Rows of a dense table that are centred and rounded one by one in less than half of the time of a
-# fit in floats; other mechanisms read the rows more often (benchmarks/lattice.py).
-_MOST_EXACT_ROWS = {"covariance": 10_000, "refine": 5_000}
-# Mechanisms that need the second moment of the rows as they were centred, and no other product.
-_OF_ONE_GRAM = ("covariance", "exponential")
 # From this d on a first matrix tells what the rest of the budget is best spent on.
 _REFINED_FROM = 150
 # Largest d whose d x d matrix "auto" forms (72 MB each); above it iterates with products.
@@ -165,10 +160,10 @@ class PrivatePrincipalEigenvector(
     hardly suffer.  Where the largest released eigenvalue is within the reach of the noise, a
     warning says that the first component is close to a random direction.
 
-    "covariance" of up to 10 000 and "refine" of up to 5000 dense rows add exact integers; other
-    fits would take more than 1.5 times as long, and add floats unless
-    ``config_context(arithmetic="lattice")`` asks for integers (not "exponential", and not for
-    ``delta=0``).  Sparse matrices are never densified, but a few rows at a time with integers.
+    All sums with Gaussian noise are of exact integers.  With ``delta=0`` and "exponential" noise is
+    floating-point noise on exact totals, but that of "covariance" and the directions of
+    "exponential", which are functions of a floating-point matrix.  Sparse matrices are densified
+    a few rows at a time only.
     Data larger than memory: pass a memory map, or an iterable of tables that can be read several
     times; beyond one table, memory is that of the d x d matrix.
 
@@ -431,10 +426,8 @@ class PrivatePrincipalEigenvector(
         ):
             bounds = dataclasses.replace(bounds, pair_seed=self.public_seed)
         release = self._release_of(name)
-        exact = self._adds_integers(bounds, release, name, pure, total, facts)
-        bounds = dataclasses.replace(bounds, exact=exact)
-        if exact:
-            release = dataclasses.replace(release, exact=True)
+        if not pure:
+            self._check_integers(bounds, release, total, facts)
         public = {"n": n, "d": d, "mechanism": name, "center": self.center}
         if bounds.pair_seed is not None:
             public["rows"] = "differences of disjoint pairs"
@@ -443,32 +436,22 @@ class PrivatePrincipalEigenvector(
             settings=_Settings(bounds, release, lambda: budget(total)),
             public=public | {"row_norm": self.row_norm, "public_seed": self.public_seed},
             work=self._work(name, n, d),
-            exact=exact,
+            exact=not pure,
         )
 
-    def _adds_integers(
-        self,
-        bounds: BoundsSearch,
-        release: Any,
-        name: str,
-        pure: bool,
-        mu: float,
-        facts: dict[str, Any],
-    ) -> bool:
-        grouped = facts.get("grouped", False)
-
-        def check() -> None:
-            bounds.check_integers(mu)
-            # A search spends what it needs, and less noise needs more bits.
-            for left in (LEAST_LEFT, 1.0):
-                release.check_integers(bounds.d, mu * math.sqrt(left), grouped)
-            GaussianBudget(mu).count(_COUNT_SHARE)
-
-        stored = facts["sparse"] or facts["streamed"] or grouped
-        costly = stored or facts["n"] > _MOST_EXACT_ROWS.get(name, 0)
-        return chooses_integers(
-            not pure, check, "mechanism other than 'exponential' and delta > 0", costly=costly
-        )
+    def _check_integers(
+        self, bounds: BoundsSearch, release: Release, mu: float, facts: dict[str, Any]
+    ) -> None:
+        """ValueError where some sum has no lattice that is fine enough."""
+        people = facts.get("grouped", False)
+        # A search spends what it needs, and less noise needs more bits.
+        shares = bounds.sums + [
+            (left * share, held)
+            for left in (LEAST_LEFT, 1.0)
+            for share, held in release.sums(bounds.d, people)
+        ]
+        for share, held in shares:
+            held.check(mu * math.sqrt(share))
 
     def _work(self, name: str, n: int, d: int) -> Work:
         k, steps = int(self.n_components), 1 if self.n_steps is None else self.n_steps
@@ -543,9 +526,6 @@ class PrivatePrincipalEigenvector(
         budget = settings.make_budget()
         if data.groups is not None:
             rows = GroupedRows(rows.chunks, data.groups, by_trace=budget.pure)
-        elif plan.public["mechanism"] in _OF_ONE_GRAM and not plan.exact:
-            if settings.bounds.pair_seed is None:
-                rows.expect_gram()
         counting = None
         if settings.bounds.row_norm is not None:
             counting = budget.count(_PURE_COUNT_SHARE if budget.pure else _COUNT_SHARE)
@@ -621,7 +601,6 @@ class PrivatePrincipalEigenvector(
             float(self.row_norm),
             budget.rest(),
             count,
-            plan.exact,
             facts.get("grouped", False),
         )
         return dataclasses.replace(plan, settings=sums)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,6 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.rows import Rows, row_products
 from skriemdp.mechanisms.bounds import Ball, shortened
-
-if TYPE_CHECKING:
-    from skriemdp.mechanisms.bounds import Bound
-
 
 __all__ = ["FRAME_SPACES", "OrthonormalFrames", "SubspaceProblem", "frame_space", "product_ball"]
 
@@ -163,13 +159,3 @@ class SubspaceProblem(Problem):
             left = flat - sum(inside[:, [j]] * w for j, w in enumerate(frame.T))
         left, inside = (part.reshape(*factors.shape[:2], -1) for part in (left, inside))
         return -2.0 * np.matmul(left.transpose(0, 2, 1), inside).reshape(len(factors), -1)
-
-    def gradient_sum(
-        self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
-    ) -> np.ndarray:
-        special = self._ambient or indices is not None or bound.radius < self.row_norm**2
-        if special or isinstance(self.rows, GroupedRows):
-            return super().gradient_sum(point, bound, indices)
-        frame = point.reshape(self.rows.d, -1)
-        product = self.rows.residual_product(self.center, self.row_norm, frame)
-        return -2.0 * product.ravel()

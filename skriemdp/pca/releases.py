@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import chdtri
 
+from skriemdp._arrays import squared_lengths
 from skriemdp._groups import Groups
 from skriemdp._progress import counted
 from skriemdp._random import public_generator
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.location_scale.grouped_rows import GroupedRows, records_of
-from skriemdp.location_scale.rows import Rows, RowSum, largest_summand
+from skriemdp.location_scale.rows import Rows, centred_rows, row_products
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.integer_matrices import IntegerMatrices
-from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerFrames, IntegerMoments
-from skriemdp.mechanisms.integers import check_integers
-from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
-from skriemdp.pca.bounds import Budget, Records, Streams, product_quantile, trace_quantile
-from skriemdp.pca.problem import SubspaceProblem, frame_space, product_ball
-from skriemdp.privacy.sensitivity import (
-    Sensitivity,
-    computed_sum_sensitivity,
-    disjoint_groups_sensitivity,
-    frame_product_sensitivity,
-    interval_sensitivity,
-    mean_sensitivity,
-    second_moment_sensitivity,
+from skriemdp.mechanisms.held import Frame, Held, Moment, Outer, ball, unpacked, variances
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.sums import sum_sigma
+from skriemdp.pca.bounds import (
+    Budget,
+    Records,
+    Streams,
+    noisy_mean,
+    noisy_number,
+    product_quantile,
+    trace_quantile,
 )
+from skriemdp.pca.problem import SubspaceProblem, frame_space, product_ball
+from skriemdp.privacy.sensitivity import frame_product_sensitivity
 
 __all__ = [
     "STEP_SIZE",
@@ -107,11 +105,8 @@ class Release(Protocol):
         self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace: ...
 
-    def check_integers(self, d: int, mu: float, grouped: bool) -> None:
-        """ValueError where some sum has no lattice that is fine enough, for `mu` in all.
-
-        With `grouped` the records are people.
-        """
+    def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
+        """Shares of what the search leaves for the sums, and sets that are as fine as theirs."""
         ...
 
 
@@ -119,26 +114,23 @@ class Release(Protocol):
 class CovarianceRelease:
     """Eigenvectors of the clipped second moment plus symmetric noise (Analyze Gauss).
 
-    *Guarantee*: that of :class:`SymmetricGaussian` at sensitivity ``sqrt(2) row_norm^2 / n``; the
+    *Guarantee*: that of a sum held in a :class:`Moment`, of sensitivity ``sqrt(2) row_norm^2``; the
     eigenvectors and eigenvalues of the released matrix are post-processing, however many are used.
     Noise is isotropic in the Frobenius norm: the product with any unit vector has the noise of one
-    private matrix-vector product with the whole budget, so iterating privately cannot gain.  With
-    `exact` the noise and the sum are of integers, and the statement is about the program
-    (docs/theory/lattice.md).
+    private matrix-vector product with the whole budget, so iterating privately cannot gain.
     """
 
     n_components: int
-    exact: bool = False
 
     def release(
         self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
         rng = streams("second moment")
-        matrix, sigma = _noisy_matrix(rows, center, row_norm, budget.rest(), rng, self.exact)
+        matrix, sigma = _noisy_matrix(rows, center, row_norm, budget.rest(), rng)
         return _from_matrix(matrix, sigma, self.n_components)
 
-    def check_integers(self, d: int, mu: float, grouped: bool) -> None:
-        _moments(grouped)(1.0, d, 1.0 / mu)
+    def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
+        return [(1.0, Moment(1.0, d, people))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,8 +146,7 @@ class CovarianceSums:
         Of the matrix.
     count : GaussianCount
         Noise for the number of longer rows.
-    exact : bool, default=False
-    grouped : bool, default=False
+    people : bool, default=False
         Whether records are people who own several rows.
 
     Notes
@@ -168,8 +159,7 @@ class CovarianceSums:
     row_norm: float
     mu: float
     count: GaussianCount
-    exact: bool = False
-    grouped: bool = False
+    people: bool = False
 
     @property
     def size(self) -> int:
@@ -190,25 +180,15 @@ class CovarianceSums:
         outside = count_beyond(rows, self.center, self.row_norm)
         noisy = self.count.release(outside, streams("clipped fraction"))
         rng = streams("second moment")
-        moment, _ = _noisy_matrix(rows, self.center, self.row_norm, self.mu, rng, self.exact)
+        moment, _ = _noisy_matrix(rows, self.center, self.row_norm, self.mu, rng)
         return np.concatenate([[noisy], rows.n * moment.ravel()])
 
     def finish(self, noisy: np.ndarray, n: int, n_tables: int) -> Subspace:
         """The subspace of noisy sums over so many tables, of n records in all."""
+        held = Moment(self.row_norm, self.dim, self.people)
+        sigma = math.sqrt(n_tables) * held.sigma(held.check(self.mu)) / n
         matrix = noisy[1:].reshape(self.dim, self.dim) / n
-        return _from_matrix(matrix, math.sqrt(n_tables) * self._sigma(n), self.n_components)
-
-    def _sigma(self, n: int) -> float:
-        """Noise of one release along a unit matrix, over the number of all records."""
-        if self.exact:
-            return _moments(self.grouped)(self.row_norm, self.dim, 1.0 / self.mu).sigma / n
-        term = second_moment_sensitivity(self.row_norm)
-        if self.grouped:
-            sensitivity = mean_sensitivity(term, n)
-        else:
-            rows = Rows(np.empty((n, 0)), n, self.dim)
-            sensitivity = _per_row(rows, term, _largest(self.center, self.row_norm), self.dim**2)
-        return SymmetricGaussian(self.dim, sensitivity, 1.0 / self.mu).sigma
+        return _from_matrix(matrix, sigma, self.n_components)
 
 
 def count_beyond(rows: Rows | GroupedRows, center: np.ndarray, row_norm: float) -> int:
@@ -234,7 +214,6 @@ class RefineRelease:
     """
 
     n_components: int
-    exact: bool = False
 
     def release(
         self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
@@ -242,15 +221,15 @@ class RefineRelease:
         left = budget.left
         mu = budget.take(_MATRIX_SHARE * left)
         rng = streams("second moment")
-        matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, rng, self.exact)
+        matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, rng)
         rough = _from_matrix(matrix, sigma, self.n_components)
         if not _is_flat(rough, row_norm):
             rng = streams("second moment", 2)
-            again, second = _noisy_matrix(rows, center, row_norm, budget.rest(), rng, self.exact)
+            again, second = _noisy_matrix(rows, center, row_norm, budget.rest(), rng)
             weight = sigma**2 / (sigma**2 + second**2)
             matrix = matrix + weight * (again - matrix)
             return _from_matrix(matrix, second * math.sqrt(weight), self.n_components)
-        products = _Products(rows, center, row_norm, budget, streams, self.exact)
+        products = _Iteration(rows, center, row_norm, budget, streams)
         frame = rough.components.T
         if _stands_out(rough):
             frame, scale = products.once(frame, _REFINED_SHARE * left, _REFINED_LEVEL, budget.left)
@@ -262,12 +241,13 @@ class RefineRelease:
             rough, components=frame.T, variances=variances, noise_scale=scale
         )
 
-    def check_integers(self, d: int, mu: float, grouped: bool) -> None:
+    def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
         rest = 1.0 - _MATRIX_SHARE
-        for share in (_MATRIX_SHARE, rest):
-            _moments(grouped)(1.0, d, 1.0 / (mu * math.sqrt(share)))
-        for share in (rest - _REFINED_SHARE, rest / _SEARCH_STEPS * (1.0 - _POWER_SHARE)):
-            _check_products(d, self.n_components, mu * math.sqrt(share), grouped)
+        matrices: list[tuple[float, Held]] = [
+            (share, Moment(1.0, d, people)) for share in (_MATRIX_SHARE, rest)
+        ]
+        shares = rest - _REFINED_SHARE, rest / _SEARCH_STEPS * (1.0 - _POWER_SHARE)
+        return matrices + _products(d, self.n_components, shares, people)
 
 
 def _is_flat(rough: Subspace, row_norm: float) -> bool:
@@ -297,25 +277,24 @@ class PowerRelease:
     n_components: int
     n_steps: int
     public_seed: int
-    exact: bool = False
 
     def release(
         self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
         frame = _public_frame(rows.d, self.n_components, self.public_seed)
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left
-        products = _Products(rows, center, row_norm, budget, streams, self.exact)
+        products = _Iteration(rows, center, row_norm, budget, streams)
         frame, scale = products.often(frame, self.n_steps, share)
-        return _with_variances(frame, scale, rows, center, row_norm, budget, streams, self.exact)
+        return _with_variances(frame, scale, rows, center, row_norm, budget, streams)
 
-    def check_integers(self, d: int, mu: float, grouped: bool) -> None:
+    def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps * (1.0 - _POWER_SHARE)
-        _check_products(d, self.n_components, mu * math.sqrt(share), grouped)
-        _check_variances(self.n_components, mu, grouped)
+        k = self.n_components
+        return _products(d, k, (share,), people) + _variances(k, people)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Products:
+class _Iteration:
     """Clipped, noisy products of the second moment with frames, and the frames that they span."""
 
     rows: Records
@@ -323,7 +302,6 @@ class _Products:
     row_norm: float
     budget: Budget
     streams: Streams
-    exact: bool
 
     def once(
         self, frame: np.ndarray, part: float, level: float, share: float, *label: object
@@ -336,7 +314,7 @@ class _Products:
         known = self.rows, self.center, self.row_norm, frame
         bound = product_quantile(*known, self.budget, part, level, self.streams, *label)
         rest, rng = min(share - part, self.budget.left), self.streams("product", *label)
-        product, scale = _noisy_product(*known, bound, self.budget, rest, rng, self.exact)
+        product, scale = _noisy_product(*known, bound, self.budget.take(rest), rng)
         return np.linalg.svd(product, full_matrices=False)[0], scale
 
     def often(self, frame: np.ndarray, n_steps: int, share: float) -> tuple[np.ndarray, float]:
@@ -358,7 +336,6 @@ class GradientRelease:
     manifold: str
     n_steps: int
     public_seed: int
-    exact: bool = False
 
     def release(
         self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
@@ -371,19 +348,18 @@ class GradientRelease:
             n_steps=self.n_steps,
             step_size=STEP_SIZE / row_norm**2,
             domain=domain,
-            exact=self.exact,
+            exact=True,
         )
         start = _public_frame(rows.d, self.n_components, self.public_seed)
         point = solver.solve(problem, start.reshape(geometry.shape), streams("descent"))
         query = GradientQuery(problem, point.reshape(geometry.shape))
-        scale = sum_sigma(query, solver.noise_multipliers[-1], self.exact) / rows.n / 2.0
+        scale = sum_sigma(query, solver.noise_multipliers[-1], exact=True) / rows.n / 2.0
         frame = point.reshape(rows.d, -1)
-        return _with_variances(frame, scale, rows, center, row_norm, budget, streams, self.exact)
+        return _with_variances(frame, scale, rows, center, row_norm, budget, streams)
 
-    def check_integers(self, d: int, mu: float, grouped: bool) -> None:
-        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps
-        check_integers(d * self.n_components, 1.0 / (mu * math.sqrt(share)))
-        _check_variances(self.n_components, mu, grouped)
+    def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
+        share, k = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps, self.n_components
+        return [(share, ball(Ball(1.0), d * k)), *_variances(k, people)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -412,66 +388,28 @@ class ExponentialRelease:
         return _with_variances(frame, math.nan, rows, center, row_norm, budget, streams)
 
 
-def _moments(grouped: bool) -> type[IntegerMoments]:
-    """The integers of records whose second moments are added."""
-    return IntegerMatrices if grouped else IntegerMoments
-
-
-def _check_products(d: int, k: int, mu: float, grouped: bool) -> None:
-    if grouped:
-        check_integers(d * k, 1.0 / mu)
-        return
-    IntegerFactors(d, k, 1.0 / mu)
+def _products(d: int, k: int, shares: tuple[float, ...], people: bool) -> list[tuple[float, Held]]:
     # The frames that will be found are orthonormal up to rounding, as this one is.
-    IntegerFrames(1.0, np.eye(d, k), 1.001 / mu)
+    kinds = [ball(Ball(1.0), d * k)] if people else [Outer(1.0, d, k), Frame(1.0, np.eye(d, k))]
+    return [(0.998 * share, held) for share in shares for held in kinds]
 
 
-def _check_variances(k: int, mu: float, grouped: bool) -> None:
-    _moments(grouped)(1.0, k, 1.0 / (mu * math.sqrt(_INSIDE_SHARE)))
-    total = _TOTAL_SHARE * (1.0 - _TRACE_SHARE if grouped else 1.0)
-    check_integers(1, 1.0 / (mu * math.sqrt(total)))
+def _variances(k: int, people: bool) -> list[tuple[float, Held]]:
+    total = _TOTAL_SHARE * (1.0 - _TRACE_SHARE if people else 1.0)
+    return [(_INSIDE_SHARE, variances(1.0, k)), (total, ball(Ball(0.5), 1))]
 
 
 # -- parts --------------------------------------------------------------------------------------
 
 
-def _per_row(rows: Records, term: Sensitivity, largest: float, dim: int) -> Sensitivity:
-    """Of a mean of one such term per row, as floats add it; no summand is longer than `largest`.
-
-    The sums of people are not raised: how many rows they have is nobody's business.
-    """
-    term = disjoint_groups_sensitivity(term) if rows.paired else term
-    if isinstance(rows, Rows):
-        term = computed_sum_sensitivity(term, largest, rows.n, dim, rows.longest_tile)
-    return mean_sensitivity(term, rows.n)
-
-
-def _largest(center: np.ndarray, row_norm: float) -> float:
-    """How long a term may be that stands for a row's product with itself, in a sum of floats.
-
-    Where rows are centred after they were added, theorem and constant are those of
-    :func:`skriemdp.location_scale.rows.largest_summand`, squared.
-    """
-    return (largest_summand(row_norm) if center.any() else row_norm) ** 2
-
-
 def _noisy_matrix(
-    rows: Records,
-    center: np.ndarray,
-    row_norm: float,
-    mu: float,
-    rng: np.random.Generator,
-    exact: bool,
+    rows: Records, center: np.ndarray, row_norm: float, mu: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, float]:
     """The second moment of clipped rows plus noise, and the noise along a unit matrix."""
-    if exact:
-        lattice = _moments(rows.grouped)(row_norm, rows.d, 1.0 / mu)
-        return lattice.release(rows.centred(center), rng) / rows.n, lattice.sigma / rows.n
-    term, largest = second_moment_sensitivity(row_norm), _largest(center, row_norm)
-    sensitivity = _per_row(rows, term, largest, rows.d**2)
-    mechanism = SymmetricGaussian(rows.d, sensitivity, 1.0 / mu)
-    moment = rows.clipped_gram(center, row_norm) / rows.n
-    return mechanism.release(moment, rng), mechanism.sigma
+    held = Moment(row_norm, rows.d, rows.grouped)
+    give = centred_rows(center, keep_sparse=not rows.grouped)
+    noisy = private_sum(rows.units, give, held, mu, rng)
+    return noisy.value / rows.n, noisy.sigma / rows.n
 
 
 def _from_matrix(matrix: np.ndarray, sigma: float, k: int) -> Subspace:
@@ -493,57 +431,33 @@ def _noisy_product(
     row_norm: float,
     frame: np.ndarray,
     bound: float,
-    budget: Budget,
-    share: float,
+    mu: float,
     rng: np.random.Generator,
-    exact: bool,
 ) -> tuple[np.ndarray, float]:
     """Mean of ``z z' W``, terms clipped to Frobenius norm `bound`, plus noise; and its scale."""
-    if isinstance(rows, GroupedRows):
-        query = _product_query(rows, center, row_norm, frame, bound)
-        multiplier = 1.0 / budget.take(share)
-        noisy = noisy_sum(query, multiplier, rng, exact=exact)
-        if query.bound.center is not None:
-            noisy = noisy + rows.n * query.bound.center
-        scale = sum_sigma(query, multiplier, exact) / rows.n
-        return noisy.reshape(frame.shape) / rows.n, scale
-    if exact:
-        multiplier = 1.0 / budget.take(share)
-        total, sigma = _exact_product(rows, center, row_norm, frame, bound, multiplier, rng)
-        return total / rows.n, sigma / rows.n
-    term = frame_product_sensitivity(row_norm, frame.shape[1], bound)
-    term = _per_row(rows, term, _largest(center, row_norm), frame.size)
-    mechanism = budget.noise(share, term, frame.size)
-    mean = rows.clipped_product(center, row_norm, frame, bound) / rows.n
-    return mechanism.release(mean.ravel(), rng).reshape(frame.shape), mechanism.sigma
+    units, weighted = rows.weighted(center, row_norm)
+    shape, n, middle = frame.shape, rows.n, None
+    if rows.grouped:  # people's terms ``A W`` are no outer products
 
+        def terms(*own: Any) -> np.ndarray:
+            z, weights = weighted(*own)
+            along = row_products(z, frame) * np.square(weights)[:, None]
+            return (z[:, :, None] * along[:, None, :]).reshape(len(along), -1)
 
-def _product_query(
-    rows: GroupedRows, center: np.ndarray, row_norm: float, frame: np.ndarray, bound: float
-) -> RowSum:
-    """People's terms ``A W``, each in a ball; they are no outer products."""
-    ball = product_ball(row_norm, frame).clipped(bound)
-    return RowSum(rows.n, frame.size, ball, lambda: rows.products(center, row_norm, frame))
+        inside = product_ball(row_norm, frame).clipped(bound)
+        middle, held = inside.center, ball(inside, frame.size)
+        noisy = private_sum(units, terms, held, mu, rng)
+    elif frame_product_sensitivity(row_norm, shape[1]).value <= 2.0 * bound:
+        noisy = private_sum(units, centred_rows(center), Frame(row_norm, frame), mu, rng)
+    else:
+        centred = centred_rows(center, keep_sparse=True)
 
+        def factors(own: Any) -> tuple[Any, np.ndarray]:
+            return (z := centred(own)), row_products(z, frame)
 
-def _exact_product(
-    rows: Rows,
-    center: np.ndarray,
-    row_norm: float,
-    frame: np.ndarray,
-    bound: float,
-    multiplier: float,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, float]:
-    """As the sum behind :func:`_noisy_product`, in integers: of factors, or of rows and frame."""
-    factors = IntegerFactors(frame.shape[0], frame.shape[1], multiplier)
-    if frame_product_sensitivity(row_norm, frame.shape[1]).value <= 2.0 * bound:
-        lattice = IntegerFrames(row_norm, frame, multiplier)
-        return lattice.release(rows.centred(center), rng), lattice.sigma
-    total = factors.start()
-    for z, projections in rows.projected(center, row_norm, frame):
-        factors.add(total, *factors.balanced(z, projections, bound))
-    return factors.release(total, bound, rng), factors.sigma(bound)
+        noisy = private_sum(units, factors, Outer(bound, shape[0], shape[1], row_norm), mu, rng)
+    mean = noisy.value.reshape(shape) / n
+    return mean if middle is None else mean + middle.reshape(shape), noisy.sigma / n
 
 
 def _with_variances(
@@ -554,88 +468,31 @@ def _with_variances(
     row_norm: float,
     budget: Budget,
     streams: Streams,
-    exact: bool = False,
 ) -> Subspace:
     """Order the columns by their released variances, with what is left of the budget."""
-    inside = budget.left * _INSIDE_SHARE / (_INSIDE_SHARE + _TOTAL_SHARE)
-    most = row_norm**2
+    part = budget.left * _INSIDE_SHARE / (_INSIDE_SHARE + _TOTAL_SHARE)
+    most, k = row_norm**2, frame.shape[1]
     if isinstance(rows, GroupedRows) and not rows.by_trace:
         # The Frobenius norm of a matrix does not bound its trace by the same number.
-        share = _TRACE_SHARE * (budget.left - inside)
+        share = _TRACE_SHARE * (budget.left - part)
         most = trace_quantile(rows, center, row_norm, budget, share, _TRACE_LEVEL, streams)
-    rng = streams("inside variance"), streams("total variance")
-    release = _exact_variances if exact else _float_variances
-    small, total = release(frame, rows, center, row_norm, most, budget, inside, rng)
-    values, vectors = np.linalg.eigh(small)
+    units, weighted = rows.weighted(center, row_norm)
+
+    def inside(*own: Any) -> np.ndarray:
+        z, weights = weighted(*own)
+        return row_products(z, frame) * weights[:, None]
+
+    def squares(*own: Any) -> np.ndarray:
+        z, weights = weighted(*own)
+        return (squared_lengths(z) * np.square(weights))[:, None]
+
+    known, rng = (rows.n, budget), streams("inside variance")
+    packed, _ = noisy_mean(units, inside, variances(row_norm, k), *known, part, rng)
+    rng = streams("total variance")
+    total, _ = noisy_number(units, squares, most, *known, budget.left, rng)
+    values, vectors = np.linalg.eigh(unpacked(packed, k))
     frame = _signed(frame @ vectors[:, ::-1])
     return Subspace(frame.T, values[::-1], total, scale)
-
-
-Rngs = tuple[np.random.Generator, np.random.Generator]
-
-
-def _float_variances(
-    frame: np.ndarray,
-    rows: Records,
-    center: np.ndarray,
-    row_norm: float,
-    most: float,
-    budget: Budget,
-    inside: float,
-    rngs: Rngs,
-) -> tuple[np.ndarray, float]:
-    """Second moment of the coordinates in the frame, and of all together, each at most `most`."""
-    gram, total = rows.clipped_projected_gram(center, row_norm, frame, most)
-    k = frame.shape[1]
-    # Symmetric matrices as vectors: an isometry takes them to R^(k (k + 1) / 2).
-    upper = np.triu_indices(k)
-    weights = np.where(upper[0] == upper[1], 1.0, math.sqrt(2.0))
-    square = interval_sensitivity(row_norm**2)
-    moment = square if k == 1 else second_moment_sensitivity(row_norm)
-    moment = _per_row(rows, moment, row_norm**2, len(weights))
-    mechanism = budget.noise(inside, moment, len(weights))
-    noisy = mechanism.release(gram[upper] * weights / rows.n, rngs[0])
-    small = np.zeros((k, k))
-    small[upper] = noisy / weights
-    trace = _per_row(rows, interval_sensitivity(most), most, 1)
-    mechanism = budget.rest_noise(trace, 1)
-    noisy = mechanism.release(np.array([total / rows.n]), rngs[1])
-    return small + np.triu(small, 1).T, float(noisy[0])
-
-
-def _exact_variances(
-    frame: np.ndarray,
-    rows: Records,
-    center: np.ndarray,
-    row_norm: float,
-    most: float,
-    budget: Budget,
-    inside: float,
-    rngs: Rngs,
-) -> tuple[np.ndarray, float]:
-    """As :func:`_float_variances`, in integers."""
-    multiplier, k = 1.0 / budget.take(inside), frame.shape[1]
-
-    def mean_square(
-        tiles: Callable[[], Iterator[np.ndarray]],
-        most: float,
-        multiplier: float,
-        rng: np.random.Generator,
-    ) -> float:
-        half = 0.5 * most
-        query = RowSum(rows.n, 1, Ball(half, np.array([half])), tiles)
-        noisy = noisy_sum(query, multiplier, rng, exact=True)
-        return float(noisy[0]) / rows.n + half
-
-    if k == 1:
-        squares = lambda: rows.inside_squares(center, row_norm, frame)  # noqa: E731
-        small = np.array([[mean_square(squares, row_norm**2, multiplier, rngs[0])]])
-    else:
-        lattice = _moments(rows.grouped)(row_norm, k, multiplier)
-        inner = (inside for _, inside in rows.projected(center, row_norm, frame))
-        small = lattice.release(inner, rngs[0]) / rows.n
-    lengths = lambda: rows.clipped_squares(center, row_norm)  # noqa: E731
-    return small, mean_square(lengths, most, 1.0 / budget.rest(), rngs[1])
 
 
 def _signed(frame: np.ndarray) -> np.ndarray:

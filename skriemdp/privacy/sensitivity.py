@@ -18,7 +18,6 @@ from skriemdp._validation import check_count, check_nonnegative, check_positive
 __all__ = [
     "averaged_moment_sensitivity",
     "direction_score_sensitivity",
-    "disjoint_groups_sensitivity",
     "exact_total_sensitivity",
     "weighted_sum_sensitivity",
     "ball_logarithms_sensitivity",
@@ -330,17 +329,6 @@ def leading_eigenvalues_sensitivity(tolerance: float) -> Sensitivity:
     solver.  completion.md, section 1.
     """
     return Sensitivity(with_tolerance(2.0, tolerance), "leading_eigenvalues_sensitivity")
-
-
-def disjoint_groups_sensitivity(term: Sensitivity) -> Sensitivity:
-    """Of a sum of one term per group of records: what replacing one term can do.
-
-    The groups are disjoint and public: pairs of records, for instance, matched without a look at
-    them.  A record belongs to at most one group, so replacing it replaces at most one term, and the
-    other records of its group are part of what a term is a function of.  `term` is the sensitivity
-    of a sum of such terms when one term is replaced.  sensitivity.md, section 10.
-    """
-    return Sensitivity(term.value, "disjoint_groups_sensitivity")
 
 
 def mean_sensitivity(total: Sensitivity, n: float) -> Sensitivity:

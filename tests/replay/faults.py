@@ -437,6 +437,11 @@ def _mean_size(found, given):
     return given.self.sums(np.where(np.isfinite(rows), rows, 0.0) / given.self.sizes.mean())
 
 
+def _thrice(found, given):
+    left, right = found
+    return dataclasses.replace(left, limits=3.0 * left.limits), 3.0 * right
+
+
 def _all_rows(found, given):
     return dataclasses.replace(found, facts=found.facts | {"n": len(given.groups.order)})
 
@@ -453,11 +458,9 @@ _INTEGERS = "mechanisms.integers"
 _AS_LONG = meanwhile(
     "mechanisms.bounds:Ball.enforce", instead(lambda self, rows, unit: rows / unit)
 )
-_PRODUCT = "privacy.sensitivity:frame_product_sensitivity"
 _HELD = "mechanisms.held"
 _SEARCH = "selection.estimator:PrivateGridSearchCV._run"
 _QUERIES = "regression.prediction_releases:WeightedMean"
-_EXACT = "mechanisms.integer_products:IntegerFrames"
 _DOUBLED = meanwhile(f"{_INTEGERS}:IntegerBall.integers", times(2.0))
 
 CHANGES = (
@@ -502,7 +505,7 @@ CHANGES = (
         "three times as long",
         "regression parametric",
     ),
-    Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "pca cov"),
+    Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "float"),
     Change("mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "mean laplace"),
     Change(f"{_INTEGERS}:IntegerBall.spacing", times(1.0 / 3.0), "a third", "mean lattice"),
     Change(
@@ -540,21 +543,14 @@ CHANGES = (
         "half the sensitivity",
         "pca exponential 1",
     ),
-    Change(
-        _PRODUCT,
-        returns(lambda found, a: _times(0.5 if a.columns == 1 else 1.0, found)),
-        "one column halved",
-        "pca power 1, long",
-    ),
-    Change(
-        _PRODUCT,
-        returns(lambda found, a: _times(1.0 if a.columns == 1 else 0.5, found)),
-        "two columns halved",
-        "pca power 2, long",
-    ),
-    Change(_PRODUCT, takes(bound=_half_of("bound")), "the radius of a ball", "pca refine"),
-    Change(f"{_EXACT}.spacing", times(0.5), "halved", "exact, long"),
-    Change(f"{_EXACT}.longest", times(2), "doubled", "exact, long"),
+    Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "pca covariance"),
+    Change(f"{_HELD}:Moment.longest", times(2), "doubled", "pca covariance"),
+    Change(f"{_HELD}:Frame.spacing", times(0.5), "halved", "pca power 1, long"),
+    Change(f"{_HELD}:Frame.longest", times(2), "doubled", "pca power 1, long"),
+    Change(f"{_HELD}:Frame.longest", times(2), "doubled for two columns", "pca power 2, long"),
+    Change(f"{_HELD}:Outer._balanced", returns(_thrice), "three times as long", "pca power, short"),
+    Change(f"{_HELD}:VectorSet.spacing", times(0.5), "halved", "pca mean"),
+    Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "pca covariance"),
     Change(
         "location_scale.rows:PairDifferences.__init__",
         returns(_same_second),
@@ -622,13 +618,13 @@ CHANGES = (
         "location_scale.rows:_shrinking",
         returns(lambda found, a: np.ones_like(a.squares)),
         "not shortened",
-        "pca",
+        "people pca pure",
     ),
     Change(
-        "pca.releases:_float_variances",
-        meanwhile("pca.releases:second_moment_sensitivity", times(0.7 / math.sqrt(2.0))),
-        "an interval's, and less",
-        "pca exponential 2",
+        f"{_HELD}:variances",
+        meanwhile(f"{_HELD}:second_moment_sensitivity", times(0.8)),
+        "less than two matrices are apart",
+        "pca power 2",
     ),
     Change(
         "mean.output_releases:_k_norm_mean",

@@ -439,10 +439,9 @@ def _components_of_people():
     orthogonal = replaced(zeros, [3.0, 0, 0], [0, 1.0, 0])
     known = {"row_norm": 1.0, "center": "assume"}
     pca = functools.partial(fitted, PrivatePrincipalEigenvector)
-    for arithmetic in ("float", "lattice"):
-        fit = pca(mechanism="covariance", arithmetic=arithmetic, **known)
-        pair(f"people pca covariance {arithmetic}", fit, *orthogonal, attains=0.95)
-        pair(f"people pca sparse {arithmetic}", fit, *_stored(orthogonal), attains=0.95)
+    fit = pca(mechanism="covariance", **known)
+    pair("people pca covariance", fit, *orthogonal, attains=0.95)
+    pair("people pca sparse", fit, *_stored(orthogonal), attains=0.95)
     pair("people pca pure", pca(mechanism="covariance", delta=0.0, **known), *orthogonal)
     # A person whose rows go all ways: pure privacy counts the trace.
     spread = orthogonal[0][0].copy()
@@ -450,49 +449,43 @@ def _components_of_people():
     spread[own] = 30.0 * np.eye(d)[np.arange(own.sum()) % d]
     around = (spread, None, orthogonal[0][2]), replaced(zeros, [0, 0, 0], [0, 0, 0])[1]
     pair("people pca pure spread", pca(delta=0.0, **known), *around, attains=0.5)
-    for arithmetic in ("float", "lattice"):
-        fit = pca(mechanism="power", n_steps=1, arithmetic=arithmetic, **known)
-        for quiet in (True, False):
-            pair(f"people pca trace {arithmetic} {quiet}", fit, *around, quiet=quiet)
+    fit = pca(mechanism="power", n_steps=1, **known)
+    for quiet in (True, False):
+        pair(f"people pca trace {quiet}", fit, *around, quiet=quiet)
     frame = replaced(zeros, [1.0, 0, 0], [0, 1.0, 0])
     ends = replaced(np.tile([1.0, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
     for k in (1, 2):
-        for arithmetic in ("float", "lattice"):
-            here = {"arithmetic": arithmetic, **known}
-            fit = pca(k, mechanism="refine", **here)
-            pair(f"people pca refine {k} {arithmetic}", fit, *frame, attains=0.25)
-            pair(f"people pca refine {k} {arithmetic}, two matrices", fit, *ends, attains=0.95)
-            fit = pca(k, mechanism="power", n_steps=2, **here)
-            pair(f"people pca power {k} {arithmetic}", fit, *frame)
-            pair(f"people pca power {k} {arithmetic} noisy", fit, *ends, quiet=False)
+        fit = pca(k, mechanism="refine", **known)
+        pair(f"people pca refine {k}", fit, *frame, attains=0.25)
+        pair(f"people pca refine {k}, two matrices", fit, *ends, attains=0.95)
+        fit = pca(k, mechanism="power", n_steps=2, **known)
+        pair(f"people pca power {k}", fit, *frame)
+        pair(f"people pca power {k} noisy", fit, *ends, quiet=False)
         fit = pca(k, mechanism="exponential", delta=0.0, **known)
         pair(f"people pca exponential {k}", fit, *frame, attains=0.5)
     # A direction that stands out of little noise, and holds little of the bound: one product.
     ends = replaced(np.tile([0.1, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
-    for arithmetic in ("float", "lattice"):
-        fit = pca(mechanism="refine", epsilon=100.0, arithmetic=arithmetic, **known)
-        pair(f"people pca refine {arithmetic}, one product", fit, *ends, attains=0.4)
+    fit = pca(mechanism="refine", epsilon=100.0, **known)
+    pair("people pca refine, one product", fit, *ends, attains=0.4)
     for manifold, k in (("sphere", 1), ("stiefel", 2), ("grassmann", 2), ("ambient", 1)):
         w = _start_frame(d, k)[:, 0]
         across = np.linalg.svd(np.column_stack([w, _start_frame(d, k)]))[0][:, -1]
         data = replaced(zeros, (w + across) / math.sqrt(2), (w - across) / math.sqrt(2))
-        for arithmetic in ("float", "lattice"):
-            settings = {"manifold": manifold, "n_steps": 3, "arithmetic": arithmetic}
-            fit = pca(k, mechanism="gradient", **settings, **known)
-            pair(f"people pca gradient {manifold} {arithmetic}", fit, *data, attains=0.2)
+        settings = {"manifold": manifold, "n_steps": 3}
+        fit = pca(k, mechanism="gradient", **settings, **known)
+        pair(f"people pca gradient {manifold}", fit, *data, attains=0.2)
     pair("people pca gradient noisy", fit, *data, quiet=False)
     # Differences of pairs of people, and found centres and norms.
     far = replaced(cloud + [50.0, 0, 0], [1e9, 0, 0], [-1e9, 0, 0])
     ends = replaced(cloud, [1e9, 0, 0], [0, 1e9, 0])
     extreme = replaced(cloud, [0, 0, 1e-120], [0, 1e200, 0])
-    for arithmetic in ("float", "lattice"):
-        fit = pca(epsilon=1.5, arithmetic=arithmetic)
-        pair(f"people pca pairs {arithmetic}", fit, *ends, attains=0.8)
-        pair(f"people pca pairs {arithmetic} noisy", fit, *ends, quiet=False)
-        for mechanism in ("covariance", "power", "gradient"):
-            fit = pca(mechanism=mechanism, arithmetic=arithmetic)
-            pair(f"people pca {mechanism} {arithmetic} private centre", fit, *far)
-            pair(f"people pca {mechanism} {arithmetic} extremes", fit, *extreme, quiet=False)
+    fit = pca(epsilon=1.5)
+    pair("people pca pairs", fit, *ends, attains=0.8)
+    pair("people pca pairs noisy", fit, *ends, quiet=False)
+    for mechanism in ("covariance", "power", "gradient"):
+        fit = pca(mechanism=mechanism)
+        pair(f"people pca {mechanism} private centre", fit, *far)
+        pair(f"people pca {mechanism} extremes", fit, *extreme, quiet=False)
     fit = pca(mechanism="exponential", delta=0.0)
     pair("people pca exponential private centre", fit, *far)
 
@@ -710,10 +703,8 @@ def components():
     known = {"row_norm": 1.0, "center": "assume"}
     pca = functools.partial(fitted, PrivatePrincipalEigenvector)
     pair("pca covariance pure", pca(mechanism="covariance", delta=0.0, **known), *orthogonal)
-    fit = pca(mechanism="covariance", arithmetic="float", **known)
+    fit = pca(mechanism="covariance", **known)
     pair("pca covariance", fit, *orthogonal, attains=0.95)
-    fit = pca(mechanism="covariance", arithmetic="lattice", **known)
-    pair("pca covariance exact", fit, *orthogonal, attains=0.95)
     pair(
         "pca covariance sparse",
         pca(mechanism="covariance", **known),
@@ -730,7 +721,7 @@ def components():
     pair("pca covariance single", pca(mechanism="covariance", **known), *data, attains=0.95)
     for k in (1, 2):
         frame = changed(zeros, [1.0, 0, 0], [0, 1.0, 0])
-        fit = pca(k, mechanism="refine", arithmetic="float", **known)
+        fit = pca(k, mechanism="refine", **known)
         pair(f"pca refine {k}", fit, *frame, attains=0.25)
         pair(f"pca power {k}", pca(k, mechanism="power", n_steps=2, **known), *frame)
         fit = pca(k, mechanism="exponential", delta=0.0, **known)
@@ -740,16 +731,15 @@ def components():
             data = changed(cloud, one / np.linalg.norm(one), two / np.linalg.norm(two))
             for mechanism in ("refine", "power"):
                 steps = 2 if mechanism == "power" else None
-                settings = {"n_steps": steps, "arithmetic": "float", **known}
+                settings = {"n_steps": steps, **known}
                 fit = pca(k, mechanism=mechanism, **settings)
                 pair(f"pca {mechanism} {k} cloud {seed}", fit, *data, quiet=bool(seed))
     # A direction that stands out of little noise, and holds little of the bound: one product.
     ends = changed(np.tile([0.1, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
-    for arithmetic in ("float", "lattice"):
-        fit = pca(mechanism="refine", epsilon=100.0, arithmetic=arithmetic, **known)
-        pair(f"pca refine {arithmetic}, one product", fit, *ends, attains=0.4)
+    fit = pca(mechanism="refine", epsilon=100.0, **known)
+    pair("pca refine, one product", fit, *ends, attains=0.4)
     ends = changed(np.tile([1.0, 0, 0], (n, 1)), [1.0, 0, 0], [0, 1.0, 0])
-    fit = pca(mechanism="refine", arithmetic="float", **known)
+    fit = pca(mechanism="refine", **known)
     pair("pca refine, two matrices", fit, *ends, attains=0.95)
     for manifold, k in (("sphere", 1), ("stiefel", 2), ("grassmann", 2), ("ambient", 1)):
         fit = pca(k, mechanism="gradient", manifold=manifold, n_steps=3, **known)
@@ -771,10 +761,9 @@ def components():
         w, across = frame[:, 0], np.linalg.svd(frame)[0][:, -1]
         one = [(w + across) / math.sqrt(2), (w - across) / math.sqrt(2)]
         data = changed(np.tile(w, (n, 1)), *(one if k == 1 else frame.T))
-        for arithmetic, name in (("float", ","), ("lattice", " exact,")):
-            settings = {"n_steps": 1, "epsilon": 50.0, "arithmetic": arithmetic, **known}
-            fit = pca(k, mechanism="power", **settings)
-            pair(f"pca power {k}{name} long products", fit, *data, attains=0.8)
+        settings = {"n_steps": 1, "epsilon": 50.0, **known}
+        fit = pca(k, mechanism="power", **settings)
+        pair(f"pca power {k}, long products", fit, *data, attains=0.8)
     # Products and gradients in integers; the second pair of each keeps the terms unshortened.
     for mechanism, steps in (
         ("refine", {}),
@@ -782,23 +771,21 @@ def components():
         ("gradient", {"n_steps": 2}),
     ):
         for k in (1, 2):
-            fit = pca(k, mechanism=mechanism, arithmetic="lattice", **steps, **known)
-            pair(f"pca {mechanism} {k} exact", fit, *orthogonal)
+            fit = pca(k, mechanism=mechanism, **steps, **known)
+            pair(f"pca {mechanism} {k} orthogonal", fit, *orthogonal)
             ends = np.tile([1.0, 0, 0], (n, 1))
             data = changed(ends, [1.0, 0, 0], [0, 1.0, 0])
-            pair(f"pca {mechanism} {k} exact, long", fit, *data)
+            pair(f"pca {mechanism} {k} far", fit, *data)
     # The trace of the clipped rows.
     trace = changed(zeros, [1.0, 0, 0], [0, 0, 0])
-    for arithmetic in ("float", "lattice"):
-        fit = pca(mechanism="power", n_steps=1, arithmetic=arithmetic, **known)
-        pair(f"pca power trace {arithmetic}", fit, *trace)
+    fit = pca(mechanism="power", n_steps=1, **known)
+    pair("pca power trace", fit, *trace)
     # Differences of pairs: n mu is 8.8 times the root of d.
     fit = pca(mechanism="covariance", epsilon=1.5)
     ends = changed(cloud, [1e9, 0, 0], [0, 1e9, 0])
     pair("pca pairs", fit, *ends, attains=0.8)
     pair("pca pairs noisy", fit, *ends, quiet=False)
     pair("pca pairs sparse", fit, *map(sparse.csr_array, ends), attains=0.8)
-    pair("pca pairs exact", pca(epsilon=1.5, arithmetic="lattice"), *ends, attains=0.8)
     for mechanism in ("refine", "power", "gradient"):
         pair(f"pca pairs {mechanism}", pca(mechanism=mechanism, epsilon=1.5), *ends)
     # Found centres and norms: far data, opposite rows at the bound, pairs of equal rows.
