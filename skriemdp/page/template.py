@@ -26,6 +26,7 @@ __all__ = ["to_data", "to_html", "to_text", "words"]
 SHOWN = 20  # rows of a table in a terminal; the HTML and the history have more
 _LINE = re.compile(r"(?:\((!?)([\w.]+)\) )?(\S+) ?(.*)")
 _WRAPS = {"?": "dl", "*": "ul", "[]": "ul class='checks'"}
+_KINDS = {">": " class='number'", "<": " class='long'"}
 _ITEMS = {
     "#": "<h1>{}</h1>",
     "##": "<h2>{}</h2>",
@@ -39,7 +40,7 @@ _ITEMS = {
 
 
 class Table(NamedTuple):
-    """Rows under a caption; a head with > stands over a column that is set flush right."""
+    """Rows under a caption; heads begin with > or < where the template says so."""
 
     rows: list[list[Any]]
     caption: str
@@ -316,8 +317,8 @@ def _item(sign: str, parts: Any, ids: Iterator[int]) -> str:
 
 def _table(table: Table, number: int) -> str:
     """A table that scrolls by itself where the page is narrow; the keyboard reaches it."""
-    head = "".join(f"<th scope='col'>{_own(text.lstrip('>'))}</th>" for text in table.heads)
-    kinds = [" class='number'" if text[0] == ">" else "" for text in table.heads]
+    head = "".join(f"<th scope='col'>{_own(text.lstrip('<>'))}</th>" for text in table.heads)
+    kinds = [_KINDS.get(text[0], "") for text in table.heads]
     starts = [f"<td{kind}>" for kind in kinds]
     starts[0] = starts[0].replace("td", "th scope='row'")
     rows = "</tr>\n<tr>".join(
@@ -351,7 +352,7 @@ def to_text(facts: Facts) -> str:
     lines: list[str] = []
     for sign, parts in _report(facts):
         if sign == "table":
-            rows = [[text.lstrip(">") for text in parts.heads], *parts.rows[-SHOWN:]]
+            rows = [[text.lstrip("<>") for text in parts.heads], *parts.rows[-SHOWN:]]
             if (more := len(parts.rows) - SHOWN) > 0:
                 rows.append([f"({more} earlier rows are not shown)"])
             lines += [f"-- {clean(parts.caption)}"]
