@@ -645,7 +645,7 @@ def test_what_remains_is_what_the_accountant_says(tmp_path):
 
 def test_author_and_date(tmp_path, capsys, monkeypatch):
     budget = PrivacyAccountant(epsilon=1.0, path=tmp_path / "a.ledger")
-    monkeypatch.setattr(storage, "now", lambda: "2031-02-03T04:05:06.000+00:00")
+    monkeypatch.setattr("skriemdp.page.facts.now", lambda: "2031-02-03T04:05:06.000+00:00")
     assert run("report", budget.path, "--author", "A. <Officer>", "--html", tmp_path / "p") == 0
     page = Reader((tmp_path / "p").read_text(encoding="utf-8"))
     assert "A. <Officer>" in page.text and "2031-02-03" in page.text

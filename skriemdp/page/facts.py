@@ -13,12 +13,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import IO, Any, NamedTuple
 
-from skriemdp.ledger import reading, storage
-from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, add
+from skriemdp.ledger import reading
+from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, add, now
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.filters import AXES, Filter
-from skriemdp.ledger.refusals import remaining
-from skriemdp.ledger.statements import Remaining, guarantee, noise_of
+from skriemdp.ledger.statements import Remaining, guarantee, noise_of, remaining
 from skriemdp.ledger.storage import Standing
 from skriemdp.ledger.totals import charge_lists, together, total_epsilon
 from skriemdp.privacy.event import Event
@@ -293,7 +292,7 @@ def gather(
     models = [_compared(path, statement) for statement in statements]
     name = clean(os.path.basename(os.fsdecode(path)))
     return Facts(
-        name, file.created, storage.now(), author, file.head, shown, everything, file.problems,
+        name, file.created, now(), author, file.head, shown, everything, file.problems,
         models,
     )  # fmt: skip
 
