@@ -319,8 +319,8 @@ class _Book:
         self.account = Account(place.name, place.unit, place.parent, rule)
         self.total = rule.zero
         self.tallies: Counter[tuple[str, str]] = Counter()
-        self.first: list[tuple] = []
-        self.recent: deque[tuple] = deque(maxlen=ENDS)
+        self.first: list[tuple[Entry, float | None, float | None]] = []
+        self.recent: deque[tuple[Entry, float | None, float | None]] = deque(maxlen=ENDS)
         self.releases: dict[tuple[str, str], Release] = {}
 
     def take(self, row: Entry) -> None:
@@ -355,7 +355,7 @@ class _Book:
         kept = self.first + list(self.recent)
         if self.recent:
             kept = kept[:ENDS] + kept[-ENDS:]
-        account.charges = [_charge(*row, account.rule.delta) for row in kept]
+        account.charges = [_charge(*each, delta=account.rule.delta) for each in kept]
         leaves = [name for name in _below(account.name, known) if not known[name].account.parts]
         noted = [release.facts for name in leaves for release in known[name].releases.values()]
         account.n = max(filter(None, (_size(facts, account.unit) for facts in noted)), default=None)

@@ -193,12 +193,13 @@ def _guess(account: Account) -> str:
 
 def _chances(account: Account) -> list[list[Any]]:
     columns = _profiles(account)
-    return columns and [
+    return [
         [
             f"at {100 * alarm:g} % false alarms",
             *(_rate(max(found_at_most(alarm, one) for one in known)) for _, known in columns),
         ]
         for alarm in ALARMS
+        if columns
     ]
 
 
