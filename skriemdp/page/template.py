@@ -89,15 +89,13 @@ def _value(name: str, values: Mapping[str, Any]) -> Any:
 
 def _of_file(facts: Facts) -> dict[str, Any]:
     findings, shown, roots = facts.findings, facts.accounts, facts.roots
-    limited, units = [each for each in roots if each.limited], {each.unit for each in roots}
+    limited = [each for each in roots if each.limited]
     broken, whole = bool(facts.problems), len(shown) == len(facts.everything)
     why = ""
     if any(each.void for each in facts.everything):
         why = "see the findings"
     elif len(limited) < len(roots):
         why = "some data sets have no ceiling"
-    elif len(units) > 1:
-        why = "they protect different units"
     what = f"{shown[0].name}, 1 of {plural(len(roots), 'data set')}" if shown else ""
     if shown and shown[0].parent is not None:
         what = f"{shown[0].name}, a part of {shown[0].parent}"
@@ -122,7 +120,7 @@ def _of_file(facts: Facts) -> dict[str, Any]:
         "together": len(roots) > 1 and not why,
         "apart": len(roots) > 1 and why,
         "why": why,
-        "unit": min(units, default=""),
+        "unit": roots[0].unit if roots else "",
         "epsilon": math.fsum(each.rule.epsilon for each in roots),
         "delta": math.fsum(each.rule.delta for each in roots),
         "head": f"entry {facts.head.entry} {facts.head.digest}" if facts.head else "no entry",
@@ -134,14 +132,13 @@ def _of_account(account: Account) -> dict[str, Any]:
     rule, limited = account.rule, account.limited
     ratio = rule.delta * account.n if account.n and limited else 0.0
     used = f", {percent(account.used)} of the budget" if limited else ""
+    left = account.remaining
+    room = max(left.epsilon, left.pure_epsilon) if left else 0.0
     summed, whole = account.epsilon is not None, len(account.charges) == account.count
     return {
         "a": account,
-        "rule": rule,
         "kind": "Data set" if account.parent is None else "Part",
-        "part": account.parent is not None,
         "unit": words("units").get(account.unit, "as the ledger was made"),
-        "limited": limited,
         "weak": limited and rule.epsilon >= WEAK,
         "below": 0.0 < ratio < 1.0,
         "above": ratio >= 1.0,
@@ -157,7 +154,11 @@ def _of_account(account: Account) -> dict[str, Any]:
         "summed": summed and account.totals,
         "unsummed": not summed,
         "sum": round_up(account.epsilon or 0.0),
-        "left": _left(account),
+        "more_fits": left and room > 0.0,
+        "full": left and room <= 0.0,
+        "fits": "" if rule.kind == "sum" else " with Gaussian noise",
+        "gaussian_left": round_down(left.epsilon) if left else "",
+        "pure_left": round_down(left.pure_epsilon) if left else "",
         "figure": account.charges and limited,
         "first": "Under the ceiling" if limited else "By the charges",
         "more": f"; {account.more_releases} more are not shown" if account.more_releases else "",
@@ -213,19 +214,6 @@ def _mechanisms(account: Account) -> str:
     if signed := sorted({each.signed for each in account.releases} - {""}):
         text += f" Signed by {', '.join(signed)}."
     return text
-
-
-def _left(account: Account) -> str:
-    left = account.remaining
-    if left is None:
-        return ""
-    if max(left.epsilon, left.pure_epsilon) <= 0.0:
-        return "Nothing: no more release is admitted."
-    kind = "" if account.rule.kind == "sum" else " with Gaussian noise"
-    return (
-        f"One more release{kind} may have an epsilon of up to {round_down(left.epsilon)} at delta "
-        f"= {left.delta:g}, or one without a delta up to {round_down(left.pure_epsilon)}."
-    )
 
 
 def _shares(row: Charge | Release) -> list[str]:
@@ -336,7 +324,7 @@ def _table(table: Table, number: int) -> str:
 
 
 def _figure(account: Account, number: int) -> str:
-    """The share of a budget used over time, with a title and a description that say it."""
+    """The share of a budget used, charge by charge; its title and description say it."""
     first, last = (_text(account.charges[i].time[:16].replace("T", " ")) for i in (0, -1))
     path = "".join(
         f"H{44 + 306 * place / account.count:.1f}V{160 - 146 * used:.1f}"
