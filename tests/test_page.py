@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import html.parser
 import json
 import math
@@ -15,18 +16,21 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.base import clone
+from test_estimators import AROUND, ESTIMATORS, data
 
 import skriemdp
 from skriemdp.ledger import chain, connections
 from skriemdp.ledger.accountant import PrivacyAccountant
+from skriemdp.ledger.facts import plain_facts
 from skriemdp.page import found_at_most, gather, guessed_at_most, to_data, to_html, to_text
 from skriemdp.page.command import main
-from skriemdp.page.facts import ENDS, GROUPS, LISTED
-from skriemdp.page.markup import DARK, LIGHT
+from skriemdp.page.facts import ENDS, LISTED, RELEASES
 from skriemdp.page.meaning import pair, profile_of
 from skriemdp.privacy.events import GaussianEvent, PureEvent, SeededEvent
 
@@ -237,16 +241,17 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
-def test_contrast_in_light_and_dark(pages, colours):
+def test_contrast_in_light_and_dark(pages):
     assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
-    for name, colour in colours.items():
-        if name != "back":
-            assert contrast(colour, colours["back"]) >= 4.5
-            assert f"--{name}: {colour}" in pages["3"]
+    style = pages["3"].partition("</style>")[0]
+    found = re.findall(r"--(\w+): (#[0-9a-f]{6})", style)
+    light, dark = dict(found[: len(found) // 2]), dict(found[len(found) // 2 :])
+    assert set(light) == set(dark) and len(found) == 2 * len(light) and light != dark
+    for colours in (light, dark):
+        back = colours.pop("back")
+        assert colours and all(contrast(colour, back) >= 4.5 for colour in colours.values())
     # No other colour is on the page.
-    found = set(re.findall(r"#[0-9a-f]{6}\b", pages["3"]))
-    assert found == {*LIGHT.values(), *DARK.values()}
+    assert len(re.findall(r"#[0-9a-f]{3,8}\b", style)) == len(found)
 
 
 def test_the_same_ledger_gives_the_same_bytes(tmp_path):
@@ -271,19 +276,22 @@ def test_many_charges_are_grouped_and_the_ends_shown(pages, tmp_path):
         *range(2, 2 + ENDS),
         *range(LISTED + 202 - ENDS, LISTED + 202),
     ]
-    assert sum(group.count for group in account.groups) == account.count == LISTED + 200
-    assert {group.day for group in account.groups} == {"2026-03-01", "2026-03-02", "2026-03-03"}
-    assert math.fsum(group.share for group in account.groups) == pytest.approx(account.used)
+    assert sum(release.count for release in account.releases) == account.count == LISTED + 200
+    assert {release.days for release in account.releases} == {"2026-03-01 to 2026-03-03"}
+    assert math.fsum(each.share for each in account.releases) == pytest.approx(account.used)
     assert f"All {LISTED + 200} charges" in page.text
     assert len(page.all("tr")) < 2 * ENDS + 100
+    again = gather(charge_often(tmp_path / "few.ledger", LISTED + 1).path).accounts[0]
+    assert [charge.entry for charge in again.charges][ENDS - 1 : ENDS + 1] == [101, 903]
 
 
-def test_all_groups_are_counted_where_there_are_too_many(tmp_path):
-    labels = [f"label {i}" for i in range(GROUPS + 50)]
+def test_releases_are_counted_where_there_are_too_many(tmp_path):
+    labels = [f"label {i}" for i in range(LISTED + 50)]
     facts = gather(charge_often(tmp_path / "a.ledger", len(labels), labels, days=1).path)
     (account,) = facts.accounts
-    assert len(account.groups) == GROUPS and account.more_groups == 50
-    assert "50 more groups are not shown" in to_html(facts)
+    assert len(account.releases) == RELEASES
+    assert account.more_releases == len(labels) - RELEASES
+    assert f"{account.more_releases} more are not shown" in to_html(facts)
 
 
 @pytest.mark.slow
@@ -324,7 +332,7 @@ def test_a_weak_ceiling_is_called_weak(tmp_path):
     strong = gather(PrivacyAccountant(epsilon=2.9, path=tmp_path / "2.ledger").path)
     none = gather(PrivacyAccountant(path=tmp_path / "inf.ledger").path)
     assert "is weak" in to_text(weak) and "is weak" not in to_text(strong)
-    assert "nothing limits what is released" in none.verdict
+    assert "nothing limits what is released" in to_data(none)["verdict"]
 
 
 def test_json_is_plain(tmp_path, capsys):
@@ -333,6 +341,13 @@ def test_json_is_plain(tmp_path, capsys):
     said = json.loads(lines_of(capsys)[0])
     assert said == json.loads(json.dumps(to_data(gather(path))))
     assert said["datasets"][0]["charges"][0]["label"] == LABELS[0]
+    for account, record in zip(said["datasets"], said["deployments"], strict=True):
+        assert set(record) == {"url_slug", "status", "tier", "deployment"}
+        registered = record["deployment"]
+        assert registered["basic"]["name"] == account["name"]
+        limits = {name: float(account["rule"][name]) for name in ("epsilon", "delta")}
+        assert registered["privacy_loss"]["privacy_parameters"] == limits
+        assert registered["dp_variant"]["variant_name"] == "Approximate DP"
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -374,7 +389,12 @@ def test_exit_status_of_a_good_ledger(tmp_path, capsys):
     assert run("check", path) == 0 and lines_of(capsys) == ("", "")
     assert run("report", path, "--dataset", "default") == 0
     out, err = lines_of(capsys)
-    assert err == "" and "other & more" not in out and "\x1b" not in out and "\u202e" not in out
+    assert (
+        err == ""
+        and "Data set other & more" not in out
+        and "\x1b" not in out
+        and "\u202e" not in out
+    )
     assert run("--version") == 0
     assert lines_of(capsys)[0].strip() == skriemdp.__version__
 
@@ -387,7 +407,7 @@ def test_a_seeded_charge_is_a_finding(tmp_path, capsys):
     assert out == "" and "entry 2" in err and "protects nobody" in err
     assert run("report", budget.path, "--html", tmp_path / "a.html") == 1
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
-    assert "seeded: protects nobody" in text and "Chances of an attack" not in text
+    assert "seeded: protects nobody" in text and "How often a test finds" not in text
 
 
 def test_fits_with_a_random_state_are_found(tmp_path):
@@ -414,7 +434,7 @@ def test_an_event_of_another_version_is_a_finding(tmp_path, capsys, monkeypatch)
     budget.spend(Unheard(0.1))
     assert run("report", budget.path) == 1
     out, err = lines_of(capsys)
-    assert "cannot read" in err and "epsilon unknown" in out and "not computed" in out
+    assert "cannot read" in err and "epsilon unknown" in out and "Not computed" in out
 
 
 @pytest.mark.parametrize(
@@ -436,7 +456,7 @@ def test_an_edited_file_is_a_finding(tmp_path, capsys, edit):
     assert "does not add up" in lines_of(capsys)[1]
     assert run("report", path, "--html", tmp_path / "a.html") == 1
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
-    assert "do not rely on what it says" in text and "Chances of an attack" not in text
+    assert "do not rely on what it says" in text and "How often a test finds" not in text
 
 
 def test_heads_and_witnesses(tmp_path, capsys):
@@ -556,6 +576,206 @@ def test_reading_while_others_charge(tmp_path, monkeypatch):
     facts = gather(budget.path)
     assert facts.findings == [] and facts.accounts[0].count == 53
     assert facts.accounts[0].used == budget.remaining().used
+
+
+# -- what an officer asks --------------------------------------------------------------------------
+
+
+def test_findings_are_of_the_whole_file_whatever_is_shown(tmp_path, capsys):
+    budget = PrivacyAccountant(epsilon=1.0, delta=1e-6, path=tmp_path / "a.ledger")
+    budget.dataset("b", 2.0, 1e-6).spend(PureEvent(0.1))
+    budget.dataset("open", math.inf).spend(SeededEvent(PureEvent(0.1)))
+    assert run("report", budget.path, "--dataset", "b") == 1
+    out, err = lines_of(capsys)
+    assert "protects nobody" in out and "protects nobody" in err
+    assert "Nothing was found" not in out and "is partial" in out and "1 of 3 data sets" in out
+    assert "Data set b" in out and "Data set open" not in out
+    assert run("report", budget.path) == 1
+    assert "is partial" not in lines_of(capsys)[0]
+
+
+def test_the_sum_if_all_data_sets_are_the_same_people(tmp_path):
+    budget = PrivacyAccountant(epsilon=1.0, delta=1e-6, path=tmp_path / "a.ledger")
+    assert "All data sets" not in to_text(gather(budget.path))
+    budget.dataset("b", 2.0, 1e-5).split(2)
+    assert "epsilon = 3, delta = 1.1e-05, the sums" in to_text(gather(budget.path, "b"))
+    budget.dataset("open", math.inf)
+    assert "some data sets have no ceiling" in to_text(gather(budget.path))
+
+
+@pytest.mark.parametrize(
+    "n, unit, text",
+    [
+        (99, "record", "is below, as it should be: 0.01 is 0.99 times"),
+        (100, "record", "is NOT below: 0.01 is 1 times"),
+        (100, "group", "is NOT below"),
+        (None, "record", "no charge noted how many records"),
+    ],
+)
+def test_delta_against_one_over_n(tmp_path, n, unit, text):
+    budget = PrivacyAccountant(epsilon=1.0, delta=0.01, path=tmp_path / "a.ledger", unit=unit)
+    noted = {} if n is None else {"n_groups" if unit == "group" else "n": n}
+    budget.spend(PureEvent(0.1), params={"unit": unit}, facts=noted)
+    said = gather(budget.path)
+    assert text in to_text(said)
+    assert ("is not below 1/n" in to_html(said)) == ("NOT" in text)
+
+
+def test_every_question_is_answered_and_the_formula_is_folded(pages):
+    page = Reader(pages["varied"])
+    for question in (
+        "Unit of privacy", "Neighbouring data sets", "Epsilon and delta", "Delta against 1/n",
+        "What an attacker gains", "Mechanisms", "Composition", "What remains",
+        "What is not covered",
+    ):  # fmt: skip
+        assert question in page.text
+    assert page.all("details") and re.search(
+        r"<details>[^/]*</summary><bdi>Rule auto", pages["varied"]
+    )
+    assert "sum of mu^2" not in re.sub("<details>.*?</details>", "", pages["varied"])
+
+
+def test_what_remains_is_what_the_accountant_says(tmp_path):
+    budget = PrivacyAccountant(epsilon=1.0, delta=1e-6, path=tmp_path / "a.ledger")
+    budget.spend(GaussianEvent(20.0))
+    budget.partition("p").spend(PureEvent(0.2))
+    budget.partition("q").spend(PureEvent(0.1))
+    assert gather(budget.path).accounts[0].remaining == budget.remaining()
+
+
+def test_author_and_date(tmp_path, capsys, monkeypatch):
+    budget = PrivacyAccountant(epsilon=1.0, path=tmp_path / "a.ledger")
+    monkeypatch.setattr("skriemdp.page.facts.now", lambda: "2031-02-03T04:05:06.000+00:00")
+    assert run("report", budget.path, "--author", "A. <Officer>", "--html", tmp_path / "p") == 0
+    page = Reader((tmp_path / "p").read_text(encoding="utf-8"))
+    assert "A. <Officer>" in page.text and "2031-02-03" in page.text
+
+
+@pytest.mark.parametrize("mask, mode", [(0o022, 0o644), (0o077, 0o600)])
+def test_the_page_has_the_rights_of_a_new_file(tmp_path, mask, mode):
+    budget = PrivacyAccountant(epsilon=1.0, path=tmp_path / "a.ledger")
+    before = os.umask(mask)
+    try:
+        assert run("report", budget.path, "--html", tmp_path / "p") == 0
+        assert run("report", budget.path, "--html", tmp_path / "p", "--force") == 0
+    finally:
+        os.umask(before)
+    assert (tmp_path / "p").stat().st_mode & 0o777 == mode
+
+
+def test_help_says_what_everything_is(capsys):
+    for command in ("report", "check", "verify"):
+        assert run(command, "--help") == 0
+        text = " ".join(lines_of(capsys)[0].split())
+        assert "path= to PrivacyAccountant" in text
+        lines = text.partition("options:")[2]
+        for option in re.findall("--[a-z]+ [A-Z]+|--json|--force", lines):
+            assert re.search(re.escape(option) + " [a-z]", lines), option
+
+
+def shown_facts(page):
+    """Names and values in the table of public facts."""
+    rows = re.findall(r"<th scope='row'><bdi>(.*?)</bdi></th><td><bdi>(.*?)</bdi></td>", page)
+    return [(html.unescape(name).partition(":")[0], html.unescape(value)) for name, value in rows]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS + AROUND, ids=str)
+def test_each_public_fact_of_each_estimator_is_on_the_page(tmp_path, estimator):
+    budget = PrivacyAccountant(path=tmp_path / "a.ledger")
+    model = clone(estimator)
+    own = "accountant" in model.get_params(deep=False)
+    model.set_params(**{"accountant" if own else "estimator__accountant": budget})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(*data(estimator))
+    public = plain_facts(model.privacy_spent_.public)
+    found = shown_facts(to_html(gather(budget.path)))
+    assert public
+    for name, value in public.items():
+        texts = [text for known, text in found if known == name]
+        wanted = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if isinstance(value, dict) and "sha256" in value:
+            wanted = value["sha256"]
+        assert any(wanted in text for text in texts), name
+
+
+@pytest.fixture(scope="module")
+def charged(tmp_path_factory):
+    """A ledger with two fits, and their models."""
+    folder = tmp_path_factory.mktemp("models")
+    budget = PrivacyAccountant(path=folder / "a.ledger")
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    models = [
+        skriemdp.PrivateFrechetMean(radius=radius, accountant=budget).fit(X)
+        for radius in (1.0, 2.0)
+    ]
+    return budget.path, models
+
+
+def as_pickle(model, protocol=None):
+    return pickle.dumps(model, protocol)
+
+
+def as_statement(model):
+    return json.dumps(model.privacy_spent_.to_dict()).encode()
+
+
+@pytest.mark.parametrize("form", [as_pickle, as_statement])
+def test_a_model_is_matched_with_its_charge_and_another_is_not(charged, tmp_path, capsys, form):
+    path, models = charged
+    for number, model in zip((2, 3), models, strict=True):
+        (tmp_path / "model").write_bytes(form(model))
+        assert run("report", path, "--model", tmp_path / "model") == 0
+        assert f"It is the one that was charged: entry {number}," in lines_of(capsys)[0]
+    other = PrivacyAccountant(path=tmp_path / "b.ledger")
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    fitted = skriemdp.PrivateFrechetMean(radius=1.0, accountant=other).fit(X)
+    (tmp_path / "model").write_bytes(form(fitted))
+    assert run("report", path, "--model", tmp_path / "model") == 1
+    out, err = lines_of(capsys)
+    assert "NOT the one that was charged" in out and "not the one charged" in err
+
+
+def test_a_changed_statement_is_noticed(charged, tmp_path):
+    path, (model, _) = charged
+    said = model.privacy_spent_.to_dict()
+    for change in ({"unit": "group"}, {"public": said["public"] | {"n": 41}}):
+        (tmp_path / "model").write_text(json.dumps(said | change))
+        assert run("report", path, "--model", tmp_path / "model") == 1
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_model_within_others_is_found(charged, tmp_path, protocol):
+    path, models = charged
+    deep = {"pipeline": [("a", models[0])], "arrays": np.zeros((3, 2)), "more": models[1]}
+    (tmp_path / "model").write_bytes(as_pickle(deep, protocol))
+    found = gather(path, model=tmp_path / "model").models
+    assert [what.partition(",")[0] for what, _ in found] == ["entry 2", "entry 3"]
+    assert not any(against for _, against in found)
+
+
+class Harmful:
+    def __reduce__(self):
+        return os.mkdir, (self.target,)
+
+
+def test_looking_at_a_model_runs_nothing_of_it(charged, tmp_path):
+    path, (model, _) = charged
+    harmful = Harmful()
+    harmful.target = str(tmp_path / "harm")
+    (tmp_path / "model").write_bytes(pickle.dumps([harmful, model]))
+    assert run("report", path, "--model", tmp_path / "model") == 0
+    assert not (tmp_path / "harm").exists()
+    pickle.loads((tmp_path / "model").read_bytes())
+    assert (tmp_path / "harm").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"{", b"{}", b"[1]", pickle.dumps([1, 2])])
+def test_a_file_that_names_no_charge_is_refused(charged, tmp_path, capsys, content):
+    (tmp_path / "model").write_bytes(content)
+    assert run("report", charged[0], "--model", tmp_path / "model") == 2
+    assert "privacy_spent_.to_dict()" in lines_of(capsys)[1]
+    assert run("report", charged[0], "--model", tmp_path / "missing") == 2
 
 
 # -- the example in the documentation --------------------------------------------------------------

@@ -14,6 +14,7 @@ from unittest import mock
 
 from skriemdp import PrivacyAccountant
 from skriemdp.ledger import chain, storage
+from skriemdp.page import facts as page
 from skriemdp.page import gather, to_html
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, PureEvent
@@ -26,20 +27,27 @@ def example() -> str:
     """The page."""
     days = itertools.count(2)
     clock = mock.patch.object(chain, "now", lambda: f"2026-03-{next(days):02d}T09:30:00.000+00:00")
+    today = mock.patch.object(page, "now", lambda: "2026-03-31T09:30:00.000+00:00")
     key = mock.patch.object(storage.secrets, "token_hex", lambda size: "c" * 2 * size)
-    with tempfile.TemporaryDirectory() as folder, clock, key:
+    with tempfile.TemporaryDirectory() as folder, clock, today, key:
         budget = PrivacyAccountant(epsilon=2.0, delta=DELTA, path=f"{folder}/clinic.ledger")
-        for label, epsilon in (
-            ("PrivateFrechetMean", 0.5),
-            ("PrivateFrechetMean", 0.5),
-            ("PrivateMinimumDistanceToMean", 0.75),
-            ("PrivatePrincipalEigenvector", 0.5),
+        sphere = {"manifold": "Sphere(dim=2, radius=1.0)", "n": 3000}
+        for label, epsilon, facts in (
+            ("PrivateFrechetMean", 0.5, sphere | {"center": [0.6, 0.0, 0.8], "radius": 0.5}),
+            ("PrivateFrechetMean", 0.5, sphere | {"center": [0.6, 0.0, 0.8], "radius": 0.5}),
+            ("PrivateMinimumDistanceToMean", 0.75, sphere | {"classes": ["ill", "well"]}),
+            ("PrivatePrincipalEigenvector", 0.5, {"n": 3000, "d": 4, "row_norm": 1.0}),
         ):
             event = GaussianEvent(1.0 / gaussian_mu(epsilon, DELTA))
-            budget.spend(event, label=label, at=(epsilon, DELTA))
+            budget.spend(event, label=label, facts=facts, at=(epsilon, DELTA))
         for site in ("north", "south"):
-            budget.partition(site).spend(PureEvent(0.1), label="count of visits", at=(0.1, 0.0))
-        return to_html(gather(budget.path))
+            budget.partition(site).spend(
+                PureEvent(0.1),
+                label="count of visits",
+                at=(0.1, 0.0),
+                facts={"sites": ["north", "south"]},
+            )
+        return to_html(gather(budget.path, author="A. Officer, data protection"))
 
 
 if __name__ == "__main__":

@@ -108,8 +108,8 @@ def matches(path: str, statement: Mapping[str, Any]) -> list[str]:
     path : str or path-like
         The ledger.  Whether its chain holds is what :func:`read` says.
     statement : dict
-        ``model.privacy_spent_.to_dict()``, also after JSON.  A model itself is not opened here: to
-        load a pickle runs whatever its author put in, so that only its owner should.
+        ``model.privacy_spent_.to_dict()``, also after JSON; or its ``"entry"`` alone, whose digest
+        covers the rest.
 
     Returns
     -------
@@ -124,10 +124,13 @@ def matches(path: str, statement: Mapping[str, Any]) -> list[str]:
         The statement is none, or names no entry.
     """
     try:
-        event, unit, public = statement["event"], statement["unit"], statement["public"]
-        charged = statement["entry"]
-        number, digest, dataset = (None, "", "") if charged is None else charged
-        facts = plain_facts(public)
+        named = statement["entry"]
+        number, digest, dataset = (None, "", "") if named is None else named
+        stated = {"data set": dataset}
+        if len(statement) > 1:
+            event, unit, public = statement["event"], statement["unit"], statement["public"]
+            event = json.loads(json.dumps(event))
+            stated |= {"event": event, "unit": unit, "public facts": plain_facts(public)}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ValueError(
             "this is not the statement of a fit; write one with json.dump("
@@ -142,16 +145,16 @@ def matches(path: str, statement: Mapping[str, Any]) -> list[str]:
         return [f"the ledger has no entry {number}"]
     if row.digest != digest:
         return [f"entry {number} of the ledger is another charge: its digest is {row.digest}"]
-    found = {
-        "data set": (places.get(row.dataset), dataset),
-        "event": (json.loads(row.event or "null"), json.loads(json.dumps(event))),
-        "unit": (row.unit, unit),
-        "public facts": (row.facts, facts),
+    charged = {
+        "data set": places.get(row.dataset),
+        "event": json.loads(row.event or "null"),
+        "unit": row.unit,
+        "public facts": row.facts,
     }
     return [
         f"the {what} of entry {number} is not that of the model"
-        for what, (charged, stated) in found.items()
-        if charged != stated
+        for what, value in stated.items()
+        if charged[what] != value
     ]
 
 

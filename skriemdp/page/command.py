@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import secrets
 import sys
-import tempfile
 from collections.abc import Sequence
 
 import skriemdp
@@ -14,8 +15,7 @@ from skriemdp.ledger import reading
 from skriemdp.ledger.chain import Head
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.page.facts import clean, gather
-from skriemdp.page.markup import to_html
-from skriemdp.page.plain import to_data, to_text
+from skriemdp.page.template import to_data, to_html, to_text, words
 
 __all__ = ["main"]
 
@@ -57,26 +57,19 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=skriemdp.__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    report = commands.add_parser("report", help="the whole ledger as text, HTML or JSON")
-    report.add_argument("ledger", metavar="LEDGER")
-    report.add_argument("--dataset", metavar="N", help="only this data set and its parts")
-    report.add_argument("--html", metavar="FILE", help="write one HTML file that needs no network")
-    report.add_argument("--json", action="store_true", help="print JSON instead of text")
-    report.add_argument("--force", action="store_true", help="replace FILE where it exists")
-    report.set_defaults(run=_report)
-
-    check = commands.add_parser("check", help="only what was found; silent where it is fine")
-    check.add_argument("ledger", metavar="LEDGER")
-    check.set_defaults(run=_check)
-
-    verify = commands.add_parser("verify", help="add up every entry and compare noted ones")
-    verify.add_argument("ledger", metavar="LEDGER")
-    verify.add_argument(
-        "--head", metavar="HEX", help="a digest that was noted, or its entry's number and digest"
-    )
-    verify.add_argument("--witness", metavar="FILE", help="the ledger's witness file, or a copy")
-    verify.set_defaults(run=_verify)
-
+    ledger = argparse.ArgumentParser(add_help=False)
+    ledger.add_argument("ledger", metavar="LEDGER", help=words("help")["ledger"])
+    for name, run, options in (
+        ("report", _report, {"dataset": "N", "author": "NAME", "model": "FILE", "html": "FILE"}),
+        ("check", _check, {}),
+        ("verify", _verify, {"head": "HEX", "witness": "FILE"}),
+    ):
+        command = commands.add_parser(name, parents=[ledger], help=words("help")[name])
+        for option, what in options.items():
+            command.add_argument(f"--{option}", metavar=what, help=words("help")[option])
+        for flag in ("json", "force") if name == "report" else ():
+            command.add_argument(f"--{flag}", action="store_true", help=words("help")[flag])
+        command.set_defaults(run=run)
     return parser
 
 
@@ -84,9 +77,13 @@ def _report(options: argparse.Namespace) -> int:
     if options.html is not None:
         _check_target(options)
     try:
-        facts = gather(options.ledger, options.dataset)
+        facts = gather(
+            options.ledger, options.dataset, author=options.author or "", model=options.model
+        )
     except KeyError:
         raise Refused(f"the ledger has no data set {clean(options.dataset)!r}.") from None
+    except ValueError as error:
+        raise Refused(str(error)) from None
     if options.html is not None:
         _write(options.html, to_html(facts))
     if options.json:
@@ -144,16 +141,17 @@ def _check_target(options: argparse.Namespace) -> None:
 
 
 def _write(target: str, text: str) -> None:
-    """The whole file or nothing."""
-    target, draft = os.path.realpath(target), ""
+    """The whole file or nothing, with the rights that a new file has."""
+    target = os.path.realpath(target)
+    draft = f"{target}.{secrets.token_hex(8)}"
     try:
-        number, draft = tempfile.mkstemp(dir=os.path.dirname(target))
-        with open(number, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.replace(draft, target)
+        with contextlib.ExitStack() as stack:
+            with open(draft, "x", encoding="utf-8", newline="\n") as file:
+                stack.callback(os.unlink, draft)
+                file.write(text)
+            os.replace(draft, target)
+            stack.pop_all()
     except OSError as error:
-        if draft:
-            os.unlink(draft)
         raise Refused(f"cannot write {target!r}: {error.strerror}.") from None
 
 

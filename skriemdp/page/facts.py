@@ -1,40 +1,45 @@
-"""What a page says of a ledger, gathered in one pass over its file."""
+"""What a report says of a ledger, gathered in one pass over its file."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import pickle
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 from skriemdp.ledger import reading
-from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, add
+from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, add, now
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.filters import AXES, Filter
-from skriemdp.ledger.statements import guarantee, noise_of
+from skriemdp.ledger.statements import Remaining, guarantee, noise_of, remaining
+from skriemdp.ledger.storage import Standing
 from skriemdp.ledger.totals import charge_lists, together, total_epsilon
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import event_from_dict
 
-__all__ = ["ENDS", "Account", "Charge", "Facts", "Group", "clean", "gather"]
+__all__ = ["ENDS", "Account", "Charge", "Facts", "Release", "clean", "gather", "plural"]
 
-# Longer lists show so many charges at each end, and all of them grouped by label and day.
+# Longer lists show so many charges at each end, and all of them grouped by label and note.
 LISTED, ENDS = 1000, 100
-# More groups than this are counted, not listed.
-GROUPS = 1000
+# More different releases than this are counted, not listed.
+RELEASES = 200
 # Total profiles of more kinds of releases, or of more partitions, would take minutes.
 MOST_KINDS, MOST_LISTS = 200, 20
 # The figure has no steps below this share.
 STEP = 1.0 / 400.0
+# What a caller noted and the list of charges shows already.
+_SHOWN = ("epsilon", "delta", "unit", "guarantee", "noise")
+# Facts that say how many units there are.
+_COUNTS = {"group": "n_groups", "user": "n_groups", "client": "clients"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Charge:
+class Charge(NamedTuple):
     """One charge.
 
     Attributes
@@ -65,19 +70,37 @@ class Charge:
 
 
 @dataclasses.dataclass
-class Group:
-    """The charges of one label on one day (UTC)."""
+class Release:
+    """Charges with the same label and note, and so with the same public facts.
 
-    day: str
+    Attributes
+    ----------
+    label : str
+    facts : dict
+        What had to be public, and what else the caller noted.
+    version, signed : str
+        The library that charged; user and machine, ``""`` where nobody asked for them.
+    days : str
+        Of the first and the last charge.
+    count, first, last : int
+        How many charges, and the numbers of the first and the last entry.
+    share, used : float or None
+        Of the budget: by all of them, and after the last.  None without a ceiling.
+    """
+
     label: str
-    count: int = 0
-    first: int = 0
+    facts: dict[str, Any]
+    version: str
+    signed: str
+    days: str
+    first: int
     last: int = 0
+    count: int = 0
     share: float | None = None
     used: float | None = None
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Account:
     """One data set, or one part of a divided one.
 
@@ -93,14 +116,19 @@ class Account:
         Number of its own charges.
     charges : list of Charge
         All of them, or where they are many the first and the last.
-    groups : list of Group
-        Empty where all charges are listed.
-    more_groups : int
-        How many groups were left out.
-    steps : list of (time, used)
-        Largest share of the budget used so far, where it grew visibly.
+    releases : list of Release
+    more_releases : int
+        How many of them were left out.
+    noises : dict of int
+        Number of charges by kind of noise.
+    n : int or None
+        Largest number of units that a charge stated.
+    steps : list of (count, used)
+        Number of charges before a visible step of the share used, and the share after it.
     used : float
         Share used now, in [0, 1].
+    remaining : Remaining or None
+        What the rule still admits; None of a divided budget.
     seeded, unreadable : list of int
         Entries with noise that can be reproduced, and with events that cannot be revived.
     totals : tuple of Event, or None
@@ -119,10 +147,13 @@ class Account:
     parts: list[str] = dataclasses.field(default_factory=list)
     count: int = 0
     charges: list[Charge] = dataclasses.field(default_factory=list)
-    groups: list[Group] = dataclasses.field(default_factory=list)
-    more_groups: int = 0
-    steps: list[tuple[str, float]] = dataclasses.field(default_factory=list)
+    releases: list[Release] = dataclasses.field(default_factory=list)
+    more_releases: int = 0
+    noises: Counter[str] = dataclasses.field(default_factory=Counter)
+    n: int | None = None
+    steps: list[tuple[int, float]] = dataclasses.field(default_factory=list)
     used: float = 0.0
+    remaining: Remaining | None = None
     seeded: list[int] = dataclasses.field(default_factory=list)
     unreadable: list[int] = dataclasses.field(default_factory=list)
     totals: tuple[Event, ...] | None = ()
@@ -140,13 +171,14 @@ class Account:
         found = []
         if self.seeded:
             found.append(
-                f"{self.name}: {_count(self.seeded, 'charge')} with noise that can be reproduced "
-                f"(an integer random_state), which protects nobody: {_entries(self.seeded)}"
+                f"{self.name}: {plural(len(self.seeded), 'charge')} with noise that can be "
+                "reproduced (an integer random_state), which protects nobody: "
+                f"{_entries(self.seeded)}"
             )
         if self.unreadable:
             found.append(
-                f"{self.name}: {_count(self.unreadable, 'charge')} whose event this version cannot "
-                f"read, so its size is not known here: {_entries(self.unreadable)}"
+                f"{self.name}: {plural(len(self.unreadable), 'charge')} whose event this version "
+                f"cannot read, so its size is not known here: {_entries(self.unreadable)}"
             )
         return found
 
@@ -159,49 +191,67 @@ class Facts:
     ----------
     file : str
         Name of the file, without its folder.
-    created : str
+    created, date : str
+        When the file was made, and when this was gathered (ISO 8601, UTC).
+    author : str
+        Who had it gathered; ``""`` where nobody said.
     head : Head or None
         The last entry.
     accounts : list of Account
-        Data sets in the order of their creation, each followed by its parts.
+        Data sets in the order of their creation, each followed by its parts: those to be shown.
+    everything : list of Account
+        Those of the whole file.
     problems : list of str
         What does not add up in the file.
+    models : list of (str, list of str)
+        Of each statement of a model: which entry it names, and what speaks against it.
     """
 
     file: str
     created: str
+    date: str
+    author: str
     head: Head | None
     accounts: list[Account]
+    everything: list[Account]
     problems: list[str]
+    models: list[tuple[str, list[str]]]
+
+    @property
+    def roots(self) -> list[Account]:
+        """Data sets of the whole file that are no parts."""
+        return [account for account in self.everything if account.parent is None]
 
     @property
     def findings(self) -> list[str]:
-        """Everything that breaks a guarantee; empty where nothing was found."""
-        return [*self.problems, *(text for each in self.accounts for text in each.findings)]
-
-    @property
-    def verdict(self) -> str:
-        """The result in one sentence."""
-        if self.problems:
-            return "The file does not add up: do not rely on what it says."
-        count = len(self.findings)
-        if count:
-            return f"{_plural(count, 'finding')}: the ceilings do not protect what they concern."
-        if not any(each.limited for each in self.accounts):
-            return "Nothing was found, and there is no ceiling: nothing limits what is released."
-        return "Nothing was found: every ceiling below holds, under the conditions below."
+        """Everything that breaks a guarantee, wherever in the file; empty: nothing was found."""
+        found = [*self.problems, *(text for each in self.everything for text in each.findings)]
+        return found + [
+            f"the model is not the one charged: {x}" for _, no in self.models for x in no
+        ]
 
 
-def gather(path: str, dataset: str | None = None, noted: Head | None = None) -> Facts:
+def gather(
+    path: str,
+    dataset: str | None = None,
+    noted: Head | None = None,
+    author: str = "",
+    model: str | None = None,
+) -> Facts:
     """Read a ledger from end to end, without writing to it.
 
     Parameters
     ----------
     path : str or path-like
     dataset : str, optional
-        Only this data set and its parts.
+        Show this data set and its parts only; findings are of the whole file all the same.
     noted : Head, optional
         An entry that the file must hold; number 0 stands for any.
+    author : str, default=""
+        Who asks, for the page to say.
+    model : str or path-like, optional
+        A pickled model, which is looked at and not loaded, or its statement
+        (``privacy_spent_.to_dict()``) as JSON: whether it is the one that was charged here.
 
     Returns
     -------
@@ -213,7 +263,10 @@ def gather(path: str, dataset: str | None = None, noted: Head | None = None) -> 
         The file cannot be read as a ledger.
     KeyError
         There is no such data set.
+    ValueError
+        The model's file cannot be read, or holds no statement of a fit.
     """
+    statements = [] if model is None else _statements(model)
     books: dict[int, _Book] = {}
 
     def take(row: Entry, place: Dataset) -> None:
@@ -224,19 +277,24 @@ def gather(path: str, dataset: str | None = None, noted: Head | None = None) -> 
 
     file = reading.read(path, take, noted)
     known = {place.name: books.setdefault(place.id, _Book(place)) for place in file.datasets}
-    wanted = [place.name for place in file.datasets if place.parent is None]
-    if dataset is not None:
-        if dataset not in known:
-            raise KeyError(dataset)
-        wanted = [dataset]
+    roots = [place.name for place in file.datasets if place.parent is None]
+    if dataset is not None and dataset not in known:
+        raise KeyError(dataset)
     for place in file.datasets:
         if place.parent is not None and place.parent in known:
             known[place.parent].account.parts.append(place.name)
-    accounts = [known[name].close(known) for top in wanted for name in _below(top, known)]
-    for account in accounts:
+    everything = [known[name].close(known) for top in roots for name in _below(top, known)]
+    for account in everything:
         account.void = account.void or bool(file.problems)
+    shown = everything
+    if dataset is not None:
+        shown = [known[name].account for name in _below(dataset, known)]
+    models = [_compared(path, statement) for statement in statements]
     name = clean(os.path.basename(os.fsdecode(path)))
-    return Facts(name, file.created, file.head, accounts, file.problems)
+    return Facts(
+        name, file.created, now(), author, file.head, shown, everything, file.problems,
+        models,
+    )  # fmt: skip
 
 
 def _below(name: str, known: dict[str, _Book]) -> Iterable[str]:
@@ -259,10 +317,11 @@ class _Book:
                 "file was changed, or a newer version made it. Use that version."
             ) from None
         self.account = Account(place.name, place.unit, place.parent, rule)
+        self.total = rule.zero
         self.tallies: Counter[tuple[str, str]] = Counter()
-        self.first: list[Charge] = []
-        self.recent: list[tuple[Entry, float | None, float | None]] = []
-        self.groups: dict[tuple[str, str], Group] = {}
+        self.first: list[tuple[Entry, float | None, float | None]] = []
+        self.recent: deque[tuple[Entry, float | None, float | None]] = deque(maxlen=ENDS)
+        self.releases: dict[tuple[str, str], Release] = {}
 
     def take(self, row: Entry) -> None:
         """One more charge."""
@@ -272,36 +331,39 @@ class _Book:
         self.tallies[row.part, event] += 1
         if account.limited:
             after = json.loads(row.after)
-            total = add(tuple(after[2]), tuple(after[3]))
-            used = min(account.rule.used(total), 1.0)
+            self.total = add(tuple(after[2]), tuple(after[3]))
+            used = min(account.rule.used(self.total), 1.0)
             share, account.used = used - account.used, used
             highest = account.steps[-1][1] if account.steps else -1.0
             if used > highest + STEP or (used > highest and used == 1.0) or not account.steps:
-                account.steps.append((row.time, used))
+                account.steps.append((account.count - 1, used))
         if _seeded(event):
             account.seeded.append(row.id)
         if _revived(event) is None:
             account.unreadable.append(row.id)
-        group = self.groups.setdefault((row.time[:10], row.label), Group(row.time[:10], row.label))
-        group.count, group.last, group.used = group.count + 1, row.id, used
-        group.first = group.first or row.id
-        group.share = None if share is None else (group.share or 0.0) + share
-        self.recent.append((row, share, used))
-        if len(self.recent) > 2 * LISTED:  # the first are kept once, the last ones go on
-            self.first = self.first or self._shown(self.recent[:ENDS])
-            del self.recent[:LISTED]
+        account.noises[_noise(event)] += 1
+        release = self.releases.get((row.label, row.note)) or _release(row)
+        self.releases[row.label, row.note] = release
+        release.count, release.last, release.used = release.count + 1, row.id, used
+        release.share = None if share is None else (release.share or 0.0) + share
+        release.days = f"{release.days[:10]} to {row.time[:10]}"
+        (self.first if account.count <= LISTED else self.recent).append((row, share, used))
 
     def close(self, known: dict[str, _Book]) -> Account:
         """What was taken, as the page shows it."""
         account = self.account
-        if account.count <= LISTED:
-            account.charges = self._shown(self.recent)
-        else:
-            first = self.first or self._shown(self.recent[:ENDS])
-            account.charges = first + self._shown(self.recent[-ENDS:])
-            account.groups = list(self.groups.values())[:GROUPS]
-            account.more_groups = len(self.groups) - len(account.groups)
+        kept = self.first + list(self.recent)
+        if self.recent:
+            kept = kept[:ENDS] + kept[-ENDS:]
+        account.charges = [_charge(*each, delta=account.rule.delta) for each in kept]
         leaves = [name for name in _below(account.name, known) if not known[name].account.parts]
+        noted = [release.facts for name in leaves for release in known[name].releases.values()]
+        account.n = max(filter(None, (_size(facts, account.unit) for facts in noted)), default=None)
+        account.releases = list(self.releases.values())[:RELEASES]
+        account.more_releases = len(self.releases) - len(account.releases)
+        if account.limited and not account.parts:
+            standing = Standing(self.total, account.count == 0)
+            account.remaining = remaining(account.rule, standing)
         counts = {
             name: [(part, event, n) for (part, event), n in known[name].tallies.items()]
             for name in leaves
@@ -310,16 +372,26 @@ class _Book:
         account.void = any(known[name].account.seeded for name in leaves)
         return account
 
-    def _shown(self, rows: list) -> list[Charge]:
-        return [_charge(row, share, used, self.account.rule.delta) for row, share, used in rows]
-
 
 def _charge(row: Entry, share: float | None, used: float | None, delta: float) -> Charge:
     event = row.event or "{}"
     return Charge(
-        row.id, row.time, row.label, row.part, row.unit, noise_of(json.loads(event)),
+        row.id, row.time, row.label, row.part, row.unit, _noise(event),
         guarantee(row.params, json.loads(event), delta), _seeded(event), share, used,
     )  # fmt: skip
+
+
+def _release(row: Entry) -> Release:
+    noted = {name: value for name, value in row.params.items() if name not in _SHOWN}
+    signed = " at ".join(filter(None, (row.user, row.host)))
+    return Release(row.label, row.facts | noted, row.version, signed, row.time[:10], row.id)
+
+
+def _size(facts: dict[str, Any], unit: str) -> int | None:
+    found = facts.get(_COUNTS.get(unit, "n"), facts.get("n_groups") or facts.get("n"))
+    if isinstance(found, list):
+        return len(found)
+    return found if isinstance(found, int) else None
 
 
 def _totals(counts: dict, delta: float) -> tuple[tuple[Event, ...] | None, float | None]:
@@ -340,13 +412,15 @@ def _kinds(event: Event) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _params(text: str) -> dict[str, Any]:
-    found = json.loads(text)
-    return found if isinstance(found, dict) else {}
+def _noise(event: str) -> str:
+    found = json.loads(event)
+    return noise_of(found) if isinstance(found, dict) else "unknown"
 
 
+@lru_cache(maxsize=4096)
 def _seeded(event: str) -> bool:
-    return _params(event).get("kind") == "seeded"
+    found = json.loads(event)
+    return isinstance(found, dict) and found.get("kind") == "seeded"
 
 
 @lru_cache(maxsize=4096)
@@ -357,22 +431,84 @@ def _revived(event: str) -> Event | None:
         return None
 
 
+# -- a model and its charge --
+
+
+class _Inert:
+    """Stands for every object of a pickle that is looked at, so that nothing of it runs."""
+
+    kept: list | None = None
+
+    def __new__(cls, *parts: Any, **more: Any) -> _Inert:
+        """Note what it would be made of, where that is asked for."""
+        if cls.kept is not None:
+            cls.kept.append(parts)
+        return super().__new__(cls)
+
+    def __init__(self, *parts: Any, **more: Any):
+        pass
+
+    def __setitem__(self, name: Any, value: Any) -> None:
+        pass
+
+    append = extend = add = __setstate__ = __init__
+
+
+class _Looking(pickle.Unpickler):
+    """Finds the charges that a pickled model names; no class of it is loaded, nothing is called."""
+
+    def __init__(self, file: IO[bytes]):
+        super().__init__(file)
+        self.charges: list[tuple] = []
+
+    def find_class(self, module: str, name: str) -> Any:
+        """A class that does nothing, whatever the name."""
+        return type(name, (_Inert,), {"kept": self.charges if name == "ChargedEntry" else None})
+
+
+def _statements(path: str) -> list[dict[str, Any]]:
+    """What a model's file states of its charges, each as `reading.matches` takes it."""
+    try:
+        with open(path, "rb") as file:
+            if file.read(1) == b"{":
+                file.seek(0)
+                return [json.load(file)]
+            file.seek(0)
+            looking = _Looking(file)
+            looking.load()
+    except OSError as error:
+        raise ValueError(f"cannot read {clean(path)!r}: {error.strerror}.") from None
+    except Exception:  # whatever a file that is neither leads to
+        looking = None
+    if looking is None or not looking.charges:
+        raise ValueError(
+            f"{clean(path)!r} names no charge; give a pickled model that was charged to a ledger, "
+            "or write its statement with json.dump(model.privacy_spent_.to_dict(), file)."
+        )
+    return [{"entry": list(charge)} for charge in dict.fromkeys(looking.charges)]
+
+
+def _compared(path: str, statement: dict[str, Any]) -> tuple[str, list[str]]:
+    against = reading.matches(path, statement)
+    number, digest, _ = statement["entry"]
+    return f"entry {number}, {digest}", against
+
+
+# -- words for numbers --
+
 # Characters that steer a terminal or turn the direction of a text; RTL letters are not among them.
 _STEERING = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 
 
-def clean(text: str) -> str:
+def clean(text: object) -> str:
     """A text from the file without characters that steer a terminal or a page."""
     text = _STEERING.sub("\ufffd", str(text))
     return "".join("\ufffd" if unicodedata.category(c) in ("Cc", "Cs") else c for c in text)
 
 
-def _plural(count: int, what: str) -> str:
+def plural(count: int, what: str) -> str:
+    """A number of things."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _count(entries: list[int], what: str) -> str:
-    return _plural(len(entries), what)
 
 
 def _entries(entries: list[int]) -> str:
