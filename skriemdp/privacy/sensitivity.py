@@ -16,7 +16,6 @@ import numpy as np
 from skriemdp._validation import check_count, check_nonnegative, check_positive
 
 __all__ = [
-    "averaged_moment_sensitivity",
     "direction_score_sensitivity",
     "exact_total_sensitivity",
     "weighted_sum_sensitivity",
@@ -258,19 +257,6 @@ def semidefinite_sum_sensitivity(norm: float) -> Sensitivity:
     """
     check_positive(norm=norm)
     return Sensitivity(math.sqrt(2.0) * norm * _UP, "semidefinite_sum_sensitivity", norm * _UP)
-
-
-def averaged_moment_sensitivity(norm: float) -> Sensitivity:
-    """Of a sum of one average of ``z z'`` per group of rows, ``|z| <= norm``, as floats compute it.
-
-    ``sqrt(2) norm^2``, as for single rows: an average is positive semidefinite and no longer than
-    its longest term.  Up to ``2^32`` rows of a group are added in floating point, which can make
-    the inner product of two averages negative by ``2^-20 norm^4``; that is added.  Attained by
-    groups whose rows are equal.  geodesic-regression.md, section 3.
-    """
-    check_positive(norm=norm)
-    value = math.sqrt(2.0) * norm**2 * (1.0 + 2.0**-20)
-    return Sensitivity(value * _UP, "averaged_moment_sensitivity")
 
 
 def frame_product_sensitivity(norm: float, columns: int, bound: float = math.inf) -> Sensitivity:
