@@ -29,7 +29,7 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import GradientQuery, Query
 from skriemdp.descent.releases import FullBatch, exact_mean
 from skriemdp.federated import FederatedEstimator
-from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere, Stiefel
+from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.discrete_gaussian import (
@@ -500,12 +500,6 @@ def test_rows_are_computed_apart(geometry):
     assert not rows_influence_each_other(geometry)
 
 
-def test_iterated_logarithms_do_influence_each_other():
-    geometry = Stiefel(4, 2, metric="canonical")
-    assert not geometry.separate_rows
-    assert rows_influence_each_other(geometry)
-
-
 @pytest.mark.parametrize(
     "geometry", [g for g in GEOMETRIES if g.separate_rows], ids=lambda g: str(g)
 )
@@ -517,7 +511,7 @@ def test_rows_do_not_depend_on_their_place_or_number(geometry):
     c *= radius * rng.random((n, 1)) / np.linalg.norm(c, axis=1, keepdims=True)
     x = np.asarray(geometry.exp_coordinates(base, c))
     some = np.flatnonzero(rng.random(n) < 0.1)
-    for here in (base, x[0]):
+    for here in (base, x[0].copy()):
         for kernel, values in (
             (geometry.log_coordinates, x),
             (geometry.dist, x),
@@ -595,6 +589,12 @@ def test_adaptive_means_do_not_repeat_the_bias_of_logarithms(geometry, arithmeti
     assert np.mean(errors) < 20.0 * limit
 
 
+class Together(Sphere):
+    """A geometry of a user, that says nothing of its rows."""
+
+    separate_rows = False
+
+
 @pytest.mark.parametrize(
     "parameters, words",
     [
@@ -604,7 +604,7 @@ def test_adaptive_means_do_not_repeat_the_bias_of_logarithms(geometry, arithmeti
         ({"mechanism": "k-norm"}, "discrete Gaussian"),
         ({"mechanism": "gaussian"}, "discrete Gaussian"),
         ({"delta": 0.0}, "pure"),
-        ({"manifold": Stiefel(4, 2, metric="canonical")}, "iterated together"),
+        ({"manifold": Together(3)}, "iterated together"),
     ],
     ids=str,
 )
