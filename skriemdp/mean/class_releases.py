@@ -13,13 +13,11 @@ from skriemdp._groups import Groups
 from skriemdp.geometry import Geometry
 from skriemdp.mean.domains import logarithms
 from skriemdp.mean.noise_shape import NoiseShape
-from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.held import VectorSet, labelled
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
-from skriemdp.privacy.sensitivity import ball_sensitivity, computed_sum_sensitivity
 
 __all__ = ["ClassSums", "drawn_together"]
 
@@ -157,20 +155,11 @@ class ClassSums:
         released = self.count.release(outside, streams("clipped fraction"))
         rng = streams("class means")
         if self.pure:
-            sums, counts = self.mechanism.release(*self._float_sums(vectors, labels), rng)
+            sums, counts = self.mechanism.release_rows(vectors, labels, self.n_classes, rng)
         else:
             noisy = private_sum(units, _given, self.held, self.rest, rng).value
             sums, counts = noisy[:, :-1] * self.radius, noisy[:, -1]
         return np.concatenate([[released], sums.ravel(), counts])
-
-    def _float_sums(self, vectors: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sums and sizes of the classes in floats, of vectors shorter by what rounding adds."""
-        exact = ball_sensitivity(1.0)
-        computed = computed_sum_sensitivity(exact, math.sqrt(8.0), len(labels), self.size)
-        sums = np.zeros((self.n_classes, self.geometry.dim))
-        inside = Ball(self.radius * exact.value / computed.value).enforce(vectors)
-        np.add.at(sums, labels, inside)
-        return sums, np.bincount(labels, minlength=self.n_classes).astype(float)
 
     def finish(self, noisy: np.ndarray, n_tables: int = 1) -> tuple[float, np.ndarray, np.ndarray]:
         """Number outside the ball, class means ``(n_classes, *shape)``, and class sizes.

@@ -15,7 +15,7 @@ from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch, james_stein
 from skriemdp.mean.adaptive_releases import plan_radius
 from skriemdp.mean.domains import logarithms
-from skriemdp.mechanisms.bounds import Ball, shortened
+from skriemdp.mechanisms.bounds import Ball, lifted
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Moment, ball
@@ -208,8 +208,7 @@ class JointMean:
         dim, unit = self.geometry.dim, self.weight * seen.radius
 
         def lift(vectors: np.ndarray, *of: np.ndarray) -> np.ndarray | tuple[np.ndarray, ...]:
-            ends = np.full((len(vectors), 1), unit)
-            lifts = np.concatenate([shortened(vectors, seen.radius), ends], axis=1)
+            lifts = lifted(vectors, seen.radius, unit)
             return (lifts, *of) if of else lifts
 
         units = Units((seen.vectors,) if labels is None else (seen.vectors, labels))
