@@ -36,14 +36,16 @@ from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.class_moments import ClassMoments
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.covariance import SymmetricGaussian
+from skriemdp.mechanisms.held import Moment, labelled
 from skriemdp.mechanisms.lifted_moments import LiftedMoments
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
+from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.sums import noisy_sum
+from skriemdp.mechanisms.units import Units
 from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import GaussianEvent
@@ -165,15 +167,33 @@ def lifted_moments(rng):
 
 
 def class_moments(rng):
-    mechanism = ClassMoments(1, 3.0, 1, 2, NU)
+    held, change = Moment(math.sqrt(18.0), 2, classes=2), np.array([1.0, 1.0, 1.0, 1.0])
 
     def release(label, trials):
-        total = mechanism.totals(np.array([[3.0 - 6.0 * label]]), np.array([label]))
-        return mechanism.noise.release(total, rng, trials).reshape(trials, -1)
+        units = Units((np.array([[3.0 - 6.0 * label, 3.0]]), np.array([label])))
+        return _draws(units, held, trials, rng)
 
-    change = np.array([[1.0, 1.0, 1.0, 1.0], [1.0, -1.0, -1.0, 1.0]])
-    along = np.concatenate([-change[0], change[1]])
-    return release, 0, 1, lambda out: out @ along, mechanism.event, DELTA
+    along = np.concatenate([-change, change * [1.0, -1.0, -1.0, 1.0]])
+    return release, 0, 1, lambda out: out @ along, GaussianEvent(NU), DELTA
+
+
+def class_sums(rng):
+    held = labelled(3.0, 1, 2)
+
+    def release(label, trials):
+        units = Units((np.array([[(3.0, -3.0)[label]]]), np.array([label])))
+        return _draws(units, held, trials, rng)
+
+    return release, 0, 1, lambda out: out @ [-1.0, -1.0, -1.0, 1.0], GaussianEvent(NU), DELTA
+
+
+def _draws(units, held, trials, rng):
+    """So many sums of what records give as they are."""
+
+    def draw():
+        return private_sum(units, lambda *rows: rows, held, 1.0 / NU, rng).value.ravel()
+
+    return np.stack([draw() for _ in range(trials)])
 
 
 def sums_and_counts(rng):
@@ -220,17 +240,6 @@ def exact_sum(rng):
 
     data, neighbour = np.array([-3.0, 0.0]), np.array([3.0, 0.0])  # cut to length one
     return release, data, neighbour, lambda out: out[:, 0], GaussianEvent(NU), DELTA
-
-
-def exact_sums_and_counts(rng):
-    mechanism = SumsAndCounts(bound=3.0, noise_multiplier=NU)
-
-    def release(label, trials):
-        row, group = np.array([[(3.0, -3.0)[label]]]), np.array([label])
-        draws = [mechanism.release_rows(row, group, 2, rng) for _ in range(trials)]
-        return np.stack([np.concatenate([sums[:, 0] / 3.0, counts]) for sums, counts in draws])
-
-    return release, 0, 1, lambda out: out @ [-1.0, -1.0, -1.0, 1.0], mechanism.event, DELTA
 
 
 def quantile(rng):
@@ -364,13 +373,13 @@ MECHANISMS = {
     "PureSymmetric, d = 5": pure_second_moment(5),
     "PureSymmetric, d = 21": pure_second_moment(21),
     "LiftedMoments": lifted_moments,
-    "ClassMoments": class_moments,
     "SumsAndCounts": sums_and_counts,
     "PureSumsAndCounts": pure_sums_and_counts,
     "GaussianCount": count(lambda: GaussianCount(NU)),
     "LaplaceCount": count(lambda: LaplaceCount(EPSILON)),
     "noisy_sum, exact": exact_sum,
-    "SumsAndCounts, exact": exact_sums_and_counts,
+    "class sums": class_sums,
+    "class moments": class_moments,
     "PrivateQuantile": quantile,
     "ExponentialQuantile": exponential_quantile,
     "ExponentialDirection": exponential_direction,
@@ -385,7 +394,8 @@ MECHANISMS = {
 # Python draws these one after another.
 SLOW = (
     "noisy_sum, exact",
-    "SumsAndCounts, exact",
+    "class sums",
+    "class moments",
     "PrivateQuantile",
     "PoissonSampler, one step",
     "FixedSizeSampler, one step",

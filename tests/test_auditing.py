@@ -31,10 +31,11 @@ from skriemdp.core.estimator import Data
 from skriemdp.descent.releases import PoissonSampler
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import GeodesicBall
+from skriemdp.mean import class_releases
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.counts import SumsAndCounts
 from skriemdp.mechanisms.integers import ExactTotal
+from skriemdp.mechanisms.sum import Noisy, integer_total
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 
 # Each bound may be wrong with probability 1e-8: far below one false alarm in a million runs.
@@ -228,15 +229,14 @@ def forgotten_projection(monkeypatch):
 
 
 def shared_draw(monkeypatch):
-    """All groups get the same noise."""
+    """All classes get the same noise."""
 
-    def release(self, rows, groups, n_groups, rng, weights=None):
-        draw = rng.standard_normal()
-        sums, counts = np.zeros((n_groups, rows.shape[1])), np.bincount(groups, minlength=n_groups)
-        np.add.at(sums, groups, rows)
-        return sums + self.sum_sigma * draw, counts + self.count_sigma * draw
+    def shared(units, give, held, mu, rng):
+        steps = held.check(mu)
+        exact, sigma = integer_total(units, give, held, steps), held.sigma(steps)
+        return Noisy(held.value(exact, steps) + sigma * rng.standard_normal(), sigma)
 
-    monkeypatch.setattr(SumsAndCounts, "release_rows", release)
+    monkeypatch.setattr(class_releases, "private_sum", shared)
 
 
 def wrong_sampler(monkeypatch):

@@ -8,7 +8,7 @@ from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerFrames, IntegerMoments
-from skriemdp.mechanisms.integers import IntegerBall, IntegerNumber, IntegerPairs, IntegerWeights
+from skriemdp.mechanisms.integers import IntegerBall, IntegerNumber, IntegerWeights
 from skriemdp.mechanisms.memberships import IntegerMemberships, Memberships
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.subspaces import ProjectorSum
@@ -56,21 +56,6 @@ def ball(dim, multiplier):
     vectors = [whole(row) for row in lattice.integers(hostile(dim))]
     assert max(map(square, vectors)) <= lattice.units**2
     return vectors, 2 * lattice.units
-
-
-def pairs(dim, multiplier):
-    lattice = IntegerPairs(0.7, dim, 2, multiplier)
-    blocks = [whole(row) for row in lattice.integers(hostile(dim))]
-    nothing = [0] * (dim + 1)
-    # Of the first group, of the second, and of both with weights whose squares add up to one.
-    vectors = [b + nothing for b in blocks] + [nothing + b for b in blocks]
-    rows = hostile(dim)
-    parts = [
-        lattice.integers(some, np.full(len(some), w))
-        for some, w in ((rows, 0.6), (rows[::-1], 0.8))
-    ]
-    vectors += [whole([*a, *b]) for a, b in zip(*parts, strict=True)]
-    return vectors, lattice.units
 
 
 def weights(dim, multiplier):
@@ -149,7 +134,6 @@ def people(dim, multiplier):
 
 SETS = {
     "Ball": ball,
-    "Weighted, one group or two": pairs,
     "weights of kernels": weights,
     "Weighted, several groups": memberships,
     "RankOne": moments,

@@ -1,7 +1,6 @@
 """Mechanisms: noise has the law its event names; sensitivities hold and are attained; audits."""
 
 import dataclasses
-import itertools
 import math
 
 import numpy as np
@@ -22,7 +21,6 @@ from skriemdp.geometry import (
 )
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.class_moments import ClassMoments
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.lifted_moments import LiftedMoments
@@ -34,7 +32,6 @@ from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 from skriemdp.privacy.sensitivity import (
     ball_sensitivity,
-    class_moments_sensitivity,
     interval_sensitivity,
     mean_sensitivity,
     second_moment_sensitivity,
@@ -243,54 +240,6 @@ def test_lifted_noise_has_the_stated_standard_deviations(exact, rng):
         assert abs(np.sum((values / sigma) ** 2) / size - 1.0) < 5.2 * math.sqrt(2.0 / size)
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_class_moments_are_those_of_the_classes(exact, rng):
-    n, radius = 3000, 2.0
-    rows, labels = 1.5 * rng.normal(size=(n, 3)), rng.integers(0, 3, size=n)
-    labels[labels == 1] = 3  # an empty class
-    mechanism = ClassMoments(3, radius, n, 4, 0.01, exact)
-    second, sums, counts = mechanism.release(rows, labels, rng)
-    rows *= np.minimum(1.0, radius / np.linalg.norm(rows, axis=1))[:, None]
-    for k in range(4):
-        own = rows[labels == k]
-        assert np.abs(second[k] - own.T @ own).max() < 6 * mechanism.first_sigma
-        assert np.abs(sums[k] - own.sum(axis=0)).max() < 6 * mechanism.product_sigma
-        assert abs(counts[k] - len(own)) < 6 * mechanism.count_sigma
-    assert mechanism.product_sigma == pytest.approx(0.01 * 2.0 * radius, rel=1e-4)
-    assert mechanism.count_sigma == pytest.approx(0.01 * 2.0 * math.sqrt(2.0), rel=1e-4)
-    with pytest.raises(ValueError, match="at most n=3000"):
-        mechanism.release(rows, labels[1:], rng)
-
-
-def test_class_moments_move_by_their_sensitivity(rng):
-    mechanism = ClassMoments(3, 0.7, 1, 2, 1.0)
-    bound = class_moments_sensitivity(mechanism.lifted.norm).value
-    rows = 2.0 * 0.7 * in_ball(rng, 4000, 3)
-    totals = [mechanism.totals(row[None], np.array([k % 2])) for k, row in enumerate(rows)]
-    changes = [np.linalg.norm(a - b) for a, b in itertools.pairwise(totals)]
-    changes += [np.linalg.norm(a - b) for a, b in itertools.pairwise(totals[::2])]
-    assert max(changes) <= bound * (1 + 1e-12)
-    ends = [mechanism.totals(rows[:1] * 1e9, np.array([k])) for k in (0, 1)]
-    assert np.linalg.norm(ends[0] - ends[1]) == pytest.approx(bound, rel=1e-12)
-
-
-@pytest.mark.parametrize("exact", [False, True])
-def test_class_noise_has_the_stated_standard_deviations(exact, rng):
-    """Against a normal law: false alarms below 1e-6 for each of three."""
-    mechanism = ClassMoments(2, 2.0, 4, 3, 1.5, exact)
-    nothing = np.zeros((0, 2)), np.zeros(0, dtype=int)
-    runs = [mechanism.release(*nothing, rng) for _ in range(1000)]
-    second, sums, counts = (np.stack(block) for block in zip(*runs, strict=True))
-    for values, sigma in (
-        (second[..., [0, 1], [0, 1]], mechanism.first_sigma),
-        (math.sqrt(2.0) * second[..., 0, 1], mechanism.first_sigma),
-        (sums, mechanism.product_sigma),
-        (counts, mechanism.count_sigma),
-    ):
-        size = values.size
-        assert abs(np.sum((values / sigma) ** 2) / size - 1.0) < 5.2 * math.sqrt(2.0 / size)
-
-
 def test_sums_and_counts_move_by_their_sensitivity(rng):
     bound, weight, groups = 0.7, 1.5, 6
     q, p = (weight * np.abs(in_ball(rng, 50_000, groups)) for _ in range(2))
@@ -454,17 +403,6 @@ def lifted(nu, rng):
     return release, (x, np.array([[2.0]])), (y, np.array([[-2.0]]))
 
 
-def class_moments(nu, rng):
-    mechanism = ClassMoments(1, 3.0, 1, 2, nu)
-
-    def release(label, trials):
-        total = mechanism.totals(np.array([[3.0 - 6.0 * label]]), np.array([label]))
-        noisy = mechanism.noise.release(total, rng, trials)
-        return symmetric_coordinates(noisy.reshape(-1, 2, 2)).reshape(trials, -1)
-
-    return release, 0, 1
-
-
 def class_sums(nu, rng):
     mechanism = SumsAndCounts(bound=3.0, noise_multiplier=nu)
 
@@ -495,7 +433,6 @@ GAUSSIAN = {
     "second moment": symmetric(False),
     "hollow": symmetric(True),
     "lifted moments": lifted,
-    "class moments": class_moments,
     "sums and counts": class_sums,
     "count": count,
     "quantile": quantile,
@@ -575,7 +512,6 @@ def test_mechanism_and_event_come_from_one_object():
     assert GaussianCount(2.0).event.mu == 0.5
     assert LaplaceCount(0.25).event.epsilon_0 == 0.25
     assert LiftedMoments((2, 1), (1.0, 1.0), 9, 4.0).event.mu == 0.25
-    assert ClassMoments(2, 1.0, 9, 3, 4.0).event.mu == 0.25
     assert SymmetricGaussian(2, interval_sensitivity(1.0), 4.0).event.mu == 0.25
     assert SumsAndCounts(1.0, 4.0).event.mu == 0.25
     assert ExponentialQuantile((1.0, 2.0), 0.5, 0.7).event.epsilon_0 == 0.7
@@ -591,7 +527,6 @@ MECHANISMS = [
     PureSymmetric(2, interval_sensitivity(0.2), 3.0),
     PureSumsAndCounts(2, 0.2, 3.0),
     LiftedMoments((2, 1), (1.0, 2.0), 9, 3.0, 0.5),
-    ClassMoments(2, 1.0, 9, 3, 3.0),
     GaussianNoise(ball_sensitivity(0.2), 3.0),
     ExponentialDirection(1.0, 2.0),
     PrivateQuantile((1.0, 2.0), 0.5, 1.0),

@@ -80,7 +80,6 @@ CLIP_SITES = {
     ("location_scale/rows.py", "RowSum.total"),
     ("location_scale/rows.py", "Rows.projected"),
     ("location_scale/start_releases.py", "_Vectors.total"),
-    ("mean/class_releases.py", "ClassSums._noisy_classes"),
     ("pca/problem.py", "SubspaceProblem.pieces"),
     ("regression/estimator.py", "PrivateHyperbolicRegressor._label_points"),
     ("regression/moment_releases.py", "MomentModel._products"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from skriemdp import PrivateTangentPCA, config_context, frechet_mean
+from skriemdp import PrivateTangentPCA, frechet_mean
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Sphere
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -23,7 +23,7 @@ def test_without_noise_it_is_pca_of_logarithms(geometry, settings):
     X = spread_out(geometry, 1500)
     if settings:
         settings = settings | {"center": geometry.base_point}
-    fit = PrivateTangentPCA(2, geometry, epsilon=1e6, random_state=0, **settings).fit(X)
+    fit = PrivateTangentPCA(2, geometry, epsilon=4e5, random_state=0, **settings).fit(X)
     mean = frechet_mean(X, geometry)
     assert float(geometry.dist(mean, fit.mean_)) < 2e-3
     plain = PCA().fit(np.asarray(geometry.log_coordinates(fit.mean_, X)))
@@ -92,11 +92,6 @@ def test_components_of_people():
     fit = PrivateTangentPCA(1, epsilon=1e5, random_state=0).fit(X, groups=person)
     assert abs(fit.components_[0, 0]) > 0.95
     assert fit.privacy_spent_.unit == "group"
-
-
-def test_exact_integers():
-    with config_context(arithmetic="lattice"):
-        fit = PrivateTangentPCA(radius=1.0, random_state=0).fit(spread_out(Euclidean(3), 500))
     assert fit.privacy_spent_.public["arithmetic"] == "exact integers"
 
 

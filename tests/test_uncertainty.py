@@ -18,7 +18,7 @@ from skriemdp.geometry import (
     LogEuclideanSPD,
     Sphere,
 )
-from skriemdp.mean.joint_releases import plan_joint_mean, widest
+from skriemdp.mean.joint_releases import Seen, plan_joint_mean, widest
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.vector import LaplaceNoise
@@ -44,16 +44,14 @@ def uncertain(geometry="euclidean", **settings):
 
 
 @pytest.mark.parametrize("geometry", [Euclidean(3), Sphere(2), LogEuclideanSPD(3)], ids=str)
-@pytest.mark.parametrize("arithmetic, tolerance", [("float", 1e-6), ("lattice", 1e-3)])
-def test_the_second_moment_is_free(geometry, arithmetic, tolerance):
+def test_the_second_moment_is_free(geometry):
     X, _ = cloud(geometry, 400, 0)
     here = {"center": geometry.base_point, "radius": 1.0}
     here |= {"mechanism": "tangent", "random_state": 0}
-    with config_context(arithmetic=arithmetic):
-        alone = PrivateFrechetMean(geometry, noise="gaussian", **here).fit(X)
-        both = uncertain(geometry, **here).fit(X)
+    alone = PrivateFrechetMean(geometry, noise="gaussian", **here).fit(X)
+    both = uncertain(geometry, **here).fit(X)
     assert both.privacy_spent_.event == alone.privacy_spent_.event
-    assert both.noise_scale_ == pytest.approx(alone.noise_scale_, rel=tolerance)
+    assert both.noise_scale_ == pytest.approx(alone.noise_scale_, rel=1e-3)
 
 
 @pytest.mark.parametrize("settings", [{"radius": 2.0}, {"radius": 2.0, "mechanism": "tangent"}, {}])
@@ -69,9 +67,10 @@ def test_releases_add_up_to_the_budget(settings, recording_accountant):
 
 def test_weights_trade_the_mean_for_the_second_moment():
     plans = [plan_joint_mean(Euclidean(4), 1000, 1.0, a, 1.0) for a in (1.0, 0.5)]
-    mean, pca = (plan.moments_of(1.0, 0.9) for plan in plans)
-    assert mean.first_sigma / pca.first_sigma == pytest.approx(2.0 / 1.25, rel=1e-2)
-    assert mean.product_sigma / pca.product_sigma == pytest.approx(1.0 / 1.25, rel=1e-2)
+    seen = Seen(np.zeros(4), 1.0, np.zeros((0, 4)), 0.0, 0.0, 0.9)
+    mean, pca = (plan.moments(seen, np.random.default_rng(0)) for plan in plans)
+    assert mean.second_sigma / pca.second_sigma == pytest.approx(2.0 / 1.25, rel=1e-2)
+    assert mean.first_sigma / pca.first_sigma == pytest.approx(1.0 / 1.25, rel=1e-2)
 
 
 # -- what it says ----------------------------------------------------------------------------------
@@ -80,7 +79,7 @@ def test_weights_trade_the_mean_for_the_second_moment():
 def test_without_noise_it_is_the_textbook_covariance():
     X, _ = cloud(Euclidean(3), 500, 0)
     X *= [1.0, 0.5, 0.1]
-    fit = uncertain(radius=2.0, epsilon=1e7).fit(X)
+    fit = uncertain(radius=2.0, epsilon=4e5).fit(X)
     np.testing.assert_allclose(fit.mean_, X.mean(axis=0), atol=1e-4)
     np.testing.assert_allclose(fit.tangent_covariance_, np.cov(X.T, ddof=0), atol=1e-4)
     np.testing.assert_allclose(fit.covariance_, np.cov(X.T, ddof=0) / 500, rtol=0.05, atol=1e-7)
@@ -140,7 +139,7 @@ def test_groups_are_the_units():
     person = np.repeat(np.arange(400), sizes)
     X = own[person] + 0.05 * rng.normal(size=(len(person), 2))
     means = np.array([X[person == k].mean(axis=0) for k in range(400)])
-    fit = uncertain(radius=2.0, epsilon=1e6).fit(X, groups=person)
+    fit = uncertain(radius=2.0, epsilon=4e5).fit(X, groups=person)
     np.testing.assert_allclose(fit.mean_, means.mean(axis=0), atol=1e-3)
     np.testing.assert_allclose(fit.covariance_, np.cov(means.T) / 400, rtol=0.1, atol=2e-6)
     assert fit.privacy_spent_.unit == "group"

@@ -31,7 +31,7 @@ PURPOSES = {
     "mechanisms/batch_sizes mechanisms/memberships mechanisms/_rounding privacy/lattice "
     "core/arithmetic",
     "error bars, regions, tests, tangent components": "inference/* mean/joint* mean/uncertainty "
-    "mean/tangent_pca mechanisms/lifted_moments mechanisms/class_moments",
+    "mean/tangent_pca mechanisms/lifted_moments",
     "private search for centre and scale": "location_scale/* solvers/ball_search solvers/rows",
     "Riemannian laws and their profiles": "riemannian_laws/* geometry/distributions* "
     "privacy/profile* mechanisms/output",

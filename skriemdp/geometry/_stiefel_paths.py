@@ -150,7 +150,8 @@ def _iterate(
     for iteration in range(iterations):
         x = x * (longest / xp.clip(frobenius(xp, x), min=longest))[:, None, None]
         step, gap = _correction(xp, x, target, p, beta)
-        better = gap < best_gap
+        # A row that is close enough stays as it is, however long the others take.
+        better = (gap < best_gap) & (best_gap > tolerance)
         best = xp.where(better[:, None, None], x, best)
         best_gap = xp.where(better, gap, best_gap)
         if not bool(xp.any(best_gap > tolerance)):

@@ -73,6 +73,8 @@ class Stiefel(Geometry):
     p: int
     metric: str = "embedded"
 
+    separate_rows = True
+
     def __post_init__(self) -> None:
         check_count(n=self.n, p=self.p)
         check_option(tuple(_BETA), metric=self.metric)

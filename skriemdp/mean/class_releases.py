@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 
@@ -10,13 +11,13 @@ import numpy as np
 
 from skriemdp._groups import Groups
 from skriemdp.geometry import Geometry
-from skriemdp.geometry._tiles import map_tiles
+from skriemdp.mean.domains import logarithms
 from skriemdp.mean.noise_shape import NoiseShape
-from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
+from skriemdp.mechanisms.held import VectorSet, labelled
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
-from skriemdp.privacy.sensitivity import ball_sensitivity, computed_sum_sensitivity
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 
 __all__ = ["ClassSums", "drawn_together"]
 
@@ -25,39 +26,21 @@ __all__ = ["ClassSums", "drawn_together"]
 _LEAST_KEPT, _STANDS_OUT = 0.25, 3.0
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Rows:
-    """What is added to the sums of the classes: vectors at the centre, of which class, of whom."""
-
-    vectors: np.ndarray
-    labels: np.ndarray
-    owners: np.ndarray
-    weights: np.ndarray | None = None
-
-    def count_outside(self, radius: float) -> int:
-        """Number of owners with a vector longer than `radius`."""
-        outside = ~(np.linalg.norm(self.vectors, axis=1) <= radius)
-        return len(np.unique(self.owners[outside]))
+def _count_outside(units: Units, dim: int, radius: float) -> int:
+    """Number of records with a vector longer than `radius`, in whatever class."""
+    found = 0
+    for vectors, _, *classes in units.tiles(_given, dim, "classes"):
+        outside = ~(np.linalg.norm(vectors, axis=1) <= radius)
+        if classes:
+            people = np.repeat(np.arange(len(classes[0])), classes[0])
+            found += len(np.unique(people[outside]))
+        else:
+            found += np.count_nonzero(outside)
+    return found
 
 
-def _by_person(
-    groups: Groups, coordinates: np.ndarray, labels: np.ndarray, n_classes: int
-) -> _Rows:
-    """What people contribute: means of own `coordinates` by class.
-
-    A person who shows K classes has weight ``1 / sqrt(K)`` in each (docs/theory/groups.md,
-    proposition 3).
-    """
-    owners = np.empty(len(labels), dtype=np.intp)
-    owners[groups.order] = groups.owners()
-    keys = owners * n_classes + labels
-    pairs = Groups.from_ids(keys)
-    shown = keys[pairs.order[pairs.starts]]
-    owners, labels = shown // n_classes, shown % n_classes
-    classes = np.bincount(owners, minlength=groups.count)
-    # Squares of the weights must not add up to more than one by rounding.
-    weights = (1.0 - 2.0**-50) / np.sqrt(classes[owners])
-    return _Rows(pairs.means(coordinates[pairs.order]), labels, owners, weights)
+def _given(*rows: np.ndarray) -> tuple[np.ndarray, ...]:
+    return rows
 
 
 def drawn_together(means: np.ndarray, noise: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -103,18 +86,18 @@ class ClassSums:
     n_classes : int
     count : GaussianCount or LaplaceCount
         Noise for the number of records outside the ball.
-    mechanism : SumsAndCounts or PureSumsAndCounts
-        Noise for the sums and sizes of all classes.
-    exact : bool
-        Add integers, and discrete Gaussian integers to them.
+    rest : float
+        What the sums and sizes of all classes cost: mu, or the epsilon of `pure` privacy.
+    pure : bool
     grouped : bool
-        Whether records are people with several rows.
+        Whether records are people with several rows: each gives one vector for each class shown,
+        the mean of own rows, with weight ``1 / sqrt(classes)`` (docs/theory/groups.md).
     shape : NoiseShape or None
         Behind which vectors are shortened and get their noise; None for round noise.
 
     Notes
     -----
-    *Guarantee*: that of `count` and `mechanism` together, for each table by itself.
+    *Guarantee*: that of `count`, and `rest`-GDP or pure `rest`-DP, for each table by itself.
     """
 
     geometry: Geometry
@@ -122,31 +105,27 @@ class ClassSums:
     radius: float
     n_classes: int
     count: GaussianCount | LaplaceCount
-    mechanism: SumsAndCounts | PureSumsAndCounts
-    exact: bool
+    rest: float
+    pure: bool
     grouped: bool
     shape: NoiseShape | None = None
 
-    @classmethod
-    def planned(
-        cls,
-        geometry: Geometry,
-        center: np.ndarray,
-        radius: float,
-        n_classes: int,
-        count: GaussianCount | LaplaceCount,
-        budget: GaussianBudget | PureBudget,
-        exact: bool,
-        grouped: bool,
-        shape: NoiseShape | None = None,
-    ) -> ClassSums:
-        """Noise for what is left of the budget."""
-        mechanism: SumsAndCounts | PureSumsAndCounts
-        if isinstance(budget, PureBudget):
-            mechanism = PureSumsAndCounts(geometry.dim, radius, budget.rest())
-        else:
-            mechanism = SumsAndCounts(radius, 1.0 / budget.rest())
-        return cls(geometry, center, radius, n_classes, count, mechanism, exact, grouped, shape)
+    @functools.cached_property
+    def held(self) -> VectorSet:
+        """The set of what a record adds."""
+        return labelled(self.radius, self.geometry.dim, self.n_classes)
+
+    @functools.cached_property
+    def mechanism(self) -> PureSumsAndCounts:
+        """Noise of pure privacy."""
+        return PureSumsAndCounts(self.geometry.dim, self.radius, self.rest)
+
+    @property
+    def sum_sigma(self) -> float:
+        """Standard deviation of the noise on every coordinate of a sum."""
+        if self.pure:
+            return self.mechanism.sum_sigma
+        return self.radius * self.held.sigma(self.held.check(self.rest))
 
     @property
     def size(self) -> int:
@@ -168,40 +147,19 @@ class ClassSums:
             ``streams("label")`` is the generator of a release.
         """
         points, labels = arrays
-        coordinates = np.asarray(
-            map_tiles(lambda block: self.geometry.log_coordinates(self.center, block), points)
-        )
+        vectors = logarithms(self.geometry, self.center, points)
         if self.shape is not None:
-            coordinates = self.shape.enter(coordinates)
-        rows = _Rows(coordinates, labels, np.arange(len(labels)))
-        if groups is not None:
-            rows = _by_person(groups, coordinates, labels, self.n_classes)
-        outside = self.count.release(rows.count_outside(self.radius), streams("clipped fraction"))
-        n = len(labels) if groups is None else groups.count
-        sums, counts = self._noisy_classes(rows, n, streams("class means"))
-        return np.concatenate([[outside], sums.ravel(), counts])
-
-    def _noisy_classes(
-        self, rows: _Rows, n: int, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Class-wise sums of the vectors, each shortened to the radius, and their numbers.
-
-        Of floats the vectors are shorter by what rounding adds (docs/theory/floats.md).
-        """
-        vectors, labels, weights = rows.vectors, rows.labels, rows.weights
-        if self.exact:
-            assert isinstance(self.mechanism, SumsAndCounts)
-            return self.mechanism.release_rows(vectors, labels, self.n_classes, rng, weights)
-        sums = np.zeros((self.n_classes, self.geometry.dim))
-        exact, largest = (
-            ball_sensitivity(1.0),
-            math.sqrt(8.0 * (self.n_classes if self.grouped else 1)),
-        )
-        computed = computed_sum_sensitivity(exact, largest, n, self.size)
-        shortened = Ball(self.radius * exact.value / computed.value).enforce(vectors)
-        np.add.at(sums, labels, shortened if weights is None else weights[:, None] * shortened)
-        counts = np.bincount(labels, weights, minlength=self.n_classes).astype(float)
-        return self.mechanism.release(sums, counts, rng)
+            vectors = self.shape.enter(vectors)
+        units = Units((vectors, labels), groups)
+        outside = _count_outside(units, self.geometry.dim, self.radius)
+        released = self.count.release(outside, streams("clipped fraction"))
+        rng = streams("class means")
+        if self.pure:
+            sums, counts = self.mechanism.release_rows(vectors, labels, self.n_classes, rng)
+        else:
+            noisy = private_sum(units, _given, self.held, self.rest, rng).value
+            sums, counts = noisy[:, :-1] * self.radius, noisy[:, -1]
+        return np.concatenate([[released], sums.ravel(), counts])
 
     def finish(self, noisy: np.ndarray, n_tables: int = 1) -> tuple[float, np.ndarray, np.ndarray]:
         """Number outside the ball, class means ``(n_classes, *shape)``, and class sizes.
@@ -211,7 +169,7 @@ class ClassSums:
         k, dim = self.n_classes, self.geometry.dim
         sums, counts = noisy[1 : 1 + k * dim].reshape(k, dim), noisy[1 + k * dim :]
         sizes = np.maximum(counts, 1.0)
-        noise = math.sqrt(n_tables) * self.mechanism.sum_sigma / sizes
+        noise = math.sqrt(n_tables) * self.sum_sigma / sizes
         means = drawn_together(sums / sizes[:, None], noise, sizes)
         norms = np.linalg.norm(means, axis=1, keepdims=True)
         means *= np.minimum(1.0, self.radius / np.maximum(norms, 1e-300))
@@ -232,4 +190,4 @@ class ClassSums:
         """
         shown = math.sqrt(self.n_classes) if self.grouped else self.n_classes
         shape = 1.0 if self.shape is None else self.shape.noise
-        return math.sqrt(n_tables) * self.mechanism.sum_sigma * shape * shown / n
+        return math.sqrt(n_tables) * self.sum_sigma * shape * shown / n

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,32 +13,22 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_records
-from skriemdp._validation import check_option, check_scale, shown
-from skriemdp.core.arithmetic import chooses_integers
+from skriemdp._validation import check_option, shown
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
     check_membership,
-    check_reach,
     point_shape,
-    public_ball,
-    public_point,
     warn_clipped,
     warn_large_delta,
     warn_published_labels,
-    warn_small_search,
 )
 from skriemdp.core.parameters import label_list
 from skriemdp.core.work import Work
 from skriemdp.descent.groups import local_means
-from skriemdp.geometry import Geometry, as_geometry
-from skriemdp.location_scale.points import (
-    PointRecords,
-    check_point_integers,
-    plan_point_search,
-    warn_direction,
-)
+from skriemdp.geometry import GeodesicBall, Geometry, as_geometry
+from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch
 from skriemdp.mean.class_releases import ClassSums
 from skriemdp.mean.domains import public_domain, public_facts, search_domain
@@ -48,8 +36,7 @@ from skriemdp.mean.joint_class_releases import JointClasses, plan_joint_classes
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
 from skriemdp.mean.uncertainty import warn_cut
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
-from skriemdp.mechanisms.integers import IntegerPairs
+from skriemdp.mechanisms.held import labelled
 from skriemdp.privacy.calibration import gaussian_mu
 
 if TYPE_CHECKING:
@@ -63,22 +50,18 @@ __all__ = ["PrivateMinimumDistanceToMean"]
 
 # Share of the budget for the released fraction of clipped rows: of mu**2, and of a pure epsilon.
 _COUNT, _COUNT_PURE = 0.01, 0.03
-_REASON = "logarithms that are computed one by one, unlike those of {}"
 # What a fit learns with ``uncertainty=True`` only.
 _OF_UNCERTAINTY = ("inference_", "covariances_", "tangent_covariances_", "_clipped_noise")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Settings:
-    """How a fit divides its budget, from public numbers."""
+    """What a fit releases, from public numbers: in a public ball, or after a search for one."""
 
     geometry: Geometry
-    classes: np.ndarray
+    ball: GeodesicBall | None
     search: LocationScaleSearch | None
-    center: Any
-    radius: float | None
-    budget: Callable[[], GaussianBudget | PureBudget]
-    shape: NoiseShape | None = None
+    shape: NoiseShape | None
 
 
 class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
@@ -299,31 +282,30 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
                 "delta=0 has no release for groups, whose members may show several classes; pass a "
                 "delta > 0."
             )
-        free_radius = isinstance(self.radius, str) and self.radius == "auto"
-        asked = isinstance(self.center, str) and self.center == "private"
-        free_center = asked or (free_radius and self.center is None)
-        settings: _Settings
-        if free_center or free_radius:
+        ball, search = public_domain(geometry, self.center, self.radius), None
+        budget, shape = self._budget(), None
+        if ball is None:
             if self.shape is not None:
                 raise ValueError("shape belongs to one center: pass a public center= and radius=.")
-            settings = self._searched(geometry, n, classes, free_center, free_radius)
+            if self.delta == 0:
+                raise ValueError(
+                    "delta=0 has no private search for a ball; pass a public center= and radius=, "
+                    "or a delta > 0."
+                )
+            search = search_domain(geometry, n, budget.total, self.center, self.radius)
         else:
-            ball = public_ball(geometry, self.center, self.radius)
-            kind = PureBudget if self.delta == 0 else GaussianBudget
-            budget = functools.partial(kind, self._strength())
             shape = self._shape(geometry)
-            settings = _Settings(geometry, classes, None, ball.center, ball.radius, budget, shape)
-        known = {"center": settings.center, "radius": settings.radius}
+        if not budget.pure:
+            least = 1.0 - _COUNT - (0.0 if search is None else search.shares.total)
+            for share in (least, 1.0):  # what the search leaves lies in between
+                labelled(1.0, geometry.dim, len(classes)).check(budget.total * math.sqrt(share))
         # The parts of a pure budget add up to a little less, for the rounding of their sum.
-        event = (
-            PureBudget(float(self.epsilon)).event if self.delta == 0 else settings.budget().event
-        )
+        event = PureBudget(float(self.epsilon)).event if budget.pure else budget.event
         return Plan(
             event=event,
-            exact=self._is_exact(settings),
-            settings=settings,
-            public={"n": n, "manifold": str(geometry)}
-            | {name: value for name, value in known.items() if value is not None}
+            exact=not budget.pure and (search is None or search.exact),
+            settings=_Settings(geometry, ball, search, shape),
+            public=public_facts(geometry, n, ball, search)
             | {"classes": classes}
             | ({} if self.shape is None else {"shape": self.shape}),
             work=Work(
@@ -368,57 +350,10 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             )
         return read_shape(self.shape, geometry.dim)
 
-    def _strength(self) -> float:
-        """The number that is divided: epsilon of pure privacy, or mu."""
+    def _budget(self) -> GaussianBudget | PureBudget:
         if self.delta == 0:
-            return float(self.epsilon) * (1.0 - 1e-12)
-        return gaussian_mu(self.epsilon, self.delta)
-
-    def _searched(
-        self, geometry: Geometry, n: int, classes: np.ndarray, free_center: bool, free_radius: bool
-    ) -> _Settings:
-        if self.delta == 0:
-            raise ValueError(
-                "delta=0 has no private search for a ball; pass a public center= and radius=, or a "
-                "delta > 0."
-            )
-        mu = gaussian_mu(self.epsilon, self.delta)
-        warn_small_search(n, mu)
-        center, radius = None, None
-        if not free_center:
-            center = geometry.base_point
-            if self.center is not None:
-                center = public_point(geometry, center=self.center)
-                check_reach(geometry, center=center)
-        if not free_radius:
-            check_scale(radius=self.radius)
-            radius = float(self.radius)
-        search = plan_point_search(geometry, n, mu, center, radius)
-        if radius is not None and radius >= geometry.radius_limit:
-            public_ball(geometry, geometry.base_point, radius)  # says why not
-        exact = chooses_integers(
-            geometry.separate_rows,
-            lambda: check_point_integers(geometry, search),
-            _REASON.format(geometry),
-        )
-        search = dataclasses.replace(search, exact=exact)
-        budget = functools.partial(GaussianBudget, mu)
-        return _Settings(geometry, classes, search, center, radius, budget)
-
-    def _is_exact(self, settings: _Settings) -> bool:
-        geometry, search = settings.geometry, settings.search
-        if self.delta == 0 or (search is not None and not search.exact):
-            return False
-        mu, least = settings.budget().total, 1.0 - _COUNT
-        if search is not None:
-            least -= search.shares.total
-
-        def check() -> None:
-            for share in (least, 1.0):  # what the search leaves lies in between
-                noise_multiplier = 1.0 / (mu * share**0.5)
-                IntegerPairs(1.0, geometry.dim, len(settings.classes), noise_multiplier)
-
-        return chooses_integers(geometry.separate_rows, check, _REASON.format(geometry))
+            return PureBudget(float(self.epsilon) * (1.0 - 1e-12))
+        return GaussianBudget(gaussian_mu(self.epsilon, self.delta))
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         for name in _OF_UNCERTAINTY:
@@ -426,19 +361,18 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         if isinstance(plan.settings, JointClasses):
             self._release_joint(data, plan.settings, streams)
             return
-        settings, budget = plan.settings, plan.settings.budget()
-        center, radius, kept = settings.center, settings.radius, 1.0
+        settings, budget, kept = plan.settings, self._budget(), 1.0
         count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
+        ball: Any = settings.ball
         if settings.search is not None:
             points = data.arrays[0]
             if data.groups is not None:
                 points = local_means(settings.geometry, points, data.groups)
-            found = settings.search.release(
-                PointRecords(settings.geometry, points), budget, streams
-            )
-            center, radius, kept = found.center, found.radius, found.level
-            warn_direction(found)
-        statistic = self._sums(settings, center, radius, count, budget, plan.exact, data.facts)
+            records = PointRecords(settings.geometry, points)
+            ball = settings.search.release(records, budget, streams)
+            kept = ball.level
+            warn_direction(ball)
+        statistic = self._sums(settings, ball, count, budget, data.facts)
         noisy = statistic.noisy(data.arrays, data.groups, streams)
         self._learn(statistic, noisy, data.facts, kept=kept)
 
@@ -464,26 +398,18 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     # -- sums over several tables, each with noise of its own -----------------------------------
 
     def _sums(
-        self,
-        settings: _Settings,
-        center: Any,
-        radius: Any,
-        count: GaussianCount | LaplaceCount,
-        budget: GaussianBudget | PureBudget,
-        exact: bool,
-        facts: dict[str, Any],
+        self, settings: _Settings, ball: Any, count: Any, budget: Any, facts: dict[str, Any]
     ) -> ClassSums:
         """The class sums in a ball, for what is left of the budget."""
-        size, grouped = len(settings.classes), bool(facts.get("grouped"))
-        return ClassSums.planned(
+        return ClassSums(
             settings.geometry,
-            center,
-            radius,
-            size,
+            ball.center,
+            ball.radius,
+            len(facts["classes"]),
             count,
-            budget,
-            exact,
-            grouped,
+            budget.rest(),
+            budget.pure,
+            bool(facts.get("grouped")),
             settings.shape,
         )
 
@@ -503,17 +429,15 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
                 "records."
             )
         plan = self._plan(facts, terms)
-        settings = plan.settings
-        if settings.search is not None:
+        if plan.settings.search is not None:
             raise ValueError(
                 "clients search for no private ball: pass a public center= and radius=, the ball "
                 f"that bounds the data; got center={shown(self.center)}, "
                 f"radius={shown(self.radius)}."
             )
-        budget = settings.budget()
+        budget = self._budget()
         count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
-        ball = settings.center, settings.radius
-        statistic = self._sums(settings, *ball, count, budget, plan.exact, facts)
+        statistic = self._sums(plan.settings, plan.settings.ball, count, budget, facts)
         return dataclasses.replace(plan, settings=statistic)
 
     def _learn(

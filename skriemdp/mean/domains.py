@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
+
+import numpy as np
 
 from skriemdp._quiet import read_records
 from skriemdp._validation import check_scale
-from skriemdp.core.arithmetic import chooses_integers
 from skriemdp.core.estimator import Data
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -20,11 +20,13 @@ from skriemdp.core.manifold_input import (
     warn_small_search,
 )
 from skriemdp.geometry import GeodesicBall, as_geometry
+from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.points import check_point_integers, plan_point_search
 from skriemdp.location_scale.search import LocationScaleSearch
+from skriemdp.mechanisms.units import one_by_one
 
-__all__ = ["public_domain", "public_facts", "read_points", "search_domain"]
+__all__ = ["logarithms", "public_domain", "public_facts", "read_points", "search_domain"]
 
 
 def read_points(estimator: Any, X: Any) -> Data:
@@ -60,13 +62,20 @@ def search_domain(
     elif isinstance(center, str) and center != "private":
         public_ball(geometry, center, 1.0)  # says why not
     warn_small_search(n, mu)
-    search = plan_point_search(geometry, n, mu, middle, bound)
-    exact = chooses_integers(
-        geometry.separate_rows,
-        lambda: check_point_integers(geometry, search),
-        f"logarithms that are computed one by one, unlike those of {geometry}",
-    )
-    return dataclasses.replace(search, exact=exact)
+    separate = geometry.separate_rows
+    search = plan_point_search(geometry, n, mu, middle, bound, exact=separate)
+    if separate:
+        check_point_integers(geometry, search)
+    return search
+
+
+def logarithms(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Normal coordinates of all points, each from its own numbers alone, to the last bit."""
+
+    def seen(block: np.ndarray) -> np.ndarray:
+        return np.asarray(geometry.log_coordinates(center, block))
+
+    return np.asarray(map_tiles(seen if geometry.separate_rows else one_by_one(seen), points))
 
 
 def public_facts(

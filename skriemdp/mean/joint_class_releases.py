@@ -11,9 +11,8 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
 from skriemdp.location_scale.search import LocationScaleSearch
-from skriemdp.mean.joint_releases import JointMean, Seen, check_width, in_arithmetic
+from skriemdp.mean.joint_releases import JointMean, Moments, Seen, check_width, checked
 from skriemdp.mean.uncertainty import WIDER
-from skriemdp.mechanisms.class_moments import ClassMoments
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -59,8 +58,7 @@ class JointClasses(JointMean):
 
     Parameters
     ----------
-    n_classes : int
-    geometry, n, mu, weight, wider, ball, search, looks, exact
+    geometry, n, mu, weight, wider, ball, search, looks, n_classes
         As in :class:`skriemdp.mean.joint_releases.JointMean`; the centre is one for all classes,
         and there is no look.
 
@@ -73,11 +71,6 @@ class JointClasses(JointMean):
 
     n_classes: int = 1
 
-    def class_moments_of(self, radius: float, mu: float) -> ClassMoments:
-        """The mechanism of the joint release."""
-        dim, classes = self.geometry.dim, self.n_classes
-        return ClassMoments(dim, radius, self.n, classes, 1.0 / mu, self.exact)
-
     @property
     def bytes(self) -> float:
         """Memory of the logarithms and of matrices, besides the records."""
@@ -88,55 +81,45 @@ class JointClasses(JointMean):
     ) -> ReleasedClasses:
         """Everything that a fit releases; `labels` are places in the list of classes."""
         seen = self.seen(points, streams)
-        mechanism = self.class_moments_of(seen.radius, seen.mu)
-        second, first, counts = mechanism.release(seen.vectors, labels, streams("class moments"))
-        inferences = tuple(
-            self._inference(seen, mechanism, *block)
-            for block in zip(second, first, counts, strict=True)
-        )
+        found = self.moments(seen, streams("class moments"), labels)
+        inferences = tuple(self._inference(seen, found, k) for k in range(self.n_classes))
         means = np.stack(
             [
-                self._rough(seen, *block) if known is None else known.mean
-                for known, *block in zip(inferences, first, counts, strict=True)
+                self._rough(seen, found, k) if known is None else known.mean
+                for k, known in enumerate(inferences)
             ]
         )
         return ReleasedClasses(
             inferences,
             means,
-            np.maximum(counts, 0.0),
-            mechanism.product_sigma,
+            np.maximum(found.counts, 0.0),
+            found.first_sigma,
             seen.center,
             seen.radius,
             seen.clipped,
             seen.clipped_noise,
         )
 
-    def _inference(
-        self,
-        seen: Seen,
-        mechanism: ClassMoments,
-        second: np.ndarray,
-        first: np.ndarray,
-        count: float,
-    ) -> MeanInference | None:
+    def _inference(self, seen: Seen, found: Moments, k: int) -> MeanInference | None:
         """What is known about one class; None without a released number of records."""
+        count = float(found.counts[k])
         if not count >= LEAST_COUNT:
             return None
         return MeanInference(
             self.geometry,
             seen.center,
             seen.radius,
-            first / count,
-            second / count,
-            float(count),
-            mechanism.product_sigma / float(count),
-            mechanism.first_sigma / float(count),
-            mechanism.count_sigma / float(count),
+            found.first[k] / count,
+            found.second[k] / count,
+            count,
+            found.first_sigma / count,
+            found.second_sigma / count,
+            found.count_sigma / count,
         )
 
-    def _rough(self, seen: Seen, first: np.ndarray, count: float) -> np.ndarray:
+    def _rough(self, seen: Seen, found: Moments, k: int) -> np.ndarray:
         """Mean of a class of which nothing else is known: that of its logarithms."""
-        mean = first / max(float(count), 1.0)
+        mean = found.first[k] / max(float(found.counts[k]), 1.0)
         mean = mean * min(1.0, seen.radius / max(float(np.linalg.norm(mean)), 1e-300))
         return np.asarray(self.geometry.exp_coordinates(seen.center, mean))
 
@@ -150,7 +133,7 @@ def plan_joint_classes(
     ball: GeodesicBall | None,
     search: LocationScaleSearch | None,
 ) -> JointClasses:
-    """Decide on the arithmetic, from public numbers; what cannot run raises here.
+    """The plan of a joint release, from public numbers; what cannot run raises here.
 
     Parameters
     ----------
@@ -166,8 +149,7 @@ def plan_joint_classes(
     Raises
     ------
     ValueError
-        Where the ball is too wide, or integers that were asked for would be too coarse.
+        Where the ball is too wide, or integers would be too coarse.
     """
     check_width(geometry, ball)
-    plan = JointClasses(geometry, n, mu, 1.0, WIDER, ball, search, n_classes=n_classes)
-    return in_arithmetic(plan, n_classes)
+    return checked(JointClasses(geometry, n, mu, 1.0, WIDER, ball, search, n_classes=n_classes))

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from skriemdp.core.arithmetic import chooses_integers, matrix_dominates
-from skriemdp.descent.queries import LogarithmQuery
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
-from skriemdp.location_scale.points import PointRecords, check_point_integers, warn_direction
+from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch, james_stein
 from skriemdp.mean.adaptive_releases import plan_radius
-from skriemdp.mean.releases import MeanNoise
+from skriemdp.mean.domains import logarithms
+from skriemdp.mechanisms.bounds import Ball, lifted
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.integers import check_integers
-from skriemdp.mechanisms.lifted_moments import LiftedMoments
+from skriemdp.mechanisms.held import Moment, ball
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import GaussianEvent
 
 if TYPE_CHECKING:
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JointMean",
+    "Moments",
     "Released",
     "Seen",
     "check_width",
-    "in_arithmetic",
+    "checked",
     "plan_joint_mean",
     "widest",
 ]
@@ -79,6 +80,20 @@ class Seen:
     mu: float
 
 
+class Moments(NamedTuple):
+    """Noisy ``sum z z'``, ``sum z`` and number of the records, or of those of each class.
+
+    Beside them the noise along every unit matrix, on every coordinate of a sum, and on a number.
+    """
+
+    second: np.ndarray
+    first: np.ndarray
+    counts: np.ndarray
+    second_sigma: float
+    first_sigma: float
+    count_sigma: float
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class JointMean:
     """Mean and second moment of the logarithms at a centre, in one Gaussian release.
@@ -92,8 +107,7 @@ class JointMean:
     mu : float
         Of the whole fit.
     weight : float
-        The a of :class:`skriemdp.mechanisms.lifted_moments.LiftedMoments`: with 1 the second moment
-        costs the mean nothing.
+        a, of the lifts ``(z, a r)``: with 1 the second moment costs the mean nothing.
     wider : float
         Factor on private radii: a ball that cuts the data moves the mean that is covered.
     ball : GeodesicBall or None
@@ -102,8 +116,8 @@ class JointMean:
         For what is private of the ball; exactly one of the two is given.
     looks : bool
         Whether a rough mean and a radius around it are released first, in a public ball.
-    exact : bool
-        Add integers, and discrete Gaussian integers to them.
+    n_classes : int, optional
+        Then there is a release for each class.
 
     Notes
     -----
@@ -122,12 +136,20 @@ class JointMean:
     ball: GeodesicBall | None = None
     search: LocationScaleSearch | None = None
     looks: bool = False
-    exact: bool = False
+    n_classes: int | None = None
 
     @property
     def event(self) -> GaussianEvent:
         """What all releases cost together."""
         return GaussianBudget(self.mu).event
+
+    @property
+    def exact(self) -> bool:
+        """Whether all is added in integers: a search is, where logarithms are computed one by one.
+
+        Other logarithms are, one by one, after it.
+        """
+        return self.search is None or self.search.exact
 
     @property
     def count(self) -> GaussianCount:
@@ -150,47 +172,62 @@ class JointMean:
         dim = self.geometry.dim
         return 8.0 * (2.0 * self.n * dim + 8.0 * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3)
 
-    def moments_of(self, radius: float, mu: float) -> LiftedMoments:
-        """The mechanism of the joint release."""
-        sizes, norms = (self.geometry.dim, 1), (radius, 1.0)
-        return LiftedMoments(sizes, norms, self.n, 1.0 / mu, self.weight, self.exact)
+    def held(self, radius: float) -> Moment:
+        """The set of the lifts."""
+        norm = radius * math.sqrt(1.0 + self.weight**2)
+        return Moment(norm, self.geometry.dim + 1, classes=self.n_classes)
 
-    def check_integers(self) -> None:
-        """ValueError where some sum has no lattice that is fine enough."""
-        exact = dataclasses.replace(self, exact=True)
+    def check(self) -> None:
+        """ValueError where integers would be too coarse."""
         # A search spends what it needs, and less noise needs more bits.
         for mu in (self.joint_mu, self.mu):
-            exact.moments_of(1.0, mu)
+            self.held(1.0).check(mu)
         if self.looks:
-            check_integers(self.geometry.dim, 1.0 / (self.mu * math.sqrt(_LOOK_MEAN)))
-        if self.search is not None:
-            check_point_integers(self.geometry, self.search)
+            ball(Ball(1.0), self.geometry.dim).check(self.mu * math.sqrt(_LOOK_MEAN))
 
     def release(self, points: np.ndarray, streams: NoiseStreams) -> Released:
         """Everything that a fit releases; `points` are the records, as they are."""
         seen = self.seen(points, streams)
-        mechanism = self.moments_of(seen.radius, seen.mu)
-        second, first, _ = mechanism.release(
-            seen.vectors, np.ones((self.n, 1)), streams("tangent moments")
-        )
+        found, n = self.moments(seen, streams("tangent moments")), self.n
         inference = MeanInference(
             self.geometry,
             seen.center,
             seen.radius,
-            first[:, 0] / self.n,
-            second / self.n,
-            self.n,
-            mechanism.product_sigma / self.n,
-            mechanism.first_sigma / self.n,
+            found.first / n,
+            found.second / n,
+            n,
+            found.first_sigma / n,
+            found.second_sigma / n,
         )
         return Released(inference, seen.clipped, seen.clipped_noise)
+
+    def moments(
+        self, seen: Seen, rng: np.random.Generator, labels: np.ndarray | None = None
+    ) -> Moments:
+        """The joint release."""
+        dim, unit = self.geometry.dim, self.weight * seen.radius
+
+        def lift(vectors: np.ndarray, *of: np.ndarray) -> np.ndarray | tuple[np.ndarray, ...]:
+            lifts = lifted(vectors, seen.radius, unit)
+            return (lifts, *of) if of else lifts
+
+        units = Units((seen.vectors,) if labels is None else (seen.vectors, labels))
+        sums, sigma = private_sum(units, lift, self.held(seen.radius), seen.mu, rng)
+        return Moments(
+            sums[..., :dim, :dim],
+            sums[..., :dim, dim] / unit,
+            sums[..., dim, dim] / unit**2,
+            sigma,
+            sigma / (math.sqrt(2.0) * unit),
+            sigma / unit**2,
+        )
 
     def seen(self, points: np.ndarray, streams: NoiseStreams) -> Seen:
         """The last ball, and the records as they are seen from its centre."""
         budget = GaussianBudget(self.mu)
         count = budget.count(_COUNT)
         center, radius = self._place(points, budget, streams)
-        vectors = _logarithms(self.geometry, center, points)
+        vectors = logarithms(self.geometry, center, points)
         outside = int(np.count_nonzero(~(np.linalg.norm(vectors, axis=1) <= radius)))
         clipped = float(count.release(outside, streams("clipped fraction")) / self.n)
         return Seen(center, radius, vectors, clipped, count.sigma / self.n, budget.rest())
@@ -212,31 +249,25 @@ class JointMean:
 
     def _look(
         self,
-        ball: GeodesicBall,
+        public: GeodesicBall,
         points: np.ndarray,
         budget: GaussianBudget,
         streams: NoiseStreams,
     ) -> tuple[np.ndarray, float]:
         """A rough mean in the public ball, and a radius around it that holds the data."""
         geometry = self.geometry
-        noise = MeanNoise(budget.take(_LOOK_MEAN), None, self.exact)
-        query = LogarithmQuery(geometry, ball.center, ball.radius, points)
-        found, scale = noise.release(query, streams("rough mean", 0))
-        move, left = james_stein(found, scale)
-        center = np.asarray(geometry.exp_coordinates(ball.center, move))
+        held, mu = ball(Ball(public.radius), geometry.dim), budget.take(_LOOK_MEAN)
+        units = Units((logarithms(geometry, public.center, points),))
+        found, scale = private_sum(units, np.array, held, mu, streams("rough mean", 0))
+        move, left = james_stein(found / self.n, scale / self.n)
+        center = np.asarray(geometry.exp_coordinates(public.center, move))
         if not np.isfinite(center).all() or not bool(geometry.belongs(center)):
-            center = ball.center
-        center = np.asarray(ball.project(center))
-        radii = plan_radius(ball, self.n, self.mu, budget.take(_LOOK_RADIUS), 0.7 * ball.radius)
+            center = public.center
+        center = np.asarray(public.project(center))
+        radii = plan_radius(public, self.n, self.mu, budget.take(_LOOK_RADIUS), 0.7 * public.radius)
         distances = np.asarray(geometry.dist(center, points))
         radius = radii.release(distances, left, streams("radius", 0))
-        return center, min(self.wider * radius, ball.radius)
-
-
-def _logarithms(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Normal coordinates of all records; the mechanism shortens them."""
-    query = LogarithmQuery(geometry, center, math.inf, points)
-    return np.concatenate(list(query.blocks()))
+        return center, min(self.wider * radius, public.radius)
 
 
 def plan_joint_mean(
@@ -250,7 +281,7 @@ def plan_joint_mean(
     ball: GeodesicBall | None = None,
     search: LocationScaleSearch | None = None,
 ) -> JointMean:
-    """Decide on looks and arithmetic, from public numbers; what cannot run raises here.
+    """Decide on looks, from public numbers; what cannot run raises here.
 
     Parameters
     ----------
@@ -268,12 +299,12 @@ def plan_joint_mean(
     Raises
     ------
     ValueError
-        Where the ball is too wide, or integers that were asked for would be too coarse.
+        Where the ball is too wide, or integers would be too coarse.
     """
     check_width(geometry, ball)
     least = max(_LEAST_LOOK, _LEAST_LOOK_BY_DIM * math.sqrt(geometry.dim))
     looks = ball is not None and mechanism == "auto" and n * mu >= least
-    return in_arithmetic(JointMean(geometry, n, mu, weight, wider, ball, search, looks))
+    return checked(JointMean(geometry, n, mu, weight, wider, ball, search, looks))
 
 
 def check_width(geometry: Geometry, ball: GeodesicBall | None) -> None:
@@ -286,16 +317,8 @@ def check_width(geometry: Geometry, ball: GeodesicBall | None) -> None:
         )
 
 
-def in_arithmetic(plan: AnyJoint, blocks: int = 1) -> AnyJoint:
-    """`plan`, in exact integers or not; `blocks` is the number of matrices it releases."""
+def checked(plan: AnyJoint) -> AnyJoint:
+    """`plan`, if it can run."""
     _ = plan.count  # raises where a budget is too small for any noise
-    geometry, search = plan.geometry, plan.search
-    exact = chooses_integers(
-        geometry.separate_rows,
-        plan.check_integers,
-        f"logarithms that are computed one by one, unlike those of {geometry}",
-        matrix_dominates(plan.n, blocks * (geometry.dim + 1) ** 2),
-    )
-    if search is not None:
-        search = dataclasses.replace(search, exact=exact)
-    return dataclasses.replace(plan, exact=exact, search=search)
+    plan.check()
+    return plan

@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp._arrays import row_squares
 from skriemdp.privacy.sensitivity import Sensitivity, ball_sensitivity
 
-__all__ = ["Ball", "Bound", "Factors", "matrix_norms", "shortened"]
+__all__ = ["Ball", "Bound", "Factors", "lifted", "matrix_norms", "shortened"]
 
 # Squares of numbers in this range, and their sums, are ordinary floats.
 _LEAST, _MOST = 1e-140, 1e140
@@ -141,6 +141,11 @@ class Factors:
     def diameter(self) -> Sensitivity:
         """``2 norm``."""
         return ball_sensitivity(self.norm)
+
+
+def lifted(rows: np.ndarray, norm: float, end: float) -> np.ndarray:
+    """Rows shortened to `norm`, and one coordinate more, `end` for all of them."""
+    return np.concatenate([shortened(rows, norm), np.full((len(rows), 1), end)], axis=1)
 
 
 def shortened(rows: np.ndarray, norm: float) -> np.ndarray:

@@ -11,7 +11,6 @@ import numpy as np
 from skriemdp._arrays import Size
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.integers import IntegerPairs
 from skriemdp.mechanisms.memberships import IntegerMemberships, Memberships
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.lattice import largest_shift
@@ -165,31 +164,6 @@ class SumsAndCounts:
     def event(self) -> GaussianEvent:
         """What one release of all sums and counts costs."""
         return GaussianEvent(self.noise_multiplier)
-
-    def integers(self, dim: int, n_groups: int) -> IntegerPairs:
-        """The lattice of :meth:`release_rows`; ValueError where there is none."""
-        if self.weight != 1.0:
-            raise ValueError("exact sums are of records that belong to one group, weight 1.")
-        return IntegerPairs(self.bound, dim, n_groups, self.noise_multiplier)
-
-    def release_rows(
-        self,
-        rows: np.ndarray,
-        groups: np.ndarray,
-        n_groups: int,
-        rng: np.random.Generator,
-        weights: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sums ``(n_groups, dim)`` and counts of rows ``(n, dim)``, in exact integers.
-
-        Row i, shortened to `bound`, belongs to ``groups[i]`` with weight one, or ``weights[i]``
-        where a record has several rows: the squared weights of a record add up to one at most.
-        """
-        lattice = self.integers(rows.shape[1], n_groups)
-        exact, law = lattice.total(rows, groups, weights), "discrete-gaussian"
-        noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, sensitivity=lattice.units)
-        noisy = noisy.astype(float) * lattice.spacing
-        return noisy[:, :-1] * self.bound, noisy[:, -1]
 
     def release_members(
         self, members: Memberships, rng: np.random.Generator, exact: bool = False

@@ -28,6 +28,7 @@ from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
     ball_sensitivity,
+    class_moments_sensitivity,
     frame_product_sensitivity,
     second_moment_sensitivity,
     semidefinite_sum_sensitivity,
@@ -329,6 +330,8 @@ class Moment(Held):
 
     @property
     def bound(self) -> Sensitivity:  # type: ignore[override]  # read-only here
+        if self.classes is not None:
+            return class_moments_sensitivity(self.radius)
         return second_moment_sensitivity(self.radius)
 
     @property

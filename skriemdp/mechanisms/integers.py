@@ -16,7 +16,7 @@ import numpy as np
 
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounds import Ball, shortened
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
@@ -25,7 +25,6 @@ __all__ = [
     "ExactTotal",
     "IntegerBall",
     "IntegerNumber",
-    "IntegerPairs",
     "IntegerWeights",
     "check_integers",
 ]
@@ -117,81 +116,6 @@ class IntegerBall:
         """The integer vector of each row, as float64 of shape (b, dim), no longer than `units`."""
         units = self.bound.enforce(rows, self.spacing)
         return np.rint(units, out=units)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class IntegerPairs:
-    """The integer vectors of ``q (v / bound, 1)``, for sums with counts.
-
-    A record has one row, ``q = 1``, or one for each of several groups with squared weights that
-    add up to one at most.
-
-    Parameters
-    ----------
-    bound : float
-        ``|v| <= bound``; longer vectors are shortened.
-    dim, n_groups : int
-    noise_multiplier : float
-        Noise over the sensitivity ``2``, in records, of all sums and counts together.
-
-    Notes
-    -----
-    Two such vectors are at most ``2 (1 + eta)`` apart, whatever their groups, and rounding moves
-    their difference by at most ``sqrt(k)``, k the number of all coordinates.  The spacing ``g = 2
-    (1 + eta) / (D - sqrt(k) - 2)`` keeps the integer vectors within D of each other.
-    """
-
-    bound: float
-    dim: int
-    n_groups: int
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        check_count(dim=self.dim, n_groups=self.n_groups)
-        check_positive(bound=self.bound)
-        check_multiplier(self.noise_multiplier)
-        if math.sqrt(self._size) > ROUNDING_SHARE * self.units:
-            raise ValueError(
-                f"noise_multiplier={self.noise_multiplier:.4g} with {self._size} sums and counts "
-                "leaves fewer integers per record than rounding needs; use a larger epsilon or "
-                "skriemdp.config_context(arithmetic='float')."
-            )
-
-    @property
-    def _size(self) -> int:
-        return self.n_groups * (self.dim + 1)
-
-    @functools.cached_property
-    def units(self) -> int:
-        """D, the bound of the distance of two records' integer vectors."""
-        return largest_shift(NOISE_SCALE, self.noise_multiplier)
-
-    @functools.cached_property
-    def spacing(self) -> float:
-        """g, in records; public."""
-        eta = (2 * self.dim + 18) * UNIT_ROUNDOFF
-        return 2.0 * (1.0 + eta) / (self.units - math.sqrt(self._size) - 2.0)
-
-    def integers(self, rows: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """The integers of each row's block, float64 of shape (b, dim + 1); the count is last."""
-        scaled = shortened(rows / self.bound, 1.0) / self.spacing
-        ones = np.full((len(rows), 1), 1.0 / self.spacing)
-        blocks = np.concatenate([scaled, ones], axis=1)
-        return np.rint(blocks if weights is None else blocks * weights[:, None])
-
-    def total(
-        self, rows: np.ndarray, groups: np.ndarray, weights: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Exact sums of the blocks by group, Python integers of shape (n_groups, dim + 1)."""
-        total = np.zeros((self.n_groups, self.dim + 1), dtype=object)
-        step = min(_LONGEST // self.units, 2**16)
-        for begin in range(0, len(rows), step):
-            piece = slice(begin, begin + step)
-            part = np.zeros((self.n_groups, self.dim + 1), dtype=np.int64)
-            blocks = self.integers(rows[piece], None if weights is None else weights[piece])
-            np.add.at(part, groups[piece], blocks.astype(np.int64))
-            total = total + part
-        return total
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -11,8 +11,13 @@ from skriemdp._arrays import Size
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms._rounding import on_public_grid
+from skriemdp.mechanisms.bounds import shortened
 from skriemdp.privacy.events import PureEvent
-from skriemdp.privacy.sensitivity import grouped_sum_sensitivity
+from skriemdp.privacy.sensitivity import (
+    ball_sensitivity,
+    computed_sum_sensitivity,
+    grouped_sum_sensitivity,
+)
 
 __all__ = ["PureSumsAndCounts"]
 
@@ -80,6 +85,20 @@ class PureSumsAndCounts:
     def event(self) -> PureEvent:
         """What one release of all sums and counts costs."""
         return PureEvent(self.epsilon)
+
+    def release_rows(
+        self, rows: np.ndarray, groups: np.ndarray, n_groups: int, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Noisy sums and counts of rows, each of one group.
+
+        Rows are shortened to `bound`, less what rounding adds (docs/theory/floats.md).
+        """
+        exact, size = ball_sensitivity(1.0), n_groups * (self.dim + 1)
+        computed = computed_sum_sensitivity(exact, math.sqrt(8.0), len(rows), size)
+        sums = np.zeros((n_groups, self.dim))
+        np.add.at(sums, groups, shortened(rows, self.bound * exact.value / computed.value))
+        counts = np.bincount(groups, minlength=n_groups).astype(float)
+        return self.release(sums, counts, rng)
 
     def release(
         self, sums: np.ndarray, counts: np.ndarray, rng: np.random.Generator, size: Size = ()

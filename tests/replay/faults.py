@@ -460,6 +460,9 @@ _DRAW = "mechanisms.noise:draw"
 _UNPAID = meanwhile(_DRAW, takes(sensitivity=lambda a: halved(a.sensitivity)))
 _ALL = meanwhile("mechanisms.budget:_Budget.rest", returns(lambda found, a: a.self.total))
 _INTEGERS = "mechanisms.integers"
+_AS_LONG = meanwhile(
+    "mechanisms.bounds:Ball.enforce", instead(lambda self, rows, unit: rows / unit)
+)
 _PRODUCT = "privacy.sensitivity:frame_product_sensitivity"
 _MEMBERS = "mechanisms.memberships"
 _SEARCH = "selection.estimator:PrivateGridSearchCV._run"
@@ -508,13 +511,9 @@ CHANGES = (
     Change(f"{_INTEGERS}:IntegerWeights.spacing", times(0.5), "halved", "queries"),
     Change(f"{_INTEGERS}:IntegerWeights.vectors", times(2.0), "doubled", "queries"),
     Change(f"{_INTEGERS}:IntegerWeights.weights", times(2.0), "doubled", "queries"),
-    Change(f"{_INTEGERS}:IntegerPairs.spacing", times(0.5), "halved", "class means"),
-    Change(
-        f"{_INTEGERS}:IntegerPairs.integers",
-        meanwhile(f"{_INTEGERS}:shortened", instead(lambda rows, bound: 2.0 * rows)),
-        "not shortened",
-        "class means",
-    ),
+    Change("mechanisms.held:VectorSet.spacing", times(0.5), "halved", "class means"),
+    Change("mechanisms.held:VectorSet.add", _AS_LONG, "not shortened", "class means"),
+    Change("mechanisms.held:Moment.spacing", times(0.5), "halved", "class moments"),
     Change(
         f"{_INTEGERS}:ExactTotal.add_rows",
         meanwhile(f"{_INTEGERS}:_float_sum", times(3)),
@@ -584,16 +583,10 @@ CHANGES = (
         "search hyperboloid",
     ),
     Change(
-        "mean.class_releases:_by_person",
-        _with(weights=lambda found, a: np.ones(len(found.owners))),
+        "mechanisms.units:_by_class",
+        returns(lambda found, a: (*found[:2], np.ones(len(found[1]), dtype=int))),
         "a class counted with its whole weight",
         "people class means",
-    ),
-    Change(
-        "mean.class_releases:ClassSums._noisy_classes",
-        meanwhile("mechanisms.bounds:Ball.enforce", instead(lambda self, rows, unit=None: rows)),
-        "means that nobody shortens",
-        "people class means beyond float",
     ),
     Change(
         "_groups:_key",

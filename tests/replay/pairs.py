@@ -270,7 +270,7 @@ def class_means():
     for name, (geometry, radius) in GEOMETRIES.items():
         one, two = opposite(geometry, radius)
         settings = {"radius": radius, "classes": range(3)}
-        fit = fitted(PrivateMinimumDistanceToMean, geometry, arithmetic="float", **settings)
+        fit = fitted(PrivateMinimumDistanceToMean, geometry, **settings)
         pair(f"class means {name}", fit, (one, y), (two, y), attains=0.95)
         other = y.copy()
         other[0] = 1
@@ -292,13 +292,11 @@ def class_means():
 
     # Long in the one direction, short in the other: behind the shape both ends are shortened.
     one, two = changed(np.zeros((N, 2)), [50.0, 1.0], [-50.0, -1.0])
-    for arithmetic in ("float", "auto"):
-        settings = {"radius": 1.0, "classes": range(3), "shape": [1.0, 0.01]}
-        fit = fitted(PrivateMinimumDistanceToMean, plane, arithmetic=arithmetic, **settings)
-        title = f"class means shaped {arithmetic}"
-        pair(title, fit, (one, y), (two, y), attains=0.95)
-        data = owned(one, ROWS), owned(two, 1, 1)
-        pair(f"{title} people", fit, *data, attains=0.95)
+    settings = {"radius": 1.0, "classes": range(3), "shape": [1.0, 0.01]}
+    fit = fitted(PrivateMinimumDistanceToMean, plane, **settings)
+    pair("class means shaped", fit, (one, y), (two, y), attains=0.95)
+    data = owned(one, ROWS), owned(two, 1, 1)
+    pair("class means shaped people", fit, *data, attains=0.95)
 
     # A record crosses the distances that a search asks about: its counts move.
     space = Hyperboloid(2)
@@ -318,21 +316,19 @@ def _class_moments(spread, y):
     other = np.where(np.arange(N) == 0, 1, of_class)
     for name, (geometry, radius) in GEOMETRIES.items():
         one, two = opposite(geometry, radius)
-        fit = region(manifold=geometry, radius=radius, arithmetic="float")
+        fit = region(manifold=geometry, radius=radius)
         pair(f"class moments {name}", fit, (one, of_class), (two, of_class), attains=0.9)
         both = (one, of_class), (two, other)
         pair(f"class moments, other label {name}", fit, *both, attains=0.9)
     space = Hyperboloid(2)
     one, two = opposite(space, 1.5, beyond=7.0)
-    fit = region(manifold=space, radius=1.5, arithmetic="lattice")
+    fit = region(manifold=space, radius=1.5)
     for name, label in (("", of_class), (", other label", other)):
         neighbours = (one, of_class), (two, label)
-        pair(f"class moments lattice{name}", fit, *neighbours, attains=0.9)
-    pair("class moments lattice noisy", fit, *neighbours, attains=0.9, quiet=False)
-    for arithmetic in ("float", "lattice"):
-        fit = region(manifold=space, epsilon=5.0, arithmetic=arithmetic)
-        far = [(x, np.where(np.arange(60) == 0, k, y)) for k, x in enumerate(spread)]
-        pair(f"class moments in a private ball {arithmetic}", fit, *far)
+        pair(f"class moments beyond{name}", fit, *neighbours, attains=0.9)
+    pair("class moments noisy", fit, *neighbours, attains=0.9, quiet=False)
+    far = [(x, np.where(np.arange(60) == 0, k, y)) for k, x in enumerate(spread)]
+    pair("class moments in a private ball", region(manifold=space, epsilon=5.0), *far)
 
 
 # -- people who own several records ---------------------------------------------------------------
@@ -369,17 +365,13 @@ def without_labels(data):
 def people():
     kind = PrivateMinimumDistanceToMean
     for name, (geometry, radius) in GEOMETRIES.items():
-        for arithmetic in ("float", "auto"):
-            settings = {"radius": radius, "classes": range(3), "arithmetic": arithmetic}
-            data = exchanged(*opposite(geometry, radius, rest=0.3 * radius), label=1)
-            title = f"people class means {name} {arithmetic}"
-            pair(title, fitted(kind, geometry, **settings), *data, attains=0.95)
+        data = exchanged(*opposite(geometry, radius, rest=0.3 * radius), label=1)
+        fit = fitted(kind, geometry, radius=radius, classes=range(3))
+        pair(f"people class means {name}", fit, *data, attains=0.95)
     one, two = opposite(Euclidean(2), 1.0, rest=0.3, beyond=50.0)
-    for arithmetic in ("float", "auto"):
-        settings = {"radius": 1.0, "classes": range(3), "arithmetic": arithmetic}
-        data = owned(one, ROWS), owned(two, ROWS)
-        title = f"people class means beyond {arithmetic}"
-        pair(title, fitted(kind, "euclidean", **settings), *data, attains=0.95)
+    data = owned(one, ROWS), owned(two, ROWS)
+    fit = fitted(kind, "euclidean", radius=1.0, classes=range(3))
+    pair("people class means beyond", fit, *data, attains=0.95)
     space = Hyperboloid(2)
     data = exchanged(*opposite(space, 4.0, rest=0.3, n=60), label=1)
     for quiet in (True, False):
@@ -1512,14 +1504,13 @@ def sums_of_clients():
         means = PrivateMinimumDistanceToMean(
             geometry, center=geometry.base_point, radius=radius, classes=range(3)
         )
-        for arithmetic in ("float", "auto"):
-            fit = round_of(means, arithmetic=arithmetic)
-            title = f"federated class sums {geometry} {arithmetic}"
-            facts = {"attains": 0.95, "mine": of_client}
-            pair(title, fit, (one, y, clients), (two, y, clients), **facts)
-            # A person with 40 rows becomes one with a single row and another label.
-            data = exchanged(*opposite(geometry, radius, rest=0.3 * radius), label=1)
-            pair(f"{title} people", fit, *map(_by_clients, data), **facts)
+        fit = round_of(means)
+        title = f"federated class sums {geometry}"
+        facts = {"attains": 0.95, "mine": of_client}
+        pair(title, fit, (one, y, clients), (two, y, clients), **facts)
+        # A person with 40 rows becomes one with a single row and another label.
+        data = exchanged(*opposite(geometry, radius, rest=0.3 * radius), label=1)
+        pair(f"{title} people", fit, *map(_by_clients, data), **facts)
         # Somebody with records at two clients: both releases move.
         data = [owned(x, ROWS) for x in opposite(geometry, radius, rest=0.3 * radius)]
         data = [_by_clients(d, wanders=True) for d in data]
@@ -1679,30 +1670,24 @@ def joint_means():
         # Opposite records have lifts at right angles.
         ends = opposite(geometry, radius)
         least = 0.8 if name not in ("bures", "stiefel") else 0.4
-        here = {"manifold": geometry, "radius": radius, "arithmetic": "float"}
+        here = {"manifold": geometry, "radius": radius}
         fit = region(mechanism="tangent", **here)
         pair(f"mean joint tangent moments {name}", fit, *ends, attains=least)
         fit = region(epsilon=20.0, **here)
         pair(f"mean joint adaptive {name}", fit, *ends, attains=0.4 * least)
     space = Hyperboloid(2)
     ends = opposite(space, 1.5)
-    for mechanism, epsilon in (("tangent", 1.0), ("auto", 20.0)):
-        settings = {"mechanism": mechanism, "epsilon": epsilon, "arithmetic": "lattice"}
-        fit = region(space, radius=1.5, **settings)
-        pair(f"mean joint lattice moments {mechanism}", fit, *ends, attains=0.3)
     data = along(space, np.linspace(-1.5, 1.5, 120))
     neighbours = changed(data, *along(space, [9.0, -9.0]))
-    for arithmetic in ("float", "lattice"):
-        fit = region(space, epsilon=3.0, arithmetic=arithmetic)
-        pair(f"mean joint found {arithmetic}", fit, *neighbours, attains=0.3)
-        fit = fitted(PrivateTangentPCA, 2, space, epsilon=3.0, arithmetic=arithmetic)
-        pair(f"tangent components found {arithmetic}", fit, *neighbours, attains=0.3)
-        fit = fitted(PrivateTangentPCA, 2, space, radius=1.5, arithmetic=arithmetic)
-        # Lifts at right angles: a is a half.
-        angle = math.acos(-0.25)
-        seen = 1.5 * np.array([[1.0, 0.0], [math.cos(angle), math.sin(angle)]])
-        across = changed(ends[0], *np.asarray(space.exp_coordinates(space.base_point, seen)))
-        pair(f"tangent components moments {arithmetic}", fit, *across, attains=0.8)
+    pair("mean joint found", region(space, epsilon=3.0), *neighbours, attains=0.3)
+    fit = fitted(PrivateTangentPCA, 2, space, epsilon=3.0)
+    pair("tangent components found", fit, *neighbours, attains=0.3)
+    fit = fitted(PrivateTangentPCA, 2, space, radius=1.5)
+    # Lifts at right angles: a is a half.
+    angle = math.acos(-0.25)
+    seen = 1.5 * np.array([[1.0, 0.0], [math.cos(angle), math.sin(angle)]])
+    across = changed(ends[0], *np.asarray(space.exp_coordinates(space.base_point, seen)))
+    pair("tangent components moments", fit, *across, attains=0.8)
     # A record crosses the distances that are asked about: counts move.
     spread = along(space, np.linspace(0.05, 2.0, 60))
     counted = changed(spread, *along(space, [1e-9, 290.0]))
@@ -1722,8 +1707,7 @@ def joint_means():
         estimator = PrivateFrechetMean(
             space, uncertainty=True, radius=1.5, mechanism="tangent", accountant=accountant
         )
-        with config_context(arithmetic="float"):
-            return estimator.fit(X, groups=rows)
+        return estimator.fit(X, groups=rows)
 
     pair("mean joint people", owned, whole, both, attains=0.8)
 
