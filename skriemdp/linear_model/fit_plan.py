@@ -167,10 +167,9 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         # A sparse copy is as large as X, and the size of X is not public.
         copied = work.plus(8.0 * 3.0 * n * width, "the rounded copy of X, in exact integers")
     whole = in_integers if sampled else in_integers.with_mu(bounds.mu)
-    exact = _adds_integers(model, bounds, (in_integers, whole), n, (width, n_outputs), copied)
+    exact = _adds_integers(model, (in_integers, whole), n, (width, n_outputs), copied)
     if exact:
         solver, work = in_integers, copied
-        bounds = dataclasses.replace(bounds, exact=True)
     event = _event(bounds, solver, n) if sampled else GaussianBudget(mu).event
     start, weights = np.zeros((size, n_outputs)), None
     if public is not None and public.targets is not None:
@@ -227,7 +226,6 @@ def _sampled(solver: NoisyAdaGrad, model: Any, bounds: RowBounds, n: int) -> Noi
 
 def _adds_integers(
     model: Any,
-    bounds: RowBounds,
     solvers: tuple[NoisyAdaGrad, NoisyAdaGrad],
     n: int,
     shape: tuple[int, int],
@@ -240,7 +238,6 @@ def _adds_integers(
     in_integers = solvers[0]
 
     def check() -> None:
-        bounds.check_integers()
         for solver in solvers:
             solver.integer_sigma(shape, 1.0)
         distance = in_integers.event(n).tv

@@ -527,7 +527,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             joint.bytes, f"the second moment of {geometry.dim} coordinates"
         )
         public = public_facts(geometry, n, ball, search)
-        return Plan(joint.event, joint, public, work=work, exact=joint.exact)
+        return Plan(joint.event, joint, public, work=work, exact=True)
 
     def _gaussian_choice(self) -> str:
         own_law = self.mechanism in OUTPUT_MECHANISMS

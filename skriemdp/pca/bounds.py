@@ -13,8 +13,10 @@ from skriemdp.location_scale.row_records import RowRecords, norm_quantile
 from skriemdp.location_scale.rows import Rows, RowSum
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
+from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.integers import check_integers
-from skriemdp.mechanisms.sums import float_sensitivity, noisy_sum, sum_sigma
+from skriemdp.mechanisms.sum import plain_sum, private_sum
+from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
 from skriemdp.privacy.sensitivity import (
     disjoint_groups_sensitivity,
     interval_sensitivity,
@@ -260,14 +262,13 @@ class BoundsSearch:
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, float]:
         """A private mean of the offsets from `center`, and the noise of its coordinates."""
-        query = RowRecords(rows).logarithms(center, bound)
+        seen, held = RowRecords(rows).logarithms(center), ball(Ball(bound), self.d)
         if isinstance(budget, PureBudget):
-            sensitivity = mean_sensitivity(float_sensitivity(query), self.n)
-            mechanism = budget.noise(share, sensitivity, self.d)
-            return mechanism.release(query.total() / self.n, rng), mechanism.sigma
-        multiplier = 1.0 / budget.take(share)
-        noisy = noisy_sum(query, multiplier, rng, exact=self.exact)
-        return noisy / self.n, sum_sigma(query, multiplier, self.exact) / self.n
+            total, sensitivity = plain_sum(*seen, held, self.n)
+            mechanism = budget.noise(share, mean_sensitivity(sensitivity, self.n), self.d)
+            return mechanism.release(total / self.n, rng), mechanism.sigma
+        noisy = private_sum(*seen, held, budget.take(share, 0.5), rng)
+        return noisy.value / self.n, noisy.sigma / self.n
 
     @property
     def _matrix_noise(self) -> float:

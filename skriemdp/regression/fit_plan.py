@@ -123,10 +123,8 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     model, copies = _model(estimator, n, shape, math.sqrt(left) * mu, unit, grouped)
     # A search spends what it needs: the model may have more than it was planned with.
     models = model, dataclasses.replace(model, mu=mu / math.sqrt(copies))
-    exact = _adds_integers(estimator, scaling, base, models, n, shape)
+    exact = _adds_integers(estimator, base, models, n, shape)
     if exact:
-        bounds = dataclasses.replace(scaling.bounds, exact=True)
-        scaling = dataclasses.replace(scaling, bounds=bounds)
         model = dataclasses.replace(model, exact=True)
         base = None if base is None else dataclasses.replace(base, exact=True)
     return Plan(
@@ -171,7 +169,6 @@ def _check_parameters(estimator: Any, unit: float) -> None:
 
 def _adds_integers(
     estimator: Any,
-    scaling: FeatureScaling,
     base: BasePoint | None,
     models: Any,
     n: int,
@@ -180,7 +177,6 @@ def _adds_integers(
     """Whether the sums are of integers; `models` with the least that may be left, and with all."""
 
     def check() -> None:
-        scaling.check_integers()
         for noise_multiplier in () if base is None else base.solver.noise_multipliers:
             check_integers(shape[1], noise_multiplier)
         for model in models:

@@ -308,7 +308,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
             costly=matrix_dominates(n, size**2),
         )
         if exact:
-            plan = _in_integers(plan)
+            plan = dataclasses.replace(plan, exact=True)
         entries = (
             n * (2.0 * size + 4.0 * math.prod(geometry.shape)) + 4.0 * ((1 + d) * geometry.dim) ** 2
         )
@@ -395,15 +395,3 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         if self._axes == 1:
             return points.reshape(len(points))
         return points.reshape(len(points), -1) if self._axes == 2 else points
-
-
-def _in_integers(plan: GeodesicPlan) -> GeodesicPlan:
-    """`plan` with exact sums everywhere."""
-    searches = {
-        name: None if search is None else dataclasses.replace(search, exact=True)
-        for name, search in (
-            ("feature_search", plan.feature_search),
-            ("point_search", plan.point_search),
-        )
-    }
-    return dataclasses.replace(plan, exact=True, **searches)  # type: ignore[arg-type]

@@ -18,7 +18,6 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped_fraction
 from skriemdp.location_scale.points import (
     PointRecords,
-    check_point_integers,
     plan_point_search,
     warn_direction,
 )
@@ -143,10 +142,6 @@ class GeodesicPlan:
 
     def check_integers(self) -> None:
         """ValueError where some sum has no lattice that is fine enough."""
-        if self.feature_search is not None:
-            self.feature_search.check_integers()
-        if self.point_search is not None:
-            check_point_integers(self.geometry, self.point_search)
         least = math.sqrt((1.0 - self.searched) * (_FIRST if self.two else 1.0))
         for share in (least, 1.0):  # what the searches leave lies in between
             _ = dataclasses.replace(self, exact=True).moments(1.0, share * self.mu).lattice
