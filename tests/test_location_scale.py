@@ -20,6 +20,7 @@ from skriemdp import (
     PrivateMinimumDistanceToMean,
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
+    config_context,
 )
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
@@ -546,20 +547,22 @@ SEARCHING = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", SEARCHING)
-def test_integers_are_checked_with_all_that_a_search_may_leave(name):
+@pytest.mark.parametrize("arithmetic", ["auto", "lattice"])
+def test_integers_are_checked_with_all_that_a_search_may_leave(name, arithmetic):
     """At epsilons so large that a record needs more bits than integers have, nothing is charged."""
     model, y = SEARCHING[name]
     refused = 0
     for epsilon in HUGE:
         budget = PrivacyAccountant()
-        fit = clone(model).set_params(epsilon=float(epsilon), accountant=budget)
-        try:
-            fit.fit(LABELLED, y)
-        except ValueError as error:
-            assert "exact integers" in str(error)
-            assert len(budget.history) == 0
-            refused += 1
-    assert refused > 0
+        with config_context(arithmetic=arithmetic):
+            fit = clone(model).set_params(epsilon=float(epsilon), accountant=budget)
+            try:
+                fit.fit(LABELLED, y)
+            except ValueError as error:
+                assert "exact integers" in str(error)
+                assert len(budget.history) == 0
+                refused += 1
+    assert refused > 0 or arithmetic == "auto"
 
 
 def test_how_a_mean_is_shrunk_is_planned():

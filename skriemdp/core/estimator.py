@@ -285,7 +285,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
             as_drawn(plan.event, self.random_state),
             plan.unit,
             plan.guarantee,
-            plan.public | {"arithmetic": "exact integers" if plan.exact else "floating point"},
+            {"arithmetic": "exact integers" if plan.exact else "floating point"} | plan.public,
         )
         return self
 

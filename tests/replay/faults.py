@@ -400,6 +400,12 @@ def _with(**fields):
     )
 
 
+def _projectors_as_long(frames, unit):
+    places = np.tril_indices(frames.shape[1])
+    root = np.where(places[0] == places[1], 1.0, math.sqrt(2.0))
+    return (frames @ np.swapaxes(frames, -1, -2))[:, places[0], places[1]] * root / unit
+
+
 def _half_of(name):
     return lambda given: _times(0.5, getattr(given, name))
 
@@ -562,14 +568,12 @@ CHANGES = (
         "pca pairs",
     ),
     Change(
-        "mechanisms.subspaces:ProjectorSum._products",
-        returns(lambda found, a: a.frames @ np.swapaxes(a.frames, -1, -2)),
+        "location_scale.start_releases:projectors",
+        _with(hold=lambda found, a: _projectors_as_long),
         "not shortened",
         "search start long frames",
     ),
-    Change(
-        "mechanisms.subspaces:ProjectorSum._spacing", times(0.5), "halved", "search start grassmann"
-    ),
+    Change("mechanisms.held:VectorSet.spacing", times(0.5), "halved", "search start grassmann"),
     Change(
         "location_scale.search:LocationScaleSearch._moved",
         takes(mu=lambda a: 2.0 * a.mu),
@@ -577,8 +581,8 @@ CHANGES = (
         "search hyperboloid",
     ),
     Change(
-        "location_scale.points:PointRecords.logarithms",
-        takes(radius=lambda a: float(np.max(next(a.self.distances(a.center))))),
+        "location_scale.search:LocationScaleSearch._moved",
+        takes(clip=lambda a: float(np.max(next(a.records.distances(a.center))))),
         "the radius of the farthest record",
         "search hyperboloid",
     ),
