@@ -35,7 +35,7 @@ def _count_outside(units: Units, dim: int, radius: float) -> int:
             people = np.repeat(np.arange(len(classes[0])), classes[0])
             found += len(np.unique(people[outside]))
         else:
-            found += np.count_nonzero(outside)
+            found += int(np.count_nonzero(outside))
     return found
 
 
