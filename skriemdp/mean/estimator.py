@@ -560,8 +560,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             clip_norm=default_clip(ball) if self.clip_norm is None else self.clip_norm,
             domain=ball,
         )
-        for multiplier in solver.noise_multipliers:
-            MeanNoise(1.0 / multiplier, None).check(ball.geometry.dim)
+        for share in solver.shares:
+            MeanNoise(solver.mu * math.sqrt(share), None).check(ball.geometry.dim)
         solver = dataclasses.replace(solver, exact=ball.geometry.separate_rows)
         start = ball.center
         if self.start is not None:

@@ -426,7 +426,7 @@ class DescentMean:
     def noise_scale(self, problem: FrechetProblem) -> float:
         """Per-coordinate noise of the last step's move when that step starts at the centre."""
         query = GradientQuery(problem, self.ball.center, self.solver.clip_norm)
-        noise = MeanNoise(1.0 / self.solver.noise_multipliers[-1], None)
+        noise = MeanNoise(self.solver.mu * math.sqrt(self.solver.shares[-1]), None)
         sigma = noise.sigma(query.bound.radius, query.dim, problem.n)
         return np.atleast_1d(self.solver.step_size)[-1] * sigma
 
