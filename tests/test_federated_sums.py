@@ -104,7 +104,7 @@ def test_noise_of_the_sums_is_that_of_every_client(name, arithmetic):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_without_noise_clients_find_what_one_table_shows(name):
     estimator, y = ESTIMATORS[name]
-    loud = clone(estimator).set_params(epsilon=1e6)
+    loud = clone(estimator).set_params(epsilon=4e5)
     with np.errstate(all="ignore"):
         central = alone(loud).fit(ROWS, y)
     model = in_one_round(loud).fit(ROWS, y, clients=FOUR)
@@ -175,7 +175,7 @@ def test_noise_of_people_is_that_of_every_client(name, arithmetic):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_without_noise_people_at_clients_are_those_of_one_table(name):
-    loud = clone(ESTIMATORS[name][0]).set_params(epsilon=1e6)
+    loud = clone(ESTIMATORS[name][0]).set_params(epsilon=4e5)
     X, y, clients, people = owned_rows(name)
     central = alone(loud).fit(X, y, groups=people)
     found = in_one_round(loud).fit(X, y, clients, people).estimator_

@@ -61,7 +61,13 @@ def search_domain(
     elif isinstance(center, str) and center != "private":
         public_ball(geometry, center, 1.0)  # says why not
     warn_small_search(n, mu)
-    return plan_point_search(geometry, n, mu, middle, bound)
+    try:
+        return plan_point_search(geometry, n, mu, middle, bound)
+    except ValueError as refusal:  # by a sum, which knows no ball
+        raise ValueError(
+            f"a private ball is searched in exact integers: {refusal} Or pass a public center and "
+            "radius."
+        ) from None
 
 
 def logarithms(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
