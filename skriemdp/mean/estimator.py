@@ -560,7 +560,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             clip_norm=default_clip(ball) if self.clip_norm is None else self.clip_norm,
             domain=ball,
         )
-        for share in solver.shares:
+        for share in solver.shares or ():  # the solver has set them
             MeanNoise(solver.mu * math.sqrt(share), None).check(ball.geometry.dim)
         solver = dataclasses.replace(solver, exact=ball.geometry.separate_rows)
         start = ball.center

@@ -426,6 +426,7 @@ class DescentMean:
     def noise_scale(self, problem: FrechetProblem) -> float:
         """Per-coordinate noise of the last step's move when that step starts at the centre."""
         query = GradientQuery(problem, self.ball.center, self.solver.clip_norm)
+        assert self.solver.shares is not None  # set by the solver
         noise = MeanNoise(self.solver.mu * math.sqrt(self.solver.shares[-1]), None)
         sigma = noise.sigma(query.bound.radius, query.dim, problem.n)
         return np.atleast_1d(self.solver.step_size)[-1] * sigma
