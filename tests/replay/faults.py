@@ -387,7 +387,8 @@ def times(factor):
 
 def _times(factor, found):
     if isinstance(found, sensitivity.Sensitivity):
-        return dataclasses.replace(found, value=factor * found.value)
+        both = {"value": factor * found.value, "presence": factor * found.presence}
+        return dataclasses.replace(found, **both)
     return factor * found
 
 
