@@ -16,7 +16,7 @@ from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.mean import frechet_mean
-from skriemdp.mean.releases import plan_tangent_mean
+from skriemdp.mean.releases import MeanNoise, plan_tangent_mean
 from skriemdp.privacy.calibration import gaussian_mu
 
 BUDGETS = ((0.1, 1e-3), (1.0, 1e-5))
@@ -33,7 +33,10 @@ SPACES = (
 
 def tangent_outputs(ball, points, mu, draws, rng):
     """`draws` one-shot releases."""
-    plan, problem = plan_tangent_mean(ball, len(points), mu), FrechetProblem(ball, points)
+    plan, problem = (
+        plan_tangent_mean(ball, len(points), MeanNoise(mu, None)),
+        FrechetProblem(ball, points),
+    )
     return np.stack([plan.finish(plan.noisy(problem, rng)) for _ in range(draws)])
 
 

@@ -422,6 +422,13 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
             return mechanism
 
         monkeypatch.setattr(budget, "count", counted)
+    add = bounds.private_sum
+
+    def added(units, give, held, mu, rng):
+        drawn.append(GaussianEvent(1.0 / mu))
+        return add(units, give, held, mu, rng)
+
+    monkeypatch.setattr(bounds, "private_sum", added)
     model = PrivatePrincipalEigenvector(
         2, mechanism=mechanism, center=center, row_norm=row_norm, random_state=0
     )

@@ -10,7 +10,6 @@ from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.integer_products import IntegerMoments
 from skriemdp.mechanisms.integers import IntegerBall
 from skriemdp.mechanisms.noise import NOISE_SCALE
-from skriemdp.mechanisms.subspaces import ProjectorSum
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import interval_sensitivity
 
@@ -94,19 +93,6 @@ def test_neighbours_move_by_the_bound_and_no_more(name, dim, multiplier):
     half = dim == 1 and name in ("RankOne", "person matrices")
     # Rounding takes up to a hundredth of a length, twice: of both factors of a product.
     assert moved >= (0.47 if half else 0.95) * bound**2
-
-
-@pytest.mark.parametrize("multiplier", MULTIPLIERS)
-def test_projectors_move_by_the_bound_and_no_more(monkeypatch, multiplier):
-    mechanism, totals = ProjectorSum(4, 2, multiplier), []
-    monkeypatch.setattr(noise, "draw", lambda exact, *a, **b: totals.append(whole(exact)) or exact)
-    frames = [np.eye(4)[:, :2], np.eye(4)[:, 2:], *(np.full((4, 2), v) for v in WILD)]
-    for frame in frames:
-        with np.errstate(all="ignore"):
-            mechanism.release([frame[None]], 1, None, exact=True)
-    bound = largest_shift(NOISE_SCALE, multiplier)
-    moved = max(apart(a, b) for a in totals for b in totals)
-    assert 0.98 * bound**2 <= moved <= bound**2
 
 
 @pytest.mark.parametrize("multiplier", MULTIPLIERS)

@@ -94,10 +94,10 @@ def test_all_parts_together_stay_within_the_target(split):
     mean = PrivateFrechetMean(radius=1.0)._mean_release(GeodesicBall(geometry, None, 0.5), n, plan)
     if plan.rounds:
         assert mean.event == plan.event
-    elif plan.mu is not None:
+    elif mechanism == "gradient":
         assert mean.event.mu == pytest.approx(plan.mu, rel=1e-9)
     else:
-        assert mean.event == plan.law
+        assert (mean.noise.mu, mean.noise.law) == (plan.mu, plan.law)
 
 
 @settings(max_examples=300, deadline=None)
@@ -539,3 +539,27 @@ def test_a_searched_centre_stays_where_coordinates_have_digits():
     model = PrivateFrechetMean(geometry, center="private", radius="auto", epsilon=50.0)
     mean = model.fit(geometry.exp_coordinates(geometry.base_point, far)).mean_
     assert geometry.belongs(mean)
+
+
+@pytest.mark.parametrize(
+    ("geometry", "settings", "words"),
+    [
+        (Euclidean(3), {}, "floating-point noise on an exact total"),
+        (Euclidean(3), {"radius": 1.0, "delta": 0.0}, "floating-point noise on an exact total"),
+        (Euclidean(3), {"noise": "gaussian"}, "exact integers"),
+        (Euclidean(3), {"radius": 1.0, "noise": "gaussian"}, "exact integers"),
+        (Hyperboloid(2), {"mechanism": "gradient"}, "exact integers"),
+        (Hyperboloid(2), {"radius": 1.0, "uncertainty": True}, "exact integers"),
+        (Hyperboloid(2), {}, "floating point"),
+        (Hyperboloid(2), {"radius": 1.0, "mechanism": "laplace"}, "floating point"),
+    ],
+)
+def test_the_arithmetic_is_stated_whatever_the_number_of_records(geometry, settings, words):
+    for n in (60, 20_000):
+        steps = 0.3 * np.random.default_rng(n).normal(size=(n, geometry.dim))
+        X = np.asarray(geometry.exp_coordinates(geometry.base_point, steps))
+        mean = PrivateFrechetMean(geometry, random_state=0, **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            mean.fit(X)
+        assert mean.privacy_spent_.public["arithmetic"] == words

@@ -76,7 +76,6 @@ CLIP_SITES = {
     ("location_scale/rows.py", "Clipping.__init__"),
     ("location_scale/rows.py", "RowSum.total"),
     ("location_scale/rows.py", "Rows.clipped_gram"),
-    ("location_scale/start_releases.py", "_Vectors.total"),
     ("pca/problem.py", "SubspaceProblem.pieces"),
     ("regression/estimator.py", "PrivateHyperbolicRegressor._label_points"),
 }

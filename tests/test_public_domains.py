@@ -29,7 +29,7 @@ from skriemdp.geometry import (
 from skriemdp.geometry.ball import center_reach, descent_reach
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.mean.output_releases import plan_output_mean
-from skriemdp.mean.releases import iterate_mean, plan_tangent_mean
+from skriemdp.mean.releases import MeanNoise, iterate_mean, plan_tangent_mean
 from skriemdp.privacy.mean_iteration import plan_mean_iteration, rounding_is_small
 from skriemdp.pymanopt_optimizers import PerSampleProblem, PrivateGradientDescent
 
@@ -414,11 +414,11 @@ def test_rounding_of_hyperbolic_means_is_what_the_rule_says(geometry, distance, 
 
 def test_an_ill_conditioned_centre_gets_the_mean_of_logarithms():
     n, good, bad = 2000, tilted(1e3, 5, 0)[0], tilted(1e13, 5, 0)[0]
-    near = plan_tangent_mean(GeodesicBall(SPD(5), good, 1.0), n, 1.0)
-    far = plan_tangent_mean(GeodesicBall(SPD(5), bad, 1.0), n, 1.0)
+    near = plan_tangent_mean(GeodesicBall(SPD(5), good, 1.0), n, MeanNoise(1.0, None))
+    far = plan_tangent_mean(GeodesicBall(SPD(5), bad, 1.0), n, MeanNoise(1.0, None))
     assert near.schedule is not None
     assert far.schedule is None
-    assert far.mechanism.sensitivity.value == pytest.approx(2.0, rel=1e-8)  # of the sum
+    assert far.noise_scale == pytest.approx(2.0 / n, rel=1e-8)  # a sum moves by the diameter
     # Rounding is paid for where the mean is iterated.
     plain = plan_mean_iteration(1.0, n, (-0.5, 0.0), 1e-4).sensitivity
     assert plain > 2.0 / n * (1 + 1.9e-3)
@@ -452,6 +452,6 @@ def test_searched_centres_obey_the_guard_too():
     found = GeodesicBall(SPD(2), model.center_, model.radius_)
     rounding = SPD(2).rounding(model.center_, model.radius_)
     assert rounding > 1e8
-    plan = plan_tangent_mean(found, 10**6, 1.0)
+    plan = plan_tangent_mean(found, 10**6, MeanNoise(1.0, None))
     assert (plan.schedule is None) == (not rounding_is_small(1.0, 10**6, rounding))
     assert plan.schedule is None

@@ -108,7 +108,7 @@ class Plan(Generic[S]):
     @property
     def stated(self) -> dict:
         """The public facts that ledger and statement hold."""
-        return self.public | {"arithmetic": "exact integers" if self.exact else "floating point"}
+        return {"arithmetic": "exact integers" if self.exact else "floating point"} | self.public
 
 
 def tags_of(tags: Tags, estimator: Any) -> Tags:

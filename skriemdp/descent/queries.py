@@ -163,39 +163,16 @@ class LogarithmQuery(Query):
     radius : float
     points : ndarray of shape ``(n, *geometry.shape)``
         The records.
-    known_total : ndarray of shape ``(dim,)``, optional
-        The sum of all, where it is known already.
-    known_rows : ndarray of shape ``(n, dim)``, optional
-        The logarithms in coordinates, before they are shortened, where they are known already.
     """
 
-    def __init__(
-        self,
-        geometry: Geometry,
-        point: np.ndarray,
-        radius: float,
-        points: np.ndarray,
-        known_total: np.ndarray | None = None,
-        known_rows: np.ndarray | None = None,
-    ):
+    def __init__(self, geometry: Geometry, point: np.ndarray, radius: float, points: np.ndarray):
         self.geometry, self.point, self.points = geometry, point, points
         self.n, self.dim, self.bound = len(points), geometry.dim, Ball(radius)
         self.longest_block = block_length(points)
-        self._known_total, self._known_rows = known_total, known_rows
 
     def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        if self._known_rows is not None:
-            rows = self._known_rows if indices is None else self._known_rows[indices]
-            for begin in range(0, len(rows), self.longest_block):
-                yield rows[begin : begin + self.longest_block]
-            return
         for block in tiles(self.points if indices is None else self.points[indices]):
             yield np.asarray(self.geometry.log_coordinates(self.point, block))
-
-    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
-        if indices is None and self._known_total is not None:
-            return np.asarray(self._known_total)
-        return super().total(indices)
 
 
 class DifferenceQuery(Query):

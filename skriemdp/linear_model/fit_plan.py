@@ -171,8 +171,6 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     if not (moving or grouped) and (basis is not None or not facts["sparse"]):
         # A sparse copy is as large as X, and the size of X is not public.
         work = work.plus(8.0 * 3.0 * n * width, "the rounded copy of X, in exact integers")
-    bounds = dataclasses.replace(bounds, exact=True)
-    bounds.check_integers()
     # A search spends what it needs, and less noise needs more bits.
     for run in (solver, solver if sampled else solver.with_mu(bounds.mu)):
         run.check((width, n_outputs))

@@ -113,8 +113,6 @@ class RowBounds:
         Public; None searches for one.
     norm : float, optional
         Public; None searches for one.
-    exact : bool, default=False
-        Add integers, and discrete Gaussian integers to them.
     highest : float, default=0.997
         The largest share of rows that the norm is asked to hold.
 
@@ -129,7 +127,6 @@ class RowBounds:
     mu: float
     center: np.ndarray | None = None
     norm: float | None = None
-    exact: bool = False
     highest: float = 0.997
 
     @functools.cached_property
@@ -137,7 +134,7 @@ class RowBounds:
         """The search for what is not public; None where there is nothing to find."""
         if self.center is not None and self.norm is not None:
             return None
-        plan = plan_row_search(self.n, self.d, self.mu, self.center, self.norm, self.exact)
+        plan = plan_row_search(self.n, self.d, self.mu, self.center, self.norm)
         # Columns come in unlike units: a few of them may hold all of the mean.
         shares = _shares(plan.shares, self.n * self.mu)
         return dataclasses.replace(plan, shares=shares, shrink=shrunken, highest=self.highest)
@@ -146,11 +143,6 @@ class RowBounds:
     def share(self) -> float:
         """The most that is spent of ``mu**2``."""
         return 0.0 if self.search is None else self.search.shares.total
-
-    def check_integers(self) -> None:
-        """ValueError where some sum of the search has no lattice that is fine enough."""
-        if self.search is not None:
-            self.search.check_integers()
 
     def release(
         self, X: Any, budget: GaussianBudget, streams: Any, groups: Groups | None = None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
 from skriemdp._warnings import warn_user
-from skriemdp.descent.queries import LogarithmQuery
 from skriemdp.geometry._columns import MOST_COLUMNS
 from skriemdp.geometry._tiles import tiles
 from skriemdp.geometry.ball import center_reach
@@ -28,6 +27,7 @@ from skriemdp.location_scale.search import (
     search_shares,
 )
 from skriemdp.location_scale.start_releases import start_rule
+from skriemdp.mechanisms.units import Units, one_by_one
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PointRecords",
-    "check_point_integers",
+    "logarithms_at",
     "plan_point_search",
     "radii",
     "warn_direction",
@@ -100,7 +100,6 @@ def plan_point_search(
     mu: float,
     center: np.ndarray | None = None,
     radius: float | None = None,
-    exact: bool = False,
 ) -> LocationScaleSearch:
     """A search on `geometry` for what is None of `center` and `radius`.
 
@@ -112,8 +111,11 @@ def plan_point_search(
         Of the whole fit, of which the search takes its shares.
     center, radius : ndarray, float or None
         Public, or None.
-    exact : bool, default=False
-        Add integers; :func:`check_point_integers` says whether that can be done.
+
+    Raises
+    ------
+    ValueError
+        Where integers would be too coarse for some sum.
     """
     rule, known = start_rule(geometry), center is not None
     t = n * mu
@@ -128,7 +130,7 @@ def plan_point_search(
     if shares.rounds and known_radii.bend > 0.0:
         shares = _with_further(shares, geometry.dim, t)
     return LocationScaleSearch(
-        n, geometry.dim, mu, shares, known_radii, center=center, radius=radius, exact=exact
+        n, geometry.dim, mu, shares, known_radii, center=center, radius=radius, rule=rule
     )
 
 
@@ -152,12 +154,13 @@ def _with_further(shares: Shares, dim: int, t: float) -> Shares:
     return dataclasses.replace(shares, further=further, stride=stride, far_radius=far_radius)
 
 
-def check_point_integers(geometry: Geometry, search: LocationScaleSearch) -> None:
-    """ValueError where some sum of the search has no lattice that is fine enough."""
-    search.check_integers()
-    rule = start_rule(geometry)
-    if rule is not None and search.shares.start > 0.0:
-        rule.check_integers(search.mu * math.sqrt(search.shares.start))
+def logarithms_at(geometry: Geometry, center: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """What gives normal coordinates of points, each from its own numbers alone, to the last bit."""
+
+    def give(block: np.ndarray) -> np.ndarray:
+        return np.asarray(geometry.log_coordinates(center, block))
+
+    return give if geometry.separate_rows else one_by_one(give)
 
 
 def warn_direction(found: Found) -> None:
@@ -188,13 +191,11 @@ class PointRecords:
         self._lengths = np.empty(0)
         self._rows: np.ndarray | None = None
 
-    def start(
-        self, budget: GaussianBudget, share: float, exact: bool, streams: NoiseStreams
-    ) -> Start:
+    def start(self, budget: GaussianBudget, share: float, streams: NoiseStreams) -> Start:
         rule = start_rule(self.geometry)
         if rule is None or share == 0.0:
             return Start(self.geometry.base_point)
-        return rule.release(self.points, budget, share, exact, streams)
+        return rule.release(self.points, budget, share, streams)
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
         keep = 8 * self.n * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
@@ -203,21 +204,24 @@ class PointRecords:
             order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
             self._rows = np.empty((self.n, self.dim), order=order) if keep else None
             self._lengths, begin = np.empty(self.n), 0
+            give = logarithms_at(self.geometry, center)
             for block in tiles(self.points, 4 if self.geometry.quick_distances else 1):
                 piece = slice(begin, begin + len(block))
                 if self._rows is None:
                     squares = None if self.squares is None else self.squares[piece]
                     self._lengths[piece] = self.geometry.distances(center, block, squares)
                 else:
-                    self._rows[piece] = self.geometry.log_coordinates(center, block)
+                    self._rows[piece] = give(block)
                     self._lengths[piece] = _norms(self._rows[piece])
                 begin += len(block)
             self._last_center = center
         yield self._lengths
 
-    def logarithms(self, center: np.ndarray, radius: float) -> LogarithmQuery:
+    def logarithms(self, center: np.ndarray) -> tuple[Units, Callable[..., np.ndarray]]:
         known = self.coordinates(center)
-        return LogarithmQuery(self.geometry, center, radius, self.points, known_rows=known)
+        if known is not None:
+            return Units((known,)), lambda rows: rows
+        return Units((self.points,)), logarithms_at(self.geometry, center)
 
     def coordinates(self, center: np.ndarray) -> np.ndarray | None:
         """All points in normal coordinates at `center`, if they were computed there last."""

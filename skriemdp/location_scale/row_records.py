@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from skriemdp.location_scale.grouped_rows import GroupedRows
-from skriemdp.location_scale.rows import Rows, RowSum, largest_summand
+from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import LocationScaleSearch, Radii, Start, search_shares
-from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
+from skriemdp.mechanisms.units import Units
 
 __all__ = ["RowRecords", "norm_quantile", "plan_row_search", "row_radii"]
 
@@ -35,7 +37,6 @@ def plan_row_search(
     mu: float,
     center: np.ndarray | None = None,
     radius: float | None = None,
-    exact: bool = False,
 ) -> LocationScaleSearch:
     """A search among rows of R^d for what is None of `center` and `radius`.
 
@@ -46,8 +47,11 @@ def plan_row_search(
         Of the whole fit, of which the search takes its shares.
     center, radius : ndarray, float or None
         Public, or None.
-    exact : bool, default=False
-        Add integers; ``search.check_integers()`` says whether that can be done.
+
+    Raises
+    ------
+    ValueError
+        Where integers would be too coarse for some mean.
 
     Examples
     --------
@@ -67,9 +71,7 @@ def plan_row_search(
         # Tables may lie a million times their spread from zero; a mean that is not needed is not
         # taken, and its share stays with the fit.
         shares = dataclasses.replace(shares, rounds=4)
-    return LocationScaleSearch(
-        n, d, mu, shares, row_radii(), center=center, radius=radius, exact=exact
-    )
+    return LocationScaleSearch(n, d, mu, shares, row_radii(), center=center, radius=radius)
 
 
 class RowRecords:
@@ -87,15 +89,15 @@ class RowRecords:
     Notes
     -----
     For a search of your own: ``distances(center)`` gives the norms ``|x_i - center|``, never
-    rounded down in sparse tables; ``logarithms(center, radius)`` is the sum of the rows less
-    `center`, each shortened to `radius`, for :func:`skriemdp.mechanisms.sums.noisy_sum`, which
-    knows its sensitivity ``2 radius`` and its rounding; ``move(center, v)`` is ``center + v``.
+    rounded down in sparse tables; ``logarithms(center)`` are the first arguments of
+    :func:`skriemdp.mechanisms.sum.private_sum` for the rows less `center`; ``move(center, v)`` is
+    ``center + v``.
     """
 
     def __init__(self, rows: Rows | GroupedRows) -> None:
         self.rows, self.n, self.dim = rows, rows.n, rows.d
 
-    def start(self, budget: GaussianBudget, share: float, exact: bool, streams: object) -> Start:
+    def start(self, budget: GaussianBudget, share: float, streams: object) -> Start:
         """The origin, which costs nothing."""
         return Start(np.zeros(self.dim))
 
@@ -104,18 +106,13 @@ class RowRecords:
         for squares in self.rows.squared_norms(center):
             yield np.sqrt(squares)
 
-    def logarithms(self, center: np.ndarray, radius: float) -> RowSum:
-        """The rows less `center`, each shortened to `radius`."""
-        rows = self.rows.points
-        return RowSum(
-            self.n,
-            self.dim,
-            Ball(radius),
-            lambda: rows.centred(center),
-            lambda: rows.clipped_sum(center, radius),
-            rows.longest_tile,
-            largest_summand(radius),
-        )
+    def logarithms(self, center: np.ndarray) -> tuple[Units, Callable[..., np.ndarray]]:
+        """The rows, or means of people's own rows, and what takes `center` from them."""
+
+        def give(rows: Any) -> np.ndarray:
+            return np.asarray(rows.toarray() if issparse(rows) else rows) - center
+
+        return Units((self.rows.points.chunks,)), give
 
     def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """``center + vector``, where floats hold it."""

@@ -11,14 +11,17 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from skriemdp._validation import check_count, check_fraction, check_positive
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.integers import check_integers
+from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
-from skriemdp.mechanisms.sums import BoundedSum, noisy_sum, sum_sigma
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import GaussianEvent
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
+    from skriemdp.location_scale.start_releases import StartRule
 
 
 __all__ = [
@@ -184,9 +187,7 @@ class Records(Protocol):
     @property
     def dim(self) -> int: ...
 
-    def start(
-        self, budget: GaussianBudget, share: float, exact: bool, streams: NoiseStreams
-    ) -> Start:
+    def start(self, budget: GaussianBudget, share: float, streams: NoiseStreams) -> Start:
         """Where to begin, for `share` of the budget; a public centre where `share` is zero."""
         ...
 
@@ -194,8 +195,8 @@ class Records(Protocol):
         """Distances of all records to `center`, block by block; one number per record."""
         ...
 
-    def logarithms(self, center: Any, radius: float) -> BoundedSum:
-        """The records seen from `center`, in orthonormal coordinates, in a ball of `radius`."""
+    def logarithms(self, center: Any) -> tuple[Units, Callable[..., np.ndarray]]:
+        """The records, and what gives them as seen from `center`, in orthonormal coordinates."""
         ...
 
     def move(self, center: Any, vector: np.ndarray) -> Any:
@@ -270,8 +271,8 @@ class LocationScaleSearch:
         Public centre; None searches for one.
     radius : float, optional
         Public radius; None searches for one.
-    exact : bool, default=False
-        Add integers, and discrete Gaussian integers to them.
+    rule : StartRule, optional
+        How the records release a start, where they do.
     highest : float, default=0.997
         The radius is asked to hold at most this share of the records: less than the default where
         it is a scale, which a few far records must not stretch.
@@ -286,6 +287,11 @@ class LocationScaleSearch:
     manifold; every release is asked with what earlier ones answered, and their ``mu_t^2`` add up
     to at most the planned total (docs/theory/location-scale.md).  What is not spent is left in the
     budget, for a Gaussian release that takes the rest.
+
+    Raises
+    ------
+    ValueError
+        Where integers would be too coarse for some sum; a search is planned before the charge.
     """
 
     n: int
@@ -295,7 +301,7 @@ class LocationScaleSearch:
     radii: Radii
     center: Any = None
     radius: float | None = None
-    exact: bool = False
+    rule: StartRule | None = None
     highest: float = 0.997
     shrink: Shrink = james_stein
 
@@ -303,6 +309,13 @@ class LocationScaleSearch:
         check_count(n=self.n, dim=self.dim)
         check_positive(mu=self.mu)
         check_fraction(highest=self.highest)
+        if self.center is not None:
+            return
+        for share in (self.shares.move, self.shares.wide, self.shares.stride):
+            if share > 0.0:
+                ball(Ball(1.0), self.dim).check(self.mu * math.sqrt(share))
+        if self.rule is not None:
+            self.rule.check(self.mu * math.sqrt(self.shares.start))
 
     @property
     def mu_search(self) -> float:
@@ -324,20 +337,13 @@ class LocationScaleSearch:
         wanted = float(np.clip(1.0 - _CLIPPED / (self.n * self.mu), 0.6, 0.997))
         return min(max(wanted, self._resolved(self.shares.final)), self.highest)
 
-    def check_integers(self) -> None:
-        """ValueError where some mean has no lattice that is fine enough."""
-        if self.center is None:
-            for share in (self.shares.move, self.shares.wide, self.shares.stride):
-                if share > 0.0:
-                    check_integers(self.dim, 1.0 / (self.mu * math.sqrt(share)))
-
     def release(self, records: Records, budget: GaussianBudget, streams: NoiseStreams) -> Found:
         """Search; spends at most `shares.total` of the `budget`, whose `total` is `mu`."""
         if self.center is not None:
             start, noise, wide, last = Start(self.center), 0.0, False, None
             center = self.center
         else:
-            start = records.start(budget, self.shares.start, self.exact, streams)
+            start = records.start(budget, self.shares.start, streams)
             center, noise, wide, last = self._walk(records, start, budget, streams)
         if self.radius is not None:
             radius, level = float(self.radius), 1.0
@@ -373,8 +379,9 @@ class LocationScaleSearch:
             wide = k == 0 and self._is_wide(q, _WIDE_FIRST)
             share = shares.stride if stride else shares.wide if wide else shares.move
             clip = self.radii.whole if wide else q
-            rng = streams("rough mean", k)
-            center, noise, short = self._moved(records, center, clip, budget.take(share), rng)
+            # Of vectors in a ball: a record that is absent moves their sum half as far.
+            mu, rng = budget.take(share, 0.5), streams("rough mean", k)
+            center, noise, short = self._moved(records, center, clip, mu, rng)
             last, strides, rounds = q, strides + stride, rounds + (not stride)
             if wide:
                 return center, noise, False, last
@@ -383,10 +390,9 @@ class LocationScaleSearch:
         self, records: Records, center: Any, clip: float, mu: float, rng: np.random.Generator
     ) -> tuple[Any, float, bool]:
         """The centre after one private mean, shrunk; its noise; whether the step was cut short."""
-        query = records.logarithms(center, clip)
-        mean = noisy_sum(query, 1.0 / mu, rng, exact=self.exact) / self.n
-        sigma = sum_sigma(query, 1.0 / mu, self.exact) / self.n
-        move, left = self.shrink(mean, sigma)
+        noisy = private_sum(*records.logarithms(center), ball(Ball(clip), self.dim), mu, rng)
+        sigma = noisy.sigma / self.n
+        move, left = self.shrink(noisy.value / self.n, sigma)
         length = float(np.linalg.norm(move))
         most = min(clip, self._longest(sigma * math.sqrt(self.dim) / clip))
         move = move * min(1.0, most / length if length > 0.0 else 1.0)

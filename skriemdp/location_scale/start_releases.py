@@ -10,13 +10,13 @@ import abc
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._orthonormal import Complement
-from skriemdp.geometry._tiles import block_length, map_tiles, tiles
+from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.circle import Circle
 from skriemdp.geometry.grassmann import Grassmann
@@ -29,10 +29,10 @@ from skriemdp.geometry.stiefel import Stiefel
 from skriemdp.location_scale.search import Start
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.integers import check_integers
+from skriemdp.mechanisms.held import VectorSet, ball, projectors
 from skriemdp.mechanisms.quantile import PrivateQuantile
-from skriemdp.mechanisms.subspaces import ProjectorSum
-from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
 
 __all__ = ["StartRule", "start_rule"]
 
@@ -53,13 +53,12 @@ class StartRule(abc.ABC):
         points: np.ndarray,
         budget: GaussianBudget,
         share: float,
-        exact: bool,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
         """A start; spends `share` of the budget."""
 
-    def check_integers(self, mu: float) -> None:
-        """ValueError where the release, mu-GDP, has no lattice that is fine enough."""
+    def check(self, mu: float) -> None:
+        """ValueError where integers would be too coarse for the release, which is mu-GDP."""
         return None
 
 
@@ -91,6 +90,10 @@ def _clipped_share(part: float, t: float, low: float, high: float) -> float:
     return min(max((part / max(t, 1e-3)) ** 2, low), high)
 
 
+def _presence(held: VectorSet) -> float:
+    return held.bound.presence / held.bound.value
+
+
 # -- means in the surrounding space ---------------------------------------------------------------
 
 
@@ -105,8 +108,12 @@ class _Ambient(StartRule):
             return _clipped_share(8.0 * math.sqrt((self.geometry.dim + 1) / 3.0), t, 0.03, 0.2)
         return _clipped_share(10.0, t, 0.03, 0.25)
 
-    def check_integers(self, mu: float) -> None:
-        check_integers(self._dim, 1.0 / mu)
+    def check(self, mu: float) -> None:
+        self._held.check(mu)
+
+    @property
+    def _held(self) -> VectorSet:
+        return ball(Ball(self._radius), self._dim)
 
     @property
     def _dim(self) -> int:
@@ -122,16 +129,13 @@ class _Ambient(StartRule):
         points: np.ndarray,
         budget: GaussianBudget,
         share: float,
-        exact: bool,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
-        noise_multiplier = 1.0 / budget.take(share)
-        query = _Vectors(self._embedded, points, self._dim, Ball(self._radius))
-        rng = streams("surrounding mean")
-        mean = noisy_sum(query, noise_multiplier, rng, exact=exact) / query.n
-        sigma = sum_sigma(query, noise_multiplier, exact) / query.n
-        direction = float(np.linalg.norm(mean)) / (sigma * math.sqrt(self._dim))
-        return Start(self._nearest(mean), 1.0, direction)
+        held = self._held
+        mu, rng = budget.take(share, _presence(held)), streams("surrounding mean")
+        total, sigma = private_sum(Units((points,)), self._embedded, held, mu, rng)
+        direction = float(np.linalg.norm(total)) / (sigma * math.sqrt(self._dim))
+        return Start(self._nearest(total / len(points)), 1.0, direction)
 
     def _embedded(self, points: np.ndarray) -> np.ndarray:
         """Rows of numbers; only sphere and circle need to be brought to unit length."""
@@ -157,34 +161,6 @@ class _Ambient(StartRule):
         return left @ right
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Vectors:
-    """One row of numbers per point, for :func:`noisy_sum`."""
-
-    embedded: Callable[[np.ndarray], np.ndarray]
-    points: np.ndarray
-    dim: int
-    bound: Ball
-
-    @property
-    def n(self) -> int:
-        return len(self.points)
-
-    @property
-    def longest_block(self) -> int:
-        return block_length(self.points)
-
-    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        for block in tiles(self.points if indices is None else self.points[indices]):
-            yield self.embedded(block)
-
-    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
-        total = np.zeros(self.dim)
-        for rows in self.blocks(indices):
-            total += self.bound.enforce(rows).sum(axis=0)
-        return total
-
-
 @dataclasses.dataclass(frozen=True)
 class _Subspace(StartRule):
     """The leading subspace of the mean projector, on the subspaces or on their complements.
@@ -197,34 +173,36 @@ class _Subspace(StartRule):
     def share(self, t: float) -> float:
         return _clipped_share(10.0, t, 0.03, 0.25)
 
-    def check_integers(self, mu: float) -> None:
-        self._sum(mu).check_integers()
+    def check(self, mu: float) -> None:
+        self._held.check(mu)
 
     @property
     def _turned(self) -> bool:
         return 2 * self.geometry.p > self.geometry.n
 
-    def _sum(self, mu: float) -> ProjectorSum:
+    @property
+    def _held(self) -> VectorSet:
         m, p = self.geometry.n, self.geometry.p
-        return ProjectorSum(m, m - p if self._turned else p, 1.0 / mu)
+        return projectors(m, m - p if self._turned else p)
 
     def release(
         self,
         points: np.ndarray,
         budget: GaussianBudget,
         share: float,
-        exact: bool,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
-        m, p = self.geometry.n, self.geometry.p
-        mechanism = self._sum(budget.take(share))
-        blocks = map(self._frames, tiles(points))
-        noisy = mechanism.release(blocks, len(points), streams("surrounding mean"), exact)
+        m, held = self.geometry.n, self._held
+        mu, rng = budget.take(share, _presence(held)), streams("surrounding mean")
+        triangle, sigma = private_sum(Units((points,)), self._frames, held, mu, rng)
+        noisy = np.zeros((m, m))
+        noisy[np.tril_indices(m)] = triangle / math.sqrt(2.0)
+        noisy += noisy.T
+        np.fill_diagonal(noisy, np.diagonal(noisy) / math.sqrt(2.0))
         middle = noisy - np.trace(noisy) / m * np.eye(m)
-        sigma = mechanism.sigma(len(points), exact)
-        direction = float(np.linalg.norm(middle)) / (sigma * math.sqrt(mechanism.dim))
+        direction = float(np.linalg.norm(middle)) / (sigma * math.sqrt(held.width))
         vectors = np.linalg.eigh(-noisy if self._turned else noisy)[1]
-        return Start(vectors[:, m - p :], 1.0, direction)
+        return Start(vectors[:, m - self.geometry.p :], 1.0, direction)
 
     def _frames(self, points: np.ndarray) -> np.ndarray:
         if not self._turned:
@@ -251,7 +229,6 @@ class _Unit(StartRule):
         points: np.ndarray,
         budget: GaussianBudget,
         share: float,
-        exact: bool,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
         size = self.geometry.size
@@ -288,17 +265,16 @@ class _Factors(StartRule):
     def share(self, t: float) -> float:
         return max(rule.share(t) for rule in self.rules if rule is not None)
 
-    def check_integers(self, mu: float) -> None:
+    def check(self, mu: float) -> None:
         for rule in self.rules:
             if rule is not None:
-                rule.check_integers(mu / math.sqrt(self._count))
+                rule.check(mu / math.sqrt(self._count))
 
     def release(
         self,
         points: np.ndarray,
         budget: GaussianBudget,
         share: float,
-        exact: bool,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
         centers, part = [], share / self._count
@@ -308,5 +284,5 @@ class _Factors(StartRule):
                 centers.append(factor.base_point)
             else:
                 named = functools.partial(streams, k)
-                centers.append(rule.release(own, budget, part, exact, named).center)
+                centers.append(rule.release(own, budget, part, named).center)
         return Start(self.geometry.join(*centers))

@@ -5,23 +5,24 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import chdtri
 
-from skriemdp._config import get_config
 from skriemdp.descent.problem import FrechetProblem
-from skriemdp.descent.queries import GradientQuery, LogarithmQuery, Query
 from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.location_scale.points import logarithms_at
 from skriemdp.mean.planning import MeanPlan
 from skriemdp.mean.releases import (
     MeanNoise,
     bias_bounds,
-    exact_tangents,
     plan_tangent_mean,
 )
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
+from skriemdp.mechanisms.units import Units
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -144,24 +145,13 @@ class AdaptiveMean:
     def event(self) -> Event | None:
         return self.plan.event
 
-    @property
-    def exact(self) -> bool:
-        """Whether everything adds exact integers: Gaussian noise on means of logarithms."""
-        low, high = self.ball.geometry.curvature_bounds
-        iterates = math.isfinite(low) and math.isfinite(high) and not self.ball.geometry.is_flat
-        iterates = iterates and get_config()["arithmetic"] != "lattice"
-        return not iterates and self._final_noise.exact and self._looks_are_exact
-
-    @functools.cached_property
-    def _looks_are_exact(self) -> bool:
-        return exact_tangents(self.ball.geometry, [1.0 / r.mean_mu for r in self.plan.rounds])
-
-    @functools.cached_property
-    def _final_noise(self) -> MeanNoise:
-        exact = self.plan.mu is not None and exact_tangents(
-            self.ball.geometry, [1.0 / self.plan.mu]
-        )
-        return MeanNoise(self.plan.mu, self.plan.law, exact)
+    def check(self) -> None:
+        """ValueError where integers would be too coarse; before the charge."""
+        for noise in (
+            *(MeanNoise(each.mean_mu, None) for each in self.plan.rounds),
+            self.plan.noise,
+        ):
+            noise.check(self.ball.geometry.dim)
 
     @functools.cached_property
     def radii(self) -> tuple[RadiusRelease, ...]:
@@ -176,12 +166,8 @@ class AdaptiveMean:
     def _mu(self) -> float:
         """About the mu of the whole fit, for rules of thumb."""
         looks = sum(r.mean_mu**2 + r.radius_mu**2 for r in self.plan.rounds)
-        final = self.plan.mu
-        if final is None:
-            dim = self.ball.geometry.dim
-            assert self.plan.law is not None  # one of the two is given
-            final = math.sqrt(dim / self.plan.law.mean_square_over_sensitivity)
-        return math.sqrt(looks + final**2)
+        dim = self.ball.geometry.dim
+        return math.sqrt(looks + dim / self.plan.noise.spread(dim) ** 2)
 
     def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean, and the noise per coordinate of what was averaged."""
@@ -189,9 +175,8 @@ class AdaptiveMean:
         point, error = ball.center, math.inf  # the mean so far, and its error per coordinate
         center, radius, center_noise = ball.center, math.inf, 0.0
         for look, (each, radii) in enumerate(zip(self.plan.rounds, self.radii, strict=True)):
-            noise = MeanNoise(each.mean_mu, None, self._looks_are_exact)
-            query = _query(problem, center, radius, _NARROW_LOOK)
-            found, scale = noise.release(query, streams("rough mean", look))
+            seen, rng = _seen(problem, center, radius, _NARROW_LOOK), streams("rough mean", look)
+            found, scale = MeanNoise(each.mean_mu, None).release(*seen, geometry.dim, self.n, rng)
             if look == 0:
                 scale = math.hypot(scale, _usual_bias(ball))
             point, error = self._vote(center, point, error, found, scale)
@@ -209,10 +194,10 @@ class AdaptiveMean:
         geometry, ball, inside = self.ball.geometry, self.ball, problem
         if radius < _NARROW * ball.radius:
             ball = GeodesicBall(geometry, center, radius)
-        mean = plan_tangent_mean(ball, self.n, self.plan.mu, self.plan.law)
+        mean = plan_tangent_mean(ball, self.n, self.plan.noise)
         if mean.schedule is None:
-            query = _query(problem, center, radius, _NARROW)
-            return *self._final_noise.release(query, rng), center
+            seen = _seen(problem, center, radius, _NARROW)
+            return *self.plan.noise.release(*seen, geometry.dim, self.n, rng), center
         if ball is not self.ball:
             inside, _ = FrechetProblem.from_records(ball, problem.points)
         return mean.noisy(inside, rng), mean.noise_scale, ball.center
@@ -246,19 +231,25 @@ class AdaptiveMean:
         return np.asarray(geometry.exp_coordinates(ball.center, factor * seen)), factor * error
 
 
-def _query(problem: FrechetProblem, center: np.ndarray, radius: float, narrow: float) -> Query:
-    """Logarithms at `center`: shortened to `radius` if that is narrow, else in the public ball."""
-    ball, points = problem.ball, problem.points
+def _seen(
+    problem: FrechetProblem, center: np.ndarray, radius: float, narrow: float
+) -> tuple[Units, Callable[..., np.ndarray], Ball]:
+    """Logarithms at `center`, and a ball that they are moved into.
+
+    Of `radius` if that is narrow, else one that holds those of the public ball.
+    """
+    ball = problem.ball
     if radius < narrow * ball.radius:
-        return LogarithmQuery(ball.geometry, center, radius, points)
-    if np.array_equal(center, ball.center):
-        known = problem.center_log_sum
-        return LogarithmQuery(ball.geometry, center, ball.radius, points, known)
-    query = GradientQuery(problem, center)
-    if query.bound.radius > _STRETCHED * ball.radius:
-        # Positive curvature, or none that is known, lets logarithms away from the centre be long.
-        return LogarithmQuery(ball.geometry, center, min(radius, ball.radius), points)
-    return query
+        bound = Ball(radius)
+    elif np.array_equal(center, ball.center):
+        bound = Ball(ball.radius)
+    else:
+        away = problem.gradient_ball(center)  # of minus logarithms
+        bound = Ball(away.radius, None if away.center is None else -away.center)
+        if bound.radius > _STRETCHED * ball.radius:
+            # Positive curvature, or none that is known, lets logarithms off the centre be long.
+            bound = Ball(min(radius, ball.radius))
+    return Units((problem.points,)), logarithms_at(ball.geometry, center), bound
 
 
 def _usual_bias(ball: GeodesicBall) -> float:

@@ -303,7 +303,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         event = PureBudget(float(self.epsilon)).event if budget.pure else budget.event
         return Plan(
             event=event,
-            exact=not budget.pure and (search is None or search.exact),
+            exact=not budget.pure,
             settings=_Settings(geometry, ball, search, shape),
             public=public_facts(geometry, n, ball, search)
             | {"classes": classes}
@@ -340,7 +340,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             joint.bytes, f"the second moments of {len(classes)} classes"
         )
         public = public_facts(geometry, n, ball, search) | {"classes": classes}
-        return Plan(joint.event, joint, public, work=work, exact=joint.exact)
+        return Plan(joint.event, joint, public, work=work, exact=True)
 
     def _shape(self, geometry: Geometry) -> NoiseShape | None:
         if self.shape is not None and not geometry.is_hadamard:

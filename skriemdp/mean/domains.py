@@ -22,9 +22,8 @@ from skriemdp.core.manifold_input import (
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.points import check_point_integers, plan_point_search
+from skriemdp.location_scale.points import logarithms_at, plan_point_search
 from skriemdp.location_scale.search import LocationScaleSearch
-from skriemdp.mechanisms.units import one_by_one
 
 __all__ = ["logarithms", "public_domain", "public_facts", "read_points", "search_domain"]
 
@@ -62,26 +61,18 @@ def search_domain(
     elif isinstance(center, str) and center != "private":
         public_ball(geometry, center, 1.0)  # says why not
     warn_small_search(n, mu)
-    separate = geometry.separate_rows
-    search = plan_point_search(geometry, n, mu, middle, bound, exact=separate)
     try:
-        if separate:
-            check_point_integers(geometry, search)
-    except ValueError:
+        return plan_point_search(geometry, n, mu, middle, bound)
+    except ValueError as refusal:  # by a sum, which knows no ball
         raise ValueError(
-            f"a private ball has no exact integers at mu={mu:.4g}; use a "
-            f"{'larger' if mu < 1.0 else 'smaller'} epsilon, or pass a public center and radius."
+            f"a private ball is searched in exact integers: {refusal} Or pass a public center and "
+            "radius."
         ) from None
-    return search
 
 
 def logarithms(geometry: Geometry, center: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Normal coordinates of all points, each from its own numbers alone, to the last bit."""
-
-    def seen(block: np.ndarray) -> np.ndarray:
-        return np.asarray(geometry.log_coordinates(center, block))
-
-    return np.asarray(map_tiles(seen if geometry.separate_rows else one_by_one(seen), points))
+    return np.asarray(map_tiles(logarithms_at(geometry, center), points))
 
 
 def public_facts(

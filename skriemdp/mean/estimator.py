@@ -55,9 +55,9 @@ from skriemdp.mean.releases import (
     DescentMean,
     LogStep,
     LogSums,
+    MeanNoise,
     default_clip,
     default_descent,
-    exact_tangents,
     plan_tangent_mean,
 )
 from skriemdp.mean.uncertainty import (
@@ -80,6 +80,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
 
+# Arithmetic: of sums; of iterated means and Riemannian laws; of Laplace noise.
+_INTEGERS = "exact integers"
+_FLOATS = "floating point"
+_PLAIN = "floating-point noise on an exact total"
 # What a fit learns with ``uncertainty=True``, or for `noise_radius`.
 _OF_UNCERTAINTY = (
     "inference_",
@@ -152,20 +156,17 @@ def frechet_mean(
     raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
 
 
-def _is_exact(mechanism: str, geometry: Geometry, plan: MeanPlan, mean: Any) -> bool:
-    """Whether everything that a fit releases is of integers, from public numbers."""
-    search = plan.search
-    if plan.mu is None:
-        return False
-    if search is None:
-        return mean.exact
-    # The mean gets what the search leaves: at least plan.mu, at most all.
-    multipliers = [1.0 / plan.mu, 1.0 / search.mu]
-    if not search.exact or not exact_tangents(geometry, multipliers):
-        return False
-    # In a searched ball the mean may be iterated, unless that changes nothing.
-    only_logarithms = geometry.is_flat or get_config()["arithmetic"] == "lattice"
-    return mechanism == "gradient" or only_logarithms
+def _arithmetic(geometry: Geometry, plan: MeanPlan, mechanism: str, mean: Any) -> str:
+    """What adds the records and their noise, in words; from public numbers."""
+    if mechanism in OUTPUT_MECHANISMS or getattr(mean, "schedule", None) is not None:
+        return _FLOATS
+    # In a ball that is found the mean may be iterated, unless that changes nothing.
+    found = mechanism == "adaptive" or (plan.search is not None and mechanism == "tangent")
+    if found and not geometry.is_flat and get_config()["arithmetic"] != "lattice":
+        return _FLOATS
+    if mechanism == "gradient" and not geometry.separate_rows:
+        return _FLOATS
+    return _INTEGERS if plan.law is None else _PLAIN
 
 
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
@@ -485,7 +486,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 f"smaller radius, or mechanism='tangent' instead of {mechanism!r}."
             )
         if lattice:
-            noise = lattice_noise(geometry, mechanism, noise)
+            noise = lattice_noise(mechanism, noise)
         if mechanism in OUTPUT_MECHANISMS:
             check_law(mechanism, geometry)
         elif gaussian:
@@ -501,12 +502,17 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         elif chosen.mechanism == "gradient":
             probe = GeodesicBall(geometry, None, 0.5 * min(1.0, geometry.radius_limit))
             self._mean_release(probe, n, chosen)
+        if search is not None and chosen.law is None:
+            for one in (chosen.mu, search.mu):  # what the search leaves lies in between
+                MeanNoise(one, None).check(geometry.dim)
         assert event is not None
         steps = 1 if self.n_steps is None else self.n_steps
         # Projected records and their coordinates.
         work = Work(16.0 * n * math.prod(geometry.shape), steps)
-        exact = _is_exact(chosen.mechanism, geometry, chosen, mean)
-        return Plan(event, (geometry, ball, chosen), public, work=work, exact=exact)
+        words = _arithmetic(geometry, chosen, chosen.mechanism, mean)
+        public["arithmetic"] = words
+        settings = (geometry, ball, chosen)
+        return Plan(event, settings, public, work=work, exact=words == _INTEGERS)
 
     def _joint_plan(
         self,
@@ -527,7 +533,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             joint.bytes, f"the second moment of {geometry.dim} coordinates"
         )
         public = public_facts(geometry, n, ball, search)
-        return Plan(joint.event, joint, public, work=work, exact=joint.exact)
+        return Plan(joint.event, joint, public, work=work, exact=True)
 
     def _gaussian_choice(self) -> str:
         own_law = self.mechanism in OUTPUT_MECHANISMS
@@ -536,9 +542,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     def _mean_release(self, ball: GeodesicBall, n: int, budget: Any) -> Any:
         mechanism = descent_or_tangent(budget.mechanism, ball)
         if mechanism == "adaptive":
-            return AdaptiveMean(ball, n, budget, self.shrink == "auto")
+            adaptive = AdaptiveMean(ball, n, budget, self.shrink == "auto")
+            adaptive.check()
+            return adaptive
         if mechanism == "tangent":
-            return plan_tangent_mean(ball, n, budget.mu, budget.law, self.shrink == "auto")
+            return plan_tangent_mean(ball, n, budget.noise, self.shrink == "auto")
         if mechanism in OUTPUT_MECHANISMS:
             return plan_output_mean(ball, n, mechanism, *budget.target)
         if self.n_steps is not None:
@@ -552,8 +560,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             clip_norm=default_clip(ball) if self.clip_norm is None else self.clip_norm,
             domain=ball,
         )
-        exact = exact_tangents(ball.geometry, solver.noise_multipliers)
-        solver = dataclasses.replace(solver, exact=exact)
+        for share in solver.shares or ():  # the solver has set them
+            MeanNoise(solver.mu * math.sqrt(share), None).check(ball.geometry.dim)
+        solver = dataclasses.replace(solver, exact=ball.geometry.separate_rows)
         start = ball.center
         if self.start is not None:
             start = ball.project(public_point(ball.geometry, start=self.start))
@@ -561,12 +570,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _warn_little_information(self, ball: GeodesicBall, n: int, budget: MeanPlan) -> None:
         """Warn when the noise is of the size of the ball: from public numbers only."""
-        if budget.mu is not None:
-            spread = ball.geometry.dim**0.5 / budget.mu
-        elif budget.law is not None:
-            spread = budget.law.mean_square_over_sensitivity**0.5
-        else:
-            spread = ball.geometry.dim / self.epsilon
+        dim = ball.geometry.dim
+        known = budget.mu is not None or budget.law is not None
+        spread = budget.noise.spread(dim) if known else dim / self.epsilon
         noise = 2.0 * ball.radius / n * spread
         if noise > 0.5 * ball.radius:
             warn_user(
@@ -623,7 +629,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             if chosen.law is None:
                 chosen = dataclasses.replace(chosen, mu=budget.rest())
             if found.wide:
-                wide = LogStep(geometry, found.center, found.radius, n, chosen.mu, chosen.law)
+                wide = LogStep(geometry, found.center, found.radius, n, chosen.noise)
             else:
                 ball = GeodesicBall(geometry, found.center, found.radius)
                 known = records.seen_from(ball.center)
@@ -706,7 +712,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         sums = LogSums.planned(ball, n, chosen.mu, chosen.count, self.shrink == "auto")
         public = {"n": n, "manifold": str(geometry), "center": ball.center, "radius": ball.radius}
         work = Work(16.0 * n * math.prod(geometry.shape))
-        return Plan(chosen.event, sums, public, work=work, exact=sums.mean.exact)
+        return Plan(chosen.event, sums, public, work=work, exact=True)
 
     def _learn(
         self, statistic: LogSums, noisy: np.ndarray, facts: dict[str, Any], n_tables: int = 1

@@ -144,14 +144,6 @@ class JointMean:
         return GaussianBudget(self.mu).event
 
     @property
-    def exact(self) -> bool:
-        """Whether all is added in integers: a search is, where logarithms are computed one by one.
-
-        Other logarithms are, one by one, after it.
-        """
-        return self.search is None or self.search.exact
-
-    @property
     def count(self) -> GaussianCount:
         """Of the records outside the last ball."""
         return GaussianBudget(self.mu).count(_COUNT)

@@ -67,8 +67,6 @@ class OutputMean:
     schedule: MeanIteration
     mechanism: RiemannianGaussianMechanism | RiemannianLaplaceMechanism
 
-    exact = False
-
     @property
     def event(self) -> Event:
         return self.mechanism.event
@@ -99,8 +97,6 @@ class KNormMean:
     ball: GeodesicBall
     step_sizes: tuple[float, ...]
     mechanism: KNormGradientMechanism
-
-    exact = False
 
     @property
     def event(self) -> Event:

@@ -8,7 +8,7 @@ import math
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.search import LocationScaleSearch
-from skriemdp.mean.releases import pure_law
+from skriemdp.mean.releases import MeanNoise, pure_law
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.privacy.calibration import gaussian_mu
@@ -102,6 +102,11 @@ class MeanPlan:
     event: Event | None = None
     target: tuple[float, float] = (0.0, 0.0)
 
+    @property
+    def noise(self) -> MeanNoise:
+        """Of the mean."""
+        return MeanNoise(self.mu, self.law)
+
     def search_budget(self) -> GaussianBudget:
         """What the search and the mean after it divide."""
         assert self.search is not None
@@ -116,18 +121,13 @@ def descent_or_tangent(mechanism: str, ball: GeodesicBall) -> str:
     return "tangent" if wide and mechanism in GAUSSIAN else mechanism
 
 
-def lattice_noise(geometry: Geometry, mechanism: str, noise: str) -> str:
+def lattice_noise(mechanism: str, noise: str) -> str:
     """The only noise that a lattice has; ValueError where something else was asked for."""
     if mechanism in OUTPUT or noise not in ("auto", "gaussian"):
         raise ValueError(
             f"arithmetic='lattice' draws discrete Gaussian noise; with mechanism={mechanism!r} and "
             f"noise={noise!r} there is none. Pass mechanism='auto', 'tangent' or 'gradient' "
             "and leave noise='auto', or use arithmetic='float'."
-        )
-    if not geometry.separate_rows:
-        raise ValueError(
-            f"arithmetic='lattice' needs logarithms that are computed for each record on its own, "
-            f"and those of {geometry} are iterated together; use arithmetic='float'."
         )
     return "gaussian"
 

@@ -5,31 +5,32 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skriemdp._config import get_config
 from skriemdp._groups import Groups
-from skriemdp.core.arithmetic import adds_integers
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import local_means
-from skriemdp.descent.problem import FrechetProblem, longest_block
-from skriemdp.descent.queries import GradientQuery, LogarithmQuery, Query
-from skriemdp.descent.releases import FullBatch, exact_mean
+from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.queries import GradientQuery
+from skriemdp.descent.releases import exact_mean
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import coordinate_jacobian
+from skriemdp.location_scale.points import logarithms_at
 from skriemdp.mean.uncertainty import NoiseLaw
+from skriemdp.mechanisms import held
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.sums import noisy_sum, sum_sigma
+from skriemdp.mechanisms.sum import plain_sensitivity, plain_sum, private_sum
+from skriemdp.mechanisms.units import Units
 from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.mean_iteration import MeanIteration, plan_mean_iteration
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
-    ball_sensitivity,
-    computed_sum_sensitivity,
     iterated_mean_sensitivity,
     log_lipschitz,
 )
@@ -90,7 +91,7 @@ def _mean_logarithm(problem: FrechetProblem, point: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class MeanNoise:
-    """Noise on the mean of a query's vectors: Gaussian, or Laplace.
+    """Noise on the mean of vectors in a ball, one for each record: Gaussian, or Laplace.
 
     Parameters
     ----------
@@ -98,35 +99,78 @@ class MeanNoise:
         Of Gaussian noise.
     law : LaplaceEvent or None
         Of Laplace noise.
-    exact : bool
-        Add integers, and discrete Gaussian integers to them.
 
     Notes
     -----
-    *Guarantee*: mu-GDP, or that of `law`: a sum of vectors of the query's ball moves by at most its
-    diameter when one record is replaced.
+    *Guarantee*: mu-GDP for the program as it runs; or that of `law`, whose noise is a float, on an
+    exact total.
     """
 
     mu: float | None
     law: LaplaceEvent | None
-    exact: bool = False
 
-    def release(self, query: Query, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-        """Noisy mean *logarithm* (minus the gradient), and its noise per coordinate."""
-        sign = -1.0 if isinstance(query, GradientQuery) else 1.0
+    def spread(self, dim: int) -> float:
+        """Root mean square of the length of the noise, over the sensitivity."""
+        if self.law is not None:
+            return math.sqrt(self.law.mean_square_over_sensitivity)
+        assert self.mu is not None  # one of the two is given
+        return math.sqrt(dim) / self.mu
+
+    def check(self, dim: int) -> None:
+        """ValueError where integers would be too coarse; before the charge."""
         if self.law is None:
             assert self.mu is not None
-            mean = FullBatch(self.exact).release(query, 1.0 / self.mu, rng)
-            return sign * mean, sum_sigma(query, 1.0 / self.mu, self.exact) / query.n
-        bound = query.bound
-        sensitivity = computed_sum_sensitivity(
-            bound.diameter, bound.radius, query.n, query.dim, query.longest_block
-        )
-        noise = LaplaceNoise(sensitivity, self.law)
-        mean = noise.release(query.total(), rng) / query.n
-        if bound.center is not None:
-            mean = bound.center + mean
-        return sign * query.leave(mean), noise.sigma / query.n
+            held.ball(Ball(1.0), dim).check(self.mu)
+
+    def release(
+        self,
+        units: Units,
+        give: Callable[..., np.ndarray],
+        bound: Ball,
+        dim: int,
+        n: int,
+        rng: np.random.Generator,
+    ) -> tuple[np.ndarray, float]:
+        """Noisy mean of what n records give, and its noise per coordinate."""
+        vectors = held.ball(bound, dim)
+        if self.law is None:
+            assert self.mu is not None
+            total, sigma = private_sum(units, give, vectors, self.mu, rng)
+        else:
+            exact, sensitivity = plain_sum(units, give, vectors, n)
+            noise = LaplaceNoise(sensitivity, self.law)
+            total, sigma = noise.release(exact, rng), noise.sigma
+        return total / n if bound.center is None else bound.center + total / n, sigma / n
+
+    def sigma(self, radius: float, dim: int, n: int) -> float:
+        """The noise per coordinate of a mean of vectors in a ball of this radius."""
+        vectors = held.ball(Ball(radius), dim)
+        if self.law is None:
+            assert self.mu is not None
+            return vectors.sigma(vectors.check(self.mu)) / n
+        return LaplaceNoise(plain_sensitivity(vectors, n), self.law).sigma / n
+
+    def on(self, sensitivity: Sensitivity) -> GaussianNoise | LaplaceNoise:
+        """The same noise, as a float, on a vector with this sensitivity."""
+        if self.law is not None:
+            return LaplaceNoise(sensitivity, self.law)
+        assert self.mu is not None
+        return GaussianNoise(sensitivity, 1.0 / self.mu)
+
+    def law_at(
+        self, geometry: Geometry, center: np.ndarray, point: np.ndarray, sigma: float
+    ) -> NoiseLaw:
+        """Law of the distance that such noise on coordinates at `center` moves `point`.
+
+        `sigma` is that of each coordinate.
+        """
+        step = np.asarray(geometry.log_coordinates(center, point))
+        longest = float(np.linalg.norm(coordinate_jacobian(geometry, center, step), 2)) * sigma
+        if self.law is None:
+            return NoiseLaw(geometry.dim, longest)
+        # The scale of the law over the standard deviation of a coordinate.
+        over = math.sqrt(geometry.dim) * self.law.scale_over_sensitivity / self.spread(geometry.dim)
+        return NoiseLaw(geometry.dim, longest * over, laplace=True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -145,27 +189,23 @@ class LogStep:
     center: np.ndarray
     radius: float
     n: int
-    mu: float | None
-    law: LaplaceEvent | None
+    noise: MeanNoise
 
     def noise_law(self, point: np.ndarray) -> NoiseLaw:
         """How long the noise of the released mean `point` can be."""
-        bound = computed_sum_sensitivity(
-            ball_sensitivity(self.radius),
-            self.radius,
-            self.n,
-            self.geometry.dim,
-            longest_block(self.geometry),
-        )
-        noise = _noise(bound, self.mu, self.law)
-        return _law_at(self.geometry, self.center, point, noise, self.n)
+        sigma = self.noise.sigma(self.radius, self.geometry.dim, self.n)
+        return self.noise.law_at(self.geometry, self.center, point, sigma)
 
     def release(self, points: np.ndarray, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
-        exact = self.mu is not None and exact_tangents(self.geometry, [1.0 / self.mu])
-        query = LogarithmQuery(self.geometry, self.center, self.radius, points)
-        noise = MeanNoise(self.mu, self.law, exact)
-        move, scale = noise.release(query, streams("tangent mean"))
+        move, scale = self.noise.release(
+            Units((points,)),
+            logarithms_at(self.geometry, self.center),
+            Ball(self.radius),
+            self.geometry.dim,
+            self.n,
+            streams("tangent mean"),
+        )
         move = move * min(1.0, self.radius / max(float(np.linalg.norm(move)), 1e-300))
         return np.asarray(self.geometry.exp_coordinates(self.center, move)), scale
 
@@ -180,64 +220,54 @@ class TangentMean:
         Public; every record has been projected on it.
     n : int
         Number of records.
+    noise : MeanNoise
+        On the mean of the logarithms, or on the coordinates of the iterated mean.
     schedule : MeanIteration or None
         Steps that compute the mean; None releases the mean of ``log_c x_i`` itself.
-    mechanism : GaussianNoise or LaplaceNoise
-        Noise on the sum of the logarithms, or on the coordinates of the iterated mean.
+    mechanism : GaussianNoise or LaplaceNoise, optional
+        Noise on the coordinates of the iterated mean.
     shrink : bool
         James-Stein shrinkage towards the centre by the known noise variance (post-processing).
-    exact : bool
-        Add the logarithms in integers, with discrete Gaussian noise.
 
     Notes
     -----
-    *Guarantee*: that of `mechanism`, whose sensitivity bounds the change of what is released when
-    one record is replaced: the iterate moves by at most `schedule.sensitivity`
-    (docs/theory/mean-iteration.md) and ``log_c`` stretches by at most ``s(r)`` on the ball; the
-    sum of logarithms moves by at most ``2 r`` on any manifold, because every one of them lies in a
-    ball of radius r.  Projection on the ball is post-processing and moves no point of the ball.
+    *Guarantee*: that of `noise`.  The iterate moves by at most `schedule.sensitivity`
+    (docs/theory/mean-iteration.md) and ``log_c`` stretches by at most ``s(r)`` on the ball; it is
+    computed, and gets its noise, in floating point.  The sum of logarithms moves by at most ``2 r``
+    on any manifold, because every one of them lies in a ball of radius r.  Projection on the ball
+    is post-processing and moves no point of the ball.
     """
 
     ball: GeodesicBall
     n: int
-    schedule: MeanIteration | None
-    mechanism: GaussianNoise | LaplaceNoise
+    noise: MeanNoise
+    schedule: MeanIteration | None = None
+    mechanism: GaussianNoise | LaplaceNoise | None = None
     shrink: bool = False
-    exact: bool = False
-
-    @property
-    def event(self) -> Event:
-        return self.mechanism.event
 
     @property
     def noise_scale(self) -> float:
         """Standard deviation of each orthonormal tangent coordinate, in geodesic distance."""
-        return self.mechanism.sigma / (self.n if self.schedule is None else 1)
+        if self.mechanism is not None:
+            return self.mechanism.sigma
+        return self.noise.sigma(self.ball.radius, self.ball.geometry.dim, self.n)
 
     def noise_law(self, point: np.ndarray) -> NoiseLaw | None:
         """How long the noise of the released mean `point` can be; None if that was shrunk."""
         if self.shrink:
             return None
-        count = self.n if self.schedule is None else 1
-        return _law_at(self.ball.geometry, self.ball.center, point, self.mechanism, count)
+        ball = self.ball
+        return self.noise.law_at(ball.geometry, ball.center, point, self.noise_scale)
 
     def noisy(self, problem: FrechetProblem, rng: np.random.Generator) -> np.ndarray:
         """The released coordinates at the centre."""
-        if self.schedule is None:
-            return self.noisy_sum(problem, rng) / self.n
+        geometry, center = self.ball.geometry, self.ball.center
+        if self.schedule is None or self.mechanism is None:
+            give, bound = logarithms_at(geometry, center), Ball(self.ball.radius)
+            units = Units((problem.points,))
+            return self.noise.release(units, give, bound, geometry.dim, self.n, rng)[0]
         mean = iterate_mean(problem, self.schedule.step_sizes)
-        coordinates = np.asarray(self.ball.geometry.log_coordinates(self.ball.center, mean))
-        return self.mechanism.release(coordinates, rng)
-
-    def noisy_sum(self, problem: FrechetProblem, rng: np.random.Generator) -> np.ndarray:
-        """The sum of the logarithms of at most n records, with its noise."""
-        ball = self.ball
-        known = problem.center_log_sum if problem.ball is ball else None
-        query = LogarithmQuery(ball.geometry, ball.center, ball.radius, problem.points, known)
-        if self.exact:
-            event: Any = self.mechanism.event
-            return noisy_sum(query, event.noise_multiplier, rng, exact=True)
-        return self.mechanism.release(query.total(), rng)
+        return self.mechanism.release(np.asarray(geometry.log_coordinates(center, mean)), rng)
 
     def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
@@ -260,22 +290,21 @@ class TangentMean:
 def plan_tangent_mean(
     ball: GeodesicBall,
     n: int,
-    mu: float | None = None,
-    law: LaplaceEvent | None = None,
+    noise: MeanNoise,
     shrink: bool = False,
 ) -> TangentMean:
-    """Calibrate the one-shot release to mu-GDP or to a Laplace law, from public numbers.
+    """Choose what the one-shot release of a mean is of, from public numbers.
 
     The mean is iterated until its worst-case error is half the noise (the error on real data is far
-    smaller).  The mean of the logarithms at the centre is released instead, in exact integers where
-    that can be done, under ``config_context(arithmetic="lattice")``, and where no public
-    contraction rate is known (no curvature bound, or a large ball on a positively curved manifold),
+    smaller).  The mean of the logarithms at the centre is released instead under
+    ``config_context(arithmetic="lattice")``, and where no public contraction rate is known (no
+    curvature bound, or a large ball on a positively curved manifold),
     where the centre or the size of the ball leaves a float too few digits, and where positive
     curvature would cost more noise than the bias it removes: on spheres the iterated mean is more
     sensitive, by 1.6 in a ball of radius pi / 4 and by 9 at 1.4.
     """
     geometry, radius = ball.geometry, ball.radius
-    spread = geometry.dim**0.5 / mu if law is None else law.mean_square_over_sensitivity**0.5
+    spread = noise.spread(geometry.dim)
     smallest = 2.0 * radius / n
     schedule = None
     if get_config()["arithmetic"] != "lattice" and not _bias_is_small(ball, smallest * spread):
@@ -298,49 +327,15 @@ def plan_tangent_mean(
         if cost > max(_CHEAP, seen):
             schedule = None
     if schedule is None:
-        sensitivity = _sum_of_logarithms(ball, n)
-    else:
-        sensitivity = iterated_mean_sensitivity(schedule.sensitivity, stretch)
-    exact = law is None and mu is not None and schedule is None
-    exact = exact and exact_tangents(geometry, [1.0 / mu])  # type: ignore[operator]
-    return TangentMean(ball, n, schedule, _noise(sensitivity, mu, law), shrink, exact)
-
-
-def _noise(
-    sensitivity: Sensitivity, mu: float | None, law: LaplaceEvent | None
-) -> GaussianNoise | LaplaceNoise:
-    """Noise of mu-GDP, or of `law`; one of the two is given."""
-    if law is not None:
-        return LaplaceNoise(sensitivity, law)
-    assert mu is not None
-    return GaussianNoise(sensitivity, 1.0 / mu)
+        noise.check(geometry.dim)
+        return TangentMean(ball, n, noise, shrink=shrink)
+    mechanism = noise.on(iterated_mean_sensitivity(schedule.sensitivity, stretch))
+    return TangentMean(ball, n, noise, schedule, mechanism, shrink)
 
 
 def pure_law(dim: int, epsilon: float) -> LaplaceEvent:
     """The law of Laplace noise that is `epsilon`-DP, in units of the sensitivity."""
     return LaplaceEvent(dim, 1.0 / epsilon)
-
-
-def _law_at(
-    geometry: Geometry,
-    center: np.ndarray,
-    point: np.ndarray,
-    noise: GaussianNoise | LaplaceNoise,
-    count: int,
-) -> NoiseLaw:
-    """Law of the distance that `noise` over `count`, on coordinates at `center`, moves `point`."""
-    step = np.asarray(geometry.log_coordinates(center, point))
-    longest = float(np.linalg.norm(coordinate_jacobian(geometry, center, step), 2)) / count
-    if isinstance(noise, LaplaceNoise):
-        return NoiseLaw(geometry.dim, longest * noise.scale, laplace=True)
-    return NoiseLaw(geometry.dim, longest * noise.sigma)
-
-
-def _sum_of_logarithms(ball: GeodesicBall, n: int) -> Sensitivity:
-    """Of the sum of at most n logarithms at the centre of a ball."""
-    radius, longest = ball.radius, longest_block(ball.geometry)
-    whole = ball_sensitivity(radius)
-    return computed_sum_sensitivity(whole, radius, n, ball.geometry.dim, longest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -367,9 +362,9 @@ class LogSums:
         cls, ball: GeodesicBall, n: int, mu: float, count: GaussianCount, shrink: bool
     ) -> LogSums:
         """Gaussian noise for `mu`."""
-        noise = GaussianNoise(_sum_of_logarithms(ball, n), 1.0 / mu)
-        exact = exact_tangents(ball.geometry, [1.0 / mu])
-        return cls(TangentMean(ball, n, None, noise, shrink, exact), count)
+        noise = MeanNoise(mu, None)
+        noise.check(ball.geometry.dim)
+        return cls(TangentMean(ball, n, noise, shrink=shrink), count)
 
     @property
     def size(self) -> int:
@@ -385,14 +380,8 @@ class LogSums:
             points = local_means(ball.geometry, points, groups)
         problem, outside = FrechetProblem.from_records(ball, points)
         noisy = self.count.release(outside, streams("clipped fraction"))
-        total = self.mean.noisy_sum(problem, streams("tangent mean"))
-        return np.concatenate([[noisy], total])
-
-
-def exact_tangents(geometry: Geometry, noise_multipliers: list[float] | tuple[float, ...]) -> bool:
-    """Whether sums of logarithms with Gaussian noise are added in exact integers."""
-    reason = f"logarithms that are computed for each record on its own, unlike those of {geometry}"
-    return adds_integers(geometry.separate_rows, geometry.dim, noise_multipliers, reason)
+        mean = self.mean.noisy(problem, streams("tangent mean"))
+        return np.concatenate([[noisy], self.mean.n * mean])
 
 
 def _bias_is_small(ball: GeodesicBall, noise: float) -> bool:
@@ -434,16 +423,13 @@ class DescentMean:
     def event(self) -> Event:
         return self.solver.event
 
-    @property
-    def exact(self) -> bool:
-        """Whether gradients are added in exact integers."""
-        return self.solver.exact
-
     def noise_scale(self, problem: FrechetProblem) -> float:
         """Per-coordinate noise of the last step's move when that step starts at the centre."""
         query = GradientQuery(problem, self.ball.center, self.solver.clip_norm)
-        sigma = sum_sigma(query, self.solver.noise_multipliers[-1], self.solver.exact)
-        return np.atleast_1d(self.solver.step_size)[-1] * sigma / problem.n
+        assert self.solver.shares is not None  # set by the solver
+        noise = MeanNoise(self.solver.mu * math.sqrt(self.solver.shares[-1]), None)
+        sigma = noise.sigma(query.bound.radius, query.dim, problem.n)
+        return np.atleast_1d(self.solver.step_size)[-1] * sigma
 
     def release(self, problem: FrechetProblem, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""

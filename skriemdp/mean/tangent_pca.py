@@ -233,7 +233,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             joint.bytes, f"the second moment of {geometry.dim} coordinates"
         )
         public = public_facts(geometry, n, ball, search)
-        return Plan(joint.event, joint, public, work=work, exact=joint.exact)
+        return Plan(joint.event, joint, public, work=work, exact=True)
 
     def _release(self, data: Data, plan: Plan[JointMean], streams: NoiseStreams) -> None:
         (points,), geometry = data.arrays, plan.settings.geometry

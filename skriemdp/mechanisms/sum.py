@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from skriemdp.mechanisms.held import Held, VectorSet
     from skriemdp.privacy.sensitivity import Sensitivity
 
-__all__ = ["ExactTotal", "Noisy", "integer_total", "mu_of", "plain_sum", "private_sum"]
+__all__ = [
+    "ExactTotal",
+    "Noisy",
+    "integer_total",
+    "mu_of",
+    "plain_sensitivity",
+    "plain_sum",
+    "private_sum",
+]
 
 _EXACT_FLOATS, _LONGEST = 2**53, 2**62
 # Steps of the lattice between two records where the noise is no integer.
@@ -190,5 +198,10 @@ def plain_sum(
     the noise's addition (docs/theory/floats.md, "Floating-point noise on an exact total").
     """
     total = integer_total(units, give, held, PLAIN_STEPS)
+    return held.value(total, PLAIN_STEPS), plain_sensitivity(held, n)
+
+
+def plain_sensitivity(held: VectorSet, n: float) -> Sensitivity:
+    """That of :func:`plain_sum`."""
     moved = PLAIN_STEPS * held.spacing(PLAIN_STEPS)
-    return held.value(total, PLAIN_STEPS), exact_total_sensitivity(held.bound, moved, n)
+    return exact_total_sensitivity(held.bound, moved, n)

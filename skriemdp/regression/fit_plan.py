@@ -106,7 +106,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     scaling = FeatureScaling(
         isinstance(estimator.feature_scale, str),
         estimator.privacy_unit == "label",
-        RowBounds(n, d, mu, highest=_within_scale(d), exact=True),
+        RowBounds(n, d, mu, highest=_within_scale(d)),
     )
     left, base, public_base = 1.0 - scaling.share, None, None
     if isinstance(estimator.base_point, str):
@@ -121,7 +121,6 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
     model, copies = _model(estimator, n, shape, math.sqrt(left) * mu, unit, grouped)
     # A search spends what it needs: the model may have more than it was planned with.
     models = model, dataclasses.replace(model, mu=mu / math.sqrt(copies))
-    scaling.check_integers()
     if base is not None:
         base.check()
     for one in models:

@@ -308,7 +308,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
             settings=plan,
             public=public,
             work=Work(8.0 * entries, cause="the numbers of features and dimensions"),
-            exact=plan.exact,
+            exact=True,
         )
 
     def _public_features(self, d: int) -> tuple[FeaturePlace | None, np.ndarray | None]:

@@ -18,7 +18,6 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped_fraction
 from skriemdp.location_scale.points import (
     PointRecords,
-    check_point_integers,
     plan_point_search,
     warn_direction,
 )
@@ -121,14 +120,6 @@ class GeodesicPlan:
     averaged: bool
 
     @property
-    def exact(self) -> bool:
-        """Whether all is added in integers: a search is, where logarithms are computed one by one.
-
-        Other logarithms are, one by one, after it.
-        """
-        return self.point_search is None or self.point_search.exact
-
-    @property
     def searched(self) -> float:
         """The most that the searches and the count spend of ``mu**2``."""
         searches = (self.feature_search, self.point_search)
@@ -148,10 +139,6 @@ class GeodesicPlan:
 
     def check(self) -> None:
         """ValueError where integers of some sum would be too coarse."""
-        if self.feature_search is not None:
-            self.feature_search.check_integers()
-        if self.point_search is not None and self.exact:
-            check_point_integers(self.geometry, self.point_search)
         least = math.sqrt((1.0 - self.searched) * (_FIRST if self.two else 1.0))
         for share in (least, 1.0):  # what the searches leave lies in between
             self.moments(1.0).held.check(share * self.mu)
@@ -186,11 +173,10 @@ def plan_releases(
     """
     row_search = point_search = None
     if features is None:
-        row_search = RowBounds(n, n_features, mu, feature_center, exact=True).search
+        row_search = RowBounds(n, n_features, mu, feature_center).search
         features = FeaturePlace(np.zeros(n_features), np.ones(n_features))
     if center is None or radius is None:
-        exact = geometry.separate_rows
-        point_search = plan_point_search(geometry, n, mu, center, radius, exact=exact)
+        point_search = plan_point_search(geometry, n, mu, center, radius)
     total = sum(s.shares.total for s in (row_search, point_search) if s is not None)
     if total > _MOST_SEARCHED:
         row_search, point_search = (

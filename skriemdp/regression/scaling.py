@@ -56,11 +56,6 @@ class FeatureScaling:
         count = 0.0 if self.public else COUNT_SHARE
         return count + (self.bounds.share if self._searches else 0.0)
 
-    def check_integers(self) -> None:
-        """ValueError where some sum of the search has no lattice that is fine enough."""
-        if self._searches:
-            self.bounds.check_integers()
-
     def release(
         self,
         X: np.ndarray,

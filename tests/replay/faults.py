@@ -387,7 +387,8 @@ def times(factor):
 
 def _times(factor, found):
     if isinstance(found, sensitivity.Sensitivity):
-        return dataclasses.replace(found, value=factor * found.value)
+        both = {"value": factor * found.value, "presence": factor * found.presence}
+        return dataclasses.replace(found, **both)
     return factor * found
 
 
@@ -398,6 +399,12 @@ def _with(**fields):
             found, **{name: make(found, given) for name, make in fields.items()}
         )
     )
+
+
+def _projectors_as_long(frames, unit):
+    places = np.tril_indices(frames.shape[1])
+    root = np.where(places[0] == places[1], 1.0, math.sqrt(2.0))
+    return (frames @ np.swapaxes(frames, -1, -2))[:, places[0], places[1]] * root / unit
 
 
 def _half_of(name):
@@ -558,14 +565,12 @@ CHANGES = (
         "pca pairs",
     ),
     Change(
-        "mechanisms.subspaces:ProjectorSum._products",
-        returns(lambda found, a: a.frames @ np.swapaxes(a.frames, -1, -2)),
+        "location_scale.start_releases:projectors",
+        _with(hold=lambda found, a: _projectors_as_long),
         "not shortened",
         "search start long frames",
     ),
-    Change(
-        "mechanisms.subspaces:ProjectorSum._spacing", times(0.5), "halved", "search start grassmann"
-    ),
+    Change("mechanisms.held:VectorSet.spacing", times(0.5), "halved", "search start grassmann"),
     Change(
         "location_scale.search:LocationScaleSearch._moved",
         takes(mu=lambda a: 2.0 * a.mu),
@@ -573,8 +578,8 @@ CHANGES = (
         "search hyperboloid",
     ),
     Change(
-        "location_scale.points:PointRecords.logarithms",
-        takes(radius=lambda a: float(np.max(next(a.self.distances(a.center))))),
+        "location_scale.search:LocationScaleSearch._moved",
+        takes(clip=lambda a: float(np.max(next(a.records.distances(a.center))))),
         "the radius of the farthest record",
         "search hyperboloid",
     ),

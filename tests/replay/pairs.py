@@ -139,7 +139,7 @@ def filled(geometry, radius, n=N):
 
 def means():
     for name, (geometry, radius) in GEOMETRIES.items():
-        here = {"manifold": geometry, "radius": radius, "arithmetic": "float"}
+        here = {"manifold": geometry, "radius": radius}
         least = 0.8 if name not in ("bures", "stiefel") else 0.4
         for mechanism in ("tangent", "gradient"):
             fit = fitted(PrivateFrechetMean, mechanism=mechanism, noise="gaussian", **here)
@@ -192,20 +192,13 @@ def means():
     box = Euclidean(10)
     fit = fitted(PrivateFrechetMean, box, epsilon=1.0, radius=1.0)
     pair("mean adaptive one look", fit, *opposite(box, 1.0, n=150), attains=0.8)
-    for arithmetic in ("float", "lattice"):
-        for center, radius in (("private", "auto"), (None, "auto"), ("private", 1.0)):
-            for quiet in (True, False):
-                fit = fitted(
-                    PrivateFrechetMean,
-                    space,
-                    center=center,
-                    radius=radius,
-                    arithmetic=arithmetic,
-                    mechanism="gradient",
-                )
-                kind = f"mean {arithmetic} center {center} radius {radius} quiet {quiet}"
-                data = opposite(space, 4.0, rest=0.3, n=40)
-                pair(kind, fit, *data, quiet=quiet, attains=0.5 if quiet else 0.0)
+    for center, radius in (("private", "auto"), (None, "auto"), ("private", 1.0)):
+        for quiet in (True, False):
+            found = {"center": center, "radius": radius, "mechanism": "gradient"}
+            data = opposite(space, 4.0, rest=0.3, n=40)
+            kind = f"mean center {center} radius {radius} quiet {quiet}"
+            fit = fitted(PrivateFrechetMean, space, **found)
+            pair(kind, fit, *data, quiet=quiet, attains=0.5 if quiet else 0.0)
     # With nothing given: a search, and a mean whose Laplace law is fixed before it.
     for name, (geometry, radius) in GEOMETRIES.items():
         fit = fitted(PrivateFrechetMean, geometry, epsilon=3.0)
@@ -602,12 +595,12 @@ def _risks_of_people():
 # -- searches for centre and scale ----------------------------------------------------------------
 
 
-def searched(geometry, mu=6.0, exact=False, **known):
+def searched(geometry, mu=6.0, **known):
     """``fit(accountant, points)``: a search, and a count that gets what it leaves."""
 
     def fit(accountant, points):
         accountant.spend(GaussianEvent(1.0 / mu))
-        plan = plan_point_search(geometry, len(points), mu, exact=exact, **known)
+        plan = plan_point_search(geometry, len(points), mu, **known)
         records, budget, streams = (
             PointRecords(geometry, points),
             GaussianBudget(mu),
@@ -640,20 +633,17 @@ def searches():
         steps = reach * np.geomspace(0.02, 1.0, 40)
         points = along(geometry, steps)
         data = changed(points, *along(geometry, [2.0 * reach, -2.0 * reach]), at=39)
-        for exact in (False, True) if geometry.separate_rows else (False,):
-            for quiet in (True, False):
-                title = f"search {name} exact {exact} quiet {quiet}"
-                fit = searched(geometry, exact=exact)
-                least = 0.07 if quiet and geometry.is_hadamard else 0.0
-                pair(title, fit, *data, changed=39, quiet=quiet, attains=least)
+        for quiet in (True, False):
+            least = 0.07 if quiet and geometry.is_hadamard else 0.0
+            settings = {"changed": 39, "quiet": quiet, "attains": least}
+            pair(f"search {name} quiet {quiet}", searched(geometry), *data, **settings)
     # Data farther off than one step may go: further rounds, in few dimensions and in more.
     for name, geometry in (("", Hyperboloid(2)), ("matrices ", AffineInvariantSPD(3))):
         far = along(geometry, np.linspace(7.0, 9.0, 40))
         data = changed(far, *along(geometry, [9.0, -9.0]), at=39)
-        for exact in (False, True):
-            for quiet in (True, False):
-                title = f"search far off {name}exact {exact} quiet {quiet}"
-                pair(title, searched(geometry, exact=exact), *data, changed=39, quiet=quiet)
+        for quiet in (True, False):
+            title = f"search far off {name}quiet {quiet}"
+            pair(title, searched(geometry), *data, changed=39, quiet=quiet)
     # Records as far from each other as a manifold allows, before any centre is known.
     turned = np.eye(4)[:, 2:]
     extremes = {
@@ -669,11 +659,9 @@ def searches():
     for name, (geometry, one, other) in extremes.items():
         spread = [0.05, -0.05, 0.1, -0.1] * 5
         points = along(geometry, spread)
-        for exact in (False, True) if geometry.separate_rows else (False,):
-            fit = searched(geometry, mu=3.0, exact=exact)
-            least = 0.2 if name in ("sphere", "stiefel", "grassmann") else 0.0
-            data = changed(points, one, other)
-            pair(f"search start {name} exact {exact}", fit, *data, attains=least)
+        least = 0.2 if name in ("sphere", "stiefel", "grassmann") else 0.0
+        data = changed(points, one, other)
+        pair(f"search start {name}", searched(geometry, mu=3.0), *data, attains=least)
     # Directions all around: one clipped step of the logarithms, and no ball.
     rng = np.random.default_rng(5)
     around = rng.normal(size=(60, 3)) + [0.4, 0, 0]
@@ -682,12 +670,11 @@ def searches():
     middle /= np.linalg.norm(middle)
     aside = 1e-3 * np.cross(middle, [0.0, 0.0, 1.0])
     data = changed(around, aside - middle, -aside - middle)
-    for exact in (False, True):
-        pair(f"search wide exact {exact}", searched(Sphere(2), exact=exact), *data, attains=0.1)
+    pair("search wide", searched(Sphere(2)), *data, attains=0.1)
     space = Hyperboloid(2)
     data = opposite(space, 2.0, rest=0.3, n=40)
     for known in ({"center": space.base_point}, {"radius": 1.0}):
-        fit = searched(space, exact=True, **known)
+        fit = searched(space, **known)
         pair(f"search with a public {next(iter(known))}", fit, *data, quiet=False)
 
 

@@ -70,11 +70,12 @@ def _named(name):
 
 
 def test_a_law_chosen_after_the_search_is_found(monkeypatch):
-    def late(ball, n, mu, law, *rest):
-        if law is not None and ball.radius > 1.0:
-            narrow = 0.9 * law.scale_over_sensitivity
-            law = dataclasses.replace(law, scale_over_sensitivity=narrow)
-        return plan(ball, n, mu, law, *rest)
+    def late(ball, n, noise, *rest):
+        if noise.law is not None and ball.radius > 1.0:
+            narrow = 0.9 * noise.law.scale_over_sensitivity
+            law = dataclasses.replace(noise.law, scale_over_sensitivity=narrow)
+            noise = dataclasses.replace(noise, law=law)
+        return plan(ball, n, noise, *rest)
 
     pair, plan = _named("mean found hyperboloid"), estimator.plan_tangent_mean
     monkeypatch.setattr(estimator, "plan_tangent_mean", late)
