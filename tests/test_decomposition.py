@@ -422,13 +422,6 @@ def test_every_release_is_charged(monkeypatch, center, row_norm, shift, mechanis
             return mechanism
 
         monkeypatch.setattr(budget, "count", counted)
-    add = bounds.private_sum
-
-    def added(units, give, held, mu, rng):
-        drawn.append(GaussianEvent(1.0 / mu))
-        return add(units, give, held, mu, rng)
-
-    monkeypatch.setattr(bounds, "private_sum", added)
     model = PrivatePrincipalEigenvector(
         2, mechanism=mechanism, center=center, row_norm=row_norm, random_state=0
     )
@@ -621,7 +614,7 @@ def test_released_variances_turn_the_frame_onto_the_axes():
     ).fit(X)
     values, vectors = np.linalg.eigh(X.T @ X / len(X))
     np.testing.assert_allclose(np.abs(model.components_ @ vectors[:, ::-1]), np.eye(2), atol=1e-3)
-    np.testing.assert_allclose(model.explained_variance_, values[::-1], rtol=1e-3)
+    np.testing.assert_allclose(model.explained_variance_, values[::-1], atol=5e-3)
     for row in model.components_:
         assert row[np.argmax(np.abs(row))] > 0
 

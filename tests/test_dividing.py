@@ -36,6 +36,10 @@ def fit_at(epsilon, delta):
     return {"event": GaussianEvent(1.0 / gaussian_mu(epsilon, delta)), "at": (epsilon, delta)}
 
 
+def charged(budget, event, at):
+    return budget.spend(event, at=at)
+
+
 def mean(**parameters):
     return PrivateFrechetMean("sphere", center=[1.0, 0.0, 0.0], radius=0.5, **parameters)
 
@@ -100,7 +104,7 @@ def test_parts_are_found_again_and_their_parent_is_closed(tmp_path):
     budget = PrivacyAccountant(1.0, DELTA, path)
     first = budget.split([2, 1, 1])
     assert [part.epsilon for part in first] == [0.5, 0.25, 0.25]
-    first[0].spend(**fit_at(0.4, DELTA / 3))
+    charged(first[0], **fit_at(0.4, DELTA / 3))
     again = PrivacyAccountant(path=path)
     assert again.parts == first == again.split([0.5, 0.25, 0.25])
     assert len(again.parts[0].history) == 1 and pickle.loads(pickle.dumps(first[1])) == first[1]
@@ -124,7 +128,7 @@ def test_parts_are_found_again_and_their_parent_is_closed(tmp_path):
 def test_parts_have_partitions_and_parts():
     whole, half = PrivacyAccountant(1.0, DELTA).split(2)
     for site in "ab":
-        whole.partition(site).spend(**fit_at(0.5, DELTA / 2))
+        charged(whole.partition(site), **fit_at(0.5, DELTA / 2))
     inner = half.split(2)
     assert [part.epsilon for part in inner] == [0.25, 0.25]
     inner[0].spend(PureEvent(0.25))
@@ -219,7 +223,7 @@ def refused(budget, fit, times=1):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_largest_epsilon_named_is_admitted_and_little_more_is_not(kind):
     budget = PrivacyAccountant(1.0, DELTA, filter=kind)
-    budget.spend(**fit_at(0.5, DELTA / 3))
+    charged(budget, **fit_at(0.5, DELTA / 3))
     text = refused(budget, fit_at(0.95, DELTA / 3))
     epsilon = float(re.search(r"Pass epsilon=(\S+) or less\.$", text)[1])
     budget.check(**fit_at(epsilon, DELTA / 3))
@@ -282,7 +286,7 @@ def test_releases_without_a_pair_and_ledgers_that_are_full():
 def test_a_pair_must_hold(at):
     budget = PrivacyAccountant(1.0, DELTA)
     with pytest.raises((ValueError, TypeError)):
-        budget.spend(**fit_at(0.5, DELTA) | {"at": at})
+        charged(budget, **fit_at(0.5, DELTA) | {"at": at})
     assert len(budget.history) == 0
 
 

@@ -399,12 +399,12 @@ KILLED = """
     from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
     from skriemdp.privacy.events import PureEvent
     budget = PrivacyAccountant(path=sys.argv[1])
-    budget.spend(PureEvent(0.001), label="x" * 3000)
+    budget.spend(PureEvent(0.001), label="x" * 1000)
     for turn in range(10000):
         if turn == int(sys.argv[3]):
             delay = float(sys.argv[2])
             threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
-        os.write(1, b"%d\\n" % budget.spend(PureEvent(0.001), label="x" * 3000).entry)
+        os.write(1, b"%d\\n" % budget.spend(PureEvent(0.001), label="x" * 1000).entry)
 """
 
 
@@ -595,13 +595,13 @@ def test_a_long_history_needs_little_memory(monkeypatch, tmp_path):
 
     budget = PrivacyAccountant(path=tmp_path / "long.ledger")
     for _ in range(400):
-        budget.spend(SMALL, label="x" * 5000)
+        budget.spend(SMALL, label="x" * 1000)
     monkeypatch.setattr(storage, "PAGE", 10)
     tracemalloc.start()
-    assert sum(len(spend.label) for spend in budget.history) == 400 * 5000
+    assert sum(len(spend.label) for spend in budget.history) == 400 * 1000
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 500_000  # all labels together are 2 MB
+    assert peak < 150_000  # all labels together are 400 kB
 
 
 def test_other_formats_are_left_alone(tmp_path, budget):
