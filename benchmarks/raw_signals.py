@@ -96,7 +96,7 @@ def classes(seeds: int, folders: list[Path]) -> None:
                 if len(clean) < seeds:
                     center = frechet_mean(X[train], "spd", center=X[train][0])
                     exact = PrivateMinimumDistanceToMean(
-                        "spd", center, 100.0, classes=labels, epsilon=1e6, delta=DELTA
+                        "spd", center, 100.0, classes=labels, epsilon=1e5, delta=DELTA
                     )
                     clean.append(exact.fit(X[train], y[train]).score(X[test], y[test]))
             cells = [f"{np.mean(v):.2f}" for v in scores.values()]

@@ -48,7 +48,7 @@ figure, axes = plt.subplots(1, 3, figsize=(12.5, 4))
 for color, (name, make) in zip(("C0", "C1"), ways.items(), strict=True):
     private = [accuracy(make(0.3, epsilon)) for epsilon in epsilons]
     axes[2].semilogx(epsilons, private, "o-", color=color, label=name)
-    axes[2].axhline(accuracy(make(30.0, 1e7)), color=color, linestyle="--", linewidth=1)
+    axes[2].axhline(accuracy(make(30.0, 1e5)), color=color, linestyle="--", linewidth=1)
 axes[2].axhline(0.5, color="0.7", linewidth=1)
 axes[2].set(title="60 new people", xlabel="epsilon, for a whole person", ylabel="accuracy")
 axes[2].legend()

@@ -69,9 +69,9 @@ def config_context(**settings: Any) -> Iterator[None]:
     most_candidates : int, default=10**4
         Candidates of a `PrivateGridSearchCV`.
     arithmetic : {"auto", "float", "lattice"}, default="auto"
-        How Gaussian sums are added: in floating point; in exact integers, with discrete Gaussian
-        noise, or not at all; or ("auto") in exact integers wherever the estimator can, loses no
-        accuracy by it and takes at most 1.5 times as long.  `privacy_spent_` says which it was
+        Gaussian sums add exact integers whatever this says, but for local steps of a federation:
+        "float" adds those in floating point, "auto" where integers would take most of the time.
+        "lattice" refuses fits that add floating-point noise.  `privacy_spent_` says which it was
         (docs/theory/lattice.md).
     sign_charges : bool, default=False
         Whether each charge notes the names of machine and user in the ledger.

@@ -34,8 +34,7 @@ from skriemdp.geometry import GeodesicBall
 from skriemdp.mean import class_releases
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.integers import ExactTotal
-from skriemdp.mechanisms.sum import Noisy, integer_total
+from skriemdp.mechanisms.sum import ExactTotal, Noisy, integer_total
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 
 # Each bound may be wrong with probability 1e-8: far below one false alarm in a million runs.

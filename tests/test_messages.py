@@ -539,7 +539,11 @@ def test_all_settings_are_exported():
     ("model", "X", "words"),
     [
         (PrivatePrincipalEigenvector(epsilon=1e-200, delta=0.0), np.ones((20, 3)), "epsilon"),
-        (PrivatePrincipalEigenvector(epsilon=1e-12, delta=1e-13), np.ones((20, 3)), "larger epsilon"),
+        (
+            PrivatePrincipalEigenvector(epsilon=1e-12, delta=1e-13),
+            np.ones((20, 3)),
+            "larger epsilon",
+        ),
         (
             PrivatePrincipalEigenvector(epsilon=1e200, delta=0.0),
             np.ones((20, 3)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol
 
 from skriemdp._config import get_config
@@ -11,20 +11,16 @@ from skriemdp.privacy.event import Event
 from skriemdp.privacy.lattice import check_distance
 
 __all__ = [
-    "adds_integers",
     "check_arithmetic",
     "chooses_integers",
     "descends_in_integers",
     "draws_dominate",
-    "matrix_dominates",
 ]
 
 # A draw of integer noise takes as long as adding an entry of a few records.  Above this many
 # entries, and below this many records per entry, a step in integers may take more than 1.5 times as
 # long as one in floats (benchmarks/lattice.py).
 _FEW_ENTRIES, _RECORDS_PER_ENTRY = 1000, 1
-# So it is with one matrix beside several passes over the records, with more entries per record.
-_ENTRIES_PER_RECORD = 200
 
 
 def check_arithmetic(exact: bool, what: str) -> None:
@@ -34,40 +30,6 @@ def check_arithmetic(exact: bool, what: str) -> None:
             f"arithmetic='lattice' asks for exact integers, and {what} adds noise in floating "
             "point; use skriemdp.config_context(arithmetic='auto')."
         )
-
-
-def adds_integers(
-    separate_rows: bool, dim: int, noise_multipliers: Iterable[float], reason: str
-) -> bool:
-    """Whether Gaussian sums of `dim` coordinates are added in exact integers.
-
-    Parameters
-    ----------
-    separate_rows : bool
-        Whether what a record adds is the same, to the last bit, in any company.
-    dim : int
-    noise_multipliers : iterable of float
-        Of the releases.
-    reason : str
-        Why not, where `separate_rows` is False; for the message.
-
-    Returns
-    -------
-    bool
-        By ``config_context(arithmetic=...)``: never for "float"; wherever it can be done for
-        "auto", the default; always for "lattice".
-
-    Raises
-    ------
-    ValueError
-        With "lattice", where it cannot be done.
-    """
-
-    def check() -> None:
-        for noise_multiplier in noise_multipliers:
-            check_integers(dim, noise_multiplier)
-
-    return chooses_integers(separate_rows, check, reason)
 
 
 class Descent(Protocol):
@@ -98,14 +60,15 @@ def descends_in_integers(
     target : tuple of float
         The (epsilon, delta) of the run.
     separate_rows : bool
-        As for :func:`adds_integers`.
+        Whether what a record adds is the same, to the last bit, in any company.
     batch_size : float
         Expected number of records in the smallest sum.
 
     Returns
     -------
     bool
-        As :func:`adds_integers`; for "auto" only where integers do not take most of the time.
+        By ``config_context(arithmetic=...)``: never for "float"; for "auto", the default, where it
+        can be done and integers do not take most of the time; always for "lattice".
     """
 
     def check() -> None:
@@ -156,8 +119,3 @@ def chooses_integers(
 def draws_dominate(n: float, entries: int) -> bool:
     """Whether integer noise on a step's `entries` numbers costs more than summing n records."""
     return entries > _FEW_ENTRIES and n < _RECORDS_PER_ENTRY * entries
-
-
-def matrix_dominates(n: float, entries: int) -> bool:
-    """Whether integer noise on a matrix, released once, costs more than the rest of a fit."""
-    return entries > _ENTRIES_PER_RECORD * n

@@ -124,6 +124,23 @@ def calls_of_draw() -> set:
     return calls
 
 
+def method_of(call) -> str:
+    """Where a call stands, as "module:Class.method"."""
+    module, first, last = call
+    names = []
+    node = ast.parse(PACKAGE.parent.joinpath(*module.split(".")).with_suffix(".py").read_text())
+    while node is not None:
+        inside = [
+            child
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.ClassDef | ast.FunctionDef)
+            and child.lineno <= first <= last <= child.end_lineno
+        ]
+        node = inside[0] if inside else None
+        names += [child.name for child in inside]
+    return f"{module}:{'.'.join(names)}"
+
+
 def calls_reached() -> set:
     """Those that some pair reaches."""
     lines = {draw.call for tape, _, _ in baseline().values() for draw in tape.draws}
@@ -465,6 +482,8 @@ _INTEGERS = "mechanisms.integers"
 _AS_LONG = meanwhile(
     "mechanisms.bounds:Ball.enforce", instead(lambda self, rows, unit: rows / unit)
 )
+_NO_BALL = returns(lambda found, a: a.rows / (a.unit or 1.0))
+_LONG_LOSSES = meanwhile("mechanisms.bounds:Ball.enforce", _NO_BALL)
 _HELD = "mechanisms.held"
 _SEARCH = "selection.estimator:PrivateGridSearchCV._run"
 _QUERIES = "regression.prediction_releases:WeightedMean"
@@ -473,12 +492,19 @@ _DOUBLED = meanwhile(f"{_INTEGERS}:IntegerBall.integers", times(2.0))
 CHANGES = (
     Change(
         "mechanisms.bounds:Ball.enforce",
-        returns(lambda found, a: a.rows / (a.unit or 1.0)),
+        _NO_BALL,
         "rows stay as long as they are",
         "erm ",
     ),
-    Change("mechanisms.sums:release_integers", _UNPAID, "half the sensitivity", "mean lattice"),
-    Change("mechanisms.sums:integer_total", _DOUBLED, "twice the integers", "mean lattice"),
+    Change("mechanisms.sums:release_integers", _UNPAID, "half the sensitivity", "federated client"),
+    Change("mechanisms.sums:integer_total", _DOUBLED, "twice the integers", "federated client"),
+    Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "mean lattice"),
+    Change("mechanisms.sum:integer_total", times(2), "twice the integers", "mean lattice"),
+    Change("mechanisms.sum:ExactTotal.value", times(3), "added three times", "mean lattice"),
+    Change("mechanisms.held:VectorSet.spacing", times(1.0 / 3.0), "a third", "mean lattice"),
+    Change(
+        "mechanisms.bounds:Ball.enforce", _NO_BALL, "rows stay as long as they are", "mean lattice"
+    ),
     Change("mechanisms.held:VectorSet.spacing", times(1.0 / 3.0), "a third", "erm descent"),
     Change(
         "mechanisms.held:Outer.rounded",
@@ -506,20 +532,14 @@ CHANGES = (
         "no integers",
         "erm f",
     ),
-    Change(
-        "mechanisms.integer_products:IntegerFactors.limits",
-        returns(lambda found, a: 3.0 * a.self.units / a.lengths),
-        "three times as long",
-        "regression parametric",
-    ),
     Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "float"),
     Change("mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "mean laplace"),
-    Change(f"{_INTEGERS}:IntegerBall.spacing", times(1.0 / 3.0), "a third", "mean lattice"),
+    Change(f"{_INTEGERS}:IntegerBall.spacing", times(1.0 / 3.0), "a third", "federated rsgd 1.0"),
     Change(
         f"{_INTEGERS}:IntegerBall.integers",
         returns(lambda found, a: np.rint(a.rows / a.self.spacing)),
         "rows stay as long as they are",
-        "mean lattice",
+        "federated erm",
     ),
     Change("mechanisms.held:VectorSet.spacing", times(0.5), "halved", "class means"),
     Change("mechanisms.held:VectorSet.add", _AS_LONG, "not shortened", "class means"),
@@ -528,7 +548,7 @@ CHANGES = (
         f"{_INTEGERS}:ExactTotal.add_rows",
         meanwhile(f"{_INTEGERS}:_float_sum", times(3)),
         "added three times",
-        "mean lattice",
+        "federated client",
     ),
     Change("mechanisms.counts:GaussianCount.release", _UNPAID, "half the bound", "mean counts"),
     Change("mechanisms.counts:LaplaceCount.scale", times(0.5), "halved", "mean laplace 0"),
@@ -727,15 +747,25 @@ CHANGES = (
         "a count alone",
         "erm found clip",
     ),
+    Change(f"{_HELD}:VectorSet.spacing", times(0.5), "halved", "search gaussian validation"),
     Change(
-        _SEARCH,
-        meanwhile("selection.releases:Scores.scorer", takes(n=lambda a: 3 * a.n)),
-        "noise for more records",
-        "search",
+        "selection.releases:Scores.held",
+        _with(bound=lambda found, a: _times(1.0 / 3.0, found.bound)),
+        "noise for losses of a third",
+        "search gaussian validation",
+    ),
+    Change(
+        "mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "search laplace validation"
+    ),
+    Change(
+        "selection.releases:plain_sum",
+        returns(lambda found, a: (found[0], _times(0.5, found[1]))),
+        "half the sensitivity",
+        "search laplace validation",
     ),
     Change(
         _SEARCH,
-        sees(loss_bound=lambda whole: math.inf),
+        lambda run: _LONG_LOSSES(sees(loss_bound=lambda whole: math.inf)(run)),
         "losses without bound",
         "search gaussian validation",
     ),

@@ -273,6 +273,8 @@ def class_means():
     fit = fitted(PrivateMinimumDistanceToMean, plane, radius=1.0, classes=range(3), delta=0.0)
     other = np.where(np.arange(N) == 0, 1, y)
     pair("class means pure", fit, (one, y), (two, other), attains=0.95)
+    far, away = opposite(plane, 3.0)
+    pair("class means pure, cut", fit, (far, y), (away, y), attains=0.95)
     one, two = opposite(plane, 1.0, beyond=1e9)
     fit = fitted(PrivateMinimumDistanceToMean, plane, radius=1.0, classes=range(3))
     pair("class means noisy", fit, (one, y), (two, y), attains=0.95, quiet=False)
@@ -1388,6 +1390,14 @@ def federations():
     one, two = opposite(plane, 1.0, beyond=1e6)
     fit = _federated(estimator, 3, 3, local_steps=2)
     pair("federated erm", fit, (one, clients), (two, clients), attains=0.9, mine=of_client)
+    # Gradients whose difference is at the clip, in both directions.
+    estimator = PrivateRiemannianERM("euclidean", gradient=_turning, start=[0.0, 0.0])
+    data = [(x, clients) for x in changed(np.zeros((N, 2)), [1e3, 0], [-1.0, 0])]
+    settings = {"local": "rsvrg", "batch_fraction": 0.5, "local_steps": 3, "clip_norm": 0.5}
+    for arithmetic in ("float", "auto"):
+        fit = _federated(estimator, 3, 3, arithmetic=arithmetic, **settings)
+        title = f"federated rsvrg, opposite differences {arithmetic}"
+        pair(title, fit, *data, attains=0.8, mine=of_client)
     # A whole client turns round.
     steps = np.zeros(N)
     ends = []

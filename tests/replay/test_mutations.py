@@ -23,13 +23,28 @@ ENFORCED = {
     "log_lipschitz in skriemdp.descent.problem",
     "ball_sensitivity in skriemdp.mechanisms.pure_sums",
 }
-# No fit asks for all of these sets yet, so no pair reaches them; their own tests hold their bounds.
-NOT_YET = {"skriemdp.mechanisms.held", "skriemdp.mechanisms.sum"}
+# No faults either: these sets bound their integers in integers, and the noise is of those; their
+# numbers say which of two sets is smaller, and whether batches may be drawn.
+CHECKED_IN_INTEGERS = {
+    "class_moments_sensitivity in skriemdp.mechanisms.held",
+    "frame_product_sensitivity in skriemdp.mechanisms.held",
+    "frame_product_sensitivity in skriemdp.pca.releases",
+}
+# No fit asks for these any more, so no pair reaches them: their sums are of `mechanisms.held` now.
+# Only their own tests and benchmarks call them.
+NOT_ASKED = {
+    "skriemdp.mechanisms.counts:SumsAndCounts.release",
+    "skriemdp.mechanisms.integer_products:IntegerFactors.release",
+    "skriemdp.mechanisms.integer_products:IntegerMoments._noisy",
+    "skriemdp.mechanisms.vector:GaussianNoise.release_average",
+}
+NOT_ASKED_THEOREMS = {"sums_and_counts_sensitivity in skriemdp.mechanisms.counts"}
 
 
 def test_every_draw_of_the_package_is_replayed():
     calls, reached = faults.calls_of_draw(), faults.calls_reached()
-    assert reached == calls
+    assert reached <= calls
+    assert {faults.method_of(call) for call in calls - reached} == NOT_ASKED
     assert len(reached) > 10
 
 
@@ -39,7 +54,7 @@ def test_every_draw_of_the_package_is_replayed():
         (faults.faults_in_theorems, 25),
         (faults.faults_at_draws, 120),
         (faults.faults_in_charges, 50),
-        (faults.faults_in_functions, 72),
+        (faults.faults_in_functions, 80),
         (faults.leaks, 8),
     ],
 )
@@ -52,9 +67,7 @@ def test_every_planted_fault_is_refuted(plant, least):
     survivors = [
         fault
         for fault in planted
-        if not fault.by
-        and fault.place not in ENFORCED
-        and fault.place.rpartition(" in ")[2] not in NOT_YET
+        if not fault.by and fault.place not in ENFORCED | CHECKED_IN_INTEGERS | NOT_ASKED_THEOREMS
     ]
     assert not survivors
     assert len(planted) >= least
