@@ -36,7 +36,7 @@ from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Euclidean, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.held import Moment, labelled
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
@@ -182,18 +182,6 @@ def _draws(units, held, trials, rng):
         return private_sum(units, lambda *rows: rows, held, 1.0 / NU, rng).value.ravel()
 
     return np.stack([draw() for _ in range(trials)])
-
-
-def sums_and_counts(rng):
-    mechanism = SumsAndCounts(bound=3.0, noise_multiplier=NU)
-
-    def release(label, trials):
-        sums, counts = np.zeros((2, 1)), np.zeros(2)
-        sums[label], counts[label] = (3.0, -3.0)[label], 1.0
-        sums, counts = mechanism.release(sums, counts, rng, trials)
-        return np.concatenate([sums[..., 0] / mechanism.bound, counts], axis=1)
-
-    return release, 0, 1, lambda out: out @ [-1.0, -1.0, -1.0, 1.0], mechanism.event, DELTA
 
 
 def count(make):
@@ -360,7 +348,6 @@ MECHANISMS = {
     "PureSymmetric, d = 2": pure_second_moment(2),
     "PureSymmetric, d = 5": pure_second_moment(5),
     "PureSymmetric, d = 21": pure_second_moment(21),
-    "SumsAndCounts": sums_and_counts,
     "PureSumsAndCounts": pure_sums_and_counts,
     "GaussianCount": count(lambda: GaussianCount(NU)),
     "LaplaceCount": count(lambda: LaplaceCount(EPSILON)),

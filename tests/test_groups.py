@@ -26,9 +26,7 @@ from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.linear_model.glm import GeneralizedLinearLoss, LinearProblem, unit_rows
 from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.mean.estimator import frechet_mean
-from skriemdp.mechanisms.bounds import matrix_norms
 from skriemdp.mechanisms.held import unpacked, variances
-from skriemdp.mechanisms.integer_matrices import IntegerMatrices
 from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, plain_sum
 from skriemdp.mechanisms.units import Units
@@ -554,7 +552,6 @@ def test_a_persons_matrix_is_the_same_to_the_last_bit_in_any_company(d):
     count = 40
     ids = people(rng, count, 9)
     table, center = rng.standard_normal((len(ids), d)), rng.standard_normal(d)
-    lattice = IntegerMatrices(1.0, d, 2.0)
 
     def answers(table, ids):
         groups = Groups.from_ids(ids)
@@ -573,7 +570,6 @@ def test_a_persons_matrix_is_the_same_to_the_last_bit_in_any_company(d):
             "factors": factors,
             "clipped": by_person(rows, center, rows.clipped(center, 1.0)),
             "weighted": np.concatenate(list(units.tiles(shorten, d, "mean"))),
-            "integers": [lattice.integers(f[None]) for f in factors],
             "sparse": next(GroupedRows(csr_array(table), groups).squared_norms(center)),
         }
 
@@ -673,26 +669,6 @@ def test_matrices_are_means_over_own_rows():
     unit = matrices / norms[:, None, None]
     expected = [np.sum(unit[k] * unit[k + 6]) for k in range(6)]
     np.testing.assert_allclose(next(rows.squared_cosines(center, 6)), expected, rtol=1e-9)
-
-
-def test_integer_matrices_keep_their_bound_whatever_the_rows_are():
-    rng = np.random.default_rng(8)
-    lattice = IntegerMatrices(1.0, 4, 30.0)
-    for size in (1, 2, 3, 4, 9, 50):
-        for scale in (1e-3, 1.0, 1e3, 1e80, 1e200):
-            blocks = scale * rng.standard_normal((30, size, 4))
-            blocks[0] = scale  # rows all alike
-            rows = lattice.integers(blocks)
-            for own in rows.reshape(30, -1, 4):
-                matrix = own.T.astype(object) @ own.astype(object)
-                matrix = [int(v) for v in np.ravel(matrix)]
-                assert sum(v * v for v in matrix) <= lattice.longest**4
-            if scale == 1e3:  # shortened to the radius, and not far below it
-                norms = matrix_norms(rows.reshape(30, -1, 4)) * lattice.spacing**2
-                np.testing.assert_allclose(norms, 1.0, atol=2e-5)
-    # A factor that is too long counts for nothing, however it came about.
-    lattice.__dict__["spacing"] = lattice.spacing / 1.1
-    assert not lattice.integers(1e3 * rng.standard_normal((5, 3, 4))).any()
 
 
 # -- searches for persons that move a sum as far as they can ---------------------------------------

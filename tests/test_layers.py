@@ -121,6 +121,7 @@ PROMISES = {
     "dividing": "a budget in parts",
     "docs": "the documentation is true",
     "estimators": "what every estimator owes scikit-learn and the budget",
+    "exact_fits": "whole fits that add integers",
     "extreme_records": "no record crashes a fit or shows",
     "geometry_frames": "Grassmann and Stiefel manifolds",
     "hostile_calls": "no call crashes a fit or shows a record",

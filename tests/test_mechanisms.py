@@ -21,7 +21,7 @@ from skriemdp.geometry import (
 )
 from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount, SumsAndCounts
+from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
@@ -173,24 +173,6 @@ def test_second_moments_and_hollow_ones_move_by_their_sensitivity(dim, rng):
     assert third.value == pytest.approx(0.9 * bound)
 
 
-def test_sums_and_counts_move_by_their_sensitivity(rng):
-    bound, weight, groups = 0.7, 1.5, 6
-    q, p = (weight * np.abs(in_ball(rng, 50_000, groups)) for _ in range(2))
-    v, w = (bound * m[..., None] * in_ball(rng, 50_000, groups, 2) for m in (q, p))
-    sums = np.linalg.norm((v - w).reshape(len(q), -1), axis=1)
-    counts = np.linalg.norm(q - p, axis=1)
-    mechanism = SumsAndCounts(bound, noise_multiplier=1.0, weight=weight)
-    change = np.hypot(sums / mechanism.sum_sigma, counts / mechanism.count_sigma)
-    assert change.max() <= 1.0
-    # Attained within a group (opposite vectors) and across groups.
-    assert 2.0 * bound * weight / mechanism.sum_sigma == pytest.approx(1.0)
-    across = math.hypot(
-        math.sqrt(2.0) * bound * weight / mechanism.sum_sigma,
-        math.sqrt(2.0) * weight / mechanism.count_sigma,
-    )
-    assert across == pytest.approx(1.0)
-
-
 # -- symmetric noise -----------------------------------------------------------------------------
 
 
@@ -325,18 +307,6 @@ def symmetric(hollow):
     return make
 
 
-def class_sums(nu, rng):
-    mechanism = SumsAndCounts(bound=3.0, noise_multiplier=nu)
-
-    def release(label, trials):
-        sums, counts = np.zeros((2, 1)), np.zeros(2)
-        sums[label], counts[label] = 3.0, 1.0
-        sums, counts = mechanism.release(sums, counts, rng, trials)
-        return np.concatenate([sums[..., 0] / mechanism.bound, counts], axis=1)
-
-    return release, 0, 1
-
-
 def count(nu, rng):
     mechanism = GaussianCount(nu)
     return (lambda value, trials: mechanism.release(value, rng, trials)), 3, 4
@@ -354,7 +324,6 @@ GAUSSIAN = {
     "vector": vector_gaussian,
     "second moment": symmetric(False),
     "hollow": symmetric(True),
-    "sums and counts": class_sums,
     "count": count,
     "quantile": quantile,
 }
@@ -433,7 +402,6 @@ def test_mechanism_and_event_come_from_one_object():
     assert GaussianCount(2.0).event.mu == 0.5
     assert LaplaceCount(0.25).event.epsilon_0 == 0.25
     assert SymmetricGaussian(2, interval_sensitivity(1.0), 4.0).event.mu == 0.25
-    assert SumsAndCounts(1.0, 4.0).event.mu == 0.25
     assert ExponentialQuantile((1.0, 2.0), 0.5, 0.7).event.epsilon_0 == 0.7
 
 
@@ -442,7 +410,6 @@ def test_mechanism_and_event_come_from_one_object():
 MECHANISMS = [
     GaussianCount(2.0),
     LaplaceCount(0.5),
-    SumsAndCounts(1.0, 2.0, 1.5),
     SymmetricGaussian(2, interval_sensitivity(0.2), 3.0),
     PureSymmetric(2, interval_sensitivity(0.2), 3.0),
     PureSumsAndCounts(2, 0.2, 3.0),

@@ -410,7 +410,7 @@ def test_every_sensitivity_is_used():
 
 
 def test_only_releases_build_mechanisms_and_events():
-    assert {"GaussianNoise", "GaussianEvent", "SumsAndCounts"} <= built()
+    assert {"GaussianNoise", "GaussianEvent", "GaussianCount"} <= built()
     assert set(builds(SOURCES)) == set()
 
 

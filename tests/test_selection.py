@@ -280,9 +280,6 @@ def test_a_search_says_what_its_scores_add(settings, groups, said, recording_acc
     )
     ids = np.arange(len(X)) // 2 if groups else None
     assert search.fit(X, groups=ids).privacy_spent_.public["arithmetic"] == said
-    with config_context(arithmetic="float"):
-        search.fit(X, groups=ids)
-    assert search.privacy_spent_.public["arithmetic"] == "floating point"
     charged = len(recording_accountant.spends)
     with config_context(arithmetic="lattice"):
         if groups:

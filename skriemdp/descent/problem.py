@@ -36,9 +36,6 @@ class Problem(abc.ABC):
     geometry : Geometry
     n : int
         Number of records, public.
-    factor_shape : tuple of int or None
-        Lengths of a and b where a record's gradient is an outer product ``a b'``, in coordinates;
-        :meth:`gradient_factors` has the factors.
 
     Notes
     -----
@@ -50,7 +47,6 @@ class Problem(abc.ABC):
 
     geometry: Geometry
     n: int
-    factor_shape: tuple[int, int] | None = None
 
     @property
     def separate_rows(self) -> bool:
@@ -84,12 +80,6 @@ class Problem(abc.ABC):
     def clipped_gradient_ball(self, point: np.ndarray, clip_norm: float) -> Ball:
         """Public ball that holds them after each was shortened to `clip_norm`."""
         return self.gradient_ball(point).clipped(clip_norm)
-
-    def gradient_factors(
-        self, point: np.ndarray, indices: np.ndarray | None = None
-    ) -> Iterator[tuple[Any, np.ndarray]]:
-        """Blocks of the factors a, of norm about 1 at most (dense or CSR), and b (dense)."""
-        raise TypeError("the gradients of this problem are no outer products.")
 
     def leave_gradients(self, point: np.ndarray, vector: np.ndarray) -> np.ndarray:
         """Coordinates of the tangent vector that a mean of `gradient_coordinates` stands for."""

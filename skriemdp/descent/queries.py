@@ -13,15 +13,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import vstack
 
 from skriemdp._validation import check_positive
 from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
-from skriemdp.mechanisms.bounds import Ball, Factors
-from skriemdp.mechanisms.held import Held, Outer, ball
-from skriemdp.mechanisms.integer_products import IntegerFactors
-from skriemdp.mechanisms.integers import ExactTotal
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.held import Held, ball
 from skriemdp.mechanisms.sum import Noisy, integer_total, private_sum
 from skriemdp.mechanisms.units import Blocks, Units
 
@@ -42,7 +39,7 @@ class Query(abc.ABC):
         Number of records.
     point : ndarray of shape ``geometry.shape``
         Public or released.
-    bound : Ball or Factors
+    bound : Ball
         Public; every record's vector is moved into it.
     dim : int
         Number of coordinates of v.
@@ -104,41 +101,10 @@ class GradientQuery(Query):
         self.problem, self.point, self.clip_norm = problem, point, clip_norm
         self.geometry, self.n = problem.geometry, problem.n
         self.dim, self.longest_block = problem.gradient_dim, problem.longest_piece
-        ball = problem.clipped_gradient_ball(point, clip_norm)
-        shape = problem.factor_shape
-        self.bound = ball if shape is None else Factors(ball.radius, *shape)
-
-    @property
-    def held(self) -> Held:
-        shape = self.problem.factor_shape
-        return super().held if shape is None else Outer(self.bound.radius, *shape)
-
-    def noisy(
-        self, mu: float, rng: np.random.Generator, indices: np.ndarray | None = None
-    ) -> Noisy:
-        if self.problem.factor_shape is None:
-            return super().noisy(mu, rng, indices)
-
-        def factors(chosen: np.ndarray) -> tuple[Any, np.ndarray]:
-            left, right = zip(*self.problem.gradient_factors(self.point, chosen), strict=True)
-            return vstack(left, format="csr"), np.concatenate(right)
-
-        numbers = np.arange(self.n) if indices is None else indices
-        noisy = private_sum(Units((numbers,)), factors, self.held, mu, rng)
-        return Noisy(noisy.value.ravel(), noisy.sigma)
+        self.bound = problem.clipped_gradient_ball(point, clip_norm)
 
     def _adder(self, indices: np.ndarray | None) -> Callable[..., np.ndarray]:
         return self.problem.adder(indices, self.point)
-
-    def integer_total(
-        self, lattice: IntegerFactors, indices: np.ndarray | None = None
-    ) -> ExactTotal:
-        """Exact sum of the integer factors of gradients that are outer products."""
-        total = lattice.start()
-        for left, right in self.problem.gradient_factors(self.point, indices):
-            rounded, lengths = lattice.round_left(left)
-            lattice.add(total, rounded, lattice.round_right(right, lengths, self.bound.radius))
-        return total
 
     def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
         return self.problem.vectors(indices, self.point)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
 from skriemdp.privacy.sensitivity import Sensitivity, ball_sensitivity
 
-__all__ = ["Ball", "Bound", "Factors", "lifted", "matrix_norms", "short_factors", "shortened"]
+__all__ = ["Ball", "Bound", "lifted", "matrix_norms", "short_factors", "shortened"]
 
 # Squares of numbers in this range, and their sums, are ordinary floats.
 _LEAST, _MOST = 1e-140, 1e140
@@ -109,38 +109,6 @@ class Ball:
                 rows = _shortened(rows, self.norm)
             offsets = rows if self.center is None else rows - self.center
             return _shortened(offsets, self.radius, unit)
-
-
-@dataclasses.dataclass(frozen=True)
-class Factors:
-    """Outer products ``a b'`` with ``|a| |b| <= norm``; whoever multiplies them keeps to it.
-
-    Parameters
-    ----------
-    norm : float
-    left, right : int
-        Lengths of a and b.
-    """
-
-    norm: float
-    left: int
-    right: int
-    center: ClassVar[None] = None  # products are taken from zero
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether `norm` is finite."""
-        return math.isfinite(self.norm)
-
-    @property
-    def radius(self) -> float:
-        """`norm`: a product lies in a ball about zero."""
-        return self.norm
-
-    @property
-    def diameter(self) -> Sensitivity:
-        """``2 norm``."""
-        return ball_sensitivity(self.norm)
 
 
 def lifted(rows: np.ndarray, norm: float, end: float) -> np.ndarray:

@@ -19,10 +19,9 @@ from skriemdp.privacy.sensitivity import (
     Sensitivity,
     check_sensitivity,
     interval_sensitivity,
-    sums_and_counts_sensitivity,
 )
 
-__all__ = ["GaussianCount", "GaussianNumber", "LaplaceCount", "SumsAndCounts"]
+__all__ = ["GaussianCount", "GaussianNumber", "LaplaceCount"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,84 +147,3 @@ class LaplaceCount:
         bound, grid = self.sensitivity.value, self.sigma
         noisy = noise.draw(count, self.scale, "laplace", rng, size, sensitivity=bound, grid=grid)
         return float(noisy) if size == () else noisy
-
-
-@dataclasses.dataclass(frozen=True)
-class SumsAndCounts:
-    """Sums of vectors by group together with the (weighted) sizes of the groups, in one release.
-
-    A record adds ``(v_g, q_g)`` to the groups g it belongs to: a vector v_g and a weight q_g >= 0.
-    Class means: one group, ``q = 1``, ``|v| <= bound``.  Item effects of a user who rated m items:
-    ``q = min(1, weight / sqrt(m))``, ``|v_g| <= bound q_g``.
-
-    Parameters
-    ----------
-    bound : float
-        ``|v_g| <= bound * q_g`` for every record and group (public).
-    noise_multiplier : float
-        Standard deviation of the noise over the replace-one sensitivity.
-    weight : float, default=1.0
-        ``sum_g q_g^2 <= weight^2`` for every record (public).
-
-    Notes
-    -----
-    *Guarantee*: exactly ``1 / noise_multiplier``-GDP in the worst case, replacement of one record,
-    groups included.  In the coordinates ``(sums / bound, counts)`` a record adds a vector x with
-    ``|x|^2 <= 2 weight^2``, and any two have a nonnegative inner product, because
-    ``v_g . v'_g / bound^2 >= -q_g q'_g``; hence ``|x - x'|^2 <= |x|^2 + |x'|^2 <= 4 weight^2``.
-    Without the counts the sensitivity ``2 weight`` is the same: they come free.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> mechanism = SumsAndCounts(bound=0.5, noise_multiplier=4.0)
-    >>> round(mechanism.sum_sigma, 9), round(mechanism.count_sigma, 9), mechanism.event.mu
-    (4.0, 8.0, 0.25)
-    """
-
-    bound: float
-    noise_multiplier: float
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_positive(bound=self.bound, noise_multiplier=self.noise_multiplier, weight=self.weight)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """Of all sums and counts together, in units of the counts."""
-        return sums_and_counts_sensitivity(self.weight)
-
-    @property
-    def count_sigma(self) -> float:
-        """Standard deviation of the noise on every count."""
-        return self.sensitivity.value * self.noise_multiplier
-
-    @property
-    def sum_sigma(self) -> float:
-        """Standard deviation of the noise on every coordinate of a sum."""
-        return self.bound * self.count_sigma
-
-    @property
-    def event(self) -> GaussianEvent:
-        """What one release of all sums and counts costs."""
-        return GaussianEvent(self.noise_multiplier)
-
-    def release(
-        self, sums: np.ndarray, counts: np.ndarray, rng: np.random.Generator, size: Size = ()
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sums and counts.
-
-        Parameters
-        ----------
-        sums : ndarray of shape (n_groups, ...)
-            In orthonormal coordinates.
-        counts : ndarray of shape (n_groups,)
-        rng : numpy.random.Generator
-        size : int or tuple of int, default=()
-            Independent releases along leading axes, each of which costs one `event`.
-        """
-        scales = self.sum_sigma, self.count_sigma
-        largest = self.sensitivity.value
-        bounds = self.bound * largest, largest
-        laws = "gaussian", "gaussian"
-        return noise.draw((sums, counts), scales, laws, rng, size, sensitivity=bounds)

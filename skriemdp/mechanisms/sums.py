@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
 
 from skriemdp.mechanisms import noise
-from skriemdp.mechanisms.bounds import Ball, Factors
-from skriemdp.mechanisms.integer_products import IntegerFactors
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.integers import ExactTotal, IntegerBall
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.vector import GaussianNoise
@@ -18,7 +16,6 @@ from skriemdp.privacy.sensitivity import Sensitivity, computed_sum_sensitivity
 
 __all__ = [
     "BoundedSum",
-    "ProductSum",
     "float_sensitivity",
     "integer_sums",
     "integer_total",
@@ -52,31 +49,8 @@ class BoundedSum(Protocol):
         ...
 
 
-class ProductSum(Protocol):
-    """One matrix ``a b'`` per record, ``bound.left`` by ``bound.right``, as a vector."""
-
-    @property
-    def bound(self) -> Factors: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def dim(self) -> int: ...
-    @property
-    def longest_block(self) -> int: ...
-
-    def integer_total(
-        self, lattice: IntegerFactors, indices: np.ndarray | None = None
-    ) -> ExactTotal:
-        """Exact sum of the products of `lattice`'s integer factors, over the records `indices`."""
-        ...
-
-    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
-        """Floating-point sum of the products, each of norm ``bound.norm`` at most; a vector."""
-        ...
-
-
 def noisy_batch_sum(
-    query: BoundedSum | ProductSum,
+    query: BoundedSum,
     noise_multiplier: float,
     rng: np.random.Generator,
     indices: np.ndarray,
@@ -91,16 +65,16 @@ def noisy_batch_sum(
         shorter than twice that; but in a batch a record may also be absent, and its absence must
         not move the sum by more than half of what the noise hides (docs/theory/accounting.md).
     """
-    if type(query.bound) not in (Ball, Factors):
+    if type(query.bound) is not Ball:
         raise TypeError(
-            f"sums over random batches need a Ball or Factors, got {type(query.bound).__name__}: a "
+            f"sums over random batches need a Ball, got {type(query.bound).__name__}: a "
             "bound of differences does not say how far an absent record moves a sum."
         )
     return noisy_sum(query, noise_multiplier, rng, indices, exact)
 
 
 def noisy_sum(
-    query: BoundedSum | ProductSum,
+    query: BoundedSum,
     noise_multiplier: float,
     rng: np.random.Generator,
     indices: np.ndarray | None = None,
@@ -110,7 +84,7 @@ def noisy_sum(
 
     Parameters
     ----------
-    query : BoundedSum or ProductSum
+    query : BoundedSum
     noise_multiplier : float
         Noise over the replace-one sensitivity of the sum.
     rng : numpy.random.Generator
@@ -134,18 +108,8 @@ def noisy_sum(
     if not exact:
         total = query.total(indices)
         return _float_noise(query, noise_multiplier).release(total, rng)
-    if isinstance(query.bound, Factors):
-        factors = _factors(query.bound.left, query.bound.right, noise_multiplier)
-        products = query.integer_total(factors, indices)  # type: ignore[union-attr]
-        return factors.release(products, query.bound.norm, rng).ravel()
     lattice = IntegerBall(query.bound, query.dim, noise_multiplier)
     return release_integers(lattice, integer_total(query, lattice, indices).value(), rng)
-
-
-@functools.lru_cache(maxsize=64)
-def _factors(left: int, right: int, noise_multiplier: float) -> IntegerFactors:
-    """The same object in all steps of a run, which share its public integers."""
-    return IntegerFactors(left, right, noise_multiplier)
 
 
 def integer_total(
@@ -153,7 +117,7 @@ def integer_total(
 ) -> ExactTotal:
     """Exact sum of the integer vectors of the records `indices` (None: all)."""
     total = ExactTotal((query.dim,), lattice.units)
-    for rows in query.blocks(indices):  # type: ignore[union-attr]
+    for rows in query.blocks(indices):
         total.add_rows(lattice.integers(rows))
     return total
 
@@ -181,7 +145,7 @@ def release_integers(
 
 
 def release_total(
-    query: BoundedSum | ProductSum,
+    query: BoundedSum,
     total: np.ndarray,
     noise_multiplier: float,
     rng: np.random.Generator,
@@ -191,43 +155,26 @@ def release_total(
     return _float_noise(query, noise_multiplier).release(total, rng)
 
 
-def _check_bounded(query: BoundedSum | ProductSum) -> None:
+def _check_bounded(query: BoundedSum) -> None:
     if not query.bound.is_bounded:
         raise ValueError(
             "nothing bounds a record's gradient at the current iterate; pass a finite clip_norm."
         )
 
 
-def sum_sigma(
-    query: BoundedSum | ProductSum, noise_multiplier: float, exact: bool = False
-) -> float:
+def sum_sigma(query: BoundedSum, noise_multiplier: float, exact: bool = False) -> float:
     """Standard deviation of the noise on every coordinate of :func:`noisy_sum`."""
-    if exact and isinstance(query.bound, Factors):
-        factors = _factors(query.bound.left, query.bound.right, noise_multiplier)
-        return factors.sigma(query.bound.norm)
     if exact:
-        lattice = IntegerBall(query.bound, query.dim, noise_multiplier)  # type: ignore[arg-type]
+        lattice = IntegerBall(query.bound, query.dim, noise_multiplier)
         return NOISE_SCALE * lattice.spacing
     return _float_noise(query, noise_multiplier).sigma
 
 
-def _float_noise(query: BoundedSum | ProductSum, noise_multiplier: float) -> GaussianNoise:
-    if isinstance(query.bound, Factors):
-        sizes = query.n, query.dim, query.longest_block
-        return _products_noise(query.bound, *sizes, noise_multiplier)
+def _float_noise(query: BoundedSum, noise_multiplier: float) -> GaussianNoise:
     return GaussianNoise(float_sensitivity(query), noise_multiplier)
 
 
-@functools.lru_cache(maxsize=64)
-def _products_noise(
-    bound: Factors, n: int, dim: int, longest_block: int, noise_multiplier: float
-) -> GaussianNoise:
-    """The same object in all steps of a run, whose bound is the same."""
-    sensitivity = computed_sum_sensitivity(bound.diameter, bound.radius, n, dim, longest_block)
-    return GaussianNoise(sensitivity, noise_multiplier)
-
-
-def float_sensitivity(query: BoundedSum | ProductSum) -> Sensitivity:
+def float_sensitivity(query: BoundedSum) -> Sensitivity:
     """Of the sum as ``query.total()`` computes it, its rounding included.
 
     A query that adds longer vectors than its bound says, and moves them afterwards, has a

@@ -87,17 +87,6 @@ class GaussianNoise:
         bound = self.sensitivity.value
         return noise.draw(vector, self.sigma, "gaussian", rng, size, sensitivity=bound)
 
-    def release_average(
-        self, number: float, unit: float, count: int, rng: np.random.Generator
-    ) -> float:
-        """The average of `count` answers about a `number` that comes with a vector every time.
-
-        Each is a coordinate ``unit * number`` of what the mechanism releases, so its releases of
-        the vectors pay for it.
-        """
-        bound, sigma = self.sensitivity.value / unit, self.sigma / unit
-        return noise.draw(number, sigma, "gaussian", rng, sensitivity=bound, averaged=count)
-
 
 @dataclasses.dataclass(frozen=True)
 class LaplaceNoise:

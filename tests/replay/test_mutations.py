@@ -30,21 +30,12 @@ CHECKED_IN_INTEGERS = {
     "frame_product_sensitivity in skriemdp.mechanisms.held",
     "frame_product_sensitivity in skriemdp.pca.releases",
 }
-# No fit asks for these any more, so no pair reaches them: their sums are of `mechanisms.held` now.
-# Only their own tests and benchmarks call them.
-NOT_ASKED = {
-    "skriemdp.mechanisms.counts:SumsAndCounts.release",
-    "skriemdp.mechanisms.integer_products:IntegerFactors.release",
-    "skriemdp.mechanisms.integer_products:IntegerMoments._noisy",
-    "skriemdp.mechanisms.vector:GaussianNoise.release_average",
-}
-NOT_ASKED_THEOREMS = {"sums_and_counts_sensitivity in skriemdp.mechanisms.counts"}
 
 
 def test_every_draw_of_the_package_is_replayed():
     calls, reached = faults.calls_of_draw(), faults.calls_reached()
     assert reached <= calls
-    assert {faults.method_of(call) for call in calls - reached} == NOT_ASKED
+    assert {faults.method_of(call) for call in calls - reached} == set()
     assert len(reached) > 10
 
 
@@ -67,7 +58,7 @@ def test_every_planted_fault_is_refuted(plant, least):
     survivors = [
         fault
         for fault in planted
-        if not fault.by and fault.place not in ENFORCED | CHECKED_IN_INTEGERS | NOT_ASKED_THEOREMS
+        if not fault.by and fault.place not in ENFORCED | CHECKED_IN_INTEGERS
     ]
     assert not survivors
     assert len(planted) >= least

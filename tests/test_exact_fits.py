@@ -28,138 +28,46 @@ from skriemdp.location_scale.rows import Rows
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
-from skriemdp.mechanisms.integer_products import IntegerFactors, IntegerMoments
+from skriemdp.mechanisms.held import Moment, Outer
+from skriemdp.mechanisms.sum import integer_total
+from skriemdp.mechanisms.units import Units
 
 MULTIPLIERS = [2.0**-9, 0.3, 7.7, 1000.0]
-
-
-def hostile(dim):
-    """Rows of every size, zero, not finite, mixed."""
-    rng = np.random.default_rng(dim)
-    rows = [rng.normal(size=dim) * size for size in (1e-320, 1e-160, 1e-3, 1.0, 3.0, 1e154, 1e308)]
-    rows += [np.full(dim, value) for value in (0.0, np.inf, np.nan, 1.0, -1e308)]
-    mixed = np.ones(dim)
-    mixed[0] = np.nan
-    return np.array([*rows, mixed, np.eye(1, dim)[0], -np.eye(1, dim)[0]])
-
-
-def exact_squares(rows):
-    return [sum(int(v) ** 2 for v in row) for row in rows]
-
-
-# -- bounds, without tolerance ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dim", [1, 3, 200])
-@pytest.mark.parametrize("multiplier", MULTIPLIERS)
-@pytest.mark.parametrize("radius", [1e-100, 1.0, 1e100])
-def test_integer_records_of_second_moments_keep_their_bound(dim, multiplier, radius):
-    lattice = IntegerMoments(radius, dim, multiplier)
-    longest = lattice.longest
-    assert 2 * longest**4 <= lattice.units**2 < 2 * (longest + 1) ** 4
-    rows = lattice.integers(hostile(dim) * radius)
-    squares = exact_squares(rows)
-    assert max(squares) <= longest**2
-    assert max(squares) >= 0.95 * longest**2
-    # Two records at right angles move the matrix by nearly all of D.
-    change = np.eye(1, dim)[0] * radius
-    length = exact_squares(lattice.integers(change[None]))[0]
-    assert 2 * length**2 >= 0.9 * lattice.units**2
-
-
-@pytest.mark.parametrize(("left", "right"), [(1, 1), (5, 3), (100, 1), (3, 100)])
-@pytest.mark.parametrize("multiplier", MULTIPLIERS)
-@pytest.mark.parametrize("bound", [1e-100, 0.5, 1e100])
-def test_integer_factors_keep_their_bound(left, right, multiplier, bound):
-    lattice = IntegerFactors(left, right, multiplier)
-    for size in (1e-7, 0.3, 1.0):
-        rows = hostile(left)
-        rows = rows[np.isfinite(np.linalg.norm(rows, axis=1))]
-        rows = size * rows / np.maximum(np.linalg.norm(rows, axis=1), 1e-300)[:, None]
-        a, lengths = lattice.round_left(np.vstack([rows, hostile(left)]))
-        for residual in hostile(right) * bound:
-            b = lattice.round_right(np.tile(residual, (len(a), 1)), lengths, bound)
-            products = [x * y for x, y in zip(exact_squares(a), exact_squares(b), strict=True)]
-            assert max(products) <= lattice.units**2
-    a, lengths = lattice.round_left(np.eye(1, left))
-    b = lattice.round_right(2.0 * bound * np.eye(1, right), lengths, bound)
-    assert exact_squares(a)[0] * exact_squares(b)[0] >= 0.95 * lattice.units**2
-    # What is not shortened keeps its value.
-    b = lattice.round_right(0.5 * bound * np.eye(1, right), lengths, bound)
-    value = float(a[0, 0] * b[0, 0]) * lattice.spacing(bound)
-    assert value == pytest.approx(0.5 * bound, rel=0.02)
-
-
-def test_factors_of_a_million_coordinates_keep_their_bound():
-    lattice = IntegerFactors(10**6, 1, 1.0)
-    a, lengths = lattice.round_left(np.full((1, 10**6), 1e-3))
-    b = lattice.round_right(np.array([[3.0]]), lengths, 1.0)
-    square = int(np.sum(a.astype(np.int64) ** 2)) * int(b[0, 0]) ** 2
-    assert 0.9 * lattice.units**2 <= square <= lattice.units**2
-
-
-def test_coarse_lattices_are_refused():
-    for make in (
-        functools.partial(IntegerMoments, 1.0, 10**6),
-        functools.partial(IntegerFactors, 10**6, 10**6),
-    ):
-        with pytest.raises(ValueError, match="leaves fewer integers"):
-            make(1e6)
-    with pytest.raises(ValueError, match="out of range"):
-        IntegerMoments(1.0, 2, 2.0**-11)
 
 
 # -- sums ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("multiplier", [2.0**-9, 1.0])
-def test_sums_do_not_depend_on_order_or_tiles(multiplier):
+def totals(X, residuals, mu):
+    """Integer sums of ``z z'`` and of ``a b'``."""
+    moment, outer = Moment(2.0, X.shape[1]), Outer(1.0, X.shape[1], 2)
+    return (
+        integer_total(Units((X,)), lambda z: z, moment, moment.check(mu)),
+        integer_total(Units((X, residuals)), lambda a, b: (a, b), outer, outer.check(mu)),
+    )
+
+
+@pytest.mark.parametrize("mu", [2.0**9, 1.0])
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
+def test_sums_do_not_depend_on_order(mu, convert):
     rng = np.random.default_rng(0)
     X, residuals = rng.normal(size=(500, 4)), rng.normal(size=(500, 2))
-    moments, factors = IntegerMoments(2.0, 4, multiplier), IntegerFactors(4, 2, multiplier)
-    a, lengths = factors.round_left(X / 4.0)
-    b = factors.round_right(residuals, lengths, 1.0)
-    z = moments.integers(X).astype(int).astype(object)
-    truth = z.T @ z, a.astype(int).astype(object).T @ b.astype(int).astype(object)
-    for order in (np.arange(500), rng.permutation(500)):
-        for tile in (7, 64, 500):
-            blocks = [X[order[i : i + tile]] for i in range(0, 500, tile)]
-            assert (moments.total(blocks) == truth[0]).all()
-            for convert in (np.asarray, sparse.csr_matrix):
-                total = factors.start()
-                for i in range(0, 500, tile):
-                    part = order[i : i + tile]
-                    factors.add(total, convert(a[part]), b[part])
-                assert (total.value() == truth[1]).all()
+    truth, order = totals(X, residuals, mu), rng.permutation(500)
+    for one, other in zip(totals(convert(X[order]), residuals[order], mu), truth, strict=True):
+        assert (one == other).all()
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("threads", [2, 5])
 def test_sums_do_not_depend_on_the_threads_of_the_matrix_library(threads):
     """Products large enough to be shared among threads, which add in another order then."""
     rng = np.random.default_rng(0)
-    X, residuals = rng.normal(size=(1500, 160)), rng.normal(size=(1500, 3))
-    moments, factors = IntegerMoments(9.0, 160, 1.0), IntegerFactors(160, 3, 1.0)
-    z = moments.integers(X).astype(np.int64)
+    X, residuals = rng.normal(size=(1500, 160)), rng.normal(size=(1500, 2))
+    with threadpool_limits(1):
+        truth = totals(X, residuals, 1.0)
     with threadpool_limits(threads):
-        found = moments.total([X])
-        a, lengths = factors.round_left(X / 20.0)
-        b = factors.round_right(residuals, lengths, 1.0)
-        total = factors.start()
-        factors.add(total, a, b)
-    assert (found == z.T @ z).all()  # machine integers, which no order changes
-    assert (total.value() == a.astype(np.int64).T @ b.astype(np.int64)).all()
-
-
-def test_sparse_rows_and_streams_add_the_same_integers():
-    X = sparse.random(300, 6, 0.4, format="csr", random_state=0)
-    center, lattice = np.linspace(-1, 1, 6), IntegerMoments(1.0, 6, 3.0)
-    totals = [
-        lattice.total(Rows(chunks, 300, 6).centred(center))
-        for chunks in (X.toarray(), X, [X[:17], X[17:].toarray()])
-    ]
-    assert (totals[0] == totals[1]).all() and (totals[0] == totals[2]).all()
-    dense, stored = (IntegerFactors(6, 1, 3.0).round_left(x) for x in (X.toarray(), X))
-    assert (dense[0] == stored[0].toarray()).all() and (dense[1] == stored[1]).all()
+        found = totals(X, residuals, 1.0)
+    for one, other in zip(found, truth, strict=True):
+        assert (one == other).all()
 
 
 @pytest.mark.parametrize("mechanism", ["covariance", "refine", "power", "gradient"])
@@ -177,17 +85,6 @@ def test_exact_fits_of_sparse_and_streamed_tables_equal_dense_ones(mechanism):
     for other in found[1:]:
         assert (other.components == found[0].components).all()
         assert (other.variances == found[0].variances).all()
-
-
-def test_noise_of_a_second_moment_is_symmetric_gaussian():
-    """Standard deviations within six of their own; false alarm below 1e-8, half is caught."""
-    lattice = IntegerMoments(1.0, 60, 3.0)
-    rng, blocks = np.random.default_rng(0), [np.zeros((1, 60))]
-    noise = np.array([lattice.release(blocks, rng) for _ in range(5)]) / lattice.sigma
-    assert (noise == np.swapaxes(noise, 1, 2)).all()
-    assert np.std(np.diagonal(noise, axis1=1, axis2=2)) == pytest.approx(1.0, abs=0.25)
-    assert np.std(noise[:, *np.triu_indices(60, 1)]) == pytest.approx(0.5**0.5, abs=0.04)
-    assert lattice.sigma == pytest.approx(3.0 * 2**0.5, rel=1e-4)
 
 
 # -- whole fits ---------------------------------------------------------------------------------
