@@ -188,6 +188,9 @@ def test_plain_numbers():
     assert_close_above(spent({"epsilon": 0.5, "delta": DELTA}), 0.5)
     far = {"epsilon": 0.5, "delta": DELTA / (1 + math.exp(0.5)) * (1 - 1e-9)}
     assert_close_above(spent(far, relation=ADDED), 1.0)
+    # Where e^epsilon is no float any more, a tiny delta still grows beyond 1.
+    with pytest.raises(ValueError, match="delta is so large"):
+        spent({"epsilon": 800.0, "delta": 1e-310}, relation=ADDED)
     entry = PrivacyAccountant().spend({"rho": 0.1}, label="census", relation=ADDED)
     assert entry.label == "census"
     assert entry.params == {"source": "stated", "relation": ADDED}

@@ -170,8 +170,9 @@ def _stated(numbers_of: Mapping, relation: str) -> Event:
     check_positive(epsilon=epsilon)
     check_fraction(open_left=False, delta=delta)
     epsilon, delta = float(epsilon), float(delta)
-    if twice:
-        delta = min((1.0 + math.exp(min(epsilon, 700.0))) * delta * (1.0 + 1e-15), 1.0)
+    if twice and delta > 0.0:
+        growth = math.exp(epsilon) if epsilon < 700.0 else math.inf
+        delta = min((1.0 + growth) * delta * (1.0 + 1e-15), 1.0)
         if delta == 1.0:
             raise ValueError(
                 "delta is so large that nothing is left where a unit is replaced, which is one "
