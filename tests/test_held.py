@@ -360,6 +360,18 @@ def people_of(sizes, seed):
     return Groups.from_ids(owners), owners
 
 
+def test_a_tile_of_one_group_does_not_overflow():
+    """At the largest budgets a tile of equal records is longer than 63 bits."""
+    held = labelled(1.0, 1, 2)
+    steps = held.check(1000.0)
+    rows, groups = np.ones((50_000, 1)), np.zeros(50_000, dtype=int)
+    assert 50_000 * held.largest(steps) > 2**63
+    one, many = (ExactTotal(held.shape, held.largest(steps)) for _ in range(2))
+    held.add(one, (rows[:1], groups[:1]), steps)
+    held.add(many, (rows, groups), steps)
+    assert [int(v) for v in many.value().ravel()] == [50_000 * int(v) for v in one.value().ravel()]
+
+
 @pytest.mark.parametrize("own", ["mean", "factors", "classes"])
 def test_what_a_person_gives_depends_on_own_rows_alone(own):
     held = {

@@ -213,11 +213,12 @@ class VectorSet(Held):
                     self.shape
                 )
             return
-        ends = np.arange(len(rows) + 1)
-        chosen = csr_matrix(
-            (np.ones(len(rows), np.int64), places, ends), (len(rows), self.shape[0])
-        )
-        total.add(chosen.T @ rows.astype(np.int64), len(rows))
+        most = max(1, 2**62 // self.largest(steps))  # so many int64 rows add up without overflow
+        for begin in range(0, len(rows), most):
+            part, groups = rows[begin : begin + most], places[begin : begin + most]
+            ones, ends = np.ones(len(part), np.int64), np.arange(len(part) + 1)
+            chosen = csr_matrix((ones, groups, ends), (len(part), self.shape[0]))
+            total.add(chosen.T @ part.astype(np.int64), len(part))
 
     def value(self, total: np.ndarray, steps: int) -> np.ndarray:
         return total.astype(float) * self.spacing(steps)
