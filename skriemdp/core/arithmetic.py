@@ -1,4 +1,4 @@
-"""Whether a release adds exact integers: one public rule for all estimators."""
+"""Which fits are refused where integers were asked for, and what local steps of clients add."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def integer_total(units: Units, give: Callable[..., Any], held: Held, steps: int
         ``give(*rows)``, as for :meth:`skriemdp.mechanisms.units.Units.tiles`.
     held : Held
     steps : int
-        Lattice steps between two records, ``held.steps(mu)``; public.
+        Lattice steps between two records, ``held.check(mu)``; public.
 
     Returns
     -------
