@@ -8,7 +8,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-slow test-all coverage test-torch test-doors test-oldest test-newest test-pythons test-matrix lint docs bench reproduce peers clean
+.PHONY: demo test test-slow test-all coverage test-torch test-doors test-oldest test-newest test-pythons test-matrix test-wheel lint docs bench reproduce peers clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -90,6 +90,18 @@ test-pythons:  ## the quick tests under every supported Python that is installed
 
 test-matrix: test-oldest test-newest test-pythons
 
+# What users install: the wheel, beside the tests of the source archive and none of its modules.
+TESTS ?= -m "not slow"
+
+test-wheel:  ## build wheel and source archive; the archive's tests against the installed wheel
+	$(PYTHON) -m venv --clear .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --upgrade pip build
+	rm -rf build dist && .venv-wheel/bin/python -m build --quiet
+	.venv-wheel/bin/python -m pip install --quiet "$$(ls dist/*.whl)[test]"
+	mkdir -p build/sdist && tar -xzf dist/*.tar.gz -C build/sdist --strip-components 1
+	rm -rf build/sdist/skriemdp
+	cd build/sdist && ../../.venv-wheel/bin/python -m pytest -n 2 --dist worksteal $(TESTS)
+
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -111,4 +123,4 @@ peers:  ## ours beside other libraries, in an environment that holds them all
 	.venv-peers/bin/python benchmarks/peers.py
 
 clean:
-	rm -rf .venv .venv-oldest .venv-newest .venv-python3.* .venv-torch .venv-doors .venv-peers build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output
+	rm -rf .venv .venv-oldest .venv-newest .venv-python3.* .venv-torch .venv-doors .venv-peers .venv-wheel build dist docs/_build docs/api/generated docs/gallery .pytest_cache .hypothesis htmlcov demo_output reproductions_output

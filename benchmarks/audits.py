@@ -38,12 +38,11 @@ from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.covariance import SymmetricGaussian
-from skriemdp.mechanisms.held import Moment, labelled
+from skriemdp.mechanisms.held import Moment, answers, labelled
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
 from skriemdp.mechanisms.sum import private_sum
-from skriemdp.mechanisms.sums import noisy_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
@@ -175,6 +174,15 @@ def class_sums(rng):
     return release, 0, 1, lambda out: out @ [-1.0, -1.0, -1.0, 1.0], GaussianEvent(NU), DELTA
 
 
+def rank_sums(rng):
+    held = answers(3, [0.2, 0.8, 0.2])
+
+    def release(below, trials):
+        return _draws(Units((np.full((1, 3), float(below)),)), held, trials, rng)
+
+    return release, False, True, lambda out: out.sum(axis=1), GaussianEvent(NU), DELTA
+
+
 def _draws(units, held, trials, rng):
     """So many sums of what records give as they are."""
 
@@ -203,7 +211,7 @@ class RowQuery(Query):
     bound = Ball(1.0)
 
     def __init__(self, rows):
-        self.rows, (self.n, self.dim), self.longest_block = rows, rows.shape, len(rows)
+        self.rows, (self.n, self.dim) = rows, rows.shape
 
     def blocks(self, indices=None):
         yield self.rows if indices is None else self.rows[indices]
@@ -212,7 +220,7 @@ class RowQuery(Query):
 def exact_sum(rng):
     def release(row, trials):
         query = RowQuery(row[None])
-        return np.stack([noisy_sum(query, NU, rng, exact=True) for _ in range(trials)])
+        return np.stack([query.noisy(1.0 / NU, rng).value for _ in range(trials)])
 
     data, neighbour = np.array([-3.0, 0.0]), np.array([3.0, 0.0])  # cut to length one
     return release, data, neighbour, lambda out: out[:, 0], GaussianEvent(NU), DELTA
@@ -351,8 +359,9 @@ MECHANISMS = {
     "PureSumsAndCounts": pure_sums_and_counts,
     "GaussianCount": count(lambda: GaussianCount(NU)),
     "LaplaceCount": count(lambda: LaplaceCount(EPSILON)),
-    "noisy_sum, exact": exact_sum,
+    "private_sum": exact_sum,
     "class sums": class_sums,
+    "ranks of columns": rank_sums,
     "class moments": class_moments,
     "PrivateQuantile": quantile,
     "ExponentialQuantile": exponential_quantile,
@@ -367,8 +376,9 @@ MECHANISMS = {
 }
 # Python draws these one after another.
 SLOW = (
-    "noisy_sum, exact",
+    "private_sum",
     "class sums",
+    "ranks of columns",
     "class moments",
     "PrivateQuantile",
     "PoissonSampler, one step",

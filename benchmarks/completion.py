@@ -30,8 +30,8 @@ from skriemdp.completion.local_factors import local_coordinates  # noqa: E402
 from skriemdp.completion.problem import CompletionProblem  # noqa: E402
 from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest  # noqa: E402
 from skriemdp.descent.gradient_descent import descend  # noqa: E402
+from skriemdp.descent.queries import GradientQuery  # noqa: E402
 from skriemdp.descent.trajectory import Moves  # noqa: E402
-from skriemdp.mechanisms.bounds import Ball  # noqa: E402
 
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 FAMILIES = {
@@ -256,7 +256,7 @@ def speed(args):
         matrix.data = (matrix.data - 3.0) / 2.0
         problem = CompletionProblem(matrix, rank, 0.05)
         point = problem.geometry.random_point(np.random.default_rng(0))
-        step = _best(lambda p=problem, w=point: p.gradient_sum(w, Ball(1.0)))
+        step = _best(lambda p=problem, w=point: GradientQuery(p, w, 1.0).exact())
         ours = _best(lambda p=problem, w=point: p.factors(w))
         loop = _best(lambda m=matrix, w=point: _gathered_least_squares(m, w, 0.05), 2)
         print(

@@ -1,7 +1,7 @@
 """Private regression along geodesics: error and coverage of the curve, and of linear models.
 
-Run:  python benchmarks/geodesic_regression.py [--part errors|coverage|linear] [--cells NAME ...]
-                                     [--sizes n ...] [--fits N] [--first SEED] [--quick]
+Run:  python benchmarks/geodesic_regression.py [--part errors|coverage|linear|wide]
+                     [--cells NAME ...] [--sizes n ...] [--fits N] [--first SEED] [--quick]
 
 Parts "errors" and "coverage": one feature, uniform on [-1, 1]; responses about a geodesic of length
 1.2 whose middle lies 0.3 from the public centre, with Gaussian noise of standard deviation 0.1 (or
@@ -23,9 +23,15 @@ direction (fits that go on from another seed can be averaged).
 
 Part "linear": excess of the mean squared error on fresh rows over that of the true coefficients,
 over the variance of the noise, of linear models with equal privacy.
+
+Part "wide": mean squared distance of the predictions to 1000 new responses, constructor defaults,
+n = 3000, delta = 1e-5; of the non-private mean, and at four epsilons.  "clusters r": four clusters
+of spread .7 at distance r from one point, of which features tell a part; "slopes s": three standard
+normal features that move the response by s each, and residuals of spread 1 (S^3: .5).
 """
 
 import argparse
+import functools
 import math
 import warnings
 from unittest import mock
@@ -103,7 +109,7 @@ def error_cell(name, n, seeds):
     for seed in seeds:
         rng = np.random.default_rng(seed)
         X, y = draw(curve, n, noise, rng)
-        bounds = {"radius": radius, "feature_scale": 1.0}
+        bounds = {"center": geometry.base_point, "radius": radius, "feature_scale": 1.0}
         exact = least_squares(geometry, X, y)
         note("non-private", exact.points(GRID))
         note("K-norm", imitation(exact, X, radius, epsilon, rng).points(GRID))
@@ -125,7 +131,7 @@ def coverage_cell(name, n, seeds):
     ends, held, forms, errors = curve.points(ENDS), [], [], []
     for seed in seeds:
         X, y = draw(curve, n, noise, np.random.default_rng(seed))
-        bounds = {"radius": radius, "feature_scale": 1.0}
+        bounds = {"center": geometry.base_point, "radius": radius, "feature_scale": 1.0}
         model = PrivateGeodesicRegressor(geometry, epsilon=epsilon, **bounds).fit(X, y)
         regions = model.confidence_region(ENDS)
         held.append([bool(r.contains(p[None])[0]) for r, p in zip(regions, ends, strict=True)])
@@ -190,9 +196,66 @@ def linear(fits, quick):
         print(f"| {n} | {p} | {words} |", flush=True)
 
 
+def clusters(geometry, distance, rng, n):
+    angles = 0.5 * np.pi * np.arange(4)
+    centers, label = np.zeros((4, geometry.dim)), rng.integers(4, size=n)
+    centers[:, 0], centers[:, 1] = distance * np.cos(angles), distance * np.sin(angles)
+    X = np.eye(4)[label][:, :3] + 0.7 * rng.normal(size=(n, 3))
+    middles = np.asarray(geometry.exp_coordinates(geometry.base_point, centers))[label]
+    steps = 0.5 * rng.normal(size=(n, geometry.dim))
+    return X, np.asarray(geometry.exp_coordinates(middles, steps))
+
+
+def sloping(geometry, slope, rng, n):
+    slopes = np.random.default_rng(5).normal(size=(3, geometry.dim))
+    slopes *= slope / np.linalg.norm(slopes, axis=1, keepdims=True)
+    X, spread = rng.normal(size=(n, 3)), 0.5 if geometry == Sphere(3) else 1.0
+    steps = spread * rng.normal(size=(n, geometry.dim)) / math.sqrt(geometry.dim)
+    model = GeodesicModel(geometry, geometry.base_point, slopes)
+    return X, np.asarray(geometry.exp_coordinates(model.points(X), steps))
+
+
+WIDE = {
+    **{
+        f"H2, clusters {r:g}": (Hyperboloid(2), functools.partial(clusters, Hyperboloid(2), r))
+        for r in (1.0, 2.0, 3.5)
+    },
+    **{
+        f"{name}, slopes {s:g}": (geometry, functools.partial(sloping, geometry, s))
+        for name, geometry in (
+            ("R4", Euclidean(4)),
+            ("S3", Sphere(3)),
+            ("H2", Hyperboloid(2)),
+            ("SPD4", AffineInvariantSPD(4)),
+        )
+        for s in (0.0, 0.15, 0.5 if name != "S3" else 0.3)
+    },
+}
+
+
+def wide(seeds, quick):
+    epsilons = (0.3, 1.0, 3.0, 30.0)
+    print("| | constant | " + " | ".join(f"epsilon = {e:g}" for e in epsilons) + " |")
+    print("|---" * (len(epsilons) + 2) + "|")
+    for name, (geometry, draw) in WIDE.items():
+        if quick and name.startswith("SPD"):
+            continue
+        found = []
+        for seed in seeds:
+            rng = np.random.default_rng([11, seed])
+            (X, y), (Z, aim) = draw(rng, 3000), draw(rng, 1000)
+            guesses = [frechet_mean(y, geometry, tol=1e-6)]
+            for epsilon in epsilons:
+                model = PrivateGeodesicRegressor(geometry, epsilon=epsilon, random_state=seed)
+                guesses.append(model.fit(X, y).predict(Z).reshape(aim.shape))
+            found.append([np.mean(np.asarray(geometry.dist(g, aim)) ** 2) for g in guesses])
+        words = " | ".join(f"{value:.3f}" for value in np.mean(found, axis=0))
+        print(f"| {name} | {words} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--part", choices=("errors", "coverage", "linear"))
+    parser.add_argument("--part", choices=("errors", "coverage", "linear", "wide"))
     parser.add_argument("--cells", nargs="+", default=list(CELLS), choices=CELLS)
     parser.add_argument("--sizes", nargs="+", type=int, help="numbers of records, for all cells")
     parser.add_argument("--fits", type=int, default=20)
@@ -210,6 +273,8 @@ def main():
         coverage(cells, arguments.sizes, seeds)
     if arguments.part in (None, "linear"):
         linear(fits, arguments.quick)
+    if arguments.part in (None, "wide"):
+        wide(seeds, arguments.quick)
 
 
 if __name__ == "__main__":

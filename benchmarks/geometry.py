@@ -16,6 +16,7 @@ import tracemalloc
 import numpy as np
 
 from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import FixedSizeSampler
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Moves
@@ -145,7 +146,7 @@ def sums(full):
                     lambda x=x, w=w: two_products(w, x),
                     lambda g=geometry, x=x, w=w: g.log_coordinates(w, x),
                     lambda g=geometry, x=x, w=w: g.clipped_log_sum(w, x, 0.3),
-                    lambda p=problem, w=w: p.gradient_sum(w, p.gradient_ball(w)),
+                    lambda p=problem, w=w: GradientQuery(p, w).exact(),
                 ],
             )
             cells = " | ".join(f"{t / flat:.2f}" for t in times)
@@ -166,7 +167,7 @@ def steps(full):
         [
             lambda: np.linalg.eigh(x[:100]),
             lambda: solver.solve(problem, w, rng),
-            lambda: problem.gradient_sum(w, problem.gradient_ball(w), batch),
+            lambda: GradientQuery(problem, w).exact(batch),
             lambda: geometry.log_coordinates(w, x[:100]),
             lambda: geometry.exp_coordinates(w, move),
         ],

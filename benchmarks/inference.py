@@ -136,6 +136,7 @@ def cells():
         ("R5 found, far cluster", Euclidean(5), 1000, 1.0, {"tail": "cluster"}),
         ("SPD(3) affine found", affine, 2000, 1.0, {"rms": 0.6, "offset": 1.0}),
         ("SPD(3) affine found, rms 1.5", affine, 2000, 1.0, {"rms": 1.5, "offset": 1.0}),
+        ("SPD(4) affine found, rms 4", AffineInvariantSPD(4), 2000, 1.0, {"rms": 4.0}),
         ("S2 found", Sphere(2), 2000, 1.0, {}),
         ("S2 found", Sphere(2), 60, 3.0, {}),
         ("H2 found, offset 3", Hyperboloid(2), 2000, 1.0, {"rms": 0.6, "offset": 3.0}),

@@ -1,4 +1,4 @@
-"""Lattice arithmetic against floating point: error, time, and what another accounting would cost.
+"""Exact integers: what another accounting would cost, errors of means, the law of draws, speed.
 
 Run:  OMP_NUM_THREADS=1 python benchmarks/lattice.py [--quick]
       OMP_NUM_THREADS=1 python benchmarks/lattice.py --draws 1e9      the law of the sampler
@@ -16,20 +16,14 @@ from scipy.stats import chi2, norm
 from skriemdp import (
     PrivacyAccountant,
     PrivateFrechetMean,
-    PrivateHyperbolicRegressor,
-    PrivateNoisyAdaGrad,
-    PrivatePrincipalEigenvector,
-    PrivateRiemannianERM,
-    config_context,
     frechet_mean,
 )
 from skriemdp._random import NoiseStreams
 from skriemdp.datasets import make_cloud
-from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
-from skriemdp.mechanisms.integers import IntegerBall
+from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ZCDPEvent
@@ -44,7 +38,8 @@ def accounting():
     )
     for epsilon, delta in ((0.1, 1e-3), (0.1, 1e-6), (1.0, 1e-5), (1.0, 1e-8), (8.0, 1e-5)):
         mu = gaussian_mu(epsilon, delta)
-        sigma = NOISE_SCALE * IntegerBall(Ball(1.0), 55, 1.0 / mu).spacing
+        held = ball(Ball(1.0), 55)
+        sigma = held.sigma(held.check(mu))
         low, high = 1e-9 * mu * mu, mu * mu
         for _ in range(60):
             rho = math.sqrt(low * high)
@@ -61,12 +56,9 @@ def errors(fits, n):
     geometries = SPD(5), Hyperboloid(2), Sphere(20), Euclidean(3)
     ways = (
         ("public centre, no data", None),
-        ("tangent, float", {"mechanism": "tangent", "noise": "gaussian"}),
-        ("tangent, lattice", {"mechanism": "tangent"}),
-        ("gradient, float", {"mechanism": "gradient"}),
-        ("gradient, lattice", {"mechanism": "gradient"}),
-        ("auto, float", {"noise": "gaussian"}),
-        ("auto, lattice", {"noise": "gaussian"}),
+        ("tangent, iterated in floats", {"mechanism": "tangent", "noise": "gaussian"}),
+        ("gradient, exact integers", {"mechanism": "gradient"}),
+        ("auto", {"noise": "gaussian"}),
         ("non-private", 0),
     )
     print(
@@ -91,8 +83,7 @@ def errors(fits, n):
                 model = PrivateFrechetMean(
                     geometry, radius=1.0, accountant=PrivacyAccountant(), **parameters
                 )
-                with config_context(arithmetic=name.split(", ")[1]):
-                    means = [model.fit(X).mean_ for _ in range(fits)]
+                means = [model.fit(X).mean_ for _ in range(fits)]
             square = np.mean([float(geometry.dist(target, mean)) ** 2 for mean in means])
             cells.append(f"{square / limit:.3g}")
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
@@ -107,103 +98,6 @@ def medians(repeats, *functions):
             function()
             taken.append(time.process_time() - start)
     return [float(np.median(taken)) for taken in times]
-
-
-def fit_in(arithmetic, model, *data):
-    """The fitted model."""
-    with config_context(arithmetic=arithmetic):
-        return model.set_params(accountant=PrivacyAccountant()).fit(*data)
-
-
-def whole_fits(repeats, large):
-    """Estimators beside the means: times and scores in floats and in integers."""
-    print(
-        "\n| fit | n | entries | exact time / float time | score, float | exact | default |"
-        "\n|---|---|---|---|---|---|---|"
-    )
-    rng = np.random.default_rng(0)
-    cases = []
-    for n, d in ((1000, 5), (1000, 30), (10**4, 30), (10**4, 100)):
-        X = rng.normal(size=(n, d)) * np.linspace(2.0, 0.5, d) + 3.0
-        for mechanism in ("covariance", "refine", "power", "gradient"):
-            model = PrivatePrincipalEigenvector(3, mechanism=mechanism)
-            entries = d * d if mechanism in ("covariance", "refine") else 3 * d
-            cases.append((f"principal components, {mechanism}", n, entries, model, (X,)))
-    for n, p in ((1000, 20), (1000, 100), (2000, 99), (10**4, 20), (10**4, 100), (6100, 300)):
-        X, truth = rng.normal(size=(n, p)) / math.sqrt(p), rng.normal(size=p)
-        y = (X @ truth + 0.3 * rng.normal(size=n) > 0).astype(int)
-        model = PrivateNoisyAdaGrad(classes=[0, 1])
-        cases.append(("linear model", n, p + 1, model, (X, y)))
-    for n in (1000, 3000, 11000):
-        X = rng.normal(size=(n, 3))
-        y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 1])]) + 0.1 * rng.normal(size=(n, 2))
-        model = PrivateHyperbolicRegressor(coordinates="tangent", radius=3.0, epsilon=4.0)
-        cases.append(("wrapped model", n, 512, model, (X, y)))
-    for name, n, entries, model, data in cases:
-        if n > large:
-            continue
-        scores = {"float": [], "lattice": []}
-
-        def run(arithmetic, model=model, data=data, scores=scores):
-            scores[arithmetic].append(fit_in(arithmetic, model, *data).score(*data))
-
-        # Scoring costs the same in both, and little.
-        plain, exact = medians(repeats, lambda: run("float"), lambda: run("lattice"))
-        default = fit_in("auto", model, *data).privacy_spent_.public["arithmetic"]
-        print(
-            f"| {name} | {n} | {entries} | {exact / plain:.2f} | {np.mean(scores['float']):.3f} "
-            f"| {np.mean(scores['lattice']):.3f} | {default} |",
-            flush=True,
-        )
-
-
-def sampled_fits(repeats, large):
-    """Random batches, variance reduction, clients: times in floats and in integers."""
-    print("\n| fit | n | exact time / float time | default |\n|---|---|---|---|")
-    batch = {"batch_size": 100}
-    reduced = batch | {"solver": "variance-reduced", "smoothness": 1.0}
-    solvers = {
-        "all records": {},
-        "Poisson batches of 100": batch,
-        "fixed batches of 100": batch | {"sampling": "fixed-size"},
-        "variance reduction": reduced,
-    }
-    federations = {
-        "6 clients": (6, {}),
-        "6 clients, batches": (6, {"batch_fraction": 0.2, "local_steps": 5}),
-        "6 clients, variance reduction": (6, {"batch_fraction": 0.2, "local": "rsvrg"}),
-        "small clients": (None, {}),
-        "whole clients": (60, {"unit": "client", "update_clip": 0.5}),
-    }
-    for n in (1000, 6000):
-        cases = []
-        if n > large:
-            continue
-        for geometry in (Sphere(2), SPD(3)):
-            X = make_cloud(geometry, n, radius=0.5, rng=np.random.default_rng(0))
-            for name, settings in solvers.items():
-                model = PrivateRiemannianERM(geometry, **settings)
-                cases.append((f"ERM, {geometry}, {name}", model, (X,)))
-            for name, (clients, settings) in federations.items():
-                clients = n // 10 if clients is None else clients
-                mean = PrivateFrechetMean(geometry, radius=0.5)
-                model = FederatedEstimator(mean, 5, clients // 2, **settings)
-                data = (X, None, np.arange(n) % clients)
-                cases.append((f"federated, {geometry}, {name}", model, data))
-        rng = np.random.default_rng(0)
-        for p in (5, 20):
-            X, truth = rng.normal(size=(n, p)) / math.sqrt(p), rng.normal(size=p)
-            y = (X @ truth > 0).astype(int)
-            model = PrivateNoisyAdaGrad(classes=[0, 1], batch_size=0.2 * n)
-            cases.append((f"linear model, p = {p}, batches of n / 5", model, (X, y)))
-        for name, model, data in cases:
-            default = fit_in("auto", model, *data).privacy_spent_.public["arithmetic"]
-            plain, exact = medians(
-                repeats,
-                lambda m=model, d=data: fit_in("float", m, *d),
-                lambda m=model, d=data: fit_in("lattice", m, *d),
-            )
-            print(f"| {name} | {n} | {exact / plain:.2f} | {default} |", flush=True)
 
 
 # The test of the law: cells of 1/64 of the scale up to 4.5 scales, times the last four bits.
@@ -278,25 +172,8 @@ def samplers():
         print(f"| {count:g} | {ours:.0f} | {theirs:.0f} | {plain:.0f} |", flush=True)
 
 
-def times(repeats, sizes):
-    """Whole fits, and draws."""
-    print("\n| manifold | n | lattice fit / float fit: tangent | gradient |\n|---|---|---|---|")
-    for geometry in (Euclidean(3), SPD(2), SPD(10)):
-        for n in sizes:
-            X = make_cloud(geometry, n, rng=np.random.default_rng(0))
-            cells = []
-            for mechanism in ("tangent", "gradient"):
-                fits = [
-                    PrivateFrechetMean(geometry, mechanism=mechanism, noise="gaussian", radius=1.0)
-                    for _ in range(2)
-                ]
-                plain, exact = medians(
-                    repeats,
-                    lambda f=fits[0], X=X: fit_in("float", f, X),
-                    lambda f=fits[1], X=X: fit_in("lattice", f, X),
-                )
-                cells.append(f"{exact / plain:.2f}")
-            print(f"| {geometry} | {n:g} | " + " | ".join(cells) + " |", flush=True)
+def times(repeats):
+    """Of draws."""
     print("\n| draws at once | one float draw, ns | discrete Gaussian / float |\n|---|---|---|")
     rng = np.random.default_rng(0)
     for count in (3, 100, 10**4, 10**6):
@@ -323,9 +200,7 @@ def main():
     warnings.simplefilter("ignore")
     accounting()
     errors(*((10, 1000) if quick else (60, 3000)))
-    times(3 if quick else 7, (1000,) if quick else (1000, 10**4))
-    sampled_fits(3 if quick else 7, 2000 if quick else 10**5)
-    whole_fits(3 if quick else 7, 2000 if quick else 10**5)
+    times(3 if quick else 7)
 
 
 if __name__ == "__main__":

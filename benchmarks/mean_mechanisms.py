@@ -8,7 +8,9 @@ Run:  python benchmarks/mean_mechanisms.py [--fits 60] [--part PART]
 * spheres: the output perturbations beside one shot at epsilon = 1 and delta = 0 on S^2 and S^20, by
   radius, E d^2 over the limit;
 * auto: the default mechanism in a public ball, and with nothing given, beside one shot: the same
-  ratios for data that fill the ball, and for clouds of rms .3, .1 and .03 of its radius.
+  ratios for data that fill the ball, and for clouds of rms .3, .1 and .03 of its radius;
+* secret-n: the price of a secret number of records: E d^2 over that of the default with a public
+  number, n = 1000 records of a Euclidean ball at 0, .3 and .9 of its radius, one release.
 
 Each entry averages `--fits` fits over 6 data sets; differences below 15 % are noise at 60 fits.
 "Paper's DP-RGD" is T = n steps of 0.01 from a random public start, with calibrated noise.
@@ -20,12 +22,13 @@ import warnings
 
 import numpy as np
 
-from skriemdp import PrivateFrechetMean, frechet_mean
+from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD, Hyperboloid, Sphere
 from skriemdp.privacy.calibration import gaussian_mu
 
 BUDGETS = ((0.1, 1e-3), (1.0, 1e-5))
+PARTS = ("wishart", "spaces", "spread", "auto", "spheres", "secret-n")
 DATA_SETS = 6
 OURS = {
     "tangent, Gaussian": {"mechanism": "tangent", "noise": "gaussian", "shrink": None},
@@ -203,14 +206,35 @@ def part_spaces(fits, spread=None, offset=0.1):
         show(["mechanism", *(name for name, _, _ in spaces)], rows, rows[0])
 
 
+def secret_n(fits):
+    """Mean squared error with a secret number of records over that of the default: a table."""
+    print("| d | 0 | .3 | .9 |\n|---|---|---|---|")
+    for d in (1, 2, 3, 6, 10):
+        ratios = []
+        for offset in (0.0, 0.3, 0.9):
+            X = np.zeros((1000, d))
+            X[:, 0] = offset
+            found = []
+            for unit in ("record", "record, present or not"):
+                model = PrivateFrechetMean(
+                    center=np.zeros(d), radius=1.0, mechanism="tangent", shrink=None
+                ).set_params(accountant=PrivacyAccountant(unit=unit))
+                errors = [float(np.sum((model.fit(X).mean_ - X[0]) ** 2)) for _ in range(fits)]
+                found.append(np.mean(errors))
+            ratios.append(found[1] / found[0])
+        print(f"| {d} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fits", type=int, default=60)
-    parser.add_argument("--part", choices=("wishart", "spaces", "spread", "auto", "spheres"))
+    parser.add_argument("--part", choices=PARTS)
     parser.add_argument("--n", type=int, default=1000, help="records, of --part auto")
     parser.add_argument("--only", nargs="*", default=(), help="spaces of --part auto")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.part in (None, "secret-n"):
+        secret_n(options.fits)
     if options.part in (None, "wishart"):
         part_wishart(options.fits)
     if options.part in (None, "spaces"):

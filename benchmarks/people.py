@@ -1,7 +1,7 @@
 """People who own several rows: averages against rows, and a decoder for people never seen.
 
     OMP_NUM_THREADS=1 python benchmarks/people.py [--quick] \
-        [--part mean|components|linear|decoder|clients|shape|mean-shape|void]
+        [--part mean|components|linear|decoder|clients|shape|mean-shape|void|search]
 
 "mean": mean square error of a private mean of 600 people in 6 dimensions, epsilon = 1, delta = 1e-5
 for a whole person; people's own means vary by .15 per coordinate about a point at distance .3 from
@@ -38,6 +38,10 @@ the noise at matched clipping against round noise, and accuracy; 4 draws (1 with
 "mean-shape": mean square error of the private mean of 109 people's means as recorded, at the mean
 of 20 others, epsilon = 1: round Gaussian noise, Laplace noise, and Gaussian noise in the shape of
 the 20 others, or in the true one; the noise enters as its variance.  6 draws (2 with ``--quick``).
+
+"search": recentred people of several classes, delta = 1e-3: accuracy on the trials of 25 new people
+by class means in a ball that the fit finds (constructor defaults, within `PerGroup`), and about the
+identity with public radii from .2 to 1.4, by the best of them; 6 draws (2 with ``--quick``).
 
 "void": recentred rows handed to a fit that protects rows; how far one replaced row moves the sums
 of the two classes, over the 2 r for which such a fit adds noise.
@@ -248,6 +252,56 @@ def decoder(quick):
         print(f"| {people}, {channels}, {effect} | " + " | ".join(cells) + " |", flush=True)
 
 
+def of_classes(size, classes, people, rows, effect, noise, rng):
+    """Covariances of people, about a place of their own; each class moves everybody alike."""
+    space = AffineInvariantSPD(size)
+    centers = rng.normal(size=(classes, space.dim))
+    centers *= effect / np.linalg.norm(centers, axis=1, keepdims=True)
+    groups = np.repeat(np.arange(people), rows)
+    y = rng.integers(classes, size=len(groups))
+    strength = 1.0 + 0.3 * rng.normal(size=(people, classes))
+    steps = noise * rng.normal(size=(len(y), space.dim)) / np.sqrt(space.dim)
+    steps += strength[groups, y][:, None] * centers[y]
+    own = rng.normal(size=(people, space.dim)) / np.sqrt(space.dim)
+    values, turns = np.linalg.eigh(space.exp_coordinates(space.base_point, own))
+    roots = ((turns * np.sqrt(values)[:, None, :]) @ np.swapaxes(turns, 1, 2))[groups]
+    return roots @ space.exp_coordinates(space.base_point, steps) @ roots, y, groups
+
+
+def search(quick):
+    draws, radii = 2 if quick else 6, (0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.4)
+    cases = {
+        "8 classes, SPD(4), 70 people x 60": (4, 8, 95, 60, 0.7, 1.0),
+        "3 classes, SPD(3), 100 x 30": (3, 3, 125, 30, 0.5, 1.0),
+        "4 classes, SPD(6), 200 x 40": (6, 4, 225, 40, 0.6, 1.5),
+    }
+    print("| data | epsilon | n mu | found | best radius | the radius | found radius |")
+    print("|---|---|---|---|---|---|---|")
+    for name, (size, classes, people, *rest) in cases.items():
+        for epsilon in (1.0, 3.0, 10.0):
+            scores, found = np.zeros((draws, len(radii) + 1)), []
+            for draw in range(draws):
+                rng = np.random.default_rng([2, draw])
+                X, y, groups = of_classes(size, classes, people, *rest, rng)
+                here, Z = groups < people - 25, recentred(X, groups)
+                settings = {"classes": range(classes), "epsilon": epsilon, "delta": 1e-3}
+                auto = PrivateMinimumDistanceToMean("spd", random_state=draw, **settings)
+                whole = PerGroup(Recenter("spd"), auto)
+                timed(lambda: whole.fit(X[here], y[here], groups=groups[here]))  # noqa: B023
+                scores[draw, 0] = whole.estimator_.score(Z[~here], y[~here])
+                found.append(whole.estimator_.radius_)
+                for k, radius in enumerate(radii):
+                    model = PrivateMinimumDistanceToMean(
+                        "spd", center=np.eye(size), radius=radius, random_state=draw, **settings
+                    )
+                    timed(lambda: model.fit(Z[here], y[here], groups=groups[here]))  # noqa: B023
+                    scores[draw, 1 + k] = model.score(Z[~here], y[~here])
+            means = scores.mean(axis=0)
+            best, t = 1 + int(means[1:].argmax()), (people - 25) * gaussian_mu(epsilon, 1e-3)
+            print(f"| {name} | {epsilon:g} | {t:.0f} | {means[0]:.3f} | {means[best]:.3f} ", end="")
+            print(f"| {radii[best - 1]:g} | {np.median(found):.2f} |", flush=True)
+
+
 def clients(quick):
     draws, hospitals = (2 if quick else 10), (1, 5, 10, 20)
     model = FederatedEstimator(class_means(0.3, 1.0), 1, local="statistic")
@@ -374,6 +428,7 @@ def main():
         "shape": shapes,
         "mean-shape": shaped_means,
         "void": void,
+        "search": search,
     }
     parser.add_argument("--part", choices=parts)
     arguments = parser.parse_args()

@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 # Quick forms of the scripts that are quick without an option, or by another name.
 QUICK = {
     "adagrad": ["--quick"],
-    "arithmetic": ["times", "--fits", "3", "--n", "1000"],
+    "arithmetic": ["--fits", "1"],
     "accounting_tables": ["--only", "selection"],
     "completion": ["speed"],
     "federated": ["--only", "engines"],

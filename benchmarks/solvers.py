@@ -22,11 +22,11 @@ from skriemdp.descent.chunked import DaskProblem  # noqa: E402
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent  # noqa: E402
 from skriemdp.descent.per_sample import CostProblem, EuclideanGradient, make_gradient  # noqa: E402
 from skriemdp.descent.problem import FrechetProblem  # noqa: E402
+from skriemdp.descent.queries import GradientQuery  # noqa: E402
 from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler  # noqa: E402
 from skriemdp.descent.stochastic import RiemannianSGD  # noqa: E402
 from skriemdp.descent.trajectory import Moves  # noqa: E402
 from skriemdp.geometry import SPD, GeodesicBall, Grassmann, Hyperboloid, Sphere, Stiefel  # noqa: E402
-from skriemdp.mechanisms.bounds import Ball  # noqa: E402
 
 
 def race(*functions, repetitions=15, least=0.02, clock=time.process_time):
@@ -82,7 +82,7 @@ PROBLEMS = {
 def bare_mean(problem, point, indices=None):
     """Mean Riemannian gradient, nothing clipped, in the same blocks."""
     if isinstance(problem, FrechetProblem):
-        total = problem.gradient_sum(point, Ball(np.inf), indices)
+        total = sum(rows.sum(axis=0) for rows in problem.vectors(indices, point))
         return problem.geometry.tangent_from_coordinates(point, total / problem.n)
     total = np.zeros(problem.geometry.shape)
     for piece in problem.pieces(indices):
@@ -172,7 +172,7 @@ def automatic_at(n, dim):
             problems.append(CostProblem(make_gradient(geometry, cost, backend), X, labels))
         seconds = race(
             *(
-                lambda problem=problem: problem.gradient_sum(point, Ball(1.0))
+                lambda problem=problem: GradientQuery(problem, point, 1.0).exact()
                 for problem in problems
             ),
         )
@@ -194,7 +194,7 @@ def block_size(n=20_000, dim=20):
             per_sample._BLOCK_BYTES[backend] = 2**exponent
             problem = CostProblem(make_gradient(geometry, torch_pca, backend), X)
             (seconds,) = race(
-                lambda problem=problem: problem.gradient_sum(point, Ball(1.0)), repetitions=7
+                lambda problem=problem: GradientQuery(problem, point, 1.0).exact(), repetitions=7
             )
             cells.append(f"{1e6 * seconds / n:6.3f}")
         per_sample._BLOCK_BYTES.update(original)
@@ -240,7 +240,7 @@ def half_alone(size, rows, blocks, steps):
     ball = GeodesicBall(SPD(size), None, 1.0)
     solver = RiemannianGradientDescent(mu=1.0, n_steps=steps, step_size=0.5)
     problem = FrechetProblem(ball, np.concatenate([cloud_block(k, rows, size) for k in blocks]))
-    problem.gradient_sum(ball.center, Ball(1.0))
+    GradientQuery(problem, ball.center, 1.0).exact()
     start, cpu = time.perf_counter(), time.process_time()
     solver.solve(problem, ball.center, np.random.default_rng(0))
     return time.perf_counter() - start, time.process_time() - cpu
@@ -259,7 +259,7 @@ def dask_table(steps=6, blocks=8):
         solver = RiemannianGradientDescent(mu=1.0, n_steps=steps, step_size=0.5)
         X = np.concatenate([cloud_block(k, rows, size) for k in range(blocks)])
         problem = FrechetProblem(ball, X)
-        problem.gradient_sum(ball.center, Ball(1.0))
+        GradientQuery(problem, ball.center, 1.0).exact()
         start, cpu = time.perf_counter(), time.process_time()
         alone = solver.solve(problem, ball.center, np.random.default_rng(0))
         seconds, cpu_alone = time.perf_counter() - start, time.process_time() - cpu
@@ -287,7 +287,7 @@ def dask_table(steps=6, blocks=8):
             distributed.wait(stored)
             client.rebalance(stored)
             problem = DaskProblem(functools.partial(FrechetProblem, ball), stored)
-            problem.gradient_sum(ball.center, Ball(1.0))  # workers import the package
+            GradientQuery(problem, ball.center, 1.0).exact()  # workers import the package
             before = sum(client.run(time.process_time).values())
             start, cpu = time.perf_counter(), time.process_time()
             together = solver.solve(problem, ball.center, np.random.default_rng(0))

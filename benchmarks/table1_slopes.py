@@ -52,9 +52,13 @@ class Repeated(Problem):
     def gradient_ball(self, point):
         return Ball(0.5 * self.diameter)
 
-    def gradient_sum(self, point, bound, indices=None):
-        # About the centre of a ball that nobody needs to know: it falls out of differences.
-        return self.times * self.problem.gradient_sum(point, Ball(np.inf))
+    def adder(self, indices, *points):
+        def add(units, give, held, steps):
+            # About the centre of a ball that nobody needs to know: it falls out of differences.
+            total = self.times * self.problem.stacked(*points).sum(axis=0)
+            return np.rint(total / held.spacing(steps)).astype(np.int64)
+
+        return add
 
 
 @dataclasses.dataclass
@@ -77,7 +81,7 @@ def spread(dim, radius, seed=0):
 
 def excess(problem, risk, domain, start, step=0.5, steps=400):
     moves = Moves(steps, tuple(step / (1 + t / 20) for t in range(steps)), domain=domain)
-    best = min(risk(descend(problem, start, moves)), risk(start))
+    best = min(risk(descend(problem, start, moves, 1e3)), risk(start))
     return lambda point: max(risk(point) - best, 1e-16)
 
 
@@ -125,7 +129,7 @@ def mean_case(dim, n):
         diameter=2.0,
         lowest_curvature=-1.0,
     )
-    target = descend(problem, ball.center, Moves(200, 0.5))
+    target = descend(problem, ball.center, Moves(200, 0.5), 1e3)
     risk = lambda w: 0.5 * float(np.mean(space.dist(w, X) ** 2))  # noqa: E731
     return Case(problem, kind, ball, ball.center, lambda w: risk(w) - risk(target))
 
@@ -176,7 +180,7 @@ def welsch_case(dim, n):
     start = space.exp_coordinates(space.base_point, np.eye(dim)[0])
 
     def measure(w):
-        gradient = exact_mean(GradientQuery(problem, w))
+        gradient = exact_mean(GradientQuery(problem, w, 1e3))
         return float(gradient @ gradient)
 
     return Case(problem, kind, None, start, measure)

@@ -1,4 +1,4 @@
-"""Settings of the whole library: what a fit may ask of the machine, and how it computes."""
+"""Settings of the whole library: what a fit may ask of the machine, and what it notes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIMITS = {
     "most_classes": 10**4,
     "most_candidates": 10**4,
 }
-_OPTIONS = {"arithmetic": ("auto", "float", "lattice"), "sign_charges": (False, True)}
+_OPTIONS = {"sign_charges": (False, True)}
 
 _process: dict[str, Any] = _LIMITS | {name: options[0] for name, options in _OPTIONS.items()}
 _context: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar(
@@ -68,11 +68,6 @@ def config_context(**settings: Any) -> Iterator[None]:
         Labels of a classifier.
     most_candidates : int, default=10**4
         Candidates of a `PrivateGridSearchCV`.
-    arithmetic : {"auto", "float", "lattice"}, default="auto"
-        Gaussian sums add exact integers whatever this says, but for local steps of a federation:
-        "float" adds those in floating point, "auto" where integers would take most of the time.
-        "lattice" refuses fits that add floating-point noise.  `privacy_spent_` says which it was
-        (docs/theory/lattice.md).
     sign_charges : bool, default=False
         Whether each charge notes the names of machine and user in the ledger.
 

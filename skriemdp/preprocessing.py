@@ -1,4 +1,4 @@
-"""What people own may be transformed by what they own: recentring, person by person."""
+"""What is done to each record, or each person's rows, alone: recentring, and leaving rows out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from skriemdp._groups import Groups, read_groups
-from skriemdp._quiet import QuietQueries, quietly, read_array, read_records
+from skriemdp._quiet import QuietQueries, quiet, quietly, read_array, read_numbers, read_records
 from skriemdp._random import public_generator
 from skriemdp._validation import shown
 from skriemdp.core.estimator import CarriesLedger, tags_of
@@ -33,8 +33,9 @@ from skriemdp.descent.groups import local_means
 from skriemdp.descent.separate_rows import made_up_points
 from skriemdp.geometry import Geometry, as_geometry
 from skriemdp.geometry._tiles import map_tiles
+from skriemdp.mechanisms.units import one_by_one
 
-__all__ = ["PerGroup", "Recenter"]
+__all__ = ["PerGroup", "Recenter", "usable_rows"]
 
 # Made-up rows on which a transformer is tried before the data are read.
 _TRIED = 4
@@ -188,7 +189,9 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     estimator_ : estimator
-        Fitted on the transformed rows, with `groups`.
+        Fitted on the transformed rows, with `groups`.  After :class:`Recenter` on the same
+        manifold, where `center` is None and a radius is looked for, its `center` is the base point:
+        everybody's rows were moved there.
     classes_ : ndarray
         Of `estimator_`, where it has any.
     privacy_spent_ : PrivacySpent
@@ -265,7 +268,7 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
                 f"{shown(self.transformer)}."
             )
         transformed = self._transformed(X, groups)
-        self.estimator_ = clone(self.estimator)
+        self.estimator_ = self._informed(transformed)
         ids = {"groups": groups}
         if clients is not None:
             _check_one_client(groups, clients)
@@ -342,6 +345,25 @@ class PerGroup(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEstimator):
             fits = found is not None and found.shape == (len(rows), *filler.shape)
             result[rows] = found if fits else filler
         return result
+
+    def _informed(self, rows: np.ndarray) -> Any:
+        """A clone of `estimator` that knows where everybody's `rows` were moved to: it is public.
+
+        As it is where a center is given, or none is looked for.
+        """
+        estimator = clone(self.estimator)
+        given = estimator.get_params(deep=False)
+        if type(self.transformer) is not Recenter or given.get("manifold") is None:
+            return estimator
+        searched = given.get("center", 0.0) is None and isinstance(given.get("radius"), str)
+        if searched and get_tags(estimator).input_tags.three_d_array:
+            there, here = (
+                as_geometry(kind, point_shape=point_shape(rows, kind))
+                for kind in (self.transformer.manifold, estimator.manifold)
+            )
+            if there == here:
+                estimator.set_params(center=here.base_point)
+        return estimator
 
     def _tried(self, shape: tuple[int, ...]) -> np.ndarray:
         """A transformed made-up row: what a group counts as that cannot be transformed."""
@@ -424,3 +446,83 @@ def _of_one(transformer: Any, rows: np.ndarray) -> np.ndarray | None:
 
 def _fit_transform(transformer: Any, rows: np.ndarray) -> np.ndarray:
     return np.asarray(clone(transformer).fit_transform(rows), dtype=float)
+
+
+@quiet
+def usable_rows(
+    X: Any, y: Any = None, groups: Any = None, *, manifold: Any = "euclidean", classes: Any = None
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """The rows that a fit can read: finite, on the manifold, with a label and an owner.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, *point_shape) or (n, n_features)
+        Numbers; NaN where one is missing.
+    y : array-like of shape (n,), optional
+        Labels; None or NaN where one is missing.
+    groups : array-like of shape (n,), optional
+        Who owns each row; None or NaN where nobody is known.
+    manifold : str, Geometry or pymanopt manifold, default="euclidean"
+    classes : sequence, optional
+        The public list of labels; rows of others are left out.
+
+    Returns
+    -------
+    X, y, groups : ndarray or None
+        Without those rows, in the same order.
+
+    Raises
+    ------
+    ValueError
+        For a table that holds something else than numbers, or columns of unlike lengths.
+
+    Notes
+    -----
+    *Guarantee*: whether a row is left out depends on that row alone.  A row left out is a record
+    that is absent, so this costs nothing under a ledger whose unit is "record, present or not"
+    (docs/theory/presence.md).  Under other units the number of rows is public: there, fill in
+    public numbers instead.
+
+    Examples
+    --------
+    >>> from skriemdp.preprocessing import usable_rows
+    >>> X, y, _ = usable_rows([[1.0], [float("nan")], [3.0]], ["a", "b", None])
+    >>> X, y
+    (array([[1.]]), array(['a'], dtype=object))
+    """
+    X = read_numbers(X, "X", ensure_2d=True, ensure_all_finite=False)
+    geometry = as_geometry(manifold, point_shape=point_shape(X, manifold))
+    usable = np.isfinite(X).all(axis=tuple(range(1, X.ndim)))
+    # Rows of zeros stand for those that are left out already, so that all others may be reshaped.
+    shown = np.where(usable.reshape(-1, *(1 for _ in X.shape[1:])), X, 0.0)
+
+    def symmetric(block: np.ndarray) -> np.ndarray:
+        return ~asymmetric(geometry, block.reshape(len(block), *geometry.shape))
+
+    def belongs(block: np.ndarray) -> np.ndarray:
+        return np.asarray(geometry.belongs(as_points(geometry, block)))
+
+    for rule in (symmetric, belongs):
+        rule = rule if geometry.separate_rows else one_by_one(rule)
+        usable[usable] = np.asarray(map_tiles(rule, shown[usable]), dtype=bool)
+    columns = [None if column is None else _column(column, len(X)) for column in (y, groups)]
+    for column in columns:
+        if column is not None:
+            usable &= np.array([one is not None and one == one for one in column], dtype=bool)
+    if columns[0] is not None and classes is not None:
+        known = set(classes)
+        usable &= np.array([one in known for one in columns[0]], dtype=bool)
+    kept = [None if column is None else column[usable] for column in columns]
+    return X[usable], kept[0], kept[1]
+
+
+def _column(values: Any, n: int) -> np.ndarray:
+    """`values` as an array with an entry for each of n rows; of a list, whatever it holds."""
+    if isinstance(values, list | tuple):
+        column = np.empty(len(values), dtype=object)
+        column[:] = values
+    else:
+        column = np.asarray(values)
+    if column.shape != (n,):
+        raise ValueError("y and groups must be columns with one entry for each row of X.")
+    return column

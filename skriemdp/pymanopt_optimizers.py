@@ -16,6 +16,7 @@ from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 from skriemdp._quiet import Charged, quiet
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_scale
+from skriemdp.core.arithmetic import INTEGERS
 from skriemdp.core.charge import charge
 from skriemdp.core.manifold_input import descent_domain, public_array
 from skriemdp.core.parameters import check_target
@@ -30,6 +31,7 @@ from skriemdp.descent.variance_reduction import EPOCH_LENGTH, RiemannianSVRG, ca
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
+from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
@@ -73,7 +75,7 @@ class PerSampleProblem:
     Notes
     -----
     An automatic cost is differentiated record by record, which takes hundreds of times as long as
-    a `gradient` of all records at once (docs/user_guide/pymanopt.md has the numbers).
+    a `gradient` of all records at once (docs/benchmarks.md has the numbers).
 
     A gradient whose row i depends on other records than record i is refused, as in
     :class:`skriemdp.PrivateRiemannianERM`; what was computed from the data beforehand, such as
@@ -241,7 +243,8 @@ class _PrivateOptimizer(Optimizer):
             "n": n,
             "manifold": str(geometry),
             "clip_norm": self._clip_norm,
-            "arithmetic": "exact integers",
+            "arithmetic": INTEGERS,
+            "releases": (Release("gradients", 1.0, "gaussian", geometry.dim),),
         }
         entry = charge(
             chosen_accountant(self._accountant),

@@ -563,8 +563,9 @@ def test_facts_are_plain_large_ones_digests_and_signed_on_request():
     assert found["ids"].keys() == {"sha256", "characters"}
     again = json.loads(json.dumps({k: np.asarray(v).tolist() for k, v in facts.items()}))
     assert plain_facts(again) == found
-    row = next(accountant._ledger.entries("default"))
-    assert (row.facts, row.version, row.user) == (found, signed.version, signed.user)
+    noted = next(accountant._ledger.entries("default")).noted
+    assert noted["facts"] == found
+    assert (noted["version"], noted["user"]) == (signed.version, signed.user)
     with pytest.raises(ValueError, match="sign_charges must be one of False, True"):
         set_config(sign_charges="yes")
 

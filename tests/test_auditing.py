@@ -34,7 +34,9 @@ from skriemdp.geometry import GeodesicBall
 from skriemdp.mean import class_releases
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.sum import ExactTotal, Noisy, integer_total
+from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
+from skriemdp.mechanisms.noise import NOISE_SCALE
+from skriemdp.mechanisms.sum import ExactTotal
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 
 # Each bound may be wrong with probability 1e-8: far below one false alarm in a million runs.
@@ -230,12 +232,11 @@ def forgotten_projection(monkeypatch):
 def shared_draw(monkeypatch):
     """All classes get the same noise."""
 
-    def shared(units, give, held, mu, rng):
-        steps = held.check(mu)
-        exact, sigma = integer_total(units, give, held, steps), held.sigma(steps)
-        return Noisy(held.value(exact, steps) + sigma * rng.standard_normal(), sigma)
+    def shared(parts, totals, streams):
+        noises = [discrete_gaussian(NOISE_SCALE, streams(part.label)) for part in parts]
+        return np.concatenate([t + n for t, n in zip(totals, noises, strict=True)])
 
-    monkeypatch.setattr(class_releases, "private_sum", shared)
+    monkeypatch.setattr(class_releases, "noised", shared)
 
 
 def wrong_sampler(monkeypatch):

@@ -8,16 +8,15 @@ from scipy import sparse
 
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery, LogarithmQuery
-from skriemdp.federated.together import PooledRecords
+from skriemdp.federated.together import PooledRecords, queries_at
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
 from skriemdp.location_scale.rows import Rows
 from skriemdp.mechanisms.bounds import Ball, shortened
-from skriemdp.mechanisms.integers import IntegerBall
-from skriemdp.mechanisms.sums import sum_sigma
+from skriemdp.pca.releases import exact_moment
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
     ball_sensitivity,
-    computed_sum_sensitivity,
+    exact_total_sensitivity,
     mean_sensitivity,
 )
 
@@ -103,11 +102,9 @@ def test_a_clipped_ball_holds_what_the_ball_held(clip, distance):
 def test_sensitivities_come_with_a_theorem():
     exact = ball_sensitivity(0.5)
     assert exact == Sensitivity(exact.value, "ball_sensitivity", exact.value / 2)
-    computed = computed_sum_sensitivity(exact, 0.5, n=10_000, dim=5, longest_tile=100)
-    assert exact.value < computed.value < exact.value * (1 + 1e-8)
-    assert computed.theorem == mean_sensitivity(computed, 7).theorem == "ball_sensitivity"
-    many = computed_sum_sensitivity(exact, 0.5, n=10**9, dim=5)
-    assert many.value > exact.value * 1.1  # a single tile of 10^9 summands would lose digits
+    total = exact_total_sensitivity(exact, exact.value, 10_000)
+    assert exact.value < total.value < exact.value * (1 + 1e-8)
+    assert total.theorem == mean_sensitivity(total, 7).theorem == "ball_sensitivity"
     for bad in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="sensitivity"):
             Sensitivity(bad, "none")
@@ -122,26 +119,22 @@ def check_sum(make, points, replacements, index=3):
     assert query.bound.is_bounded
     radius, everybody = query.bound.radius, np.arange(len(points))
     others = np.delete(everybody, index)
-    absent = query.total(others)
-    # The sum of all at the centre may be known from the projection, with its own rounding.
-    full, batches = [query.total()], [query.total(everybody)]
+    absent = query.exact(others)
+    full, batches = [query.exact()], [query.exact(everybody)]
     for replacement in replacements:
         changed = points.copy()
         changed[index] = replacement
         query = make(changed)
-        full.append(query.total())
-        batches.append(query.total(everybody))
-        np.testing.assert_array_equal(query.total(others), absent)
+        full.append(query.exact())
+        batches.append(query.exact(everybody))
+        np.testing.assert_array_equal(query.exact(others), absent)
     assert np.isfinite(full + batches).all() and np.isfinite(absent).all()
     worst = max(length(batch - absent) for batch in batches)
     assert worst <= radius * SLACK
     for totals in (full, batches):
         apart = max(length(total - other) for total in totals for other in totals)
         assert apart <= 2.0 * radius * SLACK
-    assert sum_sigma(query, 1.0) >= 2.0 * radius
-    rows = np.concatenate(list(query.blocks()))
-    lattice = IntegerBall(query.bound, query.dim, 1.0)
-    assert max(sum(int(k) ** 2 for k in row) for row in lattice.integers(rows)) <= lattice.units**2
+    assert query.held.sigma(query.held.check(1.0)) >= 2.0 * radius
     return worst / radius
 
 
@@ -233,12 +226,13 @@ def test_gradients_obey_their_diameter_where_logarithms_lose_digits(geometry, po
         problem = FrechetProblem(ball, points)
         if pooled:
             pool = PooledRecords(problem, dict.fromkeys(range(30), 1))
-            sums = pool.gradient_sums(range(30), point, problem.gradient_ball(point))
+            each = queries_at(point, [problem] * 30, math.inf, range(30), pool)
+            sums = np.stack([query.exact() for query in each])
         else:
             query = GradientQuery(problem, point)
-            sums = np.stack([query.total(np.array([i])) for i in range(30)])
+            sums = np.stack([query.exact(np.array([i])) for i in range(30)])
         spread = np.linalg.norm(sums[:, None] - sums, axis=-1).max()
-        worst = max(worst, spread / problem.gradient_ball(point).diameter.value)
+        worst = max(worst, spread / (2.0 * problem.gradient_ball(point).radius))
     assert 0.8 < worst < 1.0 + 1e-12
 
 
@@ -252,9 +246,10 @@ def test_a_far_centre_leaves_the_sensitivity_of_second_moments(make, offset):
     grams = []
     for _ in range(4):
         X[0] = center + 10.0 * rng.normal(size=3)
-        grams.append(Rows(make(X), *X.shape).clipped_gram(center, 1.0))
+        gram, longest = exact_moment(Rows(make(X), *X.shape), center, 1.0)
+        grams.append(gram)
     moved = max(np.linalg.norm(a - b) for a in grams for b in grams)
-    assert 0.0 < moved <= np.sqrt(2.0) * (1.0 + 1e-9)
+    assert 0.0 < moved <= np.sqrt(2.0) * longest**2
 
 
 # -- means that centre rows ----------------------------------------------------------------------

@@ -8,8 +8,10 @@ import pytest
 from skriemdp import PrivateMinimumDistanceToMean
 from skriemdp.auditing import audit_scores
 from skriemdp.datasets import digits_covariances
-from skriemdp.mean.class_releases import drawn_together
+from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
+from skriemdp.mean.class_releases import Vote, drawn_together
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.held import answers
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
 from skriemdp.privacy.calibration import gaussian_mu
 
@@ -105,8 +107,8 @@ def test_means_that_do_not_stand_out_stay_where_they_are():
 
 
 @pytest.mark.parametrize(("n", "end"), [(20_000, 0.86306302498177), (50_000, 0.6308060671246583)])
-def test_class_sums_in_floats_pay_for_what_rounding_adds(n, end, monkeypatch):
-    """Shortened by 1e-12 alone, these two sums are farther apart than twice the radius."""
+def test_class_sums_of_pure_fits_are_no_farther_apart_than_twice_the_radius(n, end, monkeypatch):
+    """Added as floats and shortened by 1e-12 alone, these two are."""
     mechanism, found = PureSumsAndCounts(1, end, 1.0), []
     monkeypatch.setattr(noise, "draw", lambda exact, *_, **__: found.append(exact) or exact)
     rows = np.full((n, 1), 2.0 * end)
@@ -116,3 +118,122 @@ def test_class_sums_in_floats_pay_for_what_rounding_adds(n, end, monkeypatch):
     one, two = (Fraction(float(x.blocks[0][0, 0])) for x in found)
     unit = Fraction(end)
     assert 1.99 * unit < one - two <= 2 * unit
+
+
+# -- how a fit decides ----------------------------------------------------------------------------
+
+
+def wide_class(n=4000, dim=30):
+    """Seven tenths of the records in one class, spread over half of a sphere."""
+    rng, sphere = np.random.default_rng(0), Sphere(dim)
+    y = rng.choice(4, size=n, p=[0.7, 0.1, 0.1, 0.1])
+    centers = np.zeros((4, dim))
+    centers[1:, :3] = 1.1 * np.eye(3)
+    steps = rng.normal(size=(n, dim)) * np.where(y == 0, 1.3, 0.5)[:, None] / np.sqrt(dim)
+    middles = sphere.exp_coordinates(sphere.base_point, centers)[y]
+    return sphere.exp_coordinates(middles, steps), y
+
+
+def model_of(X, y, **settings):
+    kind = Sphere(X.shape[1] - 1)
+    return PrivateMinimumDistanceToMean(kind, classes=range(4), **settings).fit(X, y)
+
+
+def test_wide_classes_are_told_apart_in_the_coordinates_of_their_means():
+    X, y = wide_class()
+    model = model_of(X, y, epsilon=3.0)
+    assert model.decision_ == "tangent"
+    better = model.score(X, y)
+    proba = model.predict_proba(X)
+    assert (model.classes_[proba.argmax(axis=1)] == model.predict(X)).all()
+    model.decision_ = "geodesic"
+    assert better > model.score(X, y) + 0.1
+
+
+def test_labels_without_a_meaning_are_named_and_warned_of():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(2000, 3)), rng.choice(3, size=2000, p=[0.7, 0.2, 0.1])
+    model = PrivateMinimumDistanceToMean(radius=3.0, classes=range(3), epsilon=5.0)
+    with pytest.warns(UserWarning, match="hardly more records right"):
+        model.fit(X, y)
+    assert model.decision_ == "largest class"
+    assert (model.predict(X) == 0).all()
+    assert (model.predict_proba(X).argmax(axis=1) == 0).all()
+    # What one fit learned another forgets.
+    model.set_params(epsilon=0.1).fit(X, y)
+    assert not hasattr(model, "decision_")
+    assert len(set(model.predict(X))) == 3
+
+
+def test_who_is_asked():
+    space, flat = Hyperboloid(2), Euclidean(2)
+    assert Vote.planned(space, 1000, 3, 0.15).ways == ("geodesic", "tangent", "largest class")
+    assert Vote.planned(flat, 1000, 3, 0.15).ways == ("geodesic", "largest class")
+    for n, classes, mu in ((1000, 3, 0.149), (1000, 1, 0.15), (1000, 3, 0.0)):
+        assert Vote.planned(space, n, classes, mu).ways == ()
+    X, y = wide_class(600)
+    for settings in ({"uncertainty": True, "radius": 1.2}, {"delta": 0.0, "radius": 1.2}):
+        assert not hasattr(model_of(X, y, epsilon=8.0, **settings), "decision_")
+
+
+def test_a_way_must_stand_out_of_the_noise():
+    vote = Vote.planned(Hyperboloid(2), 1000, 3, 1.0)
+    assert vote.decided(np.array([500.0, 513.0, 100.0]), 10.0) == ("geodesic", True)
+    assert vote.decided(np.array([500.0, 515.0, 100.0]), 10.0) == ("tangent", True)
+    assert vote.decided(np.array([500.0, 515.0, 520.0]), 10.0) == ("largest class", False)
+    assert vote.decided(np.array([500.0, 480.0, 510.0]), 10.0) == ("geodesic", False)
+    assert vote.decided(np.array([500.0, 480.0, 491.0]), 10.0) == ("geodesic", False)
+
+
+def test_a_vote_pays_its_share_and_the_whole_charge_is_as_before():
+    X, y = wide_class(600)
+    asked = model_of(X, y, epsilon=8.0, radius=1.2)
+    assert asked.privacy_spent_.mu == pytest.approx(gaussian_mu(8.0, 1e-5), rel=1e-12)
+    vote = Vote.planned(Sphere(30), 600, 4, gaussian_mu(8.0, 1e-5))
+    held = answers(3)
+    sigma = held.sigma(held.check(vote.mu * np.sqrt(vote.share)))
+    assert sigma == pytest.approx(10.0 / vote.mu, rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("halved", [False, True], ids=["as shipped", "halved noise"])
+def test_audit_of_a_record_that_every_way_labels_right(halved, monkeypatch):
+    """3000 votes a side; false alarm below 1e-7."""
+    if halved:
+        integers = noise._integers
+        monkeypatch.setattr(noise, "_integers", lambda *args: integers(*args) // 2)
+    vote, found = Vote.planned(Hyperboloid(2), 1000, 3, 4.0), []
+    decided = Vote.decided
+    monkeypatch.setattr(
+        Vote,
+        "decided",
+        lambda self, counts, sigma: found.append(counts) or decided(self, counts, sigma),
+    )
+
+    class Rule:
+        geometry = Hyperboloid(2)
+
+        @staticmethod
+        def places(points, way):
+            return np.zeros(len(points), dtype=int)
+
+    points, labels = np.tile(Rule.geometry.base_point, (1000, 1)), np.arange(1000) % 2
+    rng = np.random.default_rng(0)
+    sides = []
+    for label in (0, 1):
+        labels[0], found[:] = label, []
+        for _ in range(3000):
+            vote.release(Rule, (points, labels), None, 4.0, lambda name: rng)
+        sides.append(-np.sum(found, axis=1))
+    audit = audit_scores(*sides, delta=1e-3, confidence=1 - 1e-8, tuning_share=0.2)
+    assert (audit.mu > 4.0) == halved
+
+
+@pytest.mark.parametrize("settings", [{}, {"radius": 1.0}, {"radius": 1.0, "delta": 0.0}])
+def test_a_fit_says_beforehand_that_noise_is_of_the_size_of_the_ball(settings, recwarn):
+    rng = np.random.default_rng(0)
+    model = PrivateMinimumDistanceToMean(classes=range(4), epsilon=1.0, **settings)
+    for n, said in ((50, True), (4000, False)):
+        recwarn.clear()
+        model.fit(rng.normal(size=(n, 3)), rng.integers(4, size=n))
+        assert any("times the radius" in str(w.message) for w in recwarn) == said

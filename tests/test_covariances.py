@@ -5,10 +5,19 @@ import pytest
 from conftest import random_points
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skriemdp.geometry import BuresWassersteinSPD, Euclidean, LogEuclideanSPD
+from skriemdp.geometry import (
+    AffineInvariantSPD,
+    BuresWassersteinSPD,
+    Euclidean,
+    Grassmann,
+    Hyperboloid,
+    LogEuclideanSPD,
+    Sphere,
+)
 from skriemdp.inference.covariances import (
     coordinate_jacobian,
     factor,
+    mean_hessian,
     repair,
     sampled,
     symmetric_noise,
@@ -116,3 +125,45 @@ def test_transport_is_an_isometry_that_keeps_the_geodesic(geometry, rng):
         return
     along = matrix @ geometry.log_coordinates(point, other)
     assert_allclose(along, -geometry.log_coordinates(other, point), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("geometry", "spread", "tolerance"),
+    [
+        (AffineInvariantSPD(3), 3.5, 0.06),
+        (Hyperboloid(2), 2.0, 0.06),
+        (Sphere(3), 0.5, 0.02),
+        (Grassmann(5, 2), 0.4, 0.02),
+    ],
+)
+def test_the_hessian_is_that_of_the_mean_squared_distance(rng, geometry, spread, tolerance):
+    """Against the derivative of the mean logarithm of many records, at their mean."""
+    dim, center = geometry.dim, geometry.base_point
+    scales = spread * np.linspace(1.5, 0.5, dim) / np.sqrt(dim)
+    radius = 1.3 if geometry.curvature_bounds[1] > 0.0 else 4.0 * spread
+    if isinstance(geometry, Grassmann):
+        radius /= np.sqrt(2.0)
+    v = rng.standard_normal((20_000, dim)) * scales
+    v *= np.minimum(1.0, radius / np.linalg.norm(v, axis=1, keepdims=True))
+    v = np.concatenate([v, -v])
+    records, step = geometry.exp_coordinates(center, v), 1e-4
+    derivative = np.empty((dim, dim))
+    for k in range(dim):
+        moves = []
+        for sign in (1.0, -1.0):
+            place = geometry.exp_coordinates(center, sign * step * np.eye(dim)[k])
+            mean = geometry.log_coordinates(place, records).mean(axis=0)
+            # Along the short way back, coordinates at both ends are alike to first order.
+            back = transport_matrix(geometry, place, center)
+            moves.append(back @ mean)
+        derivative[:, k] = (moves[1] - moves[0]) / (2.0 * step)
+    found = mean_hessian(geometry, center, v.T @ v / len(v), radius)
+    assert np.linalg.norm(found - derivative, 2) <= tolerance * np.linalg.norm(derivative, 2)
+
+
+def test_the_hessian_of_narrow_or_flat_data_is_the_first_term(rng):
+    spread = 1e-3 * covariance(rng, 6)
+    space = AffineInvariantSPD(3)
+    first = np.eye(6) - space.curvature_form(np.eye(3), spread) / 3.0
+    assert_allclose(mean_hessian(space, np.eye(3), spread, 1.0), first, atol=1e-4)
+    assert_array_equal(mean_hessian(Euclidean(6), np.zeros(6), spread, 1.0), np.eye(6))

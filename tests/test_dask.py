@@ -1,7 +1,6 @@
 """Records in dask arrays: exact sums from workers, one noise per step from the caller."""
 
 import functools
-import math
 import os
 import threading
 import time
@@ -15,10 +14,12 @@ from skriemdp.descent.chunked import DaskProblem, _on_block
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.per_sample import CostProblem, EuclideanGradient, HalfSquaredDistance
 from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.queries import DifferenceQuery, GradientQuery
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, GeodesicBall, Grassmann, Sphere, Stiefel
 from skriemdp.geometry._tiles import block_length
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.held import ball
 
 da = pytest.importorskip("dask.array")
 BALL = GeodesicBall(SPD(2), None, 1.0)
@@ -71,11 +72,14 @@ def test_chunks_sum_to_the_whole(indices):
     assert bound.radius == expected.radius
     np.testing.assert_array_equal(bound.center, expected.center)
     assert chunked.longest_piece == whole.longest_piece
+    for query in (
+        lambda problem: GradientQuery(problem, point),
+        lambda problem: GradientQuery(problem, point, 0.2),
+        lambda problem: DifferenceQuery(problem, point, anchor, 0.1),
+    ):
+        found, expected = (query(problem).exact(indices) for problem in (chunked, whole))
+        np.testing.assert_array_equal(found, expected)
     for method, arguments in (
-        ("gradient_sum", (point, Ball(math.inf))),
-        ("gradient_sum", (point, bound)),
-        ("gradient_sum", (point, Ball(0.2))),
-        ("difference_sum", (point, anchor, Ball(0.1))),
         ("gradients", (point,)),
         ("gradient_coordinates", (point,)),
     ):
@@ -138,7 +142,9 @@ def test_a_task_keeps_freed_memory_until_it_ends(monkeypatch):
     library = _Library()
     monkeypatch.setattr("ctypes.CDLL", lambda name: library)
     problem, point = FrechetProblem(BALL, matrices(20)), np.eye(2)
-    expected = problem.gradient_sum(point, Ball(0.3), None)
+    held = ball(Ball(0.3), 3)
+    arguments = held, held.check(1.0), (point,)
+    expected = problem.integers(*arguments)
 
     def make(X):
         seen.append(list(library.asked))
@@ -157,12 +163,12 @@ def test_a_task_keeps_freed_memory_until_it_ends(monkeypatch):
             monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", limit)
         if mapped is not None:
             monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", mapped)
-        found = _on_block(make, "gradient_sum", (point, Ball(0.3)), None, matrices(20))
-        np.testing.assert_allclose(found, expected, atol=1e-12)
+        found = _on_block(make, "integers", arguments, None, matrices(20))
+        np.testing.assert_array_equal(found, expected)
         assert seen == [kept]
         assert library.asked == kept + left
     with pytest.raises(ZeroDivisionError):
-        _on_block(lambda X: 1 / 0, "gradient_sum", (), None, None)
+        _on_block(lambda X: 1 / 0, "integers", (), None, None)
     assert library.asked[-1] == (-1, 999999999)
 
 

@@ -381,7 +381,7 @@ def test_words_for_events_and_numbers():
         time="2026-03-02T14:05:31.123+00:00",
         label="x",
         part="north",
-        params={},
+        noted={"params": {}},
         event=json.dumps({"kind": "of the future"}),
         unit="user",
     )

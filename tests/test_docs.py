@@ -183,6 +183,49 @@ def test_names_of_the_reference_exist(where, name):
         assert hasattr(importlib.import_module(where), name)
 
 
+# Pages that are kept short: their first block prints, and its output follows.
+SHORT = (
+    "docs/quickstart.md",
+    "docs/user_guide/adagrad.md",
+    "docs/user_guide/auditing.md",
+    "docs/user_guide/bounds.md",
+    "docs/user_guide/classification.md",
+    "docs/user_guide/completion.md",
+    "docs/user_guide/erm.md",
+    "docs/user_guide/federated.md",
+    "docs/user_guide/geodesic-regression.md",
+    "docs/user_guide/geometries.md",
+    "docs/user_guide/hyperbolic-regression.md",
+    "docs/user_guide/mean.md",
+    "docs/user_guide/pca.md",
+    "docs/user_guide/people.md",
+    "docs/user_guide/pymanopt.md",
+    "docs/user_guide/selection.md",
+    "docs/user_guide/uncertainty.md",
+)
+
+
+def _shows(text):
+    """Whether the first block of Python prints, and a block of output follows it."""
+    match = re.search(r"^```python\n(.*?)^```\n\n```text\n", text, flags=re.M | re.S)
+    return match is not None and "print(" in match[1] and "```" not in match[1]
+
+
+def test_a_page_that_shows_nothing_is_noticed():
+    shown = "# T\n```python\nprint(1)\n```\n\n```text\n1\n```\n"
+    assert _shows(shown)
+    assert not _shows("# T\n```python\nx = 1\n```\n" + shown)
+    assert not _shows(shown.replace("print(1)", "1"))
+
+
+@pytest.mark.parametrize("page", SHORT)
+def test_short_pages_show_an_answer_first(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert _shows(text), f"{page}: the first block prints something, and its output follows"
+    words = len(re.sub(r"^```.*?^```", "", text, flags=re.M | re.S).split())
+    assert words <= 700, f"{page} has {words} words outside of code; at most 700"
+
+
 # -- commands -------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from pymanopt.manifolds import Oblique, SymmetricPositiveDefinite
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from skriemdp import PrivacyAccountant, config_context
+from skriemdp import PrivacyAccountant
 from skriemdp.erm import PrivateRiemannianERM
 from skriemdp.geometry import SPD, Euclidean, Grassmann, Hyperboloid, Sphere, Stiefel
 from skriemdp.ledger.accountant import BudgetExceededError
@@ -71,10 +71,8 @@ def test_backends_agree_with_the_formula(backend):
     automatic = pca(
         euclidean_gradient=None, cost=pca_cost, backend=backend, random_state=0, n_steps=3
     )
-    # Which backends' rows admit exact integers, and with them other draws, is not the point here.
-    with config_context(arithmetic="float"):
-        exact = pca(random_state=0, n_steps=3).fit(X)
-        automatic.fit(X)
+    exact = pca(random_state=0, n_steps=3).fit(X)
+    automatic.fit(X)
     np.testing.assert_allclose(automatic.point_, exact.point_, atol=1e-12)
     assert automatic.score(X) == pytest.approx(np.mean((X @ automatic.point_) ** 2))
 
@@ -271,16 +269,17 @@ class Bare:
 
 
 def test_a_bare_manifold_runs_and_says_what_it_cannot(recording_accountant):
+    few = ROWS[:400]  # each of them alone: nothing says that rows are computed apart
     settings = dict(
         clip_norm=2.0,
         start=START,
-        n_steps=20,
-        step_size=0.2,
+        n_steps=5,
+        step_size=0.8,
         euclidean_gradient=pca_gradient,
-        epsilon=3.0,
+        epsilon=8.0,
         accountant=recording_accountant,
     )
-    model = PrivateRiemannianERM(Bare(), **settings).fit(ROWS)
+    model = PrivateRiemannianERM(Bare(), **settings).fit(few)
     assert abs(model.point_[0]) > 0.9
     (first,) = recording_accountant.spends
     for more in (
@@ -288,7 +287,7 @@ def test_a_bare_manifold_runs_and_says_what_it_cannot(recording_accountant):
         dict(solver="variance-reduced", batch_size=100, smoothness=1.0),
     ):
         with pytest.raises(TypeError):
-            PrivateRiemannianERM(Bare(), **settings, **more).fit(ROWS)
+            PrivateRiemannianERM(Bare(), **settings, **more).fit(few)
     assert recording_accountant.spends == [first]
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from replay.tape import Pair
 from scipy import sparse
-from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from skriemdp import (
@@ -21,8 +20,8 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
     PrivateTangentPCA,
-    config_context,
 )
+from skriemdp.core.arithmetic import INTEGERS, LAW, MATRIX, PLAIN
 from skriemdp.federated import FederatedEstimator
 from skriemdp.location_scale.rows import Rows
 from skriemdp.mechanisms import noise
@@ -92,8 +91,7 @@ def test_exact_fits_of_sparse_and_streamed_tables_equal_dense_ones(mechanism):
 
 def fitted(kind, *arguments, **settings):
     def fit(accountant, *data):
-        with config_context(arithmetic="lattice"):
-            return kind(*arguments, **settings, accountant=accountant).fit(*data)
+        return kind(*arguments, **settings, accountant=accountant).fit(*data)
 
     return fit
 
@@ -179,7 +177,7 @@ def low_bits(monkeypatch, fit, *data, least=64):
         counts[:] += np.bincount([int(v) % 8 for v in np.ravel(noisy)], minlength=8)
         return noisy
 
-    with monkeypatch.context() as patch, config_context(arithmetic="lattice"):
+    with monkeypatch.context() as patch:
         patch.setattr(noise, "draw", watched)
         while counts.sum() < least:
             done = fit.set_params(accountant=PrivacyAccountant()).fit(*data)
@@ -285,63 +283,32 @@ MOMENTS = PrivateHyperbolicRegressor("sufficient-statistics", n_frequencies=4)
 
 
 @pytest.mark.parametrize(
-    ("model", "y"),
-    [(LINEAR, LABELS), (CURVED, PLANE), (MOMENTS, PLANE)],
-    ids=["adagrad", "regression", "moments"],
+    ("model", "y", "words"),
+    [
+        (LINEAR, LABELS, INTEGERS),
+        (CURVED, PLANE, INTEGERS),
+        (MOMENTS, PLANE, INTEGERS),
+        (PrivateNoisyAdaGrad("hinge", "paper", classes=[0, 1]), LABELS, MATRIX),
+        (PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1]), LABELS, INTEGERS),
+        (PrivateMinimumDistanceToMean(radius=1.0, classes=[0, 1], delta=0.0), LABELS, PLAIN),
+    ],
+    ids=str,
 )
-def test_arithmetic_is_reported(model, y):
-    """Sums are exact whatever is asked."""
-    for arithmetic in ("auto", "float", "lattice"):
-        with config_context(arithmetic=arithmetic):
-            model.set_params(accountant=PrivacyAccountant()).fit(X, y)
-        assert model.privacy_spent_.public["arithmetic"] == "exact integers"
+def test_arithmetic_is_stated(model, y, words):
+    model.set_params(accountant=PrivacyAccountant()).fit(X, y)
+    assert model.privacy_spent_.public["arithmetic"] == words
 
 
 @pytest.mark.filterwarnings("ignore:the largest released eigenvalue")
-def test_components_state_exact_integers_whatever_their_size_and_setting():
-    """But for pure noise, which is no integer."""
+def test_components_state_their_arithmetic_whatever_their_size():
     tall = RNG.normal(size=(20_000, 2))
-    for arithmetic in ("auto", "float"):
-        for settings in ({}, {"mechanism": "power"}, {"mechanism": "gradient"}, {"delta": 0.0}):
-            model = PrivatePrincipalEigenvector(**settings, accountant=PrivacyAccountant())
-            for table in (X, tall, sparse.csr_array(X), [X, X]):
-                with config_context(arithmetic=arithmetic):
-                    said = model.fit(table).privacy_spent_.public["arithmetic"]
-                assert said == ("floating point" if "delta" in settings else "exact integers")
-
-
-REFUSED = [
-    (PrivatePrincipalEigenvector(mechanism="exponential"), None),
-    (PrivatePrincipalEigenvector(delta=0.0), None),
-    (PrivateNoisyAdaGrad("hinge", "paper", classes=[0, 1]), LABELS),
-]
-
-
-@pytest.mark.parametrize(("model", "y"), REFUSED, ids=str)
-def test_what_stays_in_floats_refuses_integers_before_the_charge(model, y):
-    accountant = PrivacyAccountant()
-    model.set_params(accountant=accountant)
-    with (
-        config_context(arithmetic="lattice"),
-        pytest.raises(ValueError, match="arithmetic='lattice'"),
+    for settings, words in (
+        ({}, INTEGERS),
+        ({"mechanism": "power"}, INTEGERS),
+        ({"mechanism": "gradient"}, INTEGERS),
+        ({"delta": 0.0}, PLAIN),
+        ({"mechanism": "exponential"}, LAW),
     ):
-        model.fit(np.clip(X, 1, 5), y)
-    assert not accountant.history
-
-
-@pytest.mark.parametrize(
-    ("model", "y"),
-    [
-        (clone(CURVED).set_params(feature_scale=1.0), PLANE),
-        (clone(MOMENTS).set_params(feature_scale=1.0), PLANE),
-    ],
-    ids=["regression", "moments"],
-)
-def test_the_noise_that_is_told_is_the_same_whatever_is_asked(model, y):
-    # In public bounds: private ones differ from fit to fit, and the noise with them.
-    told = []
-    for arithmetic in ("float", "lattice"):
-        with config_context(arithmetic=arithmetic):
-            model.set_params(accountant=PrivacyAccountant(), epsilon=0.1).fit(X, y)
-        told.append(model.noise_scale_)
-    assert told[0] == told[1] > 0.0
+        model = PrivatePrincipalEigenvector(**settings, accountant=PrivacyAccountant())
+        for table in (X, tall, sparse.csr_array(X), [X, X]):
+            assert model.fit(table).privacy_spent_.public["arithmetic"] == words

@@ -155,7 +155,8 @@ def test_one_extreme_record_changes_no_outcome(estimator, value):
         if isinstance(learned, np.ndarray) and learned.dtype.kind == "f":
             if name.endswith("covariances_"):  # of classes with a released member at least
                 learned = learned[model.class_counts_ >= 1.0]
-            assert np.isfinite(learned).all(), name
+            if name != "feature_limit_":  # infinite where no limit was asked for
+                assert np.isfinite(learned).all(), name
 
 
 @pytest.mark.parametrize("geometry", [SPD(2), Sphere(2), Hyperboloid(2)], ids=str)

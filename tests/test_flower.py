@@ -13,6 +13,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import test_cohort_loop
+import test_local_agent
 
 pytest.importorskip("flwr", reason="the extra 'flower' is not installed")
 
@@ -185,6 +187,50 @@ def test_class_means_of_three_hospitals_on_loopback(tmp_path):
     np.testing.assert_allclose(model.means_, central.means_, atol=1e-2)
 
 
+def test_secure_sums_travel_over_flower_as_bytes(tmp_path):
+    """Nodes hand on bytes to agents in other processes; what another node says is not heard."""
+    names = test_cohort_loop.NAMES
+    agents = {name: test_cohort_loop.hospital(tmp_path, name) for name in names}
+    nodes = {name: 11 + k for k, name in enumerate(names)}
+    loop = test_cohort_loop.loop()
+    with test_local_agent.Running(agents) as running:
+
+        class Grid:
+            def __init__(self):
+                self.replies, self.sent = [], 0
+
+            def get_node_ids(self):
+                return list(nodes.values())
+
+            def push_messages(self, messages):
+                ids = []
+                for name, message in messages:
+                    answer = flower._relayed(message, {"agent-port": running.ports[name]})
+                    self.sent += 1
+                    self.replies.append(Letter(answer, nodes[name], str(self.sent)))
+                    ids.append(str(self.sent))
+                    if name == "west":  # another node answers in its place
+                        self.replies[-1].metadata.src_node_id = 99
+                return ids
+
+            def pull_messages(self, ids):
+                replies, self.replies = self.replies, []
+                return replies
+
+        class Letters(flower.GridTransport):
+            def _to(self, client, content, group):
+                return client, Letter(content)
+
+        deployed = flower.Deployment(loop, nodes, None, "spring", tmp_path / "run.json")
+        with mock.patch.object(flower, "GridTransport", Letters):
+            uploads, _ = deployed.run(Grid())
+            again, _ = deployed.run(Grid())
+    assert uploads.clients == names[:3] and len(uploads.attempts) == 1
+    np.testing.assert_array_equal(uploads.total, again.total)
+    broken = flower._relayed(Letter(RecordDict({})), {"agent-port": 1})
+    assert text_of(broken) == "failed"
+
+
 @pytest.mark.parametrize("parameters", [{"ceiling": math.inf}, {"book": False}], ids=str)
 def test_an_agent_without_limits_declines(tmp_path, parameters):
     answer = flower._answer(lambda config: make_agent(tmp_path, **parameters), request(), {})
@@ -335,7 +381,7 @@ def test_rounds_end_before_the_ceiling(tmp_path, nodes):
         learn(nodes, again, 1)[1]()
     assert nodes.sent == 4 * rounds
     entry = accountant.budget.history[0]
-    assert entry.params["unit"] == "client" and entry.params["noise_multiplier"] == 8.0
+    assert entry.params["unit"] == "client" and entry.facts["noise_multiplier"] == 8.0
 
 
 def test_a_round_is_charged_before_its_messages(tmp_path, nodes):

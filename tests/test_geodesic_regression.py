@@ -63,7 +63,10 @@ def test_without_noise_it_is_linear_least_squares():
     # Records are rounded to some five digits.
     np.testing.assert_allclose(model.coef_, exact[1:], atol=1e-5)
     np.testing.assert_allclose(model.base_point_, exact[0], atol=1e-5)
-    np.testing.assert_allclose(model.predict(X), rows @ exact, atol=1e-5)
+    middle = rows.mean(axis=0) @ exact
+    np.testing.assert_allclose(
+        model.predict(X), middle + model.kept_ * (rows @ exact - middle), atol=1e-5
+    )
     residuals = y - rows @ exact
     spread = residuals.T @ residuals / 400
     np.testing.assert_allclose(model.residual_covariance_, spread, rtol=0.1, atol=2e-5)
@@ -447,3 +450,81 @@ class Weaker:
 
     def __call__(self, exact, scale, *arguments, **settings):
         return self.draw(exact, weaker_scale(scale, self.scale), *arguments, **settings)
+
+
+# -- wide data, and slopes that do not stand out ---------------------------------------------------
+
+
+def test_made_up_records_are_asked_on_narrow_data_only():
+    """Beyond a radius of curvature what they say is not believed; flat spaces ask nothing."""
+    rng, space, asked = np.random.default_rng(0), Hyperboloid(2), []
+
+    def noted(model, target, *rest):
+        asked.append(model)
+        return target, np.eye(target.size)
+
+    X = rng.normal(size=(4000, 2))
+    for spread, times in ((0.2, 2), (2.5, 0)):
+        y = space.exp_coordinates(space.base_point, spread * rng.normal(size=(4000, 2)))
+        asked.clear()
+        with mock.patch.object(geodesic_fit, "_bent", noted):
+            model = PrivateGeodesicRegressor(space, epsilon=5.0, random_state=0).fit(X, y)
+        assert model.n_releases_ == 2
+        assert len(asked) == times
+
+
+def test_the_mean_hessian_is_that_of_simulated_residuals():
+    """By differences of the mean squared distance."""
+    rng, width = np.random.default_rng(0), 1e-3
+    for geometry, spread in ((Hyperboloid(2), 1.5), (Sphere(3), 0.5), (AffineInvariantSPD(2), 1.5)):
+        d, base = geometry.dim, geometry.base_point
+        covariance = spread**2 * np.diag(1.0 / (1.0 + np.arange(d)))
+        v = rng.normal(size=(20_000, d)) @ np.sqrt(covariance)
+        points = geometry.exp_coordinates(base, v)
+        found = geodesic_fit._hessian(geometry, base, covariance)
+        for axis in range(d):
+            move = width * np.eye(d)[axis]
+            halves = [
+                0.5 * np.mean(geometry.dist(geometry.exp_coordinates(base, s * move), points) ** 2)
+                for s in (-1.0, 0.0, 1.0)
+            ]
+            second = (halves[0] - 2.0 * halves[1] + halves[2]) / width**2
+            assert found[axis, axis] == pytest.approx(second, rel=0.05)
+
+
+def test_slopes_without_a_meaning_are_drawn_to_zero_and_warned_of():
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(3000, 5)), rng.normal(size=(3000, 3))
+    with pytest.warns(UserWarning, match="no slope stands out"):
+        model = PrivateGeodesicRegressor(epsilon=1.0, random_state=0).fit(X, y)
+    assert model.kept_ < 0.3
+    predicted = model.predict(X)
+    assert (
+        np.var(predicted, axis=0).sum()
+        < 0.1 * np.var(model._law.model.points(model._features(X)), axis=0).sum()
+    )
+    # Regions and coefficients stay as they were released.
+    assert model.confidence_region(X[0]).center == pytest.approx(
+        model._law.model.points(model._features(X[:1]))[0]
+    )
+
+
+def test_slopes_that_stand_out_stay(recwarn):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(5000, 3))
+    y = X @ rng.normal(size=(3, 3)) + 0.1 * rng.normal(size=(5000, 3))
+    model = PrivateGeodesicRegressor(epsilon=3.0, random_state=0).fit(X, y)
+    assert 0.95 < model.kept_ < 1.0
+    assert not [w for w in recwarn if "no slope" in str(w.message)]
+    # One slope, or two: Stein's rule has nothing to say.
+    single = PrivateGeodesicRegressor(epsilon=3.0, random_state=0).fit(X[:, :1], y[:, 0])
+    assert single.kept_ == 1.0
+
+
+def test_what_is_drawn_keeps_the_prediction_at_the_mean_of_the_features():
+    rng = np.random.default_rng(5)
+    X, y = 3.0 + rng.normal(size=(3000, 4)), 7.0 + rng.normal(size=(3000, 2))
+    settings = {"feature_center": np.zeros(4), "feature_scale": 8.0, "random_state": 0}
+    model = PrivateGeodesicRegressor(epsilon=3.0, **settings).fit(X, y)
+    assert model.kept_ < 0.6
+    assert model.predict(np.full((1, 4), 3.0))[0] == pytest.approx([7.0, 7.0], abs=0.15)

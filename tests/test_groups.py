@@ -20,6 +20,7 @@ from skriemdp.datasets import from_frame
 from skriemdp.descent.groups import GroupedProblem, local_means
 from skriemdp.descent.per_sample import CostProblem, HalfSquaredDistance
 from skriemdp.descent.problem import FrechetProblem
+from skriemdp.descent.queries import GradientQuery
 from skriemdp.federated import FederatedEstimator, ridge_weights
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.geometry.ball import GeodesicBall
@@ -31,6 +32,7 @@ from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, plain_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.pca.problem import SubspaceProblem, product_ball
+from skriemdp.pca.releases import exact_moment
 from skriemdp.preprocessing import PerGroup
 from skriemdp.privacy.sensitivity import (
     ball_sensitivity,
@@ -516,8 +518,9 @@ def test_replacing_all_rows_of_a_person_moves_the_sum_by_no_more_than_a_row_coul
             records = np.asarray(geometry.exp_coordinates(ball.center, moved))
             problem, _ = FrechetProblem.from_records(ball, records)
             grouped = GroupedProblem(problem, Groups.from_ids(ids))
-            bound = grouped.gradient_ball(point)
-            sums.append(grouped.gradient_sum(point, bound))
+            query = GradientQuery(grouped, point)
+            bound = query.bound
+            sums.append(query.exact())
         ratio = np.linalg.norm(sums[0] - sums[1]) / (2.0 * bound.radius)
         worst = max(worst, ratio)
     # On the sphere the proved ball is 4 % wider than the gradients at its centre are long.
@@ -529,8 +532,9 @@ def test_clipping_is_of_the_mean_and_not_of_the_rows():
     records = np.array([[6.0, 0.0], [-5.0, 0.0], [0.0, 3.0]])
     problem = CostProblem(HalfSquaredDistance(Euclidean(2)), records)
     grouped = GroupedProblem(problem, Groups.from_ids(ids))
-    bound = grouped.gradient_ball(np.zeros(2)).clipped(1.0)
-    np.testing.assert_allclose(grouped.gradient_sum(np.zeros(2), bound), [-0.5, -1.0])
+    np.testing.assert_allclose(
+        GradientQuery(grouped, np.zeros(2), 1.0).exact(), [-0.5, -1.0], rtol=1e-11
+    )
 
 
 # -- second moments, and other statistics of tables ------------------------------------------------
@@ -568,7 +572,7 @@ def test_a_persons_matrix_is_the_same_to_the_last_bit_in_any_company(d):
             "traces": next(traces.squared_norms(center)),
             "means": rows.points.chunks,
             "factors": factors,
-            "clipped": by_person(rows, center, rows.clipped(center, 1.0)),
+            "scaled": by_person(rows, center, rows.scaled(center, 1.0)),
             "weighted": np.concatenate(list(units.tiles(shorten, d, "mean"))),
             "sparse": next(GroupedRows(csr_array(table), groups).squared_norms(center)),
         }
@@ -648,7 +652,6 @@ def test_matrices_are_means_over_own_rows():
     radius = np.median(norms) ** 0.5
     shortened = matrices * np.minimum(1.0, radius**2 / norms)[:, None, None]
     total = shortened.sum(axis=0)
-    np.testing.assert_allclose(rows.clipped_gram(center, radius), total, atol=1e-12)
     units, weighted = rows.weighted(center, radius)
 
     def inside(*own):
@@ -709,14 +712,14 @@ ALONG = np.array([1.0, 0.0, 0.0, 0.0])[:, None]
 
 def residual_gradient(rows):
     problem = SubspaceProblem(Sphere(D - 1), alone(rows), ORIGIN, RADIUS)
-    return problem.gradient_sum(ALONG[:, 0], problem.gradient_ball(ALONG[:, 0]))
+    return GradientQuery(problem, ALONG[:, 0]).exact()
 
 
 def ambient_gradient(frame):
     def gradient(rows):
         problem = SubspaceProblem(Euclidean(*frame.shape), alone(rows), ORIGIN, RADIUS)
         ball = problem.gradient_ball(frame)
-        total = problem.gradient_sum(frame, ball)
+        total = GradientQuery(problem, frame).exact()
         bare = np.concatenate([problem.gradient_coordinates(frame, f) for f in problem.pieces()])
         np.testing.assert_allclose(total + ball.center, bare[0], atol=1e-12)  # nothing was cut
         return total
@@ -726,7 +729,7 @@ def ambient_gradient(frame):
 
 def product(frame):
     def of_a_person(rows):
-        (factors,) = next(alone(rows).clipped(ORIGIN, RADIUS))
+        (factors,) = next(alone(rows).scaled(ORIGIN, RADIUS))
         return factors.T @ (factors @ frame)
 
     return of_a_person
@@ -750,11 +753,6 @@ def queried(rows):
 PLANES = np.eye(D)[:, :2]
 SUMS = {
     # name: (statistic, its bound, rows that attain it)
-    "second moment": (
-        lambda rows: alone(rows).clipped_gram(ORIGIN, RADIUS),
-        second_moment_sensitivity(RADIUS),
-        AXES[:2],
-    ),
     "product with a vector": (
         product(ALONG),
         frame_product_sensitivity(RADIUS, 1),
@@ -769,12 +767,12 @@ SUMS = {
     "ambient gradient": (ambient_gradient(ALONG), ball_sensitivity(RADIUS**2), AXES[:2]),
     "gradient of a subspace": (residual_gradient, ball_sensitivity(RADIUS**2), BOTH),
     "trace, by trace": (
-        lambda rows: sum(t.sum() for t in alone(rows, True).clipped_squares(ORIGIN, RADIUS)),
+        lambda rows: sum(t.sum() for t in alone(rows, True).scaled_squares(ORIGIN, RADIUS)),
         interval_sensitivity(RADIUS**2),
         [AXES[0], ORIGIN],
     ),
     "trace": (
-        lambda rows: sum(t.sum() for t in alone(rows).clipped_squares(ORIGIN, RADIUS)),
+        lambda rows: sum(t.sum() for t in alone(rows).scaled_squares(ORIGIN, RADIUS)),
         interval_sensitivity(D**0.5 * RADIUS**2),
         [10.0 * AXES, ORIGIN],
     ),
@@ -800,16 +798,17 @@ def test_no_person_moves_a_sum_further_than_its_bound_and_some_do_as_far(name):
 
 def test_pure_noise_hides_every_person():
     # The parts above and below zero of the change of a matrix that the trace bounds.
-    rng, bound = np.random.default_rng(10), trace_part_sensitivity(RADIUS, 1).value
+    rng = np.random.default_rng(10)
     people = [persons_of(rng, D, RADIUS) for _ in range(60)] + [AXES[:1], AXES[1:2], AXES]
-    matrices = [alone(rows, by_trace=True).clipped_gram(ORIGIN, RADIUS) for rows in people]
+    found = [exact_moment(alone(rows, by_trace=True), ORIGIN, RADIUS) for rows in people]
+    matrices, bound = [m for m, _ in found], trace_part_sensitivity(found[0][1], 1).value
     parts = []
     for one in matrices:
         values = np.linalg.eigvalsh(np.stack(matrices) - one)
         parts.append(
             max(values.clip(0.0).sum(axis=1).max(), -values.clip(None, 0.0).sum(axis=1).min())
         )
-    assert 0.98 * bound <= max(parts) <= bound * (1.0 + 1e-9)
+    assert 0.98 * bound <= max(parts) <= bound
 
 
 def test_a_trace_without_its_own_bound_is_found():

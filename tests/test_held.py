@@ -15,6 +15,7 @@ from skriemdp.mechanisms.held import (
     Moment,
     Outer,
     VectorSet,
+    answers,
     ball,
     labelled,
     projectors,
@@ -82,6 +83,13 @@ def of_several_classes(count, dim, seed):
     return labelled(0.7, dim, 3), tiles
 
 
+def of_answers(count, dim, seed):
+    rows = hostile(count, dim, seed)
+    rows[: 2 * dim] = 9.0
+    rows[0] = -9.0
+    return answers(dim), [row[None] for row in rows]
+
+
 def of_weights(count, dim, seed):
     rows = hostile(count, dim, seed)
     weights = np.random.default_rng(seed).choice([0.0, 1e-300, 0.3, 1.0, *WILD], size=count)
@@ -105,6 +113,12 @@ def of_projectors(count, dim, seed):
     return projectors(dim, rank), [frame.T[None] for frame in frames]
 
 
+def of_answers_less_levels(count, dim, seed):
+    held, levels = answers(dim, np.resize([0.2, 0.8], dim)), np.resize([0.2, 0.8], dim)
+    tiles = of_answers(count, dim, seed)[1]
+    return held, [levels[None] < 0.5, levels[None] > 0.5, *tiles]
+
+
 def of_moments(count, dim, seed):
     return Moment(0.7, dim), [row[None] for row in hostile(count, dim, seed)]
 
@@ -115,13 +129,17 @@ def of_class_moments(count, dim, seed):
     return Moment(0.7, dim, classes=3), tiles
 
 
-def of_people(count, dim, seed):
+def of_people(count, dim, seed, by_trace=False):
     sizes = np.random.default_rng(seed).integers(1, 2 * dim + 2, size=count)
     sizes[: 2 * dim] = 1
     rows = hostile(int(sizes.sum()), dim, seed)
-    return Moment(0.7, dim, people=True), [
+    return Moment(0.7, dim, people=True, by_trace=by_trace), [
         part[None] for part in np.split(rows, sizes.cumsum()[:-1])
     ]
+
+
+def of_people_by_trace(count, dim, seed):
+    return of_people(count, dim, seed, by_trace=True)
 
 
 def of_products(count, dim, seed):
@@ -195,12 +213,15 @@ SETS = {
     "ball": of_ball,
     "classes": of_classes,
     "several classes": of_several_classes,
+    "answers": of_answers,
+    "answers less levels": of_answers_less_levels,
     "weights": of_weights,
     "public weights": of_public_weights,
     "projectors": of_projectors,
     "moments": of_moments,
     "moments of classes": of_class_moments,
     "people": of_people,
+    "people, by trace": of_people_by_trace,
     "products": of_products,
     "products of rounded rows": of_rounded,
     "products of sparse rows": of_sparse,
@@ -250,6 +271,8 @@ def check_set(name, dim, mu, count, seed):
     )
     moved = farthest(vectors, steps)
     assert moved <= steps**2
+    if name == "people, by trace":  # the bound that pure noise asks for
+        assert max(sum(vector[:: dim + 1]) for vector in vectors) <= held.longest(steps) ** 2
     return most / held.presence(steps) ** 2, moved / steps**2
 
 
@@ -264,6 +287,7 @@ CASES = [
         of_moments,
         of_sparse_moments,
         of_people,
+        of_people_by_trace,
         of_projectors,
         of_lengths,
         SETS["a column"],
@@ -303,7 +327,8 @@ def together(parts):
     [
         name
         for name in SETS
-        if name not in ("people", "variances of people", "products of rounded rows")
+        if name
+        not in ("people", "people, by trace", "variances of people", "products of rounded rows")
     ],
 )
 def test_a_sum_is_that_of_its_records_to_the_last_bit(name, mu):
@@ -421,6 +446,16 @@ def test_what_a_person_gives_is_the_mean_of_own_rows():
     assert held.value(found, steps) == pytest.approx(expected, rel=1e-9)
 
 
+def test_a_person_answers_with_the_mean_of_own_rows():
+    """Integers of the mean, not of the rows: three rows of one person weigh one."""
+    rows = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
+    groups, held = Groups.from_ids(np.array([0, 0, 0, 1])), answers(2)
+    steps = held.check(0.3)
+    found = integer_total(Units((rows,), groups), lambda x: x, held, steps)
+    expected = np.array([2 / 3 + 1, 1 / 3]) - 1.0
+    assert held.value(found, steps) == pytest.approx(expected, abs=1e-9)
+
+
 def test_a_row_given_alone_has_no_company():
     rng = np.random.default_rng(5)
     table, held = rng.normal(size=(50, 3)), ball(Ball(0.7), 3)
@@ -455,6 +490,18 @@ def test_people_move_a_sum_by_the_bounds_and_no_more(own):
 
 
 # -- what is refused, and what is drawn ------------------------------------------------------------
+
+
+def test_parties_have_the_integers_of_one():
+    rng, held = np.random.default_rng(0), ball(Ball(0.7), 3)
+    rows, owners = 0.5 * rng.normal(size=(200, 3)), rng.integers(7, size=200)
+    steps = held.check(0.3)
+    apart = held.by_party(7)
+    assert apart.spacing(steps) == held.spacing(steps) and apart.check(0.3) == steps
+    together = integer_total(Units((rows, owners)), lambda *tile: tile, apart, steps)
+    for k in range(7):
+        alone = integer_total(Units((rows[owners == k],)), lambda rows: rows, held, steps)
+        np.testing.assert_array_equal(together[k], alone)
 
 
 def test_a_set_far_from_zero_is_refused():

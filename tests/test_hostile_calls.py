@@ -408,6 +408,7 @@ def draw_call(seed, secrets, fitted):
 WITHOUT_ROWS = {"page", "ledger", "privacy", "schedules"}
 # Parameters without a default that hold no records; others do, whatever they are called.
 NO_ROWS = {
+    "integers",
     "accountant", "agents", "book", "catalogue", "client", "cost", "delta", "dim", "draws",
     "epsilon", "estimator", "estimators", "event", "fit_id", "geometry", "label", "length_scale",
     "local", "manifold", "message", "model", "n", "name", "noise_multiplier", "parts", "path",
@@ -417,7 +418,16 @@ NO_ROWS = {
     "n_fits", "noise_scale", "answer", "plan",
 }  # fmt: skip
 # Whose records entered elsewhere: a client's through `sums_agent` and `FederatedEstimator.fit`.
-WITHOUT_NEW_ROWS = {"Agent", "Participation", "SumsLoop", "SumsAgent", "learn_from_sums"}
+WITHOUT_NEW_ROWS = {
+    "Agent",
+    "InProcessTransport",
+    "LocalAgent",
+    "Participation",
+    "SumsLoop",
+    "SumsAgent",
+    "learn_from_sums",
+}
+WITHOUT_NEW_ROWS |= {"Cohort", "CohortLoop"}
 # Optional ones that do.
 ROWS = {"y", "groups", "clients", "sample_weight", "truth", "background", "popmean", "items"}
 ROWS |= {"ratings", "public_X", "public_y", "initial_point"}

@@ -8,7 +8,7 @@ from skriemdp import PrivacyAccountant, PrivateMinimumDistanceToMean
 from skriemdp.datasets import make_people
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.storage import Ledger
-from skriemdp.ledger.units import UNITS
+from skriemdp.ledger.units import PRESENT, UNITS
 from skriemdp.privacy.events import GaussianEvent
 
 X, Y, PEOPLE = make_people(12, 6, 2, rng=np.random.default_rng(0))
@@ -19,8 +19,9 @@ EVENT = GaussianEvent(50.0)
 @pytest.mark.parametrize(
     ("stored", "admitted"),
     [
-        ("label", {"label", "record", "group", "user", "client"}),
-        ("record", {"record", "group", "user", "client"}),
+        ("label", {"label", "record", PRESENT, "group", "user", "client"}),
+        ("record", {"record", PRESENT, "group", "user", "client"}),
+        (PRESENT, {PRESENT}),
         ("group", {"group", "user"}),
         ("client", {"client"}),
     ],
@@ -28,7 +29,7 @@ EVENT = GaussianEvent(50.0)
 def test_a_charge_must_protect_what_the_budget_protects(stored, admitted):
     budget = PrivacyAccountant(epsilon=1.0, unit=stored)
     assert budget.unit == stored
-    for asked in ("label", "record", "group", "user", "client"):
+    for asked in ("label", "record", PRESENT, "group", "user", "client"):
         before = len(budget.history)
         if asked in admitted:
             budget.spend(EVENT, params={"unit": asked})
@@ -101,7 +102,7 @@ def test_a_ledger_that_another_process_makes_first_has_the_witness_that_was_aske
 
 
 def test_units_are_named():
-    assert UNITS == ("label", "record", "group", "client")
+    assert UNITS == ("label", "record", PRESENT, "group", "client")
     with pytest.raises(ValueError, match="unit='person' is not one of"):
         PrivacyAccountant(unit="person")
 

@@ -185,7 +185,7 @@ def test_much_budget_recovers_an_ill_conditioned_model():
     least = risk(LogisticRegression(C=1e6, max_iter=1000).fit(X, y))
     left = {}
     for name in ("auto", "norm"):
-        model = PrivateNoisyAdaGrad(classes=[False, True], epsilon=10.0, preconditioner=name)
+        model = PrivateNoisyAdaGrad(classes=[False, True], epsilon=20.0, preconditioner=name)
         model.set_params(random_state=0).fit(X, y)
         left[name] = (risk(model) - least) / (math.log(2.0) - least)
     assert left["auto"] < 0.06 < 0.12 < left["norm"]
@@ -371,19 +371,19 @@ def test_steps_grow_with_the_way_and_not_with_noise():
         growth, way = _Growth(0.5, 8.0), np.zeros((20, 1))
         for _ in range(50):
             way = way + 0.08 * rng.normal(size=way.shape)
-            growth.see(way, way.shape, 0.08)
+            growth.see(way, np.full(way.shape, 0.08))
         shares.append(growth.share)
     assert np.mean(np.array(shares) < 2.0 * 0.5 / 8.0) > 0.8
     growth = _Growth(0.5, 8.0)
-    growth.see(np.full((20, 1), 1.0), (20, 1), 0.0)
+    growth.see(np.full((20, 1), 1.0), np.full((20, 1), 0.0))
     assert growth.share == pytest.approx(3.0 / 8.0)
-    growth.see(np.zeros((20, 1)), (20, 1), 0.0)
+    growth.see(np.zeros((20, 1)), np.full((20, 1), 0.0))
     assert growth.share == pytest.approx(3.0 / 8.0)  # never shorter
-    growth.see(np.full((20, 1), 9.0), (20, 1), 0.0)
+    growth.see(np.full((20, 1), 9.0), np.full((20, 1), 0.0))
     assert growth.share == 1.0
     # A step size of the user's own stays as it is.
     growth = _Growth(None, 8.0)
-    growth.see(np.zeros((20, 1)), (20, 1), 1.0)
+    growth.see(np.zeros((20, 1)), np.full((20, 1), 1.0))
     assert growth.share == 1.0
     with pytest.raises(ValueError, match="noised"):
         NoisyAdaGrad(FullBatch(), 3, 8.0, 1.0, np.ones(3), "norm", first_step_size=0.1)
@@ -396,7 +396,9 @@ def test_default_does_not_walk_far_beyond_a_solution_near_zero():
     X = rng.normal(size=(2000, 20)) / np.arange(1, 21)
     X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
     y = rng.random(2000) < 1.0 / (1.0 + np.exp(-3.0 * X[:, 0]))
-    model = PrivateNoisyAdaGrad(preconditioner="noised", classes=[False, True], epsilon=1.0)
+    model = PrivateNoisyAdaGrad(
+        preconditioner="noised", feature_norm=1.0, classes=[False, True], epsilon=1.0
+    )
     norms = {}
     for step_size in (None, 7.0):
         fits = [
@@ -843,3 +845,44 @@ def test_shrinkage_of_means_beats_the_noisy_mean(loud):
     error = np.sum((np.array(moved) - truth) ** 2, axis=1).mean() / d
     assert error < {0: 0.25, 2: 0.45, 30: 1.05}[loud]
     assert np.mean(np.square(left)) == pytest.approx(error, abs=0.2)
+
+
+# -- warnings ---------------------------------------------------------------------------------
+
+
+def _said(X, y, **more):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        PrivateNoisyAdaGrad(**{"classes": [0, 1], "random_state": 0} | more).fit(X, y)
+    return " ".join(str(one.message) for one in caught)
+
+
+def test_a_fit_says_that_its_records_are_few_before_it_runs():
+    X, y = np.zeros((100, 5)), np.arange(100) % 2
+    assert "n mu over their root is" in _said(X, y)
+    assert "n mu over their root" not in _said(np.zeros((3000, 5)), np.arange(3000) % 2)
+    assert "n mu over their root" not in _said(X, y, public_X=np.eye(5), public_y=np.arange(5) % 2)
+
+
+def test_a_fit_without_signal_warns_and_one_with_signal_does_not():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 10))
+    word = "never stood out of their noise"
+    blind = [_said(X, rng.integers(2, size=3000), random_state=seed) for seed in range(8)]
+    seeing = [_said(X, (X[:, 0] > 0).astype(int), random_state=seed) for seed in range(8)]
+    assert sum(word in said for said in blind) >= 3
+    assert not any(word in said for said in seeing)
+    assert "one label for all rows" in next(said for said in blind if word in said)
+
+
+def test_the_intercept_is_no_evidence_of_a_model():
+    """All records of one class: gradients of the intercept stand out, those of slopes do not."""
+    X = np.random.default_rng(0).normal(size=(3000, 10))
+    said = [_said(X, np.ones(3000, dtype=int), random_state=seed) for seed in range(8)]
+    assert sum("never stood out" in one for one in said) >= 2
+    word = "no better than a constant"
+    said = [
+        _said(X, np.full(3000, 0.9), loss="squared_error", classes=None, random_state=seed)
+        for seed in range(8)
+    ]
+    assert sum(word in one for one in said) >= 2

@@ -20,7 +20,6 @@ from skriemdp import (
     PrivateMinimumDistanceToMean,
     PrivateNoisyAdaGrad,
     PrivatePrincipalEigenvector,
-    config_context,
 )
 from skriemdp._random import NoiseStreams
 from skriemdp.auditing import audit_scores
@@ -125,7 +124,7 @@ def test_shares_beyond_the_budget_are_refused():
     with pytest.raises(ValueError, match="add up to 1.1"):
         Shares(start=0.5, radius=0.1, move=0.1, final=0.2, rounds=2)
     with pytest.raises(ValueError, match="add up to 1.1"):
-        Shares(start=0.5, radius=0.1, move=0.1, final=0.1, rounds=1, wide=0.4)
+        Shares(start=0.5, radius=0.1, move=0.1, final=0.1, rounds=1, further=1, stride=0.1)
 
 
 def test_what_is_public_costs_nothing():
@@ -241,10 +240,24 @@ def wide_directions(n=3000, kappa=1.4, seed=0):
 def test_directions_too_wide_for_a_ball():
     points = wide_directions()
     found = search(Sphere(2), points, 300.0)
-    assert found.wide and found.radius == math.pi
+    assert Sphere(2).radius_limit < found.radius <= math.pi
     assert float(Sphere(2).dist(found.center, np.eye(3)[0])) < 0.2
+    assert abs(found.length - np.linalg.norm(points.mean(axis=0))) < 0.1
     narrow = search(Sphere(2), cloud(Sphere(2), 1.0, 0.3)[1], 300.0)
-    assert not narrow.wide and narrow.radius < Sphere(2).radius_limit
+    assert narrow.radius < Sphere(2).radius_limit
+    assert search(SPD(2), cloud(SPD(2), 1.0, 0.3)[1], 300.0).length is None
+
+
+def test_subspaces_a_little_wider_than_a_ball_are_kept_in_one():
+    geometry = Grassmann(8, 2)
+    limit = geometry.radius_limit
+    radii_found = [
+        search(geometry, cloud(geometry, 0.5, spread)[1], 1000.0).radius / limit
+        for spread in (0.2, 0.65, 1.3)
+    ]
+    assert radii_found[0] < 0.9
+    assert radii_found[1] == pytest.approx(0.999)
+    assert radii_found[2] > 1.4
 
 
 def test_antipodal_halves_give_a_point_and_a_warning():
@@ -305,18 +318,25 @@ def test_rotations_start_from_the_nearest_rotation():
     points = np.stack([geometry.exp_coordinates(middle, step) for step in steps])
     rule = start_rule(geometry)
     assert rule.share(10.0) == 0.25 and rule.share(1e4) == 0.03
-    start = rule.release(points, GaussianBudget(8.0), 0.25, NoiseStreams(0))
+    start = rule.release(points, len(points), GaussianBudget(8.0), 0.25, NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
     assert np.linalg.norm(start.center - middle) < 0.5
     # As many reflections: the mean's polar factor is no rotation, and its nearest rotation is.
-    start = rule.release(-points, GaussianBudget(8.0), 0.25, NoiseStreams(0))
+    start = rule.release(-points, len(points), GaussianBudget(8.0), 0.25, NoiseStreams(0))
     assert np.linalg.det(start.center) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("geometry", [space[0] for space in SPACES.values()], ids=list(SPACES))
 def test_radii_are_public_and_below_the_limit(geometry):
     public = radii(geometry)
-    assert public.limit < geometry.radius_limit or geometry.radius_limit == math.inf
+    compact = isinstance(geometry, Sphere | Circle | Grassmann)
+    assert compact or public.limit < geometry.radius_limit or geometry.radius_limit == math.inf
+    if compact:  # no two points are farther from each other than the limit
+        steps = 9.0 * np.random.default_rng(0).standard_normal((200, geometry.dim))
+        steps *= public.limit / 3.0
+        points = np.asarray(geometry.exp_coordinates(geometry.base_point, steps))
+        farthest = max(np.asarray(geometry.dist(point, points)).max() for point in points)
+        assert 0.5 * public.limit < farthest <= public.limit * (1.0 + 1e-9)
     assert public.median is None or public.grid[0] < public.median < public.grid[-1]
 
 
@@ -347,7 +367,9 @@ def test_a_start_is_the_leading_subspace_of_a_noisy_mean_of_projectors(geometry)
     rng = np.random.default_rng(0)
     around = np.linalg.qr(rng.normal(size=(5, geometry.p)))[0]
     points = np.linalg.qr(around + 0.5 * rng.normal(size=(40, 5, geometry.p)))[0]
-    start = start_rule(geometry).release(points, GaussianBudget(500.0), 1.0, NoiseStreams(0))
+    start = start_rule(geometry).release(
+        points, len(points), GaussianBudget(500.0), 1.0, NoiseStreams(0)
+    )
     mean = (points @ points.transpose(0, 2, 1)).mean(axis=0)
     leading = np.linalg.eigh(mean)[1][:, 5 - geometry.p :]
     assert float(geometry.dist(start.center, leading)) < 0.01
@@ -372,7 +394,7 @@ def start_scores(geometry, points, direction, trials=500):
 
         patch.setattr(noise, "draw", watched)
         for _ in range(trials):
-            rule.release(points, GaussianBudget(MU), 1.0, NoiseStreams())
+            rule.release(points, len(points), GaussianBudget(MU), 1.0, NoiseStreams())
     return np.array(seen)
 
 
@@ -465,7 +487,7 @@ def test_class_means_of_wide_directions():
     y = (X[:, 1] > 0).astype(int)
     model = PrivateMinimumDistanceToMean("sphere", classes=[0, 1], epsilon=5.0, random_state=0)
     assert model.fit(X, y).score(X, y) > 0.9
-    assert model.radius_ == math.pi
+    assert Sphere(2).radius_limit < model.radius_ <= math.pi
 
 
 def test_labels_do_not_enter_the_search():
@@ -547,22 +569,20 @@ SEARCHING = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", SEARCHING)
-@pytest.mark.parametrize("arithmetic", ["auto", "lattice"])
-def test_integers_are_checked_with_all_that_a_search_may_leave(name, arithmetic):
+def test_integers_are_checked_with_all_that_a_search_may_leave(name):
     """At epsilons so large that a record needs more bits than integers have, nothing is charged."""
     model, y = SEARCHING[name]
-    refused, always = 0, arithmetic == "lattice" or name in ("mean", "classes")
+    refused = 0
     for epsilon in HUGE:
         budget = PrivacyAccountant()
-        with config_context(arithmetic=arithmetic):
-            fit = clone(model).set_params(epsilon=float(epsilon), accountant=budget)
-            try:
-                fit.fit(LABELLED, y)
-            except ValueError as error:
-                assert "exact integers" in str(error)
-                assert len(budget.history) == 0
-                refused += 1
-    assert refused > 0 or not always
+        fit = clone(model).set_params(epsilon=float(epsilon), accountant=budget)
+        try:
+            fit.fit(LABELLED, y)
+        except ValueError as error:
+            assert "exact integers" in str(error)
+            assert len(budget.history) == 0
+            refused += 1
+    assert refused > 0
 
 
 def test_how_a_mean_is_shrunk_is_planned():
@@ -607,6 +627,8 @@ class _Asked:
 def test_distances_are_counted_the_same_in_one_tile_or_several(ends):
     """Also those at a value of the grid, beyond all of them, and none."""
     distances = np.array([0.5, 3.0, 0.1, 4.0, 9.0, 1.0, 1.5])
-    records = types.SimpleNamespace(distances=lambda center: np.split(distances, ends))
-    found = _within(_Asked(), records, None, len(distances), None) / math.sqrt(0.5)
+    records = types.SimpleNamespace(
+        n=len(distances), distances=lambda center: np.split(distances, ends)
+    )
+    found = _within(_Asked(), records, None, None) / math.sqrt(0.5)
     assert found.tolist() == pytest.approx([2, 3, 4, 6])

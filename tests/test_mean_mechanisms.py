@@ -4,31 +4,38 @@ import itertools
 import math
 import re
 import warnings
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from skriemdp import PrivateFrechetMean, config_context, frechet_mean
+from skriemdp import PrivacyAccountant, PrivateFrechetMean, frechet_mean
+from skriemdp._random import NoiseStreams
+from skriemdp.core.arithmetic import INTEGERS, ITERATED, LAW, PLAIN
 from skriemdp.datasets import digits_covariances, make_cloud
 from skriemdp.geometry import (
     SPD,
     BuresWassersteinSPD,
+    Circle,
     Euclidean,
     GeodesicBall,
     Grassmann,
     Hyperboloid,
     Poincare,
     Sphere,
+    Stiefel,
 )
 from skriemdp.geometry.ball import center_reach
-from skriemdp.location_scale.points import plan_point_search, within_reach
+from skriemdp.location_scale.points import PointRecords, plan_point_search, within_reach
+from skriemdp.mean import releases
 from skriemdp.mean.planning import plan_mean
-from skriemdp.mean.releases import default_descent
+from skriemdp.mean.releases import LogStep, default_descent, sphere_hessian
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.events import PureEvent
+from skriemdp.privacy.events import GaussianEvent, PureEvent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*rows lie outside:UserWarning")
 
@@ -495,16 +502,14 @@ def test_a_search_that_drowns_in_noise_still_returns_a_point():
     assert SPD(3).belongs(model.mean_)
 
 
-@pytest.mark.parametrize("arithmetic", ["float", "lattice"])
 @pytest.mark.parametrize("mechanism", ["auto", "tangent", "gradient"])
 @pytest.mark.parametrize("ball", [{"radius": "auto"}, {"center": "private"}], ids=str)
-def test_every_gaussian_mechanism_works_in_a_searched_ball(mechanism, ball, arithmetic):
+def test_every_gaussian_mechanism_works_in_a_searched_ball(mechanism, ball):
     X = 3.0 + 0.1 * np.random.default_rng(0).normal(size=(2000, 2))
     model = PrivateFrechetMean(
         mechanism=mechanism, epsilon=8.0, center=[3.0, 3.0], random_state=0, radius=1.0
     )
-    with config_context(arithmetic=arithmetic):
-        model.set_params(**ball).fit(X)
+    model.set_params(**ball).fit(X)
     assert np.linalg.norm(model.mean_ - 3.0) < 0.05
     assert model.privacy_spent_.planned_epsilon == 8.0
 
@@ -544,14 +549,15 @@ def test_a_searched_centre_stays_where_coordinates_have_digits():
 @pytest.mark.parametrize(
     ("geometry", "settings", "words"),
     [
-        (Euclidean(3), {}, "floating-point noise on an exact total"),
-        (Euclidean(3), {"radius": 1.0, "delta": 0.0}, "floating-point noise on an exact total"),
-        (Euclidean(3), {"noise": "gaussian"}, "exact integers"),
-        (Euclidean(3), {"radius": 1.0, "noise": "gaussian"}, "exact integers"),
-        (Hyperboloid(2), {"mechanism": "gradient"}, "exact integers"),
-        (Hyperboloid(2), {"radius": 1.0, "uncertainty": True}, "exact integers"),
-        (Hyperboloid(2), {}, "floating point"),
-        (Hyperboloid(2), {"radius": 1.0, "mechanism": "laplace"}, "floating point"),
+        (Euclidean(3), {}, PLAIN),
+        (Euclidean(3), {"radius": 1.0, "delta": 0.0}, PLAIN),
+        (Euclidean(3), {"noise": "gaussian"}, INTEGERS),
+        (Euclidean(3), {"radius": 1.0, "noise": "gaussian"}, INTEGERS),
+        (Hyperboloid(2), {"mechanism": "gradient"}, INTEGERS),
+        (Hyperboloid(2), {"radius": 1.0, "uncertainty": True}, INTEGERS),
+        (Hyperboloid(2), {}, ITERATED),
+        (Hyperboloid(2), {"radius": 1.0, "mechanism": "tangent"}, ITERATED),
+        (Hyperboloid(2), {"radius": 1.0, "mechanism": "laplace"}, LAW),
     ],
 )
 def test_the_arithmetic_is_stated_whatever_the_number_of_records(geometry, settings, words):
@@ -563,3 +569,121 @@ def test_the_arithmetic_is_stated_whatever_the_number_of_records(geometry, setti
             warnings.simplefilter("ignore")
             mean.fit(X)
         assert mean.privacy_spent_.public["arithmetic"] == words
+
+
+# -- one step after a search in positive curvature -------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [1, 2, 9])
+@pytest.mark.parametrize("distance", [0.0, 0.4, 1.2])
+def test_the_hessian_of_a_ring_on_a_sphere(dim, distance):
+    """Points all around at one distance: the second derivative of half their squared distance."""
+    geometry = Sphere(dim)
+    center, rng = geometry.base_point, np.random.default_rng(dim)
+    around = rng.standard_normal((500, dim))
+    around /= np.linalg.norm(around, axis=1, keepdims=True)
+    ring = np.asarray(
+        geometry.exp_coordinates(center, distance * np.concatenate([around, -around]))
+    )
+    step = 1e-3
+
+    def risk(vector):
+        moved = geometry.exp_coordinates(center, vector)
+        return 0.5 * float(np.mean(np.asarray(geometry.dist(moved, ring)) ** 2))
+
+    bends = [
+        (risk(step * e) + risk(-step * e) - 2.0 * risk(0.0 * e)) / step**2 for e in np.eye(dim)
+    ]
+    length = float(np.linalg.norm(ring.mean(axis=0)))
+    assert sphere_hessian(length, dim) == pytest.approx(np.mean(bends), abs=1e-2)
+
+
+def test_the_hessian_is_kept_in_its_bounds():
+    assert sphere_hessian(-0.5, 9) == sphere_hessian(0.0, 50) == 0.2
+    assert sphere_hessian(2.0, 9) == sphere_hessian(1.0, 9) == sphere_hessian(0.1, 1) == 1.0
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [Sphere(3), Circle(2.0), Grassmann(5, 2), Stiefel(3, 2), BuresWassersteinSPD(2)],
+    ids=str,
+)
+def test_nothing_is_iterated_after_a_search_in_positive_curvature(geometry):
+    rng = np.random.default_rng(0)
+    steps = 0.1 * rng.standard_normal((2000, geometry.dim))
+    X = np.asarray(geometry.exp_coordinates(geometry.base_point, steps))
+    model = PrivateFrechetMean(geometry, center="private", epsilon=3.0, random_state=0)
+    with mock.patch.object(releases, "iterate_mean", side_effect=AssertionError):
+        model.fit(X)
+    assert "iterated" not in model.privacy_spent_.public["arithmetic"]
+    assert model.mechanism_ == "tangent" and 0.0 <= model.clipped_fraction_ < 0.2
+    assert float(geometry.dist(model.mean_, geometry.base_point)) < 0.1
+
+
+def test_the_last_step_is_divided_by_the_hessian_and_no_longer_than_the_radius():
+    geometry, n = Sphere(4), 400
+    steps = np.zeros((n, 4))
+    steps[:, 0] = 0.3
+    X = np.asarray(geometry.exp_coordinates(geometry.base_point, steps))
+    noise = releases.MeanNoise(1e3, None)
+    for hessian, reached in ((1.0, 0.3), (0.6, 0.5), (0.2, 0.9)):
+        step = LogStep(geometry, geometry.base_point, 0.9, n, noise, hessian)
+        mean, scale = step.release(PointRecords(geometry, X), NoiseStreams(0))
+        assert float(geometry.dist(mean, geometry.base_point)) == pytest.approx(reached, abs=1e-3)
+        assert scale == pytest.approx(noise.sigma(0.9, 4, n) / hessian)
+
+
+# -- matrices, and few of them --------------------------------------------------------------------
+
+
+def few_matrices(n=50):
+    steps = 0.3 * np.random.default_rng(0).standard_normal((n, 6))
+    return 7.0 * np.asarray(SPD(3).exp_coordinates(np.eye(3), steps))
+
+
+def test_from_few_matrices_only_a_start_is_released():
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    model = PrivateFrechetMean("spd", epsilon=1.0, accountant=accountant)
+    with pytest.warns(UserWarning, match=r"n mu = 13.* is below 18: the mean is a multiple"):
+        model.fit(few_matrices())
+    assert model.mechanism_ == "start" and model.radius_ == math.inf
+    assert math.isnan(model.noise_scale_) and model.clipped_fraction_ == 0.0
+    assert_allclose(model.mean_, model.mean_[0, 0] * np.eye(3))
+    assert_array_equal(model.mean_, model.center_)
+    assert float(SPD(3).dist(model.mean_, 7.0 * np.eye(3))) < 2.0
+    assert model.privacy_spent_.epsilon == 1.0 and len(accountant.history) == 1
+    with pytest.raises(AttributeError, match="noise_radius"):
+        model.noise_radius()
+
+
+@pytest.mark.parametrize(
+    ("n", "known"),
+    [(100, {}), (50, {"center": np.eye(3)}), (50, {"radius": 2.0, "center": "private"})],
+)
+def test_more_matrices_or_a_public_part_are_searched(n, known):
+    model = PrivateFrechetMean("spd", random_state=0, **known)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(few_matrices(n))
+    assert model.mechanism_ == "tangent" and math.isfinite(model.radius_)
+
+
+def test_regions_of_few_matrices_are_refused_before_the_charge():
+    accountant = PrivacyAccountant(1.0, 1e-5)
+    model = PrivateFrechetMean("spd", uncertainty=True, accountant=accountant)
+    with (
+        pytest.warns(UserWarning, match="few for a private ball"),
+        pytest.raises(ValueError, match="uncertainty=True asks for more. Use more records"),
+    ):
+        model.fit(few_matrices())
+    assert not accountant.history
+
+
+def test_a_start_uses_all_of_the_budget():
+    """At the same data its median is as precise as one of mu itself."""
+    X = few_matrices(56)
+    search = plan_point_search(SPD(3), 56, 0.3)
+    start = releases.StartAlone.of(SPD(3), search)
+    assert start.planned().event == GaussianEvent(1.0 / 0.3)
+    logs = [math.log(start.release(X, NoiseStreams(seed))[0, 0] / 7.0) for seed in range(40)]
+    assert np.median(np.abs(logs)) < 0.5

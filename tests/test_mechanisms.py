@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from skriemdp.geometry import (
     Stiefel,
 )
 from skriemdp.mechanisms.bingham import ExponentialDirection
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
@@ -255,6 +257,24 @@ def test_quantile_costs_what_it_says():
             PrivateQuantile(grid, 0.5, 1.0)
 
 
+@pytest.mark.parametrize("level", [0.2, 0.5, 0.9])
+def test_one_value_more_moves_a_centred_count_by_its_presence(level):
+    """And nothing else: whoever is told the answer learns no number of values."""
+    mechanism, seen = GaussianCount(4.0, level), []
+
+    def tell(exact, *args, sensitivity, **kwargs):
+        seen.append(Fraction(exact, sensitivity))
+        return exact
+
+    with mock.patch("skriemdp.mechanisms.counts.noise.draw", tell):
+        for below, n in ((30, 100), (31, 101), (30, 101)):
+            mechanism.release(below, None, of=n)
+    added = max(abs(seen[i] - seen[0]) for i in (1, 2))  # at or below, and above
+    assert added <= mechanism.presence <= added * (1 + 1e-15)
+    assert seen[1] - seen[2] == 1  # another value
+    assert PrivateQuantile(GRID, level, 0.5).presence == pytest.approx(max(level, 1 - level))
+
+
 def test_exponential_quantile_never_exceeds_epsilon(rng):
     """Exact output probabilities of neighbouring counts, from the law of the Gumbel maximum."""
     epsilon = 1.3
@@ -384,15 +404,25 @@ def test_audit_of_laplace_noise(make, rng):
     assert bound(LaplaceEvent(dim, 0.5 * law.scale_over_sensitivity)) > 1.5
 
 
-def test_a_budget_knows_what_presence_costs():
-    """A ball's radius is half of its diameter; of what has no theorem nothing is known."""
+def test_a_budget_lists_what_was_taken():
+    """By name, in the order of the first releases; what is not paid from it comes last."""
     budget = GaussianBudget(0.5)
-    budget.noise(0.36, ball_sensitivity(2.0), 3)
-    assert budget.presence_mu == pytest.approx(0.5 * 0.6 / 2.0)
-    budget.count(0.16)
-    assert budget.presence_mu == pytest.approx(0.5 * math.sqrt(0.36 / 4.0 + 0.16))
-    budget.take(0.01)
-    assert budget.presence_mu == math.inf
+    budget.noise(0.36, ball_sensitivity(2.0), 3, "mean")
+    budget.count(0.04)
+    budget.take(0.1, "mean", 3)
+    assert budget.releases == (
+        Release("mean", pytest.approx(0.46), "gaussian", 3),
+        Release("clipped fraction", 0.04, "gaussian", 1),
+    )
+    budget.rest("mean", 4)
+    assert budget.releases[0] == Release("mean", pytest.approx(0.96), "gaussian", None)
+    last = Release("law", 0.75, "laplace", 2)
+    mean, count, end = budget.before(last)
+    assert (mean.share, count.share, end) == (pytest.approx(0.24), pytest.approx(0.01), last)
+    pure = PureBudget(0.5)
+    pure.quantile(0.25, (1.0, 2.0), 0.5, "radius")
+    pure.rest("mean", 3)
+    assert [release.law for release in pure.releases] == ["exponential", "laplace"]
 
 
 def test_mechanism_and_event_come_from_one_object():
@@ -480,7 +510,7 @@ def test_one_noisy_count_moves_a_private_quantile_by_its_own_noise():
             return 50
 
         streams = [NoiseGenerator(np.random.default_rng(seed).bit_generator) for _ in "ab"]
-        found = mechanism._search_once(count, 50.0, streams[0])
+        found = mechanism._search_once(count, 100, streams[0])
         noise = GaussianCount(1.0).release(50, streams[1]) - 50.0
         here_or_below = np.arange(size) <= asked[0]
         likelihood = np.where(here_or_below, ndtr(noise), ndtr(-noise))

@@ -395,11 +395,11 @@ def test_entries_stored_twice_are_added_before_they_are_bounded():
 
 
 def test_limits_are_settings():
-    assert get_config()["arithmetic"] == "auto"
-    with config_context(most_steps=3, arithmetic="lattice"):
-        assert get_config()["most_steps"] == 3 and get_config()["arithmetic"] == "lattice"
+    assert get_config()["sign_charges"] is False
+    with config_context(most_steps=3, sign_charges=True):
+        assert get_config()["most_steps"] == 3 and get_config()["sign_charges"] is True
         with config_context(most_steps=4):
-            assert get_config()["arithmetic"] == "lattice"
+            assert get_config()["sign_charges"] is True
         with pytest.raises(ValueError, match="n_steps=5 is above the limit of 3 steps"):
             PrivateNoisyAdaGrad(n_steps=5).fit(X, Y)
     assert PrivateNoisyAdaGrad(n_steps=5).fit(X, Y).n_iter_ == 5
@@ -430,8 +430,9 @@ def test_set_config_holds_in_every_thread_and_a_context_in_its_own():
         ({"most_steps": "many"}, TypeError),
         ({"most_steps": True}, TypeError),
         ({"most_bytes": float("nan")}, ValueError),
-        ({"arithmetic": "exact"}, ValueError),
-        ({"arithmetic": None}, ValueError),
+        ({"sign_charges": "yes"}, ValueError),
+        ({"sign_charges": None}, ValueError),
+        ({"arithmetic": "auto"}, TypeError),
         ({"most_step": 3}, TypeError),
     ],
     ids=str,

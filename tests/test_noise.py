@@ -234,3 +234,17 @@ def test_no_law_is_left_out():
                 if any(word.arg == "sampler" for word in node.keywords):
                     own[path.name] = own.get(path.name, 0) + 1
     assert own == {"pure_covariance.py": 1, "pure_sums.py": 1, "bingham.py": 1, "output.py": 2}
+
+
+@pytest.mark.parametrize("shares", [1, 2, 19, 99])
+def test_shares_add_up_to_one_draw(shares):
+    """False alarm: 1e-6 for each number; a share too many or too few of nineteen shows."""
+    exact, count = np.arange(-20_000, 20_000), 40_000
+    draws = [
+        noise.draw(exact, NOISE_SCALE, "discrete-gaussian", rng, sensitivity=1, shares=shares)
+        for rng in (NoiseStreams()("share") for _ in range(shares))
+    ]
+    assert {draw.dtype for draw in draws} == {np.dtype(np.int64)}
+    total = (np.sum(draws, axis=0) - shares * exact) / NOISE_SCALE
+    low, high = chi2.ppf([5e-7, 1.0 - 5e-7], count) / count
+    assert low < np.mean(total**2) < high

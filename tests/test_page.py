@@ -621,6 +621,15 @@ def test_delta_against_one_over_n(tmp_path, n, unit, text):
     assert ("is not below 1/n" in to_html(said)) == ("NOT" in text)
 
 
+@pytest.mark.parametrize("noted", ["all", [], [1], [["a", "b", "c", 1]], [["a", 0.5, "b"]]])
+def test_what_is_no_plan_is_shown_as_a_fact(tmp_path, noted):
+    budget = PrivacyAccountant(path=tmp_path / "a.ledger")
+    budget.spend(PureEvent(0.1), facts={"releases": noted})
+    page = to_html(gather(budget.path))
+    wanted = noted if isinstance(noted, str) else json.dumps(noted)
+    assert (dict(shown_facts(page)).get("releases") == wanted) == (noted != [])
+
+
 def test_every_question_is_answered_and_the_formula_is_folded(pages):
     page = Reader(pages["varied"])
     for question in (
@@ -689,8 +698,13 @@ def test_each_public_fact_of_each_estimator_is_on_the_page(tmp_path, estimator):
         warnings.simplefilter("ignore")
         model.fit(*data(estimator))
     public = plain_facts(model.privacy_spent_.public)
-    found = shown_facts(to_html(gather(budget.path)))
-    assert public
+    page = to_html(gather(budget.path))
+    found = shown_facts(page)
+    assert model.privacy_spent_.releases and public
+    for name, share, law, dim in public.pop("releases"):
+        cells = (f"{100 * share:.3g} %", law, "several" if dim is None else dim)
+        row = "".join(f"<td[^>]*><bdi>{re.escape(str(cell))}</bdi></td>" for cell in cells)
+        assert re.search(f"<bdi>{re.escape(name)}</bdi></th>{row}", page), name
     for name, value in public.items():
         texts = [text for known, text in found if known == name]
         wanted = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

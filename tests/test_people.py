@@ -1,6 +1,7 @@
 """Fits that protect people: the number of their rows reaches nothing, one row each is a record."""
 
 import inspect
+import math
 import re
 import warnings
 
@@ -21,8 +22,9 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
 )
-from skriemdp import config_context as arithmetic_of
-from skriemdp.geometry import Hyperboloid, Sphere
+from skriemdp._groups import Groups
+from skriemdp.geometry import Euclidean, Hyperboloid, Sphere
+from skriemdp.mean.class_releases import PeopleOfClasses
 
 COUNT = 30
 
@@ -120,7 +122,7 @@ def test_numbers_of_rows_reach_neither_plan_nor_words(name):
         settings = re.sub(" at 0x[0-9a-f]+", "", repr(made.settings))
         if name == "class means found":  # which holds a function
             settings = settings.split("budget=")[0]
-        said.append((made.event, settings, made.work, made.exact, repr(spent), words))
+        said.append((made.event, settings, made.work, made.arithmetic, repr(spent), words))
         if "found" not in name and "adaptive" not in name:  # where it is released
             said[-1] += (model.noise_scale_,)
     assert said[0] == said[1] == said[2]
@@ -132,7 +134,7 @@ def test_numbers_of_rows_reach_neither_plan_nor_words(name):
 def test_one_row_each_is_a_record(name):
     rng = np.random.default_rng(0)
     X, y, _ = people(rng, 1)
-    with warnings.catch_warnings(), arithmetic_of(arithmetic="float"):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rows = clone(MODELS[name]).fit(X, y)
         owners = clone(MODELS[name]).fit(X, y, groups=np.arange(COUNT))
@@ -197,20 +199,13 @@ EXACT += ["components, centre found", "components of pairs, found", "regression,
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_people_are_added_in_integers_where_that_is_asked(name):
+def test_people_are_added_in_integers(name):
     rng = np.random.default_rng(5)
     X, y, ids = people(rng, 6)
-    found = []
-    for arithmetic in ("float", "lattice"):
-        model = clone(MODELS[name]).set_params(epsilon=30.0 if "batches" in name else 1e4)
-        with warnings.catch_warnings(), arithmetic_of(arithmetic=arithmetic):
-            warnings.simplefilter("ignore")
-            found.append(model.fit(X, y, groups=ids))
-    floats, integers = found
-    assert integers.privacy_spent_.public["arithmetic"] == "exact integers"
-    if "found" not in name:  # which is noisy itself
-        np.testing.assert_allclose(integers.noise_scale_, floats.noise_scale_, rtol=1e-3)
-        np.testing.assert_allclose(released(integers), released(floats), atol=0.15)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = clone(MODELS[name]).fit(X, y, groups=ids)
+    assert model.privacy_spent_.public["arithmetic"] == "exact integers"
 
 
 def test_searches_score_people_and_split_them_by_their_ids():
@@ -229,9 +224,8 @@ def test_searches_score_people_and_split_them_by_their_ids():
     assert set(parts[0].people) == set(parts[1].people)
     # One row each: the same search as that of rows.
     one, _, _ = people(rng, 1)
-    with arithmetic_of(arithmetic="float"):
-        rows = clone(search).fit(one)
-        owners = clone(search).fit(one, groups=np.arange(COUNT))
+    rows = clone(search).fit(one)
+    owners = clone(search).fit(one, groups=np.arange(COUNT))
     assert owners.best_index_ == rows.best_index_
     assert owners.privacy_spent_.event == rows.privacy_spent_.event
     assert owners.best_score_ == pytest.approx(rows.best_score_, abs=0.05)
@@ -290,3 +284,42 @@ def test_every_fit_that_takes_groups_asks_for_them():
             asked.append((name, routing.fit.requests.get("groups")))
     assert len(asked) >= 8
     assert [name for name, request in asked if request is not True] == []
+
+
+# -- a private ball for class means ----------------------------------------------------------------
+
+
+def recentred_people(people=150, rows=30, seed=0):
+    """Rows of three classes about the origin, at distance .5, each person's with mean zero."""
+    rng = np.random.default_rng(seed)
+    groups, centers = np.repeat(np.arange(people), rows), 0.5 * np.eye(3)
+    y = np.arange(len(groups)) % 3
+    X = (centers - centers.mean(axis=0))[y] + 0.3 * rng.normal(size=(len(y), 3))
+    for person in range(people):
+        X[groups == person] -= X[groups == person].mean(axis=0)
+    return X, y, groups
+
+
+def test_the_radius_of_people_is_that_of_their_class_means():
+    X, y, groups = recentred_people()
+    settings = {"classes": range(3), "epsilon": 5.0, "center": np.zeros(3), "random_state": 0}
+    model = PrivateMinimumDistanceToMean(**settings).fit(X, y, groups=groups)
+    length = math.sqrt(2.0 / 3.0) * 0.5  # of a class mean; people's own means are zero
+    assert 0.6 * length < model.radius_ / 0.6 < 2.0 * length
+    assert model.clipped_fraction_ < 0.2
+    assert model.score(X, y) > 0.75
+
+
+def test_a_persons_distance_is_the_root_mean_square_over_the_classes_shown():
+    X, y, groups = recentred_people(20, 7, seed=1)
+    y = np.where(groups % 4 == 0, 1, y)  # some show one class
+    records = PeopleOfClasses(Euclidean(3), X, y, Groups.from_ids(groups))
+    (found,) = records.distances(np.full(3, 0.1))
+    for person in range(20):
+        own = groups == person
+        means = [X[own & (y == k)].mean(axis=0) - 0.1 for k in np.unique(y[own])]
+        assert found[person] == pytest.approx(np.sqrt(np.mean(np.sum(np.square(means), axis=1))))
+    # To the last bit the same in any company.
+    some = groups < 5
+    alone = PeopleOfClasses(Euclidean(3), X[some], y[some], Groups.from_ids(groups[some]))
+    np.testing.assert_array_equal(next(alone.distances(np.full(3, 0.1))), found[:5])

@@ -1,6 +1,7 @@
 """Regression with hyperbolic responses: gradients, budgets, layouts, audits."""
 
 import pickle
+import warnings
 from unittest import mock
 
 import numpy as np
@@ -683,3 +684,15 @@ def test_answers_in_features_of_any_unit_are_no_worse_than_no_answers_by_much(un
         ).fit(X[:400], y[:400])
         scores.append(fitted.score(X[400:], y[400:]))
     assert np.mean(scores) > -1.0
+
+
+@pytest.mark.parametrize("more", [{}, {"base_point": [1.0, 0.0, 0.0]}, {"feature_scale": 1.0}])
+def test_few_records_are_said_before_a_search(more):
+    X, y = make_tree(40)
+    known = {"feature_scale": 1.0, "base_point": [1.0, 0.0, 0.0]}
+    with pytest.warns(match="n mu = .* a public feature_scale and base_point"):
+        PrivateHyperbolicRegressor(coordinates="lorentz", n_steps=2, **more).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "about .* of the rows")
+        PrivateHyperbolicRegressor(coordinates="lorentz", n_steps=2, **known).fit(X, y)

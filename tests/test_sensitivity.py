@@ -74,7 +74,7 @@ def gradient_diameter(geometry, radius, reach):
     ball = GeodesicBall(geometry, geometry.base_point, radius)
     problem = FrechetProblem(ball, geometry.base_point[None])
     point = geometry.exp_coordinates(geometry.base_point, reach * np.eye(geometry.dim)[0])
-    return problem.gradient_ball(point).diameter.value
+    return 2.0 * problem.gradient_ball(point).radius
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_clipping_only_shortens_differences():
     clipped = np.linalg.norm(in_ball(first, 1.0) - in_ball(second, 1.0), axis=-1)
     assert (clipped <= np.linalg.norm(first - second, axis=-1) * (1 + 1e-12)).all()
     ball = Ball(2.5, np.array([3.0, 0.0]))
-    assert ball.clipped(1.0).diameter.value == pytest.approx(2.0)
-    assert ball.clipped(9.0).diameter.value == pytest.approx(5.0)
+    assert ball.clipped(1.0).radius == pytest.approx(1)
+    assert ball.clipped(9.0).radius == pytest.approx(2.5)
 
 
 # -- means --
@@ -324,6 +324,24 @@ def test_scores_of_directions():
     assert 0.98 * bound < search(objective, 12) <= bound * (1 + 1e-12)
 
 
+def test_answers_less_levels():
+    size, levels = 3, np.array([0.2, 0.8, 0.2])
+
+    def shares(parameters):
+        return 0.5 + 0.5 * np.tanh(4.0 * parameters)
+
+    def moved(parameters):
+        one, two = (shares(x) - levels for x in split(parameters, size, size))
+        return np.sqrt(((one - two) ** 2).sum(-1))
+
+    def added(parameters):
+        return np.sqrt(((shares(parameters) - levels) ** 2).sum(-1))
+
+    bound = sensitivity.answers_sensitivity(size, 0.8)
+    assert 0.98 * bound.value < search(moved, 2 * size) <= bound.value * (1 + 1e-12)
+    assert 0.98 * bound.presence < search(added, size) <= bound.presence * (1 + 1e-12)
+
+
 @pytest.mark.parametrize("scale", [0.1, 0.5, 0.7, 1.0])
 def test_lifted_second_moments(scale):
     def objective(parameters):
@@ -371,6 +389,19 @@ def test_class_means():
     assert 0.98 * bound < search(objective, 4 + 2 * classes) <= bound * (1 + 1e-12)
 
 
+def test_answers():
+    count = 3
+
+    def objective(parameters):
+        one, two = split(parameters, count, count)
+        return np.linalg.norm(np.clip(one, 0.0, 1.0) - np.clip(two, 0.0, 1.0), axis=-1)
+
+    bound = sensitivity.answers_sensitivity(count)
+    assert 0.98 * bound.value < search(objective, 2 * count) <= bound.value * (1 + 1e-12)
+    corners = np.array(np.meshgrid(*[[-0.5, 0.5]] * count)).reshape(count, -1)
+    assert 0.98 * bound.presence < np.linalg.norm(corners, axis=0).max() <= bound.presence
+
+
 # -- limits --
 
 
@@ -402,9 +433,11 @@ def test_unbounded_lower_curvature_is_fine():
 # -- parameters ------------------------------------------------------------------------------------
 
 NUMBERS = {
+    sensitivity.answers_sensitivity: {"count": 2},
     sensitivity.ball_logarithms_sensitivity: {"radius": 0.5, "kappa": 1.0},
     sensitivity.ball_sensitivity: {"radius": 0.5},
     sensitivity.direction_score_sensitivity: {"norm": 0.5},
+    sensitivity.exact_moment_norm: {"longest": 2.0, "n": 10, "dim": 3},
     sensitivity.frame_product_sensitivity: {"norm": 0.5, "columns": 2, "bound": 1.0},
     sensitivity.frechet_mean_sensitivity: {"radius": 0.5, "n": 10, "kappa": 1.0},
     sensitivity.interval_sensitivity: {"width": 2.0},

@@ -308,7 +308,7 @@ def test_labels_that_are_read_off_y_are_announced(model):
         model().fit(X, Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "delta=|n=60 records")
+        warnings.filterwarnings("ignore", "delta=|n=60 records|the gradients of the coeff")
         model(classes=[0.0, 1.0]).fit(X, Y)
 
 
@@ -637,10 +637,11 @@ def test_steps_that_nobody_fitted_are_not_tried():
 
 
 @pytest.mark.parametrize(
-    ("step", "said"), [("products", "floating point"), ("exp", "exact integers")]
+    ("step", "said"),
+    [("products", "exact integers; floating-point losses"), ("exp", "exact integers")],
 )
 def test_a_search_behind_rows_that_round_by_their_company_is_not_exact(step, said):
     found = searched(
         FunctionTransformer(KEEPING_STEPS[step]), privatefrechetmean__radius=[0.5, 1.0]
     )
-    assert found.privacy_spent_.public["arithmetic"] == said
+    assert found.privacy_spent_.public["arithmetic"].split(" that ")[0] == said

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import weaker_scale
 
-from skriemdp import PrivateFrechetMean, PrivateTangentPCA, config_context, frechet_mean
+from skriemdp import PrivateFrechetMean, PrivateTangentPCA, frechet_mean
 from skriemdp.auditing import audit_scores, worst_case_neighbours
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import (
@@ -300,8 +300,7 @@ def test_a_ball_that_cuts_warns(radius, warns):
 
 def test_exact_integers_on_curved_spaces():
     X, _ = cloud(AffineInvariantSPD(2), 600, 0)
-    with config_context(arithmetic="lattice"):
-        fit = uncertain(Sphere(2)).fit(cloud(Sphere(2), 600, 0)[0])
+    fit = uncertain(Sphere(2)).fit(cloud(Sphere(2), 600, 0)[0])
     assert fit.privacy_spent_.public["arithmetic"] == "exact integers"
     assert np.isfinite(uncertain(AffineInvariantSPD(2)).fit(X).covariance_).all()
 

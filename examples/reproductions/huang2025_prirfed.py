@@ -238,7 +238,7 @@ def published_plain(case):
     """DP-RSGD with the published noise ``K log(1/delta) tau^2 / (N_i epsilon)^2``."""
     sigma = math.sqrt(case.local_steps * math.log(1 / DELTA)) * case.clip / (case.n * EPSILON)
     bound = GradientQuery(case.problems[0], case.start, case.clip).bound
-    return plain(case, sigma * case.n / bound.diameter.value)
+    return plain(case, sigma * case.n / (2.0 * bound.radius))
 
 
 def published_reduced(case, sigma=None):

@@ -83,7 +83,7 @@ class PublishedRSVRG:
             for _ in range(self.epoch_length):
                 point, chosen = path.point, rng.integers(n, size=1)
                 queries = [GradientQuery(problem, x, self.inner_clip) for x in (point, anchor)]
-                here, there = (exact_mean(query, query.total(chosen), 1) for query in queries)
+                here, there = (exact_mean(query, chosen) for query in queries)
                 value = here - transported(geometry, anchor, point, there - mean)
                 path.advance(value + self.sigma * rng.standard_normal(value.shape))
         return path.result

@@ -378,7 +378,8 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             plan = self._stochastic(plan)
         plan.check(float(self.epsilon), float(self.delta))
         public = {"n": n, "n_items": d, "bounds": bounds}
-        return Plan(plan.event, plan, public, unit="user", work=work, exact=True)
+        event, planned = plan.event, plan.releases
+        return Plan(event, plan, public, unit="user", work=work, releases=planned)
 
     def _work(self, n: int, d: int, rank: int, method: str) -> Work:
         # Products of pairs of columns in a step, and the factors of all users.

@@ -25,6 +25,7 @@ from skriemdp.completion.ridge_releases import ballots, voted_ridges
 from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest, whole_spectrum
 from skriemdp.descent.releases import PoissonSampler
 from skriemdp.descent.trajectory import Moves, Trajectory
+from skriemdp.mechanisms.budget import Release
 from skriemdp.mechanisms.held import Held, Moment, Outer
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
@@ -197,6 +198,14 @@ class CompletionPlan:
             rest = self.stochastic.event(self.n)
             return compose([GaussianEvent(1.0 / self.mu_of(self.gaussian_share)), rest])
         return GaussianEvent(1.0 / self.mu)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What may be released, with its share; what is not needed goes to the items."""
+        shares = {**self.small, "items, or the level alone": self.item_share}
+        if self.may_have_subspace:
+            shares["subspace, or items again"] = self.rest_share
+        return tuple(Release(name, share, "gaussian") for name, share in shares.items())
 
     def check(self, epsilon: float, delta: float) -> None:
         """ValueError where a release that may occur has integers that are too coarse."""

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from skriemdp._groups import Groups
+from skriemdp.mechanisms.sum import Part
 
 if TYPE_CHECKING:
     from skriemdp.core.estimator import Data, Plan, Terms
 
-__all__ = ["Additive", "Statistic"]
+__all__ = ["Additive", "IntegerStatistic", "Statistic"]
 
 
 class Statistic(Protocol):
@@ -44,6 +45,24 @@ class Statistic(Protocol):
 
 
 @runtime_checkable
+class IntegerStatistic(Protocol):
+    """A statistic whose noise may be added to the sum over several tables."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its releases; they do not depend on a table's number of records."""
+        ...
+
+    def exact(self, arrays: tuple, groups: Groups | None) -> list[np.ndarray]:
+        """The exact integers of each part over a table, without noise."""
+        ...
+
+    def decoded(self, noisy: np.ndarray) -> np.ndarray:
+        """The noisy sums, as :meth:`Statistic.noisy` returns them, of noisy integers."""
+        ...
+
+
+@runtime_checkable
 class Additive(Protocol):
     """A private estimator that learns from noisy sums alone, where its bounds are public.
 
@@ -65,6 +84,9 @@ class Additive(Protocol):
         """A plan whose settings are a :class:`Statistic`; ValueError where there is none."""
         ...
 
-    def _learn(self, statistic: Any, noisy: np.ndarray, facts: Any, n_tables: int) -> None:
-        """Set the learned attributes from noisy sums over `n_tables` tables of n records in all."""
+    def _learn(self, statistic: Any, noisy: np.ndarray, facts: Any, n_tables: float) -> None:
+        """Set the learned attributes from noisy sums over n records.
+
+        `n_tables` is the variance of their noise, in units of that of one table.
+        """
         ...

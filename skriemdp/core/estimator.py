@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -15,13 +15,18 @@ from sklearn.utils import Tags, get_tags
 from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
-from skriemdp.core.arithmetic import check_arithmetic
+from skriemdp._warnings import unwarned, warn_user
+from skriemdp.core.arithmetic import INTEGERS
 from skriemdp.core.charge import charge
+from skriemdp.core.count_releases import count_before
 from skriemdp.core.parameters import check_parameters, check_target
 from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.ledger.current import LeftBehind, active_accountant_token, chosen_accountant
 from skriemdp.ledger.statements import noise_of
+from skriemdp.ledger.units import PRESENT, RELEASED
+from skriemdp.mechanisms.budget import Release
+from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
 
@@ -63,11 +68,15 @@ class Terms:
     composes : bool, default=False
         Whether "auto" choices should consider Gaussian releases only: they are what the ledger
         charges least.  By the ledger's stored rule, never by what it has spent.
+    secret_n : bool, default=False
+        Whether the number of records that a plan is made for was released with noise: every sum is
+        then of integers, with Gaussian noise, and no release divides by what it counts itself.
     """
 
     epsilon: float
     delta: float
     composes: bool = False
+    secret_n: bool = False
 
 
 S = TypeVar("S")
@@ -92,9 +101,11 @@ class Plan(Generic[S]):
         As in :class:`skriemdp.core.spent.PrivacySpent`.
     work : Work
         Memory besides the records, and steps; refused above the limits of the configuration.
-    exact : bool
-        Whether every sum and every draw of noise is of integers, so that the guarantee is about
-        the program as it runs and not about real numbers (docs/theory/lattice.md).
+    arithmetic : str
+        What is added and drawn, in words: "exact integers", where the guarantee is about the
+        program as it runs, or what of it is in floating point (docs/theory/lattice.md).
+    releases : tuple of Release
+        What the fit may release, by name, with its share of the event.
     """
 
     event: Event
@@ -103,12 +114,13 @@ class Plan(Generic[S]):
     unit: str = "record"
     guarantee: str = "exact"
     work: Work = Work()
-    exact: bool = False
+    arithmetic: str = INTEGERS
+    releases: tuple[Release, ...] = ()
 
     @property
     def stated(self) -> dict:
         """The public facts that ledger and statement hold."""
-        return {"arithmetic": "exact integers" if self.exact else "floating point"} | self.public
+        return {"arithmetic": self.arithmetic, "releases": self.releases} | self.public
 
 
 def tags_of(tags: Tags, estimator: Any) -> Tags:
@@ -123,10 +135,10 @@ def tags_of(tags: Tags, estimator: Any) -> Tags:
     return tags
 
 
-def validated(estimator: Any, X: Any, y: Any = None, groups: Any = None) -> Data:
+def validated(estimator: Any, X: Any, y: Any = None, groups: Any = None, **least: int) -> Data:
     """``estimator._validate(X, y)``, whose errors show no record; with `groups` for records."""
     # What scikit-learn says was repeated on stand-ins within; the rest gets a fixed sentence.
-    data = quietly(estimator._validate, X, y, labels=True)
+    data = quietly(functools.partial(estimator._validate, **least), X, y, labels=True)
     if groups is not None:
         data = data.by_group(read_groups(groups, data.facts["n"]))
     return estimator._with_tried_functions(data)
@@ -226,6 +238,9 @@ def _per_group(plan: Plan) -> Plan:
 
 # Below this mu a share of it would ask for more noise than integers of the usual scale have.
 _LEAST_MU = 1e-8
+# A fit whose number of records is secret is first planned for this public number, to refuse what
+# cannot run; and for the released number, or this one if that is less.
+_NOMINAL_N, _LEAST_N = 1000, 2
 
 
 def check_noise(event: Event) -> None:
@@ -255,6 +270,9 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
 
     # Whether the fitted model stores what `predict` is asked, for whoever gets the model to see.
     _remembers_queries = False
+    # The part of mu**2 that is left where a record is added or removed, whatever was planned for
+    # whatever number of records; None where that number must be public (docs/theory/presence.md).
+    _left_by_presence: ClassVar[float | None] = None
 
     if TYPE_CHECKING:  # what a subclass has
         epsilon: Any
@@ -270,30 +288,96 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         check_target(self.epsilon, self.delta)
         check_random_state(self.random_state)
         check_parameters(self)
-        data = validated(self, X, y, groups)
         accountant = self._accountant()
+        if getattr(accountant, "unit", None) == PRESENT:
+            return self._fit_secret_n(X, y, groups, accountant)
+        data = validated(self, X, y, groups)
         plan = self._plan(data.facts, self._terms(accountant))
         if data.groups is not None:
             plan = _per_group(plan)
         plan.work.check()
         check_noise(plan.event)
-        check_arithmetic(plan.exact, f"{type(self).__name__} with these parameters")
         streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
         entry = self._charge(accountant, plan)
         watched = getattr(self, "callback", None) is not None
         with (charged := Charged(entry, watched)):
             self._release(data, plan, streams)
         charged.settle()
-        self.privacy_spent_ = PrivacySpent(
+        self.privacy_spent_ = self._spent(plan, entry)
+        return self
+
+    def _fit_secret_n(self, X: Any, y: Any, groups: Any, accountant: Any) -> Self:
+        """A fit whose number of records is released, before everything else.
+
+        *Guarantee*: ``gaussian_mu(epsilon, delta)``-GDP under replacement, addition and removal of
+        one record (docs/theory/presence.md, Corollary 3).  Behind the charge nothing is refused
+        that the released number could bring about.
+        """
+        left, refusal = self._left_by_presence, self._needs_public_n(groups)
+        if left is None or refusal:
+            raise ValueError(f"the accountant keeps the number of records secret, and {refusal}")
+        data = validated(self, X, y, least=0)
+        mu = gaussian_mu(float(self.epsilon), float(self.delta))
+        count, event = count_before(mu, left)
+        terms = Terms(float(self.epsilon), float(self.delta), composes=True, secret_n=True)
+
+        def planned(n: int) -> Plan:
+            plan = self._plan(data.facts | {"n": n}, terms)
+            stated = {name: fact for name, fact in plan.public.items() if name != "n"}
+            if plan.event != event or plan.arithmetic != INTEGERS:
+                raise RuntimeError("this plan is not for a secret number of records.")
+            return dataclasses.replace(plan, unit=PRESENT, public=stated)
+
+        with unwarned():
+            plan = planned(_NOMINAL_N)
+        plan.work.check()
+        check_noise(event)
+        streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
+        entry = self._charge(accountant, plan)
+        with (charged := Charged(entry)):
+            found = count.release(data.facts["n"], streams("number of records"))
+            n = max(_LEAST_N, round(found))
+            if found < 4.0 * count.sigma:
+                warn_user(
+                    f"the released number of records is {found:.3g}, with noise of standard "
+                    f"deviation {count.sigma:.3g}: what is divided by it says next to nothing. Use "
+                    "more records or a larger epsilon."
+                )
+            plan = planned(n)
+            self._release(dataclasses.replace(data, facts=data.facts | {"n": n}), plan, streams)
+        charged.settle()
+        told = {"n released": found, "noise of n": count.sigma}
+        self.privacy_spent_ = self._spent(
+            dataclasses.replace(plan, public=plan.public | told),
+            entry,
+            "replace-one or add/remove-one",
+        )
+        return self
+
+    def _needs_public_n(self, groups: Any) -> str:
+        """Why the number of records cannot be secret, and the cure; empty where it can."""
+        cure = "make an accountant with unit='record', under which their number is public."
+        if self._left_by_presence is None:
+            return f"{type(self).__name__} needs it: {cure}"
+        if groups is not None:
+            return f"groups= asks for the number of people: {cure}"
+        if self.delta == 0.0:
+            return "is released with Gaussian noise, which needs delta > 0: pass one."
+        return ""
+
+    def _spent(
+        self, plan: Plan[Any], entry: ChargedEntry | None, neighboring: str = "replace-one"
+    ) -> PrivacySpent:
+        return PrivacySpent(
             float(self.epsilon),
             float(self.delta),
             as_drawn(plan.event, self.random_state),
             plan.unit,
             plan.guarantee,
             plan.stated,
-            entry=entry,
+            neighboring,
+            entry,
         )
-        return self
 
     def _with_tried_functions(self, data: Data) -> Data:
         """`data`, after what can be refused only where the number of records is known."""
@@ -321,7 +405,11 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
                 "guarantee": plan.guarantee,
                 "noise": noise_of(plan.event.to_dict()),
             },
-            facts=plan.stated,
+            facts={
+                name: fact
+                for name, fact in plan.stated.items()
+                if plan.unit != PRESENT or name not in RELEASED
+            },
             at=(float(self.epsilon), float(self.delta)),
             gaussian=self._gaussian_choice(),
         )

@@ -8,13 +8,16 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import SeededEvent
 
-__all__ = ["SEEDED", "ChargedEntry", "PrivacySpent"]
+__all__ = ["COMPUTATIONAL", "SEEDED", "ChargedEntry", "PrivacySpent"]
 
 # The guarantee of a release whose noise can be reproduced.
 SEEDED = "none (seeded)"
+# That of a secure sum.
+COMPUTATIONAL = "computational"
 
 
 class ChargedEntry(NamedTuple):
@@ -37,18 +40,23 @@ class PrivacySpent:
         What was released, in numbers; composes with other events (:mod:`skriemdp.privacy.events`).
         A :class:`skriemdp.privacy.events.SeededEvent` where `random_state` was an integer.
     unit : str
-        Whose data are protected: ``"record"``, ``"label"``, ``"group"``, ``"user"`` or
-        ``"client"``.
+        Whose data are protected: ``"record"``, ``"record, present or not"``, ``"label"``,
+        ``"group"``, ``"user"`` or ``"client"``.
     planned_guarantee : str
-        ``"exact"`` or ``"statistical"`` (a constant was certified by simulation with a stated error
-        probability).
+        ``"exact"``, ``"statistical"`` (a constant was certified by simulation with a stated error
+        probability) or ``"computational"`` (a secure sum of clients: against adversaries who cannot
+        break the cryptography, and as `public` says).
     public : dict
         What had to be public for the statement to hold, by name.
     neighboring : str
-        The adjacency: always ``"replace-one"``; the number of records is public.
+        The adjacency: ``"replace-one"``, the number of records public; or ``"replace-one or
+        add/remove-one"``, the number secret.
     entry : ChargedEntry or None
         Number and digest of the charge in its ledger, and the name of the data set
         (:func:`skriemdp.ledger.matches`); None where nothing was charged here.
+    planned_alone : float or None
+        Of a secure sum: the epsilon that holds for a client's records if all other clients work
+        with the server, or if the cryptography is broken.
     """
 
     planned_epsilon: float
@@ -59,6 +67,12 @@ class PrivacySpent:
     public: dict = dataclasses.field(default_factory=dict)
     neighboring: str = "replace-one"
     entry: ChargedEntry | None = None
+    planned_alone: float | None = None
+
+    @property
+    def epsilon_alone(self) -> float | None:
+        """`planned_alone`, infinite of a seeded fit."""
+        return math.inf if self.seeded and self.planned_alone else self.planned_alone
 
     @property
     def seeded(self) -> bool:
@@ -85,6 +99,11 @@ class PrivacySpent:
         """What the noise costs where nobody can repeat it."""
         return self.event.event if isinstance(self.event, SeededEvent) else self.event
 
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What the fit could release, by name, with its share: planned before the charge."""
+        return self.public.get("releases", ())
+
     def __iter__(self) -> Iterator[float]:
         yield self.epsilon
         yield self.delta
@@ -92,8 +111,9 @@ class PrivacySpent:
     def __repr__(self) -> str:
         count = len(self.public)
         facts = f"{count} public fact{'' if count == 1 else 's'}"
+        alone = "" if self.epsilon_alone is None else f"epsilon_alone={self.epsilon_alone:.4g}, "
         return (
-            f"PrivacySpent(epsilon={self.epsilon:g}, delta={self.delta:g}, per {self.unit}, "
+            f"PrivacySpent(epsilon={self.epsilon:g}, {alone}delta={self.delta:g}, per {self.unit}, "
             f"{self.guarantee}, {facts})"
         )
 
@@ -103,6 +123,8 @@ class PrivacySpent:
             ("per", f"{self.unit} ({self.neighboring})"),
             ("guarantee", self.guarantee),
         ]
+        if self.epsilon_alone is not None:
+            rows.insert(1, ("epsilon if all others collude", f"{self.epsilon_alone:.4g}"))
         facts = [(name, _shown(value)) for name, value in self.public.items()]
         folded = f"<details><summary>{len(facts)}</summary>{_table(facts)}</details>"
         table = _table(rows, [("public facts", folded)])
@@ -115,7 +137,7 @@ class PrivacySpent:
 
     def to_dict(self) -> dict:
         """Plain-data form, ready for ``json.dumps`` (public arrays become nested lists)."""
-        names = ("epsilon", "delta", "guarantee", "seeded", "mu")
+        names = ("epsilon", "epsilon_alone", "delta", "guarantee", "seeded", "mu")
         fields = {name: getattr(self, name) for name in names}
         fields |= {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         fields["event"] = self.event.to_dict()

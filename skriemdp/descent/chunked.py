@@ -18,7 +18,6 @@ from skriemdp.geometry._tiles import blocks_of_at_most
 from skriemdp.mechanisms.sum import ExactTotal
 
 if TYPE_CHECKING:
-    from skriemdp.mechanisms.bounds import Bound
     from skriemdp.mechanisms.held import Held
     from skriemdp.mechanisms.units import Units
 
@@ -107,16 +106,6 @@ class DaskProblem(Problem):
     ) -> Iterator[np.ndarray]:
         yield from self._compute("stacked", indices, (point, anchor))
 
-    def gradient_sum(
-        self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
-    ) -> np.ndarray:
-        return self._sum("gradient_sum", indices, (point, bound))
-
-    def difference_sum(
-        self, point: np.ndarray, anchor: np.ndarray, bound: Bound, indices: np.ndarray | None = None
-    ) -> np.ndarray:
-        return self._sum("difference_sum", indices, (point, anchor, bound))
-
     def adder(self, indices: np.ndarray | None, *points: np.ndarray) -> Callable[..., np.ndarray]:
         def add(units: Units, give: Callable[..., Any], held: Held, steps: int) -> np.ndarray:
             total = ExactTotal(held.shape, held.largest(steps))
@@ -133,12 +122,6 @@ class DaskProblem(Problem):
             return np.diff(self._bounds).tolist()
         counts = np.diff(np.searchsorted(indices, self._bounds))
         return counts[counts > 0].tolist()
-
-    def _sum(self, method: str, indices: np.ndarray | None, arguments: Any) -> np.ndarray:
-        total = np.zeros(self.geometry.dim)
-        for part in self._compute(method, indices, arguments):
-            total += part
-        return total
 
     @functools.cached_property
     def _checked(self) -> Callable[..., Any]:

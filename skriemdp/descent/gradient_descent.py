@@ -42,8 +42,6 @@ class RiemannianGradientDescent:
         `gradient_ball`.
     output, retraction, domain
         As in :class:`skriemdp.descent.trajectory.Moves`.
-    exact : bool, default=True
-        Add gradients in exact integers, with discrete Gaussian noise.
 
     Notes
     -----
@@ -61,7 +59,6 @@ class RiemannianGradientDescent:
     output: str = "last"
     retraction: bool = False
     domain: object = None
-    exact: bool = True
 
     def __post_init__(self) -> None:
         check_positive(mu=self.mu)
@@ -120,9 +117,8 @@ class RiemannianGradientDescent:
             The output point.
         """
         path = Trajectory(problem.geometry, start, self.moves, rng, callback)
-        batch = FullBatch(self.exact)
-        if self.exact:
-            expect_integers(rng, self.n_steps * problem.gradient_dim)
+        batch = FullBatch()
+        expect_integers(rng, self.n_steps * problem.gradient_dim)
         for multiplier in self.noise_multipliers:
             query = GradientQuery(problem, path.point, self.clip_norm)
             path.advance(batch.release(query, multiplier, rng))

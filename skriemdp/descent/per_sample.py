@@ -9,7 +9,7 @@ import importlib
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,10 +28,6 @@ from skriemdp.descent.separate_rows import (
 from skriemdp.geometry._tiles import block_length, tiles
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.spd.base import SPDGeometry
-
-if TYPE_CHECKING:
-    from skriemdp.mechanisms.bounds import Bound
-
 
 __all__ = [
     "BACKENDS",
@@ -478,25 +474,11 @@ class CostProblem(Problem):
         self, point: np.ndarray, indices: np.ndarray | slice | None = None
     ) -> np.ndarray:
         chosen = slice(None) if indices is None else indices
-        blocks = list(self._coordinate_blocks(point, chosen))
-        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-
-    def gradient_sum(
-        self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
-    ) -> np.ndarray:
-        total = np.zeros(self.geometry.dim)
-        for piece in self.pieces(indices):
-            for rows in self._coordinate_blocks(point, piece):
-                total += bound.enforce(rows).sum(axis=0)
-        return total
-
-    def _coordinate_blocks(
-        self, point: np.ndarray, piece: np.ndarray | slice
-    ) -> Iterator[np.ndarray]:
-        labels = None if self.y is None else self.y[piece]
+        labels = None if self.y is None else self.y[chosen]
         with np.errstate(all="ignore"):
-            gradient = self._gradient_of(piece)
-            yield from gradient.coordinate_blocks(point, self.X[piece], labels)
+            gradient = self._gradient_of(chosen)
+            blocks = list(gradient.coordinate_blocks(point, self.X[chosen], labels))
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def _gradient_of(self, piece: np.ndarray | slice) -> PerSampleGradient:
         """The gradient, in blocks where a row's bits would depend on who else is asked for.

@@ -14,18 +14,13 @@ import numpy as np
 from skriemdp.geometry._tiles import rows_per_block
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
-from skriemdp.mechanisms.bounds import Ball, Bound
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import Held
 from skriemdp.mechanisms.sum import integer_total
 from skriemdp.mechanisms.units import Blocks, Units
 from skriemdp.privacy.sensitivity import log_lipschitz
 
-__all__ = ["FrechetProblem", "Problem", "longest_block"]
-
-
-def longest_block(geometry: Geometry) -> int:
-    """Most records of a geometry that fit in one block; public."""
-    return rows_per_block(geometry.shape)
+__all__ = ["FrechetProblem", "Problem"]
 
 
 class Problem(abc.ABC):
@@ -67,6 +62,11 @@ class Problem(abc.ABC):
         """Number of coordinates of one record's vector in a sum of gradients."""
         return self.geometry.dim
 
+    @property
+    def integers_of_a_step(self) -> int:
+        """Most coordinates of a sum of gradients, or of their differences."""
+        return max(self.gradient_dim, self.geometry.dim)
+
     def gradient_coordinates(
         self, point: np.ndarray, indices: np.ndarray | slice | None = None
     ) -> Any:
@@ -88,7 +88,7 @@ class Problem(abc.ABC):
     @property
     def longest_piece(self) -> int:
         """Most records in one of :meth:`pieces`; public."""
-        return longest_block(self.geometry)
+        return rows_per_block(self.geometry.shape)
 
     def pieces(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray | slice]:
         """Cut the records (all, or the array `indices`) into blocks that fit in cache."""
@@ -128,19 +128,6 @@ class Problem(abc.ABC):
         units = Units((Blocks(lambda: self.vectors(indices, *points)),))
         return integer_total(units, lambda rows: rows, held, steps)
 
-    def gradient_sum(
-        self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Sum over records of the gradient's offset in `bound`, ``(gradient_dim,)``.
-
-        Works tile by tile, so memory beyond the data is bounded.
-        """
-        total = np.zeros(self.gradient_dim)
-        for piece in self.pieces(indices):
-            rows = np.asarray(self.gradient_coordinates(point, piece))
-            total += bound.enforce(rows).sum(axis=0)
-        return total
-
     def difference_coordinates(
         self, point: np.ndarray, anchor: np.ndarray, indices: np.ndarray | slice | None = None
     ) -> np.ndarray:
@@ -149,15 +136,6 @@ class Problem(abc.ABC):
         moved = geometry.transport(anchor, point, self.gradients(anchor, indices))
         difference = self.gradients(point, indices) - moved
         return np.asarray(geometry.coordinates_from_tangent(point, difference))
-
-    def difference_sum(
-        self, point: np.ndarray, anchor: np.ndarray, bound: Ball, indices: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Sum of :meth:`difference_coordinates`, each in `bound`."""
-        total = np.zeros(self.geometry.dim)
-        for piece in self.pieces(indices):
-            total += bound.enforce(self.difference_coordinates(point, anchor, piece)).sum(axis=0)
-        return total
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -202,6 +180,12 @@ class FrechetProblem(Problem):
         `known` are the records' normal coordinates at the centre, `distances` theirs to it, and
         `squares` those of the geometry, where there are some already.
         """
+        if not ball.geometry.separate_rows:  # nobody's point may depend on those beside it
+            alone = [ball.project_and_count(row[None]) for row in records]
+            if not alone:
+                return cls(ball, records), 0
+            points, counts = zip(*alone, strict=True)
+            return cls(ball, np.concatenate(points)), sum(counts)
         if known is None and ball.geometry.quick_distances:
             points, outside = ball.project_and_count(records, distances)
             return cls(ball, points, None, None if outside else squares), outside
@@ -267,12 +251,3 @@ class FrechetProblem(Problem):
     def _curvature(self) -> tuple[bool, float, float]:
         geometry = self.geometry
         return geometry.is_hadamard, geometry.curvature_bounds[1], geometry.injectivity_radius
-
-    def gradient_sum(
-        self, point: np.ndarray, bound: Bound, indices: np.ndarray | None = None
-    ) -> np.ndarray:
-        # At the centre no logarithm is longer than the radius, and the sum is known already.
-        known = indices is None and self.center_log_sum is not None
-        if known and bound.radius >= self.ball.radius and np.array_equal(point, self.ball.center):
-            return -np.asarray(self.center_log_sum)
-        return super().gradient_sum(point, bound, indices)

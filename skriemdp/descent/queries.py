@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp._validation import check_positive
-from skriemdp.geometry._tiles import block_length, tiles
+from skriemdp.geometry._tiles import tiles
 from skriemdp.geometry.base import Geometry
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.held import Held, ball
-from skriemdp.mechanisms.sum import Noisy, integer_total, private_sum
+from skriemdp.mechanisms.held import VectorSet, ball
+from skriemdp.mechanisms.sum import PLAIN_STEPS, Noisy, integer_total, private_sum
 from skriemdp.mechanisms.units import Blocks, Units
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ class Query(abc.ABC):
         Public; every record's vector is moved into it.
     dim : int
         Number of coordinates of v.
-    longest_block : int
-        Most records that are summed before their sum joins the total; public.
     """
 
     geometry: Geometry
@@ -52,7 +50,6 @@ class Query(abc.ABC):
     point: Any
     bound: Any
     dim: int
-    longest_block: int
 
     @abc.abstractmethod
     def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
@@ -62,7 +59,7 @@ class Query(abc.ABC):
         """
 
     @property
-    def held(self) -> Held:
+    def held(self) -> VectorSet:
         """The set that holds v, offset from the centre of `bound`."""
         return ball(self.bound, self.dim)
 
@@ -70,22 +67,27 @@ class Query(abc.ABC):
         self, mu: float, rng: np.random.Generator, indices: np.ndarray | None = None
     ) -> Noisy:
         """Noisy sum of the offsets over the records `indices` (None: all)."""
-        units = Units((Blocks(lambda: self.blocks(indices)),))
-        return private_sum(units, lambda rows: rows, self.held, mu, rng, self._adder(indices))
+        units, add = self._units(indices), self._adder(indices)
+        return private_sum(units, _as_it_is, self.held, mu, rng, add)
+
+    def exact(self, indices: np.ndarray | None = None) -> np.ndarray:
+        """The sum without noise: not private."""
+        units, add, held = self._units(indices), self._adder(indices), self.held
+        return held.value(add(units, _as_it_is, held, PLAIN_STEPS), PLAIN_STEPS)
+
+    def _units(self, indices: np.ndarray | None) -> Units:
+        return Units((Blocks(lambda: self.blocks(indices)),))
 
     def _adder(self, indices: np.ndarray | None) -> Callable[..., np.ndarray]:
         return integer_total
 
-    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
-        """Sum over the records `indices` of their offsets from the centre of `bound`."""
-        total = np.zeros(self.dim)
-        for rows in self.blocks(indices):
-            total += self.bound.enforce(rows).sum(axis=0)
-        return total
-
     def leave(self, vector: np.ndarray) -> np.ndarray:
         """Coordinates of the tangent vector that a noisy mean of v stands for (post-processing)."""
         return vector
+
+
+def _as_it_is(rows: Any) -> Any:
+    return rows
 
 
 class GradientQuery(Query):
@@ -94,23 +96,25 @@ class GradientQuery(Query):
     Shortening is the metric projection on a ball of the tangent space, hence 1-Lipschitz.  So
     clipped gradients lie within the smaller of `clip_norm` and the radius of the problem's own
     ball of a public vector: zero, or that ball's centre, shortened (docs/theory/optimisation.md,
-    section 2).
+    section 2).  `add` says who adds them, as for a private sum; the problem by default.
     """
 
-    def __init__(self, problem: Problem, point: np.ndarray, clip_norm: float = math.inf):
-        self.problem, self.point, self.clip_norm = problem, point, clip_norm
-        self.geometry, self.n = problem.geometry, problem.n
-        self.dim, self.longest_block = problem.gradient_dim, problem.longest_piece
+    def __init__(
+        self,
+        problem: Problem,
+        point: np.ndarray,
+        clip_norm: float = math.inf,
+        add: Callable[..., np.ndarray] | None = None,
+    ):
+        self.problem, self.point, self.clip_norm, self._add = problem, point, clip_norm, add
+        self.geometry, self.n, self.dim = problem.geometry, problem.n, problem.gradient_dim
         self.bound = problem.clipped_gradient_ball(point, clip_norm)
 
     def _adder(self, indices: np.ndarray | None) -> Callable[..., np.ndarray]:
-        return self.problem.adder(indices, self.point)
+        return self._add or self.problem.adder(indices, self.point)
 
     def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
         return self.problem.vectors(indices, self.point)
-
-    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
-        return self.problem.gradient_sum(self.point, self.bound, indices)
 
     def leave(self, vector: np.ndarray) -> np.ndarray:
         return self.problem.leave_gradients(self.point, vector)
@@ -134,10 +138,11 @@ class LogarithmQuery(Query):
     def __init__(self, geometry: Geometry, point: np.ndarray, radius: float, points: np.ndarray):
         self.geometry, self.point, self.points = geometry, point, points
         self.n, self.dim, self.bound = len(points), geometry.dim, Ball(radius)
-        self.longest_block = block_length(points)
 
     def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        for block in tiles(self.points if indices is None else self.points[indices]):
+        points = self.points if indices is None else self.points[indices]
+        alone = (points[i : i + 1] for i in range(len(points)))
+        for block in tiles(points) if self.geometry.separate_rows else alone:
             yield np.asarray(self.geometry.log_coordinates(self.point, block))
 
 
@@ -148,8 +153,7 @@ class DifferenceQuery(Query):
         check_positive(clip_norm=clip_norm)
         self.problem, self.point, self.anchor = problem, point, anchor
         self.clip_norm = clip_norm
-        self.geometry, self.n = problem.geometry, problem.n
-        self.dim, self.longest_block = problem.geometry.dim, problem.longest_piece
+        self.geometry, self.n, self.dim = problem.geometry, problem.n, problem.geometry.dim
         self.bound = Ball(clip_norm)
 
     def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
@@ -157,6 +161,3 @@ class DifferenceQuery(Query):
 
     def _adder(self, indices: np.ndarray | None) -> Callable[..., np.ndarray]:
         return self.problem.adder(indices, self.point, self.anchor)
-
-    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
-        return self.problem.difference_sum(self.point, self.anchor, self.bound, indices)

@@ -15,9 +15,7 @@ from skriemdp.descent.queries import Query
 from skriemdp.mechanisms.batch_sizes import binomial_sizes
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import Held, ball
-from skriemdp.mechanisms.integers import IntegerBall
 from skriemdp.mechanisms.sum import mu_of
-from skriemdp.mechanisms.sums import noisy_batch_sum, noisy_sum, release_integers, release_total
 from skriemdp.privacy import events
 
 # Indices of records that are drawn ahead at most: as many as the innermost cache holds.
@@ -29,9 +27,6 @@ __all__ = [
     "PoissonSampler",
     "check_run",
     "exact_mean",
-    "exact_sums",
-    "full_batch_integer_mean",
-    "full_batch_mean",
 ]
 
 
@@ -42,14 +37,7 @@ class FullBatch:
     *Guarantee*: noise `noise_multiplier` times the replace-one sensitivity ``2 radius / n`` of the
     mean of vectors in a public ball, so ``count`` adaptive steps are
     ``sqrt(count) / noise_multiplier``-GDP.
-
-    Parameters
-    ----------
-    exact : bool, default=True
-        Add integers, and discrete Gaussian integers to them (docs/theory/lattice.md).
     """
-
-    exact: bool = True
 
     def event(self, n: int, noise_multiplier: float, count: int = 1) -> events.GaussianEvent:
         """What `count` releases cost."""
@@ -63,11 +51,7 @@ class FullBatch:
         self, query: Query, noise_multiplier: float, rng: np.random.Generator
     ) -> np.ndarray:
         """Noisy mean of ``query`` over the records: coordinates of a tangent vector."""
-        if not self.exact:
-            noisy = noisy_sum(query, noise_multiplier, rng)
-        else:
-            noisy = query.noisy(mu_of(noise_multiplier), rng).value
-        return _with_center(query, noisy / query.n)
+        return _with_center(query, query.noisy(mu_of(noise_multiplier), rng).value / query.n)
 
     def batch(self, held: Held, n: int, rng: np.random.Generator) -> None:
         """Indices of a batch; None stands for all records."""
@@ -227,11 +211,6 @@ class FixedSizeSampler:
         return _sampled_mean(self, query, noise_multiplier, rng)
 
 
-def exact_sums(sampler: FullBatch | PoissonSampler | FixedSizeSampler) -> bool:
-    """Whether records are added in exact integers."""
-    return sampler.exact if isinstance(sampler, FullBatch) else sampler.integers > 0
-
-
 def _next_batch(
     law: tuple, batches: Callable[..., list[np.ndarray]], size: float, rng: np.random.Generator
 ) -> np.ndarray:
@@ -248,31 +227,10 @@ def _subset(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     return chosen
 
 
-def exact_mean(
-    query: Query, total: np.ndarray | None = None, count: int | None = None
-) -> np.ndarray:
-    """The mean of a query without noise, over all records: not private.
-
-    With `total` over those whose sum of offsets that is, `count` of them (all by default).
-    """
-    total = query.total() if total is None else total
-    return _with_center(query, total / (query.n if count is None else count))
-
-
-def full_batch_mean(
-    query: Query, total: np.ndarray, noise_multiplier: float, rng: np.random.Generator
-) -> np.ndarray:
-    """The noisy mean of a query over all records whose exact sum of offsets is known already."""
-    noisy = release_total(query, total, noise_multiplier, rng)
-    return _with_center(query, noisy / query.n)
-
-
-def full_batch_integer_mean(
-    query: Query, total: np.ndarray, noise_multiplier: float, rng: np.random.Generator
-) -> np.ndarray:
-    """The noisy mean of a query over all records whose sum of integers is known already."""
-    lattice = IntegerBall(query.bound, query.dim, noise_multiplier)
-    return _with_center(query, release_integers(lattice, total, rng) / query.n)
+def exact_mean(query: Query, indices: np.ndarray | None = None) -> np.ndarray:
+    """The mean of a query without noise, over the records `indices` (None: all): not private."""
+    count = query.n if indices is None else len(indices)
+    return _with_center(query, query.exact(indices) / count)
 
 
 def _sampled_mean(
@@ -286,10 +244,6 @@ def _sampled_mean(
     A record that is absent from the sum counts as the centre, so for every way of drawing batches
     the record's contribution stays in one public ball.
     """
-    if not sampler.integers:
-        chosen = sampler.draw(query.n, rng)
-        total = noisy_batch_sum(query, noise_multiplier, rng, chosen)
-        return _with_center(query, total / sampler.batch_size)
     chosen = sampler.batch(query.held, query.n, rng)
     noisy = query.noisy(mu_of(noise_multiplier), rng, chosen)
     return _with_center(query, noisy.value / sampler.batch_size)

@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp._validation import check_positive, check_scale
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler, exact_sums
+from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.descent.trajectory import Moves, Trajectory
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.calibration import calibrate
@@ -89,8 +89,7 @@ class RiemannianSGD:
             With Poisson sampling, if neither the clip norm nor the problem bounds the norm of every
             record's gradient.
         """
-        if exact_sums(self.sampler):
-            expect_integers(rng, self.moves.n_steps * problem.gradient_dim)
+        expect_integers(rng, self.moves.n_steps * problem.gradient_dim)
         path = Trajectory(problem.geometry, start, self.moves, rng, callback)
         for _ in range(self.moves.n_steps):
             query = GradientQuery(problem, path.point, self.clip_norm)

@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp._validation import check_count, check_positive, check_scale
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery
-from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler, exact_sums
+from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.descent.trajectory import Moves, Trajectory
 from skriemdp.geometry.base import Geometry
@@ -125,9 +125,8 @@ class RiemannianSVRG:
     ) -> np.ndarray:
         """Run on `problem` from `start`; arguments as in `RiemannianGradientDescent.solve`."""
         geometry = problem.geometry
-        whole = FullBatch(exact=exact_sums(self.sampler))
-        if whole.exact:
-            expect_integers(rng, self.moves.n_steps * geometry.dim)
+        whole = FullBatch()
+        expect_integers(rng, self.moves.n_steps * geometry.dim)
         path = Trajectory(geometry, start, self.moves, rng, callback)
         for _ in range(self.n_epochs):
             anchor = path.point

@@ -12,14 +12,15 @@ import numpy as np
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, clipped_fraction
+from skriemdp.location_scale.row_records import RowRecords, row_radii
+from skriemdp.location_scale.rows import Rows
+from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import GaussianBudget
 
 __all__ = ["ClipNorm"]
 
-# Share of mu**2 for the quantile, and the norms that it may find: gradients have no natural unit.
+# Share of mu**2 for the norm.
 _SHARE = 0.03
-_RATIO = 1.1
-_GRID = tuple((1e-12 * _RATIO ** np.arange(580.0)).tolist())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,12 @@ class ClipNorm:
         """What is spent of ``mu**2``."""
         return COUNT_SHARE + (_SHARE if self.public is None else 0.0)
 
+    def reserve(self, budget: GaussianBudget) -> None:
+        """Take from the budget of a plan all that is spent here."""
+        if self.public is None:
+            budget.take(_SHARE, RADIUS, 1)
+        budget.count(COUNT_SHARE)
+
     @functools.cached_property
     def level(self) -> float:
         """Share of gradients within the norm: the highest that noisy counts can tell from all."""
@@ -71,10 +78,13 @@ class ClipNorm:
         norms = _norms(problem, start)
         clip, meant = self.public, 0.0
         if clip is None:
-            quantile = budget.quantile(_SHARE, _GRID, self.level)
-            found = quantile.release(norms, streams("clip norm"))
-            # A grid value stands for the interval below it.
-            clip, meant = float(found) / math.sqrt(_RATIO), 1.0 - self.level
+            only = Shares(0.0, 0.0, 0.0, final=_SHARE, rounds=0)
+            search = LocationScaleSearch(
+                self.n, 1, self.mu, only, row_radii(), center=np.zeros(1), highest=self.level
+            )
+            lengths = RowRecords(Rows(norms[:, None], self.n, 1))
+            found = search.release(lengths, budget, streams)
+            clip, meant = found.radius, 1.0 - found.level
         beyond = int(np.count_nonzero(~(norms <= clip)))
         advice = (
             f"have gradients longer than {clip:.3g} at the start, which were shortened; choose "

@@ -40,10 +40,12 @@ from skriemdp.erm.clipping import ClipNorm
 from skriemdp.geometry import as_geometry
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.budget import GaussianBudget, Release
 from skriemdp.privacy.calibration import gaussian_mu
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from skriemdp._random import NoiseStreams
     from skriemdp.ledger.accountant import PrivacyAccountant
 
@@ -193,26 +195,26 @@ class PrivateRiemannianERM(PrivateEstimator):
         manifold: Any = "euclidean",
         cost: Any = None,
         *,
-        backend: Any = "numpy",
+        backend: str = "numpy",
         gradient: Any = None,
         euclidean_gradient: Any = None,
         clip_norm: Any = 1.0,
         batch_size: Any = None,
-        sampling: Any = "poisson",
-        solver: Any = "descent",
-        n_steps: Any = 100,
+        sampling: str = "poisson",
+        solver: str = "descent",
+        n_steps: int = 100,
         step_size: Any = 0.1,
-        output: Any = "last",
-        retraction: Any = False,
+        output: str = "last",
+        retraction: bool = False,
         start: Any = None,
         center: Any = None,
         radius: Any = None,
-        smoothness: Any = None,
-        callback: Any = None,
-        epsilon: Any = 1.0,
-        delta: Any = 1e-5,
+        smoothness: float | None = None,
+        callback: Callable[..., Any] | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
         accountant: PrivacyAccountant | None = None,
-        random_state: Any = None,
+        random_state: int | None = None,
     ):
         self.manifold = manifold
         self.cost = cost
@@ -402,8 +404,12 @@ class PrivateRiemannianERM(PrivateEstimator):
             clip = ClipNorm(n, mu, None if self.clip_norm == "auto" else float(self.clip_norm))
         solver, event, noise_scale = self._calibrated(moves, n, geometry.dim, clip)
         check_run(solver.noise_multipliers, geometry.dim)
+        planned: tuple[Release, ...] = (Release("gradients", 1.0, "gaussian", geometry.dim),)
         if clip is not None:
-            event = GaussianBudget(mu).event
+            event = (budget := GaussianBudget(mu)).event
+            clip.reserve(budget)
+            budget.rest("gradients", geometry.dim)
+            planned = budget.releases
         public = {
             "n": n,
             "manifold": str(geometry),
@@ -420,7 +426,7 @@ class PrivateRiemannianERM(PrivateEstimator):
             public |= {"center": domain.center, "radius": domain.radius}
         work = Work(48.0 * math.prod(geometry.shape), moves.n_steps)
         settings = _Settings(solver, start, noise_scale, clip)
-        return Plan(event, settings, public, work=work, exact=True)
+        return Plan(event, settings, public, work=work, releases=planned)
 
     def _gaussian_choice(self) -> str:
         return "solver='descent', batch_size=None"

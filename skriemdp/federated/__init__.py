@@ -3,12 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 from skriemdp.federated.agent import Agent, AnswerBook, SumsAgent
+from skriemdp.federated.attendance import reply
+from skriemdp.federated.cohort import Cohort, Identity
+from skriemdp.federated.cohort_loop import CohortLoop
 from skriemdp.federated.estimator import FederatedEstimator
+from skriemdp.federated.local_agent import LocalAgent
 from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.messages import LocalTask, LocalUpdate, RefusedUpdate
 from skriemdp.federated.queries import KernelQuery, LabelQuery, ridge_weights
 from skriemdp.federated.releases import Participation
-from skriemdp.federated.sums import SumsLoop, learn_from_sums, sums_agent
+from skriemdp.federated.sums import SumsLoop, learn_from_sums, sums_agent, sums_agreement
 from skriemdp.federated.theory import theory_settings
 from skriemdp.federated.training import LocalSettings
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
@@ -20,11 +24,15 @@ __all__ = [
     "Agent",
     "AnswerBook",
     "Checkpoint",
+    "Cohort",
+    "CohortLoop",
     "FederatedEstimator",
+    "Identity",
     "InProcessTransport",
     "JoblibTransport",
     "KernelQuery",
     "LabelQuery",
+    "LocalAgent",
     "LocalSettings",
     "LocalTask",
     "LocalUpdate",
@@ -34,8 +42,10 @@ __all__ = [
     "SumsAgent",
     "SumsLoop",
     "learn_from_sums",
+    "reply",
     "ridge_weights",
     "sums_agent",
+    "sums_agreement",
     "theory_settings",
 ]
 

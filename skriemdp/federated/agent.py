@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,11 @@ from skriemdp._groups import Groups
 from skriemdp._quiet import QuietQueries
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_option
-from skriemdp.core.additive import Statistic
+from skriemdp.core.arithmetic import INTEGERS
 from skriemdp.core.charge import warn_seeded
 from skriemdp.core.manifold_input import check_descent_domain
 from skriemdp.descent.groups import GroupedProblem
+from skriemdp.descent.releases import check_run
 from skriemdp.federated.messages import (
     LocalTask,
     LocalUpdate,
@@ -29,20 +30,27 @@ from skriemdp.federated.messages import (
     check_round,
     is_within,
 )
+from skriemdp.federated.shares import Shares, noted
 from skriemdp.federated.training import LocalSettings, local_solver, train
 from skriemdp.ledger.accountant import BudgetError, PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.ledger.files import private_file
+from skriemdp.mechanisms.budget import Release
+from skriemdp.mechanisms.sum import noised
 from skriemdp.privacy.events import as_drawn
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from skriemdp.core.estimator import Plan
+    from skriemdp.federated.attendance import Attempt, Attendance, Listed, Member
     from skriemdp.privacy.event import Event
 
 
 __all__ = ["Agent", "AnswerBook", "SumsAgent"]
+
+# Who charges, in the ledger.
+_SECURE_SUM = "secure sum"
 
 
 class AnswerBook:
@@ -143,6 +151,7 @@ class _Client(QuietQueries):
         def checked_point(self, task: LocalTask) -> np.ndarray: ...
         def event(self, task: LocalTask) -> Event: ...
         def answer(self, task: LocalTask, point: np.ndarray) -> np.ndarray: ...
+        def facts(self) -> dict[str, Any]: ...
 
         unit: str
 
@@ -182,6 +191,7 @@ class _Client(QuietQueries):
                 as_drawn(self.event(task), self.random_state),
                 label="federated round",
                 params={"fit": task.fit_id, "round": task.round, "unit": self.unit},
+                facts=self.facts(),
             )
         answer = self.answer(task, point)
         if self.book is not None:
@@ -247,21 +257,41 @@ class Agent(_Client):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_descent_domain(self.problem.geometry, self.domain)
+        check_run((self.noise_multiplier,), self.problem.integers_of_a_step)
         check_option(("record", "group"), unit=self.unit)
         if isinstance(self.problem, GroupedProblem):
             object.__setattr__(self, "unit", "group")
 
     def event(self, task: LocalTask) -> Event:
         """What one answer costs a record."""
-        return self._solver(task).event(self.problem.n)
+        return self.solver(task).event(self.problem.n)
+
+    def facts(self) -> dict[str, Any]:
+        """What has to be public for an answer to be private."""
+        geometry, settings, n = self.problem.geometry, self.settings, self.problem.n
+        known = {"n_groups" if self.unit == "group" else "n": n, "manifold": str(geometry)}
+        known |= {"clip_norm": settings.clip_norm, "noise_multiplier": self.noise_multiplier}
+        if self.domain is not None:
+            known |= {"center": self.domain.center, "radius": self.domain.radius}
+        return known | {
+            "arithmetic": INTEGERS,
+            "releases": (Release("gradients", 1.0, "gaussian", geometry.dim),),
+        }
 
     def answer(self, task: LocalTask, point: np.ndarray) -> np.ndarray:
         """Where one private local training from the server's point ends."""
-        return train(self.problem, point, self._solver(task), self.stream(task))
+        return train(self.problem, point, self.solver(task), self.stream(task))
 
-    def _solver(self, task: LocalTask) -> Any:
-        settings, n = self.settings, self.problem.n
-        return local_solver(settings, self.noise_multiplier, n, self.domain, task.round)
+    def solver(self, task: LocalTask) -> Any:
+        """What trains in the round of a task."""
+        return local_solver(
+            self.settings,
+            self.noise_multiplier,
+            self.problem.n,
+            self.problem.integers_of_a_step,
+            self.domain,
+            task.round,
+        )
 
     def checked_point(self, task: LocalTask) -> np.ndarray:
         """The server's point, if the task names a release and the point is one of the domain."""
@@ -273,6 +303,12 @@ class Agent(_Client):
         if self.domain is not None and not bool(is_within(self.domain, point)):
             raise ValueError("the server's point lies outside the agent's domain.")
         return geometry.canonical(point)
+
+
+def _release_of(member: Member, asked: Attempt) -> dict[str, Any]:
+    """How the ledger names an attempt of a secure sum."""
+    names = {"client": member.name, "fit": asked.fit_id}
+    return names | {"round": asked.round, "attempt": asked.attempt}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -292,10 +328,12 @@ class SumsAgent(_Client):
         Which rows are one person's.
     accountant, book, random_state, context, shared
         As for :class:`Agent`.
+    member : Member, optional
+        Its part in secure sums: it then attends and adds, and answers nothing else.
     """
 
     client: Hashable
-    plan: Plan[Statistic]
+    plan: Plan[Any]
     arrays: tuple
     groups: Groups | None = None
     accountant: PrivacyAccountant | None = None
@@ -303,6 +341,59 @@ class SumsAgent(_Client):
     random_state: int | None = None
     context: bytes = b""
     shared: np.random.Generator | None = None
+    member: Member | None = None
+
+    def attend(self, asked: Attempt) -> Attendance:
+        """Take part in a secure sum; nothing is charged.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The plan has no such attempt.
+        BudgetError
+            The ledger would not admit the charge, or the book forbids it.
+        """
+        member, accountant = self._cohort()
+        accountant.check(self.plan.event)
+        return member.attend(asked, lambda: self._charged(asked))
+
+    def add(self, asked: Attempt, entries: Sequence[Attendance]) -> np.ndarray:
+        """The masked sum for one list of clients, as :meth:`Member.add`; charged first."""
+        member, accountant = self._cohort()
+        statistic, event = self.plan.settings, self.plan.event
+
+        def charge(listed: Listed) -> None:
+            shares = Shares(len(listed.names), member.cohort.colluding)
+            release = _release_of(member, asked) | {"list": listed.digest.hex()}
+            accountant.spend(
+                event,
+                label=_SECURE_SUM,
+                params=release | {"unit": self.unit} | noted(shares, event, accountant.delta),
+                facts=self.facts() | shares.stated | {"clients": list(listed.names)},
+            )
+
+        def noisy(honest: int) -> np.ndarray:
+            with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
+                exact = statistic.exact(self.arrays, self.groups)
+                return noised(statistic.parts, exact, NoiseStreams(), honest)
+
+        return member.add(asked, entries, lambda: self._charged(asked), charge, noisy)
+
+    def _cohort(self) -> tuple[Member, PrivacyAccountant]:
+        if self.member is None or self.accountant is None:
+            raise ValueError("this client is of no cohort; make its agent with cohort=.")
+        if self.random_state is not None:
+            raise BudgetError("a share of noise that can be repeated would protect nobody.")
+        return self.member, chosen_accountant(self.accountant)
+
+    def _charged(self, asked: Attempt) -> bool:
+        """Whether the ledger holds this attempt."""
+        member, accountant = self._cohort()
+        wanted = _release_of(member, asked)
+        return any(
+            entry.label == _SECURE_SUM and wanted.items() <= entry.params.items()
+            for entry in accountant.history
+        )
 
     @property
     def unit(self) -> str:  # type: ignore[override]  # a field elsewhere
@@ -313,6 +404,10 @@ class SumsAgent(_Client):
         """What one answer costs a record, or a person."""
         return self.plan.event
 
+    def facts(self) -> dict[str, Any]:
+        """What has to be public for an answer to be private."""
+        return self.plan.stated
+
     def answer(self, task: LocalTask, point: np.ndarray) -> np.ndarray:
         """The client's sums with noise."""
         with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
@@ -322,6 +417,8 @@ class SumsAgent(_Client):
 
     def checked_point(self, task: LocalTask) -> np.ndarray:
         """Zeros, as many as there are sums: server and client mean the same statistic."""
+        if self.member is not None:
+            raise ValueError("this client adds up with its cohort; ask it to attend.")
         check_release_name(task.fit_id)
         check_round(task.round)
         point = np.asarray(task.point, dtype=float)

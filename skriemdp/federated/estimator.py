@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from skriemdp._groups import Groups
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, data_digest
+from skriemdp.core.arithmetic import INTEGERS
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import CarriesLedger, Data, PrivateEstimator, tags_of, validated
 from skriemdp.core.spent import ChargedEntry, PrivacySpent
@@ -36,13 +37,21 @@ from skriemdp.federated.planning import (
     local_settings,
 )
 from skriemdp.federated.releases import Participation
-from skriemdp.federated.sums import SumsLoop, planned_sums, simulated_agents, stated
+from skriemdp.federated.shares import Shares, noted
+from skriemdp.federated.sums import (
+    SumsLoop,
+    added_together,
+    planned_sums,
+    simulated_agents,
+    stated,
+)
 from skriemdp.federated.together import ClientsTogether, PooledRecords
 from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
 from skriemdp.federated.trusted import run_trusted
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
+from skriemdp.mechanisms.budget import Release
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.events import as_drawn, compose
 
@@ -97,9 +106,22 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         client, against all but a trusted aggregator that hides who trained.
     update_clip : float, default=1.0
         Riemannian norm of a client's update with ``unit="client"``.
+    trust : {"nobody", "cohort", "aggregator"}, optional
+        Whom a client trusts.  "nobody", the default for records and people: each client adds all
+        the noise that its own upload needs.  The others have nearly the error of the pooled
+        records, with ``local="statistic"`` for `PrivateFrechetMean` and
+        `PrivateMinimumDistanceToMean`.  "cohort": clients add shares of one noise under masks that
+        cancel, and trust that at most `colluding` of them work with the server.  "aggregator", and
+        always for whole clients: clients trust the coordinator with their exact sums and with the
+        noise, which it adds once.
+    colluding : int, default=1
+        With ``trust="cohort"``, how many clients may work with the server.  At least 1: whoever
+        took part can subtract the own noise from the result.
     clients_per_person : int, optional
         In how many clients one person may be.  With `groups`, by default what the ids show; a
-        larger number where clients use ids of their own.  With ``unit="client"``, 1 declares that
+        larger number where clients use ids of their own; where too small, somebody in k clients
+        more than said has k times the mu with one noise for all clients, and sqrt(k) times without.
+        With ``unit="client"``, 1 declares that
         nobody is in two clients: only then may a budget of people pay for the run.
     start : ndarray, optional
         Public start; by default that of `estimator`, the centre of its ball, or a random point of
@@ -169,27 +191,29 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     def __init__(
         self,
         estimator: Any,
-        n_rounds: Any = 10,
-        clients_per_round: Any = 1,
+        n_rounds: int = 10,
+        clients_per_round: int = 1,
         *,
-        local: Any = "rsgd",
-        local_steps: Any = 1,
+        local: str = "rsgd",
+        local_steps: int = 1,
         step_size: Any = 1.0,
-        smoothness: Any = None,
-        batch_fraction: Any = 1.0,
+        smoothness: float | None = None,
+        batch_fraction: float = 1.0,
         clip_norm: Any = None,
-        participation: Any = "schedule",
-        aggregation: Any = "tangent-mean",
-        output: Any = "last",
-        n_jobs: Any = None,
-        unit: Any = "record",
-        update_clip: Any = 1.0,
-        clients_per_person: Any = None,
+        participation: str = "schedule",
+        aggregation: str = "tangent-mean",
+        output: str = "last",
+        n_jobs: int | None = None,
+        unit: str = "record",
+        update_clip: float = 1.0,
+        trust: str | None = None,
+        colluding: int = 1,
+        clients_per_person: int | None = None,
         start: Any = None,
         checkpoint: Any = None,
         fit_id: Any = None,
         accountant: PrivacyAccountant | None = None,
-        random_state: Any = None,
+        random_state: int | None = None,
     ):
         self.estimator = estimator
         self.n_rounds = n_rounds
@@ -206,6 +230,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self.n_jobs = n_jobs
         self.unit = unit
         self.update_clip = update_clip
+        self.trust = trust
+        self.colluding = colluding
         self.clients_per_person = clients_per_person
         self.start = start
         self.checkpoint = checkpoint
@@ -252,10 +278,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         Work(100.0 * self.n_rounds * self.clients_per_round, cause=cause).check()
         domain, start = domain_and_start(self, estimator, probe)
         settings = local_settings(self, estimator, probe, start)
-        size = self.clients_per_round
-        if self.unit == "record":
-            size = self.batch_fraction * sum(sizes.values()) / len(names)
-        settings, event, noise = calibrated(self, participation, settings, probe, size, most)
+        event, noise = calibrated(self, participation, settings, probe, most)
         digest = b"" if self.random_state is None else data_digest(*arrays)
         context = b"federated" + digest + repr(event.to_dict()).encode()
         streams = NoiseStreams(self.random_state, context)
@@ -279,7 +302,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                 "clients": list(map(str, names)),
                 "manifold": str(probe.geometry),
                 "n_rounds": self.n_rounds,
-                "arithmetic": "exact integers" if settings.integers else "floating point",
+                "arithmetic": INTEGERS,
+                "releases": (Release("updates of clients", 1.0, "gaussian", probe.geometry.dim),),
             }
             if unit != "client":  # whose numbers of records are nobody's business
                 facts["n_groups" if unit == "group" else "n"] = sum(sizes.values())
@@ -300,7 +324,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                     for place, name in enumerate(names)
                 }
                 pool = None
-                if self.n_jobs is None and PooledRecords.worthwhile(sizes):
+                if self.n_jobs is None and PooledRecords.worthwhile(probe, sizes):
                     pool = PooledRecords(_problem(estimator, *parts.together(arrays)), sizes)
                 if self.unit == "client":
                     point = run_trusted(
@@ -322,7 +346,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         spent = PrivacySpent(
             *self._target(), self._as_drawn(event), unit, public=facts, entry=entry
         )
-        self._report(estimator, point, spent, settings, noise, loop.schedule, names)
+        self._report(estimator, point, spent, noise)
+        if self.unit == "record":
+            local = local_event(settings, noise, probe.integers_of_a_step)
+            self.privacy_spent_by_client_ = self._spent_by_client(local, loop.schedule, names)
         return self
 
     def _unit(self, groups: Groups | None) -> str:
@@ -332,26 +359,37 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
     def _fit_sums(
         self, estimator: Any, data: Data, arrays: tuple, parts: Clients, most: int
     ) -> Self:
-        """One round of sums, each client's with noise for the whole of its share."""
+        """One round of sums; each client has the noise that it needs, or all have one noise."""
         accountant = self._accountant()
-        n = sum(parts.sizes.values())
+        n, trust, names = sum(parts.sizes.values()), self.trust or "nobody", parts.names
         facts = data.facts | {"n": n}
-        plan = planned_sums(estimator, facts, estimator._terms(accountant), most)
+        terms = estimator._terms(accountant)
+        plan = planned_sums(estimator, facts, terms, most, together=trust != "nobody")
         event = compose([plan.event] * most)
-        digest = b"" if self.random_state is None else data_digest(*arrays)
-        streams = NoiseStreams(self.random_state, b"federated sums" + digest)
-        public = plan.public | {"clients": list(map(str, parts.names))}
+        shares = Shares(len(names), int(self.colluding)) if trust == "cohort" else None
+        public = plan.public | {"clients": list(map(str, names))}
+        public |= {"trust": trust} if shares is None else shares.stated
         plan = dataclasses.replace(plan, public=public)
-        spent = stated(self.estimator, plan, self._as_drawn(event))
-        entry = self._charge(accountant, event, plan.unit, spent.public)
+        attempts = () if shares is None else (shares,)
+        spent = stated(self.estimator, plan, self._as_drawn(event), attempts)
+        entry = self._charge(accountant, event, plan.unit, spent.public, shares)
+        digest = b"" if self.random_state is None else data_digest(*arrays)
+        context = b"federated sums" + digest
+        held = ((name, *parts.part(k, arrays)) for k, name in enumerate(names))
         with (charged := Charged(entry)):
-            shared = None if streams.seeded else streams("simulated clients")
-            context = b"federated sums" + digest
-            held = ((name, *parts.part(k, arrays)) for k, name in enumerate(parts.names))
-            agents = simulated_agents(plan, held, self.random_state, context, shared)
-            loop = SumsLoop(tuple(parts.names), plan.settings.size, len(parts.names))
-            uploads, _ = loop.run(InProcessTransport(agents), None, "a simulation")
-            estimator._learn(plan.settings, uploads.total, facts, len(parts.names))
+            if trust == "nobody":
+                shared = (
+                    None if self.random_state is not None else NoiseStreams()("simulated clients")
+                )
+                agents = simulated_agents(plan, held, self.random_state, context, shared)
+                loop = SumsLoop(tuple(names), plan.settings.size, len(names))
+                uploads, _ = loop.run(InProcessTransport(agents), None, "a simulation")
+                noisy, tables = uploads.total, float(len(names))
+            else:
+                context += repr((trust, len(names), self.colluding, most)).encode()
+                streams = NoiseStreams(self.random_state, context)
+                noisy, tables = added_together(plan.settings, held, streams, shares, most)
+            estimator._learn(plan.settings, noisy, facts, tables)
         charged.settle()
         self.estimator_, self.refused_updates_ = estimator, []
         self.privacy_spent_ = dataclasses.replace(spent, entry=entry)
@@ -415,7 +453,12 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         return as_drawn(event, self.random_state)
 
     def _charge(
-        self, accountant: PrivacyAccountant, event: Event, unit: str, facts: dict[str, Any]
+        self,
+        accountant: PrivacyAccountant,
+        event: Event,
+        unit: str,
+        facts: dict[str, Any],
+        shares: Shares | None = None,
     ) -> ChargedEntry | None:
         params: dict[str, Any] = {
             "estimator": type(self.estimator).__name__,
@@ -423,6 +466,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         }
         if unit == "client" and self.clients_per_person is not None:
             params["clients_per_person"] = int(self.clients_per_person)
+        if shares is not None:
+            params |= noted(shares, event, self._target()[1])
         return charge(
             accountant,
             event,
@@ -457,7 +502,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             shared = NoiseStreams()("simulated clients")
             steps = settings.n_steps + (settings.method == "rsvrg")
             releases = self.n_rounds * self.clients_per_round * settings.n_epochs * steps
-            expect_integers(shared, releases * settings.integers)
+            integers = next(iter(problems.values())).integers_of_a_step
+            expect_integers(shared, releases * integers)
         agents = {
             client: Agent(
                 client,
@@ -489,33 +535,22 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         estimator: PrivateEstimator,
         point: np.ndarray,
         spent: PrivacySpent,
-        settings: LocalSettings,
         noise: float,
-        schedule: tuple[tuple[int, ...], ...],
-        clients: list[int],
     ) -> None:
         self.point_ = np.asarray(point)
         self.noise_multiplier_ = noise
         self.privacy_spent_ = spent
-        if self.unit == "record":
-            self.privacy_spent_by_client_ = self._spent_by_client(
-                settings, noise, schedule, clients
-            )
         self.estimator_ = estimator
         estimator._adopt_point(self.point_)
         estimator.privacy_spent_ = self.privacy_spent_
 
     def _spent_by_client(
-        self,
-        settings: LocalSettings,
-        noise: float,
-        schedule: tuple[tuple[int, ...], ...],
-        clients: list[int],
+        self, local: Event, schedule: tuple[tuple[int, ...], ...], clients: list[int]
     ) -> dict[int, PrivacySpent]:
         if self.participation == "uniform":
             # The guarantee averages over the coins; what the coins came to is not a guarantee.
             return dict.fromkeys(clients, self.privacy_spent_)
-        local, delta = local_event(settings, noise), float(self.estimator.delta)
+        delta = float(self.estimator.delta)
         rounds = Counter(client for row in schedule for client in row)
         known = {}
         for count in {rounds[client] for client in clients}:

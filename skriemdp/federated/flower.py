@@ -12,7 +12,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +45,11 @@ import numpy as np
 from dp_accounting import dp_event
 
 from skriemdp._validation import check_count, check_option, check_positive, shown
-from skriemdp.federated.loop import Checkpoint, ServerLoop
+from skriemdp.federated.local_agent import ask
+from skriemdp.federated.loop import Checkpoint
 from skriemdp.federated.messages import LocalTask, LocalUpdate
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
+from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.events import Event, compose, event_from_dict
 from skriemdp.privacy.foreign import as_event
 
@@ -56,6 +58,7 @@ __all__ = [
     "FlowerAccountant",
     "GridTransport",
     "make_client_app",
+    "make_relay_app",
     "make_server_app",
 ]
 
@@ -85,6 +88,35 @@ def make_client_app(build_agent: Callable[[dict], Any]) -> Any:
         return Message(_answer(build_agent, message, dict(context.node_config)), reply_to=message)
 
     return app
+
+
+def make_relay_app() -> Any:
+    """Flower's client application that hands messages on to an agent, and its answers back.
+
+    The agent runs in a process of its own (:class:`skriemdp.federated.LocalAgent`), on the port
+    that the node's own configuration names: ``--node-config 'agent-port=8765'``.  So the code that
+    a server sends sees what the network sees.
+
+    Returns
+    -------
+    flwr.clientapp.ClientApp
+    """
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Any, context: Any) -> Any:
+        return Message(_relayed(message, dict(context.node_config)), reply_to=message)
+
+    return app
+
+
+def _relayed(message: Any, node_config: dict[str, Any]) -> RecordDict:
+    try:
+        data = bytes(message.content["message"]["bytes"])
+        answer = ask(int(node_config["agent-port"]), data)
+    except Exception:  # noqa: BLE001  the text of an error is nobody's business
+        return RecordDict({"status": ConfigRecord({"text": FAILED})})
+    return RecordDict({"message": ConfigRecord({"bytes": answer})})
 
 
 def _answer(
@@ -162,17 +194,37 @@ class GridTransport:
 
     def run(self, tasks: Iterable[LocalTask]) -> Iterator[tuple[Any, ...]]:
         """Pairs (client, update); clients that do not answer in time are missing."""
-        tasks = list(tasks)
-        ids = list(self.grid.push_messages([self._message(task) for task in tasks]))
+        for task, reply in self._replies({task: self._message(task) for task in tasks}):
+            yield task.client, self._update(task, reply)
+
+    def relay(self, messages: Mapping[str, bytes]) -> Iterator[tuple[str, Any]]:
+        """Pairs (client, answer) of a secure sum; clients run :func:`make_relay_app`."""
+        content = {
+            client: RecordDict({"message": ConfigRecord({"bytes": data})})
+            for client, data in messages.items()
+            if client in self.nodes
+        }
+        asked = {client: self._to(client, record, "") for client, record in content.items()}
+        for client, reply in self._replies(asked):
+            if reply.metadata.src_node_id != self.nodes[client]:
+                continue
+            try:
+                yield client, bytes(reply.content["message"]["bytes"])
+            except Exception:  # noqa: BLE001  a hostile answer must not stop the round
+                yield client, b""
+
+    def _replies(self, messages: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
+        """Who was asked and the answer, as they come in time."""
+        ids = list(self.grid.push_messages(list(messages.values())))
         # An id is empty where a message was not accepted.
-        waiting = {i: task for i, task in zip(ids, tasks, strict=True) if i}
+        waiting = {i: task for i, task in zip(ids, messages, strict=True) if i}
         deadline = time.monotonic() + self.timeout
         while waiting and time.monotonic() < deadline:
             for reply in self.grid.pull_messages(list(waiting)):
                 task = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if task is not None and not reply.has_error():
                     deadline = min(deadline, time.monotonic() + self.grace)
-                    yield task.client, self._update(task, reply)
+                    yield task, reply
             if waiting:
                 time.sleep(self.poll)
 
@@ -183,13 +235,10 @@ class GridTransport:
                 "release": ConfigRecord({"fit": task.fit_id, "round": task.round}),
             }
         )
-        return Message(
-            content,
-            self.nodes[task.client],
-            "train",
-            ttl=self.timeout,
-            group_id=str(task.round),
-        )
+        return self._to(task.client, content, str(task.round))
+
+    def _to(self, client: Any, content: Any, group: str) -> Any:
+        return Message(content, self.nodes[client], "train", ttl=self.timeout, group_id=group)
 
     def _update(self, task: LocalTask, reply: Any) -> LocalUpdate | str | None:
         if reply.metadata.src_node_id != self.nodes[task.client]:
@@ -211,7 +260,7 @@ class Deployment:
 
     Parameters
     ----------
-    loop : ServerLoop
+    loop : ServerLoop, SumsLoop or CohortLoop
     nodes : dict
         Client to its registered node id.
     start : ndarray
@@ -227,7 +276,7 @@ class Deployment:
         Seconds to wait for all clients before the first round.
     """
 
-    loop: ServerLoop
+    loop: Any
     nodes: dict
     start: Any
     fit_id: str
@@ -359,9 +408,12 @@ class FlowerAccountant:
         return as_event(dp_event.SelfComposedDpEvent(tree, count), relation)
 
     def _charge(self, event: GaussianPrivacyEvent, count: int) -> None:
-        noted = {"unit": "client", "sampling": self.config.sampling_method.value, "rounds": count}
-        params = noted | dataclasses.asdict(event)
-        self.budget.spend(self._event(event, count), label=_LABEL, params=params)
+        facts = dataclasses.asdict(event) | {
+            "sampling": self.config.sampling_method.value,
+            "releases": (Release("updates of clients", 1.0, "gaussian"),),
+        }
+        params = {"unit": "client", "rounds": count}
+        self.budget.spend(self._event(event, count), label=_LABEL, params=params, facts=facts)
 
     def _total(self, *more: Event) -> Event:
         """Everything charged to the budget, as if its list had been fixed in advance."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import math
 import os
@@ -19,21 +18,20 @@ from skriemdp._validation import (
     check_scale,
 )
 from skriemdp.core.additive import Additive
-from skriemdp.core.arithmetic import descends_in_integers
 from skriemdp.core.manifold_input import check_descent_domain, public_point
 from skriemdp.core.parameters import check_parameters, check_target
 from skriemdp.core.work import check_limit
 from skriemdp.descent.problem import FrechetProblem, Problem
+from skriemdp.descent.releases import check_run
 from skriemdp.federated.federable import Federable
 from skriemdp.federated.loop import AGGREGATIONS
 from skriemdp.federated.messages import check_release_name
 from skriemdp.federated.releases import Participation
 from skriemdp.federated.theory import ball_constant
-from skriemdp.federated.training import LocalSettings, local_event, local_solver
+from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.lattice import sampled_delta
 
 __all__ = [
     "calibrated",
@@ -46,8 +44,6 @@ __all__ = [
 _BRACKET = (0.05, 1e5)
 # Anchors per round of "rsvrg".
 _ANCHORS = 1
-# Number of records of a client where only ratios to it matter.
-_ANY = 1000
 
 
 def check_settings(run: Any) -> None:
@@ -85,6 +81,7 @@ def check_settings(run: Any) -> None:
         check_scale(clip_norm=run.clip_norm)
     if run.local == "rsvrg" and run.batch_fraction >= 1.0:
         raise ValueError("local='rsvrg' needs batch_fraction < 1: full batches have no variance.")
+    _check_trust(run)
     if run.unit == "client":
         _check_client_unit(run)
     if run.checkpoint is not None and run.fit_id is None:
@@ -120,6 +117,26 @@ def _check_sums(run: Any) -> None:
             )
     if run.checkpoint is not None:
         raise ValueError("local='statistic' has nothing to resume; pass checkpoint=None.")
+
+
+def _check_trust(run: Any) -> None:
+    check_option((None, "nobody", "cohort", "aggregator"), trust=run.trust)
+    check_count(colluding=run.colluding)
+    if run.colluding != 1 and run.trust != "cohort":
+        raise ValueError(
+            f"colluding={run.colluding} is for trust='cohort'; leave it out with "
+            f"trust={run.trust!r}."
+        )
+    if run.unit == "client" and run.trust not in (None, "aggregator"):
+        raise ValueError(
+            "whole clients are protected by an aggregator that they trust; with unit='client' pass "
+            f"trust='aggregator' (got {run.trust!r})."
+        )
+    if run.unit == "record" and run.local != "statistic" and run.trust not in (None, "nobody"):
+        raise ValueError(
+            f"trust={run.trust!r} adds up sums, and clients with local={run.local!r} send points; "
+            "pass local='statistic' with n_rounds=1, or trust='nobody'."
+        )
 
 
 def _check_client_unit(run: Any) -> None:
@@ -210,33 +227,23 @@ def calibrated(
     participation: Participation,
     settings: LocalSettings,
     problem: Problem,
-    n: float,
     clients: int = 1,
-) -> tuple[LocalSettings, Event, float]:
-    """Settings in the arithmetic that serves, event of the whole run, noise multiplier it needs.
+) -> tuple[Event, float]:
+    """Event of the whole run, and the noise multiplier it needs.
 
-    `n` is the expected number of records, or clients, in one noisy sum; `clients` the number of
-    clients that one person may be in.
+    `clients` is the number of clients that one person may be in.
     """
     epsilon, delta = float(run.estimator.epsilon), float(run.estimator.delta)
     if delta == 0:
         raise ValueError("delta=0 cannot be had from Gaussian noise; pass delta > 0.")
+    whole = run.unit == "client"
+    integers = problem.geometry.dim if whole else problem.integers_of_a_step
 
-    def event(multiplier: float, settings: LocalSettings = settings) -> Event:
-        if run.unit == "client":
-            return participation.client_event(multiplier, settings.integers)
-        return participation.record_event(local_event(settings, multiplier), clients)
+    def event(multiplier: float) -> Event:
+        if whole:
+            return participation.client_event(multiplier, integers)
+        return participation.record_event(local_event(settings, multiplier, integers), clients)
 
-    noise = calibrate(event, epsilon, sampled_delta(delta), _BRACKET)
-    dim = problem.geometry.dim if run.unit == "client" else problem.gradient_dim
-    in_integers = dataclasses.replace(settings, integers=max(dim, problem.geometry.dim))
-    exact = descends_in_integers(
-        local_solver(settings, noise, _ANY),
-        event(noise, in_integers),
-        dim,
-        (epsilon, delta),
-        problem.separate_rows,
-        n,
-    )
-    settings = in_integers if exact else settings
-    return settings, event(noise, settings), noise
+    noise = calibrate(event, epsilon, delta, _BRACKET)
+    check_run((noise,), integers)
+    return event(noise), noise

@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import hashlib
 import math
-from collections.abc import Hashable, Iterable
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 
+import skriemdp
 from skriemdp._validation import check_count
-from skriemdp.core.additive import Additive, Statistic
-from skriemdp.core.arithmetic import check_arithmetic
+from skriemdp.core.additive import Additive, IntegerStatistic, Statistic
 from skriemdp.core.estimator import Plan, Terms, check_noise, validated
-from skriemdp.core.spent import PrivacySpent
+from skriemdp.core.spent import COMPUTATIONAL, PrivacySpent
 from skriemdp.federated.agent import AnswerBook, SumsAgent
+from skriemdp.federated.agreement import MOST_TOTAL, Agreement
+from skriemdp.federated.attendance import AttendanceBook, Member
 from skriemdp.federated.messages import (
     LocalTask,
     RefusedUpdate,
     check_release_name,
     checked_updates,
 )
+from skriemdp.federated.shares import Shares
 from skriemdp.geometry import Euclidean
 from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.sum import noised
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import compose
 
 if TYPE_CHECKING:
     from skriemdp._groups import Groups
+    from skriemdp.federated.cohort import Cohort, Identity
     from skriemdp.federated.transport import Transport
     from skriemdp.ledger.accountant import PrivacyAccountant
 
-__all__ = ["SumsLoop", "Uploads", "learn_from_sums", "planned_sums", "share", "sums_agent"]
+__all__ = [
+    "SumsLoop",
+    "Uploads",
+    "learn_from_sums",
+    "planned_sums",
+    "share",
+    "sums_agent",
+    "sums_agreement",
+]
 
 
 def share(epsilon: float, delta: float, times: int) -> float:
@@ -62,7 +79,9 @@ def share(epsilon: float, delta: float, times: int) -> float:
     return part
 
 
-def planned_sums(estimator: Any, facts: Any, terms: Terms, times: int = 1) -> Plan[Statistic]:
+def planned_sums(
+    estimator: Any, facts: Any, terms: Terms, times: int = 1, together: bool = False
+) -> Plan[Any]:
     """What each client releases; refused before anything is charged if it cannot run.
 
     Parameters
@@ -74,18 +93,76 @@ def planned_sums(estimator: Any, facts: Any, terms: Terms, times: int = 1) -> Pl
     terms : Terms
     times : int
         How many clients these are.
+    together : bool
+        Whether the noise is that of the sum over all clients: what one person adds at several of
+        them then adds up, and integers are so many times coarser.  The event stays what each
+        client is charged.
     """
+    plan = _planned(estimator, facts, terms, times)
+    if together:
+        sums = plan if times == 1 else _planned(estimator, facts, terms, times**2)
+        if plan.event.mu is None or not isinstance(sums.settings, IntegerStatistic):
+            raise ValueError(
+                "noise is added to the sum over all clients for PrivateFrechetMean and "
+                "PrivateMinimumDistanceToMean with delta > 0; pass trust='nobody' (got "
+                f"{type(estimator).__name__} with delta={estimator.delta:g})."
+            )
+        if facts["n"] * max(part.largest for part in sums.settings.parts) > MOST_TOTAL:
+            raise ValueError(
+                f"the sum over {facts['n']} records may not fit 62 bits; use a smaller epsilon."
+            )
+        plan = dataclasses.replace(plan, settings=sums.settings)
+    return plan
+
+
+def _planned(estimator: Any, facts: Any, terms: Terms, times: int) -> Plan[Any]:
     part = clone(estimator)
     part.epsilon = share(float(estimator.epsilon), float(estimator.delta), times)
     plan = part._additive_plan(facts, terms)
     plan.work.check()
     check_noise(plan.event)
-    check_arithmetic(plan.exact, f"sums of {type(estimator).__name__} with these parameters")
     public = dict(plan.public)
     if facts.get("grouped"):
         plan = dataclasses.replace(plan, unit="group")
         public = {"n_groups" if name == "n" else name: value for name, value in public.items()}
     return dataclasses.replace(plan, public=public)
+
+
+def added_together(
+    statistic: IntegerStatistic,
+    tables: Iterable[tuple[Hashable, tuple, Groups | None]],
+    streams: Callable[..., np.random.Generator],
+    shares: Shares | None,
+    times: int = 1,
+) -> tuple[np.ndarray, float]:
+    """Noisy sums over clients whose records are all here, and the variance of their noise.
+
+    In units of that of one release.  Masks would cancel, so that nobody masks.
+
+    Parameters
+    ----------
+    statistic : IntegerStatistic
+    tables : iterable of (client, arrays, groups)
+    streams : callable
+    shares : Shares or None
+        Of the noise; None where a trusted aggregator adds all of it.
+    times : int
+        In how many clients one person may be.
+    """
+    noisy: Any = 0
+    with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
+        for client, arrays, groups in tables:
+            own = statistic.exact(arrays, groups)
+            if shares is None:
+                noisy = noisy + np.concatenate(own)
+            else:
+                mine = functools.partial(streams, "share", repr(client))
+                noisy = noisy + noised(statistic.parts, own, mine, shares.honest)
+        if shares is None:
+            parts = [part.of_several(times) for part in statistic.parts]
+            totals = np.split(noisy, np.cumsum([part.length for part in parts])[:-1])
+            noisy = noised(parts, totals, functools.partial(streams, "aggregator"))
+    return statistic.decoded(noisy), 1.0 if shares is None else shares.variance
 
 
 def sums_agent(
@@ -99,6 +176,8 @@ def sums_agent(
     book: AnswerBook,
     clients_per_person: int = 1,
     random_state: int | None = None,
+    cohort: Cohort | None = None,
+    identity: Identity | None = None,
 ) -> SumsAgent:
     """A deployed client's agent, from its own records.
 
@@ -119,6 +198,10 @@ def sums_agent(
         all of them together are charged the estimator's (epsilon, delta).
     random_state : int, optional
         For tests; nobody is protected then.
+    cohort, identity : Cohort and Identity, optional
+        For secure sums, in which the clients of the cohort have one noise together: who they are
+        and how many may work with the server, from this client's own people, and its own key.  The
+        client's name is that in the cohort.
 
     Returns
     -------
@@ -128,10 +211,81 @@ def sums_agent(
     check_count(clients_per_person=clients_per_person)
     estimator = clone(estimator)
     data = validated(estimator, X, y, groups)
+    terms, together = Terms(float(estimator.epsilon), float(estimator.delta)), cohort is not None
+    facts = data.facts | {"tables": True}
+    with _about_a_part(together):
+        plan = planned_sums(estimator, facts, terms, clients_per_person, together)
+    records, member = estimator._records(data), None
+    if together != (identity is not None):
+        raise ValueError("cohort and identity belong together; pass both, or none of them.")
+    if cohort is not None and identity is not None:
+        if random_state is not None:
+            raise ValueError("a seeded share of noise protects nobody; leave random_state out.")
+        agreement = _agreement(estimator, plan, facts, clients_per_person)
+        pages, size = AttendanceBook(Path(book.path)), int(facts["n"])
+        member = Member(str(client), identity, cohort, agreement, pages, size)
+    return SumsAgent(
+        client, plan, records, data.groups, accountant, book, random_state, member=member
+    )
+
+
+def sums_agreement(
+    estimator: Additive,
+    X: Any,
+    y: Any = None,
+    *,
+    grouped: bool = False,
+    clients_per_person: int = 1,
+) -> Agreement:
+    """What server and clients of a secure sum must have set alike, at the server.
+
+    Parameters
+    ----------
+    estimator : estimator with sums
+        As at the clients.
+    X, y
+        Two made-up records, which show shapes.
+    grouped : bool, default=False
+        Whether clients passed ``groups=``.
+    clients_per_person : int, default=1
+        As at the clients.
+    """
+    estimator = clone(estimator)
+    facts = validated(estimator, X, y).facts | {"grouped": grouped, "tables": True}
     terms = Terms(float(estimator.epsilon), float(estimator.delta))
-    plan = planned_sums(estimator, data.facts, terms, clients_per_person)
-    records = estimator._records(data)
-    return SumsAgent(client, plan, records, data.groups, accountant, book, random_state)
+    with _about_a_part(True):
+        plan = planned_sums(estimator, facts, terms, clients_per_person, together=True)
+    return _agreement(estimator, plan, facts, clients_per_person)
+
+
+@contextlib.contextmanager
+def _about_a_part(together: bool) -> Iterator[None]:
+    """No warnings about the noise beside few records, where it is beside those of all clients."""
+    with warnings.catch_warnings():
+        if together:
+            warnings.simplefilter("ignore", UserWarning)
+        yield
+
+
+# They say nothing about what is added.
+_OWN_PARAMETERS = {"accountant", "n_jobs", "random_state"}
+
+
+def _agreement(
+    estimator: Any, plan: Plan[IntegerStatistic], facts: dict[str, Any], times: int
+) -> Agreement:
+    parts, parameters = plan.settings.parts, estimator.get_params(deep=False)
+    settings = {name: parameters[name] for name in parameters.keys() - _OWN_PARAMETERS}
+    settings |= {
+        "class": type(estimator).__name__,
+        "version": skriemdp.__version__,
+        "geometry": facts["geometry"],
+        "groups": bool(facts.get("grouped")),
+        "clients_per_person": int(times),
+        "parts": [list(part) for part in parts],
+    }
+    length = sum(part.length for part in parts)
+    return Agreement(settings, length, max(part.largest for part in parts))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -144,10 +298,21 @@ class Uploads:
         Sum of the uploads.
     clients : tuple
         Who sent them.
+    size : int
+        Of a secure sum, whose total is of integers: number of records, or of people.
+    attempts : tuple of Shares
+        Of a secure sum: of each time that clients were asked to add; the last one is this sum.
     """
 
     total: np.ndarray
     clients: tuple
+    size: int = 0
+    attempts: tuple[Shares, ...] = ()
+
+    @property
+    def shares(self) -> Shares | None:
+        """Of the noise of a secure sum."""
+        return self.attempts[-1] if self.attempts else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +377,7 @@ class SumsLoop:
 def learn_from_sums(
     estimator: Any,
     uploads: Uploads,
-    sizes: dict,
+    sizes: dict | None,
     X: Any,
     y: Any = None,
     *,
@@ -226,8 +391,8 @@ def learn_from_sums(
     estimator : estimator with sums
         As at the clients.
     uploads : Uploads
-    sizes : dict
-        Client to its public number of records, or of people.
+    sizes : dict or None
+        Client to its public number of records, or of people; of a secure sum clients say it.
     X, y
         Two made-up records: they show shapes and types, and nothing is learned from them.
     grouped : bool, default=False
@@ -238,27 +403,47 @@ def learn_from_sums(
     Returns
     -------
     estimator
-        A fitted copy; nothing is charged, because clients have charged their own ledgers.
+        A fitted copy; nothing is charged, because clients have charged their own ledgers.  Of a
+        secure sum it states what all attempts cost together of which this server knows.
     """
-    estimator = clone(estimator)
-    n = sum(sizes[client] for client in uploads.clients)
-    facts = validated(estimator, X, y).facts | {"n": n, "grouped": grouped}
+    estimator, shares, total = clone(estimator), uploads.shares, uploads.total
+    n = uploads.size if shares else sum((sizes or {})[client] for client in uploads.clients)
+    facts = validated(estimator, X, y).facts | {"n": n, "grouped": grouped, "tables": True}
     terms = Terms(float(estimator.epsilon), float(estimator.delta))
-    plan = planned_sums(estimator, facts, terms, clients_per_person)
-    estimator._learn(plan.settings, uploads.total, facts, len(uploads.clients))
-    estimator.privacy_spent_ = stated(estimator, plan, compose([plan.event] * clients_per_person))
+    plan = planned_sums(estimator, facts, terms, clients_per_person, together=bool(shares))
+    tables = float(len(uploads.clients))
+    if shares is not None:
+        total, tables = plan.settings.decoded(total), shares.variance
+        known = {"clients": list(uploads.clients), "attempts": len(uploads.attempts)}
+        plan = dataclasses.replace(plan, public=plan.public | shares.stated | known)
+    estimator._learn(plan.settings, total, facts, tables)
+    event = compose([plan.event] * clients_per_person)
+    estimator.privacy_spent_ = stated(estimator, plan, event, uploads.attempts)
     return estimator
 
 
-def stated(estimator: Any, plan: Plan[Any], event: Event) -> PrivacySpent:
-    """What a person, or a record, has been told of: at most the estimator's (epsilon, delta)."""
-    return PrivacySpent(
-        float(estimator.epsilon),
-        float(estimator.delta),
-        event,
-        plan.unit,
-        plan.guarantee,
-        plan.stated,
+def stated(
+    estimator: Any, plan: Plan[Any], event: Event, attempts: tuple[Shares, ...] = ()
+) -> PrivacySpent:
+    """What a person, or a record, has been told of: at most the estimator's (epsilon, delta).
+
+    Of a secure sum, what all attempts tell together, each of which is an `event`.
+    """
+    epsilon, delta = float(estimator.epsilon), float(estimator.delta)
+    spent = PrivacySpent(epsilon, delta, event, plan.unit, plan.guarantee, plan.stated)
+    if not attempts:
+        return spent
+    single = spent.planned_event
+    if len(attempts) > 1:  # each was charged, and may be known to the server
+        event = compose([single] * len(attempts))
+        epsilon = float(event.epsilon(delta))
+    alone = compose([shares.alone(single) for shares in attempts])
+    return dataclasses.replace(
+        spent,
+        event=event,
+        planned_epsilon=epsilon,
+        planned_guarantee=COMPUTATIONAL,
+        planned_alone=max(epsilon, float(alone.epsilon(delta)) * (1.0 + 1e-12)),
     )
 
 

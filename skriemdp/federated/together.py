@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,22 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.releases import exact_sums, full_batch_integer_mean, full_batch_mean
-from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Trajectory
 from skriemdp.federated.messages import LocalTask, LocalUpdate
-from skriemdp.federated.training import LocalSettings, local_solver
-from skriemdp.mechanisms.integers import IntegerBall
+from skriemdp.federated.training import LocalSettings
 from skriemdp.mechanisms.noise import expect_integers
-from skriemdp.mechanisms.sums import integer_sums, integer_total
+from skriemdp.mechanisms.sum import integer_total
+from skriemdp.mechanisms.units import Blocks, Units
 
 if TYPE_CHECKING:
     from skriemdp.descent.problem import Problem
     from skriemdp.federated.agent import Agent
-    from skriemdp.mechanisms.bounds import Bound
+    from skriemdp.mechanisms.held import VectorSet
 
 
-__all__ = ["ClientsTogether", "PooledRecords"]
+__all__ = ["ClientsTogether", "PooledRecords", "queries_at"]
 
 # Above it a client's own pass over its records costs more than the calls around it.
 FEW_RECORDS = 256
@@ -48,35 +47,22 @@ class PooledRecords:
         self._rows = dict(zip(sizes, zip([0, *ends[:-1]], ends, strict=True), strict=True))
 
     @staticmethod
-    def worthwhile(sizes: dict[int, int]) -> bool:
+    def worthwhile(problem: Problem, sizes: dict[int, int]) -> bool:
         """Whether clients with these numbers of records gain from being treated together."""
-        return sum(sizes.values()) <= FEW_RECORDS * len(sizes)
+        return not problem.one_by_one and sum(sizes.values()) <= FEW_RECORDS * len(sizes)
 
-    def gradient_sums(self, clients: Sequence[Any], point: np.ndarray, bound: Bound) -> np.ndarray:
-        """Sum of each client's gradients at one point, offsets in `bound`, ``(c, dim)``."""
-        sums = np.empty((len(clients), self.problem.gradient_dim))
-        for part in self._parts(clients):
-            indices, starts = self._gathered(clients[part])
-            vectors = np.asarray(self.problem.gradient_coordinates(point, indices))
-            sums[part] = np.add.reduceat(bound.enforce(vectors), starts, axis=0)
-        return sums
+    def totals(self, clients: Sequence, query: GradientQuery, steps: int) -> np.ndarray:
+        """Exact sums of each client's gradients at the point of `query`, ``(c, dim)``."""
 
-    def integer_sums(
-        self, clients: Sequence, point: np.ndarray, lattice: IntegerBall
-    ) -> list[np.ndarray]:
-        """The same in exact integers: Python integers of shape ``(dim,)`` for each client."""
-        sums: list[np.ndarray] = []
-        for part in self._parts(clients):
-            indices, starts = self._gathered(clients[part])
-            rows = np.asarray(self.problem.gradient_coordinates(point, indices))
-            sums += list(integer_sums(lattice, rows, starts))
-        return sums
+        def tiles() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            for part in self._parts(clients):
+                rows = [np.arange(*self._rows[client]) for client in clients[part]]
+                owners = np.repeat(range(part.start, part.stop), list(map(len, rows)))
+                indices = np.concatenate(rows)
+                yield self.problem.gradient_coordinates(query.point, indices), owners
 
-    def _gathered(self, clients: Sequence) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of the records of some clients, and where each client's begin."""
-        rows = [self._rows[client] for client in clients]
-        starts = np.cumsum([0] + [end - begin for begin, end in rows[:-1]])
-        return np.concatenate([np.arange(*row) for row in rows]), starts
+        held = query.held.by_party(len(clients))
+        return integer_total(Units((Blocks(tiles),)), lambda *tile: tile, held, steps)
 
     def _parts(self, clients: Sequence[Any]) -> Iterator[slice]:
         """Runs of clients whose gradients fit in a block."""
@@ -118,15 +104,9 @@ class ClientsTogether:
         clients = [task.client for task in tasks]
         agents = [self.agents[client] for client in clients]
         first, task = agents[0], tasks[0]
-        point = first.checked_point(task)
-        solver = local_solver(
-            first.settings, first.noise_multiplier, first.problem.n, first.domain, task.round
-        )
-        generators = [agent.stream(task) for agent, task in zip(agents, tasks, strict=True)]
-        if exact_sums(solver.sampler):
-            for rng in generators:
-                expect_integers(rng, solver.moves.n_steps * self.pool.problem.gradient_dim)
-        problems = [agent.problem for agent in agents]
+        point, problems = first.checked_point(task), [agent.problem for agent in agents]
+        solver = first.solver(task)
+        generators = [agent.stream(task) for agent in agents]
         ends = self._trained(clients, problems, point, solver, generators)
         return [
             LocalUpdate(task.fit_id, task.round, client, end)
@@ -141,39 +121,40 @@ class ClientsTogether:
         solver: Any,
         generators: list[np.random.Generator],
     ) -> np.ndarray:
-        clip = solver.clip_norm
         path = Trajectory(self.pool.problem.geometry, point, solver.moves, rng=None)
+        multiplier, clip = solver.noise_multiplier, solver.clip_norm
+        queries = queries_at(point, problems, clip, clients, self.pool)
+        for rng in generators:
+            expect_integers(rng, solver.moves.n_steps * self.pool.problem.gradient_dim)
         for step in range(solver.moves.n_steps):
-            here = path.point
-            points = [here] * len(clients) if step == 0 else here
-            pairs = zip(problems, points, strict=True)
-            queries = [GradientQuery(problem, point, clip) for problem, point in pairs]
-            sums = self._sums(clients, here, queries, solver, together=step == 0)
-            noisy_mean = full_batch_integer_mean if exact_sums(solver.sampler) else full_batch_mean
+            if step:
+                pairs = zip(problems, path.point, strict=True)
+                queries = [GradientQuery(problem, point, clip) for problem, point in pairs]
             moves = [
-                noisy_mean(query, total, solver.noise_multiplier, rng)
-                for query, total, rng in zip(queries, sums, generators, strict=True)
+                solver.sampler.release(query, multiplier, rng)
+                for query, rng in zip(queries, generators, strict=True)
             ]
             path.advance(np.stack(moves))
         return np.asarray(path.result)
 
-    def _sums(
-        self,
-        clients: Sequence,
-        point: np.ndarray,
-        queries: list[GradientQuery],
-        solver: RiemannianSGD,
-        together: bool,
-    ) -> Any:
-        """Sums of gradients, in integers or floats; `together` if all clients are at `point`."""
-        if not exact_sums(solver.sampler):
-            if together:
-                return self.pool.gradient_sums(clients, point, queries[0].bound)
-            return [query.total() for query in queries]
 
-        def lattice(query: GradientQuery) -> IntegerBall:
-            return IntegerBall(query.bound, query.dim, solver.noise_multiplier)
+def queries_at(
+    point: np.ndarray,
+    problems: Sequence[Problem],
+    clip_norm: float,
+    clients: Sequence,
+    pool: PooledRecords | None,
+) -> list[GradientQuery]:
+    """Each client's query at one point; with a pool, their sums are taken in one pass."""
+    if pool is None:
+        return [GradientQuery(problem, point, clip_norm) for problem in problems]
+    whole = GradientQuery(pool.problem, point, clip_norm)
+    totals = functools.cache(functools.partial(pool.totals, clients, whole))
 
-        if together:
-            return self.pool.integer_sums(clients, point, lattice(queries[0]))
-        return [integer_total(query, lattice(query)).value() for query in queries]
+    def query(place: int) -> GradientQuery:
+        def add(units: Units, give: Any, held: VectorSet, steps: int) -> np.ndarray:
+            return np.asarray(totals(steps)[place])
+
+        return GradientQuery(problems[place], point, clip_norm, add)
+
+    return [query(place) for place in range(len(problems))]

@@ -39,8 +39,6 @@ class LocalSettings:
         `clip_norm`.
     output : str
         As in :class:`skriemdp.descent.trajectory.Moves`.
-    integers : int, default=0
-        Number of integers in a release, where gradients are added in exact integers; 0 for floats.
     """
 
     method: str
@@ -51,13 +49,12 @@ class LocalSettings:
     clip_norm: float
     smoothness: float | None = None
     output: str = "last"
-    integers: int = 0
 
-    def sampler(self, n: int) -> Any:
-        """Batches of a client with n records."""
+    def sampler(self, n: int, integers: int) -> Any:
+        """Batches of a client with n records, each release one of so many integers at most."""
         if self.batch_fraction >= 1.0:
-            return FullBatch(exact=self.integers > 0)
-        return PoissonSampler(self.batch_fraction * n, self.integers)
+            return FullBatch()
+        return PoissonSampler(self.batch_fraction * n, integers)
 
     def step(self, round: int) -> float:
         """Step size of a round; a round beyond the last takes the last one's."""
@@ -70,18 +67,23 @@ def local_solver(
     settings: LocalSettings,
     noise_multiplier: float,
     n: int,
+    integers: int,
     domain: GeodesicBall | None = None,
     round: int = 0,
 ) -> RiemannianSGD | RiemannianSVRG:
-    """The private solver of a client with n records in a round; it names its own event."""
+    """The private solver of a client with n records in a round; it names its own event.
+
+    `integers` is the `integers_of_a_step` of its problem.
+    """
+    sampler = settings.sampler(n, integers)
     if settings.method == "rsgd":
         moves = Moves(settings.n_steps, settings.step(round), settings.output, domain=domain)
-        return RiemannianSGD(settings.sampler(n), noise_multiplier, moves, settings.clip_norm)
+        return RiemannianSGD(sampler, noise_multiplier, moves, settings.clip_norm)
     steps = settings.n_epochs * (1 + settings.n_steps)
     moves = Moves(steps, settings.step(round), settings.output, domain=domain)
     # Anchors get the noise of the differences: more spoils long runs (benchmarks/federated.py).
     return RiemannianSVRG(
-        settings.sampler(n),
+        sampler,
         noise_multiplier,
         noise_multiplier,
         settings.n_epochs,
@@ -93,13 +95,13 @@ def local_solver(
     )
 
 
-def local_event(settings: LocalSettings, noise_multiplier: float) -> Event:
+def local_event(settings: LocalSettings, noise_multiplier: float, integers: int) -> Event:
     """What one local training costs a record.
 
     It depends on the share of records in a batch, not on their number, so it is the same for every
     client; 1000 stands for any n.
     """
-    return local_solver(settings, noise_multiplier, 1000).event(1000)
+    return local_solver(settings, noise_multiplier, 1000, integers).event(1000)
 
 
 def train(

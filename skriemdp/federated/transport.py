@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import joblib
 
+from skriemdp.federated.attendance import reply
 from skriemdp.federated.messages import LocalTask, LocalUpdate
 from skriemdp.ledger.accountant import BudgetError
 
@@ -44,6 +45,11 @@ class InProcessTransport:
         if self.together is not None:
             return [(update.client, update) for update in self.together.handle(tasks)]
         return [(task.client, _handle(self.agents[task.client], task)) for task in tasks]
+
+    def relay(self, messages: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
+        """Answers to the messages of a secure sum."""
+        known = {name: data for name, data in messages.items() if name in self.agents}
+        return [(name, reply(self.agents[name], data)) for name, data in known.items()]
 
 
 class JoblibTransport:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skriemdp._progress import counted
 from skriemdp.descent.queries import GradientQuery, LogarithmQuery
 from skriemdp.descent.releases import exact_mean
-from skriemdp.mechanisms.sums import noisy_sum
+from skriemdp.federated.together import queries_at
+from skriemdp.mechanisms.sum import mu_of
 
 if TYPE_CHECKING:
     from skriemdp.descent.problem import Problem
@@ -42,19 +43,20 @@ def train_without_noise(
     settings : LocalSettings
     round : int
     """
-    geometry = problems[clients[0]].geometry
-    clip, size = settings.clip_norm, settings.step(round)
+    chosen = [problems[client] for client in clients]
+    geometry, clip = chosen[0].geometry, settings.clip_norm
+    queries = queries_at(point, chosen, clip, clients, pool)
     ends = np.broadcast_to(point, (len(clients), *geometry.shape))
     for step in range(settings.n_steps):
-        pairs = zip(clients, ends, strict=True)
-        queries = [GradientQuery(problems[client], end, clip) for client, end in pairs]
-        if pool is not None and step == 0:
-            sums: Any = pool.gradient_sums(clients, point, queries[0].bound)
-        else:
-            sums = [query.total() for query in queries]
-        moves = [exact_mean(query, total) for query, total in zip(queries, sums, strict=True)]
-        ends = geometry.exp_coordinates(ends, -size * np.stack(moves))
-    return np.asarray(ends)
+        if step:
+            pairs = zip(chosen, ends, strict=True)
+            queries = [GradientQuery(problem, end, clip) for problem, end in pairs]
+        moves = np.stack([-settings.step(round) * exact_mean(query) for query in queries])
+        if geometry.separate_rows:
+            ends = np.asarray(geometry.exp_coordinates(ends, moves))
+        else:  # a client's vector must not depend on those beside it
+            ends = np.stack([geometry.exp_coordinates(*p) for p in zip(ends, moves, strict=True)])
+    return ends
 
 
 def run_trusted(
@@ -93,8 +95,7 @@ def run_trusted(
         with np.errstate(all="ignore"):
             ends = train_without_noise(problems, pool, row, point, settings, t)
         query = LogarithmQuery(geometry, point, update_clip, ends)
-        exact = settings.integers > 0
-        move = noisy_sum(query, noise_multiplier, rng, exact=exact) / len(row)
+        move = query.noisy(mu_of(noise_multiplier), rng).value / len(row)
         point = np.asarray(geometry.exp_coordinates(point, move))
         if loop.domain is not None:
             point = loop.domain.project(point)

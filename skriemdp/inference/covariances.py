@@ -6,18 +6,26 @@ import math
 
 import numpy as np
 
+from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 
 __all__ = [
     "coordinate_jacobian",
     "factor",
     "kept_share",
+    "mean_hessian",
     "parts",
     "repair",
     "sampled",
     "symmetric_noise",
     "transport_matrix",
 ]
+
+# Vectors drawn for a Hessian, each an eigenproblem, up to these dimensions; and how many at once.
+_HESSIAN_DRAWS = ((50, 300), (256, 50), (math.inf, 8))
+_CHUNK = 64
+# The least second derivative of half a squared distance, where balls are as wide as they may be.
+_LEAST_HESSIAN = 0.36
 
 
 def repair(matrix: np.ndarray, noise: float) -> np.ndarray:
@@ -95,6 +103,60 @@ def sampled(
     root = factor(covariance)
     spread = root @ symmetric_noise(rng, draws, d) @ root.T * math.sqrt(2.0 / n)
     return covariance + spread + noise * symmetric_noise(rng, draws, d)
+
+
+def mean_hessian(
+    geometry: Geometry, point: np.ndarray, covariance: np.ndarray, radius: float
+) -> np.ndarray:
+    """Mean second derivative of half the squared distance to records, at their mean.
+
+    Records with coordinates v at `point` are taken for Gaussian.  With K the curvature form, one of
+    them adds ``h(K(v v'))``, where ``h(x) = sqrt(x) cot sqrt(x)``: exact on symmetric spaces.  The
+    terms of second order are those of the covariance itself, ``I - K(S) / 3``; the rest is an
+    average over public, fixed draws (docs/theory/regions.md, "Its covariance").
+
+    Parameters
+    ----------
+    geometry : Geometry
+    point : ndarray of shape ``geometry.shape``
+    covariance : ndarray of shape (dim, dim)
+        Of the records' coordinates at `point`.
+    radius : float
+        No record lies farther off.
+
+    Returns
+    -------
+    ndarray of shape (dim, dim)
+        Eigenvalues are at least .36, and at most what curvature allows within `radius`.
+    """
+    dim = len(covariance)
+    form = np.asarray(geometry.curvature_form(point, covariance))
+    if not np.any(form):
+        return np.eye(dim)
+    draws = next(number for most, number in _HESSIAN_DRAWS if dim <= most)
+    vectors = public_generator(0, "mean hessian", dim).standard_normal((draws, dim))
+    vectors = vectors @ factor(covariance).T
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors *= np.minimum(1.0, radius / np.maximum(lengths, 1e-300))
+    hessian = np.eye(dim) - form / 3.0
+    for start in range(0, draws, _CHUNK):
+        few = vectors[start : start + _CHUNK]
+        forms = np.asarray(geometry.curvature_form(point, few[:, :, None] * few[:, None, :]))
+        values, axes = np.linalg.eigh(forms)
+        beyond = (_second_derivative(values) - 1.0 + values / 3.0)[:, None, :]
+        hessian += ((axes * beyond) @ np.swapaxes(axes, -1, -2)).sum(axis=0) / draws
+    values, axes = np.linalg.eigh(hessian)
+    bend = max(-geometry.curvature_bounds[0], 0.0) * radius**2
+    largest = float(_second_derivative(np.array(-bend))) if bend < math.inf else math.inf
+    return (axes * np.clip(values, _LEAST_HESSIAN, largest)) @ axes.T
+
+
+def _second_derivative(values: np.ndarray) -> np.ndarray:
+    """``sqrt(x) cot sqrt(x)``, and ``sqrt(-x) coth sqrt(-x)`` below zero."""
+    root = np.sqrt(np.maximum(np.abs(values), 1e-12))
+    near = np.minimum(root, math.sqrt(3.0))
+    above = near / np.tan(near)
+    return np.where(values > 0.0, above, root / np.tanh(root))
 
 
 def coordinate_jacobian(geometry: Geometry, center: np.ndarray, step: np.ndarray) -> np.ndarray:

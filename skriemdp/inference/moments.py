@@ -16,6 +16,7 @@ from skriemdp.inference.covariances import (
     coordinate_jacobian,
     factor,
     kept_share,
+    mean_hessian,
     parts,
     repair,
     sampled,
@@ -25,8 +26,6 @@ from skriemdp.inference.regions import ConfidenceRegion, region_threshold
 
 __all__ = ["MeanInference"]
 
-# Newton's matrix is kept away from directions in which the released moments say nothing.
-_LEAST_HESSIAN, _LARGEST_HESSIAN = 0.5, 2.0
 # Of the search for the mean of a few points.
 _MOST_STEPS = 60
 # Up to this dimension what curvature adds to the covariance is computed; above, it is simulated.
@@ -80,12 +79,8 @@ class MeanInference:
 
     @functools.cached_property
     def hessian(self) -> np.ndarray:
-        """Of half the mean squared distance from the mean: ``I - K(S) / 3``, S the covariance.
-
-        In coordinates at `center`; eigenvalues within [1/2, 2].
-        """
-        values, vectors = np.linalg.eigh(np.eye(len(self.first)) - self._form(self.spread) / 3.0)
-        return (vectors * np.clip(values, _LEAST_HESSIAN, _LARGEST_HESSIAN)) @ vectors.T
+        """Of half the mean squared distance from the mean, in coordinates at `center`."""
+        return mean_hessian(self.geometry, self.center, self.spread, self.radius)
 
     @functools.cached_property
     def step(self) -> np.ndarray:

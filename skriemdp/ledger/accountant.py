@@ -9,7 +9,7 @@ import math
 import numbers
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from skriemdp.ledger.statements import (
 )
 from skriemdp.ledger.storage import Ledger, Standing
 from skriemdp.ledger.totals import charge_lists, total_epsilon
-from skriemdp.ledger.units import UNITS, check_protects
+from skriemdp.ledger.units import PRESENT, UNITS, check_protects
 from skriemdp.privacy.events import Event, SeededEvent
 from skriemdp.privacy.foreign import as_event, described
 
@@ -105,10 +105,12 @@ class PrivacyAccountant:
         epsilons and deltas; ``"gdp"`` wastes nothing on Gaussian releases and refuses events
         without a Gaussian bound; ``"renyi"`` is stricter than "auto" for Gaussian releases and
         wider for a few others.
-    unit : {"label", "record", "group", "client"}, optional
+    unit : {"label", "record", "record, present or not", "group", "client"}, optional
         Whom the ceiling protects; stored with the ledger, "record" where nothing else is said.  A
         charge that protects less is refused: with "group", every fit needs ``groups=``.  A charge
-        for groups protects records too.
+        for groups protects records too.  With "record, present or not" the number of records is
+        secret: what is released is as likely if a record had other values and if it were missing.
+        Some estimators can do that, and release the number with noise (docs/your-budget.md).
     witness : str or path-like, default=None
         A second file, best on another disk, made with the ledger: each charge is noted there too,
         so that an old copy of the ledger is noticed.
@@ -233,7 +235,7 @@ class PrivacyAccountant:
 
     @property
     def unit(self) -> str:
-        """Whom the ceiling protects: "label", "record", "group" or "client"."""
+        """Whom the ceiling protects, as the parameter `unit` says."""
         if self._fixed_unit is None:
             self._open(None)
         return str(self._fixed_unit)
@@ -284,8 +286,18 @@ class PrivacyAccountant:
         must have been fixed without looking at the records (sites, shuffled KFold test folds;
         never StratifiedKFold, class labels or clusters).  Charges to the whole data set add to
         every partition's.
+
+        Parts by position (KFold) are disjoint only where the number of records is public: one
+        record more moves others to other folds.  A data set whose unit is "record, present or not"
+        has no partitions.
         """
         _check_name("partition", name)
+        if self.unit == PRESENT:
+            raise ValueError(
+                f"{self._where()} keeps the number of records secret, and one record more may move "
+                "others to another part. Where a public key of each record says to which part it "
+                "belongs, name a data set for each instead: accountant.dataset(name)."
+            )
         if self._partition:
             raise ValueError(
                 f"this is the partition {self._partition!r}; partitions do not nest. Name each of "
@@ -296,7 +308,7 @@ class PrivacyAccountant:
     # -- dividing --
 
     def split(
-        self, parts: int | Mapping[str, float], gaussian: bool = False
+        self, parts: int | Sequence[float] | Mapping[str, float], gaussian: bool = False
     ) -> list[PrivacyAccountant]:
         """Divide an unused budget into parts with ceilings of their own.
 
@@ -552,6 +564,25 @@ class PrivacyAccountant:
         }
         epsilon = max(total_epsilon(charges, self.delta) for charges in charge_lists(counts))
         entries = sum(row[2] for rows in counts.values() for row in rows)
+        return LedgerTotal(epsilon, self.delta if entries else 0.0, entries)
+
+    @property
+    def spent_alone(self) -> LedgerTotal:
+        """:attr:`spent` if all other clients of secure sums work with the server.
+
+        Or if the cryptography of these sums is broken: each then hides its records behind the
+        client's own share of the noise only.  Reads the whole ledger.
+        """
+        counts: dict[str, list[tuple[str, str, int]]] = {}
+        for name in self._undivided():
+            rows = counts.setdefault(name, [])
+            for entry in self._handle(self._ledger, name, self._partition).history:
+                shares = int(entry.params.get("honest", 1))
+                event = {"kind": "self-composed", "event": entry.event, "count": shares}
+                shown = entry.event if shares == 1 else event
+                rows.append((entry.partition, json.dumps(shown, sort_keys=True), 1))
+        epsilon = max(total_epsilon(charges, self.delta) for charges in charge_lists(counts))
+        entries = sum(len(rows) for rows in counts.values())
         return LedgerTotal(epsilon, self.delta if entries else 0.0, entries)
 
     def remaining(

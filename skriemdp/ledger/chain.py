@@ -13,6 +13,7 @@ import datetime
 import functools
 import hashlib
 import json
+import re
 import sqlite3
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -65,6 +66,17 @@ class Head(NamedTuple):
     entry: int
     digest: str
 
+    @classmethod
+    def noted(cls, text: str) -> Head:
+        """A head as reports and files show it; number 0 of a digest alone."""
+        number, _, digest = text.removeprefix("entry ").strip().rpartition(" ")
+        if not re.fullmatch("[0-9]*", number.strip()) or not re.fullmatch("[0-9a-f]{64}", digest):
+            raise ValueError(
+                "a head is the number of an entry and the 64 hexadecimal digits of its digest, or "
+                f"the digest alone, as reports show them; got {text!r}."
+            )
+        return cls(int(number or 0), digest)
+
 
 class Dataset(NamedTuple):
     """One row of `datasets`."""
@@ -110,31 +122,6 @@ class Entry(NamedTuple):
         found = found if isinstance(found, dict) else {}
         return {k: found[k] if isinstance(found.get(k), kind) else kind() for k, kind in _NOTED}
 
-    @property
-    def params(self) -> dict:
-        """What the caller gave."""
-        return self.noted["params"]
-
-    @property
-    def facts(self) -> dict:
-        """What had to be public for the guarantee to hold, by name."""
-        return self.noted["facts"]
-
-    @property
-    def version(self) -> str:
-        """The library that charged."""
-        return self.noted["version"]
-
-    @property
-    def host(self) -> str:
-        """The machine that charged, where that was asked for."""
-        return self.noted["host"]
-
-    @property
-    def user(self) -> str:
-        """Who charged, where that was asked for."""
-        return self.noted["user"]
-
 
 _NOTED = (("params", dict), ("facts", dict), ("version", str), ("host", str), ("user", str))
 _ENTRY = (
@@ -144,9 +131,8 @@ _ENTRY = (
 )
 
 
-def canonical(value: Any) -> str:
-    """The one JSON text of a plain value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+# The one JSON text of a plain value.
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
 def add(left: tuple, right: tuple) -> tuple:
@@ -165,7 +151,7 @@ def highest(left: tuple, right: tuple) -> tuple:
 
 @functools.lru_cache(maxsize=256)
 def amounts(text: str) -> tuple:
-    """Amounts as they are stored."""
+    """Amounts as they are stored; or the totals that an entry left, see :func:`append`."""
     return tuple(json.loads(text))
 
 
@@ -424,7 +410,7 @@ class Replay:
             raise Broken(f"entry {row.id} belongs to no data set")
         if row.digest != digest(self.before, self.head, place.rule, row):
             raise Broken(f"entry {row.id} or an entry before it was changed")
-        after = json.loads(row.after)
+        after = list(amounts(row.after))
         if not self._follows(row, after, amounts(row.cost)):
             raise Broken(f"the totals noted in entry {row.id} do not follow from those before")
         self.common[row.dataset] = after[:4]

@@ -11,6 +11,7 @@ from skriemdp.ledger import chain, connections, witness
 from skriemdp.ledger.chain import Dataset, Entry, Head
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.facts import plain_facts
+from skriemdp.ledger.units import PRESENT, RELEASED
 
 __all__ = ["File", "matches", "read", "witnessed"]
 
@@ -130,6 +131,8 @@ def matches(path: str, statement: Mapping[str, Any]) -> list[str]:
         if len(statement) > 1:
             event, unit, public = statement["event"], statement["unit"], statement["public"]
             event = json.loads(json.dumps(event))
+            if unit == PRESENT:  # some were released after the charge
+                public = {name: value for name, value in public.items() if name not in RELEASED}
             stated |= {"event": event, "unit": unit, "public facts": plain_facts(public)}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ValueError(
@@ -149,7 +152,7 @@ def matches(path: str, statement: Mapping[str, Any]) -> list[str]:
         "data set": places.get(row.dataset),
         "event": json.loads(row.event or "null"),
         "unit": row.unit,
-        "public facts": row.facts,
+        "public facts": row.noted["facts"],
     }
     return [
         f"the {what} of entry {number} is not that of the model"

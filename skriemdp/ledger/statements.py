@@ -259,7 +259,7 @@ def charge_line(row: Entry, share: float | None, delta: float) -> str:
         The ledger's; where no pair was noted, the charge's epsilon is stated at it.
     """
     assert row.event is not None  # a charge has one
-    params, event = row.params, json.loads(row.event)
+    params, event = row.noted["params"], json.loads(row.event)
     where = f" on partition {row.part}" if row.part else ""
     pieces = [f"{row.id}", row.time[:19].replace("T", " "), f"{row.label}{where}"]
     pieces.append(f"{guarantee(params, event, delta)} per {row.unit}")
@@ -270,7 +270,16 @@ def charge_line(row: Entry, share: float | None, delta: float) -> str:
 
 
 def guarantee(params: dict, event: dict, delta: float) -> str:
-    """Epsilon and delta of a charge: the pair that was noted, else that of its event."""
+    """Epsilon and delta of a charge: the pair that was noted, else that of its event.
+
+    Of a secure sum with the epsilon that holds if all other clients work with the server, or if the
+    cryptography is broken.
+    """
+    alone = params.get("epsilon_alone")
+    if isinstance(alone, (int, float)):
+        others = {name: value for name, value in params.items() if name != "epsilon_alone"}
+        stated = guarantee(others, event, delta)
+        return f"{stated} (computational; alone epsilon={round_up(alone)})"
     noted = params.get("epsilon"), params.get("delta")
     if all(isinstance(number, (int, float)) for number in noted):
         return f"epsilon={noted[0]:g}, delta={noted[1]:g}"

@@ -277,7 +277,7 @@ class Ledger:
 
     def verify(self, head: str | None = None) -> None:
         """Add up the whole file again; `head` is an entry that it must hold."""
-        noted = None if head is None else _parsed(head)
+        noted = None if head is None else Head.noted(head)
         with self._reading() as session:
             session.check_whole()
             session.check_held(noted)
@@ -298,13 +298,3 @@ def _real(path: str | Path) -> str:
     path = os.fsdecode(path)
     with explained(path):
         return os.path.realpath(path)
-
-
-def _parsed(text: str) -> Head:
-    number, _, digest = text.removeprefix("entry ").strip().partition(" ")
-    if not number.isdigit() or len(digest.strip()) != 64:
-        raise ValueError(
-            f"head must be the number of an entry and its digest, as the summary shows them; got "
-            f"{text!r}."
-        )
-    return Head(int(number), digest.strip())

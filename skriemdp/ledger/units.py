@@ -1,24 +1,34 @@
-"""Whom a budget protects: a label, a record, a group of records (a person), or a whole client."""
+"""Whom a budget protects: a label, a record, a group of records (a person), or a whole client.
+
+A record may be protected together with its presence: then the number of records is secret too.
+"""
 
 from __future__ import annotations
 
 from skriemdp.ledger.errors import BudgetError
 
-__all__ = ["UNITS", "check_protects"]
+__all__ = ["PRESENT", "RELEASED", "UNITS", "check_protects"]
 
-UNITS = ("label", "record", "group", "client")
+# A record may have other values, and it may be missing: the number of records is secret.
+PRESENT = "record, present or not"
+# Public facts of such a fit that its ledger does not hold: they come after the charge.
+RELEASED = ("n released", "noise of n", "releases")
+UNITS = ("label", "record", PRESENT, "group", "client")
 # What a charge for one unit also protects.  Ids must be public slots under the smaller unit too: a
 # replaced row stays with its group.  A client is smaller than a person who is in two of them, so it
 # covers groups only on the declaration that nobody is.
 _COVERED = {
     "label": {"label"},
     "record": {"label", "record"},
+    PRESENT: {"label", "record", PRESENT},
     "group": {"label", "record", "group"},
     "user": {"label", "record", "group"},
     "client": {"label", "record", "client"},
 }
 _CURES = {
     "record": "leave privacy_unit='record', or make an accountant with unit='label'",
+    PRESENT: "fit one of the estimators that release the number of records with noise "
+    "(docs/your-budget.md), or make an accountant with unit='record', under which it is public",
     "group": "pass groups= to fit, and in searches and cross-validation enable metadata routing, "
     "without which scikit-learn keeps groups from fit",
     "client": "use a federated fit with unit='client'",

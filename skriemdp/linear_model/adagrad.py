@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["NoisyAdaGrad"]
 
 # Steps of pure noise, as a share of the run, that adaptive preconditioners start from: one number
-# for all data (docs/user_guide/adagrad.md, "The default"); more where the steps can grow.
+# for all data (docs/benchmarks.md, "Linear models"); more where the steps can grow.
 _WARMUP = 0.25
 _GROWING_WARMUP = 0.5
 # A growing step size over the root mean square of the coordinates of the way so far.
@@ -39,6 +39,31 @@ _LONGEST = 16.0
 
 # Share of mu**2 that "paper" spends on its matrices.
 _MOMENT_SHARE = 0.2
+
+
+class Solution(NamedTuple):
+    """What a run says, from noisy gradients alone.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (size, n_outputs)
+    spectrum : ndarray
+        Eigenvalues of the last preconditioner, largest first.
+    floor : float
+        What noise alone would have made of them, warm-up included.
+    noise : float
+        Standard deviation of the noise of a coordinate of the last mean gradient.
+    evidence : float
+        By how many of its standard deviations the squared length of a sum of the first gradients,
+        of however many steps, is above what noise alone would make of it, at most; the intercept
+        left out.
+    """
+
+    weights: np.ndarray
+    spectrum: np.ndarray
+    floor: float
+    noise: float
+    evidence: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -133,7 +158,8 @@ class NoisyAdaGrad:
         penalty: Any,
         start: np.ndarray,
         streams: NoiseStreams,
-    ) -> tuple[np.ndarray, np.ndarray, float, float]:
+        intercept: bool = False,
+    ) -> Solution:
         """Run on `problem` from `start`.
 
         Parameters
@@ -144,16 +170,8 @@ class NoisyAdaGrad:
         start : ndarray of shape (size, n_outputs)
             Public.
         streams : NoiseStreams
-
-        Returns
-        -------
-        weights : ndarray of shape (size, n_outputs)
-        spectrum : ndarray
-            Eigenvalues of the last preconditioner, largest first.
-        floor : float
-            What noise alone would have made of them, warm-up included.
-        noise : float
-            Standard deviation of the noise of a coordinate of the last mean gradient.
+        intercept : bool, default=False
+            Whether the last weight, and the last direction of a basis, is the intercept's.
         """
         growing = self.first_step_size is not None
         warmup = (_GROWING_WARMUP if growing else _WARMUP) * self.n_steps
@@ -171,6 +189,7 @@ class NoisyAdaGrad:
         metric: Any
         weights, basis, metric = np.array(start, dtype=float), None, None
         growth, variance = _Growth(self.first_step_size, self.step_size), 0.0
+        evidence, along = -math.inf, np.zeros(())
         first = self.n_steps // 2 + 1  # of the iterates that are averaged
         total, exact = np.zeros_like(weights), None
         records = self._records(problem, weights)
@@ -196,12 +215,20 @@ class NoisyAdaGrad:
             variance += (share * noise) ** 2
             length = self.step_size * share**2
             weights = self._move(weights, metric, length, gradient, basis)
-            growth.see(weights - start, gradient.shape, length / metric.eigenvalues * noise)
+            moved = np.broadcast_to(length / metric.eigenvalues * noise, gradient.shape)
+            growth.see(weights - start, moved)
+            slopes = gradient[: len(gradient) - intercept]
+            along = along + _ambient(
+                slopes / noise, None if basis is None else basis[:, : len(slopes)]
+            )
+            excess = float(np.sum(along**2)) / step - slopes.size
+            evidence = max(evidence, excess / math.sqrt(2.0 * slopes.size))
             if step >= first:
                 total += weights
         spectrum = np.sort(np.ravel(metric.eigenvalues))[::-1]
         floor = math.sqrt(variance + warmup * (share * noise) ** 2)
-        return total / (self.n_steps + 1 - first), spectrum, floor, noise
+        average = total / (self.n_steps + 1 - first)
+        return Solution(average, spectrum, floor, noise, evidence)
 
     def _records(self, problem: LinearProblem, weights: np.ndarray) -> Units:
         """The records of a run; rows are rounded once where every step reads the same."""
@@ -276,22 +303,20 @@ class _Growth:
         self._walk = 0.0
         self.share = 1.0 if first is None else min(1.0, first / longest)
 
-    def see(self, way: np.ndarray, shape: tuple[int, ...], noise: np.ndarray) -> None:
+    def see(self, way: np.ndarray, noise: np.ndarray) -> None:
         """Take in a step.
 
         Parameters
         ----------
         way : ndarray
             Iterate less start.
-        shape : tuple
-            Of the coordinates that move: dimensions, outputs.
-        noise : array-like broadcastable to `shape`
-            Standard deviation of the step's noise.
+        noise : ndarray of shape (dimensions, n_outputs)
+            Standard deviation of the step's noise, of the coordinates that move.
         """
         if self.share == 1.0:  # it only grows
             return
-        size = math.prod(shape)
-        self._walk += float(np.sum(np.broadcast_to(noise, shape) ** 2))
+        size = noise.size
+        self._walk += float(np.sum(noise**2))
         square = float(np.sum(way**2)) - (1.0 + 0.5 * math.sqrt(2.0 / size)) * self._walk
         step_size = _GROWTH * math.sqrt(max(square, 0.0) / size)
         self.share = max(self.share, min(1.0, step_size / self._longest))

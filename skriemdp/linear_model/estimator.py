@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
@@ -15,10 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import quietly, read_records, read_weights
 from skriemdp._validation import check_option
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import warn_published_labels
 from skriemdp.core.parameters import label_list
-from skriemdp.linear_model.fit_plan import plan_fit, ridge_penalty
+from skriemdp.linear_model.fit_plan import GRADIENTS, plan_fit, ridge_penalty
 from skriemdp.linear_model.glm import CLASSIFICATION, LOSSES, LinearProblem, row_unit, unit_rows
 from skriemdp.linear_model.targets import scaled_targets, target_interval
 from skriemdp.location_scale.bounded_rows import RowPlace, clipped_fraction, rows_beyond
@@ -29,6 +30,25 @@ if TYPE_CHECKING:
 
 
 __all__ = ["PrivateNoisyAdaGrad"]
+
+# Standard deviations that gradients must rise above their noise at some step, or a fit warns; how
+# often it does is in docs/benchmarks.md ("Warnings").
+_HIDDEN = 1.0
+
+
+class _Line(NamedTuple):
+    """Scores of rows at their place: far from zero ``x' coef_ + intercept_`` would lose digits."""
+
+    place: RowPlace
+    coef: np.ndarray
+    intercept: np.ndarray
+
+    def scores(self, X: Any) -> np.ndarray:
+        if issparse(X) and self.place.columns is None:
+            return X @ self.coef.T + (self.intercept - self.coef @ self.place.center)
+        filled = issparse(X) and self.place.center.any()
+        rows = self.place.offsets(X.toarray() if filled else X)
+        return np.asarray(rows @ self.coef.T + self.intercept)
 
 
 def _is_classifier(estimator: PrivateNoisyAdaGrad) -> bool:
@@ -74,8 +94,12 @@ default="auto"
         sparse X, which it would fill.
     feature_norm : float or "auto", default="auto"
         Bound of the Euclidean norm of a row of X less its centre; longer rows are scaled down to
-        it, silently.  "auto" finds it privately, for 4 to 32 % of ``mu**2`` with the centre, and
-        from `public_X`, where there is one, for nothing.  A number must be public.
+        it, silently.  "auto" finds it privately, for 4 to 53 % of ``mu**2`` with the centre, and
+        from `public_X`, where there is one, for nothing.  A number must be public.  With "auto" a
+        classifier of n records and d columns looks at the columns one by one where ``n mu >= 64
+        sqrt(d)`` and no public rows or subspace are given (sparse X: of at most 512 columns), and
+        divides each by a scale of its own where they come in unlike units; the norm is then that
+        of the scaled rows.
     target_range : tuple of float, default=(-1.0, 1.0)
         Public bounds of a regressor's targets; values outside are clipped, predictions too.
     classes : array-like, optional
@@ -87,8 +111,9 @@ default="auto"
     fit_intercept : bool, default=True
         Learn an intercept, as the coefficient of a constant feature.
     max_norm : float, optional
-        Radius of the ball that holds ``(feature_norm * coef, intercept)``, where the intercept is
-        the score of the centre.  Iterates are projected on it in the metric of the preconditioner.
+        Radius of the ball that holds ``(feature_norm * coef, intercept)`` of the scaled rows, where
+        the intercept is the score of the centre.  Iterates are projected on it in the metric of the
+        preconditioner.
     subspace : ndarray of shape (n_features, k), callable, or int, optional
         Public subspace that holds the useful gradients: a basis; a function of the step t = 1, 2,
         ... that gives one; or k, for the leading right singular vectors of `public_X`.  Gradients
@@ -123,7 +148,12 @@ default="auto"
         Classifiers only.
     center_ : ndarray of shape (n_features,)
     feature_norm_ : float
-        Centre and norm, given or found.
+        Centre and norm, given or found; the norm is that of the scaled rows.
+    feature_scale_, feature_limit_ : ndarray of shape (n_features,)
+        What columns less `center_` are divided by, and how far from it a number may lie: what lies
+        farther counts as if it lay there, in `predict` too, which takes differences from `center_`
+        first; ``X @ coef_.T + intercept_`` does neither, and far from zero loses digits.  Ones and
+        infinity where nothing was asked.
     clipped_fraction_ : float
         Private estimate, for 1 % of ``mu**2``, of the share of rows that were scaled down.
     preconditioner_ : str
@@ -186,23 +216,23 @@ default="auto"
         preconditioner: Any = "auto",
         *,
         center: Any = None,
-        feature_norm: Any = "auto",
+        feature_norm: float | str = "auto",
         target_range: Any = (-1.0, 1.0),
         classes: Any = None,
-        alpha: Any = 0.0,
-        fit_intercept: Any = True,
-        max_norm: Any = None,
+        alpha: float = 0.0,
+        fit_intercept: bool = True,
+        max_norm: float | None = None,
         subspace: Any = None,
         public_X: Any = None,
         public_y: Any = None,
         clip_norm: Any = None,
-        n_steps: Any = None,
+        n_steps: int | None = None,
         step_size: Any = None,
-        batch_size: Any = None,
-        epsilon: Any = 1.0,
-        delta: Any = 1e-5,
+        batch_size: int | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
         accountant: PrivacyAccountant | None = None,
-        random_state: Any = None,
+        random_state: int | None = None,
     ):
         self.loss = loss
         self.preconditioner = preconditioner
@@ -353,8 +383,9 @@ default="auto"
         (X, targets), settings, groups = data.arrays, plan.settings, data.groups
         budget = GaussianBudget(settings.bounds.mu)
         place = settings.bounds.release(X, budget, streams, groups)
+        offsets = place.offsets(X)
         self.clipped_fraction_ = clipped_fraction(
-            rows_beyond(X, place, groups),
+            rows_beyond(offsets, place.norm, groups),
             data.facts["n"],
             1.0 - place.level,
             f"lie farther than {place.norm:.3g} from their center and were scaled down; choose "
@@ -365,12 +396,21 @@ default="auto"
         )
         solver, basis = settings.solver, settings.basis
         if not settings.sampled:
-            solver = solver.with_mu(budget.rest())
+            solver = solver.with_mu(budget.rest(GRADIENTS))
         intercept = bool(self.fit_intercept)
-        rows, unit = unit_rows(place.offsets(X), place.norm, intercept), row_unit(intercept)
+        rows, unit = unit_rows(offsets, place.norm, intercept), row_unit(intercept)
         problem = LinearProblem(rows, targets, settings.loss, groups).in_basis(basis)
-        penalty = ridge_penalty(self.alpha, place.norm, unit, problem.rows.shape[1], intercept)
-        weights, spectrum, floor, noise = solver.solve(problem, penalty, settings.start, streams)
+        lengths = place.norm if place.columns is None else place.norm * place.columns.scale
+        penalty = ridge_penalty(self.alpha, lengths, unit, problem.rows.shape[1], intercept)
+        weights, spectrum, floor, noise, evidence = solver.solve(
+            problem, penalty, settings.start, streams, intercept
+        )
+        if evidence < _HIDDEN:
+            warn_user(
+                "the gradients of the coefficients never stood out of their noise: this model may "
+                f"be no better than {self._alternative()}. Use more records, a larger epsilon or "
+                "fewer features."
+            )
         self.center_, self.feature_norm_ = place.center, place.norm
         classes = data.facts["classes"]
         self._learn(weights, basis, unit, place, classes)
@@ -389,6 +429,12 @@ default="auto"
             baseline._learn(settings.public_weights, basis, unit, place, classes)
             self.public_baseline_ = baseline
 
+    def _alternative(self) -> str:
+        """What a fit falls back to that learned nothing."""
+        if self.public_y is not None:
+            return "the model of the public rows, public_baseline_"
+        return "one label for all rows" if _is_classifier(self) else "a constant"
+
     def _learn(
         self,
         weights: np.ndarray,
@@ -404,16 +450,23 @@ default="auto"
         if self.fit_intercept:
             weights, intercept = weights[:-1], weights[-1] * unit
         coef = weights.T * (unit / place.norm)
+        if classes is None:
+            low, high = target_interval(self.target_range)
+            half = 0.5 * (high - low)
+            coef, intercept = coef * half, intercept * half + 0.5 * (low + high)
+        self._line = _Line(place, coef, intercept)
+        self.feature_scale_ = np.ones(coef.shape[1])
+        self.feature_limit_ = np.full(coef.shape[1], np.inf)
+        if place.columns is not None:
+            self.feature_scale_, self.feature_limit_ = place.columns.scale, place.columns.limit
+        coef = coef / self.feature_scale_
         intercept = intercept - coef @ place.center
-        if classes is not None:
+        if classes is None:
+            self.coef_, self.intercept_ = coef[0], float(intercept[0])
+        else:
             self.classes_, self.coef_, self.intercept_ = classes, coef, intercept
-            return
-        low, high = target_interval(self.target_range)
-        half = 0.5 * (high - low)
-        self.coef_ = coef[0] * half
-        self.intercept_ = float(intercept[0] * half + 0.5 * (low + high))
 
     def _scores(self, X: Any) -> Any:
         check_is_fitted(self, "coef_")
         X = read_records(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return X @ np.atleast_2d(self.coef_).T + self.intercept_
+        return self._line.scores(X)

@@ -18,8 +18,9 @@ from skriemdp._validation import (
     check_positive,
     check_scale,
 )
+from skriemdp.core.arithmetic import INTEGERS, MATRIX
 from skriemdp.core.estimator import Plan
-from skriemdp.core.manifold_input import public_array, warn_large_delta
+from skriemdp.core.manifold_input import public_array, warn_large_delta, warn_small_model
 from skriemdp.core.work import Work
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
@@ -46,17 +47,21 @@ from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import Event, compose
 
-__all__ = ["FitPlan", "plan_fit", "ridge_penalty"]
+__all__ = ["GRADIENTS", "FitPlan", "plan_fit", "ridge_penalty"]
 
 PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "none")
 _FULL = ("noised", "paper", "public")
+# Name of the releases after the search.
+GRADIENTS = "gradients"
 # Where "huber" turns linear, over half the width of `target_range`.
 _HUBER_THRESHOLD = 0.5
 # The default bound of a person's mean gradient, over the loss's bound of a row's: averages are
-# short, because rows that are fitted well pull in opposite directions (docs/user_guide/people.md).
+# short, because rows that are fitted well pull in opposite directions (docs/benchmarks.md).
 _CLIP_SHARE = 0.125
 # Share of the public rows within the norm that is taken from them.
 _PUBLIC_LEVEL = 0.95
+# Columns of a sparse table up to which each may get a scale of its own.
+_FILLED = 512
 # Largest ridge; what is larger leaves no coefficients, and must not overflow.
 _LARGEST_RIDGE = 1e100
 
@@ -103,8 +108,11 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     mu, intercept = gaussian_mu(model.epsilon, model.delta), bool(model.fit_intercept)
     public_X = _public_rows(model, p, facts["sparse"])
     center, norm = _bounds(model, p, facts["sparse"], public_X)
-    bounds = RowBounds(n, p, mu, center, norm)
-    if center is None or center.any():
+    # Public directions are those of rows as they are; sparse rows are filled a few at a time.
+    apart = classes is not None and model.subspace is None
+    apart = apart and not (facts["sparse"] and p > _FILLED)
+    bounds = RowBounds(n, p, mu, center, norm, apart=apart)
+    if center is None or center.any() or bounds.columns is not None and not facts["sparse"]:
         work = work.plus(8.0 * n * p, "the centred copy of X")
     rest = mu * math.sqrt(1.0 - bounds.share - COUNT_SHARE)
     public = None
@@ -127,6 +135,8 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     # Batches have more noise than their mu says, people's gradients are short, and long steps leave
     # a public start: the rule was tried on none of them.
     little_noise = noise_is_small(n, width, rest) and not (sampled or grouped or warm)
+    if not warm:
+        warn_small_model(n, n * rest / math.sqrt(width * n_outputs))
     name = model.preconditioner
     if name == "auto":
         cheap = "diagonal" if little_noise else "norm"
@@ -175,6 +185,10 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     for run in (solver, solver if sampled else solver.with_mu(bounds.mu)):
         run.check((width, n_outputs))
     event = _event(bounds, solver, n) if sampled else GaussianBudget(mu).event
+    budget = GaussianBudget(mu)
+    bounds.reserve(budget)
+    budget.count(COUNT_SHARE)
+    budget.rest(GRADIENTS, width * n_outputs)
     start, weights = np.zeros((size, n_outputs)), None
     if public is not None and public.targets is not None:
         start = weights = public_minimizer(public.in_basis(basis), penalty)
@@ -185,7 +199,8 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         settings=FitPlan(bounds, solver, sampled, loss, start, basis, weights),
         public=_public_facts(model, facts, center, norm),
         work=work,
-        exact=name != "paper",
+        arithmetic=MATRIX if name == "paper" else INTEGERS,
+        releases=budget.releases,
     )
 
 
@@ -194,11 +209,15 @@ def _mean_clip(loss: GeneralizedLinearLoss) -> float:
     return _CLIP_SHARE * (1.0 if math.isinf(loss.residual_bound) else loss.residual_bound)
 
 
-def ridge_penalty(alpha: float, norm: float, unit: float, size: int, intercept: bool) -> np.ndarray:
-    """Ridge per weight of scaled rows, shape ``(size, 1)``; the intercept, the last, pays none."""
-    penalty = np.full((size, 1), min(float(alpha) * (unit / norm) ** 2, _LARGEST_RIDGE))
-    if intercept:
-        penalty[-1] = 0.0
+def ridge_penalty(alpha: float, norm: Any, unit: float, size: int, intercept: bool) -> np.ndarray:
+    """Ridge per weight of scaled rows, shape ``(size, 1)``; the intercept, the last, pays none.
+
+    `norm` is what rows are divided by, one number or one for each weight but the intercept.
+    """
+    penalty = np.zeros((size, 1))
+    with np.errstate(over="ignore"):
+        ridge = np.minimum(float(alpha) * np.square(unit / norm), _LARGEST_RIDGE)
+    penalty[: size - intercept, 0] = ridge
     return penalty
 
 

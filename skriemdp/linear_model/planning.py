@@ -33,7 +33,7 @@ FULL_MATRIX_LIMIT = 100
 
 _STEPS = 80
 # From this n mu over the root of the parameters on, noise costs less than what few short steps
-# leave, and than the bias of gradients that are cut short (docs/user_guide/adagrad.md): there
+# leave, and than the bias of gradients that are cut short (docs/benchmarks.md): there
 # "diagonal" takes longer steps, and more of them the less noise there is, and gradients of
 # "log_loss" may have this share of the loss's own bound.
 _LITTLE_NOISE = 800.0
@@ -87,7 +87,7 @@ def default_steps(
     public_start: bool = False,
     little_noise: bool = False,
 ) -> tuple[int, float, float | None]:
-    """Steps, step size and first step size: a rule of public numbers (docs/user_guide/adagrad.md).
+    """Steps, step size and first step size: a rule of public numbers (docs/benchmarks.md).
 
     Parameters
     ----------

@@ -8,12 +8,14 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
+from skriemdp.location_scale.columns import COLUMNS, Columns, ColumnSearch
 from skriemdp.location_scale.grouped_rows import records_of
-from skriemdp.location_scale.row_records import RowRecords, plan_row_search
-from skriemdp.location_scale.search import LocationScaleSearch, Shares
+from skriemdp.location_scale.row_records import RowRecords, plan_row_search, row_radii
+from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import GaussianBudget
 
 __all__ = [
@@ -29,6 +31,11 @@ __all__ = [
 COUNT_SHARE = 0.01
 # n mu from which on a search costs little.
 _PLENTY = 100.0
+# Share of the norm that sets the grid of the columns; rows are then found a last norm as scaled.
+_GRID_SHARE = 0.01
+# Usual length of a scaled row over the root of its columns: quantiles of a normal law are .84 of
+# its standard deviation from its mean.
+_SCALED = 1.2
 # Of the garrote, in standard deviations of the noise.
 _THRESHOLDS = (1.0, 1.5, 2.0, 2.5, 3.0)
 # Share of clipped rows, above the one that was meant, from which on to warn.
@@ -43,18 +50,33 @@ class RowPlace:
     ----------
     center : ndarray of shape (d,)
     norm : float
-        About the share `level` of the rows lie within it of the centre.
+        About the share `level` of the rows, as `offsets` gives them, are no longer.
     level : float
         1 where the norm is public.
+    columns : Columns or None
+        Limits and scales, where the columns were looked at one by one.
     """
 
     center: np.ndarray
     norm: float
     level: float = 1.0
+    columns: Columns | None = None
 
     def offsets(self, X: Any) -> Any:
-        """The rows less the centre; a table from which nothing is subtracted is not copied."""
-        return X - self.center if self.center.any() else X
+        """The rows less the centre, each number within its column's limit and over its scale.
+
+        A table of which nothing is changed is not copied.
+        """
+        rows = X - self.center if self.center.any() else X
+        if self.columns is None:
+            return rows
+        limit, scale = self.columns.limit, self.columns.scale
+        if issparse(rows):
+            at, rows = rows.indices, rows.copy()
+            rows.data = np.clip(rows.data, -limit[at], limit[at]) / scale[at]
+            return rows
+        rows = np.clip(rows, -limit, limit)
+        return np.divide(rows, scale, out=rows)
 
 
 def _shares(shares: Shares, t: float) -> Shares:
@@ -115,6 +137,9 @@ class RowBounds:
         Public; None searches for one.
     highest : float, default=0.997
         The largest share of rows that the norm is asked to hold.
+    apart : bool, default=False
+        Whether columns may get scales of their own, where the norm is searched and so many records
+        show them.
 
     Notes
     -----
@@ -128,6 +153,7 @@ class RowBounds:
     center: np.ndarray | None = None
     norm: float | None = None
     highest: float = 0.997
+    apart: bool = False
 
     @functools.cached_property
     def search(self) -> LocationScaleSearch | None:
@@ -139,10 +165,29 @@ class RowBounds:
         shares = _shares(plan.shares, self.n * self.mu)
         return dataclasses.replace(plan, shares=shares, shrink=shrunken, highest=self.highest)
 
+    @functools.cached_property
+    def columns(self) -> ColumnSearch | None:
+        """The search for the scales of columns; None where nobody asks or nothing would be seen."""
+        asked = self.apart and self.norm is None
+        if not (asked and ColumnSearch.is_seen(self.n, self.d, self.mu)):
+            return None
+        return ColumnSearch(self.n, self.d, self.mu, fixed=self.center is not None)
+
     @property
     def share(self) -> float:
         """The most that is spent of ``mu**2``."""
-        return 0.0 if self.search is None else self.search.shares.total
+        if self.search is None:
+            return 0.0
+        further = 0.0 if self.columns is None else _GRID_SHARE + self.columns.share
+        return self.search.shares.total + further
+
+    def reserve(self, budget: GaussianBudget) -> None:
+        """Take from the budget of a plan all that a search may spend."""
+        if self.search is not None:
+            self.search.shares.reserve(budget)
+        if self.columns is not None:
+            budget.take(_GRID_SHARE, RADIUS)
+            budget.take(self.columns.share, COLUMNS)
 
     def release(
         self, X: Any, budget: GaussianBudget, streams: Any, groups: Groups | None = None
@@ -156,17 +201,34 @@ class RowBounds:
             assert self.center is not None and self.norm is not None
             return RowPlace(self.center, self.norm)
         records: Any = RowRecords(records_of(X, groups))
-        found = self.search.release(records, budget, streams)
-        return RowPlace(found.center, found.radius, found.level)
+        if self.columns is None:
+            found = self.search.release(records, budget, streams)
+            return RowPlace(found.center, found.radius, found.level)
+        shares = dataclasses.replace(self.search.shares, final=_GRID_SHARE)
+        search = dataclasses.replace(self.search, shares=shares)
+        found = search.release(records, budget, streams)
+        columns = self.columns.release(X, found.center, found.radius, budget, streams, groups)
+        place = RowPlace(columns.center, found.radius, found.level, columns)
+        usual = _SCALED * math.sqrt(self.d) if columns.unlike else found.radius
+        last = dataclasses.replace(
+            self.search,
+            center=np.zeros(self.d),
+            shares=Shares(0.0, 0.0, 0.0, self.search.shares.final, 0),
+            radii=dataclasses.replace(row_radii(), median=usual),
+        )
+        records = RowRecords(records_of(place.offsets(X), groups))
+        again: Any = functools.partial(streams, "scaled rows")
+        found = last.release(records, budget, again)
+        return dataclasses.replace(place, norm=found.radius, level=found.level)
 
 
-def rows_beyond(X: Any, place: RowPlace, groups: Groups | None = None) -> int:
-    """Number of rows farther from the centre than the norm; private.
+def rows_beyond(rows: Any, norm: float, groups: Groups | None = None) -> int:
+    """Number of centred rows that are longer than the norm; private.
 
     With `groups` of people whose rows are, in root mean square.
     """
-    norms = RowRecords(records_of(X, groups)).distances(place.center)
-    return sum(int(np.count_nonzero(~(part <= place.norm))) for part in norms)
+    norms = RowRecords(records_of(rows, groups)).distances(np.zeros(rows.shape[1]))
+    return sum(int(np.count_nonzero(~(part <= norm))) for part in norms)
 
 
 def clipped_fraction(

@@ -13,9 +13,9 @@ from skriemdp._random import public_generator
 from skriemdp.location_scale.rows import (
     Rows,
     centred_rows,
-    clip_weights,
     row_products,
     runs_of_neighbours,
+    scale_factors,
 )
 from skriemdp.mechanisms.bounds import matrix_norms, short_factors
 from skriemdp.mechanisms.units import Units
@@ -86,7 +86,7 @@ class GroupedRows:
         """The people, and what makes of own rows the z, and weights that scale A to `radius`."""
         (norms,) = self.squared_norms(center)
         groups, weights = self._groups, np.empty(len(self._groups.order))
-        weights[groups.order] = np.repeat(clip_weights(norms, radius), groups.sizes)
+        weights[groups.order] = np.repeat(scale_factors(norms, radius), groups.sizes)
         centred = centred_rows(center)
         return Units((self._table, weights), groups), lambda rows, own: (centred(rows), own)
 
@@ -222,11 +222,11 @@ class GroupedRows:
 
     # -- matrices scaled to rho <= radius ---------------------------------------------------------
 
-    def clipped(self, center: np.ndarray, radius: float) -> Iterator[np.ndarray]:
+    def scaled(self, center: np.ndarray, radius: float) -> Iterator[np.ndarray]:
         """Factors of people's matrices, scaled to rho <= `radius`, tile by tile."""
         (norms,) = self.squared_norms(center)
         for chosen, factors in self._factors(center):
-            weights = clip_weights(norms[chosen], radius)[:, None, None]
+            weights = scale_factors(norms[chosen], radius)[:, None, None]
             with np.errstate(all="ignore"):
                 yield np.where(weights == 0.0, 0.0, factors * weights)
 
@@ -234,21 +234,13 @@ class GroupedRows:
         self, center: np.ndarray, radius: float, frame: np.ndarray
     ) -> Iterator[np.ndarray]:
         """Squared Frobenius norms of the ``A W``, W the columns of `frame`, by tile."""
-        for factors in self.clipped(center, radius):
+        for factors in self.scaled(center, radius):
             inside = row_products(factors.reshape(-1, self.d), frame)
             inside = inside.reshape(*factors.shape[:2], -1)
             products = np.matmul(factors.transpose(0, 2, 1), inside)
             yield np.einsum("bij,bij->b", products, products)
 
-    def clipped_squares(self, center: np.ndarray, radius: float) -> Iterator[np.ndarray]:
+    def scaled_squares(self, center: np.ndarray, radius: float) -> Iterator[np.ndarray]:
         """``tr A`` for each person, shape (b, 1), by tile."""
-        for factors in self.clipped(center, radius):
+        for factors in self.scaled(center, radius):
             yield np.einsum("bij,bij->b", factors, factors)[:, None]
-
-    def clipped_gram(self, center: np.ndarray, radius: float) -> np.ndarray:
-        """Sum of people's matrices, shape ``(d, d)``."""
-        total = np.zeros((self.d, self.d))
-        for factors in self.clipped(center, radius):
-            rows = factors.reshape(-1, self.d)
-            total += rows.T @ rows
-        return total

@@ -16,6 +16,7 @@ from skriemdp.geometry._tiles import tiles
 from skriemdp.geometry.ball import center_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.circle import Circle
+from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.geometry.spd.base import SPDGeometry
 from skriemdp.geometry.sphere import Sphere
 from skriemdp.location_scale.search import (
@@ -73,19 +74,27 @@ def radii(geometry: Geometry) -> Radii:
     bend = math.sqrt(-low) if -math.inf < low < 0.0 else 0.0
     if isinstance(geometry, SPDGeometry):
         return Radii(_grid(_LEAST, _MOST), math.sqrt(geometry.size), bend=_MOST_PART * bend)
-    if isinstance(geometry, Sphere):
-        whole = math.pi * geometry.radius
-        grid = _grid(_LEAST * geometry.radius, whole)
-        limit = _BELOW * geometry.radius_limit
-        return Radii(grid, _POSITIVE * geometry.radius, limit, whole)
+    if isinstance(geometry, Sphere | Circle | Grassmann):
+        unit, whole = _unit_and_diameter(geometry)
+        ball = _BELOW * geometry.radius_limit if isinstance(geometry, Grassmann) else math.inf
+        median = min(_POSITIVE * unit, 0.25 * whole)
+        return Radii(_grid(_LEAST * unit, whole), median, whole, ball=ball)
     limit = geometry.radius_limit
     if limit < math.inf:
-        scale = geometry.length / (2.0 * math.pi) if isinstance(geometry, Circle) else 1.0
-        median = min(_POSITIVE * scale, 0.5 * limit)
+        median = min(_POSITIVE, 0.5 * limit)
         return Radii(_grid(1e-5 * limit, _BELOW * limit), median, _BELOW * limit)
     if bend > 0.0 and high <= 0.0 and not hasattr(geometry, "factors"):
         return Radii(_grid(_LEAST / bend, _MOST / bend), _NEGATIVE / bend, bend=bend)
     return Radii(_grid(1.0 / _WIDEST, _WIDEST), bend=bend)
+
+
+def _unit_and_diameter(geometry: Sphere | Circle | Grassmann) -> tuple[float, float]:
+    """Radius of curvature, and the largest distance of two points."""
+    if isinstance(geometry, Grassmann):
+        angles = min(geometry.p, geometry.n - geometry.p)
+        return 1.0, 0.5 * math.pi * math.sqrt(angles)
+    unit = geometry.radius if isinstance(geometry, Sphere) else geometry.length / (2.0 * math.pi)
+    return unit, math.pi * unit
 
 
 def _grid(low: float, high: float) -> tuple[float, ...]:
@@ -122,10 +131,12 @@ def plan_point_search(
     shares = search_shares(
         t,
         start=0.0 if rule is None else rule.share(t),
-        wide=isinstance(geometry, Sphere),
         center_known=known,
         radius_known=radius is not None,
     )
+    if isinstance(geometry, Sphere | Circle | Grassmann):
+        # From a mean in the surrounding space one step leads as near as two.
+        shares = dataclasses.replace(shares, rounds=min(shares.rounds, 1))
     known_radii = radii(geometry)
     if shares.rounds and known_radii.bend > 0.0:
         shares = _with_further(shares, geometry.dim, t)
@@ -180,11 +191,14 @@ class PointRecords:
     ----------
     geometry : Geometry
     points : ndarray of shape (n, *geometry.shape)
+    planned : int, optional
+        How many there are, for what is released; n by default, where that is public.
     """
 
-    def __init__(self, geometry: Geometry, points: np.ndarray):
+    def __init__(self, geometry: Geometry, points: np.ndarray, planned: int | None = None):
         self.geometry, self.points = geometry, points
         self.n, self.dim = len(points), geometry.dim
+        self._planned = self.n if planned is None else planned
         self.squares = geometry.squares(points) if geometry.quick_distances else None
         # Where the points were seen from last, at which lengths, and as which rows.
         self._last_center: np.ndarray | None = None
@@ -195,10 +209,10 @@ class PointRecords:
         rule = start_rule(self.geometry)
         if rule is None or share == 0.0:
             return Start(self.geometry.base_point)
-        return rule.release(self.points, budget, share, streams)
+        return rule.release(self.points, self._planned, budget, share, streams)
 
     def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
-        keep = 8 * self.n * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
+        keep = 8 * self._planned * self.dim <= _KEPT_BYTES and not self.geometry.quick_distances
         if not _same(self._last_center, center):
             # Column by column where kernels compute that way.
             order: Literal["C", "F"] = "F" if self.dim <= MOST_COLUMNS else "C"
@@ -222,6 +236,10 @@ class PointRecords:
         if known is not None:
             return Units((known,)), lambda rows: rows
         return Units((self.points,)), logarithms_at(self.geometry, center)
+
+    def outside(self, center: np.ndarray, radius: float) -> int:
+        """Non-private: number of points farther from `center` than `radius`."""
+        return int(sum(np.count_nonzero(~(r <= radius)) for r in self.distances(center)))
 
     def coordinates(self, center: np.ndarray) -> np.ndarray | None:
         """All points in normal coordinates at `center`, if they were computed there last."""

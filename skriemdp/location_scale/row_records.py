@@ -123,6 +123,7 @@ class RowRecords:
 def norm_quantile(
     budget: GaussianBudget | PureBudget,
     share: float,
+    name: str,
     grid: np.ndarray,
     level: float,
     squares: Iterator[np.ndarray],
@@ -134,8 +135,8 @@ def norm_quantile(
     Parameters
     ----------
     budget : GaussianBudget or PureBudget
-    share : float
-        Of the budget.
+    share, name : float, str
+        Of the budget, and of the release.
     grid : ndarray
     level : float
         Share of the values that should lie at or below the answer.
@@ -148,7 +149,7 @@ def norm_quantile(
     -----
     *Guarantee*: that of the budget's quantile; counts move by one when a record is replaced.
     """
-    mechanism = budget.quantile(share, tuple(grid.tolist()), level)
+    mechanism = budget.quantile(share, tuple(grid.tolist()), level, name)
     ratio = float(grid[1] / grid[0])
     counts = np.zeros(len(grid) + 1, dtype=np.int64)
     for tile in squares:

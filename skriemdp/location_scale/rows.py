@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,49 +10,41 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite
 
-from skriemdp._arrays import squared_lengths
+from skriemdp._arrays import row_squares, squared_lengths
 from skriemdp._quiet import quietly
 from skriemdp._random import data_digest, public_generator
-from skriemdp.mechanisms.bounds import Ball, shortened
 from skriemdp.mechanisms.units import Units
 
 __all__ = [
     "PairDifferences",
-    "RowSum",
     "Rows",
     "centred_rows",
-    "clip_weights",
     "is_stream",
-    "largest_summand",
     "open_rows",
     "row_products",
     "rows_digest",
     "runs_of_neighbours",
+    "scale_factors",
+    "scaled_rows",
 ]
 
 # Large enough for BLAS to run at full speed, small enough that a centred copy stays in the cache
 # (benchmarks/pca.py --only speed).
 _TILE_BYTES = 1 << 22
 _SPARSE_ROWS = 1 << 14
-# What is computed from a few rows while they are in the innermost cache.
-_BLOCK_BYTES, _SMALL_PRODUCT = 1 << 18, 10**6
 # Rows that are rounded one by one go through several operations: fewer at a time.
 _ROUNDED_BYTES = 1 << 18
 _EPSILON = np.finfo(float).eps
 # Neighbours per run when pairs of records are sampled, and numbers in the runs that are looked at
 # together.
 _RUN, _TOGETHER = 1024, 1 << 15
-# Rows this many times longer than the clipping norm, or centres this far out in units of it, would
-# lose digits if subtracted from a sum that contains them.
-_MODERATE = 10.0
 
 
 class Rows:
-    """Records ``x_i`` in R^d, and the sums over clipped, centred records that private PCA needs.
+    """Records ``x_i`` in R^d, and what private PCA asks of them.
 
-    With ``z_i = x_i - center`` and a weight per record, the sums are computed tile by tile, so
-    memory beyond the records stays at a few tiles, the result and, for records in memory, one
-    number per record.
+    With ``z_i = x_i - center``, answers are computed tile by tile, so memory beyond the records
+    stays at a few tiles and, for records in memory, one number per record.
 
     Parameters
     ----------
@@ -75,8 +66,6 @@ class Rows:
         self.streamed = not hasattr(chunks, "shape")
         self._norms: tuple[bytes, np.ndarray] | None = None
         self._plain: np.ndarray | None = None
-        # Sums of the rows of each piece as they are, by the number of its first row.
-        self._sums: dict[int, np.ndarray] = {}
 
     @property
     def points(self) -> Rows:
@@ -99,18 +88,13 @@ class Rows:
 
         def give(rows: Any) -> tuple[Any, np.ndarray]:
             z = centred(rows)
-            return z, clip_weights(squared_lengths(z), radius)
+            return z, scale_factors(squared_lengths(z), radius)
 
         return self.units, give
 
     def arrays(self) -> Iterator[Any]:
         """The chunks, one after the other."""
         return iter(self.chunks) if self.streamed else iter((self.chunks,))
-
-    @property
-    def longest_tile(self) -> int:
-        """Most rows that are added in one go; public."""
-        return max(_TILE_BYTES // (8 * self.d), _SPARSE_ROWS)
 
     def _pieces(self) -> Iterator[tuple[slice, Any]]:
         begin = 0
@@ -132,7 +116,7 @@ class Rows:
         # One workspace for all tiles: fresh memory would cost more than the arithmetic.
         workspace = np.empty((max(1, _TILE_BYTES // (8 * self.d)), self.d))
         for where, piece in self._pieces():
-            yield where, _tile(piece, center, workspace, self._sums.get(where.start))
+            yield where, _tile(piece, center, workspace)
 
     def squared_norms(self, center: np.ndarray) -> Iterator[np.ndarray]:
         """``|z_i|^2``, rounded up, one array per tile; infinite where it overflows.
@@ -165,21 +149,9 @@ class Rows:
 
     def _plain_norms(self) -> np.ndarray:
         if self._plain is None:
-            self._plain, ones = np.empty(self.n), np.ones(_block_rows(self.d))
+            self._plain = np.empty(self.n)
             for where, piece in self._pieces():
-                found = self._plain[where]
-                if not _is_plain(piece):
-                    found[:] = _tile(piece, np.zeros(self.d)).squared_norms
-                    continue
-                # Added up while the rows are in the cache; later sums start from here.
-                total = np.zeros(self.d)
-                with np.errstate(all="ignore"):
-                    for begin in range(0, len(piece), len(ones)):
-                        block = piece[begin : begin + len(ones)]
-                        np.einsum("ij,ij->i", block, block, out=found[begin : begin + len(block)])
-                        total += ones[: len(block)] @ block
-                _raise_nan(found)
-                self._sums[where.start] = total
+                self._plain[where] = _tile(piece, np.zeros(self.d)).squared_norms
         return self._plain
 
     @property
@@ -204,8 +176,7 @@ class Rows:
         chosen = self.chunks if indices is None else self.chunks[indices]
         if sparse.issparse(chosen):
             chosen = chosen.toarray()
-        tile = _DenseTile(chosen, center)
-        return tile.scaled(clip_weights(tile.squared_norms, radius))
+        return scaled_rows(_DenseTile(chosen, center).centred, radius)
 
     def squared_cosines(self, center: np.ndarray, most: int) -> Iterator[np.ndarray]:
         """``cos^2`` of the angle between z_i and z_j over disjoint pairs, tile by tile.
@@ -249,30 +220,6 @@ class Rows:
                     part = part.toarray()
                 yield _DenseTile(part, center, workspace).centred
 
-    # -- sums -------------------------------------------------------------------------------------
-
-    def _weighted(self, center: np.ndarray, radius: float) -> Iterator[tuple[Any, Clipping]]:
-        norms = iter(self.squared_norms(center))
-        whole = None if self.streamed else next(norms)
-        for where, tile in self.tiles(center):
-            squares = tile.squared_norms if whole is None else whole[where]
-            yield tile, Clipping(squares, radius)
-
-    def clipped_sum(self, center: np.ndarray, radius: float) -> np.ndarray:
-        """Sum of the z_i, each scaled to norm <= `radius`, shape ``(d,)``."""
-        total = np.zeros(self.d)
-        for tile, clipping in self._weighted(center, radius):
-            total += tile.weighted_sum(clipping)
-        return total
-
-    def clipped_gram(self, center: np.ndarray, radius: float) -> np.ndarray:
-        """Sum of ``z_i z_i'``, each z_i scaled to norm <= `radius`, shape ``(d, d)``; in floats."""
-        total = np.zeros((self.d, self.d))
-        for tile in self.centred(center):
-            z = shortened(tile, radius)
-            total += z.T @ z
-        return total
-
     def product_norms(
         self, center: np.ndarray, radius: float, frame: np.ndarray
     ) -> Iterator[np.ndarray]:
@@ -280,55 +227,12 @@ class Rows:
 
         Every z_i is scaled to norm <= `radius`; `frame` is W, with orthonormal columns.
         """
-        for tile, clipping in self._weighted(center, radius):
-            squares, weights = clipping.squares, clipping.weights
-            projections = tile.product(frame) * weights[:, None]
-            yield np.minimum(squares, radius * radius) * _row_squares(projections)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class RowSum:
-    """One vector per record, tile by tile, for :func:`skriemdp.mechanisms.sums.noisy_sum`.
-
-    Attributes
-    ----------
-    n, dim : int
-    bound : Ball
-        Every vector is moved into it.
-    tiles : callable
-        Gives the vectors anew, tile by tile; row i depends on record i and public numbers only.
-    add : callable, optional
-        The sum of the offsets from the centre of `bound`, in floating point, where there is a
-        faster way than tile by tile.
-    longest_block : int, default=1
-        Most records that are added in one go in floating point.
-    largest : float, optional
-        Bound of the vectors that `add` really adds, where it moves them afterwards; the radius of
-        `bound` otherwise.
-    """
-
-    n: int
-    dim: int
-    bound: Ball
-    tiles: Callable[[], Iterator[np.ndarray]]
-    add: Callable[[], np.ndarray] | None = None
-    longest_block: int = 1
-    largest: float | None = None
-
-    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        """All vectors, before the bound is enforced; there are no batches of them."""
-        assert indices is None
-        return self.tiles()
-
-    def total(self, indices: np.ndarray | None = None) -> np.ndarray:
-        """Floating-point sum of the offsets of all vectors from the centre of the ball."""
-        assert indices is None
-        if self.add is not None:
-            return self.add()
-        total = np.zeros(self.dim)
-        for rows in self.blocks():
-            total += self.bound.enforce(rows).sum(axis=0)
-        return total
+        norms = iter(self.squared_norms(center))
+        whole = None if self.streamed else next(norms)
+        for where, tile in self.tiles(center):
+            squares = tile.squared_norms if whole is None else whole[where]
+            projections = tile.product(frame) * scale_factors(squares, radius)[:, None]
+            yield np.minimum(squares, radius * radius) * row_squares(projections)
 
 
 class PairDifferences:
@@ -369,41 +273,21 @@ def runs_of_neighbours(count: int, most: int) -> Iterator[slice]:
             yield slice(int(start), int(start) + run)
 
 
-class Clipping:
-    """Factors that scale vectors of these squared norms to norm <= `radius`; 0 for infinite ones.
+def scale_factors(squared_norms: np.ndarray, norm: float) -> np.ndarray:
+    """Factors that scale vectors of these squared norms to `norm` at most; 0 for infinite ones.
 
-    Attributes
-    ----------
-    squares : ndarray of shape (b,)
-    radius : float
-    outside : ndarray of int
-        Places of the vectors that are longer.
-    factors : ndarray
-        Theirs; those of all others are one.
+    Rows that are scaled so are what a second moment is estimated of.  No guarantee rests on it: the
+    set that holds what a row gives shortens that once more.
     """
-
-    def __init__(self, squares: np.ndarray, radius: float) -> None:
-        self.squares, self.radius = squares, radius
-        self.outside = np.flatnonzero(~(squares <= radius * radius))
-        self.factors = _shrinking(squares[self.outside], radius)
-
-    @property
-    def weights(self) -> np.ndarray:
-        """The factors of all, shape ``(b,)``."""
-        weights = np.ones_like(self.squares)
-        weights[self.outside] = self.factors
-        return weights
+    norms = np.sqrt(squared_norms)
+    return np.where(np.isfinite(norms), norm / np.maximum(norms, norm), 0.0)
 
 
-def _shrinking(squares: np.ndarray, radius: float) -> np.ndarray:
+def scaled_rows(rows: np.ndarray, norm: float) -> np.ndarray:
+    """Dense rows, scaled by :func:`scale_factors`; a view where none is longer."""
     with np.errstate(all="ignore"):
-        factors = radius / np.sqrt(squares)
-    return np.where(np.isfinite(squares), factors, 0.0)
-
-
-def clip_weights(squared_norms: np.ndarray, bound: float) -> np.ndarray:
-    """Factors that scale vectors of these squared norms to norm <= `bound`; 0 for infinite ones."""
-    return Clipping(squared_norms, bound).weights
+        factors = scale_factors(row_squares(rows), norm)[:, None]
+        return rows if factors.min(initial=1.0) == 1.0 else np.where(factors, rows * factors, 0.0)
 
 
 def centred_rows(center: np.ndarray, keep_sparse: bool = False) -> Callable[[Any], Any]:
@@ -430,10 +314,6 @@ def row_products(rows: Any, frame: np.ndarray) -> np.ndarray:
     return np.stack([np.einsum("ij,j->i", rows, w) for w in frame.T.copy()], axis=1)
 
 
-def _row_squares(matrix: np.ndarray) -> np.ndarray:
-    return np.einsum("ij,ij->i", matrix, matrix)
-
-
 def _raise_nan(squares: np.ndarray) -> None:
     """Infinity in place of what is no number."""
     if not math.isfinite(squares.sum()):
@@ -443,11 +323,6 @@ def _raise_nan(squares: np.ndarray) -> None:
 def _is_plain(piece: Any) -> bool:
     """Whether rows are an array of floats that no copy has to be made of."""
     return isinstance(piece, np.ndarray) and piece.dtype == np.float64
-
-
-def _block_rows(d: int) -> int:
-    """Rows that fit into the innermost cache, and into one small product; public."""
-    return max(1, min(_BLOCK_BYTES // (8 * d), _SMALL_PRODUCT // d**2))
 
 
 def _matrix(piece: Any) -> Any:
@@ -466,99 +341,37 @@ def _expand(along: np.ndarray, squares: np.ndarray, center_square: float, d: int
     np.maximum(along, 0.0, out=along)
 
 
-def _tile(
-    piece: Any,
-    center: np.ndarray,
-    workspace: np.ndarray | None = None,
-    plain: np.ndarray | None = None,
-) -> Any:
+def _tile(piece: Any, center: np.ndarray, workspace: np.ndarray | None = None) -> Any:
     if sparse.issparse(piece):
         return _SparseTile(piece, center)
-    return _DenseTile(piece, center, workspace, plain)
+    return _DenseTile(piece, center, workspace)
 
 
 class _DenseTile:
     """A few rows, centred explicitly, in `workspace` where they are changed."""
 
     def __init__(
-        self,
-        piece: np.ndarray,
-        center: np.ndarray,
-        workspace: np.ndarray | None = None,
-        plain: np.ndarray | None = None,
+        self, piece: np.ndarray, center: np.ndarray, workspace: np.ndarray | None = None
     ) -> None:
-        self._piece, self._center = piece, center
-        self._plain_sum = plain
-        self._space = workspace
-        self._centred = piece if piece.dtype == np.float64 and not center.any() else None
-
-    @property
-    def _workspace(self) -> np.ndarray:
-        if self._space is None:
-            self._space = np.empty(self._piece.shape)
-        return self._space[: len(self._piece)]
-
-    @property
-    def _rows(self) -> np.ndarray:
-        if self._centred is None:
-            self._centred = self._workspace
+        self.centred = piece
+        if piece.dtype != np.float64 or center.any():
+            self.centred = np.empty(piece.shape) if workspace is None else workspace[: len(piece)]
             with np.errstate(all="ignore"):
-                np.subtract(self._piece, self._center, out=self._centred)
-        return self._centred
-
-    @property
-    def centred(self) -> np.ndarray:
-        """The rows less the centre."""
-        return self._rows
+                np.subtract(piece, center, out=self.centred)
 
     @property
     def squared_norms(self) -> np.ndarray:
         with np.errstate(all="ignore"):
-            squares = _row_squares(self._rows)
+            squares = row_squares(self.centred)
             _raise_nan(squares)
         return squares
 
-    def scaled(self, weights: np.ndarray) -> np.ndarray:
-        changed = np.flatnonzero(weights != 1.0)
-        if len(changed):
-            if self._rows is self._piece:  # the caller's table is never written to
-                self._centred = self._workspace
-                self._centred[...] = self._piece
-            self._rows[changed] = _times(self._rows[changed], weights[changed, None])
-        return self._rows
-
-    def weighted_sum(self, clipping: Clipping) -> np.ndarray:
-        if _is_far(self._center, clipping.radius):
-            return np.ones(len(clipping.squares)) @ self.scaled(clipping.weights)
-        outside, missing = clipping.outside, 1.0 - clipping.factors
-        with np.errstate(all="ignore"):
-            if self._plain_sum is not None and self._few(clipping):
-                total = self._plain_sum - missing @ self._piece[outside]
-                mass = len(clipping.squares) - missing.sum()
-            else:
-                weights = clipping.weights
-                total, mass = weights @ self._piece, weights.sum()
-            total = total - mass * self._center
-        if np.isfinite(total).all():
-            return total
-        return np.ones(len(clipping.squares)) @ self.scaled(clipping.weights)
-
-    def _few(self, clipping: Clipping) -> bool:
-        """Whether a sum may start from the whole table and correct for the rows that are longer."""
-        limit = (_MODERATE * clipping.radius) ** 2
-        return (
-            self._piece.dtype == np.float64
-            and 4 * len(clipping.outside) <= len(clipping.squares)
-            and not _is_far(self._center, clipping.radius)
-            and bool((clipping.squares[clipping.outside] <= limit).all())
-        )
-
     def inner_products(self, other: Any) -> np.ndarray:
-        return np.einsum("ij,ij->i", self._rows, other._rows)
+        return np.einsum("ij,ij->i", self.centred, other.centred)
 
     def product(self, frame: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            values = self._rows @ frame
+            values = self.centred @ frame
         values[~np.isfinite(values)] = 0.0
         return values
 
@@ -568,7 +381,7 @@ class _SparseTile:
 
     def __init__(self, piece: Any, center: np.ndarray) -> None:
         self._rows = piece.astype(float, copy=False)
-        self._center, self._d = center, len(center)
+        self._center = center
 
     @property
     def squared_norms(self) -> np.ndarray:
@@ -580,30 +393,6 @@ class _SparseTile:
         center_square = float(self._center @ self._center)
         _expand(along, squares, center_square, self._rows.shape[1])
         return along
-
-    def _scaled(self, weights: np.ndarray) -> Any:
-        scaled = self._rows.copy()
-        lengths = np.diff(scaled.indptr)
-        scaled.data = _times(scaled.data, np.repeat(weights, lengths))
-        return scaled
-
-    def weighted_sum(self, clipping: Clipping) -> np.ndarray:
-        weights = clipping.weights
-        if _is_far(self._center, clipping.radius):
-            return sum((part.sum(axis=0) for part in self._spelled(weights)), self._center * 0.0)
-        plain = np.asarray(self._scaled(weights).sum(axis=0), dtype=float).ravel()
-        return plain - weights.sum() * self._center
-
-    def _spelled(self, weights: np.ndarray) -> Iterator[np.ndarray]:
-        """The centred and weighted rows, a few at a time.
-
-        A far centre, subtracted from the sums, would leave more rounding than a record may move
-        them; such rows are dense in all but name.
-        """
-        step = max(1, _TILE_BYTES // (8 * self._d))
-        for begin in range(0, len(weights), step):
-            part = slice(begin, begin + step)
-            yield _times(self._rows[part].toarray() - self._center, weights[part, None])
 
     def inner_products(self, other: Any) -> np.ndarray:
         inner = np.asarray(self._rows.multiply(other._rows).sum(axis=1), dtype=float).ravel()
@@ -617,27 +406,6 @@ class _SparseTile:
             values = self._rows @ frame - self._center @ frame
         values[~np.isfinite(values)] = 0.0
         return values
-
-
-def _is_far(center: np.ndarray, radius: float) -> bool:
-    """Whether sums are taken of centred rows, and not of rows, to be centred afterwards; public."""
-    return not center @ center <= (_MODERATE * radius) ** 2
-
-
-def largest_summand(radius: float) -> float:
-    """How long a vector may be that stands for a row in :meth:`Rows.clipped_sum`, for its rounding.
-
-    A row less its centre is no longer than `radius`; but where the centre is near, rows are added
-    as they are, up to ``20 radius`` long, some of them twice, and their number times the centre.
-    docs/theory/floats.md, "Means that centre rows".
-    """
-    return 4.0 * _MODERATE * radius
-
-
-def _times(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Product in which a weight of zero wins over a value that overflowed."""
-    with np.errstate(all="ignore"):
-        return np.where(weights == 0.0, 0.0, values * weights)
 
 
 def open_rows(X: Any, check: Callable[[Any, bool], Any]) -> Rows:

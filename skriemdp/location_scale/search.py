@@ -12,7 +12,7 @@ from scipy.special import gammaincinv
 
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.held import ball
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
 from skriemdp.mechanisms.sum import private_sum
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "RADIUS",
+    "START",
     "Found",
     "LocationScaleSearch",
     "Radii",
@@ -45,12 +47,12 @@ _CLIPPED = 6.0
 _SHRUNK = 0.7
 # ... but always where the radius is this many radii of curvature: there one mean goes too far.
 _CURVED = 2.0
+# So much is a little above the radius of a ball that has a mean of its own.
+_LITTLE = 1.4
 # Spread of the logarithm of a radius, before it is seen.
 _PRIOR_SPREAD = 1.5
-# On a manifold of diameter D: from these parts of D on, no ball around the data has a mean of its
-# own, and the clipped mean of the logarithms is taken with D as the clip.
-_WIDE_FIRST, _WIDE_LAST = 1.2 / math.pi, 1.3 / math.pi
-_WIDE_SHARE = 0.15
+# Names of the releases.
+START, ROUGH, RADIUS = "start of the search", "rough radii and means", "radius"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +67,10 @@ class Radii:
         Of the log-normal prior of the first radius; None prefers small values, for data without a
         natural unit.
     limit : float
-        Balls stay below this.
-    whole : float
-        The diameter of a space in which data can be too wide for any ball; infinite otherwise.
+        Released radii stay below this.
+    ball : float
+        Radii a little above this are brought down to it: means of longer vectors gain less than
+        their noise costs.
     bend : float
         Geodesics that part from each other part like ``sinh(bend * length)``, most of them; zero
         where they never part faster than straight lines.
@@ -76,11 +79,11 @@ class Radii:
     grid: tuple[float, ...]
     median: float | None = None
     limit: float = math.inf
-    whole: float = math.inf
+    ball: float = math.inf
     bend: float = 0.0
 
     def __post_init__(self) -> None:
-        check_positive(allow_inf=True, limit=self.limit, whole=self.whole)
+        check_positive(allow_inf=True, limit=self.limit, ball=self.ball)
         if len(self.grid) < 2:
             raise ValueError("grid must hold two radii at least.")
 
@@ -99,8 +102,6 @@ class Shares:
         Of the radius about the last centre; zero where the radius is public.
     rounds : int
         Most means that are taken; zero where the centre is public.
-    wide : float
-        Of the one mean of data too wide for a ball; zero where there is no such thing.
     further : int
         Rounds besides these, taken only while the data lie farther off than noise lets one step go.
     stride, far_radius : float
@@ -112,7 +113,6 @@ class Shares:
     move: float
     final: float
     rounds: int
-    wide: float = 0.0
     further: int = 0
     stride: float = 0.0
     far_radius: float = 0.0
@@ -127,22 +127,25 @@ class Shares:
         # The step that shows how far off the data are is taken once more in the end.
         rounds = (self.rounds + (self.further > 0)) * (self.radius + self.move)
         rounds += self.further * (self.far_radius + self.stride)
-        if self.rounds:
-            rounds = max(rounds, self.radius + self.wide)
         return self.start + rounds + self.final
+
+    def reserve(self, budget: GaussianBudget | PureBudget) -> None:
+        """Take from the budget of a plan all that the search may spend."""
+        rounds = self.total - self.start - self.final
+        for share, name in ((self.start, START), (rounds, ROUGH), (self.final, RADIUS)):
+            if share > 1e-12:
+                budget.take(share, name)
 
 
 def search_shares(
     t: float,
     start: float = 0.0,
-    wide: bool = False,
     center_known: bool = False,
     radius_known: bool = False,
 ) -> Shares:
     """Shares of a search for what is not known, from ``t = n mu`` of the whole fit.
 
-    `start` is the share of the start, by the kind of the data; `wide` allows for data too wide for
-    a ball.
+    `start` is the share of the start, by the kind of the data.
 
     Examples
     --------
@@ -156,9 +159,9 @@ def search_shares(
     final = float(np.clip((30.0 / t) ** 2, 0.05, 0.08)) if t > 1e-3 else 0.08
     rounds = 2 if t >= 30.0 else 1
     if center_known:
-        start, rounds, wide = 0.0, 0, False
+        start, rounds = 0.0, 0
     final = 0.0 if radius_known else final
-    return Shares(start, radius, 0.07, final, rounds, _WIDE_SHARE if wide else 0.0)
+    return Shares(start, radius, 0.07, final, rounds)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -172,11 +175,14 @@ class Start:
         Released length by which the public radii are multiplied.
     direction : float or None
         Length of a released mean over the length that noise alone would give it.
+    length : float or None
+        That length without its noise, of unit vectors.
     """
 
     center: Any
     unit: float = 1.0
     direction: float | None = None
+    length: float | None = None
 
 
 class Records(Protocol):
@@ -217,22 +223,22 @@ class Found:
     noise : float
         Standard deviation of the noise on every coordinate of the centre, in distance, from the
         last mean; what is left of it after shrinkage.
-    wide : bool
-        The data are too wide for a ball: `radius` is the diameter of the space.
     unit : float
         By which public radii were multiplied.
     direction : float or None
         Length of the mean that the search started from over the length of its noise: below 3, no
         direction stands out.  None where there is no such mean.
+    length : float or None
+        Of the mean of unit vectors that the search started from; None where there is no such mean.
     """
 
     center: Any
     radius: float
     level: float
     noise: float = 0.0
-    wide: bool = False
     unit: float = 1.0
     direction: float | None = None
+    length: float | None = None
 
 
 # Of a noisy vector and its noise: the vector after shrinkage, and the noise left in a coordinate.
@@ -311,7 +317,7 @@ class LocationScaleSearch:
         check_fraction(highest=self.highest)
         if self.center is not None:
             return
-        for share in (self.shares.move, self.shares.wide, self.shares.stride):
+        for share in (self.shares.move, self.shares.stride):
             if share > 0.0:
                 ball(Ball(1.0), self.dim).check(self.mu * math.sqrt(share))
         if self.rule is not None:
@@ -340,51 +346,46 @@ class LocationScaleSearch:
     def release(self, records: Records, budget: GaussianBudget, streams: NoiseStreams) -> Found:
         """Search; spends at most `shares.total` of the `budget`, whose `total` is `mu`."""
         if self.center is not None:
-            start, noise, wide, last = Start(self.center), 0.0, False, None
+            start, noise, last = Start(self.center), 0.0, None
             center = self.center
         else:
             start = records.start(budget, self.shares.start, streams)
-            center, noise, wide, last = self._walk(records, start, budget, streams)
+            center, noise, last = self._walk(records, start, budget, streams)
         if self.radius is not None:
             radius, level = float(self.radius), 1.0
         else:
-            quantile = self._quantile(self.shares.final, budget, start.unit, last, self.highest)
-            q = _within(quantile, records, center, self.n, streams("search radius"))
+            quantile = self._quantile(
+                self.shares.final, budget, RADIUS, start.unit, last, self.highest
+            )
+            q = _within(quantile, records, center, streams("search radius"))
             level = self.level
-            radius = self._widened(q, quantile.level, noise)
-            wide = wide or self._is_wide(radius, _WIDE_LAST)
-            if wide:
-                radius, level = self.radii.whole, 1.0
-            radius = min(radius, self.radii.limit) if not wide else radius
-        return Found(center, radius, level, noise, wide, start.unit, start.direction)
+            radius = min(self._widened(q, quantile.level, noise), self.radii.limit)
+            if radius <= _LITTLE * self.radii.ball:
+                radius = min(radius, self.radii.ball)
+        return Found(center, radius, level, noise, start.unit, start.direction, start.length)
 
     def _walk(
         self, records: Records, start: Start, budget: GaussianBudget, streams: NoiseStreams
-    ) -> tuple[Any, float, bool, float | None]:
-        """Means of shortened records; the centre, its noise, whether the data are wide, and q."""
+    ) -> tuple[Any, float, float | None]:
+        """Means of shortened records; the centre, its noise, and the last radius."""
         shares, center, noise, last = self.shares, start.center, 0.0, None
         short, stride, rounds, strides = False, False, 0, 0
         while True:
             # A step that was cut short is followed by cheap ones, and does not count.
             stride, after = short and strides < shares.further, stride
             if rounds == shares.rounds + (strides > 0) and not stride:
-                return center, noise, False, last
+                return center, noise, last
             k = rounds + strides
             share = shares.far_radius if stride else shares.radius
-            quantile = self._quantile(share, budget, start.unit, last)
-            q = _within(quantile, records, center, self.n, streams("rough radius", k))
+            quantile = self._quantile(share, budget, ROUGH, start.unit, last)
+            q = _within(quantile, records, center, streams("rough radius", k))
             settled = last is not None and q >= _SHRUNK * last and self.radii.bend * q < _CURVED
             if settled and not (short or after):
-                return center, noise, False, q
-            wide = k == 0 and self._is_wide(q, _WIDE_FIRST)
-            share = shares.stride if stride else shares.wide if wide else shares.move
-            clip = self.radii.whole if wide else q
-            # Of vectors in a ball: a record that is absent moves their sum half as far.
-            mu, rng = budget.take(share, 0.5), streams("rough mean", k)
-            center, noise, short = self._moved(records, center, clip, mu, rng)
+                return center, noise, q
+            share = shares.stride if stride else shares.move
+            mu, rng = budget.take(share, ROUGH, self.dim), streams("rough mean", k)
+            center, noise, short = self._moved(records, center, q, mu, rng)
             last, strides, rounds = q, strides + stride, rounds + (not stride)
-            if wide:
-                return center, noise, False, last
 
     def _moved(
         self, records: Records, center: Any, clip: float, mu: float, rng: np.random.Generator
@@ -408,9 +409,6 @@ class LocationScaleSearch:
             return math.inf
         return math.acosh(max(1.0 / angle, math.cosh(1.0))) / self.radii.bend
 
-    def _is_wide(self, radius: float, part: float) -> bool:
-        return self.shares.wide > 0.0 and radius > part * self.radii.whole
-
     def _resolved(self, share: float) -> float:
         """The highest level that noisy counts of this share can tell from all records."""
         if share == 0.0:
@@ -421,6 +419,7 @@ class LocationScaleSearch:
         self,
         share: float,
         budget: GaussianBudget,
+        name: str,
         unit: float,
         last: float | None,
         highest: float = 1.0,
@@ -430,7 +429,7 @@ class LocationScaleSearch:
         if median is None and self.radii.median is not None:
             median = unit * self.radii.median
         prior = None if median is None else log_normal_weights(grid, median, _PRIOR_SPREAD)
-        return budget.quantile(share, grid, min(self._resolved(share), highest), prior)
+        return budget.quantile(share, grid, min(self._resolved(share), highest), name, prior)
 
     def _widened(self, q: float, resolved: float, noise: float) -> float:
         """`q`, released at the level that counts resolve, carried on to the level wanted.
@@ -444,9 +443,10 @@ class LocationScaleSearch:
 
 
 def _within(
-    quantile: PrivateQuantile, records: Records, center: Any, n: int, rng: np.random.Generator
+    quantile: PrivateQuantile, records: Records, center: Any, rng: np.random.Generator
 ) -> float:
     """Private quantile of the distances to `center`."""
+    n = records.n
     blocks = iter(records.distances(center))
     first = next(blocks)
     if len(first) == n:

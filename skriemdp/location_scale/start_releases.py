@@ -26,7 +26,7 @@ from skriemdp.geometry.spd.base import SPDGeometry
 from skriemdp.geometry.spd.bures import BuresWassersteinSPD
 from skriemdp.geometry.sphere import Sphere
 from skriemdp.geometry.stiefel import Stiefel
-from skriemdp.location_scale.search import Start
+from skriemdp.location_scale.search import START, Start
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.held import VectorSet, ball, projectors
@@ -38,6 +38,8 @@ __all__ = ["StartRule", "start_rule"]
 
 # Logarithms of the units that are told apart: 30 decades to either side, a decibel each.
 _UNITS = tuple((np.arange(-304, 305) * (math.log(10.0) / 10.0)).tolist())
+# What a wide cloud of subspaces needs (benchmarks/wide_means.py).
+_SUBSPACE_SHARE = 0.15
 
 
 class StartRule(abc.ABC):
@@ -51,11 +53,12 @@ class StartRule(abc.ABC):
     def release(
         self,
         points: np.ndarray,
+        n: int,
         budget: GaussianBudget,
         share: float,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
-        """A start; spends `share` of the budget."""
+        """A start; spends `share` of the budget, and takes `n` for the number of points."""
 
     def check(self, mu: float) -> None:
         """ValueError where integers would be too coarse for the release, which is mu-GDP."""
@@ -88,10 +91,6 @@ def _is_rotations(geometry: Geometry) -> bool:
 def _clipped_share(part: float, t: float, low: float, high: float) -> float:
     """``(part / t)**2`` within bounds, for every positive t."""
     return min(max((part / max(t, 1e-3)) ** 2, low), high)
-
-
-def _presence(held: VectorSet) -> float:
-    return held.bound.presence / held.bound.value
 
 
 # -- means in the surrounding space ---------------------------------------------------------------
@@ -127,15 +126,20 @@ class _Ambient(StartRule):
     def release(
         self,
         points: np.ndarray,
+        n: int,
         budget: GaussianBudget,
         share: float,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
         held = self._held
-        mu, rng = budget.take(share, _presence(held)), streams("surrounding mean")
+        mu, rng = budget.take(share, START, held.width), streams("surrounding mean")
         total, sigma = private_sum(Units((points,)), self._embedded, held, mu, rng)
         direction = float(np.linalg.norm(total)) / (sigma * math.sqrt(self._dim))
-        return Start(self._nearest(total / len(points)), 1.0, direction)
+        noise = (sigma / n) ** 2
+        mean = total / n
+        square = max(float(mean @ mean) - self._dim * noise, noise)
+        length = math.sqrt(square) if isinstance(self.geometry, Sphere | Circle) else None
+        return Start(self._nearest(mean), 1.0, direction, length)
 
     def _embedded(self, points: np.ndarray) -> np.ndarray:
         """Rows of numbers; only sphere and circle need to be brought to unit length."""
@@ -171,7 +175,7 @@ class _Subspace(StartRule):
     geometry: Grassmann
 
     def share(self, t: float) -> float:
-        return _clipped_share(10.0, t, 0.03, 0.25)
+        return _clipped_share(10.0, t, _SUBSPACE_SHARE, 0.25)
 
     def check(self, mu: float) -> None:
         self._held.check(mu)
@@ -188,12 +192,13 @@ class _Subspace(StartRule):
     def release(
         self,
         points: np.ndarray,
+        n: int,
         budget: GaussianBudget,
         share: float,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
         m, held = self.geometry.n, self._held
-        mu, rng = budget.take(share, _presence(held)), streams("surrounding mean")
+        mu, rng = budget.take(share, START, held.width), streams("surrounding mean")
         triangle, sigma = private_sum(Units((points,)), self._frames, held, mu, rng)
         noisy = np.zeros((m, m))
         noisy[np.tril_indices(m)] = triangle / math.sqrt(2.0)
@@ -227,13 +232,14 @@ class _Unit(StartRule):
     def release(
         self,
         points: np.ndarray,
+        n: int,
         budget: GaussianBudget,
         share: float,
         streams: Callable[..., np.random.Generator],
     ) -> Start:
         size = self.geometry.size
         prior = (0.0,) * len(_UNITS)
-        quantile: PrivateQuantile = budget.quantile(share, _UNITS, 0.5, prior)
+        quantile: PrivateQuantile = budget.quantile(share, _UNITS, 0.5, START, prior)
 
         def units(block: np.ndarray) -> np.ndarray:
             return sym.log_determinant(block) / size
@@ -273,6 +279,7 @@ class _Factors(StartRule):
     def release(
         self,
         points: np.ndarray,
+        n: int,
         budget: GaussianBudget,
         share: float,
         streams: Callable[..., np.random.Generator],
@@ -284,5 +291,5 @@ class _Factors(StartRule):
                 centers.append(factor.base_point)
             else:
                 named = functools.partial(streams, k)
-                centers.append(rule.release(own, budget, part, named).center)
+                centers.append(rule.release(own, n, budget, part, named).center)
         return Start(self.geometry.join(*centers))

@@ -22,7 +22,7 @@ from skriemdp.mean.releases import (
 )
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
-from skriemdp.mechanisms.units import Units
+from skriemdp.mechanisms.units import Units, one_by_one
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
@@ -39,7 +39,7 @@ _DOUBT = 1.2
 _NARROW_LOOK, _NARROW = 0.7, 0.85
 # Levels of a radius: the most that is read off counts, the most that is extrapolated to, and how
 # much clipping noise excuses.  Data with tails
-# pay for every record that is clipped (docs/user_guide/mean.md).
+# pay for every record that is clipped (docs/benchmarks.md).
 _MOST_RESOLVED, _MOST_WANTED, _BEYOND = 0.98, 0.999, 3.0
 # So much longer than the public radius may logarithms away from the centre be.
 _STRETCHED = 1.1
@@ -181,11 +181,19 @@ class AdaptiveMean:
                 scale = math.hypot(scale, _usual_bias(ball))
             point, error = self._vote(center, point, error, found, scale)
             center, center_noise = self._shrunken(point, error)
-            distances = np.asarray(geometry.dist(center, problem.points))
+            distances = self._distances(problem, center)
             radius = radii.release(distances, center_noise, streams("radius", look))
         found, scale, base = self._last(problem, center, radius, streams("mean"))
         point, error = self._vote(base, point, error, found, scale)
         return (self._shrunken(point, error)[0] if self.shrink else point), error
+
+    def _distances(self, problem: FrechetProblem, center: np.ndarray) -> np.ndarray:
+        """Of all points to `center`; each by itself where one more must not show in the others."""
+        geometry = self.ball.geometry
+        give: Callable[..., np.ndarray] = functools.partial(geometry.dist, center)
+        if not (self.plan.iterates or geometry.separate_rows):
+            give = one_by_one(give)
+        return np.asarray(give(problem.points))
 
     def _last(
         self, problem: FrechetProblem, center: np.ndarray, radius: float, rng: np.random.Generator
@@ -194,7 +202,7 @@ class AdaptiveMean:
         geometry, ball, inside = self.ball.geometry, self.ball, problem
         if radius < _NARROW * ball.radius:
             ball = GeodesicBall(geometry, center, radius)
-        mean = plan_tangent_mean(ball, self.n, self.plan.noise)
+        mean = plan_tangent_mean(ball, self.n, self.plan.noise, iterates=self.plan.iterates)
         if mean.schedule is None:
             seen = _seen(problem, center, radius, _NARROW)
             return *self.plan.noise.release(*seen, geometry.dim, self.n, rng), center

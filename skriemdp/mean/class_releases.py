@@ -1,42 +1,88 @@
-"""Sums of a ball's tangent vectors by class, with noise; and the class means that they give."""
+"""Sums of a ball's tangent vectors by class, the class means that they give, and a vote on them."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
+from skriemdp._arrays import row_squares
 from skriemdp._groups import Groups
+from skriemdp.descent.groups import local_means
 from skriemdp.geometry import Geometry
+from skriemdp.geometry._tiles import map_tiles
+from skriemdp.location_scale.points import PointRecords
 from skriemdp.mean.domains import logarithms
 from skriemdp.mean.noise_shape import NoiseShape
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
-from skriemdp.mechanisms.held import VectorSet, labelled
+from skriemdp.mechanisms.held import VectorSet, answers, labelled
 from skriemdp.mechanisms.pure_sums import PureSumsAndCounts
-from skriemdp.mechanisms.sum import private_sum
-from skriemdp.mechanisms.units import Units
+from skriemdp.mechanisms.sum import Part, integer_total, noised, part_of, private_sum
+from skriemdp.mechanisms.units import Units, one_by_one
 
-__all__ = ["ClassSums", "drawn_together"]
+__all__ = ["ClassRule", "ClassSums", "Decision", "PeopleOfClasses", "Vote", "drawn_together"]
 
 # Of the squared distances between class means: the least part that noise must leave unexplained,
 # and by how many of its standard deviations they must exceed it.
 _LEAST_KEPT, _STANDS_OUT = 0.25, 3.0
+# Ways to label a point, once class means are released.
+_GEODESIC, _TANGENT, _LARGEST = "geodesic", "tangent", "largest class"
+# Share of mu**2 of a vote, for each way: the noise of a count is then 10 / mu records, which below
+# this n mu hides what ways differ by.
+_VOTE, _LEAST_VOTE = 0.01, 150.0
+# By how many standard deviations of one count another way must lead the first, and the way that is
+# decided for the largest class.
+_AHEAD, _TELLS = 1.4, 1.0
 
 
 def _count_outside(units: Units, dim: int, radius: float) -> int:
-    """Number of records with a vector longer than `radius`, in whatever class."""
+    """Number of records with a vector longer than `radius`; of people, in the root mean square."""
     found = 0
     for vectors, _, *classes in units.tiles(_given, dim, "classes"):
-        outside = ~(np.linalg.norm(vectors, axis=1) <= radius)
-        if classes:
-            people = np.repeat(np.arange(len(classes[0])), classes[0])
-            found += len(np.unique(people[outside]))
-        else:
-            found += int(np.count_nonzero(outside))
+        lengths = _person_lengths(vectors, *classes) if classes else np.linalg.norm(vectors, axis=1)
+        found += int(np.count_nonzero(~(lengths <= radius)))
     return found
+
+
+def _person_lengths(vectors: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Root mean square lengths of each person's vectors, as many as `counts` says."""
+    starts = np.cumsum(counts) - counts
+    return np.sqrt(np.add.reduceat(row_squares(vectors), starts) / counts)
+
+
+class PeopleOfClasses(PointRecords):
+    """People who show several classes, as a search for a ball asks for them.
+
+    How far a person is from a centre is the root mean square, over the classes shown, of the
+    lengths of what is summed later: means of own rows of a class, as seen from there
+    (docs/theory/groups.md).  Steps average people's own Fréchet means.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    points : ndarray of shape (n_rows, *geometry.shape)
+    labels : ndarray of int, shape (n_rows,)
+    groups : Groups
+    """
+
+    def __init__(self, geometry: Geometry, points: np.ndarray, labels: np.ndarray, groups: Groups):
+        super().__init__(geometry, local_means(geometry, points, groups))
+        self._own, self._groups = (points, labels), groups
+
+    def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
+        points, labels = self._own
+        units = Units((logarithms(self.geometry, center, points), labels), self._groups)
+        with np.errstate(all="ignore"):  # a warning would speak of records
+            yield np.concatenate(
+                [
+                    _person_lengths(vectors, counts)
+                    for vectors, _, counts in units.tiles(_given, self.dim, "classes")
+                ]
+            )
 
 
 def _given(*rows: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -94,6 +140,8 @@ class ClassSums:
         the mean of own rows, with weight ``1 / sqrt(classes)`` (docs/theory/groups.md).
     shape : NoiseShape or None
         Behind which vectors are shortened and get their noise; None for round noise.
+    reach : float, optional
+        Who is farther off, counts as outside; `radius` by default.
 
     Notes
     -----
@@ -109,6 +157,7 @@ class ClassSums:
     pure: bool
     grouped: bool
     shape: NoiseShape | None = None
+    reach: float | None = None
 
     @functools.cached_property
     def held(self) -> VectorSet:
@@ -146,25 +195,51 @@ class ClassSums:
         streams : callable
             ``streams("label")`` is the generator of a release.
         """
+        if not self.pure:
+            return self.decoded(noised(self.parts, self.exact(arrays, groups), streams))
+        units = self._units(arrays, groups)
+        outside = self._outside(units)
+        released = self.count.release(outside, streams("clipped fraction"))
+        rng = streams("class means")
+        vectors, labels = units.arrays
+        sums, counts = self.mechanism.release_rows(vectors, labels, self.n_classes, rng)
+        return np.concatenate([[released], sums.ravel(), counts])
+
+    def _units(self, arrays: tuple, groups: Groups | None) -> Units:
+        """Coordinates at the centre, and labels."""
         points, labels = arrays
         vectors = logarithms(self.geometry, self.center, points)
         if self.shape is not None:
             vectors = self.shape.enter(vectors)
-        units = Units((vectors, labels), groups)
-        outside = _count_outside(units, self.geometry.dim, self.radius)
-        released = self.count.release(outside, streams("clipped fraction"))
-        rng = streams("class means")
-        if self.pure:
-            sums, counts = self.mechanism.release_rows(vectors, labels, self.n_classes, rng)
-        else:
-            noisy = private_sum(units, _given, self.held, self.rest, rng).value
-            sums, counts = noisy[:, :-1] * self.radius, noisy[:, -1]
-        return np.concatenate([[released], sums.ravel(), counts])
+        return Units((vectors, labels), groups)
 
-    def finish(self, noisy: np.ndarray, n_tables: int = 1) -> tuple[float, np.ndarray, np.ndarray]:
-        """Number outside the ball, class means ``(n_classes, *shape)``, and class sizes.
+    def _outside(self, units: Units) -> int:
+        return _count_outside(units, self.geometry.dim, self.reach or self.radius)
 
-        `n_tables` is the number of tables whose noise is in the sums.
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Number outside the ball, and sums and sizes of all classes; of Gaussian noise."""
+        assert isinstance(self.count, GaussianCount)
+        return self.count.part("clipped fraction"), part_of("class means", self.held, self.rest)
+
+    def exact(self, arrays: tuple, groups: Groups | None) -> list[np.ndarray]:
+        """The exact integers of both."""
+        assert isinstance(self.count, GaussianCount)
+        units = self._units(arrays, groups)
+        outside = self.count.exact(self._outside(units))
+        return [outside, integer_total(units, _given, self.held, self.parts[1].steps).ravel()]
+
+    def decoded(self, noisy: np.ndarray) -> np.ndarray:
+        """Number, sums and sizes, of noisy integers."""
+        assert isinstance(self.count, GaussianCount)
+        totals = self.held.value(noisy[1:].reshape(self.held.shape), self.parts[1].steps)
+        sums, counts = totals[:, :-1] * self.radius, totals[:, -1]
+        return np.concatenate([self.count.value(noisy[:1]), sums.ravel(), counts])
+
+    def finish(self, noisy: np.ndarray, n_tables: float = 1) -> tuple[float, ClassRule]:
+        """Number outside the ball; class means and class sizes.
+
+        `n_tables` is the variance of the noise in the sums, in units of that of one table.
         """
         k, dim = self.n_classes, self.geometry.dim
         sums, counts = noisy[1 : 1 + k * dim].reshape(k, dim), noisy[1 + k * dim :]
@@ -176,18 +251,166 @@ class ClassSums:
         if self.shape is not None:
             means = self.shape.leave(means)
         points = np.asarray(self.geometry.exp_coordinates(self.center, means))
-        return float(noisy[0]), points, np.maximum(counts, 0.0)
+        rule = ClassRule(self.geometry, self.center, points, means, np.maximum(counts, 0.0))
+        return float(noisy[0]), rule
 
-    def noise_scale(self, n: int, n_tables: int = 1) -> float:
+    def noise_scale(self, n: int, n_tables: float = 1) -> float:
         """Noise per tangent coordinate of a class of ``n / n_classes`` records.
 
         Parameters
         ----------
         n : int
             Number of records, or of people, who are taken to show all classes.
-        n_tables : int
-            Number of tables whose noise is in the sums.
+        n_tables : float
+            As for :meth:`finish`.
         """
         shown = math.sqrt(self.n_classes) if self.grouped else self.n_classes
         shape = 1.0 if self.shape is None else self.shape.noise
         return math.sqrt(n_tables) * self.sum_sigma * shape * shown / n
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ClassRule:
+    """Released class means, and the labels that they give to points.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    center : ndarray of shape ``point_shape``
+    means : ndarray of shape (n_classes, *point_shape)
+    tangents : ndarray of shape (n_classes, dim) or None
+        Normal coordinates of `means` at `center`; None where they were released otherwise.
+    counts : ndarray of shape (n_classes,)
+    """
+
+    geometry: Geometry
+    center: np.ndarray
+    means: np.ndarray
+    tangents: np.ndarray | None
+    counts: np.ndarray
+
+    def squares(self, points: np.ndarray, way: str) -> np.ndarray:
+        """Squared distances to the class means, ``(n, n_classes)``."""
+        euclidean = self.geometry.is_flat and self.geometry.is_hadamard
+        if self.tangents is not None and (way == _TANGENT or euclidean):
+            seen = np.asarray(self.geometry.log_coordinates(self.center, points))
+            columns = [row_squares(seen - tangent) for tangent in self.tangents]
+        else:
+            columns = [np.asarray(self.geometry.dist(mean, points)) ** 2 for mean in self.means]
+        return np.stack(columns, axis=1)
+
+    def places(self, points: np.ndarray, way: str) -> np.ndarray:
+        """Places of the points' labels in the class list, ``(n,)``."""
+        if way == _LARGEST:
+            return np.full(len(points), int(np.argmax(self.counts)))
+        return np.argmin(self.squares(points, way), axis=1)
+
+    def shares(self) -> np.ndarray:
+        """Released shares of the classes, ``(n_classes,)``."""
+        total = float(self.counts.sum())
+        return (
+            self.counts / total
+            if total > 0.0
+            else np.full(len(self.counts), 1.0 / len(self.counts))
+        )
+
+
+class Decision(NamedTuple):
+    """What a vote found.
+
+    Attributes
+    ----------
+    way : str
+        "geodesic", "tangent" or "largest class".
+    tells : bool
+        Whether that way is right more often than the name of the largest class.
+    """
+
+    way: str
+    tells: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Vote:
+    """Asks the records which way of labelling them is right most often.
+
+    Parameters
+    ----------
+    n : int
+        Number of records, or of people.
+    ways : tuple of str
+        None of them where nothing is asked.
+    mu : float
+        Of the whole fit.
+
+    Notes
+    -----
+    *Guarantee*: ``mu sqrt(share)``-GDP.  Class means are released before, so what a record answers
+    is a function of that record; a person answers with the shares of own rows that each way labels
+    right (docs/theory/sensitivity.md, section 13).
+    """
+
+    n: int
+    ways: tuple[str, ...]
+    mu: float
+
+    @classmethod
+    def planned(cls, geometry: Geometry, n: int, n_classes: int, mu: float) -> Vote:
+        """Of public numbers: nothing is asked where noise would hide the answer."""
+        if n_classes < 2 or n * mu < _LEAST_VOTE:
+            return cls(n, (), mu)
+        one = geometry.is_flat and geometry.is_hadamard  # the first two ways are one
+        ways = (_GEODESIC, _LARGEST) if one else (_GEODESIC, _TANGENT, _LARGEST)
+        return cls(n, ways, mu)
+
+    @property
+    def share(self) -> float:
+        """Of mu**2."""
+        return _VOTE * len(self.ways)
+
+    def check(self) -> None:
+        """ValueError where integers would be too coarse."""
+        if self.ways:
+            answers(len(self.ways)).check(self.mu * math.sqrt(self.share))
+
+    def release(
+        self,
+        rule: ClassRule,
+        arrays: tuple,
+        groups: Groups | None,
+        mu: float,
+        streams: Callable[..., np.random.Generator],
+    ) -> Decision:
+        """Count, with noise, the records that each way labels right; and decide.
+
+        Parameters
+        ----------
+        rule : ClassRule
+            Released.
+        arrays, groups, streams
+            As for :meth:`ClassSums.noisy`.
+        mu : float
+            Of this release.
+        """
+        points, labels = arrays
+        right = np.stack([self._places(rule, points, way) == labels for way in self.ways], axis=1)
+        units, held = Units((right.astype(float),), groups), answers(len(self.ways))
+        noisy, sigma = private_sum(units, lambda rows: rows, held, mu, streams("decision"))
+        return self.decided(np.clip(noisy + 0.5 * self.n, 0.0, self.n), sigma)
+
+    def _places(self, rule: ClassRule, points: np.ndarray, way: str) -> np.ndarray:
+        def give(block: np.ndarray) -> np.ndarray:
+            return rule.places(block, way)
+
+        with np.errstate(all="ignore"):  # a warning would speak of records
+            return np.asarray(
+                map_tiles(give if rule.geometry.separate_rows else one_by_one(give), points)
+            )
+
+    def decided(self, counts: np.ndarray, sigma: float) -> Decision:
+        """Post-processing: the first way, unless another stands out of the noise."""
+        best = int(np.argmax(counts))
+        if counts[best] <= counts[0] + _AHEAD * sigma:
+            best = 0
+        tells = counts[best] >= counts[-1] + _TELLS * sigma and self.ways[best] != _LARGEST
+        return Decision(self.ways[best], bool(tells))

@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_records
 from skriemdp._validation import check_option, shown
+from skriemdp._warnings import warn_user
+from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -26,11 +28,10 @@ from skriemdp.core.manifold_input import (
 )
 from skriemdp.core.parameters import label_list
 from skriemdp.core.work import Work
-from skriemdp.descent.groups import local_means
 from skriemdp.geometry import GeodesicBall, Geometry, as_geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch
-from skriemdp.mean.class_releases import ClassSums
+from skriemdp.mean.class_releases import ClassRule, ClassSums, PeopleOfClasses, Vote
 from skriemdp.mean.domains import public_domain, public_facts, search_domain
 from skriemdp.mean.joint_class_releases import JointClasses, plan_joint_classes
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
@@ -48,10 +49,16 @@ if TYPE_CHECKING:
 __all__ = ["PrivateMinimumDistanceToMean"]
 
 
+# Names of the releases.
+_SUMS, _VOTE = "sums and sizes of classes", "votes on how to decide"
 # Share of the budget for the released fraction of clipped rows: of mu**2, and of a pure epsilon.
 _COUNT, _COUNT_PURE = 0.01, 0.03
-# What a fit learns with ``uncertainty=True`` only.
-_OF_UNCERTAINTY = ("inference_", "covariances_", "tangent_covariances_", "_clipped_noise")
+# About a public center, as after recentring, people's class means are shortened to this part of the
+# distance that holds most people: what they lose of their length is much alike, and noise is in
+# proportion (benchmarks/people.py, "search").
+_OF_PEOPLE = 0.6
+# What not every fit learns: some with ``uncertainty=True`` only, the last after a vote only.
+_OF_SOME = ("inference_", "covariances_", "tangent_covariances_", "_clipped_noise", "decision_")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +69,7 @@ class _Settings:
     ball: GeodesicBall | None
     search: LocationScaleSearch | None
     shape: NoiseShape | None
+    vote: Vote
 
 
 class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
@@ -108,12 +116,18 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     center_, radius_ : ndarray of shape ``point_shape``, float
         The ball that was used: public, or released.
     clipped_fraction_ : float
-        Private estimate of the fraction of rows outside the ball, in [0, 1]; of people, with
-        `groups`.
+        Private estimate of the fraction of rows outside the ball, in [0, 1]; with `groups`, of
+        people whose class means are farther off in root mean square, and with a public center and
+        a private radius by more than ``radius_ / .6``.
     noise_scale_ : float
         Noise per tangent coordinate of a class of ``n / n_classes`` records, in geodesic distance;
         with `groups`, if everybody shows every class; with `shape`, the root mean square over
         coordinates.
+    decision_ : {"geodesic", "tangent", "largest class"}
+        How `predict` decides, where the records were asked: by geodesic distances, by distances in
+        coordinates at `center_`, or by naming the class of the largest released count.  Only with
+        Gaussian noise from ``n mu = 150`` on, without `uncertainty`; elsewhere there is no such
+        attribute, and geodesic distances decide.
     covariances_ : ndarray of shape (n_classes, dim, dim)
         With ``uncertainty=True``: of the errors of `means_`, sampling and noise together, in
         orthonormal coordinates there.  NaN for a class whose released count is below one.
@@ -130,9 +144,11 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     records of one group; their number n and the class list are public; exactly Gaussian, or pure
     for ``delta=0``, which needs a public `center` and `radius`, and no `groups`.  The ball is
     searched on all rows together, whatever their labels (docs/theory/location-scale.md); with
-    `groups`, on the Fréchet mean of each group's own rows.  One joint release has sensitivity 2r
+    `groups`, on the means of each group's own rows by class.  One joint release has sensitivity 2r
     for all classes together (docs/theory/sensitivity.md, docs/theory/groups.md), so more classes
-    cost no more budget.  `predict`, `predict_proba` and `score` depend on the rows they are given.
+    cost no more budget.  What `decision_` says is a further release, for 2 or 3 % of ``mu**2``:
+    noisy numbers of the records that each way labels right.  `predict`, `predict_proba` and `score`
+    depend on the rows they are given.
 
     References
     ----------
@@ -158,11 +174,11 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         *,
         classes: Any = None,
         shape: Any = None,
-        uncertainty: Any = False,
-        epsilon: Any = 1.0,
-        delta: Any = 1e-5,
+        uncertainty: bool = False,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
         accountant: PrivacyAccountant | None = None,
-        random_state: Any = None,
+        random_state: int | None = None,
     ):
         self.manifold = manifold
         self.center = center
@@ -193,13 +209,19 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         return self._fit(X, y, groups)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Label of the nearest class mean, shape ``(n,)``."""
-        nearest = np.argmin(self._distances(X), axis=1)
-        return self.classes_[nearest]
+        """Label of the nearest class mean, shape ``(n,)``; `decision_` says nearest in what."""
+        points, way = self._points(X), self._way
+        return self.classes_[self._rule.places(points, way)]
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """Softmax of minus the squared distances, shape ``(n, n_classes)``."""
-        return softmax(-(self._distances(X) ** 2), axis=1)
+        """Softmax of minus the squared distances, shape ``(n, n_classes)``.
+
+        Where the largest class is named for all rows: the released shares of the classes.
+        """
+        points, way = self._points(X), self._way
+        if way == "largest class":
+            return np.tile(self._rule.shares(), (len(points), 1))
+        return softmax(-self._rule.squares(points, way), axis=1)
 
     def confidence_region(self, label: Any, level: float = 0.95) -> ConfidenceRegion | None:
         """Region that holds the mean of a class of the population with probability `level`.
@@ -251,13 +273,16 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         tags.classifier_tags.poor_score = True
         return tags
 
-    def _distances(self, X: Any) -> np.ndarray:
+    def _points(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         X = read_records(self, X, reset=False, **CHECKS)
         points = as_points(self.geometry_, X)
         check_membership(self.geometry_, points)
-        columns = [np.asarray(self.geometry_.dist(mean, points)) for mean in self.means_]
-        return np.stack(columns, axis=1)
+        return points
+
+    @property
+    def _way(self) -> str:
+        return getattr(self, "decision_", "geodesic")
 
     def _validate(self, X: Any, y: Any = None) -> Data:
         X, y = read_records(self, X, y, labels=True, ensure_min_samples=2, **CHECKS)
@@ -295,16 +320,30 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             search = search_domain(geometry, n, budget.total, self.center, self.radius)
         else:
             shape = self._shape(geometry)
+        mu = 0.0 if budget.pure else budget.total
+        vote = Vote.planned(geometry, n, len(classes), mu)
+        vote.check()
+        left = 1.0 - vote.share - (0.0 if search is None else search.shares.total)
+        rest = budget.total * (left if budget.pure else math.sqrt(left))
+        grouped = bool(facts.get("grouped"))
+        _warn_little_information(geometry.dim, n, len(classes), rest, budget.pure, grouped)
         if not budget.pure:
-            least = 1.0 - _COUNT - (0.0 if search is None else search.shares.total)
+            least = 1.0 - _COUNT - vote.share - (0.0 if search is None else search.shares.total)
             for share in (least, 1.0):  # what the search leaves lies in between
                 labelled(1.0, geometry.dim, len(classes)).check(budget.total * math.sqrt(share))
+        budget.count(_COUNT_PURE if budget.pure else _COUNT)
+        if vote.ways:
+            budget.take(vote.share, _VOTE, len(vote.ways))
+        if search is not None:
+            search.shares.reserve(budget)
+        budget.rest(_SUMS, len(classes) * (geometry.dim + 1))
         # The parts of a pure budget add up to a little less, for the rounding of their sum.
         event = PureBudget(float(self.epsilon)).event if budget.pure else budget.event
         return Plan(
             event=event,
-            exact=not budget.pure,
-            settings=_Settings(geometry, ball, search, shape),
+            arithmetic=PLAIN if budget.pure else INTEGERS,
+            releases=budget.releases,
+            settings=_Settings(geometry, ball, search, shape, vote),
             public=public_facts(geometry, n, ball, search)
             | {"classes": classes}
             | ({} if self.shape is None else {"shape": self.shape}),
@@ -340,7 +379,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             joint.bytes, f"the second moments of {len(classes)} classes"
         )
         public = public_facts(geometry, n, ball, search) | {"classes": classes}
-        return Plan(joint.event, joint, public, work=work, exact=True)
+        return Plan(joint.event, joint, public, work=work, releases=joint.releases)
 
     def _shape(self, geometry: Geometry) -> NoiseShape | None:
         if self.shape is not None and not geometry.is_hadamard:
@@ -356,25 +395,39 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         return GaussianBudget(gaussian_mu(self.epsilon, self.delta))
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
-        for name in _OF_UNCERTAINTY:
+        for name in _OF_SOME:
             self.__dict__.pop(name, None)
         if isinstance(plan.settings, JointClasses):
             self._release_joint(data, plan.settings, streams)
             return
-        settings, budget, kept = plan.settings, self._budget(), 1.0
+        settings, budget, kept, reach = plan.settings, self._budget(), 1.0, None
         count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
+        vote, mu = settings.vote, 0.0
+        if vote.ways:
+            assert isinstance(budget, GaussianBudget)  # pure fits ask for no vote
+            mu = budget.take(vote.share, _VOTE)
         ball: Any = settings.ball
         if settings.search is not None:
-            points = data.arrays[0]
-            if data.groups is not None:
-                points = local_means(settings.geometry, points, data.groups)
-            records = PointRecords(settings.geometry, points)
+            geometry, (points, labels) = settings.geometry, data.arrays
+            records = (
+                PointRecords(geometry, points)
+                if data.groups is None
+                else PeopleOfClasses(geometry, points, labels, data.groups)
+            )
             ball = settings.search.release(records, budget, streams)
-            kept = ball.level
+            kept, reach = ball.level, ball.radius
+            if data.groups is not None and settings.search.center is not None:
+                ball = dataclasses.replace(ball, radius=_OF_PEOPLE * reach)
             warn_direction(ball)
         statistic = self._sums(settings, ball, count, budget, data.facts)
+        statistic = dataclasses.replace(statistic, reach=reach)
         noisy = statistic.noisy(data.arrays, data.groups, streams)
         self._learn(statistic, noisy, data.facts, kept=kept)
+        if vote.ways:
+            decision = vote.release(self._rule, data.arrays, data.groups, mu, streams)
+            self.decision_ = decision.way
+            if not decision.tells:
+                _warn_undecided(decision.way)
 
     def _release_joint(self, data: Data, joint: JointClasses, streams: NoiseStreams) -> None:
         """Means with their second moments."""
@@ -393,6 +446,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         self.noise_scale_ = released.sum_noise * joint.n_classes / joint.n
         self.clipped_fraction_ = float(np.clip(released.clipped, 0.0, 1.0))
         self._clipped_noise = released.clipped_noise
+        self._rule = ClassRule(self.geometry_, self.center_, self.means_, None, self.class_counts_)
         warn_cut(released.clipped, released.clipped_noise, self.radius_)
 
     # -- sums over several tables, each with noise of its own -----------------------------------
@@ -407,7 +461,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             ball.radius,
             len(facts["classes"]),
             count,
-            budget.rest(),
+            budget.rest(_SUMS),
             budget.pure,
             bool(facts.get("grouped")),
             settings.shape,
@@ -445,15 +499,48 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         statistic: ClassSums,
         noisy: np.ndarray,
         facts: dict[str, Any],
-        n_tables: int = 1,
+        n_tables: float = 1,
         kept: float = 1.0,
     ) -> None:
         """Set the learned attributes from noisy sums; `kept` is the share meant to be inside."""
         n, count = facts["n"], statistic.count
-        outside, self.means_, self.class_counts_ = statistic.finish(noisy, n_tables)
+        outside, self._rule = statistic.finish(noisy, n_tables)
+        self.means_, self.class_counts_ = self._rule.means, self._rule.counts
         self.geometry_, self.classes_ = statistic.geometry, facts["classes"]
         self.center_, self.radius_ = np.asarray(statistic.center), float(statistic.radius)
         self.clipped_fraction_ = float(np.clip(outside / n, 0.0, 1.0))
         self.noise_scale_ = statistic.noise_scale(n, n_tables)
         sigma = math.sqrt(n_tables) * count.sigma / n
         warn_clipped(outside / n, sigma, 1.0 - kept, self.radius_)
+
+
+def _warn_undecided(way: str) -> None:
+    """Warn, from a released vote, that class means do no better than one label."""
+    what = (
+        "so predict names that class for every row"
+        if way == "largest class"
+        else "so they may be noise"
+    )
+    warn_user(
+        "class means label hardly more records right than the name of the largest class does (a "
+        f"private estimate), {what}. Use more records, a larger epsilon or fewer classes."
+    )
+
+
+def _warn_little_information(
+    dim: int, n: int, n_classes: int, rest: float, pure: bool, grouped: bool
+) -> None:
+    """Warn, from public numbers, when the noise of a class mean is of the size of the ball.
+
+    `rest` is the mu of the sums, or the epsilon of `pure` ones.
+    """
+    sigma = 2.0 * (math.sqrt(dim + 3.0) if pure else 1.0) / rest
+    noise = sigma * math.sqrt(dim) * (math.sqrt(n_classes) if grouped else n_classes) / n
+    if noise > 0.5:
+        said = "" if pure else f", n mu = {n * rest:.3g} for the means"
+        warn_user(
+            f"with n={n} {'people' if grouped else 'records'}{said}, in {n_classes} classes and "
+            f"{dim} dimensions, the noise of a class mean is about {noise:.1f} times the radius: "
+            "labels may be little better than guesses. Use more records, a larger epsilon, fewer "
+            "classes or a smaller ball."
+        )

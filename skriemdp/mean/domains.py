@@ -28,9 +28,9 @@ from skriemdp.location_scale.search import LocationScaleSearch
 __all__ = ["logarithms", "public_domain", "public_facts", "read_points", "search_domain"]
 
 
-def read_points(estimator: Any, X: Any) -> Data:
+def read_points(estimator: Any, X: Any, least: int = 2) -> Data:
     """Validated points of ``estimator.manifold``, and public facts about them."""
-    X = read_records(estimator, X, ensure_min_samples=2, **CHECKS)
+    X = read_records(estimator, X, ensure_min_samples=least, **CHECKS)
     geometry = as_geometry(estimator.manifold, point_shape=point_shape(X, estimator.manifold))
     points = as_points(geometry, X)
     check_membership(geometry, points)

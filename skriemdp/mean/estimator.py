@@ -11,11 +11,11 @@ from sklearn.base import TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from skriemdp._config import get_config
 from skriemdp._groups import Groups
 from skriemdp._quiet import quiet, read_array, read_numbers, read_records
 from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp._warnings import warn_user
+from skriemdp.core.arithmetic import INTEGERS, ITERATED, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
     CHECKS,
@@ -43,21 +43,24 @@ from skriemdp.mean.domains import public_domain, public_facts, read_points, sear
 from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
 from skriemdp.mean.output_releases import OUTPUT_MECHANISMS, check_law, plan_output_mean
 from skriemdp.mean.planning import (
+    MEAN,
     MECHANISMS,
     NOISES,
     MeanPlan,
     check_searchable,
     descent_or_tangent,
-    lattice_noise,
     plan_mean,
 )
 from skriemdp.mean.releases import (
+    LEAST_MATRICES,
     DescentMean,
     LogStep,
     LogSums,
     MeanNoise,
+    StartAlone,
     default_clip,
     default_descent,
+    found_ball,
     plan_tangent_mean,
 )
 from skriemdp.mean.uncertainty import (
@@ -80,10 +83,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
 
-# Arithmetic: of sums; of iterated means and Riemannian laws; of Laplace noise.
-_INTEGERS = "exact integers"
-_FLOATS = "floating point"
-_PLAIN = "floating-point noise on an exact total"
 # What a fit learns with ``uncertainty=True``, or for `noise_radius`.
 _OF_UNCERTAINTY = (
     "inference_",
@@ -156,17 +155,24 @@ def frechet_mean(
     raise RuntimeError(f"the mean did not reach tol={tol} in max_iter={max_iter} steps.")
 
 
-def _arithmetic(geometry: Geometry, plan: MeanPlan, mechanism: str, mean: Any) -> str:
+def _arithmetic(geometry: Geometry, plan: MeanPlan, mean: Any) -> str:
     """What adds the records and their noise, in words; from public numbers."""
-    if mechanism in OUTPUT_MECHANISMS or getattr(mean, "schedule", None) is not None:
-        return _FLOATS
+    if plan.mechanism in OUTPUT_MECHANISMS:
+        return LAW
     # In a ball that is found the mean may be iterated, unless that changes nothing.
-    found = mechanism == "adaptive" or (plan.search is not None and mechanism == "tangent")
-    if found and not geometry.is_flat and get_config()["arithmetic"] != "lattice":
-        return _FLOATS
-    if mechanism == "gradient" and not geometry.separate_rows:
-        return _FLOATS
-    return _INTEGERS if plan.law is None else _PLAIN
+    found = plan.mechanism == "adaptive" or (
+        plan.search is not None and plan.mechanism == "tangent"
+    )
+    found = found and not (geometry.is_flat or _steps(plan, geometry))
+    if (found and plan.iterates) or getattr(mean, "schedule", None) is not None:
+        return ITERATED
+    return INTEGERS if plan.law is None else PLAIN
+
+
+def _steps(plan: MeanPlan, geometry: Geometry) -> bool:
+    """Whether the mean is one step from a found centre: where iteration would cost noise."""
+    searched = plan.search is not None and plan.search.center is None
+    return searched and plan.mechanism == "tangent" and not geometry.is_hadamard
 
 
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
@@ -244,10 +250,12 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         The ball that was used: public, or released.
     mechanism_ : str
         The mechanism that was used: "tangent" or "adaptive" (rough means first) where "auto"
-        decided; "tangent" where a private ball came out wider than 10 curvature radii; "log-steps"
-        on a sphere where the data are too wide for any ball: `radius_` is then the diameter, and
-        `mean_` a stationary point of the mean squared distance, the mean if all records lie in an
-        open half sphere.
+        decided; "tangent" where a private ball came out wider than 10 curvature radii.  On compact
+        manifolds a found `radius_` may be wider than any ball that has a mean of its own: `mean_`
+        is then near a stationary point of the mean squared distance, which is the mean if all
+        records of a sphere lie in an open half sphere.  "start" for matrices below n mu = 18
+        without a public ball: `mean_` is then a multiple of the identity, `radius_` infinite and
+        `noise_scale_` not a number.
     privacy_spent_ : PrivacySpent
         Unpacks as ``epsilon, delta``.
     covariance_ : ndarray of shape (dim, dim)
@@ -270,6 +278,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     -----
     *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, or of all
     records of one group (docs/theory/groups.md); n, their number, is public; exact;
+    under addition and removal of one record too, n secret, where the accountant's unit is "record,
+    present or not" (docs/theory/presence.md);
     ``privacy_spent_.mu`` is set when all noise is Gaussian.  `transform`, `predict` and `score` of
     a row depend on that row and are not private.  Theorems: docs/theory/sensitivity.md.
 
@@ -297,6 +307,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     """
 
     __metadata_request__fit = {"groups": True}
+    _left_by_presence = 0.6
 
     def __init__(
         self,
@@ -307,15 +318,15 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         *,
         noise: Any = "auto",
         shrink: Any = "auto",
-        uncertainty: Any = False,
-        n_steps: Any = None,
+        uncertainty: bool = False,
+        n_steps: int | None = None,
         step_size: Any = 1.0,
         clip_norm: Any = None,
         start: Any = None,
-        epsilon: Any = 1.0,
-        delta: Any = 1e-5,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
         accountant: PrivacyAccountant | None = None,
-        random_state: Any = None,
+        random_state: int | None = None,
     ):
         self.manifold = manifold
         self.center = center
@@ -455,8 +466,23 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     # -- the order of work ----------------------------------------------------------------------
 
-    def _validate(self, X: Any, y: Any = None) -> Data:
-        return read_points(self, X)
+    def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
+        return read_points(self, X, least)
+
+    def _needs_public_n(self, groups: Any) -> str:
+        others = "unit='record', under which it is public."
+        if self.mechanism not in ("auto", "tangent") or self.noise == "laplace":
+            return (
+                f"mechanism={shown(self.mechanism)} with noise={shown(self.noise)} needs it: pass "
+                "mechanism='auto' or 'tangent' and leave noise='auto', or make an accountant with "
+                f"{others}"
+            )
+        if self.uncertainty:
+            return (
+                "uncertainty=True needs it: pass uncertainty=False, or make an accountant with "
+                f"{others}"
+            )
+        return super()._needs_public_n(groups)
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         geometry, n = facts["geometry"], facts["n"]
@@ -466,7 +492,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         check_option((False, True), uncertainty=self.uncertainty)
         if self.uncertainty:
             check_uncertainty(self.mechanism, self.noise, self.delta)
-        lattice = get_config()["arithmetic"] == "lattice"
         # Among fits that are added up, Gaussian ones cost least.
         gaussian = terms.composes and self.noise == "auto"
         warn_large_delta(self.delta, n)
@@ -476,6 +501,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 check_searchable(self.mechanism, self.noise, self.delta)
             mu = gaussian_mu(self.epsilon, self.delta)
             search = search_domain(geometry, n, mu, self.center, self.radius)
+        if search is not None and self.mechanism in ("auto", "tangent"):
+            start = StartAlone.of(geometry, search)
+            if start is not None:
+                return self._start_plan(start, n)
         if self.uncertainty:
             return self._joint_plan(geometry, n, ball, search)
         mechanism, noise = self.mechanism, self.noise
@@ -485,14 +514,20 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 f"logarithms away from the center lose their digits on {geometry}; pass a "
                 f"smaller radius, or mechanism='tangent' instead of {mechanism!r}."
             )
-        if lattice:
-            noise = lattice_noise(mechanism, noise)
         if mechanism in OUTPUT_MECHANISMS:
             check_law(mechanism, geometry)
         elif gaussian:
             noise = "gaussian"
+        if terms.secret_n and search is not None and not geometry.separate_rows:
+            raise ValueError(
+                f"a search on {geometry} computes points together, so that one point more may show "
+                "in the last digits of all, and the number of records is secret; pass a public "
+                "center and radius, or make an accountant with unit='record', under which it is "
+                "public."
+            )
         choices = {"mechanism": mechanism, "noise": noise, "ball": ball, "search": search}
         chosen = plan_mean(geometry, n, self.epsilon, self.delta, **choices)
+        chosen = dataclasses.replace(chosen, iterates=not terms.secret_n)
         public = public_facts(geometry, n, ball, search)
         event, mean = chosen.event, None
         if ball is not None:
@@ -509,10 +544,28 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         steps = 1 if self.n_steps is None else self.n_steps
         # Projected records and their coordinates.
         work = Work(16.0 * n * math.prod(geometry.shape), steps)
-        words = _arithmetic(geometry, chosen, chosen.mechanism, mean)
-        public["arithmetic"] = words
+        words, planned = _arithmetic(geometry, chosen, mean), chosen.releases
         settings = (geometry, ball, chosen)
-        return Plan(event, settings, public, work=work, exact=words == _INTEGERS)
+        return Plan(event, settings, public, work=work, arithmetic=words, releases=planned)
+
+    def _start_plan(self, start: StartAlone, n: int) -> Plan:
+        """The plan of a mean of matrices from so few records that a search finds nothing."""
+        few = f"n mu = {n * start.mu:.3g} is below {LEAST_MATRICES:g}"
+        cure = "Use more records or a larger epsilon, or pass a public center and radius."
+        if self.uncertainty:
+            raise ValueError(
+                f"{few}, where nothing but a multiple of the identity is released of matrices "
+                f"without a public ball, and uncertainty=True asks for more. {cure}"
+            )
+        warn_user(
+            f"{few}: the mean is a multiple of the identity, at a private median of the "
+            "determinants, and the shape of the matrices is not asked for; where they have "
+            f"another median than mean, it misses that too. {cure}"
+        )
+        work = Work(16.0 * n * math.prod(start.geometry.shape))
+        public = {"n": n, "manifold": str(start.geometry)}
+        budget = start.planned()
+        return Plan(budget.event, start, public, work=work, releases=budget.releases)
 
     def _joint_plan(
         self,
@@ -533,7 +586,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             joint.bytes, f"the second moment of {geometry.dim} coordinates"
         )
         public = public_facts(geometry, n, ball, search)
-        return Plan(joint.event, joint, public, work=work, exact=True)
+        return Plan(joint.event, joint, public, work=work, releases=joint.releases)
 
     def _gaussian_choice(self) -> str:
         own_law = self.mechanism in OUTPUT_MECHANISMS
@@ -546,7 +599,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             adaptive.check()
             return adaptive
         if mechanism == "tangent":
-            return plan_tangent_mean(ball, n, budget.noise, self.shrink == "auto")
+            return plan_tangent_mean(ball, n, budget.noise, self.shrink == "auto", budget.iterates)
         if mechanism in OUTPUT_MECHANISMS:
             return plan_output_mean(ball, n, mechanism, *budget.target)
         if self.n_steps is not None:
@@ -562,7 +615,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         )
         for share in solver.shares or ():  # the solver has set them
             MeanNoise(solver.mu * math.sqrt(share), None).check(ball.geometry.dim)
-        solver = dataclasses.replace(solver, exact=ball.geometry.separate_rows)
         start = ball.center
         if self.start is not None:
             start = ball.project(public_point(ball.geometry, start=self.start))
@@ -615,28 +667,33 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if isinstance(plan.settings, JointMean):
             self._release_joint(data, plan.settings, streams)
             return
+        if isinstance(plan.settings, StartAlone):
+            self._release_start(data, plan.settings, streams)
+            return
         (points,), (geometry, ball, chosen) = data.arrays, plan.settings
         if data.groups is not None:
             points = local_means(geometry, points, data.groups)
-        n, kept, wide = len(points), 1.0, None
+        n, kept, step = data.facts["n"], 1.0, None
+        problem: PointRecords | FrechetProblem
+        mechanism: Any
         known: tuple[Any, Any, Any] = (None, None, None)
         if chosen.search is not None:
             budget = chosen.search_budget()
-            records = PointRecords(geometry, points)
+            records = PointRecords(geometry, points, n)
             found = chosen.search.release(records, budget, streams)
             warn_direction(found)
             kept = found.level
             if chosen.law is None:
-                chosen = dataclasses.replace(chosen, mu=budget.rest())
-            if found.wide:
-                wide = LogStep(geometry, found.center, found.radius, n, chosen.noise)
+                chosen = dataclasses.replace(chosen, mu=budget.rest(MEAN, geometry.dim))
+            if _steps(chosen, geometry):
+                step = LogStep.after(geometry, found, n, chosen.noise, self.shrink == "auto")
             else:
-                ball = GeodesicBall(geometry, found.center, found.radius)
+                ball = found_ball(geometry, found)
                 known = records.seen_from(ball.center)
-        if wide is not None:
-            self.mechanism_, self.center_, self.radius_ = "log-steps", wide.center, wide.radius
-            outside = 0
-            problem, mechanism = points, wide
+        if step is not None:
+            self.mechanism_, self.center_, self.radius_ = "tangent", step.center, step.radius
+            outside = records.outside(step.center, step.radius)
+            problem, mechanism = records, step
         else:
             problem, outside = FrechetProblem.from_records(ball, points, *known)
             mechanism = self._mean_release(ball, n, chosen)
@@ -653,6 +710,16 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         warn_clipped(noisy, chosen.count.sigma / n, 1.0 - kept, self.radius_)
         if chosen.search is not None:
             self._warn_only_the_center(geometry.dim)
+
+    def _release_start(self, data: Data, start: StartAlone, streams: NoiseStreams) -> None:
+        """Nothing but the start of a search."""
+        (points,), geometry = data.arrays, start.geometry
+        if data.groups is not None:
+            points = local_means(geometry, points, data.groups)
+        self.mean_ = self.center_ = start.release(points, streams)
+        self.mechanism_, self.radius_, self.noise_scale_ = "start", math.inf, math.nan
+        self.clipped_fraction_ = 0.0
+        self.geometry_, self._flat = geometry, data.facts["flat"]
 
     def _warn_only_the_center(self, dim: int) -> None:
         """Warn, from released numbers, when noise hides what the mean adds to a found centre."""
@@ -712,10 +779,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         sums = LogSums.planned(ball, n, chosen.mu, chosen.count, self.shrink == "auto")
         public = {"n": n, "manifold": str(geometry), "center": ball.center, "radius": ball.radius}
         work = Work(16.0 * n * math.prod(geometry.shape))
-        return Plan(chosen.event, sums, public, work=work, exact=True)
+        planned = chosen.releases
+        return Plan(chosen.event, sums, public, work=work, releases=planned)
 
     def _learn(
-        self, statistic: LogSums, noisy: np.ndarray, facts: dict[str, Any], n_tables: int = 1
+        self, statistic: LogSums, noisy: np.ndarray, facts: dict[str, Any], n_tables: float = 1
     ) -> None:
         """Set the learned attributes from noisy sums over tables of n records in all."""
         n, mean = facts["n"], statistic.mean

@@ -16,7 +16,7 @@ from skriemdp.location_scale.search import LocationScaleSearch, james_stein
 from skriemdp.mean.adaptive_releases import plan_radius
 from skriemdp.mean.domains import logarithms
 from skriemdp.mechanisms.bounds import Ball, lifted
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.budget import GaussianBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Moment, ball
 from skriemdp.mechanisms.sum import private_sum
@@ -40,6 +40,8 @@ __all__ = [
 
 AnyJoint = TypeVar("AnyJoint", bound="JointMean")
 
+# Name of the joint release.
+_MOMENTS = "mean and second moment"
 # Shares of mu**2: the fraction of clipped records, and before the joint release in a public ball a
 # rough mean and a radius around it.
 _COUNT, _LOOK_MEAN, _LOOK_RADIUS = 0.01, 0.25, 0.10
@@ -149,6 +151,19 @@ class JointMean:
         return GaussianBudget(self.mu).count(_COUNT)
 
     @property
+    def releases(self) -> tuple[Release, ...]:
+        """What may be released, with its share."""
+        budget, dim = GaussianBudget(self.mu), self.geometry.dim
+        budget.count(_COUNT)
+        if self.search is not None:
+            self.search.shares.reserve(budget)
+        elif self.looks:
+            budget.take(_LOOK_MEAN, "rough mean", dim)
+            budget.take(_LOOK_RADIUS, "radius", 1)
+        budget.rest(_MOMENTS, (self.n_classes or 1) * (dim + 1) ** 2)
+        return budget.releases
+
+    @property
     def joint_mu(self) -> float:
         """Of the joint release; at least that, after a search."""
         before = _COUNT
@@ -222,7 +237,7 @@ class JointMean:
         vectors = logarithms(self.geometry, center, points)
         outside = int(np.count_nonzero(~(np.linalg.norm(vectors, axis=1) <= radius)))
         clipped = float(count.release(outside, streams("clipped fraction")) / self.n)
-        return Seen(center, radius, vectors, clipped, count.sigma / self.n, budget.rest())
+        return Seen(center, radius, vectors, clipped, count.sigma / self.n, budget.rest(_MOMENTS))
 
     def _place(
         self, points: np.ndarray, budget: GaussianBudget, streams: NoiseStreams
@@ -248,7 +263,7 @@ class JointMean:
     ) -> tuple[np.ndarray, float]:
         """A rough mean in the public ball, and a radius around it that holds the data."""
         geometry = self.geometry
-        held, mu = ball(Ball(public.radius), geometry.dim), budget.take(_LOOK_MEAN)
+        held, mu = ball(Ball(public.radius), geometry.dim), budget.take(_LOOK_MEAN, "rough mean")
         units = Units((logarithms(geometry, public.center, points),))
         found, scale = private_sum(units, np.array, held, mu, streams("rough mean", 0))
         move, left = james_stein(found / self.n, scale / self.n)
@@ -256,7 +271,8 @@ class JointMean:
         if not np.isfinite(center).all() or not bool(geometry.belongs(center)):
             center = public.center
         center = np.asarray(public.project(center))
-        radii = plan_radius(public, self.n, self.mu, budget.take(_LOOK_RADIUS), 0.7 * public.radius)
+        radius_mu = budget.take(_LOOK_RADIUS, "radius")
+        radii = plan_radius(public, self.n, self.mu, radius_mu, 0.7 * public.radius)
         distances = np.asarray(geometry.dist(center, points))
         radius = radii.release(distances, left, streams("radius", 0))
         return center, min(self.wider * radius, public.radius)

@@ -9,7 +9,7 @@ from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.search import LocationScaleSearch
 from skriemdp.mean.releases import MeanNoise, pure_law
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
+from skriemdp.mechanisms.budget import GaussianBudget, PureBudget, Release
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import Event, GaussianEvent, compose
@@ -17,13 +17,13 @@ from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 
 __all__ = [
     "GAUSSIAN",
+    "MEAN",
     "MECHANISMS",
     "NOISES",
     "MeanPlan",
     "Round",
     "check_searchable",
     "descent_or_tangent",
-    "lattice_noise",
     "plan_mean",
 ]
 
@@ -34,6 +34,8 @@ OUTPUT = ("gaussian", "laplace", "k-norm")
 # Mechanisms whose every release is Gaussian.
 GAUSSIAN = ("gradient",)
 
+# Name of the last release.
+MEAN = "mean"
 # Share of mu**2 for the released fraction of clipped rows.
 _COUNT = 0.01
 # Share of epsilon for that fraction when everything is pure.
@@ -91,6 +93,10 @@ class MeanPlan:
         All of it; None for output perturbation, whose event depends on the ball too.
     target : tuple of float
         What is left of (epsilon, delta) for an output perturbation.
+    releases : tuple of Release
+        What may be released, with its share.
+    iterates : bool
+        Whether the mean may be iterated, in floating point and for a public number of records.
     """
 
     mechanism: str
@@ -101,6 +107,8 @@ class MeanPlan:
     search: LocationScaleSearch | None = None
     event: Event | None = None
     target: tuple[float, float] = (0.0, 0.0)
+    releases: tuple[Release, ...] = ()
+    iterates: bool = True
 
     @property
     def noise(self) -> MeanNoise:
@@ -111,7 +119,7 @@ class MeanPlan:
         """What the search and the mean after it divide."""
         assert self.search is not None
         budget = GaussianBudget(self.search.mu)
-        budget.take(_COUNT)
+        budget.count(_COUNT)
         return budget
 
 
@@ -119,17 +127,6 @@ def descent_or_tangent(mechanism: str, ball: GeodesicBall) -> str:
     """`mechanism`, or "tangent" where the ball is too wide to leave its centre; both public."""
     wide = ball.radius > descent_reach(ball.geometry)
     return "tangent" if wide and mechanism in GAUSSIAN else mechanism
-
-
-def lattice_noise(mechanism: str, noise: str) -> str:
-    """The only noise that a lattice has; ValueError where something else was asked for."""
-    if mechanism in OUTPUT or noise not in ("auto", "gaussian"):
-        raise ValueError(
-            f"arithmetic='lattice' draws discrete Gaussian noise; with mechanism={mechanism!r} and "
-            f"noise={noise!r} there is none. Pass mechanism='auto', 'tangent' or 'gradient' "
-            "and leave noise='auto', or use arithmetic='float'."
-        )
-    return "gaussian"
 
 
 def plan_mean(
@@ -165,7 +162,7 @@ def plan_mean(
     """
     epsilon, delta = float(epsilon), float(delta)  # shares of a narrow type would be rounded up
     if mechanism in OUTPUT:
-        return _output_plan(mechanism, noise, epsilon, delta)
+        return _output_plan(mechanism, noise, geometry.dim, epsilon, delta)
     gaussian = mechanism in GAUSSIAN or noise == "gaussian"
     if gaussian and noise == "laplace":
         raise ValueError(
@@ -187,7 +184,7 @@ def plan_mean(
     total = gaussian_mu(epsilon, delta)
     if mechanism == "gradient":
         before = _COUNT if search is None else _COUNT + search.shares.total
-        return _alone(mechanism, total, before, search)
+        return _alone(mechanism, geometry.dim, total, before, search)
     if search is not None:
         return _searched_plan(geometry.dim, epsilon, delta, total, search, gaussian)
     share, looks, law = _COUNT, (), None
@@ -197,17 +194,20 @@ def plan_mean(
     if not gaussian:
         needed = math.inf if noise == "laplace" else 1.0
         law = _law_after(geometry.dim, epsilon, delta, total, first, needed)
-    return _seeking_plan(total, share, looks, first, law)
+    return _seeking_plan(geometry.dim, total, share, looks, first, law)
 
 
 def _alone(
-    mechanism: str, total: float, before: float, search: LocationScaleSearch | None
+    mechanism: str, dim: int, total: float, before: float, search: LocationScaleSearch | None
 ) -> MeanPlan:
     """One Gaussian mean after a share `before` of mu**2."""
     budget = GaussianBudget(total)
     count = budget.count(_COUNT)
-    mu = total * math.sqrt(1.0 - before)
-    return MeanPlan(mechanism, count, mu=mu, search=search, event=budget.event)
+    if search is not None:
+        search.shares.reserve(budget)
+    budget.rest(MEAN, dim)
+    mu, planned = total * math.sqrt(1.0 - before), budget.releases
+    return MeanPlan(mechanism, count, mu=mu, search=search, event=budget.event, releases=planned)
 
 
 def _searched_plan(
@@ -219,7 +219,7 @@ def _searched_plan(
     gaussian: bool,
 ) -> MeanPlan:
     """One mean in the ball that a search finds; its law is fixed before the search."""
-    plan = _alone("tangent", total, _COUNT + search.shares.total, search)
+    plan = _alone("tangent", dim, total, _COUNT + search.shares.total, search)
     if gaussian:
         return plan
     # What a search leaves is of use to Gaussian noise only: steps towards data far off are not
@@ -231,7 +231,12 @@ def _searched_plan(
     law = _law_after(dim, epsilon, delta, total, first, needed)
     if law is None:
         return plan
-    return MeanPlan("tangent", plan.count, law=law, search=search, event=compose([first, law]))
+    budget = GaussianBudget(total)
+    count = budget.count(_COUNT)
+    search.shares.reserve(budget)
+    planned = (*budget.releases, Release(MEAN, budget.left, "laplace", dim))
+    event = compose([first, law])
+    return MeanPlan("tangent", count, law=law, search=search, event=event, releases=planned)
 
 
 def _law_after(
@@ -281,6 +286,7 @@ def _share_for(cost: float, factor: float) -> float:
 
 
 def _seeking_plan(
+    dim: int,
     total: float,
     share: float,
     looks: tuple[tuple[float, float], ...],
@@ -294,11 +300,15 @@ def _seeking_plan(
     count = budget.count(_FRACTION * whole if looks else whole)
     rounds: list[Round] = []
     for mean, radius in looks:
-        mean_mu = budget.take(mean * whole)
-        rounds.append(Round(mean_mu, budget.take(min(radius * whole, budget.left))))
+        mean_mu = budget.take(mean * whole, "rough means", dim)
+        radius_mu = budget.take(min(radius * whole, budget.left), "radii", 1)
+        rounds.append(Round(mean_mu, radius_mu))
     if law is None:
-        return MeanPlan(mechanism, count, tuple(rounds), mu=budget.rest(), event=budget.event)
-    return MeanPlan(mechanism, count, tuple(rounds), law=law, event=compose([first, law]))
+        plan = MeanPlan(mechanism, count, tuple(rounds), mu=budget.rest(MEAN, dim))
+        return dataclasses.replace(plan, event=budget.event, releases=budget.releases)
+    planned = budget.before(Release(MEAN, 1.0 - share, "laplace", dim))
+    event = compose([first, law])
+    return MeanPlan(mechanism, count, tuple(rounds), law=law, event=event, releases=planned)
 
 
 def _laplace_factor(dim: int, epsilon: float, delta: float) -> float:
@@ -326,11 +336,11 @@ def _pure_plan(dim: int, epsilon: float) -> MeanPlan:
     # Basic composition of pure guarantees, rounded down to stay within epsilon.
     budget = PureBudget(epsilon * (1.0 - 1e-12))
     count = budget.count(_COUNT_PURE)
-    law = pure_law(dim, budget.rest())
-    return MeanPlan("tangent", count, law=law, event=PureBudget(epsilon).event)
+    law, event = pure_law(dim, budget.rest(MEAN, dim)), PureBudget(epsilon).event
+    return MeanPlan("tangent", count, law=law, event=event, releases=budget.releases)
 
 
-def _output_plan(mechanism: str, noise: str, epsilon: float, delta: float) -> MeanPlan:
+def _output_plan(mechanism: str, noise: str, dim: int, epsilon: float, delta: float) -> MeanPlan:
     if noise != "auto":
         raise ValueError(
             f"mechanism={mechanism!r} has a noise law of its own; leave noise='auto', or use "
@@ -342,9 +352,11 @@ def _output_plan(mechanism: str, noise: str, epsilon: float, delta: float) -> Me
             "Pass one, or mechanism='tangent', whose noise can be pure."
         )
     rest = 1.0 - _COUNT_PURE
+    last = Release(MEAN, rest, mechanism, dim)
     if mechanism == "k-norm" or delta == 0.0:
-        count = PureBudget(epsilon * (1.0 - 1e-12)).count(_COUNT_PURE)
-        target = rest * epsilon, 0.0
-        return MeanPlan(mechanism, count, event=PureBudget(epsilon).event, target=target)
+        pure, event = PureBudget(epsilon * (1.0 - 1e-12)), PureBudget(epsilon).event
+        plan = MeanPlan(mechanism, pure.count(_COUNT_PURE), target=(rest * epsilon, 0.0))
+        return dataclasses.replace(plan, event=event, releases=(*pure.releases, last))
     part = GaussianBudget(gaussian_mu(_COUNT_PURE * epsilon, _COUNT_PURE * delta))
-    return MeanPlan(mechanism, part.count(1.0), target=(rest * epsilon, rest * delta))
+    plan = MeanPlan(mechanism, part.count(1.0), target=(rest * epsilon, rest * delta))
+    return dataclasses.replace(plan, releases=part.before(last))

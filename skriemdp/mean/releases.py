@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skriemdp._config import get_config
 from skriemdp._groups import Groups
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import local_means
@@ -18,13 +17,25 @@ from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import exact_mean
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.spd.base import SPDGeometry
 from skriemdp.inference.covariances import coordinate_jacobian
-from skriemdp.location_scale.points import logarithms_at
+from skriemdp.location_scale.points import PointRecords, logarithms_at
+from skriemdp.location_scale.search import START, Found, LocationScaleSearch, james_stein
+from skriemdp.location_scale.start_releases import StartRule
 from skriemdp.mean.uncertainty import NoiseLaw
 from skriemdp.mechanisms import held
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.sum import plain_sensitivity, plain_sum, private_sum
+from skriemdp.mechanisms.sum import (
+    Part,
+    integer_total,
+    noised,
+    part_of,
+    plain_sensitivity,
+    plain_sum,
+    private_sum,
+)
 from skriemdp.mechanisms.units import Units
 from skriemdp.mechanisms.vector import GaussianNoise, LaplaceNoise
 from skriemdp.privacy.laplace import LaplaceEvent
@@ -42,16 +53,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DescentMean",
+    "LEAST_MATRICES",
     "LogStep",
     "LogSums",
     "MeanNoise",
+    "StartAlone",
     "TangentMean",
     "bias_bounds",
     "default_clip",
     "default_descent",
+    "found_ball",
     "iterate_mean",
     "plan_tangent_mean",
     "pure_law",
+    "sphere_hessian",
 ]
 
 
@@ -59,6 +74,12 @@ __all__ = [
 _CHEAP = math.sqrt(2.0)
 # In wider ones it must pay against this part of the worst bias of logarithms: what data show.
 _SEEN_BIAS = 0.05
+# Below this n mu a search for a ball of matrices is lost more often than not.
+LEAST_MATRICES = 18.0
+# Found balls end a little below the limit.
+_BELOW = 0.999
+# No step is made longer than that many times.
+_LEAST_HESSIAN = 0.2
 
 
 def iterate_mean(problem: FrechetProblem, step_sizes: tuple[float, ...]) -> np.ndarray:
@@ -77,8 +98,9 @@ def iterate_mean(problem: FrechetProblem, step_sizes: tuple[float, ...]) -> np.n
 def _mean_logarithm(problem: FrechetProblem, point: np.ndarray) -> np.ndarray:
     """Non-private: the mean of the bounded logarithms at `point`, in coordinates."""
     query = GradientQuery(problem, point)
-    known = problem.center_log_sum is not None and np.array_equal(point, problem.ball.center)
-    if not known and query.bound.is_bounded:
+    if problem.center_log_sum is not None and np.array_equal(point, problem.ball.center):
+        return np.asarray(problem.center_log_sum) / problem.n
+    if query.bound.is_bounded:
         center = query.bound.center
         center = np.zeros(query.dim) if center is None else center
         total = problem.geometry.bounded_log_sum(
@@ -173,16 +195,34 @@ class MeanNoise:
         return NoiseLaw(geometry.dim, longest * over, laplace=True)
 
 
+def sphere_hessian(length: float, dim: int) -> float:
+    """Mean second derivative of half the squared distance to points of a unit sphere.
+
+    Along the way to a point at distance r it is one, across it ``r cot r``; the points' mean vector
+    has the length of the cosine of r, on average.  Kept in [.2, 1].
+
+    Parameters
+    ----------
+    length : float
+        Of the mean of the points as unit vectors.
+    dim : int
+        Of the sphere.
+    """
+    r = math.acos(min(max(length, -1.0), 1.0))
+    across = r / math.tan(r) if r > 1e-9 else 1.0
+    return min(max((1.0 + (dim - 1) * across) / dim, _LEAST_HESSIAN), 1.0)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class LogStep:
     """One step from a released centre, by the mean of the logarithms of all records.
 
-    For data on a sphere too wide for any ball: the step leads towards the stationary point of the
-    mean squared distance that lies nearest, which is the Fréchet mean where the data lie in an open
-    half sphere.
+    Newton's step for the mean squared distance, with `hessian` for its mean second derivative: it
+    leads towards the stationary point that lies nearest, which is the Fréchet mean where the data
+    lie in an open half sphere.
 
     *Guarantee*: that of :class:`MeanNoise`; each logarithm is shortened to the radius, so that
-    their sum moves by at most twice that, past the cut locus too.
+    their sum moves by at most twice that, past the cut locus too.  What follows is post-processing.
     """
 
     geometry: Geometry
@@ -190,24 +230,79 @@ class LogStep:
     radius: float
     n: int
     noise: MeanNoise
+    hessian: float = 1.0
+    shrink: bool = False
 
-    def noise_law(self, point: np.ndarray) -> NoiseLaw:
-        """How long the noise of the released mean `point` can be."""
-        sigma = self.noise.sigma(self.radius, self.geometry.dim, self.n)
+    def noise_law(self, point: np.ndarray) -> NoiseLaw | None:
+        """How long the noise of the released mean `point` can be; None if that was shrunk."""
+        if self.shrink:
+            return None
+        sigma = self.noise.sigma(self.radius, self.geometry.dim, self.n) / self.hessian
         return self.noise.law_at(self.geometry, self.center, point, sigma)
 
-    def release(self, points: np.ndarray, streams: NoiseStreams) -> tuple[np.ndarray, float]:
+    @classmethod
+    def after(
+        cls, geometry: Geometry, found: Found, n: int, noise: MeanNoise, shrink: bool
+    ) -> LogStep:
+        """The step from the centre that a search found on a space that is not Hadamard."""
+        hessian = 1.0 if found.length is None else sphere_hessian(found.length, geometry.dim)
+        return cls(geometry, found.center, found.radius, n, noise, hessian, shrink)
+
+    def release(self, records: PointRecords, streams: NoiseStreams) -> tuple[np.ndarray, float]:
         """The private mean and its noise scale."""
         move, scale = self.noise.release(
-            Units((points,)),
-            logarithms_at(self.geometry, self.center),
+            *records.logarithms(self.center),
             Ball(self.radius),
             self.geometry.dim,
             self.n,
             streams("tangent mean"),
         )
+        if self.shrink:
+            move, _ = james_stein(move, scale)
+        move = move / self.hessian
         move = move * min(1.0, self.radius / max(float(np.linalg.norm(move)), 1e-300))
-        return np.asarray(self.geometry.exp_coordinates(self.center, move)), scale
+        point = np.asarray(self.geometry.exp_coordinates(self.center, move))
+        return point, scale / self.hessian
+
+
+def found_ball(geometry: Geometry, found: Found) -> GeodesicBall:
+    """The ball of a search, no wider than balls may be."""
+    limit = geometry.radius_limit
+    radius = found.radius if found.radius < limit else _BELOW * limit
+    return GeodesicBall(geometry, found.center, radius)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StartAlone:
+    """The start of a search, with the whole budget: a multiple of the identity.
+
+    *Guarantee*: mu-GDP, that of the start (docs/theory/location-scale.md, "Starts").
+    """
+
+    geometry: Geometry
+    rule: StartRule
+    n: int
+    mu: float
+
+    @classmethod
+    def of(cls, geometry: Geometry, search: LocationScaleSearch) -> StartAlone | None:
+        """What is released instead of this search and a mean; None where they pay."""
+        known = search.center is not None or search.radius is not None
+        enough = search.n * search.mu >= LEAST_MATRICES
+        if known or enough or search.rule is None or not isinstance(geometry, SPDGeometry):
+            return None
+        return cls(geometry, search.rule, search.n, search.mu)
+
+    def planned(self) -> GaussianBudget:
+        """All of the budget, taken for the one release."""
+        budget = GaussianBudget(self.mu)
+        budget.rest(START, 1)
+        return budget
+
+    def release(self, points: np.ndarray, streams: NoiseStreams) -> np.ndarray:
+        """The point."""
+        found = self.rule.release(points, self.n, GaussianBudget(self.mu), 1.0, streams)
+        return np.asarray(found.center)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,10 +368,10 @@ class TangentMean:
         """The private mean and its noise scale."""
         return self.finish(self.noisy(problem, streams("tangent mean"))), self.noise_scale
 
-    def finish(self, noisy: np.ndarray, n_tables: int = 1) -> np.ndarray:
+    def finish(self, noisy: np.ndarray, n_tables: float = 1) -> np.ndarray:
         """Post-processing: shrink, shorten to the ball's radius, map to the manifold.
 
-        `noisy` has the noise of so many releases, of disjoint tables.
+        `noisy` has noise of the variance of so many releases.
         """
         norm = np.maximum(np.linalg.norm(noisy, axis=-1, keepdims=True), 1e-300)
         factor = np.ones_like(norm)
@@ -292,22 +387,22 @@ def plan_tangent_mean(
     n: int,
     noise: MeanNoise,
     shrink: bool = False,
+    iterates: bool = True,
 ) -> TangentMean:
     """Choose what the one-shot release of a mean is of, from public numbers.
 
     The mean is iterated until its worst-case error is half the noise (the error on real data is far
-    smaller).  The mean of the logarithms at the centre is released instead under
-    ``config_context(arithmetic="lattice")``, and where no public contraction rate is known (no
-    curvature bound, or a large ball on a positively curved manifold),
-    where the centre or the size of the ball leaves a float too few digits, and where positive
-    curvature would cost more noise than the bias it removes: on spheres the iterated mean is more
-    sensitive, by 1.6 in a ball of radius pi / 4 and by 9 at 1.4.
+    smaller).  The mean of the logarithms at the centre is released instead without `iterates`, and
+    where no public contraction rate is known (no curvature bound, or a large ball on a positively
+    curved manifold), where the centre or the size of the ball leaves a float too few digits, and
+    where positive curvature would cost more noise than the bias it removes: on spheres the iterated
+    mean is more sensitive, by 1.6 in a ball of radius pi / 4 and by 9 at 1.4.
     """
     geometry, radius = ball.geometry, ball.radius
     spread = noise.spread(geometry.dim)
     smallest = 2.0 * radius / n
     schedule = None
-    if get_config()["arithmetic"] != "lattice" and not _bias_is_small(ball, smallest * spread):
+    if iterates and not _bias_is_small(ball, smallest * spread):
         schedule = plan_mean_iteration(
             radius,
             n,
@@ -371,17 +466,38 @@ class LogSums:
         """Number of sums."""
         return 1 + self.mean.ball.geometry.dim
 
-    def noisy(
-        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
-    ) -> np.ndarray:
-        """Number outside the ball and sum of the logarithms, with noise; one vector."""
+    @property
+    def _held(self) -> held.VectorSet:
+        """The set of what a record adds."""
+        return held.ball(Ball(self.mean.ball.radius), self.mean.ball.geometry.dim)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Number outside the ball, and sum of the logarithms."""
+        mu = self.mean.noise.mu
+        assert mu is not None  # as planned
+        return self.count.part("clipped fraction"), part_of("tangent mean", self._held, mu)
+
+    def exact(self, arrays: tuple, groups: Groups | None) -> list[np.ndarray]:
+        """The exact integers of both."""
         (points,), ball = arrays, self.mean.ball
         if groups is not None:
             points = local_means(ball.geometry, points, groups)
         problem, outside = FrechetProblem.from_records(ball, points)
-        noisy = self.count.release(outside, streams("clipped fraction"))
-        mean = self.mean.noisy(problem, streams("tangent mean"))
-        return np.concatenate([[noisy], self.mean.n * mean])
+        give = logarithms_at(ball.geometry, ball.center)
+        total = integer_total(Units((problem.points,)), give, self._held, self.parts[1].steps)
+        return [self.count.exact(outside), total]
+
+    def decoded(self, noisy: np.ndarray) -> np.ndarray:
+        """Number and sum, of noisy integers."""
+        vectors = self._held.value(noisy[1:], self.parts[1].steps)
+        return np.concatenate([self.count.value(noisy[:1]), vectors])
+
+    def noisy(
+        self, arrays: tuple, groups: Groups | None, streams: Callable[..., np.random.Generator]
+    ) -> np.ndarray:
+        """Number outside the ball and sum of the logarithms, with noise; one vector."""
+        return self.decoded(noised(self.parts, self.exact(arrays, groups), streams))
 
 
 def _bias_is_small(ball: GeodesicBall, noise: float) -> bool:

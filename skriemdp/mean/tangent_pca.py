@@ -128,16 +128,16 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
 
     def __init__(
         self,
-        n_components: Any = 2,
+        n_components: int = 2,
         manifold: Any = "euclidean",
         *,
         center: Any = None,
         radius: Any = "auto",
-        whiten: Any = False,
-        epsilon: Any = 1.0,
-        delta: Any = 1e-5,
+        whiten: bool = False,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
         accountant: PrivacyAccountant | None = None,
-        random_state: Any = None,
+        random_state: int | None = None,
     ):
         self.n_components = n_components
         self.manifold = manifold
@@ -233,7 +233,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             joint.bytes, f"the second moment of {geometry.dim} coordinates"
         )
         public = public_facts(geometry, n, ball, search)
-        return Plan(joint.event, joint, public, work=work, exact=True)
+        return Plan(joint.event, joint, public, work=work, releases=joint.releases)
 
     def _release(self, data: Data, plan: Plan[JointMean], streams: NoiseStreams) -> None:
         (points,), geometry = data.arrays, plan.settings.geometry

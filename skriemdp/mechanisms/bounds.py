@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Protocol
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
-from skriemdp.privacy.sensitivity import Sensitivity, ball_sensitivity
 
-__all__ = ["Ball", "Bound", "lifted", "matrix_norms", "short_factors", "shortened"]
+__all__ = ["Ball", "lifted", "matrix_norms", "short_factors", "shortened"]
 
 # Squares of numbers in this range, and their sums, are ordinary floats.
 _LEAST, _MOST = 1e-140, 1e140
-
-
-class Bound(Protocol):
-    """A public set that holds what every record adds to a sum."""
-
-    @property
-    def diameter(self) -> Sensitivity:
-        """How far the sum moves when one record is replaced."""
-        ...
-
-    @property
-    def radius(self) -> float:
-        """Bound of the norm of every summand."""
-        ...
-
-    def enforce(self, rows: np.ndarray) -> np.ndarray:
-        """What each row adds: a vector of the set, whatever the row is."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,11 +48,6 @@ class Ball:
     def is_bounded(self) -> bool:
         """Whether the ball bounds anything: without a finite radius there is no release."""
         return math.isfinite(self.radius)
-
-    @property
-    def diameter(self) -> Sensitivity:
-        """``2 radius``."""
-        return ball_sensitivity(self.radius)
 
     def clipped(self, norm: float) -> Ball:
         """A ball that holds every vector of this one after it was shortened to `norm`.

@@ -1,9 +1,10 @@
-"""One fit's budget, divided among its releases: never more than all of it."""
+"""One fit's budget, divided among its releases by name: never more than all of it."""
 
 from __future__ import annotations
 
 import abc
 import math
+from typing import ClassVar, NamedTuple
 
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.quantile import ExponentialQuantile, PrivateQuantile
@@ -12,24 +13,62 @@ from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.laplace import LaplaceEvent
 from skriemdp.privacy.sensitivity import Sensitivity
 
-__all__ = ["GaussianBudget", "PureBudget"]
+__all__ = ["COUNT", "GaussianBudget", "PureBudget", "Release"]
+
+# The name of the release that every fit makes besides its own.
+COUNT = "clipped fraction"
+
+
+class Release(NamedTuple):
+    """What a plan holds for the releases of one name.
+
+    Attributes
+    ----------
+    name : str
+    share : float
+        Of mu**2, or of a pure epsilon.  What a search leaves goes to the releases after it.
+    law : str
+        Of the noise.
+    dim : int or None
+        Number of coordinates of one release; None where there are several kinds.
+    """
+
+    name: str
+    share: float
+    law: str
+    dim: int | None = None
 
 
 class _Budget(abc.ABC):
-    """What is left of a fit's budget, as a fraction; never more is taken."""
+    """What is left of a fit's budget, as a fraction; never more is taken.
+
+    A plan takes from a budget all that its fit may take, and keeps :attr:`releases`; the fit takes
+    the same names, in the same order, from another.
+    """
+
+    law: ClassVar[str]
 
     def __init__(self, total: float):
         self.total = total
         self.left = 1.0
+        self._taken: dict[str, Release] = {}
 
-    def _take(self, share: float) -> float:
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """What was taken, by name, in the order of the first releases."""
+        return tuple(self._taken.values())
+
+    def _take(self, share: float, name: str, dim: int | None, law: str) -> float:
         if not 0.0 < share <= self.left:
             raise RuntimeError("the releases of this fit exceed its budget; nothing was released.")
         self.left -= share
+        before = self._taken.get(name, Release(name, 0.0, law or self.law, dim))
+        same = dim if dim == before.dim else None
+        self._taken[name] = before._replace(share=before.share + share, dim=same)
         return share
 
     @abc.abstractmethod
-    def take(self, share: float) -> float:
+    def take(self, share: float, name: str, dim: int | None = None, law: str = "") -> float:
         """The parameter of a release that gets the fraction `share`."""
 
     @abc.abstractmethod
@@ -38,89 +77,79 @@ class _Budget(abc.ABC):
 
     @abc.abstractmethod
     def noise(
-        self, share: float, sensitivity: Sensitivity, dim: int
+        self, share: float, sensitivity: Sensitivity, dim: int, name: str
     ) -> GaussianNoise | LaplaceNoise:
         """Noise for a vector of `dim` coordinates that gets the fraction `share`."""
 
-    def rest(self) -> float:
-        """The parameter of a release that gets everything left."""
-        return self.take(self.left)
+    def before(self, last: Release) -> tuple[Release, ...]:
+        """The releases as parts of a fit that ends with `last`, which this budget does not pay."""
+        own = (each._replace(share=(1.0 - last.share) * each.share) for each in self.releases)
+        return (*own, last)
 
-    def rest_noise(self, sensitivity: Sensitivity, dim: int) -> GaussianNoise | LaplaceNoise:
-        """Noise that gets everything left."""
-        return self.noise(self.left, sensitivity, dim)
+    def rest(self, name: str, dim: int | None = None, law: str = "") -> float:
+        """The parameter of a release that gets everything left."""
+        return self.take(self.left, name, dim, law)
 
 
 class GaussianBudget(_Budget):
     """Divides the mu**2 of one fit among Gaussian releases, and refuses to divide more than all.
 
     *Guarantee*: releases with ``sum mu_t^2 <= mu^2`` are mu-GDP together, also when each mu_t is a
-    function of the releases before it (Smith and Thakurta 2022).  Two totals are kept: what it
-    tells to replace a record, `total`, which is promised; and what it tells to add or remove one,
-    :attr:`presence_mu`, of what has been taken.
+    function of the releases before it (Smith and Thakurta 2022).
     """
 
     pure = False
-
-    def __init__(self, total: float):
-        super().__init__(total)
-        self._present = 0.0
-
-    @property
-    def presence_mu(self) -> float:
-        """Mu of all that was taken, when a record is added or removed; inf where nobody knows."""
-        return self.total * math.sqrt(self._present)
+    law = "gaussian"
 
     @property
     def event(self) -> GaussianEvent:
         """All releases together."""
         return GaussianEvent(1.0 / self.total)
 
-    def take(self, share: float, presence: float = math.inf) -> float:
-        """The mu of a release that gets the fraction `share` of mu**2.
-
-        `presence` is what a record adds over what replacing one moves.
-        """
-        mu = self.total * math.sqrt(self._take(share))
-        self._present += share * presence * presence
-        return mu
+    def take(self, share: float, name: str, dim: int | None = None, law: str = "") -> float:
+        """The mu of a release that gets the fraction `share` of mu**2."""
+        return self.total * math.sqrt(self._take(share, name, dim, law))
 
     def quantile(
         self,
         share: float,
         grid: tuple[float, ...],
         level: float,
+        name: str,
         prior: tuple[float, ...] | None = None,
     ) -> PrivateQuantile:
-        return PrivateQuantile(grid=grid, level=level, mu=self.take(share, 1.0), prior=prior)
+        return PrivateQuantile(grid=grid, level=level, mu=self.take(share, name, 1), prior=prior)
 
     def count(self, share: float) -> GaussianCount:
-        return GaussianCount(1.0 / self.take(share, 1.0))
+        return GaussianCount(1.0 / self.take(share, COUNT, 1))
 
-    def noise(self, share: float, sensitivity: Sensitivity, dim: int) -> GaussianNoise:
-        presence = sensitivity.presence / sensitivity.value
-        return GaussianNoise(sensitivity, 1.0 / self.take(share, presence))
+    def noise(self, share: float, sensitivity: Sensitivity, dim: int, name: str) -> GaussianNoise:
+        return GaussianNoise(sensitivity, 1.0 / self.take(share, name, dim))
 
 
 class PureBudget(_Budget):
     """Divides the epsilon of one fit among pure releases; they add up."""
 
     pure = True
+    law = "laplace"
 
     @property
     def event(self) -> PureEvent:
         """All releases together."""
         return PureEvent(self.total)
 
-    def take(self, share: float) -> float:
+    def take(self, share: float, name: str, dim: int | None = None, law: str = "") -> float:
         """The epsilon of a release that gets the fraction `share`."""
-        return self.total * self._take(share)
+        return self.total * self._take(share, name, dim, law)
 
-    def quantile(self, share: float, grid: tuple[float, ...], level: float) -> ExponentialQuantile:
-        return ExponentialQuantile(grid=grid, level=level, epsilon=self.take(share))
+    def quantile(
+        self, share: float, grid: tuple[float, ...], level: float, name: str
+    ) -> ExponentialQuantile:
+        epsilon = self.take(share, name, 1, "exponential")
+        return ExponentialQuantile(grid=grid, level=level, epsilon=epsilon)
 
     def count(self, share: float) -> LaplaceCount:
-        return LaplaceCount(self.take(share))
+        return LaplaceCount(self.take(share, COUNT, 1))
 
-    def noise(self, share: float, sensitivity: Sensitivity, dim: int) -> LaplaceNoise:
-        return LaplaceNoise(sensitivity, LaplaceEvent(dim, 1.0 / self.take(share)))
+    def noise(self, share: float, sensitivity: Sensitivity, dim: int, name: str) -> LaplaceNoise:
+        return LaplaceNoise(sensitivity, LaplaceEvent(dim, 1.0 / self.take(share, name, dim)))

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from skriemdp._arrays import Size
-from skriemdp._validation import check_positive
+from skriemdp._validation import check_fraction, check_positive
 from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.sum import Part
 from skriemdp.privacy.events import GaussianEvent, PureEvent
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
@@ -28,6 +29,13 @@ __all__ = ["GaussianCount", "GaussianNumber", "LaplaceCount"]
 class GaussianCount:
     """A count of records plus discrete Gaussian noise, on integers much finer than one record.
 
+    Parameters
+    ----------
+    noise_multiplier : float
+    level : float, optional
+        In (0, 1): the count less this share of all records.  Each record then adds ``1 - level`` or
+        ``-level``, and nobody has to know how many there are.
+
     Raises
     ------
     ValueError
@@ -37,17 +45,27 @@ class GaussianCount:
     -----
     *Guarantee*: mu-GDP with ``mu = 1 / noise_multiplier``; replacing a record moves a count by at
     most one, and nothing is computed in floating point before the noise is in
-    (docs/theory/lattice.md).
+    (docs/theory/lattice.md).  Adding one moves it by `presence`: by one, or less if it is centred.
     """
 
     noise_multiplier: float
-    # Integers per record.
+    level: float | None = None
+    # Integers per record, and what of them every record is short of.
     _units: int = dataclasses.field(init=False, repr=False, compare=False)
+    _short: int = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_positive(noise_multiplier=self.noise_multiplier)
         units = largest_shift(noise.NOISE_SCALE, self.noise_multiplier)
         object.__setattr__(self, "_units", units)
+        if self.level is not None:
+            check_fraction(level=self.level)
+        object.__setattr__(self, "_short", round(units * (self.level or 0.0)))
+
+    @property
+    def presence(self) -> float:
+        """What one record adds, over what replacing one moves."""
+        return math.nextafter(max(self._short, self._units - self._short) / self._units, 2.0)
 
     @property
     def sigma(self) -> float:
@@ -59,11 +77,31 @@ class GaussianCount:
         """What one release costs."""
         return GaussianEvent(self.noise_multiplier)
 
-    def release(self, count: float, rng: np.random.Generator, size: Size = ()) -> Any:
-        """The integer `count` plus noise; with `size`, that many independent releases."""
+    def part(self, label: str) -> Part:
+        """The release as one of those that several parties add up; of a count without a level."""
+        return Part(label, 1, self._units, self._units, self._units)
+
+    def exact(self, count: int) -> np.ndarray:
+        """What one party adds to that, exactly."""
+        return np.array([int(count) * self._units])
+
+    def value(self, noisy: np.ndarray) -> np.ndarray:
+        """The count of noisy integers."""
+        return noisy.astype(float) / self._units
+
+    def release(
+        self, count: float, rng: np.random.Generator, size: Size = (), *, of: int = 0
+    ) -> Any:
+        """The integer `count` plus noise, less ``level * of``; `of` is how many records there are.
+
+        With `size`, that many independent releases.
+        """
         units, law = self._units, "discrete-gaussian"
-        exact = int(count) * units
-        noisy = noise.draw(exact, noise.NOISE_SCALE, law, rng, size, sensitivity=units)
+        exact = int(count) * units - of * self._short
+        adds = max(self._short, units - self._short)
+        noisy = noise.draw(
+            exact, noise.NOISE_SCALE, law, rng, size, sensitivity=units, presence=adds
+        )
         return float(noisy) / units if size == () else np.asarray(noisy).astype(float) / units
 
 

@@ -1,8 +1,9 @@
 """Public sets that hold what a record gives to a sum, and the integers that it becomes there.
 
-A set is made by :func:`ball`, :func:`labelled`, :func:`weighted`, :func:`projectors` or
-:func:`variances` (:class:`VectorSet`: whatever has a diameter), or is a :class:`Moment` (``z z'``),
-an :class:`Outer` (``a b'``) or a :class:`Frame` (``z z'W``).  All of them answer alike:
+A set is made by :func:`ball`, :func:`labelled`, :func:`answers`, :func:`weighted`,
+:func:`projectors` or :func:`variances` (:class:`VectorSet`: whatever has a diameter), or is a
+:class:`Moment` (``z z'``), an :class:`Outer` (``a b'``) or a :class:`Frame` (``z z'W``).  All of
+them answer alike:
 ``held.check(mu)`` before the charge, and :func:`skriemdp.mechanisms.sum.private_sum` adds, noises
 and turns back to numbers.  What a row gives is a tile of rows, or a tuple of arrays where the set
 says so.  Private numbers are shortened and rounded in ``add``, and nowhere else; the proofs are in
@@ -29,6 +30,7 @@ from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.privacy.lattice import largest_shift
 from skriemdp.privacy.sensitivity import (
     Sensitivity,
+    answers_sensitivity,
     ball_sensitivity,
     class_moments_sensitivity,
     frame_product_sensitivity,
@@ -50,6 +52,7 @@ __all__ = [
     "Outer",
     "RoundedRows",
     "VectorSet",
+    "answers",
     "ball",
     "labelled",
     "projectors",
@@ -160,6 +163,8 @@ class VectorSet(Held):
         its own; or rows and the groups of theirs.  Its rounding is below ``(4 k + 32) 2^-53`` of
         the diameter, k the number of coordinates.
     own : str
+    parties : int, default=1
+        How many sums there are, as of :meth:`by_party`.
 
     Notes
     -----
@@ -172,6 +177,7 @@ class VectorSet(Held):
     bound: Sensitivity
     hold: Callable[[Any, float], Any]
     own: str = "mean"
+    parties: int = 1
 
     def __post_init__(self) -> None:
         length, diameter = self.bound.presence, self.bound.value
@@ -187,7 +193,19 @@ class VectorSet(Held):
 
     @property
     def _size(self) -> int:
-        return math.prod(self.shape)
+        return math.prod(self.shape) // self.parties
+
+    def by_party(self, parties: int) -> VectorSet:
+        """The same set, and the same integers, for the sums of several parties at once.
+
+        A tile is ``(tile, numbers)``, the second saying whose each record is.
+        """
+
+        def hold(tile: tuple, unit: float) -> tuple[np.ndarray, np.ndarray]:
+            return self.hold(tile[0], unit), tile[1]  # type: ignore[return-value]
+
+        shape = (parties, *self.shape)
+        return dataclasses.replace(self, shape=shape, hold=hold, parties=parties)
 
     def rounding(self, steps: int) -> tuple[tuple[float, float], ...]:
         return ((math.sqrt(self._size), steps),)
@@ -266,6 +284,25 @@ def labelled(bound: float, dim: int, n_groups: int, weight: float = 1.0) -> Vect
 
     sensitivity = sums_and_counts_sensitivity(weight)
     return VectorSet((n_groups, dim + 1), sensitivity, hold, "classes")
+
+
+def answers(count: int, level: Any = 0.5) -> VectorSet:
+    """So many numbers in [0, 1], each cut to it; a tile is ``(b, count)``.
+
+    What is summed is what each number exceeds its level by, one for all or an array: an absent
+    record, or one with a number that is not finite, adds a level everywhere.
+    """
+    check_count(count=count)
+    levels = np.broadcast_to(np.asarray(level, dtype=float), count)
+    farthest = float(np.maximum(levels, 1.0 - levels).max())
+
+    def hold(tile: np.ndarray, unit: float) -> np.ndarray:
+        rows = np.clip(tile, 0.0, 1.0)
+        rows -= levels
+        rows /= unit
+        return rows
+
+    return VectorSet((count,), answers_sensitivity(count, farthest), hold)
 
 
 def weighted(bound: float, dim: int, counted: bool = True) -> VectorSet:
@@ -367,6 +404,8 @@ class Moment(Held):
     dim : int
     people : bool, default=False
         Whether tiles are factors L, ``(b, m, dim)``, whose ``L'L`` are shortened to ``radius^2``.
+    by_trace : bool, default=False
+        Whether the traces of these are shortened, and not their Frobenius norms.
     classes : int, optional
         Then a tile is ``(rows, labels)``, and there is a sum for each class, of shape ``(classes,
         dim, dim)``.
@@ -382,6 +421,7 @@ class Moment(Held):
     radius: float
     dim: int
     people: bool = False
+    by_trace: bool = False
     classes: int | None = None
 
     def __post_init__(self) -> None:
@@ -458,10 +498,13 @@ class Moment(Held):
     def _factors(self, factors: np.ndarray, steps: int) -> np.ndarray:
         """The rows of the integer factors of a tile of people."""
         factors = short_factors(factors)
-        lengths = np.sqrt(matrix_norms(factors))
+        lengths = np.sqrt(_traces(factors) if self.by_trace else matrix_norms(factors))
         scale = self.radius / np.maximum(lengths, self.radius) / self.spacing(steps)
         scale = np.where(np.isfinite(lengths), scale, 0.0)[:, None, None]
         rounded = np.rint(np.where(scale > 0.0, factors * scale, 0.0))
+        if self.by_trace:
+            rounded[~(_traces(rounded) <= float(self.longest(steps)) ** 2)] = 0.0
+            return rounded.reshape(-1, self.dim)
         # Squares of rows that pass are exact, and so are the entries of their Gram matrix.
         squares = np.einsum("bij,bij->bi", rounded, rounded).max(axis=1)
         gram = np.matmul(rounded, rounded.transpose(0, 2, 1))
@@ -475,6 +518,11 @@ class Moment(Held):
 
     def sigma(self, steps: int) -> float:
         return NOISE_SCALE * self.spacing(steps) ** 2
+
+
+def _traces(factors: np.ndarray) -> np.ndarray:
+    """Of the ``L'L`` of factors L, shape ``(b, m, dim)``."""
+    return np.einsum("bij,bij->b", factors, factors)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from skriemdp._arrays import Array, Size
 from skriemdp._random import NoiseGenerator
 from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian
-from skriemdp.privacy.lattice import NOISE_SCALE
+from skriemdp.privacy.lattice import NOISE_SCALE, share_scale
 
 __all__ = ["NOISE_SCALE", "draw", "expect_integers"]
 
@@ -35,6 +35,7 @@ def draw(
     presence: int | None = None,
     grid: float | None = None,
     averaged: int | None = None,
+    shares: int | None = None,
     sampler: Callable[..., Any] | None = None,
 ) -> Any:
     """`exact` with noise of `scale`, on the public grid where the noise is a float.
@@ -67,6 +68,9 @@ def draw(
         The noise is the mean of so many draws of `scale`: as good as so many answers to one query.
         Of integers it is a `Fraction`.
         Such an answer is paid for by the releases that follow, whose sensitivity includes it.
+    shares : int, optional
+        Of the law "discrete-gaussian" at the usual scale: one of so many draws, in the sum of
+        which they hide what one of `scale` does (:func:`skriemdp.privacy.lattice.share_scale`).
     sampler : callable, optional
         ``sampler(exact, rng, size)`` draws from a law that is not listed.
 
@@ -80,6 +84,10 @@ def draw(
         return tuple(_noisy(block, s, kind, rng, size) for block, s, kind in blocks)
     if sampler is not None:
         return sampler(exact, rng, size)
+    if shares is not None:
+        # The scale of a single share is above the usual one: its draws are Python integers.
+        share = discrete_gaussian(share_scale(shares), rng, np.shape(exact))
+        return exact + share.astype(np.int64)
     return _noisy(exact, scale, law, rng, size, grid, averaged)
 
 

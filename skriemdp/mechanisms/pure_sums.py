@@ -11,13 +11,12 @@ from skriemdp._arrays import Size
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms._rounding import on_public_grid
-from skriemdp.mechanisms.bounds import shortened
+from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.held import ball
+from skriemdp.mechanisms.sum import plain_sensitivity, plain_sum
+from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.events import PureEvent
-from skriemdp.privacy.sensitivity import (
-    ball_sensitivity,
-    computed_sum_sensitivity,
-    grouped_sum_sensitivity,
-)
+from skriemdp.privacy.sensitivity import grouped_sum_sensitivity
 
 __all__ = ["PureSumsAndCounts"]
 
@@ -89,14 +88,15 @@ class PureSumsAndCounts:
     def release_rows(
         self, rows: np.ndarray, groups: np.ndarray, n_groups: int, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sums and counts of rows, each of one group.
+        """Noisy sums and counts of rows, each of one group; the sums are exact totals.
 
-        Rows are shortened to `bound`, less what rounding adds (docs/theory/floats.md).
+        Rows are shortened to `bound`, less what the rounding of a total to a float may add
+        (docs/theory/floats.md).
         """
-        exact, size = ball_sensitivity(1.0), n_groups * (self.dim + 1)
-        computed = computed_sum_sensitivity(exact, math.sqrt(8.0), len(rows), size)
-        sums = np.zeros((n_groups, self.dim))
-        np.add.at(sums, groups, shortened(rows, self.bound * exact.value / computed.value))
+        n = max(1, len(rows))
+        share = 1.0 / plain_sensitivity(ball(Ball(1.0), self.dim), n).presence
+        held = ball(Ball(share * self.bound), self.dim).by_party(n_groups)
+        sums, _ = plain_sum(Units((rows, groups)), lambda *tile: tile, held, n)
         counts = np.bincount(groups, minlength=n_groups).astype(float)
         return self.release(sums, counts, rng)
 

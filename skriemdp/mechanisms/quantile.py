@@ -67,10 +67,11 @@ def log_normal_weights(grid: ArrayLike, median: float, spread: float) -> tuple[f
 class PrivateQuantile:
     """About the smallest grid value that a given share of private values does not exceed.
 
-    Every step asks for the number of values <= t, with noise, at the t that halves the weight of
-    the grid values that may still be the answer; the weights are then multiplied by the probability
-    that the answer lies on their side of t.  A clear count settles as much as in an ordinary binary
-    search; a doubtful one is asked again, so that no single count sends the search astray.
+    Every step asks for the number of values <= t less `level` times the number of all, with noise,
+    at the t that halves the weight of the grid values that may still be the answer; the weights are
+    then multiplied by the probability that the answer lies on their side of t.  A clear count
+    settles as much as in an ordinary binary search; a doubtful one is asked again, so that no
+    single count sends the search astray.
 
     Parameters
     ----------
@@ -87,10 +88,11 @@ class PrivateQuantile:
 
     Notes
     -----
-    *Guarantee*: mu-GDP under replacement of one value, the number of values public.  A count of
-    values changes by at most one; each of the `counts` adaptive queries gets Gaussian noise of
-    standard deviation ``sqrt(counts) / mu``, drawn and added in integers, and everything else is a
-    function of noisy answers.
+    *Guarantee*: mu-GDP under replacement of one value; under addition or removal of one, the
+    number of values secret, ``presence * mu``-GDP.  A value adds ``1 - level`` or ``-level`` to a
+    query, so replacing one changes it by at most one; each of the `counts` adaptive queries gets
+    Gaussian noise of standard deviation ``sqrt(counts) / mu``, drawn and added in integers, and
+    everything else is a function of noisy answers.
     Values are used in comparisons only, so their size does not matter: no bound is needed.
 
     *Accuracy*: the rank error has a standard deviation of about ``2 / mu`` plus the grid's own step
@@ -129,6 +131,11 @@ class PrivateQuantile:
         return math.sqrt(self.counts) / self.mu
 
     @property
+    def presence(self) -> float:
+        """What one value adds to a query, over what replacing one changes."""
+        return GaussianCount(self.sigma, self.level).presence
+
+    @property
     def event(self) -> GaussianEvent:
         """What one release costs."""
         return GaussianEvent(noise_multiplier=self.sigma, count=self.counts)
@@ -152,11 +159,10 @@ class PrivateQuantile:
         return self.release_counts(counts, n, rng, size)
 
     def release_counts(self, counts: Any, n: int, rng: np.random.Generator, size: Size = ()) -> Any:
-        """As :meth:`release`, from the exact numbers of values <= each grid value."""
+        """As :meth:`release`, from the exact numbers of values <= each grid value, and of all."""
         shape = (size,) if isinstance(size, int) else tuple(size)
-        counts, wanted = np.asarray(counts).astype(int).tolist(), self.level * n
-        runs = math.prod(shape)
-        places = [self._search_once(counts.__getitem__, wanted, rng) for _ in range(runs)]
+        counts, runs = np.asarray(counts).astype(int).tolist(), math.prod(shape)
+        places = [self._search_once(counts.__getitem__, n, rng) for _ in range(runs)]
         if not shape:
             return float(self.grid[places[0]])
         return np.asarray(self.grid)[np.array(places, dtype=int)].reshape(shape)
@@ -166,16 +172,14 @@ class PrivateQuantile:
 
         It is asked at most `counts` times: faster than sorting many values into the grid.
         """
-        at = self._search_once(lambda at: int(count(self.grid[at])), self.level * n, rng)
+        at = self._search_once(lambda at: int(count(self.grid[at])), n, rng)
         return float(self.grid[at])
 
-    def _search_once(
-        self, count: Callable[..., Any], wanted: float, rng: np.random.Generator
-    ) -> int:
+    def _search_once(self, count: Callable[..., Any], n: int, rng: np.random.Generator) -> int:
         last, sigma = len(self.grid) - 1, self.sigma
         if type(rng) is np.random.Generator:
             rng = NoiseGenerator(rng.bit_generator)  # one that draws ahead, for many small draws
-        mechanism = GaussianCount(sigma)
+        mechanism = GaussianCount(sigma, self.level)
         weight = _prior(last + 1) if self.prior is None else np.array(self.prior, dtype=float)
         # Per grid value: sum of its noisy answers in units of the noise of one, their number, and
         # the log factor that they gave to the weights at or below it over that above it.
@@ -183,8 +187,8 @@ class PrivateQuantile:
         for _ in range(self.counts if last else 0):
             at = _halving(weight)
             total, asked, known = state.get(at, (0.0, 0, 0.0))
-            noisy = mechanism.release(count(at), rng)
-            total, asked = total + (noisy - wanted) / sigma, asked + 1
+            excess = mechanism.release(count(at), rng, of=n)
+            total, asked = total + excess / sigma, asked + 1
             # A count above the wanted rank says "the answer is here or below".  All answers at one
             # place count as one with less noise, so its factor is replaced, not multiplied.
             z = total / math.sqrt(asked)

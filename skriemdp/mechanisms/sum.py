@@ -17,7 +17,7 @@ thing before it is added.  It must depend on that row alone, to the last bit.  A
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,17 +25,21 @@ import numpy as np
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.noise import NOISE_SCALE
 from skriemdp.mechanisms.units import Units
-from skriemdp.privacy.sensitivity import exact_total_sensitivity
+from skriemdp.privacy.sensitivity import exact_moment_norm, exact_total_sensitivity
 
 if TYPE_CHECKING:
-    from skriemdp.mechanisms.held import Held, VectorSet
+    from skriemdp.mechanisms.held import Held, Moment, VectorSet
     from skriemdp.privacy.sensitivity import Sensitivity
 
 __all__ = [
     "ExactTotal",
     "Noisy",
+    "Part",
     "integer_total",
     "mu_of",
+    "noised",
+    "part_of",
+    "plain_moment",
     "plain_sensitivity",
     "plain_sum",
     "private_sum",
@@ -58,6 +62,34 @@ class Noisy(NamedTuple):
 
     value: np.ndarray
     sigma: float
+
+
+class Part(NamedTuple):
+    """What several parties add up and release with one noise; public.
+
+    Attributes
+    ----------
+    label : str
+        Names the noise.
+    length : int
+        Number of integers.
+    steps : int
+        How far apart two records' integers may be.
+    presence : int
+        How far a record that is added or removed moves the integers.
+    largest : int
+        Bound of every entry that a record adds.
+    """
+
+    label: str
+    length: int
+    steps: int
+    presence: int
+    largest: int
+
+    def of_several(self, times: int) -> Part:
+        """The part where one record, a person, is in so many of the tables that are added."""
+        return self._replace(steps=times * self.steps, presence=times * self.presence)
 
 
 class ExactTotal:
@@ -184,6 +216,52 @@ def private_sum(
     return Noisy(held.value(noisy, steps), held.sigma(steps))
 
 
+def part_of(label: str, held: Held, mu: float) -> Part:
+    """What :func:`integer_total` makes of a set, for the noise of one release."""
+    steps = held.check(mu)
+    largest = held.largest(steps)
+    return Part(label, math.prod(held.shape), steps, held.presence(steps), largest)
+
+
+def noised(
+    parts: Sequence[Part],
+    totals: Sequence[np.ndarray],
+    streams: Callable[..., np.random.Generator],
+    shares: int | None = None,
+) -> np.ndarray:
+    """Exact totals of all parts with their noise, integers in one vector.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+    totals : sequence of ndarray
+        Of each part; of one party, or of all together.
+    streams : callable
+        ``streams(label)`` is the noise generator of a part.
+    shares : int, optional
+        Each of so many parties adds its share of the noise, and nobody sees less than their sum;
+        by default the whole noise is drawn here.
+
+    Notes
+    -----
+    *Guarantee*: each part as :func:`private_sum`, with `shares` the sum over so many parties
+    (docs/theory/lattice.md, Theorem 4).
+    """
+    noisy = [
+        noise.draw(
+            total,
+            NOISE_SCALE,
+            "discrete-gaussian",
+            streams(part.label),
+            sensitivity=part.steps,
+            presence=part.presence,
+            shares=shares,
+        )
+        for part, total in zip(parts, totals, strict=True)
+    ]
+    return np.concatenate(noisy)
+
+
 def mu_of(noise_multiplier: float) -> float:
     """mu of a release with this noise over its sensitivity, rounded down."""
     return math.nextafter(1.0 / noise_multiplier, 0.0)
@@ -205,3 +283,16 @@ def plain_sensitivity(held: VectorSet, n: float) -> Sensitivity:
     """That of :func:`plain_sum`."""
     moved = PLAIN_STEPS * held.spacing(PLAIN_STEPS)
     return exact_total_sensitivity(held.bound, moved, n)
+
+
+def plain_moment(
+    units: Units, give: Callable[..., Any], held: Moment, n: int
+) -> tuple[np.ndarray, float]:
+    """The exact sum of ``z z'`` over n records as floats, for pure noise; and a bound of ``|z|``.
+
+    As if rows had this length and nothing had been rounded (docs/theory/floats.md, "Floating-point
+    noise on an exact total").  People's matrices are bounded so by their traces, ``held.by_trace``.
+    """
+    total = integer_total(units, give, held, PLAIN_STEPS)
+    longest = held.longest(PLAIN_STEPS) * held.spacing(PLAIN_STEPS)
+    return held.value(total, PLAIN_STEPS), exact_moment_norm(longest, n, held.dim)

@@ -110,9 +110,9 @@ class Units:
 class Blocks:
     """Blocks of rows that are made anew whenever they are read."""
 
-    make: Callable[[], Iterator[np.ndarray]]
+    make: Callable[[], Iterator[Any]]
 
-    def __iter__(self) -> Iterator[np.ndarray]:
+    def __iter__(self) -> Iterator[Any]:
         return self.make()
 
 
@@ -121,6 +121,8 @@ def one_by_one(give: Callable[..., Any]) -> Callable[..., Any]:
 
     def alone(*rows: Any) -> np.ndarray:
         each = range(rows[0].shape[0])
+        if not each:
+            return np.asarray(give(*rows))
         return np.concatenate([give(*(part[i : i + 1] for part in rows)) for i in each])
 
     return alone

@@ -98,7 +98,10 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    noted = None if options.head is None else _head(options.head)
+    try:
+        noted = None if options.head is None else Head.noted(options.head)
+    except ValueError as error:
+        raise Refused(f"--head: {error}") from None
     file = reading.read(options.ledger, noted=noted)
     problems = list(file.problems)
     if options.witness is not None:
@@ -115,17 +118,6 @@ def _verify(options: argparse.Namespace) -> int:
     if not problems and file.head is not None:
         _say(f"entry {file.head.entry} {file.head.digest}\n")
     return _outcome(problems)
-
-
-def _head(text: str) -> Head:
-    number, _, digest = text.removeprefix("entry ").strip().rpartition(" ")
-    digits = set("0123456789abcdef")
-    if len(digest) != 64 or set(digest) - digits or (number and not number.strip().isdecimal()):
-        raise Refused(
-            "--head takes the 64 hexadecimal digits of a digest, or the number of an entry and its "
-            "digest, as a report shows them."
-        )
-    return Head(int(number or 0), digest)
 
 
 def _check_target(options: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import IO, Any, NamedTuple
 
 from skriemdp.ledger import reading
-from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, add, now
+from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, add, amounts, now
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.filters import AXES, Filter
 from skriemdp.ledger.statements import Remaining, guarantee, noise_of, remaining
@@ -78,6 +78,8 @@ class Release:
     label : str
     facts : dict
         What had to be public, and what else the caller noted.
+    planned : list
+        Rows (name, share, law, dimension) of what each may release.
     version, signed : str
         The library that charged; user and machine, ``""`` where nobody asked for them.
     days : str
@@ -90,6 +92,7 @@ class Release:
 
     label: str
     facts: dict[str, Any]
+    planned: list[Any]
     version: str
     signed: str
     days: str
@@ -330,8 +333,8 @@ class _Book:
         account.count += 1
         self.tallies[row.part, event] += 1
         if account.limited:
-            after = json.loads(row.after)
-            self.total = add(tuple(after[2]), tuple(after[3]))
+            after = amounts(row.after)
+            self.total = add(after[2], after[3])
             used = min(account.rule.used(self.total), 1.0)
             share, account.used = used - account.used, used
             highest = account.steps[-1][1] if account.steps else -1.0
@@ -377,14 +380,25 @@ def _charge(row: Entry, share: float | None, used: float | None, delta: float) -
     event = row.event or "{}"
     return Charge(
         row.id, row.time, row.label, row.part, row.unit, _noise(event),
-        guarantee(row.params, json.loads(event), delta), _seeded(event), share, used,
+        guarantee(row.noted["params"], json.loads(event), delta), _seeded(event), share, used,
     )  # fmt: skip
 
 
 def _release(row: Entry) -> Release:
-    noted = {name: value for name, value in row.params.items() if name not in _SHOWN}
-    signed = " at ".join(filter(None, (row.user, row.host)))
-    return Release(row.label, row.facts | noted, row.version, signed, row.time[:10], row.id)
+    noted = row.noted
+    params = {name: value for name, value in noted["params"].items() if name not in _SHOWN}
+    signed = " at ".join(filter(None, (noted["user"], noted["host"])))
+    facts = noted["facts"] | params
+    planned = facts.pop("releases") if _is_plan(facts.get("releases")) else []
+    return Release(row.label, facts, planned, noted["version"], signed, row.time[:10], row.id)
+
+
+def _is_plan(noted: Any) -> bool:
+    """Whether these are rows of a plan; a caller may note anything."""
+    rows = noted if isinstance(noted, list) else [None]
+    return all(
+        isinstance(row, list) and len(row) == 4 and isinstance(row[1], (int, float)) for row in rows
+    )
 
 
 def _size(facts: dict[str, Any], unit: str) -> int | None:

@@ -231,8 +231,25 @@ def _charge_row(row: Charge) -> list[Any]:
     return [row.entry, time, row.label + where, pair, row.noise + seeded, *_shares(row)]
 
 
+def _where(row: Release) -> str:
+    return f"{row.first}" if row.count == 1 else f"{row.first} to {row.last} ({row.count} charges)"
+
+
+def _plans(account: Account) -> Iterator[dict[str, Any]]:
+    """What each may release; once for all that plan the same."""
+    same: dict[tuple[str, str], list[Release]] = {}
+    for each in account.releases:
+        same.setdefault((each.label, json.dumps(each.planned)), []).append(each)
+    for (label, _), rows in same.items():
+        plan = [
+            [name, f"{100.0 * share:.3g} %", law, "several" if dim is None else dim]
+            for name, share, law, dim in rows[0].planned
+        ]
+        yield {"label": label, "where": ", ".join(map(_where, rows)), "plan": plan}
+
+
 def _fact_rows(row: Release) -> Iterator[list[Any]]:
-    where = f"{row.first}" if row.count == 1 else f"{row.first} to {row.last} ({row.count} charges)"
+    where = _where(row)
     for name, value in row.facts.items():
         what = words("facts").get(name)
         yield [f"{name}: {what}" if what else name, _shown(value), row.label, where]
@@ -268,6 +285,8 @@ def _report(facts: Facts) -> Iterator[tuple[str, Any]]:
     yield from _filled("head", _of_file(facts))
     for account in facts.accounts:
         yield from _filled("account", _of_account(account))
+        for plan in _plans(account):
+            yield from _filled("plan", plan)
     yield from _filled("foot", {})
 
 

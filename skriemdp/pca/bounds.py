@@ -49,7 +49,7 @@ _NEAR = _RATIO ** np.arange(-111.0, 17.0)
 _BELOW = _RATIO ** np.arange(-127.0, 1.0)
 
 # Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips
-# (docs/user_guide/pca.md).
+# (docs/benchmarks.md).
 _ORIGIN_SHARE, _RANK_SHARE, _NORM_SHARE = (0.02, 0.06), 0.01, 0.05
 # Before it is measured, the mean squared cosine between two records is about .1 +- .1.
 _COSINE, _COSINE_SPREAD = 0.1, 0.1
@@ -58,12 +58,15 @@ _COSINE_NOISE = 0.008
 _LEVEL = 5.0
 # Share of mu**2 that the search leaves to the components at least.
 LEAST_LEFT = 0.12
-# Where differences of pairs are released: n mu over the root of d (docs/user_guide/pca.md).
+# Where differences of pairs are released: n mu over the root of d (docs/benchmarks.md).
 _PAIRS_FROM, _PAIRS_TO = 6.7, 12.0
 # Shares of mu**2 for the rough mean beside them: the norm about the origin, and the mean.
 _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE = 0.02, 0.03
 # Of the norm of the differences: there are few of them.
 _PAIR_NORM_SHARE = 0.1
+# Names of the releases.
+NORM, MEAN, RANK = "norms that clip", "means", "effective rank"
+VARIANCES = "variances"
 # Each mean shrinks the distance to the data by about its noise; four lead from a hundred times the
 # spread of the data to the data, where the budget suffices at all.
 _MOST_MEANS = 4
@@ -76,7 +79,7 @@ def clip_level(d: int, n_mu: float, effective_rank: float) -> float:
     ``sqrt(d) R^2 / (n mu)`` hides as much; their sum with weights kappa and 1 is least where the
     fraction ``sqrt(d) / (kappa n mu)`` of the rows is clipped.  How much a loss turns the leading
     direction depends on the share of the norms that lies in it: kappa is inversely proportional to
-    the effective rank, with the constant that was best on the data sets of docs/user_guide/pca.md.
+    the effective rank, with the constant that was best on the data sets of docs/benchmarks.md.
     """
     clipped = _LEVEL * effective_rank * math.sqrt(d) / n_mu
     return float(np.clip(1.0 - clipped, 0.5, 0.998))
@@ -86,7 +89,7 @@ def pairs_are_better(n: int, d: int, n_mu: float) -> bool:
     """Whether differences of disjoint pairs show more than rows about a private mean.
 
     Pairs need no mean, and have half as many terms.  With less budget than the window names neither
-    finds much, with more the means come close (docs/user_guide/pca.md).  Two or three records make
+    finds much, with more the means come close (docs/benchmarks.md).  Two or three records make
     one difference, which has no angle with another.
     """
     return n >= 4 and _PAIRS_FROM <= n_mu / math.sqrt(d) <= _PAIRS_TO
@@ -170,6 +173,33 @@ class BoundsSearch:
         most = 0.25 if self._n_mu >= _PAIRS_FROM * math.sqrt(self.d) else 0.1
         return float(np.clip(0.5 * self.d**0.25 / math.sqrt(self._n_mu), 0.01, most))
 
+    def reserve(self, budget: Budget) -> None:
+        """Take from the budget of a plan all that the search may spend."""
+        paired, norms = self.pair_seed is not None, []
+        if self.row_norm is None:
+            share = _PAIR_NORM_SHARE if paired else _NORM_SHARE
+            norms = [(_RANK_SHARE, RANK, 1), (share, NORM, 1)]
+        first, mean = self._first_shares
+        means = [(first, NORM, 1), (mean, MEAN, self.d)] if self.private_center else []
+        for taken in means + norms:
+            budget.take(*taken)
+        for _ in range(0 if paired or not self.private_center else _MOST_MEANS - 1):
+            if not self._affords_more(budget):
+                break
+            for taken in [(self.mean_share, MEAN, self.d), *norms]:
+                budget.take(*taken)
+
+    @property
+    def _first_shares(self) -> tuple[float, float]:
+        """Of the norm about the origin, and of the mean of the rows scaled to it."""
+        if self.pair_seed is not None:
+            return _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE
+        return float(np.clip(600.0 / self._n_mu**2, *_ORIGIN_SHARE)), self.mean_share
+
+    def _affords_more(self, budget: Budget) -> bool:
+        """Whether one more mean and norm leave the components what they need."""
+        return budget.left - self.mean_share - _RANK_SHARE - _NORM_SHARE >= LEAST_LEFT
+
     def release(self, rows: Records, budget: Budget, streams: Streams) -> Bounds:
         """Rows, centre and clipping norm."""
         center, rng = np.zeros(self.d), streams("centre and norm")
@@ -183,8 +213,7 @@ class BoundsSearch:
         # more mean is much better.  Otherwise its share stays with the components.
         for _ in range(_MOST_MEANS - 1):
             harmless = 0.5 * self._matrix_noise * norm**2
-            left = budget.left - self.mean_share - _RANK_SHARE - _NORM_SHARE
-            if error <= harmless or norm >= 0.7 * bound or left < LEAST_LEFT:
+            if error <= harmless or norm >= 0.7 * bound or not self._affords_more(budget):
                 break
             bound = norm
             center, error = self._mean(rows, center, bound, self.mean_share, budget, rng)
@@ -193,8 +222,7 @@ class BoundsSearch:
 
     def _release_pairs(self, rows: Records, budget: Budget, rng: np.random.Generator) -> Bounds:
         """Differences of disjoint pairs, their clipping norm, and one rough mean of the records."""
-        shares = _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE
-        _, mean, _ = self._first_mean(rows, budget, rng, shares)
+        _, mean, _ = self._first_mean(rows, budget, rng)
         pairs = rows.pairs(self.pair_seed or 0)
         search = dataclasses.replace(self, n=pairs.n, private_center=False, pair_seed=None)
         center = np.zeros(self.d)
@@ -202,21 +230,16 @@ class BoundsSearch:
         return Bounds(pairs, center, norm, mean)
 
     def _first_mean(
-        self,
-        rows: Records,
-        budget: Budget,
-        rng: np.random.Generator,
-        shares: tuple[float, float] | None = None,
+        self, rows: Records, budget: Budget, rng: np.random.Generator
     ) -> tuple[float, np.ndarray, float]:
         """Norm about the origin, mean of the rows scaled to it, and the mean's squared error."""
         # A clipped mean is a start only; where counts are noisy, a bound too small is the smaller
         # evil, and worth more of the budget.
         n_mu, origin = self._n_mu, np.zeros(self.d)
         level = float(np.clip(1.0 - 45.0 / n_mu, 0.5, 0.9))
-        if shares is None:
-            shares = float(np.clip(600.0 / n_mu**2, *_ORIGIN_SHARE)), self.mean_share
+        shares = self._first_shares
         norms = rows.squared_norms(origin)
-        bound = norm_quantile(budget, shares[0], _COARSE, level, norms, rows.n, rng)
+        bound = norm_quantile(budget, shares[0], NORM, _COARSE, level, norms, rows.n, rng)
         center, error = self._mean(rows, origin, bound, shares[1], budget, rng)
         return bound, center, error
 
@@ -233,7 +256,7 @@ class BoundsSearch:
         # Far from the data a bound a little too small would shorten every row and miss them all.
         bound = 1.1 * bound
         held, give = ball(Ball(bound), self.d), centred_rows(center)
-        move, sigma = noisy_mean(rows.units, give, held, self.n, budget, share, rng)
+        move, sigma = noisy_mean(rows.units, give, held, self.n, budget, share, MEAN, rng)
         error = self.d * sigma**2
         keep = 1.0
         # James and Stein: shrinking towards the old centre never hurts on average (d > 2), and
@@ -267,7 +290,7 @@ class BoundsSearch:
         rank = self._effective_rank(rows, center, budget, rng)
         level = clip_level(self.d, self._n_mu, rank)
         norms = rows.squared_norms(center)
-        return norm_quantile(budget, share, grid, level, norms, rows.n, rng)
+        return norm_quantile(budget, share, NORM, grid, level, norms, rows.n, rng)
 
     def _effective_rank(
         self, rows: Records, center: np.ndarray, budget: Budget, rng: np.random.Generator
@@ -285,7 +308,7 @@ class BoundsSearch:
         if len(cosines):  # a stream of tables of one row each has no pairs
             values = Units((cosines[:, None],))
             noisy, sigma = noisy_number(
-                values, lambda v: v, 1.0, len(cosines), budget, _RANK_SHARE, rng
+                values, lambda v: v, 1.0, len(cosines), budget, _RANK_SHARE, RANK, rng
             )
         # Where the noise is large the public guess takes over.
         weight = _COSINE_SPREAD**2 / (_COSINE_SPREAD**2 + sigma**2)
@@ -300,14 +323,15 @@ def noisy_mean(
     n: int,
     budget: Budget,
     share: float,
+    name: str,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, float]:
     """A private mean of what n records give, and the noise of its coordinates."""
     if isinstance(budget, PureBudget):
         total, sensitivity = plain_sum(units, give, held, n)
-        mechanism = budget.noise(share, mean_sensitivity(sensitivity, n), held.shape[0])
+        mechanism = budget.noise(share, mean_sensitivity(sensitivity, n), held.shape[0], name)
         return mechanism.release(total / n, rng), mechanism.sigma
-    mu = budget.take(share, held.bound.presence / held.bound.value)
+    mu = budget.take(share, name, held.width)
     noisy = private_sum(units, give, held, mu, rng)
     return noisy.value / n, noisy.sigma / n
 
@@ -319,12 +343,13 @@ def noisy_number(
     n: int,
     budget: Budget,
     share: float,
+    name: str,
     rng: np.random.Generator,
 ) -> tuple[float, float]:
     """As :func:`noisy_mean`, of one number between zero and `most` for each record."""
     half = 0.5 * most
     held = ball(Ball(half, np.array([half])), 1)
-    (mean,), sigma = noisy_mean(units, give, held, n, budget, share, rng)
+    (mean,), sigma = noisy_mean(units, give, held, n, budget, share, name, rng)
     return half + float(mean), sigma
 
 
@@ -335,6 +360,7 @@ def product_quantile(
     frame: np.ndarray,
     budget: Budget,
     share: float,
+    name: str,
     level: float,
     streams: Streams,
     *label: object,
@@ -342,7 +368,7 @@ def product_quantile(
     """A norm that bounds about the fraction `level` of the terms ``z z' W``."""
     norms = rows.product_norms(center, row_norm, frame)
     rng = streams("product norm", *label)
-    return norm_quantile(budget, share, row_norm**2 * _BELOW, level, norms, rows.n, rng)
+    return norm_quantile(budget, share, name, row_norm**2 * _BELOW, level, norms, rows.n, rng)
 
 
 def trace_quantile(
@@ -358,6 +384,7 @@ def trace_quantile(
 
     Matrices of Frobenius norm ``row_norm^2`` have traces of ``sqrt(d) row_norm^2`` at most.
     """
-    traces = (tile[:, 0] for tile in rows.clipped_squares(center, row_norm))
+    traces = (tile[:, 0] for tile in rows.scaled_squares(center, row_norm))
     grid = row_norm * rows.d**0.25 * _BELOW
-    return norm_quantile(budget, share, grid, level, traces, rows.n, streams("trace")) ** 2
+    bound = norm_quantile(budget, share, VARIANCES, grid, level, traces, rows.n, streams("trace"))
+    return bound**2

@@ -16,6 +16,7 @@ from skriemdp._quiet import read_array, read_records
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_count, check_option, check_scale
 from skriemdp._warnings import warn_user
+from skriemdp.core.arithmetic import INTEGERS, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.work import Work
 from skriemdp.geometry.base import Geometry
@@ -428,15 +429,22 @@ class PrivatePrincipalEigenvector(
         release = self._release_of(name)
         if not pure:
             self._check_integers(bounds, release, total, facts)
+        planned = budget(total)
+        if row_norm is not None:
+            planned.count(_PURE_COUNT_SHARE if pure else _COUNT_SHARE)
+        bounds.reserve(planned)
+        release.reserve(planned, d)
+        words = LAW if name == "exponential" else PLAIN if pure else INTEGERS
         public = {"n": n, "d": d, "mechanism": name, "center": self.center}
         if bounds.pair_seed is not None:
             public["rows"] = "differences of disjoint pairs"
         return Plan(
-            event=budget(total).event,
+            event=planned.event,
+            releases=planned.releases,
             settings=_Settings(bounds, release, lambda: budget(total)),
             public=public | {"row_norm": self.row_norm, "public_seed": self.public_seed},
             work=self._work(name, n, d),
-            exact=not pure,
+            arithmetic=words,
         )
 
     def _check_integers(
@@ -599,7 +607,7 @@ class PrivatePrincipalEigenvector(
             int(self.n_components),
             d,
             float(self.row_norm),
-            budget.rest(),
+            budget.rest("second moment", d**2),
             count,
             facts.get("grouped", False),
         )

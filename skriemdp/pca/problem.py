@@ -13,8 +13,8 @@ from skriemdp.descent.problem import Problem
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.grouped_rows import GroupedRows
-from skriemdp.location_scale.rows import Rows, row_products
-from skriemdp.mechanisms.bounds import Ball, shortened
+from skriemdp.location_scale.rows import Rows, row_products, scaled_rows
+from skriemdp.mechanisms.bounds import Ball
 
 __all__ = ["FRAME_SPACES", "OrthonormalFrames", "SubspaceProblem", "frame_space", "product_ball"]
 
@@ -98,6 +98,10 @@ class SubspaceProblem(Problem):
         return isinstance(self.geometry, Euclidean)
 
     @property
+    def separate_rows(self) -> bool:
+        return True  # row_products are
+
+    @property
     def gradient_dim(self) -> int:
         return math.prod(self.geometry.shape)
 
@@ -124,11 +128,11 @@ class SubspaceProblem(Problem):
             return
         most = self.longest_piece
         if isinstance(self.rows, GroupedRows):
-            yield from self.rows.clipped(self.center, self.row_norm)
+            yield from self.rows.scaled(self.center, self.row_norm)
             return
         for tile in self.rows.centred(self.center):
             for begin in range(0, len(tile), most):
-                yield shortened(tile[begin : begin + most], self.row_norm)
+                yield scaled_rows(tile[begin : begin + most], self.row_norm)
 
     def gradients(self, point: np.ndarray, indices: Any = None) -> np.ndarray:
         rows = self.gradient_coordinates(point, indices)

@@ -21,9 +21,9 @@ from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Frame, Held, Moment, Outer, ball, unpacked, variances
-from skriemdp.mechanisms.sum import private_sum
-from skriemdp.mechanisms.sums import sum_sigma
+from skriemdp.mechanisms.sum import mu_of, plain_moment, private_sum
 from skriemdp.pca.bounds import (
+    VARIANCES,
     Budget,
     Records,
     Streams,
@@ -46,8 +46,12 @@ __all__ = [
     "Release",
     "Subspace",
     "count_beyond",
+    "exact_moment",
 ]
 
+# Names of the releases.
+_MOMENT, _REFINEMENT, _PRODUCTS = "second moment", "refinement", "products"
+_GRADIENTS, _DIRECTIONS = "gradients", "directions"
 # Step of "gradient", in units of 1 / row_norm**2.
 STEP_SIZE = 4.0
 
@@ -105,6 +109,10 @@ class Release(Protocol):
         self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace: ...
 
+    def reserve(self, budget: Budget, d: int) -> None:
+        """Take from the budget of a plan what the search leaves."""
+        ...
+
     def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
         """Shares of what the search leaves for the sums, and sets that are as fine as theirs."""
         ...
@@ -126,8 +134,12 @@ class CovarianceRelease:
         self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
         rng = streams("second moment")
-        matrix, sigma = _noisy_matrix(rows, center, row_norm, budget.rest(), rng)
+        mu = budget.rest(_MOMENT, rows.d**2)
+        matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, rng)
         return _from_matrix(matrix, sigma, self.n_components)
+
+    def reserve(self, budget: Budget, d: int) -> None:
+        budget.rest(_MOMENT, d**2)
 
     def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
         return [(1.0, Moment(1.0, d, people))]
@@ -219,17 +231,18 @@ class RefineRelease:
         self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
         left = budget.left
-        mu = budget.take(_MATRIX_SHARE * left)
+        mu = budget.take(_MATRIX_SHARE * left, _MOMENT, rows.d**2)
         rng = streams("second moment")
         matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, rng)
         rough = _from_matrix(matrix, sigma, self.n_components)
         if not _is_flat(rough, row_norm):
             rng = streams("second moment", 2)
-            again, second = _noisy_matrix(rows, center, row_norm, budget.rest(), rng)
+            mu = budget.rest(_REFINEMENT)
+            again, second = _noisy_matrix(rows, center, row_norm, mu, rng)
             weight = sigma**2 / (sigma**2 + second**2)
             matrix = matrix + weight * (again - matrix)
             return _from_matrix(matrix, second * math.sqrt(weight), self.n_components)
-        products = _Iteration(rows, center, row_norm, budget, streams)
+        products = _Iteration(rows, center, row_norm, budget, _REFINEMENT, streams)
         frame = rough.components.T
         if _stands_out(rough):
             frame, scale = products.once(frame, _REFINED_SHARE * left, _REFINED_LEVEL, budget.left)
@@ -240,6 +253,10 @@ class RefineRelease:
         return dataclasses.replace(
             rough, components=frame.T, variances=variances, noise_scale=scale
         )
+
+    def reserve(self, budget: Budget, d: int) -> None:
+        budget.take(_MATRIX_SHARE * budget.left, _MOMENT, d**2)
+        budget.rest(_REFINEMENT)
 
     def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
         rest = 1.0 - _MATRIX_SHARE
@@ -283,9 +300,12 @@ class PowerRelease:
     ) -> Subspace:
         frame = _public_frame(rows.d, self.n_components, self.public_seed)
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left
-        products = _Iteration(rows, center, row_norm, budget, streams)
+        products = _Iteration(rows, center, row_norm, budget, _PRODUCTS, streams)
         frame, scale = products.often(frame, self.n_steps, share)
         return _with_variances(frame, scale, rows, center, row_norm, budget, streams)
+
+    def reserve(self, budget: Budget, d: int) -> None:
+        _reserve(budget, _PRODUCTS)
 
     def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps * (1.0 - _POWER_SHARE)
@@ -301,6 +321,7 @@ class _Iteration:
     center: np.ndarray
     row_norm: float
     budget: Budget
+    name: str
     streams: Streams
 
     def once(
@@ -312,9 +333,10 @@ class _Iteration:
         close to W times the eigenvalues, so they are ordered.
         """
         known = self.rows, self.center, self.row_norm, frame
-        bound = product_quantile(*known, self.budget, part, level, self.streams, *label)
+        bound = product_quantile(*known, self.budget, part, self.name, level, self.streams, *label)
         rest, rng = min(share - part, self.budget.left), self.streams("product", *label)
-        product, scale = _noisy_product(*known, bound, self.budget.take(rest), rng)
+        mu = self.budget.take(rest, self.name)
+        product, scale = _noisy_product(*known, bound, mu, rng)
         return np.linalg.svd(product, full_matrices=False)[0], scale
 
     def often(self, frame: np.ndarray, n_steps: int, share: float) -> tuple[np.ndarray, float]:
@@ -344,18 +366,21 @@ class GradientRelease:
         problem = SubspaceProblem(geometry, rows, center, row_norm)
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left
         solver = RiemannianGradientDescent(
-            mu=budget.take(share),
+            mu=budget.take(share, _GRADIENTS, rows.d * self.n_components),
             n_steps=self.n_steps,
             step_size=STEP_SIZE / row_norm**2,
             domain=domain,
-            exact=True,
         )
         start = _public_frame(rows.d, self.n_components, self.public_seed)
         point = solver.solve(problem, start.reshape(geometry.shape), streams("descent"))
-        query = GradientQuery(problem, point.reshape(geometry.shape))
-        scale = sum_sigma(query, solver.noise_multipliers[-1], exact=True) / rows.n / 2.0
+        held = GradientQuery(problem, point.reshape(geometry.shape)).held
+        sigma = held.sigma(held.check(mu_of(solver.noise_multipliers[-1])))
+        scale = sigma / rows.n / 2.0
         frame = point.reshape(rows.d, -1)
         return _with_variances(frame, scale, rows, center, row_norm, budget, streams)
+
+    def reserve(self, budget: Budget, d: int) -> None:
+        _reserve(budget, _GRADIENTS, d * self.n_components)
 
     def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
         share, k = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps, self.n_components
@@ -375,17 +400,27 @@ class ExponentialRelease:
     def release(
         self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
     ) -> Subspace:
-        gram = rows.clipped_gram(center, row_norm)
+        gram, longest = exact_moment(rows, center, row_norm)
         share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left / self.n_components
         rest, frame = np.eye(rows.d), np.zeros((rows.d, 0))
         for index in range(self.n_components):
             # Coordinates of the orthogonal complement keep the law on its unit sphere.
-            mechanism = ExponentialDirection(budget.take(share), row_norm)
+            epsilon = budget.take(share, _DIRECTIONS, rows.d, "exponential")
+            mechanism = ExponentialDirection(epsilon, longest)
             inside = mechanism.release(rest.T @ gram @ rest, streams("direction", index))[0]
             direction = rest @ inside
             frame = np.column_stack([frame, direction])
             rest = np.linalg.svd(frame, full_matrices=True)[0][:, index + 1 :]
         return _with_variances(frame, math.nan, rows, center, row_norm, budget, streams)
+
+    def reserve(self, budget: Budget, d: int) -> None:
+        _reserve(budget, _DIRECTIONS, d, "exponential")
+
+
+def _reserve(budget: Budget, name: str, dim: int | None = None, law: str = "") -> None:
+    """Take from the budget of a plan the directions, and variances by :func:`_with_variances`."""
+    budget.take((1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left, name, dim, law)
+    budget.rest(VARIANCES)
 
 
 def _products(d: int, k: int, shares: tuple[float, ...], people: bool) -> list[tuple[float, Held]]:
@@ -410,6 +445,16 @@ def _noisy_matrix(
     give = centred_rows(center, keep_sparse=not rows.grouped)
     noisy = private_sum(rows.units, give, held, mu, rng)
     return noisy.value / rows.n, noisy.sigma / rows.n
+
+
+def exact_moment(rows: Records, center: np.ndarray, row_norm: float) -> tuple[np.ndarray, float]:
+    """Sum of the second moments of clipped rows, for pure noise, and a bound of their lengths.
+
+    Those of people are bounded by their traces.
+    """
+    held = Moment(row_norm, rows.d, rows.grouped, by_trace=rows.grouped)
+    give = centred_rows(center, keep_sparse=not rows.grouped)
+    return plain_moment(rows.units, give, held, rows.n)
 
 
 def _from_matrix(matrix: np.ndarray, sigma: float, k: int) -> Subspace:
@@ -487,9 +532,9 @@ def _with_variances(
         return (squared_lengths(z) * np.square(weights))[:, None]
 
     known, rng = (rows.n, budget), streams("inside variance")
-    packed, _ = noisy_mean(units, inside, variances(row_norm, k), *known, part, rng)
+    packed, _ = noisy_mean(units, inside, variances(row_norm, k), *known, part, VARIANCES, rng)
     rng = streams("total variance")
-    total, _ = noisy_number(units, squares, most, *known, budget.left, rng)
+    total, _ = noisy_number(units, squares, most, *known, budget.left, VARIANCES, rng)
     values, vectors = np.linalg.eigh(unpacked(packed, k))
     frame = _signed(frame @ vectors[:, ::-1])
     return Subspace(frame.T, values[::-1], total, scale)

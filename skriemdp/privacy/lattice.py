@@ -17,6 +17,7 @@ __all__ = [
     "rounding_distance",
     "rounding_divergence",
     "sampled_delta",
+    "share_scale",
 ]
 
 # Discrete Gaussian noise has this scale in every release; the spacing of the integers varies.
@@ -151,6 +152,49 @@ def lattice_scale(shift: int, noise_multiplier: float) -> int:
     # lattice_step(s) <= w where s^2 w^2 (1 - w^2 / 4) >= 1, the inequality of the proof.
     least = 1 / (square * (1 - square / 4))
     return max(2, math.isqrt(math.ceil(least) - 1) + 1)
+
+
+# Theorem 4 is used for so many shares.
+_MOST_SHARES = 10**6
+
+
+def share_scale(shares: int) -> int:
+    """Scale of the noise that each of several parties adds, so that the sum hides as one draw does.
+
+    Parameters
+    ----------
+    shares : int
+        How many of the parties draw noise that nobody else knows: m, at least one.
+
+    Returns
+    -------
+    int
+        A multiple of 64, about ``NOISE_SCALE / sqrt(m)``.
+
+    Raises
+    ------
+    ValueError
+        For more than a million shares.
+
+    Notes
+    -----
+    *Guarantee*: the sum of m independent discrete Gaussian draws of this scale on each coordinate
+    of an integer vector makes a shift of length `D` ``1 / noise_multiplier``-GDP for every ``D <=
+    largest_shift(NOISE_SCALE, noise_multiplier)``, as one draw of scale `NOISE_SCALE` does, with no
+    slack in delta (docs/theory/lattice.md, Theorem 4).  For somebody who knows all but h of the
+    draws the parameter is at most ``sqrt(m / h) (1 + 2^-60)`` times as large.
+
+    Examples
+    --------
+    >>> from skriemdp.privacy.lattice import NOISE_SCALE, share_scale
+    >>> share_scale(4) - NOISE_SCALE // 2
+    64
+    """
+    check_count(shares=shares)
+    if shares > _MOST_SHARES:
+        raise ValueError(f"shares={shares} is above {_MOST_SHARES}; add up fewer parties at once.")
+    cells = NOISE_SCALE // 64
+    return 64 * (math.isqrt(cells * cells // shares) + 1)
 
 
 @functools.lru_cache(maxsize=1024)

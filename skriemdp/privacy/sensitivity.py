@@ -13,17 +13,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skriemdp._validation import check_count, check_nonnegative, check_positive
+from skriemdp._validation import check_count, check_fraction, check_nonnegative, check_positive
 
 __all__ = [
+    "answers_sensitivity",
     "direction_score_sensitivity",
+    "exact_moment_norm",
     "exact_total_sensitivity",
     "weighted_sum_sensitivity",
     "ball_logarithms_sensitivity",
     "ball_sensitivity",
     "check_sensitivity",
     "class_moments_sensitivity",
-    "computed_sum_sensitivity",
     "frame_product_sensitivity",
     "frechet_mean_sensitivity",
     "gradient_root_sensitivity",
@@ -46,7 +47,6 @@ _UP = 1.0 + 4e-15
 # Cells of a maximum that is bounded cell by cell, and parts that those which may hold it are cut
 # into.
 _CELLS, _PARTS = 64, 4
-_UNIT_ROUNDOFF = 2.0**-53
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,44 +142,6 @@ def ball_logarithms_sensitivity(radius: float, kappa: float) -> Sensitivity:
     return Sensitivity(value * _UP, "ball_logarithms_sensitivity")
 
 
-def computed_sum_sensitivity(
-    exact: Sensitivity, largest: float, n: int, dim: int, longest_tile: int | None = None
-) -> Sensitivity:
-    """Sensitivity of a sum as floating point computes it, tile by tile.
-
-    Parameters
-    ----------
-    exact : Sensitivity
-        Of the sum in real numbers.
-    largest : float
-        Bound of the norm of every summand.
-    n : int
-        Largest number of summands.
-    dim : int
-        Number of coordinates.
-    longest_tile : int, optional
-        Most summands that are added in one go before their sum joins the total; n by default.
-
-    Returns
-    -------
-    Sensitivity
-        ``(exact + 4 gamma n largest) (1 + eta)^2``, ``gamma = (tile + tiles + 2) u``, ``eta = (2
-        dim + 16) u``, ``u = 2^-53``: this is the one place where sums are rounded up.  Half of it
-        covers a record that is absent from a batch.
-
-    Notes
-    -----
-    A sum of b numbers is off by at most ``b u`` times the sum of their moduli in any order of
-    addition, fused or not.  sensitivity.md, section 0.
-    """
-    check_count(n=n, dim=dim)
-    tile = min(n, longest_tile or n)
-    gamma = (tile + math.ceil(n / tile) + 2) * _UNIT_ROUNDOFF
-    eta = (2 * dim + 16) * _UNIT_ROUNDOFF
-    value = (exact.value + 4.0 * gamma * n * largest) * (1.0 + eta) ** 2
-    return Sensitivity(value * _UP, exact.theorem)
-
-
 def exact_total_sensitivity(bound: Sensitivity, moved: float, n: float) -> Sensitivity:
     """Of an exact integer total of at most n records, turned into floats.
 
@@ -202,6 +164,27 @@ def exact_total_sensitivity(bound: Sensitivity, moved: float, n: float) -> Sensi
     longest = moved * (bound.presence / bound.value)
     rounding = 2.0**-50 * n * longest
     return Sensitivity((moved + rounding) * _UP, bound.theorem, (longest + rounding) * _UP)
+
+
+def exact_moment_norm(longest: float, n: int, dim: int) -> float:
+    """Length that rows may be taken to have, of an exact total of their ``z z'`` in floats.
+
+    Parameters
+    ----------
+    longest : float
+        Of rows z, or the root of the largest trace of people's matrices.
+    n, dim : int
+        Numbers of records and of columns.
+
+    Returns
+    -------
+    float
+        R with ``R^2 >= longest^2 + |E|``, |E| the trace norm of what two totals are rounded by, at
+        most ``2^-49 n sqrt(dim) longest^2``.  floats.md, "Floating-point noise on an exact total".
+    """
+    check_positive(longest=longest)
+    check_count(n=n, dim=dim)
+    return longest * (1.0 + 2.0**-50 * n * math.sqrt(dim)) * _UP
 
 
 def iterated_mean_sensitivity(iterate: float, stretch: float) -> Sensitivity:
@@ -282,6 +265,19 @@ def sums_and_counts_sensitivity(weight: float) -> Sensitivity:
     check_positive(weight=weight)
     presence = math.sqrt(2.0) * weight * _UP
     return Sensitivity(2.0 * weight * _UP, "sums_and_counts_sensitivity", presence)
+
+
+def answers_sensitivity(count: int, farthest: float = 0.5) -> Sensitivity:
+    """Of the sums of `count` numbers in [0, 1] that each record gives: ``sqrt(count)``; attained.
+
+    Two corners of a cube are no farther apart, and none is farther than half of that from its
+    middle: presence is that of numbers less 1/2.  Less other levels, a number is `farthest` at
+    most: presence is ``farthest sqrt(count)``.  sensitivity.md, section 13.
+    """
+    check_count(count=count)
+    check_fraction(farthest=farthest)
+    root = math.sqrt(count) * _UP
+    return Sensitivity(root, "answers_sensitivity", farthest * root)
 
 
 def direction_score_sensitivity(norm: float) -> Sensitivity:

@@ -24,7 +24,14 @@ from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import COORDINATES, layout, tangent_labels
 from skriemdp.regression.moment_releases import MomentSums
-from skriemdp.regression.planning import BASE_SHARE, length_rule, query_ridge, shorten
+from skriemdp.regression.planning import (
+    BASE,
+    BASE_SHARE,
+    MODEL,
+    length_rule,
+    query_ridge,
+    shorten,
+)
 from skriemdp.regression.prediction_releases import (
     KernelRidgeWeights,
     KernelWeights,
@@ -148,25 +155,25 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     def __init__(
         self,
-        method: Any = "parametric",
+        method: str = "parametric",
         *,
-        privacy_unit: Any = "record",
-        coordinates: Any = "tangent",
-        curvature: Any = -1.0,
-        feature_scale: Any = "auto",
-        radius: Any = 6.0,
+        privacy_unit: str = "record",
+        coordinates: str = "tangent",
+        curvature: float = -1.0,
+        feature_scale: float | str = "auto",
+        radius: float = 6.0,
         base_point: Any = "private",
-        n_frequencies: Any = None,
-        length_scale: Any = None,
+        n_frequencies: int | None = None,
+        length_scale: float | None = None,
         clip_norm: Any = None,
-        n_steps: Any = None,
-        ridge: Any = None,
-        n_queries: Any = 100,
-        public_seed: Any = 0,
-        epsilon: Any = 1.0,
-        delta: Any = 1e-5,
+        n_steps: int | None = None,
+        ridge: float | None = None,
+        n_queries: int = 100,
+        public_seed: int = 0,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
         accountant: PrivacyAccountant | None = None,
-        random_state: Any = None,
+        random_state: int | None = None,
     ):
         self.method = method
         self.privacy_unit = privacy_unit
@@ -307,9 +314,10 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         self.feature_center_, self.feature_scale_ = features.center, features.scale
         base = settings.public_base
         if settings.base is not None:
-            budget.take(BASE_SHARE)
+            budget.take(BASE_SHARE, BASE)
             base = settings.base.release(points, streams("base point"), groups)
-        model = dataclasses.replace(settings.model, mu=budget.rest() / math.sqrt(settings.copies))
+        mu = budget.rest(MODEL) / math.sqrt(settings.copies)
+        model = dataclasses.replace(settings.model, mu=mu)
         self._set_frame(data.facts, features, base)
         self.noise_scale_ = model.sigma / unit
         if self.method == "per-query":
@@ -354,6 +362,11 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
                 "sums of clients are second moments; pass method='sufficient-statistics' with "
                 f"privacy_unit='record' (got {self.method!r}, {self.privacy_unit!r})."
             )
+        if facts.get("tables") and self.n_frequencies is None:
+            raise ValueError(
+                "clients have tables of several sizes, on which the default number of frequencies "
+                "depends; pass n_frequencies=<number>, the same at all clients and at the server."
+            )
         plan = self._plan(facts, terms)
         settings = plan.settings
         if settings.scaling.auto or settings.base is not None:
@@ -363,7 +376,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             )
         budget, geometry = GaussianBudget(settings.mu), facts["geometry"]
         count = budget.count(COUNT_SHARE)
-        model = dataclasses.replace(settings.model, mu=budget.rest())
+        model = dataclasses.replace(settings.model, mu=budget.rest(MODEL))
         points = functools.partial(self._label_points, geometry=geometry)
         sums = MomentSums(model, count, settings.features, points, settings.public_base)
         return dataclasses.replace(plan, settings=sums)

@@ -17,6 +17,7 @@ from skriemdp.core.manifold_input import (
     public_array,
     public_point,
     warn_large_delta,
+    warn_small_search,
 )
 from skriemdp.core.work import Work, check_limit
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
@@ -27,7 +28,9 @@ from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.layouts import tangent_labels
 from skriemdp.regression.moment_releases import MomentModel
 from skriemdp.regression.planning import (
+    BASE,
     BASE_SHARE,
+    MODEL,
     BasePoint,
     frequency_rule,
     length_rule,
@@ -117,6 +120,8 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         left -= BASE_SHARE
     else:
         public_base = _public_base(estimator, geometry)
+    if base is not None or scaling.searches:
+        warn_small_search(n, mu, "a public feature_scale and base_point")
     shape = (2 * features.n_frequencies, geometry.dim)
     model, copies = _model(estimator, n, shape, math.sqrt(left) * mu, unit, grouped)
     # A search spends what it needs: the model may have more than it was planned with.
@@ -125,8 +130,13 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         base.check()
     for one in models:
         one.held.check(one.step_mu)
+    budget = GaussianBudget(mu)
+    scaling.reserve(budget)
+    if base is not None:
+        budget.take(BASE_SHARE, BASE, geometry.dim)
+    budget.rest(MODEL)
     return Plan(
-        event=GaussianBudget(mu).event,
+        event=budget.event,
         settings=FitPlan(mu, scaling, features, base, public_base, model, copies),
         public={
             "n": n,
@@ -140,7 +150,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         | ({"X": "every feature"} if estimator.privacy_unit == "label" else {}),
         unit=estimator.privacy_unit,
         work=work,
-        exact=True,
+        releases=budget.releases,
     )
 
 

@@ -29,13 +29,13 @@ from skriemdp.core.work import Work
 from skriemdp.geometry import as_geometry
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.regions import ConfidenceRegion
-from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression.geodesic_releases import (
     FeaturePlace,
     GeodesicPlan,
     GeodesicReleases,
     plan_releases,
+    warn_constant,
     warn_hidden,
 )
 from skriemdp.regression.scores import frechet_r2
@@ -96,6 +96,9 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
     clipped_fraction_ : float
         Private estimate of the share of records with features or a response outside the bounds,
         for 1 % of ``mu**2``.
+    kept_ : float
+        By which `predict` multiplies the slopes: less than one where a part of what they say is
+        their own error.  `coef_`, `base_point_` and the regions are before that.
     n_releases_ : int
         1 where a public rule of n, epsilon, delta and the sizes says that residuals of a first
         model are not worth their price; else 2.
@@ -142,11 +145,11 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         center: Any = None,
         radius: Any = "auto",
         feature_center: Any = None,
-        feature_scale: Any = "auto",
-        epsilon: Any = 1.0,
-        delta: Any = 1e-5,
+        feature_scale: float | str = "auto",
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
         accountant: PrivacyAccountant | None = None,
-        random_state: Any = None,
+        random_state: int | None = None,
     ):
         self.manifold = manifold
         self.center = center
@@ -191,7 +194,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         Features are shortened as in the fit: beyond `feature_scale_` predictions stay at the rim.
         """
         check_is_fitted(self)
-        return self._layout(self._law.model.points(self._features(X)))
+        return self._layout(self._predictor.points(self._features(X)))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Fréchet R^2: one minus the squared distances to y over those of y's Fréchet mean.
@@ -210,7 +213,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         X, y, _ = self._read(X, y, reset=False)
         points = as_points(self.geometry_, y, "y")
         check_membership(self.geometry_, points, "y")
-        predicted = self._law.model.points(self._place(X))
+        predicted = self._predictor.points(self._place(X))
         return frechet_r2(self.geometry_, points, predicted, read_weights(sample_weight, len(X)))
 
     def confidence_region(self, X: Any, level: float = 0.95) -> Any:
@@ -303,12 +306,13 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         public = {"n": n, "manifold": str(geometry), "feature_scale": self.feature_scale}
         known = {"center": center, "radius": radius, "feature_center": middle}
         public |= {name: value for name, value in known.items() if value is not None}
+        budget = plan.reserved()
         return Plan(
-            event=GaussianBudget(mu).event,
+            event=budget.event,
             settings=plan,
             public=public,
             work=Work(8.0 * entries, cause="the numbers of features and dimensions"),
-            exact=True,
+            releases=budget.releases,
         )
 
     def _public_features(self, d: int) -> tuple[FeaturePlace | None, np.ndarray | None]:
@@ -357,7 +361,7 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         found = GeodesicReleases(settings, data.groups).release(X, points, streams)
         law, model = found.law, found.law.model
         self.geometry_, self._axes = settings.geometry, data.facts["axes"]
-        self._law, self._place = law, found.features
+        self._law, self._place, self._predictor = law, found.features, found.predictor
         self.base_point_, scale = model.base, found.features.scale[:, None]
         self.coef_ = model.slopes / scale
         variances = np.einsum("iaia->ia", law.covariance())
@@ -368,9 +372,11 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         self.feature_center_ = found.features.center
         self.feature_scale_ = found.features.scale
         self.clipped_fraction_ = found.clipped_fraction
-        self.n_releases_ = 2 if settings.two else 1
+        self.n_releases_, self.kept_ = (2 if settings.two else 1), found.kept
         if found.floored:
             warn_hidden()
+        if not found.stands_out:
+            warn_constant()
 
     # -- helpers of the fitted estimator --------------------------------------------------------
 

@@ -10,11 +10,13 @@ import numpy as np
 from scipy.stats import chi2
 
 from skriemdp._random import public_generator
+from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import factor, repair, sampled, transport_matrix
+from skriemdp.location_scale.points import radii
 from skriemdp.regression.geodesic_model import GeodesicModel
 from skriemdp.regression.planning import shorten
 
-__all__ = ["Gram", "ModelLaw", "ReleasedMoments", "improved"]
+__all__ = ["Gram", "ModelLaw", "ReleasedMoments", "improved", "shrunk"]
 
 # Eigenvalues of a noisy second moment are not believed below so many standard deviations of noise.
 _FLOOR = 2.0
@@ -26,6 +28,12 @@ _MATRIX_DRAWS, _MATRIX_PER_ROW = 32, 2
 _NEWTON_STEPS = 3
 # A step of Newton's matrix is neither shortened nor lengthened by more.
 _LEAST, _LARGEST = 0.5, 2.0
+# Made-up records are believed where the root mean square of the data is so many radii of curvature
+# at most, and where they move a change by no more than this part of it.
+_STRAIGHT, _NEAR = 1.0, 0.5
+# Draws of the mean Hessian; in more dimensions than the second says, only so many.
+_HESSIAN_DRAWS, _FEW_DIMENSIONS = 300, 50
+_LEAST_HESSIAN = 0.2
 # Steps of difference quotients, over the radius of the data.
 _DIFFERENCE = 1e-4
 # Of the threshold: covariances of residuals, and errors for each.
@@ -208,7 +216,7 @@ def improved(
     fixed = _noise_covariance(inverse, change, moments.product_noise, gram.noise)
     bend = None
     if not model.geometry.is_flat:
-        change, bend = _bent(model, change, gram, spread, moments.n, reach)
+        change, bend = _curved(model, change, gram, spread, moments.n, reach)
     better = model.moved(change, reach)
     carried = transport_matrix(model.geometry, model.base, better.base)
     spread = carried @ spread @ carried.T
@@ -218,6 +226,89 @@ def improved(
         bend = every @ bend @ every.T
     law = ModelLaw(better, moments.n, inverse, spread, fixed, bend, spread_noise, reach)
     return law, floored
+
+
+def shrunk(law: ModelLaw, gram: Gram) -> tuple[GeodesicModel, float, bool]:
+    """The model of a law with its slopes drawn to zero, for predictions; post-processing.
+
+    All of them by the part of the predictions' mean square that their errors explain, less what two
+    of the largest errors do (James and Stein 1961; Bock 1975): with up to two slopes, or where one
+    error outweighs the others, nothing is drawn.  The prediction at the mean of the features stays.
+
+    Returns
+    -------
+    model : GeodesicModel
+    kept : float
+        What the slopes are multiplied by, in [0, 1].
+    stands_out : bool
+        Whether the predictions' mean square exceeds what errors alone make of it, by two of its
+        standard deviations.
+    """
+    model, size = law.model, law.model.slopes.size
+    mean = gram.matrix[0, 1:] / law.n
+    root = factor(gram.matrix[1:, 1:] / law.n - np.outer(mean, mean))
+    seen = float(np.sum((root.T @ model.slopes) ** 2))
+    errors = np.einsum("ik,iajb,jl->kalb", root, law.covariance()[1:, :, 1:, :], root)
+    values = np.linalg.eigvalsh(errors.reshape(size, size))
+    explained, drawn = float(values.sum()), max(float(values.sum() - 2.0 * values[-1]), 0.0)
+    kept = 1.0 - min(drawn / max(seen, 1e-300), 1.0)
+    change = (kept - 1.0) * np.concatenate([-mean[None] @ model.slopes, model.slopes])
+    most = explained + 2.0 * math.sqrt(2.0 * float(np.sum(values**2)))
+    return model.moved(change, math.inf), kept, seen > most
+
+
+def _curved(
+    model: GeodesicModel,
+    target: np.ndarray,
+    gram: Gram,
+    spread: np.ndarray,
+    n: int,
+    reach: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The change of a model in curved space for which flat space asks `target`; its derivative.
+
+    Made-up records say it where the data are not much wider than the radius of curvature and what
+    they say is near `target` (:func:`_bent`).  Elsewhere a model without slopes, which sees the
+    records from their centre, is changed by `target`; and one with slopes by that over the Hessian
+    of half the mean squared distance.
+    """
+    size = target.size
+    # Mean squared length of what the model sees, as released.
+    square = np.trace(spread) + np.trace(target.T @ gram.matrix @ target) / n
+    if _bends(model.geometry) * math.sqrt(max(float(square), 0.0)) <= _STRAIGHT:
+        change, bend = _bent(model, target, gram, spread, n, reach)
+        if np.linalg.norm(change - target) <= _NEAR * np.linalg.norm(target):
+            return change, bend
+    if not model.slopes.any():
+        return target, np.eye(size)
+    inverse = np.linalg.inv(_hessian(model.geometry, model.base, spread))
+    return target @ inverse, np.kron(np.eye(len(target)), inverse)
+
+
+def _bends(geometry: Geometry) -> float:
+    """One over the least radius of curvature; of matrices, of most directions."""
+    return radii(geometry).bend
+
+
+def _hessian(geometry: Geometry, point: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Mean Hessian of half the squared distance to residuals of this covariance.
+
+    Exact on symmetric spaces: a residual v adds ``h(K(v v'))``, K the curvature form and h(x) =
+    ``sqrt(x) cot sqrt(x)``, at most at x = 3, and no less than its floor: moves are divided by it.
+    """
+    rng = public_generator(0, "geodesic regression, Hessian", len(spread))
+    draws = _HESSIAN_DRAWS if len(spread) <= _FEW_DIMENSIONS else _FEW_DIMENSIONS
+    vectors = rng.standard_normal((draws, len(spread))) @ factor(spread).T
+    forms = geometry.curvature_form(point, vectors[:, :, None] * vectors[:, None, :])
+    values, turns = np.linalg.eigh(np.asarray(forms))
+    roots, most = np.maximum(np.sqrt(np.abs(values)), 1e-6), math.sqrt(3.0)
+    bent = np.where(
+        values > 0.0,
+        np.minimum(roots, most) / np.tan(np.minimum(roots, most)),
+        roots / np.tanh(roots),
+    )
+    bent = np.maximum(bent, _LEAST_HESSIAN)
+    return np.mean((turns * bent[:, None, :]) @ np.swapaxes(turns, 1, 2), axis=0)
 
 
 def _noise_covariance(

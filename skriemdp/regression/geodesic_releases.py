@@ -28,7 +28,7 @@ from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_normal_weights
 from skriemdp.mechanisms.units import one_by_one
-from skriemdp.regression.geodesic_fit import Gram, ModelLaw, ReleasedMoments, improved
+from skriemdp.regression.geodesic_fit import Gram, ModelLaw, ReleasedMoments, improved, shrunk
 from skriemdp.regression.geodesic_model import GeodesicModel
 
 __all__ = [
@@ -38,9 +38,12 @@ __all__ = [
     "GeodesicReleases",
     "plan_releases",
     "representatives",
+    "warn_constant",
     "warn_hidden",
 ]
 
+# Names of the releases.
+_FIRST_MOMENTS, _MOMENTS, _RESIDUALS = "first moments", "moments", "radius of residuals"
 # The most that the two searches together may spend of mu^2.
 _MOST_SEARCHED = 0.6
 # Shares of what is left: a first model, and the radius of its residuals.
@@ -125,6 +128,20 @@ class GeodesicPlan:
         searches = (self.feature_search, self.point_search)
         return COUNT_SHARE + sum(s.shares.total for s in searches if s is not None)
 
+    def reserved(self) -> GaussianBudget:
+        """A budget of which everything was taken that a fit may release."""
+        budget = GaussianBudget(self.mu)
+        for search in (self.feature_search, self.point_search):
+            if search is not None:
+                search.shares.reserve(budget)
+        budget.count(COUNT_SHARE)
+        rest, dim = budget.left, sum(self.moments(1.0).sizes)
+        if self.two:
+            budget.take(_FIRST * rest, _FIRST_MOMENTS, dim**2)
+            budget.take(_RADIUS * rest, _RESIDUALS, 1)
+        budget.rest(_MOMENTS, dim**2)
+        return budget
+
     def moments(self, norm: float) -> Lifts:
         """The release of moments of rows ``(1, z) / sqrt(2)`` and residuals no longer than that."""
         sizes = (1 + len(self.features.center), self.geometry.dim)
@@ -202,7 +219,7 @@ def plan_releases(
 
 def _cheaper(search: LocationScaleSearch, factor: float) -> LocationScaleSearch:
     """`search` with all its shares times `factor`."""
-    names = ("start", "radius", "move", "final", "wide", "stride", "far_radius")
+    names = ("start", "radius", "move", "final", "stride", "far_radius")
     shares: Shares = dataclasses.replace(
         search.shares, **{name: factor * getattr(search.shares, name) for name in names}
     )
@@ -225,6 +242,11 @@ class GeodesicRelease:
     Attributes
     ----------
     law : ModelLaw
+    predictor : GeodesicModel
+        That of `law`, its slopes times `kept`.
+    kept : float
+    stands_out : bool
+        Whether the slopes stand out of their errors.
     features : FeaturePlace
     center : ndarray
     radius : float
@@ -235,6 +257,9 @@ class GeodesicRelease:
     """
 
     law: ModelLaw
+    predictor: GeodesicModel
+    kept: float
+    stands_out: bool
     features: FeaturePlace
     center: np.ndarray
     radius: float
@@ -275,23 +300,27 @@ class GeodesicReleases:
         z = features(X)
         model = GeodesicModel(plan.geometry, center, np.zeros((X.shape[1], plan.geometry.dim)))
         if not plan.two:
-            mu = budget.rest()
+            mu = budget.rest(_MOMENTS)
             moments = self._moments(model, z, points, radius, mu, streams("moments"))
             law, floored = improved(model, moments, moments.gram, radius)
-            return GeodesicRelease(law, features, center, radius, radius, clipped, floored)
+            drawn = shrunk(law, moments.gram)
+            return GeodesicRelease(law, *drawn, features, center, radius, radius, clipped, floored)
         rest = budget.left
-        mu = budget.take(_FIRST * rest)
+        mu = budget.take(_FIRST * rest, _FIRST_MOMENTS)
         first = self._moments(model, z, points, radius, mu, streams("moments"))
         rough, _ = improved(model, first, first.gram, radius)
-        quantile = plan.residual_quantile(radius, budget.take(_RADIUS * rest))
+        quantile = plan.residual_quantile(radius, budget.take(_RADIUS * rest, _RESIDUALS))
         distances = rough.model.distances(z[shown], points[shown])
         # A grid value stands for the interval below it.
         found = quantile.release(distances, streams("residual radius")) / math.sqrt(_RATIO)
         limit = min(_WIDENED * found, 2.0 * radius)
         rng = streams("residual moments")
-        last = self._moments(rough.model, z, points, limit, budget.rest(), rng)
-        law, floored = improved(rough.model, last, last.gram.pooled(first.gram), radius)
-        return GeodesicRelease(law, features, center, radius, limit, clipped, floored)
+        mu = budget.rest(_MOMENTS)
+        last = self._moments(rough.model, z, points, limit, mu, rng)
+        gram = last.gram.pooled(first.gram)
+        law, floored = improved(rough.model, last, gram, radius)
+        drawn = shrunk(law, gram)
+        return GeodesicRelease(law, *drawn, features, center, radius, limit, clipped, floored)
 
     def _features(
         self, X: np.ndarray, budget: GaussianBudget, streams: Any
@@ -372,4 +401,12 @@ def warn_hidden() -> None:
         "noise hides how the features vary in some direction: slopes are pulled to zero there, by "
         "more than their bars tell. Use more records, a larger epsilon or fewer features, or pass "
         "a feature_scale for each feature where their units differ."
+    )
+
+
+def warn_constant() -> None:
+    """Warn, from released numbers, that predictions say no more than one point does."""
+    warn_user(
+        "no slope stands out of its error: predictions are hardly better than one point, the same "
+        "for all features. Use more records, a larger epsilon or fewer features."
     )

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "BASE",
     "BASE_SHARE",
+    "MODEL",
     "BasePoint",
     "frequency_rule",
     "length_rule",
@@ -31,6 +33,8 @@ __all__ = [
     "shorten",
 ]
 
+# Names of the releases.
+BASE, MODEL = "base point", "model"
 # Share of mu^2 for the base point, and the norm to which its gradients are clipped.
 BASE_SHARE = 0.1
 _BASE_CLIP = 1.0
@@ -87,7 +91,6 @@ class BasePoint:
             step_size=steps,
             clip_norm=_BASE_CLIP,
             domain=domain,
-            exact=True,
         )
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped_fraction
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.regression.features import FeatureMap
 
 __all__ = ["ADVICE", "FeatureScaling"]
@@ -47,14 +47,22 @@ class FeatureScaling:
     bounds: RowBounds
 
     @property
-    def _searches(self) -> bool:
+    def searches(self) -> bool:
+        """Whether centre and scale are found privately."""
         return self.auto and not self.public
 
     @property
     def share(self) -> float:
         """The most that is spent of ``mu**2``."""
         count = 0.0 if self.public else COUNT_SHARE
-        return count + (self.bounds.share if self._searches else 0.0)
+        return count + (self.bounds.share if self.searches else 0.0)
+
+    def reserve(self, budget: GaussianBudget) -> None:
+        """Take from the budget of a plan all that may be spent here."""
+        if self.searches:
+            self.bounds.reserve(budget)
+        if not self.public:
+            budget.take(COUNT_SHARE, COUNT, 1)
 
     def release(
         self,

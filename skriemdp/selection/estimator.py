@@ -27,7 +27,7 @@ from skriemdp._random import (
     public_generator,
 )
 from skriemdp._validation import check_fraction, check_option, check_positive, check_scale, shown
-from skriemdp.core.arithmetic import check_arithmetic
+from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import CarriesLedger, PrivateEstimator, check_noise, tags_of
 from skriemdp.core.manifold_input import point_shape
@@ -39,7 +39,9 @@ from skriemdp.descent.separate_rows import RowCheck, check_rows, made_up_records
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
+from skriemdp.ledger.statements import noise_of
 from skriemdp.ledger.units import UNITS
+from skriemdp.mechanisms.budget import Release
 from skriemdp.preprocessing import PerGroup, transformed_once
 from skriemdp.privacy.events import as_drawn
 from skriemdp.selection.parts import (
@@ -82,10 +84,8 @@ _NUMBERS: dict[str, Any] = {
 }
 
 
-_FLOATS = (
-    "a search with fits that do, groups, Laplace noise, or a loss or steps that round a record "
-    "otherwise in other company,"
-)
+# Arithmetic of a search whose steps or losses are not computed apart for each record.
+_COMPANY = "floating-point losses that may round otherwise in other company"
 
 
 class _Prepaid:
@@ -211,13 +211,13 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         estimator: Any,
         param_grid: Any,
         *,
-        mean_runs: Any = None,
+        mean_runs: float | None = None,
         loss: Any = "auto",
-        loss_bound: Any = 1.0,
-        delta: Any = 1e-5,
+        loss_bound: float = 1.0,
+        delta: float = 1e-5,
         accountant: PrivacyAccountant | None = None,
-        random_state: Any = None,
-        public_seed: Any = 0,
+        random_state: int | None = None,
+        public_seed: int = 0,
     ):
         self.estimator = estimator
         self.param_grid = param_grid
@@ -289,7 +289,7 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         self._check_truth(test)
         token = getattr(private_step(self.estimator), "_ledger_token", None)
         accountant = chosen_accountant(self.accountant, token)
-        fits, unit, integers = self._fit_events(candidates, whole, train, accountant)
+        fits, unit, words = self._fit_events(candidates, whole, train, accountant)
         scores = Scores.planned(
             fits,
             2.0 * len(fits) if self.mean_runs is None else self.mean_runs,
@@ -298,8 +298,7 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
             accountant.composes(0.0, self.delta),
         )
         event, gaussian = scores.event, scores.scoring.mu is not None
-        exact = integers and separate and gaussian
-        check_arithmetic(exact, _FLOATS)
+        words.append((INTEGERS if gaussian else PLAIN) if separate else _COMPANY)
         if scores.scoring.mu is not None:
             scores.held.check(scores.scoring.mu)
         seed = self.random_state
@@ -310,7 +309,8 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         public = {
             "n" if groups is None else "n_groups": n,
             "n_validation": test.n,
-            "arithmetic": "exact integers" if exact else "floating point",
+            "arithmetic": "; ".join(sorted(set(words))),
+            "releases": (Release("fits and scores", 1.0, noise_of(event.to_dict())),),
         }
         entry = charge(
             accountant,
@@ -326,9 +326,9 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
             },
             facts=public,
         )
-        runs = list(zip(candidates, fits, strict=True))
+        chosen = list(zip(candidates, fits, strict=True))
         with (charged := Charged(entry)):
-            best = self._run(scores, runs, train, test, streams, accountant)
+            best = self._run(scores, chosen, train, test, streams, accountant)
         charged.settle()
         self.privacy_spent_ = PrivacySpent(
             epsilon,
@@ -416,11 +416,9 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
         whole: Part,
         train: Part,
         accountant: PrivacyAccountant,
-    ) -> tuple[list[Event], str, bool]:
-        """What a fit of each candidate will cost, the least that one of them protects, and whether
-        all of them add integers.
-        """
-        events, units, exact = [], set(), True
+    ) -> tuple[list[Event], str, list[str]]:
+        """What fits of the candidates cost, the least that one protects, what each of them adds."""
+        events, units, words = [], set(), []
         for parameters in candidates:
             model = clone(self.estimator).set_params(**parameters)
             step = private_step(model)
@@ -441,7 +439,7 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
             data = validated_step(model, step, train)
             plan = step._plan(data.facts, step._terms(accountant))
             units.add(plan.unit)
-            exact &= plan.exact
+            words.append(plan.arithmetic)
             plan.work.check()
             check_noise(plan.event)
             event = plan.event
@@ -453,7 +451,7 @@ class PrivateGridSearchCV(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseE
             events.append(event)
         known = [unit for unit in UNITS if unit in units]
         unit = known[0] if known else units.pop()
-        return events, unit if train.people is None else "group", exact
+        return events, unit if train.people is None else "group", words
 
     def _try_steps(self, candidates: list[dict[str, Any]], X: Any, y: Any) -> bool:
         """Try the steps before the private one, of all candidates that differ in them."""

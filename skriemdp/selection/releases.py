@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from skriemdp._config import get_config
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.held import VectorSet, ball
@@ -60,8 +59,7 @@ class Scores:
 
         Gaussian fits pay for scores of their own mu.  Next to other laws the noise of a score is
         calibrated to the fits' epsilon at the search's delta: Laplace, which is smaller, unless
-        Gaussian noise makes the whole search cheaper, the ledger `composes` releases, or integers
-        were asked for.
+        Gaussian noise makes the whole search cheaper, or the ledger `composes` releases.
         """
         distinct = tuple(dict.fromkeys(fits))
         mus = [event.mu for event in distinct if event.mu is not None]
@@ -76,7 +74,7 @@ class Scores:
             _search(ParallelEvent((*distinct, score)), runs) for score in (laplace, gaussian)
         )
         cheap = by_laplace.epsilon(delta) <= _MORE * by_gaussian.epsilon(delta)
-        if cheap and not composes and get_config()["arithmetic"] != "lattice":
+        if cheap and not composes:
             return cls(by_laplace, laplace, loss_bound)
         return cls(by_gaussian, gaussian, loss_bound)
 

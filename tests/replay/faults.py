@@ -27,7 +27,6 @@ from replay.tape import Fault, Purse, Refuted, halved
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE
-from skriemdp.mechanisms import sums
 from skriemdp.privacy import mean_iteration, sensitivity
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ComposedEvent, GaussianEvent, SeededEvent
@@ -195,10 +194,9 @@ def patched(changes):
 
 def _forget():
     """Empty the caches that would remember a theorem from before or during a fault."""
-    for module in (mean_iteration, sums):
-        for value in vars(module).values():
-            if hasattr(value, "cache_clear"):
-                value.cache_clear()
+    for value in vars(mean_iteration).values():
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
 
 
 def faults_in_theorems():
@@ -424,6 +422,10 @@ def _projectors_as_long(frames, unit):
     return (frames @ np.swapaxes(frames, -1, -2))[:, places[0], places[1]] * root / unit
 
 
+def _twice_as_far(hold):
+    return lambda tile, unit: 2.0 * hold(tile, unit)
+
+
 def _half_of(name):
     return lambda given: _times(0.5, getattr(given, name))
 
@@ -478,7 +480,6 @@ def _twice_the_looks(original):
 _DRAW = "mechanisms.noise:draw"
 _UNPAID = meanwhile(_DRAW, takes(sensitivity=lambda a: halved(a.sensitivity)))
 _ALL = meanwhile("mechanisms.budget:_Budget.rest", returns(lambda found, a: a.self.total))
-_INTEGERS = "mechanisms.integers"
 _AS_LONG = meanwhile(
     "mechanisms.bounds:Ball.enforce", instead(lambda self, rows, unit: rows / unit)
 )
@@ -487,7 +488,6 @@ _LONG_LOSSES = meanwhile("mechanisms.bounds:Ball.enforce", _NO_BALL)
 _HELD = "mechanisms.held"
 _SEARCH = "selection.estimator:PrivateGridSearchCV._run"
 _QUERIES = "regression.prediction_releases:WeightedMean"
-_DOUBLED = meanwhile(f"{_INTEGERS}:IntegerBall.integers", times(2.0))
 
 CHANGES = (
     Change(
@@ -496,14 +496,14 @@ CHANGES = (
         "rows stay as long as they are",
         "erm ",
     ),
-    Change("mechanisms.sums:release_integers", _UNPAID, "half the sensitivity", "federated client"),
-    Change("mechanisms.sums:integer_total", _DOUBLED, "twice the integers", "federated client"),
-    Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "mean lattice"),
-    Change("mechanisms.sum:integer_total", times(2), "twice the integers", "mean lattice"),
-    Change("mechanisms.sum:ExactTotal.value", times(3), "added three times", "mean lattice"),
-    Change("mechanisms.held:VectorSet.spacing", times(1.0 / 3.0), "a third", "mean lattice"),
+    Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "federated client"),
+    Change("mechanisms.held:VectorSet.spacing", times(1.0 / 3.0), "a third", "federated client"),
+    Change("mechanisms.sum:private_sum", _UNPAID, "half the sensitivity", "mean integers"),
+    Change("mechanisms.sum:integer_total", times(2), "twice the integers", "mean integers"),
+    Change("mechanisms.sum:ExactTotal.value", times(3), "added three times", "mean integers"),
+    Change("mechanisms.held:VectorSet.spacing", times(1.0 / 3.0), "a third", "mean integers"),
     Change(
-        "mechanisms.bounds:Ball.enforce", _NO_BALL, "rows stay as long as they are", "mean lattice"
+        "mechanisms.bounds:Ball.enforce", _NO_BALL, "rows stay as long as they are", "mean integers"
     ),
     Change("mechanisms.held:VectorSet.spacing", times(1.0 / 3.0), "a third", "erm descent"),
     Change(
@@ -514,12 +514,26 @@ CHANGES = (
     ),
     Change("mechanisms.sum:integer_total", times(2), "twice the integers", "people adagrad"),
     Change(
+        "mechanisms.held:answers",
+        returns(lambda found, a: dataclasses.replace(found, hold=_twice_as_far(found.hold))),
+        "answers count twice",
+        "adagrad columns",
+    ),
+    Change(
+        "location_scale.columns:ColumnSearch.share",
+        times(0.5),
+        "half of the vectors is not planned",
+        "adagrad columns sampled",
+    ),
+    Change(
         "descent.queries:Query.noisy",
         takes(mu=lambda a: 2.0 * a.mu),
         "half the noise",
         "pymanopt",
     ),
-    Change("mechanisms.sums:integer_sums", _DOUBLED, "twice the integers", "federated rsgd 1.0"),
+    Change(
+        "federated.together:PooledRecords.totals", times(2), "twice the integers", "federated rsgd"
+    ),
     Change(
         "descent.releases:PoissonSampler.event",
         _with(integers=lambda event, a: 0),
@@ -532,24 +546,28 @@ CHANGES = (
         "no integers",
         "erm f",
     ),
-    Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "float"),
+    Change("mechanisms.vector:GaussianNoise.sigma", times(0.5), "halved", "mean tangent"),
     Change("mechanisms.vector:LaplaceNoise.scale", times(0.5), "halved", "mean laplace"),
-    Change(f"{_INTEGERS}:IntegerBall.spacing", times(1.0 / 3.0), "a third", "federated rsgd 1.0"),
+    Change("mechanisms.held:VectorSet.spacing", times(1.0 / 3.0), "a third", "federated rsgd 1.0"),
     Change(
-        f"{_INTEGERS}:IntegerBall.integers",
-        returns(lambda found, a: np.rint(a.rows / a.self.spacing)),
-        "rows stay as long as they are",
-        "federated erm",
+        "mechanisms.bounds:Ball.enforce", _NO_BALL, "rows stay as long as they are", "federated erm"
     ),
     Change("mechanisms.held:VectorSet.spacing", times(0.5), "halved", "class means"),
     Change("mechanisms.held:VectorSet.add", _AS_LONG, "not shortened", "class means"),
-    Change("mechanisms.held:Moment.spacing", times(0.5), "halved", "class moments"),
+    Change("mean.class_releases:Vote.release", _UNPAID, "half the sensitivity", "class means vote"),
     Change(
-        f"{_INTEGERS}:ExactTotal.add_rows",
-        meanwhile(f"{_INTEGERS}:_float_sum", times(3)),
-        "added three times",
-        "federated client",
+        "mean.class_releases:Vote.release",
+        takes(mu=lambda a: 2.0 * a.mu),
+        "twice the share",
+        "class means vote",
     ),
+    Change(
+        "mean.class_releases:Vote.release",
+        takes(groups=lambda a: None),
+        "rows answer, not people",
+        "class means vote people",
+    ),
+    Change("mechanisms.held:Moment.spacing", times(0.5), "halved", "class moments"),
     Change("mechanisms.counts:GaussianCount.release", _UNPAID, "half the bound", "mean counts"),
     Change("mechanisms.counts:LaplaceCount.scale", times(0.5), "halved", "mean laplace 0"),
     Change(
@@ -572,6 +590,7 @@ CHANGES = (
     ),
     Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "pca covariance"),
     Change(f"{_HELD}:Moment.longest", times(2), "doubled", "pca covariance"),
+    Change(f"{_HELD}:_traces", times(0.25), "a quarter of the traces", "people pca pure"),
     Change(f"{_HELD}:Frame.spacing", times(0.5), "halved", "pca power 1, long"),
     Change(f"{_HELD}:Frame.longest", times(2), "doubled", "pca power 1, long"),
     Change(f"{_HELD}:Frame.longest", times(2), "doubled for two columns", "pca power 2, long"),
@@ -610,6 +629,12 @@ CHANGES = (
         "people class means",
     ),
     Change(
+        "mean.class_releases:_person_lengths",
+        returns(lambda found, a: found * len(a.vectors) / len(a.counts)),
+        "lengths that know how many classes others show",
+        "people class means counts",
+    ),
+    Change(
         "_groups:_key",
         returns(lambda found, a: (0, repr(a.value)) if found[0] == 0 else found),
         "a person whose number is written in two ways counts as two",
@@ -622,6 +647,22 @@ CHANGES = (
         "of two",
     ),
     Change("federated.sums:share", takes(times=lambda a: 1), "the whole", "federated class sums"),
+    Change("mechanisms.sum:noised", _UNPAID, "half the sensitivity", "federated log sums"),
+    Change(
+        "mechanisms.counts:GaussianCount.exact", times(2), "counted twice", "federated log sums"
+    ),
+    Change(
+        "mechanisms.sum:Part.of_several",
+        takes(times=lambda a: 1),
+        "a person of two clients moves as one",
+        "aggregator of two",
+    ),
+    Change(
+        "federated.sums:planned_sums",
+        meanwhile("federated.sums:_planned", takes(times=lambda a: 2 if a.times > 2 else a.times)),
+        "integers of shifts that do not add up",
+        "aggregator of two",
+    ),
     Change(
         "federated.sums:planned_sums",
         meanwhile("federated.sums:share", times(4.0)),
@@ -639,12 +680,6 @@ CHANGES = (
     Change("core.estimator:Data.by_group", returns(_all_rows), "rows as people", "people erm poi"),
     Change("_groups:Groups.means", returns(_mean_size), "weights of everybody", "people erm 1"),
     Change("mechanisms.budget:_Budget._take", _forgets, "forgets what was taken", "pca"),
-    Change(
-        "location_scale.rows:_shrinking",
-        returns(lambda found, a: np.ones_like(a.squares)),
-        "not shortened",
-        "people pca pure",
-    ),
     Change(
         f"{_HELD}:variances",
         meanwhile(f"{_HELD}:second_moment_sensitivity", times(0.8)),
@@ -712,6 +747,12 @@ CHANGES = (
     ),
     Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "regression moments"),
     Change("mean.joint_releases:JointMean.seen", _ALL, "the whole after a ball", "class moments"),
+    Change(
+        "mean.releases:StartAlone.release",
+        meanwhile("mean.releases:GaussianBudget", takes(total=lambda a: 2.0 * a.total)),
+        "twice its mu",
+        "mean start alone",
+    ),
     Change(
         "linear_model.adagrad:NoisyAdaGrad.with_mu",
         _with(noise_multiplier=lambda found, a: math.sqrt(found.n_steps) / a.mu),
@@ -786,6 +827,13 @@ CHANGES = (
 # What no charge and no bound shows: numbers that nobody released.
 LEAKS = (
     Change(
+        "location_scale.start_releases:_Ambient.release",
+        _with(length=lambda start, a: float(np.linalg.norm(a.points.mean(axis=0)))),
+        "the exact length of the mean vector",
+        "mean of wide directions",
+        strangers=True,
+    ),
+    Change(
         "completion.releases:typical_count",
         returns(lambda found, a: float(np.median(np.diff(a.matrix.indptr)))),
         "a fit steered by the exact typical count",
@@ -804,6 +852,13 @@ LEAKS = (
         returns(lambda found, a: warn_user(f"{a.clipped / a.n:.1%} were clipped") or found),
         "a warning that quotes the exact share",
         "adagrad search",
+        strangers=True,
+    ),
+    Change(
+        "location_scale.columns:ColumnSearch.release",
+        _with(limit=lambda found, a: np.abs(np.asarray(a.X) - found.center).max(axis=0)),
+        "columns reach as far as their farthest numbers",
+        "adagrad columns",
         strangers=True,
     ),
     Change(
@@ -835,6 +890,13 @@ LEAKS = (
         strangers=True,
     ),
     Change(
+        "mean.class_releases:Vote.release",
+        returns(lambda found, a: found._replace(tells=_right(a)[0] > 0.9 * a.self.n)),
+        "an exact count warns",
+        "class means vote",
+        strangers=True,
+    ),
+    Change(
         "linear_model.estimator:PrivateNoisyAdaGrad._release",
         returns(lambda found, a: print(_size(a.data.arrays))),
         "printed text of a record",
@@ -846,6 +908,12 @@ LEAKS = (
 
 def _lengths(vectors):
     return np.linalg.norm(vectors, axis=1)
+
+
+def _right(given):
+    """How many records each way of a vote labels right."""
+    points, labels = given.arrays
+    return np.array([(given.rule.places(points, w) == labels).sum() for w in given.self.ways])
 
 
 def _size(arrays):

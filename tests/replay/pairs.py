@@ -25,7 +25,6 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateRiemannianERM,
     PrivateTangentPCA,
-    config_context,
 )
 from skriemdp._groups import read_ids
 from skriemdp._random import NoiseStreams
@@ -68,15 +67,14 @@ def pair(name, fit, data, other, attains=0.0, **facts):
     PAIRS.append(Pair(name, fit, data, other, attains, **facts))
 
 
-def fitted(kind, *arguments, arithmetic="auto", **settings):
-    """``fit(accountant, *data)`` of an estimator, in this arithmetic; about the base point."""
+def fitted(kind, *arguments, **settings):
+    """``fit(accountant, *data)`` of an estimator; about the base point."""
     spaces = [value for value in (*arguments, *settings.values()) if isinstance(value, Geometry)]
     if spaces and isinstance(settings.get("radius"), float):
         settings = {"center": spaces[0].base_point} | settings
 
     def fit(accountant, *data):
-        with config_context(arithmetic=arithmetic):
-            return kind(*arguments, **settings, accountant=accountant).fit(*data)
+        return kind(*arguments, **settings, accountant=accountant).fit(*data)
 
     return fit
 
@@ -180,14 +178,18 @@ def means():
             name = f"mean {mechanism} sphere {radius:.2f}"
             least = 0.5 if mechanism == "k-norm" else 0.05
             pair(name, fit, *data, attains=least, geometry=globe)
-    for geometry, name in ((plane, "euclidean"), (space, "hyperboloid")):
-        for mechanism in ("tangent", "gradient", "auto"):
-            settings = {"mechanism": mechanism, "epsilon": 20.0, "arithmetic": "lattice"}
-            fit = fitted(PrivateFrechetMean, geometry, radius=1.0, **settings)
-            pair(f"mean lattice {mechanism} {name}", fit, *opposite(geometry, 1.0), attains=0.7)
-            # Noisy answers, and a record beyond the ball.
-            data = opposite(geometry, 1.0, rest=0.2, beyond=3.0)
-            pair(f"mean lattice {mechanism} {name} noisy", fit, *data, quiet=False)
+    for geometry, name, mechanism in (
+        (plane, "euclidean", "tangent"),
+        (plane, "euclidean", "gradient"),
+        (plane, "euclidean", "auto"),
+        (space, "hyperboloid", "gradient"),
+    ):
+        settings = {"mechanism": mechanism, "epsilon": 20.0, "noise": "gaussian"}
+        fit = fitted(PrivateFrechetMean, geometry, radius=1.0, **settings)
+        pair(f"mean integers {mechanism} {name}", fit, *opposite(geometry, 1.0), attains=0.7)
+        # Noisy answers, and a record beyond the ball.
+        data = opposite(geometry, 1.0, rest=0.2, beyond=3.0)
+        pair(f"mean integers {mechanism} {name} noisy", fit, *data, quiet=False)
     # One look, for want of more budget.
     box = Euclidean(10)
     fit = fitted(PrivateFrechetMean, box, epsilon=1.0, radius=1.0)
@@ -204,14 +206,17 @@ def means():
         fit = fitted(PrivateFrechetMean, geometry, epsilon=3.0)
         data = opposite(geometry, radius, n=120, rest=0.1 * radius)
         pair(f"mean found {name}", fit, *data, attains=0.9)
+    # Of few matrices nothing but the start: a record crosses every unit that is asked about.
+    units = np.exp(np.linspace(-1.0, 1.0, 30))[:, None, None] * np.eye(2)
+    data = changed(units, 1e-30 * np.eye(2), 1e30 * np.eye(2))
+    pair("mean start alone", fitted(PrivateFrechetMean, "spd", center=None), *data, attains=0.1)
     data = along(Sphere(2), np.linspace(-2.6, 2.6, 120))
     fit = fitted(PrivateFrechetMean, Sphere(2), epsilon=3.0)
-    # What a search does not need is lost to a Laplace mean: here two rounds but for one wide mean.
-    lost = _lost(Sphere(2), lambda s: s.total - (s.start + s.radius + s.wide + s.final))
     neighbours = changed(data, *along(Sphere(2), [2.9, -2.9]))
-    pair("mean of wide directions", fit, *neighbours, attains=0.2, charge=lost)
+    pair("mean of wide directions", fit, *neighbours, attains=0.2)
     data = changed(along(space, np.linspace(-1.5, 1.5, 120)), *along(space, [9.0, -9.0]))
     fit = fitted(PrivateFrechetMean, space, epsilon=3.0)
+    # What a search does not need is lost to a Laplace mean.
     lost = _lost(space, lambda s: s.move)  # one mean of two
     pair("mean found at once", fit, *data, attains=0.5, charge=lost)
     # A record crosses the distance that a search asks about: its counts move.
@@ -229,7 +234,7 @@ def means():
     pair("mean iterated sphere", fit, *opposite(Sphere(2), 0.4, n=60), attains=0.7)
     fit = fitted(PrivateFrechetMean, space, radius=2.0, **iterated)
     pair("mean iterated hyperboloid", fit, *opposite(space, 2.0, n=60), attains=0.8)
-    fit = fitted(PrivateFrechetMean, space, radius="auto", arithmetic="lattice")
+    fit = fitted(PrivateFrechetMean, space, radius="auto", mechanism="gradient")
     pair("mean exact counts of a radius", fit, *data, attains=0.05)
     # Descent that starts away from the centre, more steps, clipped logarithms.
     start = along(space, [0.9])[0]
@@ -285,6 +290,19 @@ def class_means():
             fit = fitted(PrivateMinimumDistanceToMean, geometry, classes=range(3), epsilon=20.0)
             pair(name, fit, (one, y), (two, y), quiet=quiet)
 
+    # Enough of a budget for a vote: every way labels a record right, and then none does.
+    for name, (geometry, radius) in GEOMETRIES.items():
+        data, people = _voters(geometry, radius)
+        settings = {"radius": radius, "classes": range(3), "epsilon": 60.0}
+        fit = fitted(PrivateMinimumDistanceToMean, geometry, **settings)
+        pair(f"class means vote {name}", fit, *data, attains=0.985)
+        pair(f"class means vote people {name}", fit, *people, attains=0.985)
+    data, people = _voters(Hyperboloid(2), 1.5, n=90)
+    fit = fitted(PrivateMinimumDistanceToMean, Hyperboloid(2), classes=range(3), epsilon=10.0)
+    for quiet in (True, False):
+        pair(f"class means vote in a private ball {quiet}", fit, *data, quiet=quiet, attains=0.65)
+        pair(f"class means vote in a private ball people {quiet}", fit, *people, quiet=quiet)
+
     # Long in the one direction, short in the other: behind the shape both ends are shortened.
     one, two = changed(np.zeros((N, 2)), [50.0, 1.0], [-50.0, -1.0])
     settings = {"radius": 1.0, "classes": range(3), "shape": [1.0, 0.01]}
@@ -300,6 +318,24 @@ def class_means():
     fit = fitted(PrivateMinimumDistanceToMean, space, classes=range(3), epsilon=5.0)
     pair("class means counts of a private ball", fit, *((x, y) for x in data))
     _class_moments(data, y)
+
+
+def _voters(geometry, radius, n=N):
+    """Two classes at the ends of a ball; a record moves to the other end and to a third class.
+
+    The same of people, the first of whom has 40 rows and then a single one.
+    """
+    y = (np.arange(n) % 5) // 3  # the first class is the largest
+    one, two = changed(
+        along(geometry, radius * np.where(y, -0.95, 0.95)), *along(geometry, [radius, -radius])
+    )
+    other = np.where(np.arange(n) == 0, 2, y)
+    rows = [np.r_[np.zeros(first, int), np.repeat(np.arange(1, n), 2)] for first in (ROWS, 1)]
+    people = (
+        (points[ids], labels[ids], ids)
+        for points, labels, ids in zip((one, two), (y, other), rows, strict=True)
+    )
+    return ((one, y), (two, other)), tuple(people)
 
 
 def _class_moments(spread, y):
@@ -373,6 +409,13 @@ def people():
         fit = fitted(kind, space, classes=range(3), epsilon=5.0)
         title = f"people class means in a private ball {quiet}"
         pair(title, fit, *data, quiet=quiet, attains=0.5 if quiet else 0.0)
+    # Three classes far off, and then one near: the person crosses the radii that are asked about.
+    data = changed(along(space, np.linspace(0.05, 2.0, 60)), *along(space, [200.0, 1e-9]))
+    data = owned(data[0], ROWS), owned(data[1], 1, 1)
+    for center in (None, space.base_point):
+        fit = fitted(kind, space, center=center, classes=range(3), epsilon=5.0)
+        title = f"people class means counts of a private ball, center {center is not None}"
+        pair(title, fit, *data, attains=0.2)
     for name, (geometry, radius) in GEOMETRIES.items():
         data = without_labels(exchanged(*opposite(geometry, radius, rest=0.3 * radius)))
         least = 0.8 if name not in ("bures", "stiefel") else 0.4
@@ -521,6 +564,11 @@ def _linear_models_of_people():
     steps = np.outer(np.geomspace(0.01, 100.0, n), [1.0, 0, 0])
     data = replaced(steps, [1e-3, 0, 0], [50.0, 0, 0], targets=(signs, signs))
     pair("people adagrad count", adagrad(), *data)
+    units = [1.0, 1e-3, 1e3]
+    labels = (np.arange(n) % 2).astype(int)
+    data = replaced(units * rng.normal(size=(n, p)), [-1e9] * p, [1e9] * p, targets=(labels,) * 2)
+    fit = fitted(PrivateNoisyAdaGrad, n_steps=3, classes=range(2), epsilon=30.0)
+    pair("people adagrad columns", fit, *data, attains=0.3)
 
 
 def _regressions_of_people():
@@ -610,7 +658,7 @@ def searched(geometry, mu=6.0, **known):
         )
         found = plan.release(records, budget, streams)
         (distances,) = records.distances(found.center)
-        rest = GaussianCount(1.0 / budget.rest())
+        rest = GaussianCount(1.0 / budget.rest("rest"))
         return rest.release(np.count_nonzero(distances <= found.radius), streams("rest"))
 
     return fit
@@ -664,7 +712,7 @@ def searches():
         least = 0.2 if name in ("sphere", "stiefel", "grassmann") else 0.0
         data = changed(points, one, other)
         pair(f"search start {name}", searched(geometry, mu=3.0), *data, attains=least)
-    # Directions all around: one clipped step of the logarithms, and no ball.
+    # Directions all around: no ball holds them.
     rng = np.random.default_rng(5)
     around = rng.normal(size=(60, 3)) + [0.4, 0, 0]
     around /= np.linalg.norm(around, axis=1, keepdims=True)
@@ -672,7 +720,7 @@ def searches():
     middle /= np.linalg.norm(middle)
     aside = 1e-3 * np.cross(middle, [0.0, 0.0, 1.0])
     data = changed(around, aside - middle, -aside - middle)
-    pair("search wide", searched(Sphere(2)), *data, attains=0.1)
+    pair("search wide", searched(Sphere(2)), *data, attains=0.07)
     space = Hyperboloid(2)
     data = opposite(space, 2.0, rest=0.3, n=40)
     for known in ({"center": space.base_point}, {"radius": 1.0}):
@@ -998,6 +1046,32 @@ def _searches_of_linear_models():
     same = np.full((n, p), 3.0)
     data = changed(same, [3.0, 3.0, 3.0], [1e200, 0, -1e200])
     pair("adagrad search, equal rows", adagrad(), (data[0], y), (data[1], y), quiet=False)
+    _columns_of_linear_models()
+
+
+def _columns_of_linear_models():
+    """A record leaves from below all thresholds of every column to above all of them."""
+    rng = np.random.default_rng(5)
+    n, p = 60, 4
+    units = [1.0, 1e-3, 1e3, 10.0]
+    labels = (np.arange(n) % 2).astype(int)
+    ends = [-1e9 * np.ones(p), 1e9 * np.ones(p)]
+    settings = {"n_steps": 3, "classes": range(2), "epsilon": 30.0}
+    fit = fitted(PrivateNoisyAdaGrad, **settings)
+    data = [(X, labels) for X in changed(5.0 + units * rng.normal(size=(n, p)), *ends)]
+    pair("adagrad columns", fit, *data, attains=0.3)
+    pair("adagrad columns noisy", fit, *data, quiet=False)
+    # Quantiles in one cell, which is searched further.
+    atoms = [(X, labels) for X in changed(np.where(rng.random((n, p)) < 0.05, 1.0, 0.0), *ends)]
+    pair("adagrad columns, atoms", fit, *atoms, attains=0.3)
+    stored = [(sparse.csr_array(X), y) for X, y in data]
+    pair("adagrad columns sparse", fit, *stored)
+    fit = fitted(PrivateNoisyAdaGrad, **settings, batch_size=20)
+    pair("adagrad columns sampled", fit, *data, charge=_of_a_sampled_search)
+    fit = fitted(PrivateNoisyAdaGrad, **settings, fit_intercept=False)
+    pair("adagrad columns about zero", fit, *data)
+    fit = fitted(PrivateNoisyAdaGrad, **settings, fit_intercept=False, batch_size=20)
+    pair("adagrad columns sampled, atoms", fit, *atoms, charge=_of_a_sampled_search)
 
 
 def _of_a_sampled_search(tape, mine):
@@ -1323,20 +1397,20 @@ def search():
     rng = np.random.default_rng(3)
     X[:] = 0.2 * rng.normal(size=X.shape)
     grid = {"radius": [0.5, 1.0]}
-    for law, arithmetic in (("gaussian", "float"), ("gaussian", "lattice"), ("laplace", "auto")):
+    for law in ("gaussian", "laplace"):
         estimator = PrivateFrechetMean(mechanism="tangent", noise=law, radius=1.0)
-        fit = _search(estimator, grid, arithmetic=arithmetic, loss_bound=0.5)
+        fit = _search(estimator, grid, loss_bound=0.5)
         train, test = _places(40)
         for at, name in ((train, "training"), (test, "validation")):
             data = changed(X, [0.0, 0] if name == "validation" else [1.0, 0], [-1e9, 0], at=at)
             least = 0.25
             facts = {"changed": at, "charge": charge_of_a_search}
-            title = f"search {law} {name} record {arithmetic}"
+            title = f"search {law} {name} record"
             pair(title, fit, *data, attains=least, **facts)
             pair(f"{title} noisy", fit, *data, quiet=False, **facts)
 
 
-def _search(estimator, grid, arithmetic="auto", **settings):
+def _search(estimator, grid, **settings):
     def fit(accountant, *data):
         original = _Prepaid.spend
 
@@ -1345,7 +1419,7 @@ def _search(estimator, grid, arithmetic="auto", **settings):
             accountant.spend(event)
 
         patched = mock.patch.object(_Prepaid, "spend", spend)
-        with patched, config_context(arithmetic=arithmetic):
+        with patched:
             model = PrivateGridSearchCV(estimator, grid, accountant=accountant, **settings)
             return model.fit(*data)
 
@@ -1383,9 +1457,6 @@ def federations():
             title = f"federated {local} {fraction} {name}"
             pair(title, fit, *data, attains=least, mine=of_client)
             pair(f"{title} noisy", fit, *data, quiet=False, mine=of_client)
-            more = {"local": local, "batch_fraction": fraction, "local_steps": 2}
-            fit = _federated(estimator, 2, 3, arithmetic="float", **more)
-            pair(f"{title} float", fit, *data, mine=of_client)
     estimator = PrivateRiemannianERM("euclidean", gradient=linear_gradient, start=[0.0, 0.0])
     one, two = opposite(plane, 1.0, beyond=1e6)
     fit = _federated(estimator, 3, 3, local_steps=2)
@@ -1394,10 +1465,8 @@ def federations():
     estimator = PrivateRiemannianERM("euclidean", gradient=_turning, start=[0.0, 0.0])
     data = [(x, clients) for x in changed(np.zeros((N, 2)), [1e3, 0], [-1.0, 0])]
     settings = {"local": "rsvrg", "batch_fraction": 0.5, "local_steps": 3, "clip_norm": 0.5}
-    for arithmetic in ("float", "auto"):
-        fit = _federated(estimator, 3, 3, arithmetic=arithmetic, **settings)
-        title = f"federated rsvrg, opposite differences {arithmetic}"
-        pair(title, fit, *data, attains=0.8, mine=of_client)
+    fit = _federated(estimator, 3, 3, **settings)
+    pair("federated rsvrg, opposite differences", fit, *data, attains=0.8, mine=of_client)
     # A whole client turns round.
     steps = np.zeros(N)
     ends = []
@@ -1407,8 +1476,11 @@ def federations():
     estimator = PrivateFrechetMean(plane, radius=1.0)
     fit = _federated(estimator, 3, 2, unit="client", update_clip=0.5)
     pair("federated client", fit, *ends, attains=0.5, charge=charge_of_clients)
-    fit = _federated(estimator, 3, 2, unit="client", update_clip=0.5, arithmetic="float")
-    pair("federated client float", fit, *ends, attains=0.5, charge=charge_of_clients)
+    # What a client does with own records need not be bounded, nor apart from those beside them.
+    sums = PrivatePrincipalEigenvector(row_norm=1.0, center="assume")
+    data = [(x, clients) for x in changed(along(plane, steps), [7.0, 1.0], [-1.0, 9.0])]
+    fit = _federated(sums, 3, 2, unit="client", update_clip=0.1, clip_norm=0.5)
+    pair("federated client components", fit, *data, charge=charge_of_clients)
     estimator = PrivateFrechetMean(plane, radius=1.0)
     fit = _federated(estimator, 3, 2, participation="uniform")
     data = [(x, clients) for x in opposite(plane, 1.0)]
@@ -1444,6 +1516,9 @@ def sums_of_clients():
     def of_two(draw):
         return draw.label[1] in "01"
 
+    def anybody(draw):
+        return True
+
     round_of = functools.partial(_federated, n_rounds=1, local="statistic")
     plane, space = Euclidean(2), Hyperboloid(2)
     clients = np.repeat([0, 1, 2], 8)
@@ -1466,12 +1541,36 @@ def sums_of_clients():
         title = f"federated class sums {geometry} of two"
         pair(title, round_of(means), *data, attains=0.95, mine=of_two)
         mean = PrivateFrechetMean(geometry, center=geometry.base_point, radius=radius)
-        for arithmetic in ("float", "auto"):
-            fit = round_of(mean, arithmetic=arithmetic)
-            title = f"federated log sums {geometry} {arithmetic}"
-            pair(title, fit, (one, None, clients), (two, None, clients), **facts)
-            data = (one, None, clients), (two, None, clients)
-            pair(f"{title} noisy", fit, *data, quiet=False, mine=of_client)
+        fit, title = round_of(mean), f"federated log sums {geometry}"
+        data = (one, None, clients), (two, None, clients)
+        pair(title, fit, *data, **facts)
+        pair(f"{title} noisy", fit, *data, quiet=False, mine=of_client)
+        # One noise for all clients: of shares, a client's own is as good as all of it.
+        for trust, mine in (("cohort", of_client), ("aggregator", anybody)):
+            facts = {"attains": 0.95, "mine": mine}
+            one_noise = functools.partial(round_of, trust=trust)
+            title = f"federated class sums {geometry} {trust}"
+            pair(title, one_noise(means), (one, y, clients), (two, y, clients), **facts)
+            pair(
+                f"federated log sums {geometry} {trust}",
+                one_noise(mean),
+                (one, None, clients),
+                (two, None, clients),
+                **facts,
+            )
+            data = exchanged(*opposite(geometry, radius, rest=0.3 * radius), label=1)
+            pair(f"{title} people", one_noise(means), *map(_by_clients, data), **facts)
+        data = [owned(x, ROWS) for x in opposite(geometry, radius, rest=0.3 * radius)]
+        data = [_by_clients(d, wanders=True) for d in data]
+        title = f"federated class sums {geometry} aggregator of two"
+        fit = round_of(means, trust="aggregator")
+        pair(title, fit, *data, attains=0.95)
+        # Of two clients each moves by half, which adds up: to the sum of what two releases tell.
+        half = functools.partial(Tape.check_charge, unspent=0.5)
+        title = f"federated class sums {geometry} cohort of two"
+        fit = round_of(means, trust="cohort")
+        pair(title, fit, *data, attains=0.95, mine=of_two, charge=half)
+        facts = {"attains": 0.95, "mine": of_client}
         rows = without_labels(exchanged(*opposite(geometry, radius, rest=0.3 * radius)))
         data = [_by_clients(d) for d in rows]
         for title, fit in (("log sums", round_of(mean)), ("rsgd", _federated(mean, 2, 3))):
@@ -1508,33 +1607,32 @@ def sums_of_clients():
     moments = PrivateHyperbolicRegressor(
         "sufficient-statistics", feature_scale=1.0, base_point=[0.0, 0.0], n_frequencies=8
     )
-    for arithmetic in ("float", "lattice"):
-        fit = round_of(components, arithmetic=arithmetic)
-        data = [(x, None, clients) for x in orthogonal]
-        title = f"federated second moments {arithmetic}"
-        pair(title, fit, *data, attains=0.95, mine=of_client)
-        data = [(X, one, clients) for one in labels]
-        fit = round_of(moments, arithmetic=arithmetic)
-        pair(f"federated moments {arithmetic}", fit, *data, attains=0.8, mine=of_client)
-        # A feature that is cut moves the count.
-        data = [(x, labels[0], clients) for x in changed(X, [1e3, 0.0], [0.0, 0.0])]
-        pair(f"federated moments cut {arithmetic}", fit, *data, mine=of_client)
-        # A person with 40 rows becomes one with a single row, at the same client.
-        people = replaced(np.zeros((N, 3)), [3.0, 0, 0], [0, 1.0, 0])
-        title = f"federated second moments {arithmetic} people"
-        fit = round_of(components, arithmetic=arithmetic)
-        pair(title, fit, *map(_by_clients, people), attains=0.95, mine=of_client)
-        fit = round_of(moments, arithmetic=arithmetic)
-        people = replaced(X, [0.0, 0.0], [0.0, 0.0], targets=labels)
-        title = f"federated moments {arithmetic} people"
-        pair(title, fit, *map(_by_clients, people), attains=0.8, mine=of_client)
-        # All rows of many directions, or of one with a feature that is cut.
-        rows, _, ids = people[0]
-        spread = rows.copy()
-        spread[ids == 0] = 30.0 * np.random.default_rng(5).normal(size=(ROWS, 2))
-        everything = (spread, people[0][1], ids), people[1]
-        data = map(_by_clients, everything)
-        pair(f"federated moments cut {arithmetic} people", fit, *data, mine=of_client)
+    fit = round_of(components)
+    data = [(x, None, clients) for x in orthogonal]
+    title = "federated second moments"
+    pair(title, fit, *data, attains=0.95, mine=of_client)
+    data = [(X, one, clients) for one in labels]
+    fit = round_of(moments)
+    pair("federated moments", fit, *data, attains=0.8, mine=of_client)
+    # A feature that is cut moves the count.
+    data = [(x, labels[0], clients) for x in changed(X, [1e3, 0.0], [0.0, 0.0])]
+    pair("federated moments cut", fit, *data, mine=of_client)
+    # A person with 40 rows becomes one with a single row, at the same client.
+    people = replaced(np.zeros((N, 3)), [3.0, 0, 0], [0, 1.0, 0])
+    title = "federated second moments people"
+    fit = round_of(components)
+    pair(title, fit, *map(_by_clients, people), attains=0.95, mine=of_client)
+    fit = round_of(moments)
+    people = replaced(X, [0.0, 0.0], [0.0, 0.0], targets=labels)
+    title = "federated moments people"
+    pair(title, fit, *map(_by_clients, people), attains=0.8, mine=of_client)
+    # All rows of many directions, or of one with a feature that is cut.
+    rows, _, ids = people[0]
+    spread = rows.copy()
+    spread[ids == 0] = 30.0 * np.random.default_rng(5).normal(size=(ROWS, 2))
+    everything = (spread, people[0][1], ids), people[1]
+    data = map(_by_clients, everything)
+    pair("federated moments cut people", fit, *data, mine=of_client)
     data = [_by_clients(owned(x, ROWS), wanders=True) for x in orthogonal]
     data = [(X, None, clients, ids) for X, _, clients, ids in data]
     title = "federated second moments of two"
@@ -1566,14 +1664,13 @@ def charge_of_rounds(tape, mine):
     check_composition(draws, event.events[len({draw.label for draw in draws})])
 
 
-def _federated(estimator, *arguments, arithmetic="auto", **settings):
+def _federated(estimator, *arguments, **settings):
     def fit(accountant, X, *more):
         y, clients, groups = {1: (None, *more, None), 2: (*more, None), 3: more}[len(more)]
         model = FederatedEstimator(
             estimator, *arguments, accountant=accountant, random_state=0, **settings
         )
-        with config_context(arithmetic=arithmetic):
-            return model.fit(X, y, clients=clients, groups=groups)
+        return model.fit(X, y, clients=clients, groups=groups)
 
     return fit
 

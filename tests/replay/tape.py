@@ -64,6 +64,9 @@ class Draw:
     size: tuple
     batch: Any
     averaged: int | None
+    shares: int | None
+    presence: int | None
+    points: dict  # what the query asks about: centres, sets, grids
     answer: Any
     moved: float = 0.0  # in units of the claimed bound
 
@@ -79,14 +82,15 @@ class Draw:
         """What must not depend on the records."""
         shapes = tuple(np.shape(block) for block in self.exact if hasattr(block, "shape"))
         kind = None if self.batch is None else self.batch[:3]
-        return (self.law, self.scale, self.bound, self.site, self.size, kind, shapes, self.averaged)
+        asked = (self.law, self.scale, self.bound, self.site, self.size)
+        return (*asked, kind, shapes, self.averaged, self.shares, self.presence)
 
 
 class Purse:
     """An accountant that notes on the tape what it is charged."""
 
     def __init__(self, tape):
-        self._tape = tape
+        self._tape, self.unit = tape, tape.unit
 
     def __sklearn_clone__(self):
         return self
@@ -98,6 +102,9 @@ class Purse:
         # Some pairs are seeded, so that both runs toss the same coins; the plan is replayed.
         planned = event.event if isinstance(event, SeededEvent) else event
         self._tape.charges.append((len(self._tape.draws), planned))
+        facts = details.get("facts", {})
+        self._tape.plans += [facts["releases"]] if "releases" in facts else []
+        self._tape.stated += [facts["arithmetic"]] if "arithmetic" in facts else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,12 +142,17 @@ class Tape:
     geometry : Geometry, optional
         Of releases that are points.
     fault : Fault, optional
+    unit : str
+        Of the ledger.
     """
 
-    def __init__(self, changed=0, quiet=True, geometry=None, fault=None):
+    def __init__(self, changed=0, quiet=True, geometry=None, fault=None, unit="record"):
+        self.unit = unit
         self.changed, self.quiet, self.geometry, self.fault = changed, quiet, geometry, fault
         self.draws: list[Draw] = []
         self.charges: list[tuple] = []
+        self.plans: list[tuple] = []  # what was stated with the charges
+        self.stated: list[str] = []  # of the arithmetic
         self.recorded = Outcome()
         self.without = False
         self._refuted: Refuted | None = None
@@ -159,15 +171,17 @@ class Tape:
         with self._installed(self.recorded):
             self.recorded.result = fit(Purse(self), *data)
 
-    def replay(self, fit, data, without=False, limit=1.0):
+    def replay(self, fit, data, without=False, limit=1.0, presence=False):
         """Fit other data to the same answers; with `without`, the same data less one record.
 
-        The record is then missing from the sampled batches, and only those are compared.  What the
-        fit leaves behind is what it left on the first data, to the last bit.
+        The record is then missing from the sampled batches, and only those are compared.  With
+        `presence` the other data have a record more, or less.  What the fit leaves behind is what
+        it left on the first data, to the last bit.
         """
-        kept, outcome = Tape(), Outcome()  # what the second fit is charged is not of interest
+        # What the second fit is charged is not of interest.
+        kept, outcome = Tape(unit=self.unit), Outcome()
         self._start(recording=False)
-        self.without, self.limit = without, limit
+        self.without, self.limit, self.presence = without, limit, presence
         for draw in self.draws:
             draw.moved = 0.0
         missed = _cache_misses()
@@ -248,6 +262,7 @@ class Tape:
         presence=None,
         grid=None,
         averaged=None,
+        shares=None,
         sampler=None,
     ):
         """In the place of ``noise.draw``."""
@@ -269,6 +284,9 @@ class Tape:
             size=(size,) if isinstance(size, int) else tuple(size),
             batch=batch,
             averaged=averaged,
+            shares=shares,
+            presence=presence,
+            points=_asked_about() if self.unit != "record" else {},
             answer=None,
         )
         if not self._recording:
@@ -276,7 +294,7 @@ class Tape:
         if self.quiet and not entry.size and law != "k-norm":
             entry.answer = self._without_noise(exact, law)
         else:
-            whole = {"grid": grid, "averaged": averaged, "sampler": sampler}
+            whole = {"grid": grid, "averaged": averaged, "shares": shares, "sampler": sampler}
             s, b = (entry.scale, entry.bound) if several else (entry.scale[0], entry.bound[0])
             entry.answer = REAL_DRAW(exact, s, law, self._rng, size, sensitivity=b, **whole)
         self.draws.append(entry)
@@ -309,7 +327,14 @@ class Tape:
             self._refute(
                 f"a branch, scale or bound depends on the records:\n{first.public}\n{entry.public}"
             )
+        found = differences(first.points, entry.points)
+        if found:
+            self._refute("a query is about the records:\n" + "\n".join(found[:9]))
         limit = self.limit
+        if self.presence:
+            if entry.presence is None:
+                self._refute(f"{first.site}: nothing is said of a record more.")
+            limit = entry.presence / entry.bound[0]
         if first.batch is not None and not first.batch[-1] and math.isfinite(limit):
             limit = 0.0
         elif self.without:
@@ -501,6 +526,22 @@ def _site(label) -> str:
         frame = frame.f_back
     name = str(label[0]) if label else ""
     return f"{' < '.join(places)} ({name})"
+
+
+# Names of what a query is about.
+_POINTS = ("center", "point", "held", "bound", "quantile")
+
+
+def _asked_about() -> dict:
+    """What the functions that led to a draw call so: released or public, to the last bit."""
+    found: dict = {}
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith("skriemdp."):
+            values = {name: frame.f_locals[name] for name in _POINTS if name in frame.f_locals}
+            found |= {f"{frame.f_code.co_name}.{name}": value for name, value in values.items()}
+        frame = frame.f_back
+    return found
 
 
 def _call() -> tuple:

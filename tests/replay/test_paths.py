@@ -31,8 +31,11 @@ CHOSEN = [
 ]
 
 
-def walked(pair, path):
-    """A tape of one fit, whose noise is now much smaller and now much larger than it should be."""
+def walked(pair, path, plans=None):
+    """A tape of one fit, whose noise is now much smaller and now much larger than it should be.
+
+    What it states that it may release is added to the list `plans`.
+    """
     fate, real = np.random.default_rng(path), tapes.REAL_DRAW
 
     def other(scale, factor):
@@ -46,6 +49,7 @@ def walked(pair, path):
         return real(exact, scale, law, rng, size, **more)
 
     tape = Tape(pair.changed, quiet=False, geometry=pair.geometry)
+    tape.plans = [] if plans is None else plans
     with mock.patch.object(tapes, "REAL_DRAW", astray):
         tape.record(pair.fit, pair.data)
     return tape

@@ -18,7 +18,6 @@ from skriemdp import (
     PrivateFrechetMean,
     PrivateNoisyAdaGrad,
     PrivateRiemannianERM,
-    config_context,
 )
 from skriemdp._random import NoiseStreams
 from skriemdp.descent.queries import GradientQuery, Query
@@ -421,22 +420,19 @@ FITS = {
 
 
 @pytest.mark.parametrize("name", FITS)
-@pytest.mark.parametrize("arithmetic", ["auto", "lattice", "float"])
-def test_fits_say_what_they_add(name, arithmetic, recording_accountant):
+def test_fits_say_what_they_add(name, recording_accountant):
     model, more = FITS[name]
     data = {"clients": more[0]} if name.startswith("federated") else {}
     labels = () if data else more
-    with config_context(arithmetic=arithmetic):
-        model.set_params(accountant=recording_accountant).fit(rows(Sphere(2)), *labels, **data)
+    model.set_params(accountant=recording_accountant).fit(rows(Sphere(2)), *labels, **data)
     spent = model.privacy_spent_
-    exact = arithmetic != "float" or not name.startswith("federated")
-    assert spent.public["arithmetic"] == ("exact integers" if exact else "floating point")
+    assert spent.public["arithmetic"] == "exact integers"
     (charged,) = recording_accountant.spends
     assert charged == spent.event
     assert spent.event.delta(spent.epsilon) <= spent.delta
     assert spent.event.epsilon(spent.delta) <= spent.epsilon
     sampled = name not in ("federated", "federated joblib")
-    assert (spent.event.tv > 0.0) == (exact and sampled)
+    assert (spent.event.tv > 0.0) == sampled
 
 
 def test_a_delta_without_room_for_integers_is_refused(recording_accountant):
@@ -506,7 +502,7 @@ def test_calibration_counts_the_integers():
 
 
 def test_a_stock_of_noise_stays_in_its_process():
-    settings = LocalSettings("rsgd", 1, 1, 0.5, 1.0, 1.0, integers=3)
+    settings = LocalSettings("rsgd", 1, 1, 0.5, 1.0, 1.0)
     problem = mean_problem(Euclidean(3), 20)
     agent = Agent("a", problem, settings, 2.0, shared=NoiseStreams()("simulated clients"))
     with pytest.raises(TypeError, match="never pickled"):

@@ -1,0 +1,94 @@
+"""Whose noise hides a sum that several clients add up, and against whom."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from skriemdp._validation import check_count
+from skriemdp.core.spent import COMPUTATIONAL
+from skriemdp.privacy.events import Event, compose
+from skriemdp.privacy.lattice import NOISE_SCALE, share_scale
+
+__all__ = ["Shares", "noted"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shares:
+    """The noise of one secure sum.
+
+    Parameters
+    ----------
+    clients : int
+        In the sum, each with a share of the noise.
+    colluding : int
+        How many of them may tell the server what they know.
+
+    Raises
+    ------
+    ValueError
+        If nobody is left whose share is not known; and for ``colluding=0``, because whoever took
+        part knows one share.
+
+    Examples
+    --------
+    >>> from skriemdp.federated.shares import Shares
+    >>> shares = Shares(clients=5, colluding=1)
+    >>> shares.honest, round(shares.variance, 6)
+    (4, 1.25)
+    """
+
+    clients: int
+    colluding: int
+
+    def __post_init__(self) -> None:
+        check_count(clients=self.clients, colluding=self.colluding)
+        if self.honest < 1:
+            raise ValueError(
+                f"colluding={self.colluding} of {self.clients} clients leaves nobody whose noise "
+                "is not known; use a smaller number, or more clients."
+            )
+
+    @property
+    def honest(self) -> int:
+        """Number of shares that nobody else knows."""
+        return self.clients - self.colluding
+
+    @property
+    def variance(self) -> float:
+        """Variance of the noise of the sum, in units of that of a release with all its records."""
+        return self.clients * (share_scale(self.honest) / NOISE_SCALE) ** 2
+
+    def alone(self, event: Event) -> Event:
+        """What a client's upload costs where its own share is the only noise.
+
+        If everybody else works together, or if the cryptography fails: ``sqrt(honest)`` times the
+        mu of `event`, as of so many releases.
+        """
+        return compose([event] * self.honest)
+
+    def epsilon_alone(self, event: Event, delta: float) -> float:
+        """The epsilon of :meth:`alone`, rounded up."""
+        return float(self.alone(event).epsilon(delta)) * (1.0 + 1e-12)
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """Public facts of the guarantee."""
+        several = f"{self.colluding} clients" if self.colluding > 1 else "one client"
+        return {
+            "trust": "cohort",
+            "colluding": int(self.colluding),
+            "honest": self.honest,
+            "holds": f"against the server together with any {several} of these {self.clients}, "
+            "chosen in advance, while Ed25519, X25519, HKDF-SHA256 and ChaCha20 are not broken, "
+            "each client runs its own code and its identity has one book of answers",
+        }
+
+
+def noted(shares: Shares, event: Event, delta: float) -> dict[str, Any]:
+    """What the ledger notes of a secure sum, beside its event."""
+    return {
+        "guarantee": COMPUTATIONAL,
+        "honest": shares.honest,
+        "epsilon_alone": shares.epsilon_alone(event, delta),
+    }

@@ -1,0 +1,242 @@
+"""A private place and scale for every column of a table, where columns come in unlike units."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.special import log_ndtr
+
+from skriemdp._groups import Groups
+from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.held import answers
+from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.units import Units
+
+__all__ = ["COLUMNS", "ColumnSearch", "Columns"]
+
+# All constants are measured (benchmarks/raw_tables.py), none of them on the data of a fit.
+
+# Share of mu**2 of the vectors that place two quantiles of every column on a geometric grid, and of
+# those that place them inside one cell of it, where both are there; and how many vectors.
+_SHARE, _ROUNDS = 0.07, 9
+_INSIDE_SHARE, _INSIDE_ROUNDS, _INSIDE_CELLS = 0.03, 10, 128
+_FIFTHS = (0.2, 0.8)
+# n mu over the root of the columns from which on both quantiles are seen through the noise.
+_SEEN = 64.0
+# Distances from the centre, over the norm of the rows, that a quantile may have.
+_DISTANCES = 4.0 * 1.5 ** -np.arange(34.0)
+_GRID = np.concatenate([-_DISTANCES, [0.0], _DISTANCES[::-1]])
+# Columns are unlike where their effective number is less than this share of all but the widest;
+# where there are so few, less than this number.
+_ALIKE, _FEW, _ONE = 0.3, 4, 1.3
+# Scales, half the distance of the quantiles, at which a column is clipped; cells, for an atom.
+_CLIP, _ATOM_CLIP = 4.0, 2.0
+# Name of the releases.
+COLUMNS = "scales of columns"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Columns:
+    """Where the columns of a table lie, and how wide they are: functions of noisy answers.
+
+    Attributes
+    ----------
+    center : ndarray of shape (d,)
+    limit : ndarray of shape (d,)
+        How far from `center` a number may lie; what lies farther counts as if it lay there.
+    scale : ndarray of shape (d,)
+        What numbers less `center` are divided by; ones where the columns are alike.
+    unlike : bool
+        Whether every column has a scale of its own.
+    """
+
+    center: np.ndarray
+    limit: np.ndarray
+    scale: np.ndarray
+    unlike: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnSearch:
+    """Plans private quantiles of all columns together, one vector of truth values at a time.
+
+    Parameters
+    ----------
+    n, d : int
+        Numbers of records and of columns.
+    mu : float
+        Gaussian differential privacy parameter of the whole fit.
+    fixed : bool, default=False
+        Whether the centre is public and stays: the scale of a column is then that of the farther of
+        its two quantiles.
+
+    Notes
+    -----
+    *Guarantee*: within `share` of ``mu**2``.  Each of the releases is a sum of one vector per
+    record, ``[x_j <= t_j] - level`` for thresholds that are functions of earlier ones
+    (docs/theory/location-scale.md, section 4).  What is not spent is left in the budget.
+
+    Raises
+    ------
+    ValueError
+        Where integers would be too coarse.
+    """
+
+    n: int
+    d: int
+    mu: float
+    fixed: bool = False
+
+    def __post_init__(self) -> None:
+        least = min(_SHARE / _ROUNDS, _INSIDE_SHARE / _INSIDE_ROUNDS)
+        answers(2 * self.d, _levels(self.d)).check(self.mu * math.sqrt(least))
+
+    @staticmethod
+    def is_seen(n: int, d: int, mu: float) -> bool:
+        """Whether so many records show the scales of so many columns; from public numbers."""
+        return d > 1 and n * mu >= _SEEN * math.sqrt(d)
+
+    @property
+    def share(self) -> float:
+        """The most that is spent of ``mu**2``."""
+        return _SHARE + _INSIDE_SHARE
+
+    def release(
+        self,
+        X: Any,
+        center: np.ndarray,
+        norm: float,
+        budget: GaussianBudget,
+        streams: Any,
+        groups: Groups | None = None,
+    ) -> Columns:
+        """Quantiles of the columns of X, dense or CSR, about a released `center` and `norm`.
+
+        With `groups` the records are people, who give the shares of own rows.
+        """
+        units = Units((X,), groups)
+
+        def asking(
+            at: np.ndarray, columns: np.ndarray, share: float, label: str
+        ) -> Callable[[np.ndarray, int], np.ndarray]:
+            held = answers(2 * len(columns), _levels(len(columns)))
+            both = np.repeat(columns, 2)
+
+            def ask(places: np.ndarray, number: int) -> np.ndarray:
+                thresholds = center[both] + at[np.arange(len(both)), places]
+
+                def give(rows: Any) -> np.ndarray:
+                    rows = rows.toarray() if issparse(rows) else rows
+                    return (rows[:, both] <= thresholds).astype(float)
+
+                mu = budget.take(share, COLUMNS, held.width)
+                noisy = private_sum(units, give, held, mu, streams(label, number))
+                return noisy.value / noisy.sigma
+
+            return ask
+
+        every = np.arange(self.d)
+        grid = np.tile(norm * _GRID, (2 * self.d, 1))
+        ask = asking(grid, every, _SHARE / _ROUNDS, "columns")
+        found, least, most = _places(ask, grid.shape, _ROUNDS)
+        low, high = _cells(grid, found)
+        same = np.flatnonzero(found[::2] == found[1::2])
+        # Two answers that may well be one.
+        atoms = most[::2] >= least[1::2]
+        if len(same):
+            own = np.stack([2 * same, 2 * same + 1], axis=1).ravel()
+            steps = np.arange(1, _INSIDE_CELLS + 1) / _INSIDE_CELLS
+            inside = low[own, None] + (high - low)[own, None] * steps
+            share = _INSIDE_SHARE / _INSIDE_ROUNDS
+            ask = asking(inside, same, share, "columns, inside a cell")
+            found, least, most = _places(ask, inside.shape, _INSIDE_ROUNDS)
+            low[own], high[own] = _cells(inside, found)
+            atoms[same] = most[::2] >= least[1::2]
+        quantiles = np.sort((0.5 * (low + high)).reshape(-1, 2), axis=1)
+        if self.fixed:
+            atoms &= np.abs(quantiles).min(axis=1) <= norm * _DISTANCES[-1]
+            moves, widths = np.zeros(self.d), np.abs(quantiles).max(axis=1)
+        else:
+            moves, widths = quantiles.mean(axis=1), 0.5 * (quantiles[:, 1] - quantiles[:, 0])
+        low, high = low.reshape(-1, 2), high.reshape(-1, 2)
+        widths = np.where(atoms, high.max(axis=1) - low.min(axis=1), widths)
+        # Far from zero neighbouring floats may be farther apart than that.
+        widths = np.maximum(widths, np.spacing(np.abs(center) + norm))
+        if _are_unlike(widths[~atoms]):
+            limit = np.where(atoms, _ATOM_CLIP, _CLIP) * widths
+            return Columns(center + moves, limit, widths, True)
+        # A refused place was paid for: no column reaches much farther than it says.
+        usual, ordinary = norm / math.sqrt(self.d), widths[~atoms]
+        if 2 * len(ordinary) > self.d:
+            usual = min(usual, float(np.median(ordinary)))
+        limit = _CLIP * np.where(atoms, usual, np.maximum(widths, usual))
+        if not self.fixed:
+            center = center + np.clip(0.0, *quantiles.T)
+        return Columns(center, limit, np.ones(self.d), False)
+
+
+def _are_unlike(scales: np.ndarray) -> bool:
+    """Whether a few columns hold all of the length of rows; the widest alone says nothing."""
+    if len(scales) < 2:
+        return False
+    if len(scales) <= _FEW:
+        return _effective(scales) <= _ONE
+    others = np.sort(scales)[:-1]
+    return _effective(others) < _ALIKE * len(others)
+
+
+def _effective(scales: np.ndarray) -> float:
+    """Effective number of columns: how many of equal scales would share their length alike."""
+    squares = (scales / scales.max()) ** 2
+    return float(squares.sum() ** 2 / np.sum(squares**2))
+
+
+def _levels(columns: int) -> np.ndarray:
+    """Of a vector that asks for both quantiles of so many columns."""
+    return np.tile(_FIFTHS, columns)
+
+
+def _cells(grid: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the cells that end at the values of these places."""
+    every = np.arange(len(grid))
+    below = grid[every, np.maximum(places - 1, 0)]
+    first = 2.0 * grid[:, 0] - grid[:, 1]
+    return np.where(places > 0, below, first), grid[every, places]
+
+
+def _places(
+    ask: Callable[[np.ndarray, int], np.ndarray], shape: tuple[int, int], rounds: int
+) -> list[np.ndarray]:
+    """Medians and fifths of the posterior weights of many grids, each halved by every noisy answer.
+
+    As :class:`skriemdp.mechanisms.quantile.PrivateQuantile` for one grid, with a flat prior.
+    `ask` says how many standard deviations of noise the counts at these places lie above their
+    ranks.
+    """
+    size, every = shape[1], np.arange(shape[0])
+    weight, total, asked, known = np.zeros((4, *shape))
+    for number in range(rounds):
+        below = _shares(weight)
+        at = np.minimum((below < 0.5).sum(axis=1), size - 2)
+        before = below[every, np.maximum(at - 1, 0)]
+        at -= (at > 0) & (0.5 - before < below[every, at] - 0.5)
+        total[every, at] += ask(at, number)
+        asked[every, at] += 1.0
+        z = total[every, at] / np.sqrt(asked[every, at])
+        evidence = log_ndtr(z) - log_ndtr(-z)
+        gain = evidence - known[every, at]
+        weight += np.where(np.arange(size) <= at[:, None], gain[:, None], 0.0)
+        known[every, at] = evidence
+    below = _shares(weight)
+    return [np.minimum((below < part).sum(axis=1), size - 1) for part in (0.5, *_FIFTHS)]
+
+
+def _shares(weight: np.ndarray) -> np.ndarray:
+    """Shares of the weights, which are logarithms, at or below each place."""
+    below = np.cumsum(np.exp(weight - weight.max(axis=1, keepdims=True)), axis=1)
+    return np.asarray(below / below[:, -1:])

@@ -1,0 +1,232 @@
+"""A record more or less moves no release further than its presence, and nothing else at all.
+
+The ledger keeps the number of records secret.  Every pair is replayed in three ways: a record
+replaced, removed and added; at the start, in the middle and at the end of the table, and in tables
+of next to no records.  What a fit leaves behind, and what each of its queries is about, is equal to
+the last bit at equal answers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from replay.pairs import GEOMETRIES, along, fitted
+from replay.tape import Tape
+from skriemdp import PrivateFrechetMean
+from skriemdp.geometry import Euclidean, Grassmann, Hyperboloid, Product, Sphere
+from skriemdp.ledger.units import PRESENT
+from skriemdp.location_scale import search
+from skriemdp.mean import releases
+from skriemdp.mechanisms.counts import GaussianCount
+from skriemdp.privacy.calibration import gaussian_mu
+
+N, EPSILON = 120, 20.0
+COUNTED = "number of records"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A fit, and a table with a record that is as far out as records count."""
+
+    name: str
+    fit: Callable
+    data: tuple
+    far: tuple
+    quiet: bool = True
+
+    def rows(self, chosen):
+        return tuple(column[chosen] for column in self.data)
+
+    def with_far(self, at, n=N):
+        """The first n rows with the far record at the place `at`."""
+        rows = self.rows(slice(0, n))
+        return tuple(np.insert(c, at, far, axis=0) for c, far in zip(rows, self.far, strict=True))
+
+
+def tables():
+    for name, (geometry, radius) in GEOMETRIES.items():
+        near = along(geometry, radius * np.sin(np.arange(N + 1)))
+        far = along(geometry, [radius])[0]
+        for mechanism in ("tangent", "auto"):
+            fit = fitted(
+                PrivateFrechetMean, geometry, radius=radius, mechanism=mechanism, epsilon=EPSILON
+            )
+            for quiet in (True, False):
+                yield Table(f"mean {mechanism} {name} quiet {quiet}", fit, (near,), (far,), quiet)
+        if geometry.separate_rows:
+            fit = fitted(PrivateFrechetMean, geometry, epsilon=EPSILON)
+            for quiet in (True, False):
+                yield Table(f"mean found {name} quiet {quiet}", fit, (near,), (far,), quiet)
+
+
+TABLES = list(tables())
+
+
+def total(tape, mine=lambda draw: True):
+    """What the moves of a replay tell, over mu**2."""
+    told = sum((d.moved * d.bound[0] / d.scale[0]) ** 2 for d in tape.draws if mine(d))
+    return told / gaussian_mu(EPSILON, PrivateFrechetMean().delta) ** 2
+
+
+def allowed(tape):
+    """The same, if every release moved by its presence."""
+    mu = gaussian_mu(EPSILON, PrivateFrechetMean().delta)
+    return sum((d.presence / d.scale[0]) ** 2 for d in tape.draws) / mu**2
+
+
+def recorded(table, data):
+    tape = Tape(quiet=table.quiet, unit=PRESENT)
+    tape.record(table.fit, data)
+    return tape
+
+
+def replayed(table, less, more):
+    """Both ways, and within mu**2; the tape of the record removed."""
+    for first, second in ((less, more), (more, less)):
+        tape = recorded(table, first)
+        tape.replay(table.fit, second, presence=True)
+        assert total(tape) <= allowed(tape) <= 1.0
+    return tape
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_record_more_moves_nothing_beyond_its_presence(table):
+    less = table.rows(slice(0, N))
+    for at in (0, N // 2, N):
+        tape = replayed(table, less, table.with_far(at))
+        attained = [
+            d.moved * d.bound[0] / d.presence for d in tape.draws if d.label[:1] == (COUNTED,)
+        ]
+        assert attained == [1.0]
+    replaced = table.with_far(0, N - 1)
+    recorded(table, replaced).replay(table.fit, less)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_a_record_more_than_next_to_none(table, n):
+    replayed(table, table.rows(slice(0, n)), table.with_far(0, n))
+
+
+def test_the_bound_is_attained():
+    """By the sum of a public ball and by the count before it."""
+    table = next(t for t in TABLES if t.name == "mean tangent euclidean quiet True")
+    tape = replayed(table, table.rows(slice(0, N)), table.with_far(0))
+    ratios = {d.label[0]: d.moved * d.bound[0] / d.presence for d in tape.draws}
+    assert 0.98 <= ratios["tangent mean"] <= 1.0 and ratios[COUNTED] == 1.0
+
+
+class Planned(Tape):
+    """A tape that answers with another number of records."""
+
+    def __init__(self, n, quiet=True):
+        super().__init__(quiet=quiet, unit=PRESENT)
+        self.n = n
+
+    def _without_noise(self, exact, law):
+        return exact if self.draws else exact // N * self.n
+
+
+PLANS = [round(n) for n in np.geomspace(1, 1e9, 10)]
+SPACES = [
+    *(Euclidean(d) for d in (1, 3, 30)),
+    Sphere(9),
+    Hyperboloid(12),
+    Grassmann(6, 2),
+    Product(Hyperboloid(2), Grassmann(4, 2), Sphere(3)),
+]
+
+
+@pytest.mark.parametrize("radius", [0.2, "auto"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, EPSILON])
+@pytest.mark.parametrize("space", SPACES, ids=str)
+def test_both_totals_stay_within_the_charge_whatever_number_is_planned_for(space, epsilon, radius):
+    mu = gaussian_mu(epsilon, PrivateFrechetMean().delta)
+    data = along(space, 0.1 * np.sin(np.arange(N)))
+    fit = fitted(PrivateFrechetMean, space, radius=radius, epsilon=epsilon)
+    for n in PLANS:
+        tape = Planned(n)
+        tape.record(fit, (data,))
+        charges = [(place, event.mu) for place, event in tape.charges]
+        assert charges == [(0, pytest.approx(mu))]
+        count, *others = tape.draws
+        assert count.label == (COUNTED,)
+        assert sum(d.cost for d in others) <= mu**2 * (1.0 + 1e-9)
+        assert sum((d.presence / d.scale[0]) ** 2 for d in tape.draws) <= mu**2
+
+
+def _divided_by_rows(monkeypatch):
+    release = releases.MeanNoise.release
+
+    def of_rows(self, units, give, bound, dim, n, rng):
+        return release(self, units, give, bound, dim, units.arrays[0].shape[0], rng)
+
+    monkeypatch.setattr(releases.MeanNoise, "release", of_rows)
+
+
+def _search_divided_by_rows(monkeypatch):
+    moved = search.LocationScaleSearch._moved
+
+    def of_rows(self, records, *rest):
+        return moved(dataclasses.replace(self, n=max(records.n, 1)), records, *rest)
+
+    monkeypatch.setattr(search.LocationScaleSearch, "_moved", of_rows)
+
+
+def _clipped_fraction_of_rows(monkeypatch):
+    release = PrivateFrechetMean._release
+
+    def of_rows(self, data, plan, streams):
+        facts = data.facts | {"n": len(data.arrays[0])}
+        release(self, dataclasses.replace(data, facts=facts), plan, streams)
+
+    monkeypatch.setattr(PrivateFrechetMean, "_release", of_rows)
+
+
+def _presence_halved(monkeypatch):
+    draw = Tape.draw
+
+    def halved(self, *args, presence=None, **facts):
+        return draw(self, *args, presence=None if presence is None else presence // 2, **facts)
+
+    monkeypatch.setattr(Tape, "draw", halved)
+
+
+def _counted_twice(monkeypatch):
+    release = PrivateFrechetMean._release
+
+    def again(self, data, plan, streams):
+        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(self._left_by_presence)
+        GaussianCount(1.0 / mu).release(len(data.arrays[0]), streams(COUNTED, 2))
+        release(self, data, plan, streams)
+
+    monkeypatch.setattr(PrivateFrechetMean, "_release", again)
+
+
+def _nothing_kept_for_the_count(monkeypatch):
+    monkeypatch.setattr(PrivateFrechetMean, "_left_by_presence", 1.0)
+
+
+FAULTS = {
+    _divided_by_rows: "mean tangent euclidean quiet True",
+    _search_divided_by_rows: "mean found hyperboloid quiet True",
+    _clipped_fraction_of_rows: "mean tangent sphere quiet True",
+    _presence_halved: "mean tangent spd quiet True",
+    _counted_twice: "mean tangent euclidean quiet True",
+    _nothing_kept_for_the_count: "mean tangent euclidean quiet True",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_faults_are_found(fault, monkeypatch):
+    table = next(t for t in TABLES if t.name == FAULTS[fault])
+    pair = table.rows(slice(0, N)), table.with_far(0)
+    replayed(table, *pair)
+    fault(monkeypatch)
+    with pytest.raises(AssertionError):
+        replayed(table, *pair)

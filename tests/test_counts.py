@@ -1,0 +1,28 @@
+"""Counts and numbers with integer noise: claimed and attained bounds, in Python integers."""
+
+import pytest
+
+from skriemdp.mechanisms import noise
+from skriemdp.mechanisms.counts import GaussianCount, GaussianNumber
+from skriemdp.mechanisms.noise import NOISE_SCALE
+from skriemdp.privacy.lattice import largest_shift
+from skriemdp.privacy.sensitivity import interval_sensitivity
+
+MULTIPLIERS = [2.0**-9, 0.3, 7.7, 1000.0]
+
+
+@pytest.mark.parametrize("multiplier", MULTIPLIERS)
+def test_counts_and_numbers_move_by_the_bound_and_no_more(monkeypatch, multiplier):
+    totals = []
+    monkeypatch.setattr(noise, "draw", lambda exact, *a, **b: totals.append(int(exact)) or exact)
+    bound = largest_shift(NOISE_SCALE, multiplier)
+    for count in (0, 1):
+        GaussianCount(multiplier).release(count, None)
+    assert totals[1] - totals[0] == bound
+    for size in (2.0**-1000, 1.0, 2.0**1000):
+        number = GaussianNumber(interval_sensitivity(size), 1.0 / multiplier)
+        for place in (0.0, 0.25, -4096.0):  # so that floats are exactly so far apart
+            del totals[:]
+            for value in (place * size, (place + 1.0) * size):
+                number.release(value, None)
+            assert 0.98 * bound < totals[1] - totals[0] <= bound

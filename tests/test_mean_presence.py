@@ -1,0 +1,221 @@
+"""Means whose number of records is secret: what they state, what they refuse, and an audit."""
+
+import dataclasses
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateGridSearchCV,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+)
+from skriemdp.auditing import audit_epsilon
+from skriemdp.federated import FederatedEstimator
+from skriemdp.geometry import AffineInvariantSPD
+from skriemdp.ledger.errors import BudgetError
+from skriemdp.ledger.reading import matches
+from skriemdp.ledger.units import PRESENT
+from skriemdp.preprocessing import usable_rows
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import GaussianEvent
+
+RNG = np.random.default_rng(0)
+X = 0.2 * RNG.normal(size=(400, 3))
+BALL = {"center": np.zeros(3), "radius": 1.0}
+
+
+def secret(**facts):
+    return PrivacyAccountant(**{"epsilon": 50.0, "unit": PRESENT, **facts})
+
+
+def test_a_fit_states_the_released_number_and_both_relations(tmp_path):
+    path = tmp_path / "secret.ledger"
+    budget = secret(path=path)
+    model = PrivateFrechetMean(**BALL, accountant=budget).fit(X)
+    spent = model.privacy_spent_
+    assert spent.neighboring == "replace-one or add/remove-one" and spent.unit == PRESENT
+    assert spent.event == GaussianEvent(1.0 / gaussian_mu(1.0, 1e-5))
+    assert spent.public["arithmetic"] == "exact integers" and "n" not in spent.public
+    sd = spent.public["noise of n"]
+    assert sd == pytest.approx(1.0 / (spent.mu * math.sqrt(0.6)), rel=1e-6)
+    assert abs(spent.public["n released"] - len(X)) < 8.0 * sd
+    (entry,) = budget.history
+    assert entry.params["unit"] == PRESENT
+    assert not {"n", "n released", "releases"} & entry.facts.keys()
+    assert matches(path, json.loads(json.dumps(spent.to_dict()))) == []
+    changed = spent.to_dict() | {"unit": "record"}
+    assert matches(path, changed) != []
+
+
+def test_the_same_fit_under_the_default_unit_is_what_it_was():
+    model = PrivateFrechetMean(**BALL, accountant=PrivacyAccountant()).fit(X)
+    assert model.privacy_spent_.neighboring == "replace-one"
+    assert model.privacy_spent_.public["n"] == len(X)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+@pytest.mark.parametrize("space", ["euclidean", "spd"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_table_may_be_empty(n, space):
+    points = np.zeros((n, 3)) if space == "euclidean" else np.tile(np.eye(3), (n, 1, 1))
+    center = np.zeros(3) if space == "euclidean" else np.eye(3)
+    model = PrivateFrechetMean(space, center=center, radius=1.0, accountant=secret()).fit(points)
+    assert np.isfinite(model.mean_).all()
+    with pytest.raises(ValueError):
+        PrivateFrechetMean(space, center=center, radius=1.0).fit(points[:1])
+
+
+def test_a_number_that_is_noise_is_said_to_be():
+    with pytest.warns(UserWarning, match="released number of records"):
+        PrivateFrechetMean(**BALL, accountant=secret(), epsilon=0.1).fit(X[:5])
+
+
+def test_nothing_is_said_of_the_number_that_is_planned_for_first():
+    """It is public and the same for all; the released number is what warnings are about."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        many = np.tile(X, (25, 1))
+        PrivateFrechetMean(**BALL, accountant=secret(), delta=5e-5).fit(many)
+    assert told == []
+    with pytest.warns(UserWarning, match="delta=0.005 is at least"):
+        PrivateFrechetMean(**BALL, accountant=secret(), delta=5e-3).fit(X)
+
+
+REFUSED = [
+    (PrivateFrechetMean(**BALL, mechanism="gradient"), "mechanism='auto'"),
+    (PrivateFrechetMean(**BALL, mechanism="laplace"), "mechanism='auto'"),
+    (PrivateFrechetMean(**BALL, noise="laplace"), "leave noise='auto'"),
+    (PrivateFrechetMean(**BALL, uncertainty=True), "uncertainty=False"),
+    (PrivateFrechetMean(**BALL, delta=0.0), "delta > 0"),
+    (PrivatePrincipalEigenvector(1), "unit='record'"),
+    (PrivateMinimumDistanceToMean(classes=[0, 1], radius=1.0), "unit='record'"),
+    (PrivateNoisyAdaGrad(), "unit='record'"),
+    (FederatedEstimator(PrivateFrechetMean(**BALL)), "unit='record'"),
+    (PrivateGridSearchCV(PrivateFrechetMean(**BALL), {"shrink": ["auto", None]}), "unit='record'"),
+]
+
+
+@pytest.mark.parametrize(("model", "cure"), REFUSED, ids=lambda v: str(v)[:60])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_all_else_is_refused_uncharged_and_its_cure_works(model, cure):
+    budget, y = secret(), np.arange(len(X)) % 2
+    given = {"clients": y} if isinstance(model, FederatedEstimator) else {}
+    with pytest.raises((ValueError, BudgetError), match="number of records|protects each") as error:
+        clone(model).set_params(accountant=budget).fit(X, y, **given)
+    assert cure in str(error.value)
+    assert len(budget.history) == 0
+    if cure == "unit='record'":
+        clone(model).set_params(accountant=PrivacyAccountant(unit="record")).fit(X, y, **given)
+
+
+def test_people_and_partitions_are_refused():
+    budget = secret()
+    with pytest.raises(ValueError, match="groups= asks for the number of people"):
+        PrivateFrechetMean(**BALL, accountant=budget).fit(X, groups=np.arange(len(X)) // 2)
+    with pytest.raises(ValueError, match="name a data set for each"):
+        budget.partition("north")
+    assert budget.dataset("north").unit == PRESENT and len(budget.history) == 0
+
+
+def test_few_matrices_without_a_ball():
+    """Too few for a search: the start alone, divided by no number that is secret."""
+    points = np.exp(RNG.normal(size=(30, 1, 1))) * np.eye(2)
+    with pytest.warns(UserWarning, match="multiple of the identity"):
+        model = PrivateFrechetMean("spd", accountant=secret()).fit(points)
+    assert model.mechanism_ == "start"
+
+
+# -- rows that cannot be read ---------------------------------------------------------------------
+
+
+def test_a_row_is_left_out_for_what_it_holds_alone():
+    geometry = AffineInvariantSPD(2)
+    A = RNG.normal(size=(60, 2, 2))
+    S = A @ A.transpose(0, 2, 1) + 0.1 * np.eye(2)
+    S[3], S[7, 0, 1], S[11, 1, 1] = -S[3], 9.0, np.nan
+    y, groups = ["a", "b"] * 30, list(range(60))
+    y[20], y[21], groups[30] = None, "c", float("nan")
+    kept, labels, owners = usable_rows(S, y, groups, manifold=geometry, classes=["a", "b"])
+    bad = [3, 7, 11, 20, 21, 30]
+    assert np.array_equal(kept, np.delete(S, bad, axis=0))
+    assert list(labels) == [one for k, one in enumerate(y) if k not in bad]
+    assert list(owners) == [one for k, one in enumerate(groups) if k not in bad]
+    for k in range(60):
+        alone = usable_rows(S[[k]], [y[k]], [groups[k]], manifold=geometry, classes=["a", "b"])
+        assert len(alone[0]) == (k not in bad)
+    assert usable_rows(np.zeros((0, 3)))[0].shape == (0, 3)
+    PrivateFrechetMean("spd", center=np.eye(2), radius=3.0, accountant=secret()).fit(kept)
+
+
+def test_columns_of_another_length_are_refused_without_their_lengths():
+    with pytest.raises(ValueError, match="one entry for each row of X"):
+        usable_rows(X, np.zeros(3))
+
+
+# -- audit between n and n + 1 --------------------------------------------------------------------
+
+TRIALS, EPSILON = 12000, 3.0
+
+
+class _Unpaid:
+    unit = PRESENT
+
+    def composes(self, epsilon, delta):
+        return True
+
+    def spend(self, event, **details):
+        return None
+
+
+def _fits(points, trials):
+    model = PrivateFrechetMean(
+        **BALL, mechanism="tangent", shrink=None, epsilon=EPSILON, accountant=_Unpaid()
+    )
+    found = []
+    for _ in range(trials):
+        model.fit(points)
+        n = model.privacy_spent_.public["n released"]
+        found.append([n, max(2, round(n)) * model.mean_[0], model.noise_scale_])
+    return np.array(found)
+
+
+def _audited(statistic):
+    """Of 300 records at the centre, and one more at the rim."""
+    one = np.zeros((300, 3))
+    two = np.concatenate([one, [[1.0, 0.0, 0.0]]])
+    return audit_epsilon(
+        _fits, one, two, trials=TRIALS, delta=1e-5, confidence=0.99, statistic=statistic
+    )
+
+
+def _count_and_sum(found):
+    mu = gaussian_mu(EPSILON, 1e-5)
+    return found[:, 0] * 0.6 * mu**2 + found[:, 1] * 0.99 * mu**2 / 4.0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_audit_of_presence_is_below_what_is_stated_and_not_far():
+    found = _audited(_count_and_sum)
+    assert 0.7 * EPSILON <= found.epsilon_gdp <= EPSILON
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_audit_finds_a_divisor_that_counts_the_rows(monkeypatch):
+    release = PrivateFrechetMean._release
+
+    def of_rows(self, data, plan, streams):
+        facts = data.facts | {"n": len(data.arrays[0])}
+        release(self, dataclasses.replace(data, facts=facts), plan, streams)
+
+    monkeypatch.setattr(PrivateFrechetMean, "_release", of_rows)
+    monkeypatch.setattr(f"{__name__}.TRIALS", 1500)
+    assert _audited(lambda found: -found[:, 2]).epsilon > EPSILON
