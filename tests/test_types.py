@@ -59,7 +59,8 @@ def test_a_checker_finds_what_is_wrong_in_a_script_and_nothing_else(tmp_path):
     root = Path(skriemdp.__file__).parents[1]
     tree = {} if root.name == "site-packages" else {"MYPYPATH": str(root)}
     run = subprocess.run(
-        [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path / "cache"), str(script)],
+        [sys.executable, "-m", "mypy", "--follow-imports=silent"]  # no stubs of other packages
+        + ["--cache-dir", str(tmp_path / "cache"), str(script)],
         env=os.environ | tree,
         cwd=tmp_path,
         capture_output=True,
