@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pymanopt.manifolds as pm
 import pytest
 from conftest import random_points, reach
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
 # Laws of every geometry, collected here again for adapted manifolds (see the fixture below).
 from test_geometry_laws import (  # noqa: F401
@@ -24,6 +26,12 @@ from test_geometry_laws import (  # noqa: F401
     test_tangent_from_coordinates_is_a_linear_isometry,
 )
 
+from skriemdp import (
+    PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+)
 from skriemdp.geometry import (
     SPD,
     AffineInvariantSPD,
@@ -513,3 +521,132 @@ def test_the_page_about_the_door_runs(capsys):
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     exec("\n".join(blocks), {"__name__": "page"})
     assert capsys.readouterr().out.splitlines()[-1] == "Circle(length=12.0)"
+
+
+# -- pymanopt's objects in estimators that do not estimate a point of the data's space -------------
+
+
+def same_fit(estimator, data, *, by_name=None, **with_object):
+    """The model of an object, which must be that of the name in every learned number."""
+    warnings.simplefilter("ignore")
+    model, named = (
+        clone(estimator).set_params(random_state=0, **parameters).fit(*data)
+        for parameters in (with_object, by_name or {})
+    )
+    learned = {name for name in vars(model) if name.endswith("_") and name[0] != "_"}
+    for name in learned - {"privacy_spent_", "feature_map_", "geometry_"}:
+        assert_array_equal(getattr(model, name), getattr(named, name))
+    assert model.privacy_spent_.planned_event == named.privacy_spent_.planned_event
+    return pickle.loads(pickle.dumps(model))
+
+
+ROWS = np.random.default_rng(0).normal(size=(400, 5)) * [3, 1, 1, 1, 1]
+FRAMES = (
+    (pm.Sphere(5), 1, "sphere"),
+    (pm.Grassmann(5, 2), 2, "grassmann"),
+    (pm.Stiefel(5, 2), 2, "stiefel"),
+    (pm.Grassmann(5, 1), 1, "grassmann"),
+)
+
+
+@pytest.mark.parametrize(("manifold", "k", "name"), FRAMES, ids=str)
+def test_principal_components_are_points_of_pymanopts_manifold(manifold, k, name):
+    pca = PrivatePrincipalEigenvector(k, 6.0, mechanism="gradient", n_steps=3, epsilon=5.0)
+    model = same_fit(pca, (ROWS,), by_name={"manifold": name}, manifold=manifold)
+    frame = model.components_.T.reshape(np.shape(manifold.random_point()))
+    assert_allclose(manifold.retraction(frame, 0.0 * frame), frame, atol=1e-12)
+    # Whatever the mechanism, the object says what is estimated.
+    clone(pca).set_params(mechanism="auto", manifold=manifold).fit(ROWS)
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "gradient"])
+@pytest.mark.parametrize(
+    ("manifold", "k", "cure"),
+    [
+        (pm.Sphere(4), 1, r"pass Sphere\(5\)"),
+        (pm.Sphere(5), 2, r"pass Grassmann\(5, 2\) or Stiefel\(5, 2\)"),
+        (pm.Grassmann(5, 3), 2, "pass n_components=3"),
+        (Stiefel(5, 2, metric="canonical"), 2, "embedded metric"),
+        (Sphere(4, radius=2.0), 1, r"pass Sphere\(5\)"),
+        (pm.SymmetricPositiveDefinite(5), 1, r"pass Sphere\(5\)"),
+    ],
+    ids=str,
+)
+def test_other_manifolds_hold_no_components(manifold, k, cure, mechanism, recording_accountant):
+    pca = PrivatePrincipalEigenvector(
+        k, mechanism=mechanism, manifold=manifold, accountant=recording_accountant
+    )
+    with pytest.raises(ValueError, match=cure):
+        pca.fit(ROWS)
+    assert recording_accountant.spends == []
+
+
+@pytest.mark.parametrize("method", ["parametric", "sufficient-statistics"])
+def test_responses_are_points_of_pymanopts_ball(method):
+    ball = pm.PoincareBall(2)
+    y = 0.3 * np.tanh(ROWS[:, :2])
+    regressor = PrivateHyperbolicRegressor(method, n_frequencies=4, epsilon=5.0)
+    named = {"coordinates": "poincare"}
+    model = same_fit(regressor, (ROWS, y), by_name=named, manifold=ball)
+    predicted = model.predict(ROWS[:5])
+    assert predicted.shape == (5, *ball.random_point().shape)
+    assert max(np.linalg.norm(predicted, axis=1)) < 1.0
+    assert ball.dist(predicted[0], predicted[1]) > 0.0
+
+
+def test_responses_are_points_of_our_hyperboloid():
+    space = Hyperboloid(2, curvature=-4.0)
+    y = np.asarray(space.exp_coordinates(space.base_point, 0.3 * np.tanh(ROWS[:, :2])))
+    regressor = PrivateHyperbolicRegressor(n_frequencies=4, radius=3.0, epsilon=5.0)
+    named = {"coordinates": "lorentz", "curvature": -4.0}
+    model = same_fit(regressor, (ROWS, y), by_name=named, manifold=space)
+    assert np.asarray(space.belongs(model.predict(ROWS[:5]))).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "cure"),
+    [
+        ({"manifold": pm.Sphere(2)}, "PrivateGeodesicRegressor"),
+        ({"manifold": pm.PoincareBall(3)}, "y has 2 columns"),
+        ({"manifold": pm.PoincareBall(2), "coordinates": "lorentz"}, "leave coordinates"),
+        ({"manifold": pm.PoincareBall(2), "curvature": -2.0}, "leave coordinates"),
+    ],
+    ids=str,
+)
+def test_other_manifolds_hold_no_responses(parameters, cure, recording_accountant):
+    model = PrivateHyperbolicRegressor(accountant=recording_accountant, **parameters)
+    with pytest.raises(ValueError, match=cure):
+        model.fit(ROWS, 0.1 * ROWS[:, :2] / 10.0)
+    assert recording_accountant.spends == []
+
+
+def test_the_subspace_of_ratings_is_a_point_of_pymanopts_grassmannian():
+    rng = np.random.default_rng(1)
+    ratings = np.clip(np.round(3.0 + 2.0 * rng.normal(size=(300, 1)) * np.resize([1, -1], 8)), 1, 5)
+    completion = PrivateMatrixCompletion(signal_test="none", n_steps=3, epsilon=20.0)
+    grassmannian = pm.Grassmann(8, 2)
+    model = same_fit(completion, (ratings,), by_name={"rank": 2}, manifold=grassmannian)
+    assert model.components_.T.shape == grassmannian.random_point().shape
+    assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
+    for wrong, cure in (
+        ({"manifold": pm.Grassmann(9, 2)}, r"Grassmann\(8, rank\)"),
+        ({"manifold": pm.Stiefel(8, 2)}, r"Grassmann\(8, rank\)"),
+        ({"manifold": pm.Grassmann(8, 2), "rank": 3}, "rank='auto'"),
+    ):
+        with pytest.raises(ValueError, match=cure):
+            PrivateMatrixCompletion(**wrong).fit(ratings)
+
+
+def test_linear_models_have_coefficients_in_pymanopts_euclidean_space():
+    y = (ROWS[:, 0] > 0.0).astype(int)
+    adagrad = PrivateNoisyAdaGrad(classes=[0, 1], epsilon=5.0)
+    space = pm.Euclidean(5)
+    model = same_fit(adagrad, (ROWS, y), manifold=space)
+    assert space.dist(model.coef_[0], np.zeros(5)) > 0.0
+    for wrong, cure in (
+        (pm.Euclidean(4), r"pass Euclidean\(5\)"),
+        (pm.Sphere(5), "not flat.*PrivateRiemannianERM"),
+        (pm.PoincareBall(5), "not flat.*PrivateRiemannianERM"),
+    ):
+        with pytest.raises(ValueError, match=cure):
+            clone(adagrad).set_params(manifold=wrong).fit(ROWS, y)

@@ -25,6 +25,7 @@ from skriemdp.pca.estimator import PrivatePrincipalEigenvector
 from skriemdp.pca.releases import STEP_SIZE
 from skriemdp.regression.estimator import PrivateHyperbolicRegressor
 from skriemdp.regression.geodesic import PrivateGeodesicRegressor
+from skriemdp.regression.layouts import label_space
 from skriemdp.selection import PrivateGridSearchCV
 
 if TYPE_CHECKING:
@@ -346,19 +347,26 @@ def _largest_trace_part(matrix: np.ndarray) -> float:
 # -- supervised models ----------------------------------------------------------------------------
 
 
+def _label_space(estimator: PrivateHyperbolicRegressor) -> tuple[Hyperboloid, str]:
+    """Space and layout of labels, of two dimensions unless `manifold` is one of more or fewer."""
+    manifold = None if estimator.manifold is None else _geometry(estimator.manifold)
+    columns = 2 + (estimator.coordinates == "lorentz") if manifold is None else manifold.shape[0]
+    return label_space(manifold, estimator.coordinates, estimator.curvature, columns)
+
+
 @worst_case_neighbours.register
 def _hyperbolic(estimator: PrivateHyperbolicRegressor, n: int = 100) -> Neighbours:
     check_count(minimum=4, n=n)
-    geometry = Hyperboloid(2, estimator.curvature)
+    geometry, coordinates = _label_space(estimator)
     # Records on both sides, as far as they go, pull equally at whatever the model becomes.
     far = 1.2 * float(estimator.radius)
-    labels = np.zeros((n, 2))
+    labels = np.zeros((n, geometry.dim))
     labels[:, 0] = np.resize([-far, far], n)
     column = 0
-    if estimator.coordinates == "lorentz":
+    if coordinates == "lorentz":
         labels, column = _on_axis(geometry, geometry.base_point, labels[:, 0]), 1
-    elif estimator.coordinates == "poincare":
-        ball = Poincare(2, estimator.curvature)
+    elif coordinates == "poincare":
+        ball = Poincare(geometry.dim, geometry.curvature)
         labels = _on_axis(ball, ball.base_point, labels[:, 0])
     X = np.zeros((n, 2))
     y, z = _swapped(labels, labels[1])

@@ -29,6 +29,7 @@ from skriemdp.core.work import Work
 from skriemdp.datasets.ratings import observed_matrix
 from skriemdp.descent.releases import PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
+from skriemdp.geometry import Grassmann, as_geometry
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.lattice import sampled_delta
 
@@ -62,6 +63,9 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         "stochastic": DP-RSGD on Poisson samples of users, as published but with the noise that the
         guarantee needs.  "none": item effects only.  "auto": "covariance" when a typical user rated
         at least 30 % of at most 2000 items, else "gradient".
+    manifold : Geometry or pymanopt manifold, optional
+        Space of the subspace, ``Grassmann(n_items, rank)`` of pymanopt or of
+        :mod:`skriemdp.geometry`, wrapped by ours; it sets `rank`.  By default Grassmann.
     signal_test : {"paid", "public", "none"}, default="paid"
         How to decide whether a subspace is worth its share of the budget, also when `rank` is a
         number; if not, the item effects get it.  "paid": a private measurement of the leading
@@ -144,6 +148,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         bounds: tuple[float, float] = (1, 5),
         *,
         method: str = "auto",
+        manifold: Any = None,
         signal_test: str = "paid",
         n_steps: int | None = None,
         public_seed: int = 0,
@@ -155,6 +160,7 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.rank = rank
         self.bounds = bounds
         self.method = method
+        self.manifold = manifold
         self.signal_test = signal_test
         self.n_steps = n_steps
         self.public_seed = public_seed
@@ -394,6 +400,8 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return "method='auto'"
 
     def _public_rank(self, d: int) -> int | None:
+        if self.manifold is not None:
+            return self._rank_of_manifold(d)
         if isinstance(self.rank, str):
             check_option(("auto",), rank=self.rank)
             return None
@@ -404,6 +412,20 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 "all items tells nothing."
             )
         return int(self.rank)
+
+    def _rank_of_manifold(self, d: int) -> int:
+        geometry = as_geometry(self.manifold)
+        if not isinstance(geometry, Grassmann) or geometry.n != d:
+            raise ValueError(
+                f"manifold={geometry} does not hold subspaces of {d} items; pass Grassmann({d}, "
+                "rank), of pymanopt or of skriemdp.geometry, or manifold=None."
+            )
+        if self.rank not in ("auto", geometry.p):
+            raise ValueError(
+                f"rank={shown(self.rank)}, but subspaces of manifold={geometry} have dimension "
+                f"{geometry.p}; pass rank='auto' with it."
+            )
+        return geometry.p
 
     def _stochastic(self, plan: CompletionPlan) -> CompletionPlan:
         """The plan with DP-RSGD calibrated so that all releases together meet the budget."""

@@ -88,6 +88,11 @@ default="auto"
         Algorithm 1 of the reference, which pays for a private matrix in every step.  "none": DP-GD.
         "auto": "noised" with a subspace; without one "norm", or "diagonal" where n, the budget and
         the number of parameters k say that noise is small (``n mu >= 800 sqrt(k)``).
+    manifold : Geometry or pymanopt manifold, optional
+        Space of a class's or the regressor's coefficients: ``Euclidean(n_features)``, the default,
+        which wraps pymanopt's.  Steps divide by what gradients at different points add up to, in
+        one set of axes for all points, and only flat space has one; costs on other manifolds are
+        for :class:`skriemdp.PrivateRiemannianERM`.
     center : array-like of shape (n_features,), optional
         Public centre of the rows, which is subtracted from them.  None: found privately if
         `feature_norm` is "auto", zero if that is a number; zero too without an intercept and for
@@ -215,6 +220,7 @@ default="auto"
         loss: Any = "log_loss",
         preconditioner: Any = "auto",
         *,
+        manifold: Any = None,
         center: Any = None,
         feature_norm: float | str = "auto",
         target_range: Any = (-1.0, 1.0),
@@ -236,6 +242,7 @@ default="auto"
     ):
         self.loss = loss
         self.preconditioner = preconditioner
+        self.manifold = manifold
         self.center = center
         self.feature_norm = feature_norm
         self.target_range = target_range

@@ -24,6 +24,7 @@ from skriemdp.core.manifold_input import public_array, warn_large_delta, warn_sm
 from skriemdp.core.work import Work
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import NOISE_BRACKET
+from skriemdp.geometry import Euclidean, as_geometry
 from skriemdp.linear_model.adagrad import NoisyAdaGrad
 from skriemdp.linear_model.glm import (
     GeneralizedLinearLoss,
@@ -101,6 +102,7 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     n, p, classes = facts["n"], facts["p"], facts["classes"]
     grouped = facts.get("grouped", False)
     _check_parameters(model, n)
+    _check_manifold(model.manifold, p)
     warn_large_delta(model.delta, n)
     n_outputs = 1 if classes is None or len(classes) == 2 else len(classes)
     loss = GeneralizedLinearLoss(model.loss, n_outputs, _HUBER_THRESHOLD)
@@ -292,6 +294,24 @@ def _check_parameters(model: Any, n: int) -> None:
         check_count(n_steps=model.n_steps)
     if model.batch_size is not None and model.batch_size > n:
         raise ValueError(f"batch_size={model.batch_size} exceeds the number of rows n={n}.")
+
+
+def _check_manifold(manifold: Any, p: int) -> None:
+    """ValueError unless coefficients of p features are points of `manifold`."""
+    if manifold is None:
+        return
+    geometry = as_geometry(manifold, point_shape=(p,))
+    if not isinstance(geometry, Euclidean):
+        raise ValueError(
+            f"manifold={geometry} is not flat: AdaGrad divides by what gradients at different "
+            "points add up to, in one set of axes for all of them, which a curved space has not. "
+            f"Pass Euclidean({p}), or minimise a cost on that manifold by PrivateRiemannianERM."
+        )
+    if geometry.shape != (p,):
+        raise ValueError(
+            f"manifold={geometry} does not hold the coefficients of {p} features; pass "
+            f"Euclidean({p}), for each class the same."
+        )
 
 
 def _check_preconditioner(

@@ -100,9 +100,12 @@ class PrivatePrincipalEigenvector(
         privacy.
     whiten : bool, default=False
         Divide transformed columns by the released standard deviations.
-    manifold : {"auto", "sphere", "stiefel", "grassmann", "ambient"}, default="auto"
-        Space of "gradient".  "auto": sphere for one component, else Grassmann.  "ambient" adds
-        noise in the ambient space and projects (DP-PGD).
+    manifold : {"auto", "sphere", "stiefel", "grassmann", "ambient"}, Geometry or pymanopt \
+manifold, default="auto"
+        Space of the components, on which "gradient" descends.  "auto": sphere for one component,
+        else Grassmann.  "ambient" adds noise in the ambient space and projects (DP-PGD).
+        pymanopt's ``Sphere(d)``, ``Stiefel(d, k)`` and ``Grassmann(d, k)`` are wrapped: they become
+        ours of the same metric, and must fit `n_components` and X whatever the mechanism.
     n_steps : int, optional
         Steps of "gradient" (20 by default) and "power" (8).
     public_seed : int, default=0
@@ -198,7 +201,7 @@ class PrivatePrincipalEigenvector(
         *,
         center: str = "private",
         whiten: bool = False,
-        manifold: str = "auto",
+        manifold: Any = "auto",
         n_steps: int | None = None,
         public_seed: int = 0,
         epsilon: float = 1.0,
@@ -475,7 +478,8 @@ class PrivatePrincipalEigenvector(
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(("private", "assume"), center=self.center)
         check_option((False, True), whiten=self.whiten)
-        check_option(FRAME_SPACES, manifold=self.manifold)
+        if isinstance(self.manifold, str):
+            check_option(FRAME_SPACES, manifold=self.manifold)
         check_count(n_components=self.n_components)
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
@@ -487,6 +491,8 @@ class PrivatePrincipalEigenvector(
             raise ValueError(
                 f"n_components={self.n_components} exceeds the number of features, {d}."
             )
+        if not isinstance(self.manifold, str):
+            frame_space(self.manifold, d, int(self.n_components))
         if self.delta == 0 and self.mechanism not in ("auto", "covariance", "exponential"):
             raise ValueError(
                 f"delta=0 asks for pure differential privacy, which mechanism={self.mechanism!r} "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skriemdp.descent.problem import Problem
-from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel
+from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel, as_geometry
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.rows import Rows, row_products, scaled_rows
@@ -21,8 +21,10 @@ __all__ = ["FRAME_SPACES", "OrthonormalFrames", "SubspaceProblem", "frame_space"
 FRAME_SPACES = ("auto", "sphere", "stiefel", "grassmann", "ambient")
 
 
-def frame_space(name: str, d: int, k: int) -> tuple[Geometry, OrthonormalFrames | None]:
+def frame_space(name: Any, d: int, k: int) -> tuple[Geometry, OrthonormalFrames | None]:
     """Geometry of the iterates, and the set that they are projected on (None: they stay there)."""
+    if not isinstance(name, str):
+        return _given_space(name, d, k), None
     if name == "auto":
         name = "sphere" if k == 1 else "grassmann"
     if name == "sphere":
@@ -34,6 +36,25 @@ def frame_space(name: str, d: int, k: int) -> tuple[Geometry, OrthonormalFrames 
     if name == "ambient":
         return Euclidean(d, k), OrthonormalFrames()
     return (Stiefel(d, k) if name == "stiefel" else Grassmann(d, k)), None
+
+
+def _given_space(manifold: Any, d: int, k: int) -> Geometry:
+    """The geometry of a manifold object, whose points must be k components of d features."""
+    geometry = as_geometry(manifold)
+    fitting: list[Geometry] = [Grassmann(d, k), Stiefel(d, k)] if k < d else []
+    if k == 1 and d > 1:
+        fitting.append(Sphere(d - 1))
+    if geometry in fitting:
+        return geometry
+    if isinstance(geometry, (Grassmann, Stiefel)) and geometry.n == d and geometry.p != k:
+        cure = f"n_components={geometry.p}"
+    else:
+        cure = f"Grassmann({d}, {k}) or Stiefel({d}, {k})" if k < d else "manifold='auto'"
+        cure = f"Sphere({d})" if k == 1 else cure
+    raise ValueError(
+        f"manifold={geometry} does not hold n_components={k} of {d} features; pass {cure}, of "
+        "pymanopt or of skriemdp.geometry with the embedded metric."
+    )
 
 
 def product_ball(row_norm: float, frame: np.ndarray) -> Ball:

@@ -355,7 +355,7 @@ class GradientRelease:
     """
 
     n_components: int
-    manifold: str
+    manifold: Any
     n_steps: int
     public_seed: int
 

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._groups import Groups
 from skriemdp._quiet import read_records, read_weights
-from skriemdp._validation import check_option
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
@@ -22,7 +21,7 @@ from skriemdp.location_scale.bounded_rows import COUNT_SHARE, told_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
-from skriemdp.regression.layouts import COORDINATES, layout, tangent_labels
+from skriemdp.regression.layouts import label_space, layout, tangent_labels
 from skriemdp.regression.moment_releases import MomentSums
 from skriemdp.regression.planning import (
     BASE,
@@ -62,6 +61,10 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         Layout of y and of predictions: normal coordinates at the origin (any real vector is one),
         the hyperboloid (time coordinate first), or the unit ball.
     curvature : float, default=-1.0
+    manifold : Geometry, pymanopt manifold or str, optional
+        Hyperbolic space of the labels, in place of `coordinates` and `curvature`: ``Hyperboloid``
+        or ``Poincare`` of :mod:`skriemdp.geometry`, or pymanopt's ``PoincareBall``, which is
+        wrapped as the ball of curvature -1; y and predictions are points of it.
     feature_scale : "auto", float or array-like of shape (n_features,), default="auto"
         Scale of the features, which are divided by it and clipped at ten of it.  "auto" finds a
         centre, which is subtracted, and one scale for all features privately, for 3 to 45 % of
@@ -160,6 +163,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         privacy_unit: str = "record",
         coordinates: str = "tangent",
         curvature: float = -1.0,
+        manifold: Any = None,
         feature_scale: float | str = "auto",
         radius: float = 6.0,
         base_point: Any = "private",
@@ -179,6 +183,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         self.privacy_unit = privacy_unit
         self.coordinates = coordinates
         self.curvature = curvature
+        self.manifold = manifold
         self.feature_scale = feature_scale
         self.radius = radius
         self.base_point = base_point
@@ -252,7 +257,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         X, y = read_records(
             self, X, y, reset=False, multi_output=True, y_numeric=True, dtype=np.float64
         )
-        labels = self._tangent_labels(y, self.geometry_)
+        labels = tangent_labels(y, self._coordinates, self.geometry_)
         points = np.asarray(self.geometry_.exp_coordinates(self.geometry_.base_point, labels))
         predicted = self.geometry_.exp_coordinates(
             self.geometry_.base_point, self._tangent_predictions(X)
@@ -282,7 +287,6 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
     # -- the order of work ----------------------------------------------------------------------
 
     def _validate(self, X: Any, y: Any = None) -> Data:
-        check_option(COORDINATES, coordinates=self.coordinates)
         X, y = read_records(
             self,
             X,
@@ -293,11 +297,16 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
             ensure_min_samples=2,
         )
         y = np.asarray(y, dtype=float)
-        columns = 1 if y.ndim == 1 else y.shape[1]
-        geometry = Hyperboloid(columns - (self.coordinates == "lorentz"), self.curvature)
-        labels = self._tangent_labels(y, geometry)
-        facts = {"geometry": geometry, "n": len(X), "d": X.shape[1], "flat": y.ndim == 1}
-        return Data((X, labels), facts)
+        facts = self._facts(len(X), X.shape[1], y.shape[1:])
+        return Data((X, tangent_labels(y, facts["coordinates"], facts["geometry"])), facts)
+
+    def _facts(self, n: int, d: int, label_shape: tuple[int, ...]) -> dict[str, Any]:
+        columns = label_shape[0] if label_shape else 1
+        geometry, coordinates = label_space(
+            self.manifold, self.coordinates, self.curvature, columns
+        )
+        facts = {"geometry": geometry, "coordinates": coordinates, "n": n, "d": d}
+        return facts | {"flat": not label_shape}
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         return plan_fit(self, facts)
@@ -343,6 +352,7 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         geometry = facts["geometry"]
         unit, space = math.sqrt(-geometry.curvature), Hyperboloid(geometry.dim)
         self.geometry_, self.feature_map_ = geometry, features
+        self._coordinates = facts["coordinates"]
         self._base, self._flat = base, facts["flat"]
         self._reach = float(self.radius) * unit
         self._server = None
@@ -407,11 +417,8 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
 
     # -- layouts --------------------------------------------------------------------------------
 
-    def _tangent_labels(self, y: Any, geometry: Hyperboloid) -> np.ndarray:
-        return tangent_labels(y, self.coordinates, geometry)
-
     def _layout(self, coordinates: np.ndarray) -> np.ndarray:
-        return layout(coordinates, self.coordinates, self.geometry_, self._flat)
+        return layout(coordinates, self._coordinates, self.geometry_, self._flat)
 
     def _tangent_predictions(self, X: np.ndarray) -> np.ndarray:
         """Normal coordinates of the predictions at the origin; geodesic distance."""

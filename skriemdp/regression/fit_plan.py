@@ -119,7 +119,7 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         base = BasePoint(geometry.dim, radius * unit, n, math.sqrt(BASE_SHARE) * mu)
         left -= BASE_SHARE
     else:
-        public_base = _public_base(estimator, geometry)
+        public_base = _public_base(estimator, geometry, facts["coordinates"])
     if base is not None or scaling.searches:
         warn_small_search(n, mu, "a public feature_scale and base_point")
     shape = (2 * features.n_frequencies, geometry.dim)
@@ -140,8 +140,8 @@ def plan_fit(estimator: Any, facts: dict[str, Any]) -> Plan:
         settings=FitPlan(mu, scaling, features, base, public_base, model, copies),
         public={
             "n": n,
-            "coordinates": estimator.coordinates,
-            "curvature": float(estimator.curvature),
+            "coordinates": facts["coordinates"],
+            "curvature": float(geometry.curvature),
             "radius": float(estimator.radius),
             "feature_scale": estimator.feature_scale,
             "public_seed": estimator.public_seed,
@@ -251,11 +251,11 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
     return FeatureMap(d, n_frequencies, length, scale, _FEATURE_LIMIT, estimator.public_seed), work
 
 
-def _public_base(estimator: Any, geometry: Hyperboloid) -> np.ndarray:
+def _public_base(estimator: Any, geometry: Hyperboloid, coordinates: str) -> np.ndarray:
     """The public base point on the hyperboloid of curvature -1."""
-    if estimator.coordinates == "lorentz":
+    if coordinates == "lorentz":
         point = public_point(geometry, base_point=estimator.base_point)[None]
-    elif estimator.coordinates == "poincare":
+    elif coordinates == "poincare":
         ball = Poincare(geometry.dim, geometry.curvature)
         point = public_point(ball, base_point=estimator.base_point)[None]
     else:
@@ -263,7 +263,7 @@ def _public_base(estimator: Any, geometry: Hyperboloid) -> np.ndarray:
         if point.shape[1] != geometry.dim or not np.isfinite(point).all():
             raise ValueError(f"base_point must hold {geometry.dim} finite numbers.")
     unit = math.sqrt(-geometry.curvature)
-    labels = tangent_labels(point, estimator.coordinates, geometry)
+    labels = tangent_labels(point, coordinates, geometry)
     labels = shorten(labels, float(estimator.radius)) * unit
     space = Hyperboloid(geometry.dim)
     return np.asarray(space.exp_coordinates(space.base_point, labels))[0]

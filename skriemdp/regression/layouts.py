@@ -6,11 +6,53 @@ from typing import Any
 
 import numpy as np
 
-from skriemdp.geometry import Hyperboloid, Poincare
+from skriemdp._validation import check_option
+from skriemdp.geometry import Hyperboloid, Poincare, as_geometry
 
-__all__ = ["COORDINATES", "layout", "tangent_labels"]
+__all__ = ["label_space", "layout", "tangent_labels"]
 
 COORDINATES = ("tangent", "lorentz", "poincare")
+
+
+def label_space(
+    manifold: Any, coordinates: str, curvature: float, columns: int
+) -> tuple[Hyperboloid, str]:
+    """The space of labels with so many columns, and their layout, from an estimator's parameters.
+
+    Parameters
+    ----------
+    manifold : str, Geometry or pymanopt manifold, or None
+        Takes the place of `coordinates` and `curvature`, which then have their defaults.
+    coordinates : str
+    curvature : float
+    columns : int
+
+    Raises
+    ------
+    ValueError
+        For a manifold that is not hyperbolic or of another dimension, or that is named twice.
+    """
+    check_option(COORDINATES, coordinates=coordinates)
+    if manifold is None:
+        return Hyperboloid(columns - (coordinates == "lorentz"), curvature), coordinates
+    geometry = as_geometry(manifold, point_shape=(columns,))
+    if not isinstance(geometry, (Hyperboloid, Poincare)):
+        raise ValueError(
+            f"manifold={geometry} is not hyperbolic; pass pymanopt's PoincareBall(dim), or "
+            "Hyperboloid or Poincare of skriemdp.geometry. Responses on other manifolds are for "
+            "PrivateGeodesicRegressor."
+        )
+    if coordinates != "tangent" or curvature != -1.0:
+        raise ValueError(
+            "manifold= says the layout and the curvature of y already; leave coordinates and "
+            "curvature at their defaults, or pass manifold=None."
+        )
+    if geometry.shape != (columns,):
+        raise ValueError(
+            f"y has {columns} columns, but points of manifold={geometry} have {geometry.shape[0]}."
+        )
+    space = Hyperboloid(geometry.dim, geometry.curvature)
+    return space, "lorentz" if isinstance(geometry, Hyperboloid) else "poincare"
 
 
 def tangent_labels(y: Any, coordinates: str, geometry: Hyperboloid) -> np.ndarray:
