@@ -206,21 +206,26 @@ def part_spaces(fits, spread=None, offset=0.1):
         show(["mechanism", *(name for name, _, _ in spaces)], rows, rows[0])
 
 
-def secret_n(fits):
-    """Mean squared error with a secret number of records over that of the default: a table."""
+def secret_n():
+    """Mean squared error with a secret number of records over that of the default: a table.
+
+    From the noise that the fits state, of the sum and of the number.
+    """
     print("| d | 0 | .3 | .9 |\n|---|---|---|---|")
     for d in (1, 2, 3, 6, 10):
         ratios = []
         for offset in (0.0, 0.3, 0.9):
             X = np.zeros((1000, d))
             X[:, 0] = offset
-            found = []
+            found, draws = [], np.random.default_rng(0).normal(size=10**6)
             for unit in ("record", "record, present or not"):
                 model = PrivateFrechetMean(
                     center=np.zeros(d), radius=1.0, mechanism="tangent", shrink=None
                 ).set_params(accountant=PrivacyAccountant(unit=unit))
-                errors = [float(np.sum((model.fit(X).mean_ - X[0]) ** 2)) for _ in range(fits)]
-                found.append(np.mean(errors))
+                public = model.fit(X).privacy_spent_.public
+                of_sum = model.noise_scale_ * max(2, round(public.get("n released", 1000)))
+                n = 1000 + public.get("noise of n", 0.0) * draws
+                found.append(np.mean(d * (of_sum / n) ** 2 + (offset * (1000 / n - 1)) ** 2))
             ratios.append(found[1] / found[0])
         print(f"| {d} | " + " | ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
 
@@ -234,7 +239,7 @@ def main():
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.part in (None, "secret-n"):
-        secret_n(options.fits)
+        secret_n()
     if options.part in (None, "wishart"):
         part_wishart(options.fits)
     if options.part in (None, "spaces"):

@@ -55,6 +55,22 @@ def test_a_fit_states_the_released_number_and_both_relations(tmp_path):
     assert matches(path, changed) != []
 
 
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 5.0])
+@pytest.mark.parametrize("d", [1, 3, 10])
+def test_laplace_noise_is_charged_for_both_relations_and_not_for_more(d, epsilon):
+    """Each of them takes all of delta, so that the free count is as large as it can be."""
+    ball = {"center": np.zeros(d), "radius": 1.0, "mechanism": "tangent", "noise": "laplace"}
+    model = PrivateFrechetMean(**ball, epsilon=epsilon, accountant=PrivacyAccountant(unit=PRESENT))
+    spent = model.fit(np.zeros((4000, d))).privacy_spent_
+    for event in spent.event.events:
+        assert (1.0 - 1e-6) * spent.delta <= event.delta(epsilon) <= spent.delta
+    replaced, present = (event.events for event in spent.event.events)
+    assert present[1].scale_over_sensitivity == 2.0 * replaced[1].scale_over_sensitivity
+    assert present[0].mu ** 2 >= replaced[0].mu ** 2 + spent.public["noise of n"] ** -2
+    default = PrivateFrechetMean(**ball, epsilon=epsilon).fit(np.zeros((4000, d)))
+    assert default.privacy_spent_.event == spent.event.events[0]
+
+
 def test_the_same_fit_under_the_default_unit_is_what_it_was():
     model = PrivateFrechetMean(**BALL, accountant=PrivacyAccountant()).fit(X)
     assert model.privacy_spent_.neighboring == "replace-one"
@@ -92,7 +108,6 @@ def test_nothing_is_said_of_the_number_that_is_planned_for_first():
 REFUSED = [
     (PrivateFrechetMean(**BALL, mechanism="gradient"), "mechanism='auto'"),
     (PrivateFrechetMean(**BALL, mechanism="laplace"), "mechanism='auto'"),
-    (PrivateFrechetMean(**BALL, noise="laplace"), "leave noise='auto'"),
     (PrivateFrechetMean(**BALL, uncertainty=True), "uncertainty=False"),
     (PrivateFrechetMean(**BALL, delta=0.0), "delta > 0"),
     (PrivatePrincipalEigenvector(1), "unit='record'"),

@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
+from scipy.optimize import brentq
+
 from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.privacy.events import GaussianEvent
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.event import Event
+from skriemdp.privacy.events import ComposedEvent, GaussianEvent, ParallelEvent, compose
+from skriemdp.privacy.laplace import LaplaceEvent
 
 __all__ = ["count_before"]
 
 
-def count_before(mu: float, left: float) -> tuple[GaussianCount, GaussianEvent]:
-    """The noise of the count, and what it and a mu-GDP fit after it cost together.
+@functools.lru_cache(maxsize=1024)
+def count_before(
+    fit: Event, left: float, epsilon: float, delta: float
+) -> tuple[GaussianCount, Event]:
+    """The noise of the count, and what it and the fit after it cost together.
 
-    *Guarantee*: the event, if the fit leaves the part `left` of mu**2 where a record is added or
-    removed (docs/theory/presence.md, Corollary 3).
+    Parameters
+    ----------
+    fit : Event
+        Gaussian; or Gaussian releases before one with Laplace noise, for which one record counts
+        half as much as two that differ.
+    left : float
+        The part of mu**2 that a Gaussian fit leaves where a record is added or removed.
+    epsilon, delta : float
+        Of the whole.
+
+    Notes
+    -----
+    *Guarantee*: the event, which is (epsilon, delta)-DP if `fit` is (docs/theory/presence.md,
+    Corollaries 3 and 4).
     """
-    return GaussianCount(1.0 / (mu * math.sqrt(left))), GaussianEvent(1.0 / mu)
+    if fit.mu is not None:
+        return GaussianCount(1.0 / (fit.mu * math.sqrt(left))), fit
+    assert isinstance(fit, ComposedEvent)  # what a plan with Laplace noise costs
+    before = fit.events[0].mu
+    (law,) = (each for each in fit.events if isinstance(each, LaplaceEvent))
+    half = LaplaceEvent(law.dim, 2.0 * law.scale_over_sensitivity)
+
+    def present(mu: float) -> Event:
+        return compose([GaussianEvent(1.0 / mu), half])
+
+    def excess(mu: float) -> float:
+        return math.log(present(mu).delta(epsilon) / delta)
+
+    total = brentq(excess, before, gaussian_mu(epsilon, delta), xtol=1e-12)
+    while excess(total) > 0.0:
+        total *= 1.0 - 1e-12
+    count = GaussianCount(1.0 / (math.sqrt(total**2 - before**2) * (1.0 - 1e-12)))
+    return count, ParallelEvent((fit, present(total)))

@@ -16,7 +16,7 @@ from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._warnings import unwarned, warn_user
-from skriemdp.core.arithmetic import INTEGERS
+from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
 from skriemdp.core.count_releases import count_before
 from skriemdp.core.parameters import check_parameters, check_target
@@ -26,7 +26,6 @@ from skriemdp.ledger.current import LeftBehind, active_accountant_token, chosen_
 from skriemdp.ledger.statements import noise_of
 from skriemdp.ledger.units import PRESENT, RELEASED
 from skriemdp.mechanisms.budget import Release
-from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import as_drawn
 
@@ -70,7 +69,8 @@ class Terms:
         charges least.  By the ledger's stored rule, never by what it has spent.
     secret_n : bool, default=False
         Whether the number of records that a plan is made for was released with noise: every sum is
-        then of integers, with Gaussian noise, and no release divides by what it counts itself.
+        then of integers, no release divides by what it counts itself, and what a plan costs does
+        not depend on that number.
     """
 
     epsilon: float
@@ -309,31 +309,32 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
     def _fit_secret_n(self, X: Any, y: Any, groups: Any, accountant: Any) -> Self:
         """A fit whose number of records is released, before everything else.
 
-        *Guarantee*: ``gaussian_mu(epsilon, delta)``-GDP under replacement, addition and removal of
-        one record (docs/theory/presence.md, Corollary 3).  Behind the charge nothing is refused
-        that the released number could bring about.
+        *Guarantee*: that of the event, under replacement, addition and removal of one record
+        (docs/theory/presence.md).  Behind the charge nothing is refused that the released number
+        could bring about.
         """
         left, refusal = self._left_by_presence, self._needs_public_n(groups)
         if left is None or refusal:
             raise ValueError(f"the accountant keeps the number of records secret, and {refusal}")
         data = validated(self, X, y, least=0)
-        mu = gaussian_mu(float(self.epsilon), float(self.delta))
-        count, event = count_before(mu, left)
-        terms = Terms(float(self.epsilon), float(self.delta), composes=True, secret_n=True)
+        terms = dataclasses.replace(self._terms(accountant), secret_n=True)
 
         def planned(n: int) -> Plan:
             plan = self._plan(data.facts | {"n": n}, terms)
             stated = {name: fact for name, fact in plan.public.items() if name != "n"}
-            if plan.event != event or plan.arithmetic != INTEGERS:
+            if cost not in (None, plan.event) or plan.arithmetic not in (INTEGERS, PLAIN):
                 raise RuntimeError("this plan is not for a secret number of records.")
             return dataclasses.replace(plan, unit=PRESENT, public=stated)
 
+        cost = None
         with unwarned():
             plan = planned(_NOMINAL_N)
+        cost = plan.event
         plan.work.check()
-        check_noise(event)
+        check_noise(plan.event)
+        count, event = count_before(plan.event, left, terms.epsilon, terms.delta)
         streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
-        entry = self._charge(accountant, plan)
+        entry = self._charge(accountant, dataclasses.replace(plan, event=event))
         with (charged := Charged(entry)):
             found = count.release(data.facts["n"], streams("number of records"))
             n = max(_LEAST_N, round(found))
@@ -348,7 +349,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         charged.settle()
         told = {"n released": found, "noise of n": count.sigma}
         self.privacy_spent_ = self._spent(
-            dataclasses.replace(plan, public=plan.public | told),
+            dataclasses.replace(plan, event=event, public=plan.public | told),
             entry,
             "replace-one or add/remove-one",
         )

@@ -191,7 +191,7 @@ class AdaptiveMean:
         """Of all points to `center`; each by itself where one more must not show in the others."""
         geometry = self.ball.geometry
         give: Callable[..., np.ndarray] = functools.partial(geometry.dist, center)
-        if not (self.plan.iterates or geometry.separate_rows):
+        if self.plan.secret_n and not geometry.separate_rows:
             give = one_by_one(give)
         return np.asarray(give(problem.points))
 
@@ -202,7 +202,7 @@ class AdaptiveMean:
         geometry, ball, inside = self.ball.geometry, self.ball, problem
         if radius < _NARROW * ball.radius:
             ball = GeodesicBall(geometry, center, radius)
-        mean = plan_tangent_mean(ball, self.n, self.plan.noise, iterates=self.plan.iterates)
+        mean = plan_tangent_mean(ball, self.n, self.plan.noise)
         if mean.schedule is None:
             seen = _seen(problem, center, radius, _NARROW)
             return *self.plan.noise.release(*seen, geometry.dim, self.n, rng), center

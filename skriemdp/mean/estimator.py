@@ -164,7 +164,7 @@ def _arithmetic(geometry: Geometry, plan: MeanPlan, mean: Any) -> str:
         plan.search is not None and plan.mechanism == "tangent"
     )
     found = found and not (geometry.is_flat or _steps(plan, geometry))
-    if (found and plan.iterates) or getattr(mean, "schedule", None) is not None:
+    if (found and not plan.secret_n) or getattr(mean, "schedule", None) is not None:
         return ITERATED
     return INTEGERS if plan.law is None else PLAIN
 
@@ -471,11 +471,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _needs_public_n(self, groups: Any) -> str:
         others = "unit='record', under which it is public."
-        if self.mechanism not in ("auto", "tangent") or self.noise == "laplace":
+        if self.mechanism not in ("auto", "tangent"):
             return (
-                f"mechanism={shown(self.mechanism)} with noise={shown(self.noise)} needs it: pass "
-                "mechanism='auto' or 'tangent' and leave noise='auto', or make an accountant with "
-                f"{others}"
+                f"mechanism={shown(self.mechanism)} needs it: pass mechanism='auto' or 'tangent', "
+                f"or make an accountant with {others}"
             )
         if self.uncertainty:
             return (
@@ -526,8 +525,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 "public."
             )
         choices = {"mechanism": mechanism, "noise": noise, "ball": ball, "search": search}
+        choices["secret_n"] = terms.secret_n
         chosen = plan_mean(geometry, n, self.epsilon, self.delta, **choices)
-        chosen = dataclasses.replace(chosen, iterates=not terms.secret_n)
         public = public_facts(geometry, n, ball, search)
         event, mean = chosen.event, None
         if ball is not None:
@@ -599,7 +598,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             adaptive.check()
             return adaptive
         if mechanism == "tangent":
-            return plan_tangent_mean(ball, n, budget.noise, self.shrink == "auto", budget.iterates)
+            return plan_tangent_mean(ball, n, budget.noise, self.shrink == "auto")
         if mechanism in OUTPUT_MECHANISMS:
             return plan_output_mean(ball, n, mechanism, *budget.target)
         if self.n_steps is not None:

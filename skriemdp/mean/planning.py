@@ -95,8 +95,8 @@ class MeanPlan:
         What is left of (epsilon, delta) for an output perturbation.
     releases : tuple of Release
         What may be released, with its share.
-    iterates : bool
-        Whether the mean may be iterated, in floating point and for a public number of records.
+    secret_n : bool
+        Whether n was released: the mean is then not iterated, in floating point.
     """
 
     mechanism: str
@@ -108,12 +108,12 @@ class MeanPlan:
     event: Event | None = None
     target: tuple[float, float] = (0.0, 0.0)
     releases: tuple[Release, ...] = ()
-    iterates: bool = True
+    secret_n: bool = False
 
     @property
     def noise(self) -> MeanNoise:
         """Of the mean."""
-        return MeanNoise(self.mu, self.law)
+        return MeanNoise(self.mu, self.law, self.secret_n)
 
     def search_budget(self) -> GaussianBudget:
         """What the search and the mean after it divide."""
@@ -139,6 +139,7 @@ def plan_mean(
     noise: str = "auto",
     ball: GeodesicBall | None = None,
     search: LocationScaleSearch | None = None,
+    secret_n: bool = False,
 ) -> MeanPlan:
     """Decide on the mechanism and calibrate every part of it to (epsilon, delta) in all.
 
@@ -154,6 +155,8 @@ def plan_mean(
         The public one.
     search : LocationScaleSearch, optional
         For a private one.
+    secret_n : bool, default=False
+        Whether n was released: what the fit costs does not depend on it then.
 
     Raises
     ------
@@ -186,15 +189,18 @@ def plan_mean(
         before = _COUNT if search is None else _COUNT + search.shares.total
         return _alone(mechanism, geometry.dim, total, before, search)
     if search is not None:
-        return _searched_plan(geometry.dim, epsilon, delta, total, search, gaussian)
+        plan = _searched_plan(geometry.dim, epsilon, delta, total, search, gaussian or secret_n)
+        return dataclasses.replace(plan, secret_n=secret_n)
     share, looks, law = _COUNT, (), None
     if mechanism == "auto" and ball is not None and ball.radius <= descent_reach(geometry):
-        share, looks = _seeking(geometry.dim, n * total, factor)
+        fixed = secret_n and not gaussian
+        share, looks = _seeking(geometry.dim, n * total, factor, fixed)
     first = GaussianBudget(total * math.sqrt(share)).event
     if not gaussian:
         needed = math.inf if noise == "laplace" else 1.0
         law = _law_after(geometry.dim, epsilon, delta, total, first, needed)
-    return _seeking_plan(geometry.dim, total, share, looks, first, law)
+    plan = _seeking_plan(geometry.dim, total, share, looks, first, law)
+    return dataclasses.replace(plan, secret_n=secret_n)
 
 
 def _alone(
@@ -264,17 +270,18 @@ def check_searchable(mechanism: str, noise: str, delta: float) -> None:
         raise ValueError(f"noise={noise!r} needs a public ball; {cure}noise='auto'.")
 
 
-def _seeking(dim: int, n_mu: float, factor: float) -> tuple[float, tuple]:
+def _seeking(dim: int, n_mu: float, factor: float, fixed: bool) -> tuple[float, tuple]:
     """Share of mu**2 before the mean itself, and how it is divided; none where it finds nothing.
 
-    `factor` is the mean square error of the noise over that of Gaussian noise.
+    `factor` is the mean square error of the noise over that of Gaussian noise.  A share that is
+    `fixed` is that of many records, whatever n is.
     """
     wanted = (40.0 * max(1.0, math.sqrt(dim / 10.0)) / n_mu) ** 2
     most = min(_share_for(_MOST_COST, factor), 0.3 if dim >= 10 else 0.2)
-    share = max(_share_for(_COST, factor), min(wanted, most))
+    share = max(_share_for(_COST, factor), 0.0 if fixed else min(wanted, most))
     share = next(s for s in _SEEK if s >= share * (1.0 - 1e-9))
     if n_mu * math.sqrt(share) < _LEAST_SEEKING:
-        return _COUNT, ()
+        return share if fixed else _COUNT, ()
     first = 2.0 * math.sqrt(dim) / (n_mu * math.sqrt(_TWO_LOOKS[0][0] * share))
     return share, _TWO_LOOKS if first <= _QUIET else _ONE_LOOK
 

@@ -78,6 +78,8 @@ _SEEN_BIAS = 0.05
 LEAST_MATRICES = 18.0
 # Found balls end a little below the limit.
 _BELOW = 0.999
+# No table in memory has more rows: a column of them takes half a terabyte.
+_MOST = 2.0**36
 # No step is made longer than that many times.
 _LEAST_HESSIAN = 0.2
 
@@ -121,15 +123,18 @@ class MeanNoise:
         Of Gaussian noise.
     law : LaplaceEvent or None
         Of Laplace noise.
+    secret_n : bool
+        Whether n was released, so that the rounding of a total is that of the longest table.
 
     Notes
     -----
     *Guarantee*: mu-GDP for the program as it runs; or that of `law`, whose noise is a float, on an
-    exact total.
+    exact total.  A record that is added or removed moves a sum half as far as one that is replaced.
     """
 
     mu: float | None
     law: LaplaceEvent | None
+    secret_n: bool = False
 
     def spread(self, dim: int) -> float:
         """Root mean square of the length of the noise, over the sensitivity."""
@@ -159,7 +164,7 @@ class MeanNoise:
             assert self.mu is not None
             total, sigma = private_sum(units, give, vectors, self.mu, rng)
         else:
-            exact, sensitivity = plain_sum(units, give, vectors, n)
+            exact, sensitivity = plain_sum(units, give, vectors, _MOST if self.secret_n else n)
             noise = LaplaceNoise(sensitivity, self.law)
             total, sigma = noise.release(exact, rng), noise.sigma
         return total / n if bound.center is None else bound.center + total / n, sigma / n
@@ -170,7 +175,8 @@ class MeanNoise:
         if self.law is None:
             assert self.mu is not None
             return vectors.sigma(vectors.check(self.mu)) / n
-        return LaplaceNoise(plain_sensitivity(vectors, n), self.law).sigma / n
+        most = _MOST if self.secret_n else n
+        return LaplaceNoise(plain_sensitivity(vectors, most), self.law).sigma / n
 
     def on(self, sensitivity: Sensitivity) -> GaussianNoise | LaplaceNoise:
         """The same noise, as a float, on a vector with this sensitivity."""
@@ -387,12 +393,11 @@ def plan_tangent_mean(
     n: int,
     noise: MeanNoise,
     shrink: bool = False,
-    iterates: bool = True,
 ) -> TangentMean:
     """Choose what the one-shot release of a mean is of, from public numbers.
 
     The mean is iterated until its worst-case error is half the noise (the error on real data is far
-    smaller).  The mean of the logarithms at the centre is released instead without `iterates`, and
+    smaller).  The mean of the logarithms at the centre is released instead where n is secret, and
     where no public contraction rate is known (no curvature bound, or a large ball on a positively
     curved manifold), where the centre or the size of the ball leaves a float too few digits, and
     where positive curvature would cost more noise than the bias it removes: on spheres the iterated
@@ -402,7 +407,7 @@ def plan_tangent_mean(
     spread = noise.spread(geometry.dim)
     smallest = 2.0 * radius / n
     schedule = None
-    if iterates and not _bias_is_small(ball, smallest * spread):
+    if not noise.secret_n and not _bias_is_small(ball, smallest * spread):
         schedule = plan_mean_iteration(
             radius,
             n,

@@ -32,7 +32,7 @@ def draw(
     size: Size = (),
     *,
     sensitivity: Any,
-    presence: int | None = None,
+    presence: float | None = None,
     grid: float | None = None,
     averaged: int | None = None,
     shares: int | None = None,
@@ -59,7 +59,7 @@ def draw(
         What one record moves `exact` by at most, as the law measures it; so ``scale / sensitivity``
         is the noise multiplier of a Gaussian release.  Blocks are bounded together: the squares of
         their moves, each over its own sensitivity, add up to at most 1.
-    presence : int, optional
+    presence : float or int, optional
         What a record that is added or removed moves `exact` by at most; half of `sensitivity` where
         nothing else is said and batches are drawn at random.
     grid : float, optional

@@ -147,6 +147,7 @@ class LaplaceNoise:
                 f"law.dim={self.law.dim}, but the vector has {vector.shape[-1]} coordinates; "
                 "calibrate the law for that dimension."
             )
+        presence = self.sensitivity.presence
         return noise.draw(
             vector,
             self.scale,
@@ -154,5 +155,6 @@ class LaplaceNoise:
             rng,
             size,
             sensitivity=self.sensitivity.value,
+            presence=presence if math.isfinite(presence) else None,
             grid=self.sigma,
         )

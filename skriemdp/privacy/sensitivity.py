@@ -157,13 +157,13 @@ def exact_total_sensitivity(bound: Sensitivity, moved: float, n: float) -> Sensi
     Returns
     -------
     Sensitivity
-        `moved` and ``2^-50`` of the longest total.  floats.md, "Floating-point noise on an exact
-        total".
+        `moved` and twice ``2^-50`` of the longest total, whose presence needs it once.  floats.md,
+        "Floating-point noise on an exact total".
     """
     check_positive(moved=moved, n=n)
     longest = moved * (bound.presence / bound.value)
     rounding = 2.0**-50 * n * longest
-    return Sensitivity((moved + rounding) * _UP, bound.theorem, (longest + rounding) * _UP)
+    return Sensitivity((moved + 2.0 * rounding) * _UP, bound.theorem, (longest + rounding) * _UP)
 
 
 def exact_moment_norm(longest: float, n: int, dim: int) -> float:

@@ -427,15 +427,18 @@ def check_paths(tapes, mine=lambda draw: True):
     events = {event for tape in tapes for _, event in tape.charges}
     if len(events) != 1 or any([p for p, _ in tape.charges] != [0] for tape in tapes):
         raise Refuted("another event was charged on another path, or not once before all releases.")
-    (event,) = events
-    claimed, kinds = _claims(event), _kinds(event)
     for tape in tapes:
-        used = _uses([draw for draw in tape.draws if mine(draw)], kinds)
-        for kind in claimed.keys() | used.keys():
-            have, want = used.get(kind, 0.0), claimed.get(kind, 0.0)
-            least = 0.0 if kind == "gaussian" else (1.0 - 1e-6) * want
-            if not least <= have <= (1.0 + 1e-6) * want:
-                raise Refuted(f"{kind}: releases add up to {have!r}, charged is {want!r}")
+        check_within([draw for draw in tape.draws if mine(draw)], *events)
+
+
+def check_within(draws, event, margin=1e-6):
+    """Raise unless `draws` are of the laws of `event`, and its mu^2 covers the Gaussian ones."""
+    claimed, used = _claims(event), _uses(draws, _kinds(event))
+    for kind in claimed.keys() | used.keys():
+        have, want = used.get(kind, 0.0), claimed.get(kind, 0.0)
+        least = 0.0 if kind == "gaussian" else (1.0 - margin) * want
+        if not least <= have <= (1.0 + margin) * want:
+            raise Refuted(f"{kind}: releases add up to {have!r}, charged is {want!r}")
 
 
 def _claims(event, times=1) -> Counter:
