@@ -13,6 +13,7 @@ from skriemdp.federated import masks
 from skriemdp.federated.agreement import Agreement, canonical
 from skriemdp.federated.cohort import Cohort, Identity
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, GeodesicBall, Product, Sphere
+from skriemdp.page.command import main
 
 pytest.importorskip("cryptography")
 
@@ -113,6 +114,34 @@ def test_files_that_are_no_cohort(tmp_path, text):
     (tmp_path / "cohort").write_text(text)
     with pytest.raises(ValueError):
         Cohort.read(tmp_path / "cohort")
+
+
+def test_keys_and_cohorts_are_made_on_the_command_line(tmp_path, capsys):
+    """A hospital writes no Python to make its key, or to see the fingerprint of its cohort."""
+
+    def said(*arguments, status=0):
+        assert main([str(argument) for argument in arguments]) == status
+        return capsys.readouterr().out if status == 0 else capsys.readouterr().err
+
+    lines = {name: said("identity", tmp_path / name) for name in NAMES[:3]}
+    assert said("identity", tmp_path / "east") == lines["east"]  # the same file, the same key
+    keys = {name: Identity.read(tmp_path / name).public for name in lines}
+    assert lines == {name: key.hex() + "\n" for name, key in keys.items()}
+    members, path = [f"{name}={key.hex()}" for name, key in keys.items()], tmp_path / "cohort"
+    said("cohort", tmp_path / "one", members[0], status=2)
+    made = said("cohort", path, *members, "--colluding", 2)
+    assert Cohort.read(path).members == keys and Cohort.read(path).colluding == 2
+    assert made == said("cohort", path) and Cohort.read(path).fingerprint in made
+    assert "File exists" in said("cohort", path, *members, status=2)
+    new = tmp_path / "new"
+    for wrong in (["east"], ["east=00"], [members[0].upper()], [members[0], members[0]]):
+        assert said("cohort", new, members[1], *wrong, status=2)
+    assert "for a new cohort" in said("cohort", path, "--colluding", 1, status=2)
+    assert ">= 1" in said("cohort", new, *members, "--colluding", 0, status=2)
+    assert "No such file" in said("cohort", new, status=2)
+    (tmp_path / "east").chmod(0o640)
+    assert "chmod 600" in said("identity", tmp_path / "east", status=2)
+    assert not new.exists()
 
 
 def test_signatures_are_of_one_client_and_one_message():

@@ -1,6 +1,8 @@
 """One round of sums: noise of every client, people in several of them, a server without records."""
 
+import json
 import math
+import types
 
 import numpy as np
 import pytest
@@ -24,13 +26,16 @@ from skriemdp.auditing import audit_estimator
 from skriemdp.datasets import make_people
 from skriemdp.federated import (
     Agent,
+    AggregatorLoop,
     AnswerBook,
     Checkpoint,
     FederatedEstimator,
     InProcessTransport,
+    LocalAgent,
     LocalSettings,
     LocalTask,
     LocalUpdate,
+    RefusedUpdate,
     SumsLoop,
     learn_from_sums,
     sums,
@@ -42,6 +47,7 @@ from skriemdp.ledger.accountant import BudgetError
 from skriemdp.ledger.facts import plain_facts
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.events import event_from_dict
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(240, 3)) * [1.0, 0.6, 0.3]
@@ -513,6 +519,157 @@ def test_hostile_uploads_are_left_out():
     np.testing.assert_array_equal(uploads.total, np.ones(size))
     with pytest.raises(RuntimeError, match="1 of 4 clients"):
         SumsLoop(names, size, min_updates=2).run(Hostile(), None, "a fit")
+
+
+# -- a coordinator that is trusted with exact sums ------------------------------------------------
+
+PLACES = {"north": 0, "south": 1, "west": 2}
+SIZES = {name: len(set(PEOPLE[HOSPITALS == k])) for name, k in PLACES.items()}
+MADE_UP = np.stack([np.eye(2), 2 * np.eye(2)]), [0, 1]
+
+
+def trusting(folder, estimator=DECODER, ceiling=3.0, **settings):
+    settings = {"trust": "aggregator"} | settings
+    return {
+        name: hospital(folder, name, place, ceiling, estimator, **settings)
+        for name, place in PLACES.items()
+    }
+
+
+def coordinator(folder, estimator=DECODER, ceiling=3.0, **settings):
+    ledger = PrivacyAccountant(ceiling, path=folder / "coordinator.ledger", unit="group")
+    settings = {"grouped": True, "accountant": ledger} | settings
+    return AggregatorLoop(estimator, SIZES, *MADE_UP, **settings)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_trusted_coordinator_adds_one_noise_to_exact_sums(tmp_path, monkeypatch, times):
+    """What is drawn for is the sum over pooled records, with the noise of a simulation."""
+    drawn, draw = [], noise.draw
+
+    def noting(exact, *arguments, **settings):
+        drawn.append((exact.copy(), settings.get("shares")))
+        return draw(exact, *arguments, **settings)
+
+    monkeypatch.setattr(noise, "draw", noting)
+    agents = trusting(tmp_path, clients_per_person=times)
+    loop = coordinator(tmp_path, clients_per_person=times)
+    uploads, refused = loop.run(InProcessTransport(agents), None, "spring")
+    assert refused == [] and uploads.clients == tuple(PLACES) and uploads.attempts == ()
+    statistic = agents["north"].plan.settings
+    pooled = [statistic.exact(agent.arrays, agent.groups) for agent in agents.values()]
+    for (exact, shares), *parts in zip(drawn, *pooled, strict=True):
+        np.testing.assert_array_equal(exact, sum(parts))
+        assert shares is None
+    model = learn_from_sums(
+        DECODER, uploads, None, *MADE_UP, grouped=True, clients_per_person=times
+    )
+    drawn.clear()
+    central = in_one_round(DECODER, trust="aggregator", clients_per_person=times)
+    central.fit(X, Y, clients=HOSPITALS, groups=PEOPLE)
+    assert all(shares is None for _, shares in drawn) and len(drawn) == len(pooled[0])
+    assert model.noise_scale_ == pytest.approx(central.estimator_.noise_scale_, rel=1e-12)
+    spent = model.privacy_spent_
+    assert (spent.epsilon, spent.mu) == (1.0, pytest.approx(central.privacy_spent_.mu))
+    assert spent.guarantee == "exact" and spent.public["trust"] == "aggregator"
+    assert "everybody but the coordinator" in spent.public["holds"]
+    (entry,) = loop.accountant.history
+    assert event_from_dict(entry.event).mu == pytest.approx(spent.mu, rel=1e-12)
+    assert entry.params["unit"] == "group" and entry.facts["holds"] == spent.public["holds"]
+    for agent in agents.values():
+        (entry,) = agent.accountant.history
+        assert event_from_dict(entry.event).mu == pytest.approx(spent.mu / times**0.5, rel=1e-6)
+        assert entry.facts["trust"] == "aggregator"
+
+
+def test_a_coordinator_draws_one_noise_for_one_run(tmp_path):
+    """Nothing exact is stored; a restart reads the sums with the noise, or is refused."""
+    agents, loop = trusting(tmp_path), coordinator(tmp_path)
+    checkpoint = Checkpoint(tmp_path / "run.json")
+    uploads, _ = loop.run(InProcessTransport(agents), None, "spring", checkpoint)
+    exact = sum(
+        np.concatenate(agent.plan.settings.exact(agent.arrays, agent.groups))
+        for agent in agents.values()
+    )
+    stored = json.loads((tmp_path / "run.json").read_text())
+    assert stored["total"] == uploads.total.tolist() and (uploads.total != exact).all()
+    again, refused = loop.run(None, None, "spring", checkpoint)
+    np.testing.assert_array_equal(again.total, uploads.total)
+    assert again.total.dtype == np.int64 and again.size == uploads.size == sum(SIZES.values())
+    with pytest.raises(BudgetError, match="not repeated"):
+        coordinator(tmp_path).run(InProcessTransport(agents), None, "spring")
+    other = coordinator(tmp_path, clone(DECODER).set_params(epsilon=2.0))
+    with pytest.raises(ValueError, match="other sums"):
+        other.run(None, None, "spring", checkpoint)
+    ledgers = [loop.accountant, *(agent.accountant for agent in agents.values())]
+    assert [len(ledger.history) for ledger in ledgers] == [1] * 4
+
+
+def test_exact_sums_leave_for_a_coordinator_with_the_same_settings_alone(tmp_path):
+    agents = trusting(tmp_path)
+    north = agents["north"]
+    questions = [
+        np.zeros(north.plan.settings.size),
+        np.zeros(north.agreement.length),
+        coordinator(tmp_path, clone(DECODER).set_params(radius=0.6)).agreement.question,
+        coordinator(tmp_path, grouped=False).agreement.question,
+        coordinator(tmp_path, clients_per_person=2).agreement.question,
+    ]
+    for question in questions:
+        with pytest.raises(ValueError, match="other sums"):
+            north.handle(LocalTask("spring", 0, "north", question))
+    with pytest.raises(ValueError, match="of no cohort"):  # which anybody on the machine may ask
+        LocalAgent(north)
+    plain = hospital(tmp_path, "south", 1)
+    with pytest.raises(ValueError, match="as many zeros"):
+        plain.handle(LocalTask("spring", 0, "south", north.agreement.question))
+    assert len(north.accountant.history) == len(plain.accountant.history) == 0
+    for settings in ({"trust": "cohort"}, {"trust": "server"}, {"random_state": 0}):
+        with pytest.raises(ValueError, match="trust='cohort'|trust='server'|seeded noise"):
+            trusting(tmp_path, **settings)
+
+
+def test_uploads_that_no_records_give_are_left_out(tmp_path):
+    agents, loop = trusting(tmp_path), coordinator(tmp_path, min_updates=2)
+    most = SIZES["south"] * loop.agreement.largest
+
+    def answers(bad):
+        def run(tasks):
+            for task in tasks:
+                sums = agents[task.client].handle(task).point
+                if task.client == "south":
+                    sums = bad(sums)
+                yield task.client, LocalUpdate(task.fit_id, task.round, task.client, sums)
+
+        return types.SimpleNamespace(run=run)
+
+    hostile = (
+        lambda sums: sums.astype(float),
+        lambda sums: sums.astype(np.uint64),
+        lambda sums: sums[:-1],
+        lambda sums: np.full_like(sums, most + 1),
+        lambda sums: np.full_like(sums, np.iinfo(np.int64).min),
+        lambda sums: "sums",
+    )
+    for k, bad in enumerate(hostile[:2]):
+        uploads, refused = loop.run(answers(bad), None, f"run {k}")
+        assert uploads.clients == ("north", "west") and len(refused) == 1
+        assert uploads.size == SIZES["north"] + SIZES["west"]
+    for bad in hostile:
+        with pytest.raises(RefusedUpdate, match="integers|cannot have"):
+            loop._read("south", bad(np.zeros(loop.agreement.length, np.int64)))
+    few = coordinator(tmp_path, min_updates=3)
+    with pytest.raises(RuntimeError, match="2 of 3 clients"):
+        few.run(answers(hostile[0]), None, "run 0b")
+    assert len(loop.accountant.history) == 2
+
+
+def test_a_coordinator_without_room_draws_nothing(tmp_path, monkeypatch):
+    loop = coordinator(tmp_path, ceiling=0.5)
+    monkeypatch.setattr(noise, "draw", None)
+    with pytest.raises(BudgetError):
+        loop.run(InProcessTransport(trusting(tmp_path)), None, "spring")
+    assert len(loop.accountant.history) == 0
 
 
 def test_agents_of_people_charge_for_people(tmp_path):

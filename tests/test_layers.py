@@ -35,7 +35,7 @@ ALLOWED = {
     "core": LEAVES | {"geometry", "privacy", "ledger", "mechanisms"},
     "pymanopt_optimizers": SOLVING | {"core", "ledger"},
     "datasets": LEAVES | {"geometry"},
-    "page": LEAVES | {"privacy", "ledger"},
+    "page": LEAVES | {"privacy", "ledger", "federated"},
     "__main__": {"page"},
     "plotting": {"_quiet", "_validation", "ledger", "geometry"},
     "reporting": {"geometry", "descent"},

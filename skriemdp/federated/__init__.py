@@ -12,7 +12,13 @@ from skriemdp.federated.loop import Checkpoint, ServerLoop
 from skriemdp.federated.messages import LocalTask, LocalUpdate, RefusedUpdate
 from skriemdp.federated.queries import KernelQuery, LabelQuery, ridge_weights
 from skriemdp.federated.releases import Participation
-from skriemdp.federated.sums import SumsLoop, learn_from_sums, sums_agent, sums_agreement
+from skriemdp.federated.sums import (
+    AggregatorLoop,
+    SumsLoop,
+    learn_from_sums,
+    sums_agent,
+    sums_agreement,
+)
 from skriemdp.federated.theory import theory_settings
 from skriemdp.federated.training import LocalSettings
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "AggregatorLoop",
     "AnswerBook",
     "Checkpoint",
     "Cohort",

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from skriemdp.core.estimator import Plan
+    from skriemdp.federated.agreement import Agreement
     from skriemdp.federated.attendance import Attempt, Attendance, Listed, Member
     from skriemdp.privacy.event import Event
 
@@ -330,6 +331,8 @@ class SumsAgent(_Client):
         As for :class:`Agent`.
     member : Member, optional
         Its part in secure sums: it then attends and adds, and answers nothing else.
+    agreement : Agreement, optional
+        What it adds for a coordinator that it trusts: it then answers with **exact** sums.
     """
 
     client: Hashable
@@ -342,6 +345,7 @@ class SumsAgent(_Client):
     context: bytes = b""
     shared: np.random.Generator | None = None
     member: Member | None = None
+    agreement: Agreement | None = None
 
     def attend(self, asked: Attempt) -> Attendance:
         """Take part in a secure sum; nothing is charged.
@@ -409,18 +413,27 @@ class SumsAgent(_Client):
         return self.plan.stated
 
     def answer(self, task: LocalTask, point: np.ndarray) -> np.ndarray:
-        """The client's sums with noise."""
+        """The client's sums: with noise, or exact integers for a coordinator that it trusts."""
         with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
+            if self.agreement is not None:
+                return np.concatenate(self.plan.settings.exact(self.arrays, self.groups))
             return self.plan.settings.noisy(
                 self.arrays, self.groups, lambda *label: self.stream(task, *label)
             )
 
     def checked_point(self, task: LocalTask) -> np.ndarray:
-        """Zeros, as many as there are sums: server and client mean the same statistic."""
+        """What says that server and client mean the same statistic.
+
+        Zeros, as many as there are sums; a coordinator asks with what both have set alike.
+        """
         if self.member is not None:
             raise ValueError("this client adds up with its cohort; ask it to attend.")
         check_release_name(task.fit_id)
         check_round(task.round)
+        if self.agreement is not None:
+            if not np.array_equal(np.asarray(task.point), self.agreement.question):
+                raise ValueError("the coordinator means other sums, or has other settings.")
+            return self.agreement.question
         point = np.asarray(task.point, dtype=float)
         if point.shape != (self.plan.settings.size,) or point.any():
             raise ValueError("sums are asked for with as many zeros; the server means others.")

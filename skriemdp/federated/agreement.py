@@ -109,6 +109,11 @@ class Agreement:
         pairs = [part for name, value in self._parts for part in (name.encode(), value)]
         return digest("plan", *pairs)
 
+    @property
+    def question(self) -> np.ndarray:
+        """The digest as integers, with which a coordinator asks for exact sums."""
+        return np.frombuffer(self.digest, dtype="<i8").astype(np.int64)
+
     @functools.cached_property
     def marks(self) -> bytes:
         """A few bytes for each setting."""

@@ -37,7 +37,7 @@ from skriemdp.federated.planning import (
     local_settings,
 )
 from skriemdp.federated.releases import Participation
-from skriemdp.federated.shares import Shares, noted
+from skriemdp.federated.shares import BY_AGGREGATOR, Shares, noted
 from skriemdp.federated.sums import (
     SumsLoop,
     added_together,
@@ -368,7 +368,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         event = compose([plan.event] * most)
         shares = Shares(len(names), int(self.colluding)) if trust == "cohort" else None
         public = plan.public | {"clients": list(map(str, names))}
-        public |= {"trust": trust} if shares is None else shares.stated
+        of_trust = BY_AGGREGATOR if trust == "aggregator" else {"trust": trust}
+        public |= of_trust if shares is None else shares.stated
         plan = dataclasses.replace(plan, public=public)
         attempts = () if shares is None else (shares,)
         spent = stated(self.estimator, plan, self._as_drawn(event), attempts)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterable
+import functools
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = [
     "check_release_name",
     "check_round",
     "checked_updates",
+    "gathered",
     "is_within",
 ]
 
@@ -115,16 +117,7 @@ def checked_updates(
     accepted : list of LocalUpdate
     refused : list of RefusedUpdate
     """
-    asked = {task.client: task for task in tasks}
-    points: dict[Hashable, np.ndarray] = {}
-    refused = []
-    for client, update in updates:
-        try:
-            points[client] = _well_formed(geometry, asked, points, client, update)
-        except RefusedUpdate as refusal:
-            refused.append(refusal)
-        except Exception:  # noqa: BLE001  an upload may be anything; none may stop the round
-            refused.append(RefusedUpdate(f"client {client!r} sent something unreadable."))
+    points, refused = gathered(tasks, updates, functools.partial(_point, geometry))
     usable = [task for task in tasks if task.client in points]
     accepted = []
     findings = _findings(geometry, [points[task.client] for task in usable], usable, domain)
@@ -137,13 +130,35 @@ def checked_updates(
     return accepted, refused
 
 
-def _well_formed(
-    geometry: Geometry,
+def gathered(
+    tasks: list[LocalTask],
+    updates: Iterable[tuple[Any, ...]],
+    read: Callable[[Hashable, Any], np.ndarray],
+) -> tuple[dict[Hashable, np.ndarray], list[RefusedUpdate]]:
+    """What clients sent who were asked, by client, and why other answers were refused.
+
+    ``read(client, sent)`` gives what is used of an answer, or raises :class:`RefusedUpdate`.
+    """
+    asked = {task.client: task for task in tasks}
+    known: dict[Hashable, np.ndarray] = {}
+    refused = []
+    for client, update in updates:
+        try:
+            _check_answer(asked, known, client, update)
+            known[client] = read(client, update.point)
+        except RefusedUpdate as refusal:
+            refused.append(refusal)
+        except Exception:  # noqa: BLE001  an upload may be anything; none may stop the round
+            refused.append(RefusedUpdate(f"client {client!r} sent something unreadable."))
+    return known, refused
+
+
+def _check_answer(
     asked: dict[Hashable, LocalTask],
     known: dict[Hashable, np.ndarray],
     client: Hashable,
     update: LocalUpdate | str | None,
-) -> np.ndarray:
+) -> None:
     if client not in asked:
         raise RefusedUpdate(f"client {client!r} was not asked in this round.")
     if client in known:
@@ -155,7 +170,9 @@ def _well_formed(
         raise RefusedUpdate(f"client {client!r} sent something else than an update.")
     if (update.client, update.fit_id, update.round) != (client, task.fit_id, task.round):
         raise RefusedUpdate(f"client {client!r} sent an answer to another question.")
-    point = update.point
+
+
+def _point(geometry: Geometry, client: Hashable, point: Any) -> np.ndarray:
     if not isinstance(point, np.ndarray) or point.dtype.kind != "f":
         raise RefusedUpdate(f"client {client!r} did not send an array of floats.")
     if point.shape != geometry.shape:

@@ -10,7 +10,14 @@ from skriemdp.core.spent import COMPUTATIONAL
 from skriemdp.privacy.events import Event, compose
 from skriemdp.privacy.lattice import NOISE_SCALE, share_scale
 
-__all__ = ["Shares", "noted"]
+__all__ = ["BY_AGGREGATOR", "Shares", "noted"]
+
+# Public facts of a guarantee whose noise a trusted coordinator adds.
+BY_AGGREGATOR = {
+    "trust": "aggregator",
+    "holds": "against everybody but the coordinator: clients trust it with their exact sums, to "
+    "add the noise and to show nothing else",
+}
 
 
 @dataclasses.dataclass(frozen=True)

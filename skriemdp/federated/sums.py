@@ -16,8 +16,10 @@ import numpy as np
 from sklearn.base import clone
 
 import skriemdp
-from skriemdp._validation import check_count
+from skriemdp._random import NoiseStreams
+from skriemdp._validation import check_count, check_option
 from skriemdp.core.additive import Additive, IntegerStatistic, Statistic
+from skriemdp.core.charge import charge
 from skriemdp.core.estimator import Plan, Terms, check_noise, validated
 from skriemdp.core.spent import COMPUTATIONAL, PrivacySpent
 from skriemdp.federated.agent import AnswerBook, SumsAgent
@@ -28,9 +30,12 @@ from skriemdp.federated.messages import (
     RefusedUpdate,
     check_release_name,
     checked_updates,
+    gathered,
 )
-from skriemdp.federated.shares import Shares
+from skriemdp.federated.shares import BY_AGGREGATOR, Shares
 from skriemdp.geometry import Euclidean
+from skriemdp.ledger.accountant import BudgetError
+from skriemdp.ledger.current import chosen_accountant
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.sum import noised
 from skriemdp.privacy.calibration import gaussian_mu
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
 
 __all__ = [
+    "AggregatorLoop",
     "SumsLoop",
     "Uploads",
     "learn_from_sums",
@@ -158,11 +164,21 @@ def added_together(
             else:
                 mine = functools.partial(streams, "share", repr(client))
                 noisy = noisy + noised(statistic.parts, own, mine, shares.honest)
-        if shares is None:
-            parts = [part.of_several(times) for part in statistic.parts]
-            totals = np.split(noisy, np.cumsum([part.length for part in parts])[:-1])
-            noisy = noised(parts, totals, functools.partial(streams, "aggregator"))
+    if shares is None:
+        noisy = with_one_noise(statistic, noisy, streams, times)
     return statistic.decoded(noisy), 1.0 if shares is None else shares.variance
+
+
+def with_one_noise(
+    statistic: IntegerStatistic,
+    total: np.ndarray,
+    streams: Callable[..., np.random.Generator],
+    times: int,
+) -> np.ndarray:
+    """Exact sums over all clients with the noise of one release; a person is in so many tables."""
+    parts = [part.of_several(times) for part in statistic.parts]
+    totals = np.split(total, np.cumsum([part.length for part in parts])[:-1])
+    return noised(parts, totals, functools.partial(streams, "aggregator"))
 
 
 def sums_agent(
@@ -176,6 +192,7 @@ def sums_agent(
     book: AnswerBook,
     clients_per_person: int = 1,
     random_state: int | None = None,
+    trust: str | None = None,
     cohort: Cohort | None = None,
     identity: Identity | None = None,
 ) -> SumsAgent:
@@ -198,6 +215,10 @@ def sums_agent(
         all of them together are charged the estimator's (epsilon, delta).
     random_state : int, optional
         For tests; nobody is protected then.
+    trust : {"nobody", "cohort", "aggregator"}, optional
+        Whom this client trusts: "cohort" where one is passed, "nobody" otherwise.  With
+        "aggregator" it sends its **exact** sums to the coordinator (:class:`AggregatorLoop`), which
+        it trusts to add the noise and to show nothing else.
     cohort, identity : Cohort and Identity, optional
         For secure sums, in which the clients of the cohort have one noise together: who they are
         and how many may work with the server, from this client's own people, and its own key.  The
@@ -211,21 +232,37 @@ def sums_agent(
     check_count(clients_per_person=clients_per_person)
     estimator = clone(estimator)
     data = validated(estimator, X, y, groups)
-    terms, together = Terms(float(estimator.epsilon), float(estimator.delta)), cohort is not None
-    facts = data.facts | {"tables": True}
-    with _about_a_part(together):
-        plan = planned_sums(estimator, facts, terms, clients_per_person, together)
-    records, member = estimator._records(data), None
-    if together != (identity is not None):
-        raise ValueError("cohort and identity belong together; pass both, or none of them.")
-    if cohort is not None and identity is not None:
-        if random_state is not None:
-            raise ValueError("a seeded share of noise protects nobody; leave random_state out.")
+    terms, facts = Terms(float(estimator.epsilon), float(estimator.delta)), data.facts
+    facts = facts | {"tables": True}
+    check_option((None, "nobody", "cohort", "aggregator"), trust=trust)
+    trust = trust or ("nobody" if cohort is None else "cohort")
+    if not (trust == "cohort") == (cohort is not None) == (identity is not None):
+        raise ValueError(
+            f"trust='cohort', cohort= and identity= belong together; pass all or none (got trust="
+            f"{trust!r})."
+        )
+    if random_state is not None and trust != "nobody":
+        raise ValueError("seeded noise of several clients protects nobody; leave random_state out.")
+    with _about_a_part(trust != "nobody"):
+        plan = planned_sums(estimator, facts, terms, clients_per_person, trust != "nobody")
+    records, member, agreement = estimator._records(data), None, None
+    if trust != "nobody":
         agreement = _agreement(estimator, plan, facts, clients_per_person)
+    if trust == "aggregator":
+        plan = dataclasses.replace(plan, public=plan.public | BY_AGGREGATOR)
+    if cohort is not None and identity is not None and agreement is not None:
         pages, size = AttendanceBook(Path(book.path)), int(facts["n"])
-        member = Member(str(client), identity, cohort, agreement, pages, size)
+        member, agreement = Member(str(client), identity, cohort, agreement, pages, size), None
     return SumsAgent(
-        client, plan, records, data.groups, accountant, book, random_state, member=member
+        client,
+        plan,
+        records,
+        data.groups,
+        accountant,
+        book,
+        random_state,
+        member=member,
+        agreement=agreement,
     )
 
 
@@ -299,7 +336,7 @@ class Uploads:
     clients : tuple
         Who sent them.
     size : int
-        Of a secure sum, whose total is of integers: number of records, or of people.
+        Of sums with one noise, whose total is of integers: number of records, or of people.
     attempts : tuple of Shares
         Of a secure sum: of each time that clients were asked to add; the last one is this sum.
     """
@@ -374,6 +411,130 @@ class SumsLoop:
         return found, refused
 
 
+class AggregatorLoop:
+    """A trusted coordinator's one round: exact sums of all clients, and one noise for all of them.
+
+    Clients trust it with their exact sums, to add the noise and to show nothing else.  They are
+    added up in memory: what it stores and returns has the noise.
+
+    Parameters
+    ----------
+    estimator : estimator with sums
+        As at the clients, whose agents have ``trust="aggregator"``.
+    sizes : dict
+        Client to its public number of records, or of people.
+    X, y
+        Two made-up records, which show shapes.
+    accountant : PrivacyAccountant
+        Charged for all clients together, before the noise is drawn.
+    grouped : bool, default=False
+        Whether clients passed ``groups=``.
+    clients_per_person : int, default=1
+        As at the clients.
+    min_updates : int, default=1
+        With fewer answers there is no result, and no charge here.
+    """
+
+    def __init__(
+        self,
+        estimator: Additive,
+        sizes: dict,
+        X: Any,
+        y: Any = None,
+        *,
+        accountant: PrivacyAccountant,
+        grouped: bool = False,
+        clients_per_person: int = 1,
+        min_updates: int = 1,
+    ):
+        check_count(clients_per_person=clients_per_person, min_updates=min_updates)
+        self.estimator, self.sizes, self.accountant = clone(estimator), dict(sizes), accountant
+        self.times, self.min_updates = clients_per_person, min_updates
+        self._facts = validated(self.estimator, X, y).facts | {"grouped": grouped, "tables": True}
+        plan = self._plan(tuple(sizes))
+        self.agreement = _agreement(self.estimator, plan, self._facts, clients_per_person)
+
+    def _plan(self, clients: tuple) -> Plan[Any]:
+        facts = self._facts | {"n": sum(self.sizes[client] for client in clients)}
+        terms = Terms(float(self.estimator.epsilon), float(self.estimator.delta))
+        plan = planned_sums(self.estimator, facts, terms, self.times, together=True)
+        known = {"clients": list(map(str, clients))} | BY_AGGREGATOR
+        return dataclasses.replace(plan, public=plan.public | known)
+
+    def run(
+        self, transport: Transport, start: Any, fit_id: str, checkpoint: Any = None
+    ) -> tuple[Uploads, list[RefusedUpdate]]:
+        """Ask, check, add, charge, add the noise; `start` has no meaning here.
+
+        Raises
+        ------
+        RuntimeError
+            If too few answers can be used.
+        ValueError
+            If the checkpoint holds a run of this name with other sums.
+        BudgetError
+            If the ledger has no room, or holds this run and the checkpoint does not: another noise
+            on the same sums would be a second release.
+        """
+        check_release_name(fit_id)
+        plan_of_sums = self.agreement.digest.hex()
+        state = None if checkpoint is None else checkpoint.load(fit_id)
+        if state is not None:
+            if state.get("plan") != plan_of_sums:
+                raise ValueError(
+                    f"the checkpoint holds a run {fit_id!r} of other sums; pass another fit_id."
+                )
+            total = np.array(state["total"], dtype=np.int64)
+            return Uploads(total, tuple(state["answered"]), state["size"]), []
+        ledger = chosen_accountant(self.accountant)
+        label = type(self).__name__
+        if any(e.label == label and e.params.get("fit") == fit_id for e in ledger.history):
+            raise BudgetError(
+                f"the ledger holds the run {fit_id!r}, which is not repeated; restore its "
+                "checkpoint, or pass another fit_id (clients are charged anew)."
+            )
+        question = self.agreement.question
+        tasks = [LocalTask(fit_id, 0, client, question) for client in self.sizes]
+        known, refused = gathered(tasks, transport.run(tasks), self._read)
+        clients = tuple(client for client in self.sizes if client in known)
+        if len(clients) < self.min_updates:
+            raise RuntimeError(
+                f"{len(clients)} of {len(tasks)} clients sent sums that can be used, fewer than "
+                f"min_updates={self.min_updates}."
+            )
+        plan = self._plan(clients)
+        charge(
+            ledger,
+            compose([plan.event] * self.times),
+            self,
+            random_state=None,
+            params={
+                "estimator": type(self.estimator).__name__,
+                "unit": plan.unit,
+                "fit": fit_id,
+            },
+            facts=plan.stated,
+            at=(float(self.estimator.epsilon), float(self.estimator.delta)),
+        )
+        exact = np.sum([known[client] for client in clients], axis=0)
+        total = with_one_noise(plan.settings, exact, NoiseStreams(), self.times)
+        found = Uploads(total, clients, sum(self.sizes[client] for client in clients))
+        if checkpoint is not None:
+            state = {"fit_id": fit_id, "point": [], "chosen": [], "plan": plan_of_sums}
+            kept = {"answered": list(clients), "size": found.size, "total": total}
+            checkpoint.save(state | kept)
+        return found, refused
+
+    def _read(self, client: Hashable, sums: Any) -> np.ndarray:
+        """A client's sums, within what its number of records can add up to."""
+        most = self.sizes[client] * self.agreement.largest
+        if type(sums) is not np.ndarray or sums.dtype != np.int64:
+            raise RefusedUpdate(f"client {client!r} did not send integers.")
+        if sums.shape != (self.agreement.length,) or sums.max() > most or sums.min() < -most:
+            raise RefusedUpdate(f"client {client!r} sent sums that its records cannot have.")
+        return sums
+
+
 def learn_from_sums(
     estimator: Any,
     uploads: Uploads,
@@ -392,7 +553,8 @@ def learn_from_sums(
         As at the clients.
     uploads : Uploads
     sizes : dict or None
-        Client to its public number of records, or of people; of a secure sum clients say it.
+        Client to its public number of records, or of people; None of sums with one noise, whose
+        uploads hold it.
     X, y
         Two made-up records: they show shapes and types, and nothing is learned from them.
     grouped : bool, default=False
@@ -403,19 +565,26 @@ def learn_from_sums(
     Returns
     -------
     estimator
-        A fitted copy; nothing is charged, because clients have charged their own ledgers.  Of a
-        secure sum it states what all attempts cost together of which this server knows.
+        A fitted copy; nothing is charged, because clients, or their coordinator, have charged their
+        ledgers.  Of a secure sum it states what all attempts cost together of which this server
+        knows.
     """
     estimator, shares, total = clone(estimator), uploads.shares, uploads.total
-    n = uploads.size if shares else sum((sizes or {})[client] for client in uploads.clients)
+    together = bool(uploads.size)
+    n = uploads.size if together else sum((sizes or {})[client] for client in uploads.clients)
     facts = validated(estimator, X, y).facts | {"n": n, "grouped": grouped, "tables": True}
     terms = Terms(float(estimator.epsilon), float(estimator.delta))
-    plan = planned_sums(estimator, facts, terms, clients_per_person, together=bool(shares))
+    plan = planned_sums(estimator, facts, terms, clients_per_person, together)
     tables = float(len(uploads.clients))
+    known: dict[str, Any] = {"clients": list(map(str, uploads.clients))}
     if shares is not None:
-        total, tables = plan.settings.decoded(total), shares.variance
-        known = {"clients": list(uploads.clients), "attempts": len(uploads.attempts)}
-        plan = dataclasses.replace(plan, public=plan.public | shares.stated | known)
+        tables, known = shares.variance, known | {"attempts": len(uploads.attempts)}
+    elif together:
+        tables = 1.0
+    if together:
+        total = plan.settings.decoded(total)
+        known |= BY_AGGREGATOR if shares is None else shares.stated
+        plan = dataclasses.replace(plan, public=plan.public | known)
     estimator._learn(plan.settings, total, facts, tables)
     event = compose([plan.event] * clients_per_person)
     estimator.privacy_spent_ = stated(estimator, plan, event, uploads.attempts)

@@ -1,4 +1,4 @@
-"""``python -m skriemdp``: reports on a ledger, and checks of it."""
+"""``python -m skriemdp``: reports on a ledger and checks of it; identities and cohorts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import skriemdp
 from skriemdp.ledger import reading
@@ -51,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m skriemdp",
-        description="What a ledger of privacy budgets holds, and whether it can be believed.",
+        description="Ledgers of privacy budgets: what they hold, and whether it can be believed. "
+        "Secure sums: the files of their clients.",
         epilog="Exit status: 0 fine, 1 something was found, 2 wrong use, 3 not readable.",
     )
     parser.add_argument("--version", action="version", version=skriemdp.__version__)
@@ -70,6 +72,12 @@ def _parser() -> argparse.ArgumentParser:
         for flag in ("json", "force") if name == "report" else ():
             command.add_argument(f"--{flag}", action="store_true", help=words("help")[flag])
         command.set_defaults(run=run)
+    for name, run in (("identity", _identity), ("cohort", _cohort)):
+        command = commands.add_parser(name, help=words("help")[name])
+        command.add_argument("file", metavar="FILE")
+        command.set_defaults(run=run)
+    command.add_argument("members", metavar="NAME=KEY", nargs="*", help=words("help")["members"])
+    command.add_argument("--colluding", metavar="T", type=int, help=words("help")["colluding"])
     return parser
 
 
@@ -118,6 +126,46 @@ def _verify(options: argparse.Namespace) -> int:
     if not problems and file.head is not None:
         _say(f"entry {file.head.entry} {file.head.digest}\n")
     return _outcome(problems)
+
+
+def _identity(options: argparse.Namespace) -> int:
+    from skriemdp.federated.cohort import Identity
+
+    with _wrong_use():
+        known = Identity.read if os.path.lexists(options.file) else Identity.make
+        _say(known(options.file).public.hex() + "\n")
+    return FINE
+
+
+def _cohort(options: argparse.Namespace) -> int:
+    from skriemdp.federated.cohort import Cohort
+
+    with _wrong_use():
+        if options.members:
+            found = [re.fullmatch("(.*)=([0-9a-f]{64})", text) for text in options.members]
+            if None in found:
+                raise Refused("write NAME=KEY for each client, with the key that identity prints.")
+            keys = {match[1]: bytes.fromhex(match[2]) for match in found if match}
+            if len(keys) < len(found):
+                raise Refused("a client stands twice on the line.")
+            Cohort(keys, 1 if options.colluding is None else options.colluding).write(options.file)
+        elif options.colluding is not None:
+            raise Refused("--colluding is for a new cohort; add NAME=KEY of each client.")
+        cohort = Cohort.read(options.file)
+        lines = [f"{name} {key.hex()}" for name, key in sorted(cohort.members.items())]
+        _say("\n".join([*lines, f"colluding {cohort.colluding}", cohort.fingerprint, ""]))
+    return FINE
+
+
+@contextlib.contextmanager
+def _wrong_use() -> Iterator[None]:
+    """What is refused of a file of a cohort, as the command says it."""
+    try:
+        yield
+    except OSError as error:
+        raise Refused(f"{error.filename!r}: {error.strerror}.") from None
+    except (ImportError, ValueError) as error:
+        raise Refused(str(error)) from None
 
 
 def _check_target(options: argparse.Namespace) -> None:

@@ -669,6 +669,24 @@ CHANGES = (
         "shares of more than there is",
         "federated log sums",
     ),
+    Change(
+        "federated.shares:Shares.honest",
+        returns(lambda found, a: found + 1),
+        "the share that a colluder knows is counted",
+        "federated log sums",
+    ),
+    Change(
+        "federated.sums:with_one_noise",
+        takes(times=lambda a: 1),
+        "a person of two clients moves as one",
+        "coordinator of two",
+    ),
+    Change(
+        "federated.sums:AggregatorLoop.run",
+        meanwhile("federated.sums:compose", takes(events=lambda a: a.events[:1])),
+        "one client of two is charged",
+        "coordinator of two",
+    ),
     Change("federated.clients:Clients.part", returns(_alone), "rows as people", "erm people"),
     Change(
         "federated.releases:Participation.record_event",

@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from replay.tape import Pair, Refuted, Tape, check_composition
 from skriemdp import (
+    PrivacyAccountant,
     PrivateFrechetMean,
     PrivateGeodesicRegressor,
     PrivateGridSearchCV,
@@ -29,7 +30,12 @@ from skriemdp import (
 from skriemdp._groups import read_ids
 from skriemdp._random import NoiseStreams
 from skriemdp.datasets import from_frame
-from skriemdp.federated import FederatedEstimator
+from skriemdp.federated import (
+    AggregatorLoop,
+    FederatedEstimator,
+    InProcessTransport,
+    sums_agent,
+)
 from skriemdp.federated.agent import Agent
 from skriemdp.federated.messages import LocalTask
 from skriemdp.federated.training import LocalSettings
@@ -56,6 +62,7 @@ from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.preprocessing import PerGroup
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import GaussianEvent, SelectionEvent
+from skriemdp.privacy.lattice import share_scale
 from skriemdp.selection.estimator import _Prepaid
 
 PAIRS: list[Pair] = []
@@ -1509,6 +1516,41 @@ def _by_clients(data, wanders=False):
     return X, y, clients, ids
 
 
+def _check_shares(tape, mine, unspent=0.0, colluding=1):
+    """A check of the charge where noise comes in shares, of which a colluder knows its own."""
+    clients = {draw.label[1] for draw in tape.draws}
+    for draw in tape.draws:
+        if (len(clients) - colluding) * share_scale(draw.shares) ** 2 <= noise.NOISE_SCALE**2:
+            raise Refuted("the shares that nobody knows are too little noise.")
+    tape.check_charge(mine, unspent)
+
+
+def _coordinated(estimator, times=1):
+    """Agents that trust a coordinator with exact sums, and what it has with its one noise."""
+
+    def fit(accountant, X, y, clients, groups=None):
+        accountant.history, sizes, agents = [], {}, {}
+        for client in np.unique(clients).tolist():
+            own = [None if a is None else a[clients == client] for a in (X, y, groups)]
+            sizes[client] = len(own[0] if groups is None else set(own[2].tolist()))
+            ledger = PrivacyAccountant(unit="record" if groups is None else "group")
+            agents[client] = sums_agent(
+                estimator,
+                *own,
+                client=client,
+                accountant=ledger,
+                book=None,
+                clients_per_person=times,
+                trust="aggregator",
+            )
+        public = [estimator.center] * 2, None if y is None else [0, 1]
+        settings = {"grouped": groups is not None, "clients_per_person": times}
+        loop = AggregatorLoop(estimator, sizes, *public, accountant=accountant, **settings)
+        return loop.run(InProcessTransport(agents), None, "a fit")
+
+    return fit
+
+
 def sums_of_clients():
     def of_client(draw):
         return draw.label[1] == "0"
@@ -1546,8 +1588,11 @@ def sums_of_clients():
         pair(title, fit, *data, **facts)
         pair(f"{title} noisy", fit, *data, quiet=False, mine=of_client)
         # One noise for all clients: of shares, a client's own is as good as all of it.
-        for trust, mine in (("cohort", of_client), ("aggregator", anybody)):
-            facts = {"attains": 0.95, "mine": mine}
+        for trust, mine, charge in (
+            ("cohort", of_client, _check_shares),
+            ("aggregator", anybody, Tape.check_charge),
+        ):
+            facts = {"attains": 0.95, "mine": mine, "charge": charge}
             one_noise = functools.partial(round_of, trust=trust)
             title = f"federated class sums {geometry} {trust}"
             pair(title, one_noise(means), (one, y, clients), (two, y, clients), **facts)
@@ -1565,8 +1610,12 @@ def sums_of_clients():
         title = f"federated class sums {geometry} aggregator of two"
         fit = round_of(means, trust="aggregator")
         pair(title, fit, *data, attains=0.95)
+        # A coordinator between machines, with a ledger of its own.
+        title = f"federated sums {geometry} coordinator"
+        pair(title, _coordinated(mean), (one, None, clients), (two, None, clients), attains=0.95)
+        pair(f"{title} of two", _coordinated(means, 2), *data, attains=0.95)
         # Of two clients each moves by half, which adds up: to the sum of what two releases tell.
-        half = functools.partial(Tape.check_charge, unspent=0.5)
+        half = functools.partial(_check_shares, unspent=0.5)
         title = f"federated class sums {geometry} cohort of two"
         fit = round_of(means, trust="cohort")
         pair(title, fit, *data, attains=0.95, mine=of_two, charge=half)
