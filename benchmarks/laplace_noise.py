@@ -85,7 +85,8 @@ def composed_scale(dim, count, epsilon, delta):
     high = count * low
     while high / low > 1.002:
         middle = math.sqrt(low * high)
-        loss = LaplaceEvent(dim, middle).privacy_loss_distribution(1e-3).self_compose(count)
+        loss = LaplaceEvent(dim, middle).privacy_loss_distribution(1e-3)
+        loss = loss.to_dp_accounting().self_compose(count)
         if loss.get_delta_for_epsilon(epsilon) > delta:
             low = middle
         else:

@@ -15,7 +15,7 @@ from skriemdp.datasets import make_cloud
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import SPD, GeodesicBall, Hyperboloid, Sphere
-from skriemdp.mean import frechet_mean
+from skriemdp.mean.estimator import frechet_mean
 from skriemdp.mean.releases import MeanNoise, plan_tangent_mean
 from skriemdp.privacy.calibration import gaussian_mu
 

@@ -1,4 +1,4 @@
-"""Names for the types that annotations use again and again; squared lengths of rows."""
+"""Whose functions work on an array; names of types for annotations; squared lengths of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Array", "Size", "row_squares", "squared_lengths"]
+__all__ = ["Array", "Size", "array_namespace", "device", "row_squares", "squared_lengths"]
 
 # What a kernel takes and gives back: an array of NumPy, or of torch where that is installed.
 Array: TypeAlias = Union[np.ndarray, "torch.Tensor"]
@@ -19,6 +19,25 @@ Size: TypeAlias = int | tuple[int, ...]
 
 # Rows of at most so many numbers are squared and added column by column.
 _FEW = 8
+
+
+def array_namespace(*arrays: Any) -> Any:
+    """The library whose functions work on these arrays: NumPy for its own, else as they say."""
+    for array in arrays:
+        if not isinstance(array, (np.ndarray, np.generic)):
+            from array_api_compat import array_namespace
+
+            return array_namespace(*arrays)
+    return np
+
+
+def device(array: Any) -> Any:
+    """Where an array lies."""
+    if isinstance(array, (np.ndarray, np.generic)):
+        return "cpu"
+    from array_api_compat import device
+
+    return device(array)
 
 
 def row_squares(rows: np.ndarray) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import itertools
 import operator
@@ -14,6 +13,8 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
+
+from skriemdp._dataclasses import dataclass
 
 __all__ = ["Groups", "find_ids", "read_groups", "read_ids"]
 
@@ -41,7 +42,7 @@ _PLAIN: dict[type, Any] = {int: np.int64, float: np.float64, complex: np.complex
 _NUMBERS = (int, float, complex, Decimal, Fraction, np.longdouble, np.clongdouble)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Groups:
     """Which rows belong to which group.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import QuietQueries, read_numbers
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _axes(ax: Axes | None, **kwargs: Any) -> Axes:
     return plt.subplots(**kwargs)[1] if ax is None else ax
 
 
-@dataclasses.dataclass
+@dataclass
 class NoiseBallDisplay(QuietQueries):
     """Where the true mean can be, given a private one, from released and public numbers.
 
@@ -132,7 +132,7 @@ class NoiseBallDisplay(QuietQueries):
         ax.axis("off")
 
 
-@dataclasses.dataclass
+@dataclass
 class AdaGradDisplay(QuietQueries):
     """Excess risk of private linear models against epsilon, and the spectrum of a preconditioner.
 
@@ -202,7 +202,7 @@ class AdaGradDisplay(QuietQueries):
         return self
 
 
-@dataclasses.dataclass
+@dataclass
 class PoincareDiskDisplay(QuietQueries):
     """Hyperbolic predictions in the Poincare disk: truth, prediction, and where noise may put it.
 
@@ -282,7 +282,7 @@ class PoincareDiskDisplay(QuietQueries):
         return self
 
 
-@dataclasses.dataclass
+@dataclass
 class SpectrumDisplay(QuietQueries):
     """Eigenvalues of a privately released second moment beside the reach of its noise.
 
@@ -336,7 +336,7 @@ class SpectrumDisplay(QuietQueries):
         return self
 
 
-@dataclasses.dataclass
+@dataclass
 class CapturedVarianceDisplay(QuietQueries):
     """Share of the variance that private components capture, against epsilon; for studies.
 
@@ -397,7 +397,7 @@ class CapturedVarianceDisplay(QuietQueries):
         return self
 
 
-@dataclasses.dataclass
+@dataclass
 class CompletionDisplay(QuietQueries):
     """Private matrix completion: released singular values beside noise, and error over epsilon.
 

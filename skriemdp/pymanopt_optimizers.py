@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import Charged, quiet
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
 from skriemdp._validation import check_scale
@@ -152,7 +153,7 @@ def _records(name: str, array: Any) -> Any:
     return array
 
 
-@dataclasses.dataclass
+@dataclass
 class PrivateOptimizerResult(OptimizerResult):
     """pymanopt's result, plus the privacy statement.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +12,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils import get_tags
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.descent.separate_rows import check_steps, learned_attributes
 from skriemdp.geometry import as_geometry
 
@@ -27,7 +27,7 @@ MIXES = "NOT PRIVATE: a row that comes out depends on other rows"
 NOT_CHECKED = "not checked: nobody knows whether it keeps records apart"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Step:
     """One estimator inside the model.
 
@@ -55,7 +55,7 @@ class Step:
         return f"{place}: {self.name}: {self.status}{spent}"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PrivacyReport:
     """What :func:`privacy_report` found; true when all that is fitted is known to be private.
 

@@ -19,11 +19,11 @@ noise, whatever a theorem says.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_nonnegative, check_option, check_positive
 
 __all__ = [
@@ -69,7 +69,7 @@ def curvature_constant(lowest_curvature: float, diameter: float) -> float:
     return 1.0 if x < 1e-8 else x / math.tanh(x)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FunctionClass:
     """Public facts about an empirical risk on a domain W that contains its minimiser.
 
@@ -237,7 +237,7 @@ class FunctionClass:
         return self.lipschitz**2 * (1.0 + batch_variance) + noise_variance
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Schedule:
     """What :func:`schedule` chose, ready for `RiemannianGradientDescent`.
 

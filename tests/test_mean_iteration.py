@@ -16,7 +16,7 @@ from skriemdp.geometry import (
     Poincare,
     Sphere,
 )
-from skriemdp.mean import frechet_mean
+from skriemdp.mean.estimator import frechet_mean
 from skriemdp.mean.releases import iterate_mean
 from skriemdp.privacy.mean_iteration import (
     _root_from_above,

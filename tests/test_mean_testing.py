@@ -13,7 +13,7 @@ from skriemdp import PrivateFrechetMean, mean_test
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.inference import MeanInference
 from skriemdp.inference.covariances import symmetric_noise
-from skriemdp.mean import frechet_mean
+from skriemdp.mean.estimator import frechet_mean
 
 
 def released(space, rng, n=1000, mu=0.25, middle=0.2, move=0.0, scales=None):

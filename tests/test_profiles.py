@@ -360,7 +360,7 @@ def test_flat_composition_is_gaussian():
     mixed = compose([event, GaussianEvent(4.0)]).epsilon(1e-6)
     assert event.epsilon(1e-6) < mixed
     flat = RiemannianEvent("gaussian", "euclidean", 3, 0.0, 1.0, 2.0)
-    loss = flat.privacy_loss_distribution(1e-3).self_compose(10)
+    loss = flat.privacy_loss_distribution(1e-3).to_dp_accounting().self_compose(10)
     exact = gaussian_epsilon(math.sqrt(10) / 2.0, 1e-6)
     assert exact - 1e-9 <= loss.get_epsilon_for_delta(1e-6) <= exact * (1 + 1e-4)
 
@@ -368,7 +368,8 @@ def test_flat_composition_is_gaussian():
 def test_line_laplace_against_dp_accounting():
     from dp_accounting.pld.privacy_loss_distribution import from_laplace_mechanism
 
-    loss = RiemannianEvent("laplace", "euclidean", 1, 0.0, 1.0, 2.0).privacy_loss_distribution(1e-3)
+    event = RiemannianEvent("laplace", "euclidean", 1, 0.0, 1.0, 2.0)
+    loss = event.privacy_loss_distribution(1e-3).to_dp_accounting()
     other = from_laplace_mechanism(2.0, value_discretization_interval=1e-4)
     for count in (1, 8):
         ours = loss.self_compose(count).get_delta_for_epsilon(0.3 * count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import beta
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import quiet, read_numbers
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.privacy.calibration import gaussian_epsilon
@@ -20,7 +20,7 @@ __all__ = ["AuditResult", "audit_epsilon", "audit_scores"]
 _CHOICE_ERROR = 0.01
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class AuditResult:
     """Lower confidence bounds of one audit.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.completion.estimator import PrivateMatrixCompletion
 from skriemdp.core.manifold_input import public_point
@@ -46,7 +47,7 @@ _SHAPES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Neighbours:
     """Two data sets that differ in one record, and how to tell which one a model was fitted on.
 

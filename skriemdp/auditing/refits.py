@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 import warnings
@@ -13,6 +12,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction
 from skriemdp.auditing.bounds import AuditResult, audit_scores
 from skriemdp.auditing.canaries import Neighbours, worst_case_neighbours
@@ -28,7 +28,7 @@ __all__ = ["EstimatorAudit", "audit_estimator"]
 _TUNING_SHARE = 0.2
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class EstimatorAudit:
     """What an estimator states, beside what an attack found.
 

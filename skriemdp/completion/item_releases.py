@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 from scipy import sparse
 from scipy.special import log_ndtr
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.completion.problem import Users, with_data
 from skriemdp.mechanisms.held import VectorSet, labelled
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
@@ -97,7 +97,7 @@ def effect_strength(n: int, d: int, mu: float, typical: float) -> float:
     return _STRENGTH * n * mu * math.sqrt(typical) / d
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ItemEffects:
     """DP item effects: weighted sums and counts of every item together, in one or two instalments.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy import sparse
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.grassmann import Grassmann
 from skriemdp.mechanisms.units import Units
 
@@ -31,7 +31,7 @@ BLOCK_ENTRIES = 1 << 17
 Outer = tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Users:
     """The users of a CSR matrix, in tiles of about so many stored entries, at least `entries`."""
 
@@ -43,7 +43,7 @@ class Users:
             yield (block,)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CompletionProblem:
     """``F(W) = (1/n) sum_i min_v (|x_i - W_i v|^2 + ridge |v|^2) / 2`` on Gr(d, r).
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 from scipy import sparse
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._random import NoiseStreams, public_generator
 from skriemdp._warnings import warn_user
 from skriemdp.completion.item_releases import (
@@ -76,7 +76,7 @@ LEAST_STRENGTH = 0.25
 STOCHASTIC_STEP, STOCHASTIC_STEPS, STOCHASTIC_BATCHES = 1.0, 200, 50
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class StochasticSettings:
     """DP-RSGD calibrated before the clip norm is known: noise scales with the clip norm."""
 
@@ -94,7 +94,7 @@ class StochasticSettings:
         return self.sampler.event(n, self.noise_multiplier, self.n_steps)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CompletionPlan:
     """Everything public about a fit.
 
@@ -243,7 +243,7 @@ class CompletionPlan:
         return SignalTest(rank, self.n, self.mu_of(SMALL_SHARES["signal"]))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CompletionModel:
     """What a fit releases; all of it private, none of it about one user."""
 
@@ -415,7 +415,7 @@ def _choice(plan: CompletionPlan, typical: float) -> tuple[str, int, str]:
     return method, rank, reason
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Signal:
     score: float
     explained: float
@@ -443,7 +443,7 @@ def _measured_signal(
     return _Signal(height * math.sqrt(explained), explained)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _SubspaceRelease:
     plan: CompletionPlan
     method: str

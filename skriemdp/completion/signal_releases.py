@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from scipy import sparse
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.completion.problem import normalized_rows
 from skriemdp.mechanisms.counts import GaussianNumber
@@ -23,7 +22,7 @@ SIGNAL_ITEMS = 512
 _BACKWARD = 64.0 * 2.0**-53
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SignalTest:
     """Noisy sum of the `rank` largest eigenvalues of the hollow moment of the normalised rows.
 

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags, get_tags
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups, read_groups
 from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
@@ -32,7 +33,7 @@ from skriemdp.privacy.events import as_drawn
 __all__ = ["CarriesLedger", "Data", "FitsWhole", "Plan", "PrivateEstimator", "Terms", "tags_of"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Data:
     """Validated input of a fit.
 
@@ -56,7 +57,7 @@ class Data:
         return dataclasses.replace(self, facts=facts, groups=groups)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Terms:
     """What a fit is planned for: its budget, and whether the ledger adds it to other fits.
 
@@ -82,7 +83,7 @@ class Terms:
 S = TypeVar("S")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Plan(Generic[S]):
     """Everything decided before the records are looked at.
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import SeededEvent
@@ -28,7 +29,7 @@ class ChargedEntry(NamedTuple):
     dataset: str
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PrivacySpent:
     """The privacy statement of one fit; unpacks as ``epsilon, delta = estimator.privacy_spent_``.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from skriemdp._config import get_config
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import shown
 
 __all__ = ["Work", "check_limit"]
@@ -29,7 +28,7 @@ def check_limit(limit: str, **values: float) -> None:
             )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Work:
     """Memory besides X and steps of a fit, as planned from public numbers.
 

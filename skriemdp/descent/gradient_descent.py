@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive, check_scale
 from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.descent.queries import GradientQuery
@@ -20,7 +20,7 @@ from skriemdp.privacy.events import GaussianEvent
 __all__ = ["RiemannianGradientDescent", "descend"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RiemannianGradientDescent:
     """Settings of full-batch DP-RGD (Han, Mishra, Jawanpuria and Gao 2022, Algorithm 1 with b = n).
 

@@ -8,12 +8,12 @@ the same to the last bit whatever rows the others have and wherever they stand
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.descent.problem import Problem
 from skriemdp.geometry.base import Geometry
@@ -58,7 +58,7 @@ def local_means(geometry: Geometry, points: Any, groups: Groups) -> np.ndarray:
     return current
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GroupedProblem(Problem):
     """`problem` with groups for records: a group's gradient is the mean of its rows' gradients.
 

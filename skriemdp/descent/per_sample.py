@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import about_public_input
 from skriemdp._random import public_generator
 from skriemdp._validation import check_option
@@ -108,7 +109,7 @@ class PerSampleGradient(abc.ABC):
         return gradients
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class HalfSquaredDistance(PerSampleGradient):
     """Cost ``dist(point, x)**2 / 2``, gradient ``-log_point(x)``: its minimiser is the mean.
 
@@ -145,7 +146,7 @@ class HalfSquaredDistance(PerSampleGradient):
         return 0.5 * self.geometry.dist(point, X) ** 2
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RiemannianGradient(PerSampleGradient):
     """A batched Riemannian gradient ``gradient(point, X, y) -> (b, *shape)``.
 
@@ -163,7 +164,7 @@ class RiemannianGradient(PerSampleGradient):
         return self.geometry.projection(point, ambient)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class EuclideanGradient(PerSampleGradient):
     """Batched partial derivatives ``gradient(point, X, y) -> (b, *shape)``, made Riemannian."""
 
@@ -178,7 +179,7 @@ class EuclideanGradient(PerSampleGradient):
         return self.geometry.euclidean_to_riemannian_gradient(point, ambient)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CostGradient(PerSampleGradient):
     """Gradients of ``cost(point, x, y)``, a function of one record, by automatic differentiation.
 
@@ -215,7 +216,7 @@ class CostGradient(PerSampleGradient):
         self.__dict__.update(state)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class InBlocks(PerSampleGradient):
     """Another gradient, asked for `rows` records at a time; copies of the first fill a block up."""
 
@@ -431,7 +432,7 @@ def _check_callable(function: Any, name: str) -> None:
 # -- the problem ----------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CostProblem(Problem):
     """Mean of a user's cost over records ``(x_i, y_i)``.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry._tiles import rows_per_block
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
@@ -138,7 +138,7 @@ class Problem(abc.ABC):
         return np.asarray(geometry.coordinates_from_tangent(point, difference))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FrechetProblem(Problem):
     """Half mean squared distance to points of a public ball; ``grad f(w; x) = -log_w x``.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._random import NoiseGenerator
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.descent.queries import Query
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FullBatch:
     """Every record in every step; an exactly Gaussian release.
 
@@ -57,7 +58,7 @@ class FullBatch:
         """Indices of a batch; None stands for all records."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PoissonSampler:
     """Every record enters each batch independently with the same probability; the default.
 
@@ -141,7 +142,7 @@ class PoissonSampler:
         return _sampled_mean(self, query, noise_multiplier, rng)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FixedSizeSampler:
     """A uniformly random batch of fixed size, without replacement, drawn anew in each step.
 

@@ -19,6 +19,7 @@ from scipy import sparse
 from sklearn.base import TransformerMixin, clone
 from sklearn.utils import get_tags
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._random import public_generator
 from skriemdp._warnings import warn_user
 from skriemdp.geometry.base import Geometry
@@ -58,7 +59,7 @@ _PUBLIC_FITTED = frozenset(
 _FARTHEST = 3.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RowCheck:
     """What made-up records showed of a function of a batch.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive, check_scale
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import GradientQuery
@@ -23,7 +23,7 @@ __all__ = ["RiemannianSGD", "calibrated_sgd"]
 NOISE_BRACKET = (0.05, 1e4)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RiemannianSGD:
     """Settings of DP-RSGD (Han, Mishra, Jawanpuria and Gao 2022, Algorithm 1).
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._progress import tell
 from skriemdp._validation import check_count, check_option, check_positive
 
@@ -32,7 +32,7 @@ def geodesic_average(
     return geometry.exp(average, weight * geometry.log(average, point))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Moves:
     """How a solver moves along its noisy gradients; all of it public.
 

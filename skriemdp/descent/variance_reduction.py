@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive, check_scale
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import DifferenceQuery, GradientQuery
@@ -26,7 +26,7 @@ __all__ = ["EPOCH_LENGTH", "RiemannianSVRG", "calibrated_svrg"]
 EPOCH_LENGTH = 9
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RiemannianSVRG:
     """DP-RSVRG with a noisy anchor and clipped differences.
 

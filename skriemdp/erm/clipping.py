@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import GradientQuery
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, clipped_fraction
@@ -23,7 +23,7 @@ __all__ = ["ClipNorm"]
 _SHARE = 0.03
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ClipNorm:
     """Finds a clip norm, or takes a public one, and counts the gradients beyond it.
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_option, check_scale
@@ -58,7 +59,7 @@ SOLVERS = ("descent", "variance-reduced")
 _CHECKS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Settings:
     solver: Any
     start: np.ndarray

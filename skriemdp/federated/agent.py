@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._quiet import QuietQueries
 from skriemdp._random import NoiseStreams
@@ -209,7 +210,7 @@ class _Client(QuietQueries):
         return streams("local", repr(self.client), fit_id, task.round, *label)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Agent(_Client):
     """One client of a federation.
 
@@ -312,7 +313,7 @@ def _release_of(member: Member, asked: Attempt) -> dict[str, Any]:
     return names | {"round": asked.round, "attempt": asked.attempt}
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SumsAgent(_Client):
     """One client of a federation that adds up sums: it releases its own, with noise, once.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, shown
 from skriemdp.federated.masks import MOST_WORDS, digest, packed
 
@@ -57,7 +58,7 @@ def canonical(value: Any) -> bytes:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Agreement:
     """Everything that has to be the same at all clients of a sum; public.
 

@@ -8,7 +8,6 @@ with keys that depend on the list, and forgets them (docs/theory/federated.md, T
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.federated.agent import AnswerBook
 from skriemdp.federated.agreement import MOST_TOTAL, Agreement
 from skriemdp.federated.cohort import MOST_CLIENTS, Cohort, Identity, check_name
@@ -57,7 +57,7 @@ _OPEN_SECONDS, _MOST_OPEN = 86_400, 256
 _ROOM = 2**50
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Attempt:
     """Which sum is asked for.
 
@@ -377,7 +377,7 @@ def _words(row: _Row) -> np.ndarray:
     return np.frombuffer(row.words, dtype="<u8").astype(np.uint64)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Member:
     """One client's part in secure sums.
 

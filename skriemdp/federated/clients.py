@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups, read_ids
 from skriemdp._validation import check_count, shown
 
 __all__ = ["Clients", "clients_of_a_person", "read_clients"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Clients:
     """Disjoint parts of a table, one for each client.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -10,6 +9,7 @@ import secrets
 from pathlib import Path
 from typing import Any, Self
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, shown
 from skriemdp.federated.masks import KEY_BYTES, digest, number, primitives
 
@@ -28,7 +28,7 @@ def check_name(name: Any) -> None:
         )
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Identity:
     """A client's signing key (Ed25519), by which the others know it.
 
@@ -79,7 +79,7 @@ class Identity:
         return primitives().ed25519.Ed25519PrivateKey.from_private_bytes(self.secret)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Cohort:
     """The clients that may be added up together, and how many of them may work with the server.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.federated.agreement import Agreement
 from skriemdp.federated.attendance import (
     Attempt,
@@ -33,7 +33,7 @@ class Relay(Protocol):
         """Pairs (client, answer) of some clients in any order, as the transport knows them."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CohortLoop:
     """The server of a secure sum: asks who takes part, shows the list, adds what comes back.
 

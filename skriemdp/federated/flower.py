@@ -44,6 +44,7 @@ except ImportError as error:
 import numpy as np
 from dp_accounting import dp_event
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option, check_positive, shown
 from skriemdp.federated.local_agent import ask
 from skriemdp.federated.loop import Checkpoint
@@ -254,7 +255,7 @@ class GridTransport:
             return "unreadable"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Deployment:
     """What a server needs to run a federation.
 

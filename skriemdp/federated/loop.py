@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._progress import counted
 from skriemdp._validation import check_count, check_option
 from skriemdp.federated.messages import (
@@ -121,7 +121,7 @@ class Checkpoint:
         sync_folder(os.path.dirname(path))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ServerLoop:
     """Settings of the server (Huang et al. 2025, Algorithm 1); it sees private updates only.
 

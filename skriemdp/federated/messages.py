@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from skriemdp._dataclasses import dataclass
 
 if TYPE_CHECKING:
     from skriemdp.geometry.ball import GeodesicBall
@@ -29,7 +30,7 @@ __all__ = [
 _ROUNDS = 2**63
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LocalTask:
     """One client's work in one round.
 
@@ -51,7 +52,7 @@ class LocalTask:
     point: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LocalUpdate:
     """A client's answer: a point of the manifold, private on its own."""
 

@@ -7,11 +7,11 @@ it, in one place or in a federation; every query is a release of its own.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import read_ids
 from skriemdp._quiet import quiet, read_numbers
 from skriemdp._validation import check_positive
@@ -21,7 +21,7 @@ from skriemdp.regression.prediction_releases import KernelRidgeWeights, gaussian
 __all__ = ["KernelQuery", "LabelQuery", "ridge_weights"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class KernelQuery:
     """Gradients of ``k(query, x_i) d(w, y_i)^2 / 2``: the kernel mean of the labels at a query.
 
@@ -74,7 +74,7 @@ class KernelQuery:
         return _weighted(self.geometry, point, weights, y)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LabelQuery:
     """Gradients of ``a_i d(w, y_i)^2 / 2`` with weights from the only column of X.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 from scipy.stats import binom
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option
 from skriemdp.privacy.events import (
     Event,
@@ -23,7 +23,7 @@ __all__ = ["Participation"]
 _TAIL = 1e-15
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Participation:
     """How clients take part; independent of all data.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.core.spent import COMPUTATIONAL
 from skriemdp.privacy.events import Event, compose
@@ -20,7 +20,7 @@ BY_AGGREGATOR = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Shares:
     """The noise of one secure sum.
 

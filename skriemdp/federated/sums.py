@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import clone
 
 import skriemdp
+from skriemdp._dataclasses import dataclass
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_count, check_option
 from skriemdp.core.additive import Additive, IntegerStatistic, Statistic
@@ -325,7 +326,7 @@ def _agreement(
     return Agreement(settings, length, max(part.largest for part in parts))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Uploads:
     """What the server has after the round.
 
@@ -352,7 +353,7 @@ class Uploads:
         return self.attempts[-1] if self.attempts else None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SumsLoop:
     """The server's one round: ask every client for its sums, add what comes back.
 

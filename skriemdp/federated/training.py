@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.descent.stochastic import RiemannianSGD
@@ -18,7 +18,7 @@ from skriemdp.privacy.event import Event
 __all__ = ["LocalSettings", "local_event", "local_solver", "train"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LocalSettings:
     """Public settings of local training.
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from array_api_compat import device
-
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, device
 from skriemdp.geometry._symmetric import unpack
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclass(frozen=True)
 class Layout:
     """A tree of arrays: a leaf has a shape, a branch has children and the type that holds them."""
 

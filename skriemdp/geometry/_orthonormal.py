@@ -15,9 +15,8 @@ import math
 from types import ModuleType
 
 import numpy as np
-from array_api_compat import device
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, device
 from skriemdp.geometry._elementary import nonzero
 from skriemdp.geometry._symmetric import conjugated
 

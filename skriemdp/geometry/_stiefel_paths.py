@@ -20,9 +20,7 @@ import math
 from types import ModuleType
 from typing import Any
 
-from array_api_compat import device
-
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, device
 from skriemdp.geometry._elementary import nonzero
 from skriemdp.geometry._orthonormal import frobenius, skew, t
 

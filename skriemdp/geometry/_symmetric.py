@@ -12,9 +12,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from array_api_compat import device
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, device
 from skriemdp.geometry._elementary import nonzero
 
 # Logarithms of matrices of at most this size are multiplied out entry by entry; from the

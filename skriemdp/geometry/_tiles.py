@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace, device
 
 # A kernel holds a handful of temporaries of a block's size; 2**18 bytes each fit in common level-2
 # caches, and a block still holds thousands of small records, so Python's overhead is negligible.

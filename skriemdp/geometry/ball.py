@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace, device
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import map_tiles, tiles
@@ -61,7 +60,7 @@ def descent_reach(geometry: Geometry) -> float:
     return math.inf if bounded or not -math.inf < low < 0.0 else _WIDEST / math.sqrt(-low)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GeodesicBall:
     """Closed ball of geodesic radius `radius` around a public `center`.
 

@@ -8,9 +8,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from array_api_compat import array_namespace, device
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace, device
 from skriemdp.geometry._elementary import length
 from skriemdp.geometry._tiles import tiles
 

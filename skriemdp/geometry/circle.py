@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
-from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.geometry.base import Geometry
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Circle(Geometry):
     """The circle of circumference `length`, as arc length modulo `length`.
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry.base import Geometry
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Euclidean(Geometry):
     """Arrays of one shape with the Frobenius inner product; flat.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from types import ModuleType
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry import _orthonormal as orth
 from skriemdp.geometry._curvature import grassmann_form
@@ -19,7 +18,7 @@ from skriemdp.geometry._symmetric import conjugated, eigh
 from skriemdp.geometry.base import Geometry
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Grassmann(Geometry):
     """The p-dimensional subspaces of R^n, with the quotient metric of the Stiefel manifold.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import numbers
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array, row_squares
+from skriemdp._arrays import Array, array_namespace, row_squares
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, shown
 from skriemdp.geometry._columns import MOST_COLUMNS, Columns, Rows, are_rows, layout
 from skriemdp.geometry._curvature import constant_form
@@ -54,7 +53,7 @@ def exponential_rounding(geometry: Hyperboloid | Poincare, point: Array, radius:
     return scale * math.exp(min(reach / scale, 700.0))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Hyperboloid(Geometry):
     """Hyperbolic space as the upper sheet ``<x, x> = 1 / curvature`` of a hyperboloid.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from types import ModuleType
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry._curvature import constant_form
 from skriemdp.geometry._elementary import dot, length, nonzero
@@ -17,7 +16,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.hyperbolic import check_negative_curvature, exponential_rounding
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Poincare(Geometry):
     """Hyperbolic space as the open unit ball, metric ``(2 R / (1 - |x|^2))^2 <u, v>``.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterable
@@ -10,13 +9,13 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.base import Geometry
 
 
-@dataclasses.dataclass(frozen=True, init=False, repr=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Product(Geometry):
     """The Riemannian product of geometries.
 

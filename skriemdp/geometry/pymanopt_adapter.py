@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import dataclasses
 import math
 import sys
 import threading
@@ -16,6 +15,7 @@ import numpy as np
 
 from skriemdp._arrays import Array
 from skriemdp._config import get_config
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry._layout import Layout
 from skriemdp.geometry.base import Geometry
 
@@ -23,7 +23,7 @@ _UNKNOWN = (-math.inf, math.inf)
 _GLOBAL_RNG = threading.Lock()
 
 
-@dataclasses.dataclass(frozen=True, init=False, eq=False, repr=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class PymanoptGeometry(Geometry):
     """A manifold object with pymanopt's methods, pymanopt's own or yours.
 

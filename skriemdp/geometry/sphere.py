@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import operator
 from types import ModuleType
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array, row_squares
+from skriemdp._arrays import Array, array_namespace, row_squares
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry._columns import MOST_COLUMNS, are_rows, layout
 from skriemdp.geometry._curvature import constant_form
@@ -41,7 +40,7 @@ def _are_single(point: Array, other: Array) -> bool:
     return point.dtype == other.dtype == np.float64
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Sphere(Geometry):
     """The sphere ``{x in R^(dim+1) : |x| = radius}`` with the metric of the ambient space.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from types import ModuleType
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option
 from skriemdp.geometry import _orthonormal as orth
 from skriemdp.geometry import _stiefel_paths as paths
@@ -20,7 +19,7 @@ from skriemdp.geometry.base import Geometry
 _BETA = {"embedded": 1.0, "canonical": 0.5}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Stiefel(Geometry):
     """The (n, p) matrices X with orthonormal columns, ``X' X = I``.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import (
@@ -32,7 +32,7 @@ _MOST_STEPS = 60
 _LARGEST_TENSOR, _CURVED_DRAWS, _CHUNK = 256, 1024, 64
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MeanInference:
     """The released moments of records around a point; everything else is computed from them.
 

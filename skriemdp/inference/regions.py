@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import chi2
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import QuietQueries, read_numbers
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_fraction
@@ -26,7 +26,7 @@ __all__ = ["ConfidenceRegion", "region_threshold"]
 _DRAWS, _VALUES = 50, 200
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ConfidenceRegion(QuietQueries):
     """The points x with ``u' covariance^-1 u <= threshold``, u the coordinates of x at `center`.
 

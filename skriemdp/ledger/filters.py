@@ -10,7 +10,6 @@ no rounding of a sum can admit one spend too many.
 
 from __future__ import annotations
 
-import dataclasses
 import decimal
 import math
 import numbers
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction, check_option, check_positive
 from skriemdp.ledger.storage import Amounts, Standing, add
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
@@ -136,7 +136,7 @@ def _joined(
     return outside_gaussian if kind == "renyi" else some(each[0], outside_gaussian)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Filter:
     """The stored stopping rule of one data set in one ledger.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import operator
@@ -10,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.ledger.chain import add
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
@@ -61,7 +61,7 @@ class BudgetExceededError(BudgetError):
         return type(self), (self.args[0], self.remaining)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Spend:
     """One charge, as the ledger holds it.
 
@@ -155,7 +155,7 @@ class History(Sequence):
         return f"<{len(self)} charges of data set {self._dataset!r}>"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LedgerTotal:
     """The tight total of the entries; unpacks as ``epsilon, delta = accountant.spent``.
 
@@ -180,7 +180,7 @@ class LedgerTotal:
         yield self.delta
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Remaining:
     """What the filter would still admit, rounded down.
 
@@ -315,7 +315,7 @@ def short_event(event: dict) -> str:
 # -- what remains, and refusals --------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Ask:
     """A spend that someone wants to make, `times` times.
 

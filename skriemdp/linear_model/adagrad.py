@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._progress import counted
 from skriemdp.descent.releases import FullBatch, PoissonSampler
 from skriemdp.linear_model.glm import LinearProblem
@@ -66,7 +67,7 @@ class Solution(NamedTuple):
     evidence: float
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class NoisyAdaGrad:
     """Settings of a run; everything in it is public.
 

@@ -8,7 +8,6 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import expit, softmax
 from sklearn.base import clone
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -326,6 +325,8 @@ default="auto"
         -------
         float
         """
+        from sklearn.metrics import accuracy_score, r2_score  # half as long to load as to fit
+
         predicted, classifier = self.predict(X), _is_classifier(self)
         if sample_weight is not None:
             sample_weight = read_weights(sample_weight, len(predicted))

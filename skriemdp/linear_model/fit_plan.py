@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import read_array
 from skriemdp._validation import (
     check_count,
@@ -67,7 +68,7 @@ _FILLED = 512
 _LARGEST_RIDGE = 1e100
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FitPlan:
     """A planned fit.
 

@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from scipy.sparse import hstack, issparse
 from scipy.special import expit, log_expit, logsumexp, softmax
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.location_scale.rows import row_products
 from skriemdp.mechanisms.held import RoundedRows
@@ -34,7 +35,7 @@ CLASSIFICATION = ("log_loss", "hinge")
 LOSSES = (*CLASSIFICATION, "squared_error", "huber")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GeneralizedLinearLoss:
     """A convex loss of a record's linear scores.
 
@@ -197,7 +198,7 @@ def products(rows: Any, weights: np.ndarray, apart: bool = False) -> np.ndarray:
     return rows @ weights
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LinearProblem:
     """Mean generalised linear loss over records.
 

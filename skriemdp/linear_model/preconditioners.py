@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.linear_model.releases import RootMoments
 
 __all__ = ["Metric", "Preconditioner", "make_preconditioner"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Metric:
     """A positive definite matrix H by its eigenvalues.
 

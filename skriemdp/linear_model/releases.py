@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.privacy.events import GaussianEvent
@@ -12,7 +11,7 @@ from skriemdp.privacy.sensitivity import gradient_root_sensitivity
 __all__ = ["RootMoments"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RootMoments:
     """``G_t = (sum_s g_s g_s')^{1/2}`` of the exact mean gradients, with noise, in every step.
 

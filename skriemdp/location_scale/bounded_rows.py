@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.columns import COLUMNS, Columns, ColumnSearch
@@ -42,7 +43,7 @@ _THRESHOLDS = (1.0, 1.5, 2.0, 2.5, 3.0)
 _EXCESS = 0.2
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RowPlace:
     """Where rows are: public numbers, or functions of noisy answers.
 
@@ -121,7 +122,7 @@ def shrunken(mean: np.ndarray, sigma: float) -> tuple[np.ndarray, float]:
     return best[1], sigma * math.sqrt(min(max(best[0], 0.0) / d, 1.0))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RowBounds:
     """Plans the search for the centre and the norm of rows, from public numbers.
 

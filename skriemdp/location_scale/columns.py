@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from scipy.sparse import issparse
 from scipy.special import log_ndtr
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.held import answers
@@ -40,7 +40,7 @@ _CLIP, _ATOM_CLIP = 4.0, 2.0
 COLUMNS = "scales of columns"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Columns:
     """Where the columns of a table lie, and how wide they are: functions of noisy answers.
 
@@ -61,7 +61,7 @@ class Columns:
     unlike: bool
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ColumnSearch:
     """Plans private quantiles of all columns together, one vector of truth values at a time.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from scipy.special import gammaincinv
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
@@ -55,7 +56,7 @@ _PRIOR_SPREAD = 1.5
 START, ROUGH, RADIUS = "start of the search", "rough radii and means", "radius"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Radii:
     """What is public about the distances of records to a centre.
 
@@ -88,7 +89,7 @@ class Radii:
             raise ValueError("grid must hold two radii at least.")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Shares:
     """Fractions of the ``mu**2`` of a fit that its search may spend; public.
 
@@ -164,7 +165,7 @@ def search_shares(
     return Shares(start, radius, 0.07, final, rounds)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Start:
     """Where a search begins; released, or public.
 
@@ -210,7 +211,7 @@ class Records(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Found:
     """What a search found: functions of noisy answers and of public numbers.
 
@@ -257,7 +258,7 @@ def james_stein(mean: np.ndarray, sigma: float) -> tuple[np.ndarray, float]:
     return keep * mean, sigma * math.sqrt(keep)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LocationScaleSearch:
     """Private centre and radius, planned from public numbers.
 

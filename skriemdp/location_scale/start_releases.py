@@ -7,13 +7,13 @@ symmetric positive definite matrices have a determinant.
 from __future__ import annotations
 
 import abc
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._orthonormal import Complement
 from skriemdp.geometry._tiles import map_tiles
@@ -96,7 +96,7 @@ def _clipped_share(part: float, t: float, low: float, high: float) -> float:
 # -- means in the surrounding space ---------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Ambient(StartRule):
     """The mean of the points as vectors, each in the ball that holds all of the manifold."""
 
@@ -165,7 +165,7 @@ class _Ambient(StartRule):
         return left @ right
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Subspace(StartRule):
     """The leading subspace of the mean projector, on the subspaces or on their complements.
 
@@ -220,7 +220,7 @@ class _Subspace(StartRule):
 # -- units of matrices ----------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Unit(StartRule):
     """A multiple of the identity, at the private median of the determinants."""
 
@@ -257,7 +257,7 @@ class _Unit(StartRule):
 # -- products -------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Factors(StartRule):
     """Every factor begins by its own rule, with an equal part of the share."""
 

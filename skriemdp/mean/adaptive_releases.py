@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import chdtri
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.location_scale.points import logarithms_at
@@ -47,7 +47,7 @@ _STRETCHED = 1.1
 _USUAL_BIAS = 0.2
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RadiusRelease:
     """A radius about a released point that holds most of the data: a quantile, widened.
 
@@ -110,7 +110,7 @@ def plan_radius(
     return RadiusRelease(grid, prior, n, mu, wanted, ball.geometry.dim)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class AdaptiveMean:
     """Mean of data that may fill only a part of the public ball.
 

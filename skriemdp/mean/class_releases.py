@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skriemdp._arrays import row_squares
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.descent.groups import local_means
 from skriemdp.geometry import Geometry
@@ -115,7 +115,7 @@ def drawn_together(means: np.ndarray, noise: np.ndarray, sizes: np.ndarray) -> n
     return common + keep * apart if keep >= max(_LEAST_KEPT, 1.0 - 1.0 / most) else means
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ClassSums:
     """Class means in a ball, in two halves: noisy sums over a table, and what they say.
 
@@ -269,7 +269,7 @@ class ClassSums:
         return math.sqrt(n_tables) * self.sum_sigma * shape * shown / n
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ClassRule:
     """Released class means, and the labels that they give to points.
 
@@ -330,7 +330,7 @@ class Decision(NamedTuple):
     tells: bool
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Vote:
     """Asks the records which way of labelling them is right most often.
 

@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import read_records
 from skriemdp._validation import check_option, shown
 from skriemdp._warnings import warn_user
@@ -61,7 +62,7 @@ _OF_PEOPLE = 0.6
 _OF_SOME = ("inference_", "covariances_", "tangent_covariances_", "_clipped_noise", "decision_")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Settings:
     """What a fit releases, from public numbers: in a public ball, or after a search for one."""
 

@@ -40,12 +40,11 @@ from skriemdp.location_scale.points import (
 )
 from skriemdp.mean.adaptive_releases import AdaptiveMean
 from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
-from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
-from skriemdp.mean.output_releases import OUTPUT_MECHANISMS, check_law, plan_output_mean
 from skriemdp.mean.planning import (
     MEAN,
     MECHANISMS,
     NOISES,
+    OUTPUT,
     MeanPlan,
     check_searchable,
     descent_or_tangent,
@@ -79,6 +78,7 @@ if TYPE_CHECKING:
     from skriemdp.inference import ConfidenceRegion
     from skriemdp.ledger.accountant import PrivacyAccountant
     from skriemdp.location_scale.search import LocationScaleSearch
+    from skriemdp.mean.joint_releases import JointMean
 
 
 __all__ = ["PrivateFrechetMean", "frechet_mean"]
@@ -157,7 +157,7 @@ def frechet_mean(
 
 def _arithmetic(geometry: Geometry, plan: MeanPlan, mean: Any) -> str:
     """What adds the records and their noise, in words; from public numbers."""
-    if plan.mechanism in OUTPUT_MECHANISMS:
+    if plan.mechanism in OUTPUT:
         return LAW
     # In a ball that is found the mean may be iterated, unless that changes nothing.
     found = plan.mechanism == "adaptive" or (
@@ -513,7 +513,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 f"logarithms away from the center lose their digits on {geometry}; pass a "
                 f"smaller radius, or mechanism='tangent' instead of {mechanism!r}."
             )
-        if mechanism in OUTPUT_MECHANISMS:
+        if mechanism in OUTPUT:
+            from skriemdp.mean.output_releases import check_law
+
             check_law(mechanism, geometry)
         elif gaussian:
             noise = "gaussian"
@@ -574,6 +576,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         search: LocationScaleSearch | None,
     ) -> Plan:
         """The plan of a mean with its second moment."""
+        from skriemdp.mean.joint_releases import plan_joint_mean
+
         mu = gaussian_mu(float(self.epsilon), float(self.delta))
         joint = plan_joint_mean(
             geometry, n, mu, 1.0, WIDER, mechanism=self.mechanism, ball=ball, search=search
@@ -588,7 +592,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         return Plan(joint.event, joint, public, work=work, releases=joint.releases)
 
     def _gaussian_choice(self) -> str:
-        own_law = self.mechanism in OUTPUT_MECHANISMS
+        own_law = self.mechanism in OUTPUT
         return "mechanism='tangent', noise='gaussian'" if own_law else "noise='gaussian'"
 
     def _mean_release(self, ball: GeodesicBall, n: int, budget: Any) -> Any:
@@ -599,7 +603,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             return adaptive
         if mechanism == "tangent":
             return plan_tangent_mean(ball, n, budget.noise, self.shrink == "auto")
-        if mechanism in OUTPUT_MECHANISMS:
+        if mechanism in OUTPUT:
+            from skriemdp.mean.output_releases import plan_output_mean
+
             return plan_output_mean(ball, n, mechanism, *budget.target)
         if self.n_steps is not None:
             check_count(n_steps=self.n_steps)
@@ -663,11 +669,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         self._forget()
-        if isinstance(plan.settings, JointMean):
-            self._release_joint(data, plan.settings, streams)
-            return
         if isinstance(plan.settings, StartAlone):
             self._release_start(data, plan.settings, streams)
+            return
+        if not isinstance(plan.settings, tuple):
+            self._release_joint(data, plan.settings, streams)
             return
         (points,), (geometry, ball, chosen) = data.arrays, plan.settings
         if data.groups is not None:

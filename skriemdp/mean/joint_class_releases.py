@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
@@ -25,7 +25,7 @@ __all__ = ["LEAST_COUNT", "JointClasses", "ReleasedClasses", "plan_joint_classes
 LEAST_COUNT = 1.0
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ReleasedClasses:
     """What a fit released, class by class, and the fraction of clipped records with its noise.
 
@@ -52,7 +52,7 @@ class ReleasedClasses:
     clipped_noise: float
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class JointClasses(JointMean):
     """Means and second moments of the logarithms of all classes, in one Gaussian release.
 

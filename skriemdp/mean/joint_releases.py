@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
@@ -61,7 +61,7 @@ def widest(geometry: Geometry) -> float:
     return min(limit, _WIDEST / math.sqrt(kappa) if math.isfinite(kappa) else limit)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Released:
     """What a fit released: moments, and the fraction of clipped records with its noise."""
 
@@ -70,7 +70,7 @@ class Released:
     clipped_noise: float
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Seen:
     """Records as they are seen from the last centre: not released, unlike the numbers around."""
 
@@ -96,7 +96,7 @@ class Moments(NamedTuple):
     count_sigma: float
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class JointMean:
     """Mean and second moment of the logarithms at a centre, in one Gaussian release.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import shown
 from skriemdp.core.manifold_input import public_array
 from skriemdp.location_scale.rows import row_products
@@ -17,7 +17,7 @@ __all__ = ["NoiseShape", "read_shape"]
 _ROUNDING = 1e-8
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class NoiseShape:
     """A public linear map: records are shortened behind its inverse, noise comes out through it.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
@@ -36,14 +36,13 @@ if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
 
 
-__all__ = ["OUTPUT_MECHANISMS", "KNormMean", "OutputMean", "check_law", "plan_output_mean"]
+__all__ = ["KNormMean", "OutputMean", "check_law", "plan_output_mean"]
 
-OUTPUT_MECHANISMS = ("gaussian", "laplace", "k-norm")
 # Towards the mean, where no rate is known and none is needed.
 _SOME_STEPS = (1.0,) * 100
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DistanceLaw:
     """Distances of draws of a Riemannian law to its centre."""
 
@@ -55,7 +54,7 @@ class DistanceLaw:
         return float(self.law.distance_quantile(level))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class OutputMean:
     """A draw from a Riemannian Gaussian or Laplace law around the mean.
 
@@ -84,7 +83,7 @@ class OutputMean:
         return self.ball.project(np.asarray(noisy)), float(scale)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class KNormMean:
     """A draw with density proportional to ``exp(-|sum_i log_x x_i| / scale)``; exact, no chain.
 

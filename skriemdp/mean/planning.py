@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.search import LocationScaleSearch
@@ -63,7 +64,7 @@ _QUIET = 0.5
 _FRACTION, _ONE_LOOK, _TWO_LOOKS = 0.07, ((0.60, 0.33),), ((0.22, 0.13), (0.33, 0.25))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Round:
     """The mu of a rough mean, and that of a radius around it."""
 
@@ -71,7 +72,7 @@ class Round:
     radius_mu: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MeanPlan:
     """What a fit releases, and what it pays for each release; from public numbers.
 

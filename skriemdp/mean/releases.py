@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import local_means
@@ -113,7 +113,7 @@ def _mean_logarithm(problem: FrechetProblem, point: np.ndarray) -> np.ndarray:
     return -exact_mean(query)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MeanNoise:
     """Noise on the mean of vectors in a ball, one for each record: Gaussian, or Laplace.
 
@@ -219,7 +219,7 @@ def sphere_hessian(length: float, dim: int) -> float:
     return min(max((1.0 + (dim - 1) * across) / dim, _LEAST_HESSIAN), 1.0)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LogStep:
     """One step from a released centre, by the mean of the logarithms of all records.
 
@@ -278,7 +278,7 @@ def found_ball(geometry: Geometry, found: Found) -> GeodesicBall:
     return GeodesicBall(geometry, found.center, radius)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class StartAlone:
     """The start of a search, with the whole budget: a multiple of the identity.
 
@@ -311,7 +311,7 @@ class StartAlone:
         return np.asarray(found.center)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class TangentMean:
     """One release: normal coordinates at the public centre of the mean, plus noise.
 
@@ -438,7 +438,7 @@ def pure_law(dim: int, epsilon: float) -> LaplaceEvent:
     return LaplaceEvent(dim, 1.0 / epsilon)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LogSums:
     """The mean of logarithms at a public centre, in two halves: noisy sums, and what they say.
 
@@ -529,7 +529,7 @@ def _curvature(ball: GeodesicBall) -> float:
     return 1.0 / ball.radius**2
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class DescentMean:
     """DP-RGD on the Fréchet problem, from a public start.
 

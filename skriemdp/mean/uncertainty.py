@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import chdtri, gammaincinv
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction
 from skriemdp._warnings import warn_user
-from skriemdp.inference import MeanInference
+
+if TYPE_CHECKING:
+    from skriemdp.inference import MeanInference
+
 
 __all__ = ["WIDER", "NoiseLaw", "check_uncertainty", "standard_error", "warn_cut"]
 
@@ -52,7 +55,7 @@ def standard_error(covariance: np.ndarray) -> np.ndarray:
     return np.sqrt(np.maximum(np.diag(covariance), 0.0))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class NoiseLaw:
     """How long the noise of a released mean can be, in geodesic distance.
 

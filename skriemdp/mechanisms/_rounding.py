@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
+
+from skriemdp._arrays import array_namespace
 
 __all__ = ["on_public_grid"]
 

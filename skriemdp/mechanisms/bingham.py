@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import PureEvent
@@ -67,7 +67,7 @@ def sample_bingham(matrix: ArrayLike, rng: np.random.Generator, size: int = 1) -
     return np.concatenate(accepted)[:size] @ vectors.T
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ExponentialDirection:
     """A unit vector u with density proportional to ``exp(epsilon u' S u / (2 bound^2))``.
 

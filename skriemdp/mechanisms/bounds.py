@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 
 from skriemdp._arrays import row_squares
+from skriemdp._dataclasses import dataclass
 
 __all__ = ["Ball", "lifted", "matrix_norms", "short_factors", "shortened"]
 
@@ -15,7 +15,7 @@ __all__ = ["Ball", "lifted", "matrix_norms", "short_factors", "shortened"]
 _LEAST, _MOST = 1e-140, 1e140
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Ball:
     """Vectors within `radius` of a public `center`; what is summed is their offset from it.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from skriemdp._arrays import Size
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.sum import Part
@@ -25,7 +26,7 @@ from skriemdp.privacy.sensitivity import (
 __all__ = ["GaussianCount", "GaussianNumber", "LaplaceCount"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GaussianCount:
     """A count of records plus discrete Gaussian noise, on integers much finer than one record.
 
@@ -105,7 +106,7 @@ class GaussianCount:
         return float(noisy) / units if size == () else np.asarray(noisy).astype(float) / units
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GaussianNumber:
     """One number per data set, rounded to a multiple of a public spacing before its noise.
 
@@ -148,7 +149,7 @@ class GaussianNumber:
         return float(noisy) * self.spacing
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LaplaceCount:
     """A count of records plus Laplace noise of scale ``1 / epsilon``.
 

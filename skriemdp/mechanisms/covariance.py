@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
@@ -15,7 +15,7 @@ from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
 __all__ = ["SymmetricGaussian", "symmetric_noise_radius"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SymmetricGaussian:
     """A symmetric matrix plus symmetric Gaussian noise, isotropic in the Frobenius norm.
 

@@ -24,6 +24,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, issparse
 
 from skriemdp._arrays import squared_lengths
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.bounds import Ball, matrix_norms, short_factors
 from skriemdp.mechanisms.noise import NOISE_SCALE
@@ -148,7 +149,7 @@ class Held(abc.ABC):
         """Standard deviation of the noise along every vector of length one."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class VectorSet(Held):
     """Vectors of a set that is known by its diameter, and by the length of its longest one.
 
@@ -394,7 +395,7 @@ def _triangle(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rows, columns, np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Moment(Held):
     """Second moments ``z z'``, rows z shortened to `radius`; or ``L'L`` of people.
 
@@ -525,7 +526,7 @@ def _traces(factors: np.ndarray) -> np.ndarray:
     return np.einsum("bij,bij->b", factors, factors)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RoundedRows:
     """Left factors that were rounded once for all steps of a run; indexed as the rows are.
 
@@ -557,7 +558,7 @@ class RoundedRows:
         return RoundedRows(self.rows[which], self.limits[which], self.lattice)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Outer(Held):
     """Outer products ``a b'``, shortened to Frobenius norm `norm`.
 
@@ -702,7 +703,7 @@ class Outer(Held):
         return NOISE_SCALE * self.spacing(steps)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Frame(Held):
     """Products ``z z'W`` of rows z, shortened to `radius`, with a public or released frame W.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms.bounds import shortened
@@ -17,7 +17,7 @@ from skriemdp.mechanisms.units import Units
 __all__ = ["Lifts"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Lifts:
     """``sum z z'``, ``sum z y'`` and ``sum y y'`` of vectors z and y of each record, together.
 

@@ -13,9 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
 
-from skriemdp._arrays import Array, Size
+from skriemdp._arrays import Array, Size, array_namespace, device
 from skriemdp._random import NoiseGenerator
 from skriemdp.mechanisms._rounding import on_public_grid
 from skriemdp.mechanisms.discrete_gaussian import discrete_gaussian

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 
 from skriemdp._arrays import Size
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms._rounding import on_public_grid
@@ -21,7 +21,7 @@ __all__ = ["PureSymmetric"]
 _LEAST_EPSILON = 1e-6
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PureSymmetric:
     """A symmetric matrix plus symmetric noise, invariant under rotations; pure epsilon-DP.
 

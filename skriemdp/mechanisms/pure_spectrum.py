@@ -11,12 +11,12 @@ of 2^d probabilities has full relative precision.  Proofs: docs/theory/pure-cova
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 
 __all__ = ["LARGEST_SIZE", "TABLE_ERROR", "EigenvalueLaw", "eigenvalue_law"]
@@ -28,7 +28,7 @@ LARGEST_SIZE = 20
 TABLE_ERROR = 5e-10
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class EigenvalueLaw:
     """Tables for one size; made by :func:`eigenvalue_law`.
 

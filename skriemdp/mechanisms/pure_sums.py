@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 
 from skriemdp._arrays import Size
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms._rounding import on_public_grid
@@ -21,14 +21,14 @@ from skriemdp.privacy.sensitivity import grouped_sum_sensitivity
 __all__ = ["PureSumsAndCounts"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Blocks:
     """Sums and counts, which get their noise together."""
 
     blocks: tuple
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PureSumsAndCounts:
     """Sums of vectors and numbers of records by group; pure epsilon-DP.
 

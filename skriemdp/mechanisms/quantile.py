@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from skriemdp._arrays import Size
+from skriemdp._dataclasses import dataclass
 from skriemdp._random import NoiseGenerator
 from skriemdp._validation import check_fraction, check_positive
 from skriemdp.mechanisms import noise
@@ -63,7 +63,7 @@ def log_normal_weights(grid: ArrayLike, median: float, spread: float) -> tuple[f
     return tuple((-0.5 * deviations**2).tolist())
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PrivateQuantile:
     """About the smallest grid value that a given share of private values does not exceed.
 
@@ -199,7 +199,7 @@ class PrivateQuantile:
         return min(int(np.searchsorted(below, 0.5 * below[-1])), last)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ExponentialQuantile:
     """As :class:`PrivateQuantile`, with pure differential privacy; needs a larger margin of ranks.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 
 __all__ = ["Blocks", "Units", "one_by_one"]
@@ -18,7 +19,7 @@ __all__ = ["Blocks", "Units", "one_by_one"]
 _NUMBERS, _FEW_NUMBERS, _SHORT = 2**17, 2**15, 8
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Units:
     """The records of a table, each a row or a person who owns several.
 
@@ -106,7 +107,7 @@ class Units:
                 yield from Units((whole,))._rows(most)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Blocks:
     """Blocks of rows that are made anew whenever they are read."""
 

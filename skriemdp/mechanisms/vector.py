@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 
 from skriemdp._arrays import Array, Size
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.mechanisms import noise
 from skriemdp.privacy.events import GaussianEvent
@@ -18,7 +18,7 @@ from skriemdp.privacy.sensitivity import Sensitivity, check_sensitivity
 __all__ = ["GaussianNoise", "LaplaceNoise"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GaussianNoise:
     """Gaussian noise, the same in every orthonormal coordinate.
 
@@ -88,7 +88,7 @@ class GaussianNoise:
         return noise.draw(vector, self.sigma, "gaussian", rng, size, sensitivity=bound)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LaplaceNoise:
     """Noise of density proportional to ``exp(-|v| / s)``.
 

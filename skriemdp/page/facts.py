@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import IO, Any, NamedTuple
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.ledger import reading
 from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, add, amounts, now
 from skriemdp.ledger.errors import BudgetError
@@ -69,7 +70,7 @@ class Charge(NamedTuple):
     used: float | None
 
 
-@dataclasses.dataclass
+@dataclass
 class Release:
     """Charges with the same label and note, and so with the same public facts.
 
@@ -103,7 +104,7 @@ class Release:
     used: float | None = None
 
 
-@dataclasses.dataclass(eq=False)
+@dataclass(eq=False)
 class Account:
     """One data set, or one part of a divided one.
 
@@ -186,7 +187,7 @@ class Account:
         return found
 
 
-@dataclasses.dataclass
+@dataclass
 class Facts:
     """What is known of a ledger file.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.row_records import norm_quantile
 from skriemdp.location_scale.rows import Rows, centred_rows
@@ -95,7 +96,7 @@ def pairs_are_better(n: int, d: int, n_mu: float) -> bool:
     return n >= 4 and _PAIRS_FROM <= n_mu / math.sqrt(d) <= _PAIRS_TO
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Bounds:
     """What a search found.
 
@@ -117,7 +118,7 @@ class Bounds:
     mean: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BoundsSearch:
     """Finds the centre and the clipping norm.
 

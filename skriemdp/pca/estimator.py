@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import read_array, read_records
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_count, check_option, check_scale
@@ -58,7 +59,7 @@ def _dense_fit(estimator: Any) -> bool:
     return not getattr(estimator, "_sparse_fit", False)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Settings:
     bounds: BoundsSearch
     release: Any

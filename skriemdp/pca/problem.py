@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.descent.problem import Problem
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel, as_geometry
 from skriemdp.geometry.base import Geometry
@@ -68,7 +68,7 @@ def product_ball(row_norm: float, frame: np.ndarray) -> Ball:
     return Ball(row_norm**2 * share, row_norm**2 / max(columns, 2) * frame.ravel())
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class OrthonormalFrames:
     """Matrices with orthonormal columns, as a set to project on; DP-PGD's domain."""
 
@@ -78,7 +78,7 @@ class OrthonormalFrames:
         return left @ right
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class SubspaceProblem(Problem):
     """``f(W; z) = -|W' z|^2``, z a centred record scaled to norm at most `row_norm`.
 

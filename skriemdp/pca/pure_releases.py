@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
 from skriemdp.pca.bounds import Budget, Records, Streams
 from skriemdp.pca.releases import _MOMENT, Subspace, _from_matrix, exact_moment
@@ -15,7 +15,7 @@ from skriemdp.privacy.sensitivity import trace_part_sensitivity
 __all__ = ["PureCovarianceRelease"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PureCovarianceRelease:
     """Eigenvectors of the clipped second moment plus symmetric noise with pure privacy.
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import chdtri
 
 from skriemdp._arrays import squared_lengths
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._progress import counted
 from skriemdp._random import public_generator
@@ -71,7 +72,7 @@ _POWER_SHARE, _POWER_LEVEL = 0.06, 0.8
 _TRACE_SHARE, _TRACE_LEVEL = 0.25, 0.9
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Subspace:
     """A released subspace.
 
@@ -118,7 +119,7 @@ class Release(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CovarianceRelease:
     """Eigenvectors of the clipped second moment plus symmetric noise (Analyze Gauss).
 
@@ -145,7 +146,7 @@ class CovarianceRelease:
         return [(1.0, Moment(1.0, d, people))]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CovarianceSums:
     """The release of :class:`CovarianceRelease` in two halves: noisy sums, and what they say.
 
@@ -209,7 +210,7 @@ def count_beyond(rows: Rows | GroupedRows, center: np.ndarray, row_norm: float) 
     return int(sum(np.count_nonzero(~(squares <= row_norm**2)) for squares in tiles))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RefineRelease:
     """A noisy second moment, then what it shows to be best: products, or more of the same.
 
@@ -284,7 +285,7 @@ def _stands_out(rough: Subspace) -> bool:
     return least > _OUTSTANDING * edge
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PowerRelease:
     """Block power iteration with clipped, noisy products; for d x d matrices too large to form.
 
@@ -313,7 +314,7 @@ class PowerRelease:
         return _products(d, k, (share,), people) + _variances(k, people)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Iteration:
     """Clipped, noisy products of the second moment with frames, and the frames that they span."""
 
@@ -347,7 +348,7 @@ class _Iteration:
         return frame, scale
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GradientRelease:
     """DP-RGD on the sphere, Stiefel or Grassmann manifold, or DP-PGD with ambient noise.
 
@@ -387,7 +388,7 @@ class GradientRelease:
         return [(share, ball(Ball(1.0), d * k)), *_variances(k, people)]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ExponentialRelease:
     """Directions from the exponential mechanism, one after the other; pure differential privacy.
 

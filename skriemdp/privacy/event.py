@@ -8,18 +8,16 @@ import functools
 import math
 import numbers
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction, check_nonnegative
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon
-from skriemdp.privacy.loss_distributions import LARGEST_LOSS
+from skriemdp.privacy.loss_distributions import LARGEST_LOSS, PrivacyLossDistribution
 from skriemdp.privacy.renyi import renyi_delta, renyi_epsilon
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 __all__ = ["Event", "plain", "profile_epsilon", "real_delta", "real_epsilon", "settle"]
 
@@ -32,7 +30,7 @@ _LARGE = 50.0  # epsilon, from which on a grid may be coarse
 _UP = 1.0 + 1e-9
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Event(abc.ABC):
     """What was released, in numbers: a frozen dataclass with a `kind`, replace-one adjacency.
 
@@ -49,7 +47,7 @@ class Event(abc.ABC):
 
         Returns
         -------
-        dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution
+        skriemdp.privacy.loss_distributions.PrivacyLossDistribution
             Pessimistic; the replace-one relation is already inside.
         """
 

@@ -12,12 +12,12 @@ read an event.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.privacy.event import Event, settle
 from skriemdp.privacy.events_basic import (
@@ -33,11 +33,14 @@ from skriemdp.privacy.events_sampled import (
     FixedSizeSampledGaussianEvent,
     PoissonSampledGaussianEvent,
 )
-from skriemdp.privacy.loss_distributions import TAIL, gaussian_loss, nothing, product, repeat
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
+from skriemdp.privacy.loss_distributions import (
+    TAIL,
+    PrivacyLossDistribution,
+    gaussian_loss,
+    nothing,
+    product,
+    repeat,
+)
 
 __all__ = [
     "ApproximateEvent",
@@ -79,7 +82,7 @@ KINDS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ComposedEvent(Event):
     """Several releases on the same records, fixed in advance or all Gaussian; may be empty.
 
@@ -193,7 +196,7 @@ class ComposedEvent(Event):
         return losses[0]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SelfComposedEvent(Event):
     """The same release `count` times.
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import erfinv, logsumexp, ndtri_exp
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.privacy.event import Event, convex_profile, profile_epsilon, settle
 from skriemdp.privacy.loss_distributions import (
     LARGEST_LOSS,
+    PrivacyLossDistribution,
     gaussian_loss,
     loss_from_profile,
     privacy_parameters_loss,
     profile_atoms,
 )
 from skriemdp.privacy.renyi import randomized_response_renyi
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
 
 __all__ = [
     "ApproximateEvent",
@@ -38,7 +35,7 @@ __all__ = [
 _UP = 1.0 + 1e-12
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class GaussianEvent(Event):
     """Gaussian noise of `noise_multiplier` times the replace-one sensitivity, `count` times.
 
@@ -107,7 +104,7 @@ def _response_epsilon(epsilon_0: float, delta_0: float, delta: float) -> float:
     return min(epsilon_0, max(0.0, math.nextafter(found, math.inf)))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PureEvent(Event):
     """Any pure epsilon-differentially private release.
 
@@ -159,7 +156,7 @@ class PureEvent(Event):
         return _response_epsilon(self.epsilon_0, 0.0, delta)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ApproximateEvent(Event):
     """Any (epsilon, delta)-differentially private release.
 
@@ -210,7 +207,7 @@ class ApproximateEvent(Event):
         return _response_epsilon(self.epsilon_0, self.delta_0, delta)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ZCDPEvent(Event):
     """Any rho-zero-concentrated private release: Renyi divergences at most ``order * rho``.
 
@@ -249,7 +246,7 @@ class ZCDPEvent(Event):
         return loss_from_profile(convex_profile(self.renyi, interval), interval)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ProfileEvent(Event):
     """Any release of which delta is known at some epsilons.
 
@@ -344,7 +341,7 @@ def _corners(event: ProfileEvent) -> tuple[np.ndarray, np.ndarray]:
     return profile_atoms(np.exp(np.array(event.epsilons)), np.array(event.deltas))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SeededEvent(Event):
     """A release with noise from a seed: whoever knows or guesses that can subtract it.
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import brentq
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_option, check_positive
 from skriemdp.privacy.event import Event, convex_profile, real_delta, real_epsilon
 from skriemdp.privacy.loss_distributions import (
     TAIL,
+    PrivacyLossDistribution,
     largest_loss,
     loss_from_profile,
     mixture_loss,
@@ -22,10 +22,6 @@ from skriemdp.privacy.loss_distributions import (
     product,
     repeat,
 )
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
 
 __all__ = ["MixtureEvent", "ParallelEvent", "SelectionEvent"]
 
@@ -44,7 +40,7 @@ def _largest(parts: Iterable[float | None]) -> float | None:
     return None if known is None else max(known)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MixtureEvent(Event):
     """One of several events happens, chosen by coins that do not depend on the data.
 
@@ -206,7 +202,7 @@ class MixtureEvent(Event):
         return high
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ParallelEvent(Event):
     """A record meets one of several events: releases on disjoint sets of records, say.
 
@@ -302,7 +298,7 @@ def _mean(gamma: float, shape: float) -> float:
     return shape * (1.0 - gamma) / (gamma * -math.expm1(shape * math.log(gamma)))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SelectionEvent(Event):
     """The best of a random number K of runs of `event` is released, and nothing else.
 

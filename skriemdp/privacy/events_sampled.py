@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING
-
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_positive
 from skriemdp.privacy.event import Event, settle
 from skriemdp.privacy.lattice import rounding_distance
 from skriemdp.privacy.loss_distributions import (
+    PrivacyLossDistribution,
     fixed_size_gaussian_loss,
     poisson_gaussian_loss,
 )
 from skriemdp.privacy.renyi import fixed_size_gaussian_renyi, poisson_gaussian_renyi
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
-
 __all__ = ["FixedSizeSampledGaussianEvent", "PoissonSampledGaussianEvent"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PoissonSampledGaussianEvent(Event):
     """Noisy sums over batches that each record enters by its own coin; `count` steps.
 
@@ -90,7 +85,7 @@ class PoissonSampledGaussianEvent(Event):
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FixedSizeSampledGaussianEvent(Event):
     """Noisy sums over uniformly random batches of fixed size, without replacement; `count` steps.
 

@@ -7,25 +7,21 @@ density (docs/theory/laplace-noise.md, Theorem L), so a profile is one integral 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, kve
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive, check_privacy
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event, profile_epsilon, settle
 from skriemdp.privacy.events_basic import PureEvent
-from skriemdp.privacy.loss_distributions import loss_from_profile
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from skriemdp.privacy.loss_distributions import PrivacyLossDistribution, loss_from_profile
 
 __all__ = ["LaplaceEvent", "laplace_law"]
 
@@ -188,7 +184,7 @@ def _log_delta_behind(
     return min(max(float(log), math.log(_FLOOR)), 0.0), panels
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LaplaceEvent(Event):
     """One release with noise of density proportional to ``exp(-|v| / s)`` on R^dim.
 

@@ -1,4 +1,4 @@
-"""Discrete privacy loss distributions that dominate a pair, as dp_accounting objects.
+"""Discrete privacy loss distributions that dominate a pair.
 
 Only symmetric pairs (P, Q) occur here: the loss has the same law in both directions, so
 
@@ -14,20 +14,19 @@ that of masses moves mass up, that of Fourier transforms is added to the mass at
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtr, ndtri_exp
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
+from skriemdp._dataclasses import dataclass
 
 __all__ = [
     "LARGEST_LOSS",
     "TAIL",
+    "PrivacyLossDistribution",
     "fixed_size_gaussian_loss",
     "gaussian_loss",
     "largest_loss",
@@ -58,14 +57,58 @@ _LARGEST_ORDER = 40.0
 _COLUMNS = 256
 
 
-def _dp_accounting(
-    lower: int, probabilities: np.ndarray, infinity: float, interval: float
-) -> PrivacyLossDistribution:
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+@dataclass(frozen=True, eq=False)
+class PrivacyLossDistribution:
+    """Law of the privacy loss of a symmetric pair, on multiples of `interval`.
 
-    pmf = pld_pmf.DensePLDPmf(interval, int(lower), probabilities, float(infinity), True)
-    return PrivacyLossDistribution(pmf)
+    Attributes
+    ----------
+    lower : int
+        The least loss, in intervals.
+    masses : ndarray
+        Of that loss and those above it.
+    infinity : float
+        Mass at infinity.
+    interval : float
+    """
+
+    lower: int
+    masses: np.ndarray
+    infinity: float
+    interval: float
+
+    def get_delta_for_epsilon(self, epsilon: Any) -> Any:
+        """The profile at `epsilon`, or at each of them."""
+        losses = (np.arange(self.masses.size) + self.lower) * self.interval
+        if np.ndim(epsilon) == 0:
+            above = losses > epsilon
+            return self.infinity - np.dot(np.expm1(epsilon - losses[above]), self.masses[above])
+        # From the largest loss down, as many as are above each epsilon.
+        masses = self.masses[::-1]
+        mass_p = np.cumsum(np.append(self.infinity, masses))
+        mass_q = np.cumsum(np.append(0.0, masses * np.exp(-losses[::-1])))
+        count = losses.size - np.searchsorted(losses, epsilon, side="right")
+        scale = np.exp(np.where(count > 0, epsilon, 0.0))
+        return mass_p[count] - scale * mass_q[count]
+
+    def mixed(self, other: PrivacyLossDistribution, weight: float) -> PrivacyLossDistribution:
+        """This one with probability `weight`, else `other`."""
+        parts = ((self, weight), (other, 1.0 - weight))
+        lower = min(self.lower, other.lower)
+        masses = np.zeros(max(loss.lower + loss.masses.size for loss, _ in parts) - lower)
+        for loss, share in parts:
+            masses[loss.lower - lower :][: loss.masses.size] += share * loss.masses
+        infinity = self.infinity * weight + other.infinity * (1.0 - weight)
+        return PrivacyLossDistribution(lower, masses, infinity, self.interval)
+
+    def to_dp_accounting(self) -> Any:
+        """The same as dp_accounting has it, to be composed with its own."""
+        from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+        pmf = pld_pmf.DensePLDPmf(
+            self.interval, int(self.lower), self.masses, float(self.infinity), True
+        )
+        return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
 def _check_size(points: float) -> None:
@@ -96,10 +139,10 @@ def _copies(
 ) -> PrivacyLossDistribution:
     """`count` copies of a law that begins at `lower`, in long floats."""
     if count == 1:
-        return _dp_accounting(lower, masses.astype(float), infinity, interval)
+        return PrivacyLossDistribution(lower, masses.astype(float), infinity, interval)
     first, found, rounding = _convolved(masses, count)
     infinity = TAIL + rounding - math.expm1(count * math.log1p(-infinity))
-    return _dp_accounting(count * lower + first, found, min(infinity, 1.0), interval)
+    return PrivacyLossDistribution(count * lower + first, found, min(infinity, 1.0), interval)
 
 
 def _convolved(masses: np.ndarray, count: int) -> tuple[int, np.ndarray, float]:
@@ -301,7 +344,7 @@ def privacy_parameters_loss(
 
 def nothing(interval: float) -> PrivacyLossDistribution:
     """No release at all."""
-    return _dp_accounting(0, np.ones(1), 0.0, interval)
+    return PrivacyLossDistribution(0, np.ones(1), 0.0, interval)
 
 
 def loss_from_profile(deltas: ArrayLike, interval: float) -> PrivacyLossDistribution:
@@ -344,37 +387,35 @@ def repeat(loss: PrivacyLossDistribution, count: int, interval: float) -> Privac
     """`count` independent copies of a loss on multiples of `interval` at once."""
     if count == 1:
         return loss
-    single = loss._pmf_remove.to_dense_pmf()
-    masses = np.maximum(single._probs, 0.0).astype(np.longdouble)
+    masses = np.maximum(loss.masses, 0.0).astype(np.longdouble)
     # Floats: what they lack together, and what one may lack while another has it, are lost.
-    lost = max(float(1.0 - masses.sum()) - single._infinity_mass, 0.0) + 0.5 * _EPS
-    infinity = min(single._infinity_mass + lost, 1.0)
-    return _copies(single._lower_loss, masses, infinity, interval, count)
+    lost = max(float(1.0 - masses.sum()) - loss.infinity, 0.0) + 0.5 * _EPS
+    infinity = min(loss.infinity + lost, 1.0)
+    return _copies(loss.lower, masses, infinity, interval, count)
 
 
 def product(
-    first: PrivacyLossDistribution, second: PrivacyLossDistribution, tail: float = TAIL
+    one: PrivacyLossDistribution, two: PrivacyLossDistribution, tail: float = TAIL
 ) -> PrivacyLossDistribution:
     """Both losses, independent; mass up to `tail` at either end is moved up, to infinity above."""
-    one, two = (loss._pmf_remove.to_dense_pmf() for loss in (first, second))
-    size = one.size + two.size - 1
+    size = one.masses.size + two.masses.size - 1
     length = next_fast_len(size, real=True)
-    transforms = [rfft(part._probs.astype(np.longdouble), length) for part in (one, two)]
+    transforms = [rfft(part.masses.astype(np.longdouble), length) for part in (one, two)]
     found = irfft(transforms[0] * transforms[1], length)[:size].astype(float)
     found = np.maximum(found, 0.0)
-    length_2 = min(math.sqrt(part._probs @ part._probs) for part in (one, two))
-    infinity = one._infinity_mass + two._infinity_mass * (1.0 - one._infinity_mass)
+    length_2 = min(math.sqrt(part.masses @ part.masses) for part in (one, two))
+    infinity = one.infinity + two.infinity * (1.0 - one.infinity)
     infinity += _LONG_EPS * 20.0 * math.log2(2.0 * length) * math.sqrt(size) * length_2
     above = np.cumsum(found[::-1])
     size -= int(np.searchsorted(above, tail, side="right"))
-    lower, below = one._lower_loss + two._lower_loss, np.cumsum(found[:size])
+    lower, below = one.lower + two.lower, np.cumsum(found[:size])
     begin = int(np.searchsorted(below, tail, side="right"))
     if begin >= size:
-        return _dp_accounting(lower, np.zeros(1), 1.0, one._discretization)
+        return PrivacyLossDistribution(lower, np.zeros(1), 1.0, one.interval)
     infinity += float(found[size:].sum())
     found[begin] += below[begin - 1] if begin else 0.0
     found = found[begin:size]
-    return _dp_accounting(lower + begin, found, min(infinity, 1.0), one._discretization)
+    return PrivacyLossDistribution(lower + begin, found, min(infinity, 1.0), one.interval)
 
 
 def largest_loss(losses: list[PrivacyLossDistribution], interval: float) -> PrivacyLossDistribution:
@@ -400,5 +441,5 @@ def mixture_loss(
         if weight == 0.0:
             continue
         total += weight
-        mixed = loss if mixed is None else loss.compute_mixture(mixed, weight / total)
+        mixed = loss if mixed is None else loss.mixed(mixed, weight / total)
     return mixed

@@ -5,13 +5,13 @@ The proofs are in docs/theory/mean-iteration.md.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import sys
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.privacy.sensitivity import frechet_mean_sensitivity, with_tolerance
 
 __all__ = ["MeanIteration", "least_convexity", "plan_mean_iteration", "rounding_is_small"]
@@ -28,7 +28,7 @@ _SLACK = 1e-11
 _LAST_STEP = 3e-7
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MeanIteration:
     """A public schedule of steps ``x <- exp_x(step * mean log_x)`` from the centre of the ball.
 
@@ -246,7 +246,7 @@ def _constant(
     return None
 
 
-@dataclasses.dataclass
+@dataclass
 class _Convexity:
     """:func:`least_convexity` of one ball; a number found for similar arguments serves again.
 

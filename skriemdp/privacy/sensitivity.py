@@ -6,13 +6,13 @@ public number of records.  Results are rounded up.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_fraction, check_nonnegative, check_positive
 
 __all__ = [
@@ -49,7 +49,7 @@ _UP = 1.0 + 4e-15
 _CELLS, _PARTS = 64, 4
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Sensitivity:
     """How far a statistic moves, in Euclidean norm, when one record is replaced; with its proof.
 

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._random import public_generator
 from skriemdp._validation import check_count, check_positive
@@ -18,7 +19,7 @@ __all__ = ["FeatureMap"]
 _TILE = 4096
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FeatureMap:
     """Random Fourier features of norm one, drawn without data.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._random import check_random_state
 from skriemdp._validation import check_count, check_factor, check_option, check_scale
 from skriemdp.core.estimator import Plan
@@ -54,7 +55,7 @@ _FARTHEST = 20.0
 _LARGEST_KERNEL = 12_000
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class FitPlan:
     """A planned fit.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 from scipy.stats import chi2
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import factor, repair, sampled, transport_matrix
@@ -40,7 +40,7 @@ _DIFFERENCE = 1e-4
 _COVARIANCES, _ERRORS = 50, 200
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Gram:
     """Noisy second moment of the rows ``(1, z)``.
 
@@ -71,7 +71,7 @@ class Gram:
         return (vectors / kept) @ vectors.T, bool((values < kept).any())
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ReleasedMoments:
     """Noisy sums over `n` records of ``g g'``, ``g e'`` and ``e e'``, with ``g = (1, z)``.
 
@@ -96,7 +96,7 @@ class ReleasedMoments:
     second_noise: float
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ModelLaw:
     """Law of the error of a private model, from released numbers.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.base import Geometry
 from skriemdp.regression.planning import shorten
 
@@ -25,7 +26,7 @@ def combined(features: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     return total
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GeodesicModel:
     """The map ``z -> exp_base(sum_j z_j slopes_j)``.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._random import public_generator
 from skriemdp._warnings import warn_user
@@ -66,7 +67,7 @@ _ADVICE = (
 )
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FeaturePlace:
     """Features less a centre, over a scale, shortened to length one.
 
@@ -89,7 +90,7 @@ class FeaturePlace:
         return rows / np.maximum(lengths, 1.0)[:, None]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GeodesicPlan:
     """A planned fit, from public numbers.
 
@@ -235,7 +236,7 @@ def representatives(groups: Groups | None, n: int) -> np.ndarray | slice:
     return groups.order[groups.starts + np.minimum((places * groups.sizes).astype(int), last)]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GeodesicRelease:
     """What a fit found; functions of noisy answers.
 
@@ -268,7 +269,7 @@ class GeodesicRelease:
     floored: bool
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GeodesicReleases:
     """The releases of a fit, each given what was released before.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.geometry import Hyperboloid
 from skriemdp.mechanisms.counts import GaussianCount
@@ -20,7 +20,7 @@ from skriemdp.regression.features import FeatureMap
 __all__ = ["MomentModel", "MomentSums"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MomentModel:
     """Ridge regression of clipped tangent labels on features, from noisy moments.
 
@@ -109,7 +109,7 @@ class MomentModel:
         return vectors @ ((vectors.T @ product) / values[:, None])
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MomentSums:
     """The release of :class:`MomentModel` in two halves: noisy sums, and what they say.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import GroupedProblem
@@ -47,7 +47,7 @@ def shorten(coordinates: np.ndarray, length: float) -> np.ndarray:
         return np.where(norms > length, coordinates / norms * length, coordinates)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BasePoint:
     """Private centre of the labels: DP-RGD for a Huber mean, from the origin, then shrunk to it.
 

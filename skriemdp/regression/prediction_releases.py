@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 import os
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.mechanisms.held import WEIGHT_UNIT, VectorSet, weighted
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.sum import private_sum
@@ -79,7 +79,7 @@ class KernelWeights:
         return weights, 1.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class WeightedMean:
     """DP-RGD for the minimiser of ``sum_i a_i d^2(w, y_i) / 2``, one query's prediction.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped_fraction
@@ -23,7 +24,7 @@ ADVICE = (
 _WARN = 0.2
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FeatureScaling:
     """How features are brought to scale one.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._progress import counted
 from skriemdp.location_scale.rows import row_products
@@ -66,7 +66,7 @@ def geodesic_gradients(z: np.ndarray, directions: np.ndarray, lengths: np.ndarra
     return (factor * radial) * u - (factor * ratio_r * sinh_s) * across
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class WrappedModel:
     """DP gradient descent for the weights W of ``exp_b(W' phi(x))`` at curvature -1.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
+
+from skriemdp._dataclasses import dataclass
 
 __all__ = ["QuadratureError", "Window", "integrate"]
 
@@ -34,7 +35,7 @@ class QuadratureError(ArithmeticError):
 Integrand: TypeAlias = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-@dataclasses.dataclass
+@dataclass
 class Window:
     """Where integrands were found to matter: a first guess for the next call on similar ones."""
 

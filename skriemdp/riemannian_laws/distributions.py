@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 import functools
 import math
 
 import numpy as np
-from array_api_compat import array_namespace, device
 from scipy.special import gammaln
 
+from skriemdp._arrays import array_namespace, device
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry.base import Geometry
@@ -29,7 +29,7 @@ from skriemdp.riemannian_laws.distributions_radial import RadialTable
 __all__ = ["RiemannianGaussian", "RiemannianLaplace", "SpaceForm", "space_form"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SpaceForm:
     """A space of constant curvature, by numbers.
 
@@ -214,7 +214,7 @@ class _RadialLaw(abc.ABC):
         raise TypeError(f"the mean squared distance of {self} has no simple form.")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RiemannianGaussian(_RadialLaw):
     """Density proportional to ``exp(-dist(y, center)**2 / (2 sigma**2))``.
 
@@ -270,7 +270,7 @@ class RiemannianGaussian(_RadialLaw):
         return self.sigma**2 + plane.mean_squared_distance()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RiemannianLaplace(_RadialLaw):
     """Density proportional to ``exp(-dist(y, center) / scale)``.
 

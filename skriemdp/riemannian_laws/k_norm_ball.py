@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 
 import numpy as np
 
 from skriemdp._arrays import Size
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.privacy.mean_iteration import least_convexity
 
@@ -20,7 +20,7 @@ _BINS = 256
 _CELL = 0.1
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Envelope:
     """An upper bound of the density, constant on shells about a point.
 

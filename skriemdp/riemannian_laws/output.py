@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 
 import numpy as np
 
 from skriemdp._arrays import Size
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
 from skriemdp.geometry.ball import GeodesicBall
 from skriemdp.geometry.base import Geometry
@@ -46,7 +46,7 @@ def _space(geometry: Geometry) -> tuple[str, int, float]:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RiemannianGaussianMechanism:
     """A draw with density proportional to ``exp(-dist(y, point)**2 / (2 sigma**2))``.
 
@@ -148,7 +148,7 @@ class RiemannianGaussianMechanism:
         return _draw(self, self.sigma, "riemannian-gaussian", point, rng, size)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RiemannianLaplaceMechanism:
     """A draw with density proportional to ``exp(-dist(y, point) / scale)``.
 
@@ -255,7 +255,7 @@ class RiemannianLaplaceMechanism:
         return _draw(self, self.scale, "riemannian-laplace", point, rng, size)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class KNormGradientMechanism:
     """A draw with density proportional to ``exp(-|G(x)|_x / scale)``, G a sum of gradients.
 

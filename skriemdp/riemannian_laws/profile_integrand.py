@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 
 import numpy as np
 from scipy.special import betainc, betaln
 
+from skriemdp._dataclasses import dataclass
+
 __all__ = ["RadialPair"]
 
 _LOG_HALF = math.log(0.5)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RadialPair:
     """Two radial laws ``exp(-V(distance to a centre))`` whose centres are a given distance apart.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.riemannian_laws.profile_hockey import log_delta, log_delta_direct
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import _gaussian_logs, certified_mu, tail_line
@@ -104,7 +104,7 @@ def symmetric_losses(
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RadialRelease:
     """What one point drawn from a radial law reveals, when its centre moves by ``pair.distance``.
 

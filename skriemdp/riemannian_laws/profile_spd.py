@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, ndtr
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.privacy.calibration import gaussian_delta
 from skriemdp.riemannian_laws._quadrature import Window
 from skriemdp.riemannian_laws.gaussian_chords import MOST_MU, choose_cells, chord_delta
@@ -38,7 +39,7 @@ _NEARLY_FLAT = 0.05
 _STEPS = 1000
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class MatrixRelease:
     """The pair of Gaussian laws of scale sigma at distance Delta on SPD(2), affine-invariant.
 

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option, check_positive, check_privacy
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.event import Event
+from skriemdp.privacy.loss_distributions import PrivacyLossDistribution
 from skriemdp.riemannian_laws._quadrature import Window
 from skriemdp.riemannian_laws.gaussian_chords import MOST_MU, chord_delta
 from skriemdp.riemannian_laws.profile_integrand import RadialPair
 from skriemdp.riemannian_laws.profile_mu import delta_floor, mu_estimate, mu_floor
 from skriemdp.riemannian_laws.profile_release import RadialRelease
 from skriemdp.riemannian_laws.profile_spd import MatrixRelease
-
-if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
 
 __all__ = ["InfeasibleTarget", "RiemannianEvent", "calibrated_riemannian_event"]
 
@@ -45,7 +42,7 @@ class InfeasibleTarget(ValueError):
         self.floor = floor
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RiemannianEvent(Event):
     """One draw from a Riemannian Gaussian or Laplace law centred at the statistic.
 
@@ -141,12 +138,10 @@ class RiemannianEvent(Event):
 
     def privacy_loss_distribution(self, interval: float = 1e-4) -> PrivacyLossDistribution:
         from dp_accounting.pld.pld_pmf import create_pmf_pessimistic_connect_dots
-        from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
         support, deltas = self.release.losses(interval)
-        return PrivacyLossDistribution(
-            create_pmf_pessimistic_connect_dots(interval, support, deltas)
-        )
+        pmf = create_pmf_pessimistic_connect_dots(interval, support, deltas).to_dense_pmf()
+        return PrivacyLossDistribution(pmf._lower_loss, pmf._probs, pmf._infinity_mass, interval)
 
     def _exact_delta(self, epsilon: float) -> float:
         return self.release.delta(epsilon)

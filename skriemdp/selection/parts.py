@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from sklearn import get_config
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import quietly
 from skriemdp.core.estimator import Data, PrivateEstimator, validated
 from skriemdp.descent.separate_rows import check_steps, refuse_mixing
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Part:
     """Records of a search: rows, or people with their rows.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.held import VectorSet, ball
@@ -24,7 +24,7 @@ __all__ = ["Scores"]
 _MORE = 1.02
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Scores:
     """A search's runs and their scores: minus the mean of clipped losses, with noise.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -10,9 +9,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._curvature import symmetric_form
 from skriemdp.geometry._tiles import map_tiles, tiles
@@ -20,7 +19,7 @@ from skriemdp.geometry.base import summand_scale
 from skriemdp.geometry.spd.base import SPDGeometry
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class AffineInvariantSPD(SPDGeometry):
     """SPD matrices with ``<U, V>_W = tr(W^-1 U W^-1 V)``; a Hadamard manifold.
 

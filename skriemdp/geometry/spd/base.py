@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from abc import abstractmethod
 from types import ModuleType
 
 import numpy as np
-from array_api_compat import array_namespace
 
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace
+from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import dot
@@ -21,7 +20,7 @@ from skriemdp.geometry.base import Geometry
 _LARGEST_LOG = 700.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SPDGeometry(Geometry):
     """Symmetric positive definite matrices of one size, under a rotation-invariant metric.
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from array_api_compat import array_namespace, device
-
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace, device
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.spd.base import SPDGeometry
@@ -22,7 +20,7 @@ TRANSPORT_STEPS = 64
 _GROUP_ENTRIES = 1 << 14
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class BuresWassersteinSPD(SPDGeometry):
     """SPD matrices with the 2-Wasserstein distance of centred Gaussians.
 

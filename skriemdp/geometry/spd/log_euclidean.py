@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from array_api_compat import array_namespace
-
-from skriemdp._arrays import Array
+from skriemdp._arrays import Array, array_namespace
+from skriemdp._dataclasses import dataclass
 from skriemdp.geometry import _symmetric as sym
 from skriemdp.geometry._elementary import length, sinhc
 from skriemdp.geometry._tiles import map_tiles, tiles
@@ -18,7 +16,7 @@ from skriemdp.geometry.base import summand_scale
 from skriemdp.geometry.spd.base import SPDGeometry
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LogEuclideanSPD(SPDGeometry):
     """SPD matrices with the Frobenius metric of their logarithms; flat.
 
