@@ -58,9 +58,11 @@ central = np.median(
 start = 0.5 * space.dist(np.eye(2), mean) ** 2
 plt.axhline(central, color="gray", linestyle="--", label="central, private")
 plt.axhline(start, color="black", linestyle=":", label="public start, no data")
+plt.xticks(rounds, [str(number) for number in rounds])
+plt.minorticks_off()
 plt.xlabel("rounds")
 plt.ylabel("excess risk at a total of epsilon = 1")
-plt.legend()
+plt.legend(loc="center left", bbox_to_anchor=(0.0, 0.3))
 plt.tight_layout()
 
 # %%
@@ -97,6 +99,8 @@ for trust in ("nobody", "cohort", "aggregator"):
 plt.axhline(
     space.dist(np.eye(2), mean), color="black", linestyle=":", label="public start, no data"
 )
+plt.xticks(numbers, [str(number) for number in numbers])
+plt.minorticks_off()
 plt.xlabel("hospitals")
 plt.ylabel("distance to the mean of all records")
 plt.legend()

@@ -4,7 +4,8 @@ Decoding the trials of people never seen
 
 Each of 109 people was recorded in 40 trials of two kinds.  People differ from each other more than
 the kinds do (left), so nothing learned from some of them helps with others.  Moved by their own
-means, trials of all people lie at one place, and the kinds come apart (middle).  ``PerGroup`` does
+means, trials of all people lie at one place, and the kinds come apart (middle, where the lines are
+the means of the kinds).  ``PerGroup`` does
 this for each person by own rows alone, and fits with the *person* as the unit of privacy: all 40
 trials of anybody may be replaced.  Right: accuracy on 60 new people; the dashed lines are without
 privacy.
@@ -64,15 +65,15 @@ for ax, shown, title in zip(axes, rows, ("as recorded", "recentred by person"), 
     across = np.linalg.svd(shown - shown.mean(axis=0) - np.outer(shown @ apart, apart))[2][0]
     for kind, marker in ((0, "o"), (1, "x")):
         chosen = y[some] == kind
-        ax.scatter(
-            shown[chosen] @ apart,
-            shown[chosen] @ across,
-            c=person[some][chosen],
-            cmap="tab20",
-            marker=marker,
-            s=14,
-            linewidths=1,
+        # People have colours on the left; in the middle it is the kinds that differ.
+        colors = (
+            {"c": person[some][chosen], "cmap": "tab20"} if ax is axes[0] else {"c": f"C{2 + kind}"}
         )
+        place = shown[chosen] @ apart
+        ax.scatter(place, shown[chosen] @ across, marker=marker, s=14, linewidths=1, **colors)
+        if ax is axes[1]:
+            ax.axvline(place.mean(), color=f"C{2 + kind}", label=f"mean of kind {kind}")
     ax.set(title=title, xlabel="between the kinds", ylabel="across")
+axes[1].legend()
 figure.tight_layout()
 plt.show()
