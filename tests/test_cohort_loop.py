@@ -525,13 +525,14 @@ def test_people_in_two_clients_of_whom_one_is_absent(tmp_path):
 @pytest.mark.slow
 def test_the_error_is_the_central_one_over_the_honest_share():
     """Of 100 fits with four clients, two of whom collude; false alarm: 1e-6."""
-    rows, degrees = np.zeros((2000, 50)), 100 * 50
+    rows, degrees = np.full((20_000, 50), 0.1), 100 * 50  # too far out to be shrunk
+    clients = np.arange(20_000) % 4
     mean = PrivateFrechetMean(radius=1.0, center=np.zeros(50))
 
     def squares(trust, **settings):
         model = simulated(mean, trust, **settings)
-        fits = [model.fit(rows, clients=np.arange(2000) % 4).estimator_.mean_ for _ in range(100)]
-        return float(np.sum(np.square(fits)))
+        fits = [model.fit(rows, clients=clients).estimator_.mean_ for _ in range(100)]
+        return float(np.sum(np.square(np.subtract(fits, 0.1))))
 
     central = squares("aggregator")
     for trust, settings, wanted in (("cohort", {"colluding": 2}, 2.0), ("nobody", {}, 4.0)):
