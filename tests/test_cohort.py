@@ -11,6 +11,7 @@ import pytest
 
 from skriemdp.federated import masks
 from skriemdp.federated.agreement import Agreement, canonical
+from skriemdp.federated.attendance import Attempt
 from skriemdp.federated.cohort import Cohort, Identity
 from skriemdp.geometry import AffineInvariantSPD, Euclidean, GeodesicBall, Product, Sphere
 from skriemdp.page.command import main
@@ -239,6 +240,20 @@ def test_masks_cancel(count, length):
         assert own.dtype == np.uint64 and own.any()
         total = total + own
     assert not total.any()
+
+
+def test_masks_are_the_same_with_every_version_and_on_every_machine():
+    """Clients of one sum may have other versions of NumPy, Python and ``cryptography``."""
+    secrets = {name: bytes([place]) * 32 for place, name in enumerate(NAMES)}
+    keys = {name: masks.public_key(secret) for name, secret in secrets.items()}
+    shared = masks.pair_keys("north", secrets["north"], keys, b"salt")
+    words = masks.mask("north", shared, 1000).astype("<u8").tobytes()
+    settings = {"center": np.array([[1.5, -0.0]]), "more": {"radius": 1.0, "classes": ["a", 2]}}
+    agreement = Agreement(settings, 29, 2**40)
+    release = Attempt("spring", 0, 1).release(Cohort(KEYS, 2), agreement)
+    assert masks.digest("test", words).hex()[:32] == "75a6672d2d425cf416705fc8b8020d3a"
+    assert agreement.digest.hex()[:32] == "010f632e0429e281d66c541015666a5d"
+    assert release.hex()[:32] == "671d339396a38eee5489f9a880b5eca8"
 
 
 def copied_key_shows_the_victim(module):

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.stats import f as f_law
 from sklearn.base import clone
 
 from skriemdp import (
@@ -502,6 +503,42 @@ def test_people_in_several_clients_have_coarser_integers_and_an_event_that_adds_
         sums, "_planned", lambda e, f, t, k: real(e, f, t, round(math.sqrt(k)) if k > 2 else k)
     )
     assert lattice_of_two(2)[0] > 0.7
+
+
+def test_people_in_two_clients_of_whom_one_is_absent(tmp_path):
+    """Every list costs each of its clients what two of them were calibrated for, and no less."""
+    agents = {name: hospital(tmp_path, name, clients_per_person=2) for name in NAMES[:3]}
+    uploads, _ = loop(clients_per_person=2).run(Relay(agents), None, "spring")
+    model = learn_from_sums(MEAN, uploads, None, MADE_UP, clients_per_person=2)
+    mu, share = gaussian_mu(1.0, 1e-5), Shares(3, 1)
+    for agent in agents.values():
+        (entry,) = agent.accountant.history
+        assert event_from_dict(entry.event).mu == pytest.approx(mu / math.sqrt(2.0), rel=1e-6)
+    spent = model.privacy_spent_
+    assert spent.epsilon == 1.0 and spent.mu == pytest.approx(mu, rel=1e-6)
+    # Integers are twice as coarse, for shifts that add up; the share is as large as ever.
+    one = simulated(MEAN, "aggregator").fit(X, clients=CLIENTS).estimator_.noise_scale_
+    wanted = 2.0 * one * math.sqrt(share.variance) * len(X) / uploads.size
+    assert model.noise_scale_ == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_the_error_is_the_central_one_over_the_honest_share():
+    """Of 100 fits with four clients, two of whom collude; false alarm: 1e-6."""
+    rows, degrees = np.full((20_000, 50), 0.1), 100 * 50  # too far out to be shrunk
+    clients = np.arange(20_000) % 4
+    mean = PrivateFrechetMean(radius=1.0, center=np.zeros(50))
+
+    def squares(trust, **settings):
+        model = simulated(mean, trust, **settings)
+        fits = [model.fit(rows, clients=clients).estimator_.mean_ for _ in range(100)]
+        return float(np.sum(np.square(np.subtract(fits, 0.1))))
+
+    central = squares("aggregator")
+    for trust, settings, wanted in (("cohort", {"colluding": 2}, 2.0), ("nobody", {}, 4.0)):
+        ratio = squares(trust, **settings) / central / wanted
+        most = f_law.isf(2.5e-7, degrees, degrees)
+        assert 1.0 / most < ratio < most
 
 
 @pytest.mark.parametrize(

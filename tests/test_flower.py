@@ -42,7 +42,9 @@ from skriemdp.descent.problem import FrechetProblem  # noqa: E402
 from skriemdp.federated import (  # noqa: E402
     Agent,
     AnswerBook,
+    Cohort,
     FlowerAccountant,
+    Identity,
     LocalSettings,
     LocalUpdate,
     ServerLoop,
@@ -53,6 +55,7 @@ from skriemdp.federated import (  # noqa: E402
 )
 from skriemdp.geometry import SPD, GeodesicBall  # noqa: E402
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError  # noqa: E402
+from skriemdp.mechanisms.noise import NOISE_SCALE  # noqa: E402
 from skriemdp.privacy.events import (  # noqa: E402
     FixedSizeSampledGaussianEvent,
     GaussianEvent,
@@ -550,6 +553,56 @@ def test_deployment_survives_a_lost_node_and_a_lost_server(tmp_path, monkeypatch
         assert len(charged) == len(set(charged))  # nobody releases twice
         assert set(used) <= set(stored[name]) <= set(charged)  # no charge is lost
     assert "hospitals" in sys.modules
+
+
+def test_hospital_and_server_of_the_example_have_set_the_same(tmp_path, monkeypatch):
+    pytest.importorskip("cryptography")
+    monkeypatch.syspath_prepend(str(DEPLOYMENT / "relay"))
+    hospital = load("hospital", DEPLOYMENT / "hospital.py")
+    server = importlib.import_module("secure_sums.server")
+    keys = {name: Identity.make(tmp_path / name).public for name in ("north", "south")}
+    Cohort(keys).write(tmp_path / "cohort.json")
+    (tmp_path / "north").rename(tmp_path / "identity.key")
+    wait = dict.fromkeys(("round_timeout", "round_grace", "wait_for_nodes"), 1.0)
+    facts = {"cohort": str(tmp_path / "cohort.json"), "nodes": {}, "fit_id": "a", "checkpoint": ""}
+    (tmp_path / "facts").write_text(json.dumps(facts | wait))
+    loop = server.build_deployment({"federation": tmp_path / "facts"}).loop
+    agent = hospital.build_agent("north", tmp_path)
+    assert agent.member.agreement.differing(loop.agreement.marks) == ""
+    agent.accountant.reserve(2, agent.plan.event)  # room for both attempts
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_secure_sum_survives_a_lost_hospital_and_a_lost_server(tmp_path, monkeypatch):
+    """Both die between the two messages; Flower carries bytes, and hospitals run themselves."""
+    pytest.importorskip("cryptography")
+    monkeypatch.syspath_prepend(str(DEPLOYMENT))
+    demo = load("secure_sum", DEPLOYMENT / "secure_sum.py")
+    folder = tmp_path / "run"
+    state = demo.run(folder, kill="south", restart=True)
+    uploads, model = demo.learned(folder)
+    assert uploads.clients == ("east", "north") and len(uploads.attempts) == 2
+    assert [len(attempt["list"]) for attempt in state["attempts"]] == [3, 2]
+    assert model.privacy_spent_.epsilon > 1.4 and model.privacy_spent_.public["attempts"] == 2
+    charged = {
+        name: PrivacyAccountant(path=folder / name / "privacy.ledger").history
+        for name in demo.HOSPITALS
+    }
+    assert charged["south"] == []  # it attended, and was gone before it could add
+    for name in uploads.clients:
+        assert [entry.params["attempt"] for entry in charged[name]] == [0, 1]
+        query = "SELECT list, words FROM attendances ORDER BY attempt"
+        with sqlite3.connect(folder / name / "answers.db") as book:
+            rows = book.execute(query).fetchall()
+        assert len(rows) == 2 and all(listed and words for listed, words in rows)
+        for attempt, (_, words) in zip(state["attempts"], rows, strict=True):
+            assert attempt["words"][name] == words.hex()  # once, and after a restart the same
+    hospital = load("hospital", DEPLOYMENT / "hospital.py")
+    agents = [hospital.build_agent(name, folder / name) for name in uploads.clients]
+    statistic = agents[0].plan.settings
+    exact = sum(np.concatenate(statistic.exact(agent.arrays, agent.groups)) for agent in agents)
+    assert 0 < np.abs(uploads.total - exact).max() < 20 * NOISE_SCALE
 
 
 SERVER = """

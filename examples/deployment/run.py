@@ -118,6 +118,8 @@ def _write_secret(path, data):
 class Federation:
     """The processes of one federation and their files under `folder`."""
 
+    app = None
+
     def __init__(
         self,
         folder,
@@ -161,8 +163,8 @@ class Federation:
         search = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
         return {**kept, **QUIET, "FLWR_HOME": str(home / "flower"), "PATH": search}
 
-    def _start(self, name, *command):
-        home = self.folder / name
+    def _start(self, name, *command, home=None):
+        home = self.folder / (home or name)
         with open(self.logs / f"{name}.txt", "a") as log:
             self.processes[name] = subprocess.Popen(
                 command,
@@ -242,24 +244,33 @@ class Federation:
             ids = [str(answer.get("node-id") or answer["node_id"]) for answer in answers]
         return dict(zip(HOSPITALS, ids, strict=True))
 
+    def node_config(self, name):
+        """A hospital's own settings, which no server can change."""
+        home, number = self.folder / name, HOSPITALS.index(name)
+        return f'hospital="{name}" state-dir="{home}" data-seed={number} epsilon={self.epsilon}'
+
     def start_node(self, name):
         home, number = self.folder / name, HOSPITALS.index(name)
-        config = f'hospital="{name}" state-dir="{home}" data-seed={number} epsilon={self.epsilon}'
         self._start(
             name,
             *("flower-supernode", "--superlink", f"127.0.0.1:{self.port}"),
             *("--root-certificates", str(self.folder / "ca.pem")),
             *("--auth-supernode-private-key", str(home / "key")),
             *("--host", "127.0.0.1", "--port", str(self.node_ports[number])),
-            *("--node-config", config),
+            *("--node-config", self.node_config(name)),
         )
+
+    def facts(self):
+        """What is public of this federation."""
+        return {
+            "schedule": [HOSPITALS] * self.n_rounds,
+            "n_records": dict.fromkeys(HOSPITALS, 200),
+        }
 
     def describe(self, nodes):
         """The operator's public description of the federation."""
-        description = {
+        description = self.facts() | {
             "fit_id": "demonstration",
-            "schedule": [HOSPITALS] * self.n_rounds,
-            "n_records": dict.fromkeys(HOSPITALS, 200),
             "nodes": nodes,
             "checkpoint": str(self.checkpoint),
             "round_timeout": self.round_timeout,
@@ -270,7 +281,9 @@ class Federation:
 
     def submit(self):
         path = self.folder / "federation.json"
-        return self._flwr("run", str(APP), "loop", "--run-config", f'federation="{path}"')
+        return self._flwr(
+            "run", str(self.app or APP), "loop", "--run-config", f'federation="{path}"'
+        )
 
     # -- progress -------------------------------------------------------------------------------
 
@@ -282,14 +295,18 @@ class Federation:
 
     def wait_for(self, answered_rounds):
         """Wait until so many rounds have ended."""
+        return self.wait_until(lambda state: len(state["answered"]) >= answered_rounds)
+
+    def wait_until(self, reached):
+        """Wait until the checkpoint is in a state of which this is true."""
         deadline = time.monotonic() + self.timeout
-        while len(self.state()["answered"]) < answered_rounds:
+        while not reached(self.state()):
             if time.monotonic() > deadline:
                 raise TimeoutError(
                     f"no progress in {self.timeout:g} s; see {self.logs} (a longer --timeout, and "
                     "--logs DIR, which keeps them)."
                 )
-            time.sleep(0.2)
+            time.sleep(0.05)
         return self.state()
 
 

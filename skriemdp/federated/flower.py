@@ -261,7 +261,7 @@ class Deployment:
 
     Parameters
     ----------
-    loop : ServerLoop, SumsLoop or CohortLoop
+    loop : ServerLoop, SumsLoop, AggregatorLoop or CohortLoop
     nodes : dict
         Client to its registered node id.
     start : ndarray

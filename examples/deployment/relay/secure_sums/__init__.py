@@ -1,0 +1,1 @@
+"""What Flower carries of a secure sum: bytes."""
