@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -271,10 +271,6 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
 
     # Whether the fitted model stores what `predict` is asked, for whoever gets the model to see.
     _remembers_queries = False
-    # The part of mu**2 that is left where a record is added or removed, whatever was planned for
-    # whatever number of records; None where that number must be public (docs/theory/presence.md).
-    _left_by_presence: ClassVar[float | None] = None
-
     if TYPE_CHECKING:  # what a subclass has
         epsilon: Any
         delta: Any
@@ -346,15 +342,24 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
                     "more records or a larger epsilon."
                 )
             plan = planned(n)
-            self._release(dataclasses.replace(data, facts=data.facts | {"n": n}), plan, streams)
+            told = {"n released": found, "noise of n": count.sigma}
+            data = dataclasses.replace(data, facts=data.facts | told | {"n": n})
+            self._release(data, plan, streams)
         charged.settle()
-        told = {"n released": found, "noise of n": count.sigma}
         self.privacy_spent_ = self._spent(
             dataclasses.replace(plan, event=event, public=plan.public | told),
             entry,
             "replace-one or add/remove-one",
         )
         return self
+
+    @property
+    def _left_by_presence(self) -> float | None:
+        """The part of mu**2 that is left where a record is added or removed, whatever was planned.
+
+        None where the number of records must be public (docs/theory/presence.md).
+        """
+        return None
 
     def _needs_public_n(self, groups: Any) -> str:
         """Why the number of records cannot be secret, and the cure; empty where it can."""

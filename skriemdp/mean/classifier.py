@@ -142,7 +142,9 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     Notes
     -----
     *Guarantee*: (epsilon, delta)-DP under replacement of one record, label included, or of all
-    records of one group; their number n and the class list are public; exactly Gaussian, or pure
+    records of one group; their number n and the class list are public; where the accountant's unit
+    is "record, present or not", under addition and removal of a record too, n secret
+    (docs/theory/presence.md).  Exactly Gaussian, or pure
     for ``delta=0``, which needs a public `center` and `radius`, and no `groups`.  The ball is
     searched on all rows together, whatever their labels (docs/theory/location-scale.md); with
     `groups`, on the means of each group's own rows by class.  One joint release has sensitivity 2r
@@ -166,6 +168,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     """
 
     __metadata_request__fit = {"groups": True}
+    _left_by_presence = 0.45
 
     def __init__(
         self,
@@ -285,8 +288,13 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
     def _way(self) -> str:
         return getattr(self, "decision_", "geodesic")
 
-    def _validate(self, X: Any, y: Any = None) -> Data:
-        X, y = read_records(self, X, y, labels=True, ensure_min_samples=2, **CHECKS)
+    def _needs_public_n(self, groups: Any) -> str:
+        if self.classes is None:
+            return "a label may be one record's: pass classes=, the public list of all labels."
+        return super()._needs_public_n(groups)
+
+    def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
+        X, y = read_records(self, X, y, labels=True, ensure_min_samples=least, **CHECKS)
         classes = label_list(self.classes, y)
         warn_published_labels(self.classes)
         if not np.isin(y, classes).all():
@@ -302,7 +310,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         warn_large_delta(self.delta, n)
         check_option((False, True), uncertainty=self.uncertainty)
         if self.uncertainty:
-            return self._joint_plan(geometry, n, classes, bool(facts.get("grouped")))
+            return self._joint_plan(geometry, n, classes, bool(facts.get("grouped")), terms)
         if self.delta == 0 and facts.get("grouped"):
             raise ValueError(
                 "delta=0 has no release for groups, whose members may show several classes; pass a "
@@ -318,7 +326,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
                     "delta=0 has no private search for a ball; pass a public center= and radius=, "
                     "or a delta > 0."
                 )
-            search = search_domain(geometry, n, budget.total, self.center, self.radius)
+            secret = terms.secret_n
+            search = search_domain(geometry, n, budget.total, self.center, self.radius, secret)
         else:
             shape = self._shape(geometry)
         mu = 0.0 if budget.pure else budget.total
@@ -355,7 +364,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         )
 
     def _joint_plan(
-        self, geometry: Geometry, n: int, classes: np.ndarray, grouped: bool
+        self, geometry: Geometry, n: int, classes: np.ndarray, grouped: bool, terms: Terms
     ) -> Plan[JointClasses]:
         """Means with their second moments."""
         if grouped:
@@ -374,7 +383,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         mu = gaussian_mu(self.epsilon, self.delta)
         ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
-            search = search_domain(geometry, n, mu, self.center, self.radius)
+            search = search_domain(geometry, n, mu, self.center, self.radius, terms.secret_n)
         joint = plan_joint_classes(geometry, n, len(classes), mu, ball=ball, search=search)
         work = Work(16.0 * n * math.prod(geometry.shape)).plus(
             joint.bytes, f"the second moments of {len(classes)} classes"
@@ -411,7 +420,7 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         if settings.search is not None:
             geometry, (points, labels) = settings.geometry, data.arrays
             records = (
-                PointRecords(geometry, points)
+                PointRecords(geometry, points, data.facts["n"])
                 if data.groups is None
                 else PeopleOfClasses(geometry, points, labels, data.groups)
             )

@@ -46,9 +46,16 @@ def public_domain(geometry: Geometry, center: Any, radius: Any) -> GeodesicBall 
 
 
 def search_domain(
-    geometry: Geometry, n: int, mu: float, center: Any, radius: Any
+    geometry: Geometry, n: int, mu: float, center: Any, radius: Any, secret_n: bool = False
 ) -> LocationScaleSearch:
     """The search for what is private of the ball; `mu` is that of the whole fit."""
+    if secret_n and not geometry.separate_rows:
+        raise ValueError(
+            f"a search on {geometry} computes points together, so that one point more may show "
+            "in the last digits of all, and the number of records is secret; pass a public "
+            "center and radius, or make an accountant with unit='record', under which it is "
+            "public."
+        )
     middle, bound = None, None
     if not isinstance(radius, str) or radius != "auto":
         check_scale(radius=radius)

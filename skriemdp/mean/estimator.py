@@ -307,7 +307,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     """
 
     __metadata_request__fit = {"groups": True}
-    _left_by_presence = 0.6
 
     def __init__(
         self,
@@ -419,12 +418,21 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         ------
         AttributeError
             Unless the fit was made with ``uncertainty=True``.
+        ValueError
+            Where the number of records was released, and is hardly more than its noise.
         """
         check_is_fitted(self)
         if not hasattr(self, "inference_"):
             raise AttributeError(
                 "confidence_region needs the second moment of the records, which this fit did not "
                 "release; pass uncertainty=True and fit again, which costs a budget of its own."
+            )
+        from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE
+
+        if self.inference_.count_noise > LARGEST_COUNT_NOISE:
+            raise ValueError(
+                "the released number of records is less than four standard deviations of its "
+                "noise, so nothing says where the mean is; use more records or a larger epsilon."
             )
         clipped = self.clipped_fraction_, self._clipped_noise
         return self.inference_.region(level, self.privacy_spent_, clipped=clipped)
@@ -469,17 +477,16 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
         return read_points(self, X, least)
 
+    @property
+    def _left_by_presence(self) -> float:
+        return 0.45 if self.uncertainty else 0.6
+
     def _needs_public_n(self, groups: Any) -> str:
         others = "unit='record', under which it is public."
         if self.mechanism not in ("auto", "tangent"):
             return (
                 f"mechanism={shown(self.mechanism)} needs it: pass mechanism='auto' or 'tangent', "
                 f"or make an accountant with {others}"
-            )
-        if self.uncertainty:
-            return (
-                "uncertainty=True needs it: pass uncertainty=False, or make an accountant with "
-                f"{others}"
             )
         return super()._needs_public_n(groups)
 
@@ -499,9 +506,15 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             if not self.uncertainty:
                 check_searchable(self.mechanism, self.noise, self.delta)
             mu = gaussian_mu(self.epsilon, self.delta)
-            search = search_domain(geometry, n, mu, self.center, self.radius)
+            search = search_domain(geometry, n, mu, self.center, self.radius, terms.secret_n)
         if search is not None and self.mechanism in ("auto", "tangent"):
             start = StartAlone.of(geometry, search)
+            if terms.secret_n and self.uncertainty and StartAlone.of(geometry, search, 0):
+                raise ValueError(
+                    "uncertainty=True needs a public center or radius where the number of "
+                    "matrices is secret: of few, nothing but a multiple of the identity would be "
+                    "released. Pass one, or uncertainty=False."
+                )
             if start is not None:
                 return self._start_plan(start, n)
         if self.uncertainty:
@@ -519,13 +532,6 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             check_law(mechanism, geometry)
         elif gaussian:
             noise = "gaussian"
-        if terms.secret_n and search is not None and not geometry.separate_rows:
-            raise ValueError(
-                f"a search on {geometry} computes points together, so that one point more may show "
-                "in the last digits of all, and the number of records is secret; pass a public "
-                "center and radius, or make an accountant with unit='record', under which it is "
-                "public."
-            )
         choices = {"mechanism": mechanism, "noise": noise, "ball": ball, "search": search}
         choices["secret_n"] = terms.secret_n
         chosen = plan_mean(geometry, n, self.epsilon, self.delta, **choices)
@@ -649,7 +655,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         (points,), geometry = data.arrays, joint.geometry
         if data.groups is not None:
             points = local_means(geometry, points, data.groups)
-        released = joint.release(points, streams)
+        released = joint.release(points, streams, data.facts.get("noise of n", 0.0))
         inference = released.inference
         self.inference_, self.mean_ = inference, inference.mean
         self.center_, self.radius_ = inference.center, inference.radius

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "LARGEST_COUNT_NOISE",
     "JointMean",
     "Moments",
     "Released",
@@ -47,6 +48,8 @@ _MOMENTS = "mean and second moment"
 _COUNT, _LOOK_MEAN, _LOOK_RADIUS = 0.01, 0.25, 0.10
 # Below these n mu a look finds nothing.
 _LEAST_LOOK, _LEAST_LOOK_BY_DIM = 50.0, 10.0
+# Of a released number of records, over that number: above, nothing says where the mean is.
+LARGEST_COUNT_NOISE = 0.25
 # Where curvature is positive, in curvature radii: the largest ball for whose means the expansion of
 # squared distances in curvature was measured.
 _WIDEST = 1.3
@@ -192,19 +195,30 @@ class JointMean:
         if self.looks:
             ball(Ball(1.0), self.geometry.dim).check(self.mu * math.sqrt(_LOOK_MEAN))
 
-    def release(self, points: np.ndarray, streams: NoiseStreams) -> Released:
-        """Everything that a fit releases; `points` are the records, as they are."""
+    def release(
+        self, points: np.ndarray, streams: NoiseStreams, noise_of_n: float = 0.0
+    ) -> Released:
+        """Everything that a fit releases; `points` are the records, as they are.
+
+        Where `n` was released, with noise of standard deviation `noise_of_n`, the moments count the
+        records once more.
+        """
         seen = self.seen(points, streams)
-        found, n = self.moments(seen, streams("tangent moments")), self.n
+        found, n = self.moments(seen, streams("tangent moments")), float(self.n)
+        if noise_of_n:
+            weight = found.count_sigma**2 / (noise_of_n**2 + found.count_sigma**2)
+            n = max(weight * n + (1.0 - weight) * float(found.counts), 1.0)
+            noise_of_n *= math.sqrt(weight)
         inference = MeanInference(
             self.geometry,
             seen.center,
             seen.radius,
             found.first / n,
             found.second / n,
-            n,
+            n if noise_of_n else self.n,
             found.first_sigma / n,
             found.second_sigma / n,
+            noise_of_n / n,
         )
         return Released(inference, seen.clipped, seen.clipped_noise)
 
@@ -244,7 +258,8 @@ class JointMean:
     ) -> tuple[np.ndarray, float]:
         """Centre and radius of the joint release."""
         if self.search is not None:
-            found = self.search.release(PointRecords(self.geometry, points), budget, streams)
+            records = PointRecords(self.geometry, points, self.n)
+            found = self.search.release(records, budget, streams)
             warn_direction(found)
             wider = self.wider if self.search.radius is None else 1.0
             most = min(widest(self.geometry), self.search.radii.limit)

@@ -291,13 +291,19 @@ class StartAlone:
     mu: float
 
     @classmethod
-    def of(cls, geometry: Geometry, search: LocationScaleSearch) -> StartAlone | None:
-        """What is released instead of this search and a mean; None where they pay."""
+    def of(
+        cls, geometry: Geometry, search: LocationScaleSearch, n: int | None = None
+    ) -> StartAlone | None:
+        """What is released instead of this search, of n records, and a mean; None where they pay.
+
+        By default n is that of the search.
+        """
+        n = search.n if n is None else n
         known = search.center is not None or search.radius is not None
-        enough = search.n * search.mu >= LEAST_MATRICES
+        enough = n * search.mu >= LEAST_MATRICES
         if known or enough or search.rule is None or not isinstance(geometry, SPDGeometry):
             return None
-        return cls(geometry, search.rule, search.n, search.mu)
+        return cls(geometry, search.rule, n, search.mu)
 
     def planned(self) -> GaussianBudget:
         """All of the budget, taken for the one release."""

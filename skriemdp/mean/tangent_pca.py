@@ -110,7 +110,8 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     Notes
     -----
     *Guarantee*: (epsilon, delta)-differential privacy under replacement of one record, or of all
-    records of one group; n, their number, is public; that of
+    records of one group; n, their number, is public, or secret as for
+    :class:`skriemdp.PrivateFrechetMean` (docs/theory/presence.md); that of
     :class:`skriemdp.mean.joint_releases.JointMean`, mu-GDP.  `transform` of a row depends on that
     row and is not private.  Derivation: docs/theory/inference.md.
 
@@ -125,6 +126,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
     """
 
     __metadata_request__fit = {"groups": True}
+    _left_by_presence = 0.45
 
     def __init__(
         self,
@@ -208,8 +210,8 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         tags.input_tags.three_d_array = True
         return tags
 
-    def _validate(self, X: Any, y: Any = None) -> Data:
-        return read_points(self, X)
+    def _validate(self, X: Any, y: Any = None, least: int = 2) -> Data:
+        return read_points(self, X, least)
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan[JointMean]:
         geometry, n = facts["geometry"], facts["n"]
@@ -226,7 +228,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         mu = gaussian_mu(terms.epsilon, terms.delta)
         ball, search = public_domain(geometry, self.center, self.radius), None
         if ball is None:
-            search = search_domain(geometry, n, mu, self.center, self.radius)
+            search = search_domain(geometry, n, mu, self.center, self.radius, terms.secret_n)
         narrower = _narrower(n * mu, geometry.dim)
         joint = plan_joint_mean(geometry, n, mu, _WEIGHT, narrower, ball=ball, search=search)
         work = Work(16.0 * n * math.prod(geometry.shape)).plus(
@@ -239,7 +241,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         (points,), geometry = data.arrays, plan.settings.geometry
         if data.groups is not None:
             points = local_means(geometry, points, data.groups)
-        released = plan.settings.release(points, streams)
+        released = plan.settings.release(points, streams, data.facts.get("noise of n", 0.0))
         found = released.inference
         self.mean_, self.center_, self.radius_ = found.mean, found.center, found.radius
         self.noise_scale_ = found.first_noise

@@ -334,7 +334,7 @@ class Tape:
         if self.presence:
             if entry.presence is None:
                 self._refute(f"{first.site}: nothing is said of a record more.")
-            limit = entry.presence / entry.bound[0]
+            limit = entry.presence / entry.bound[0] * (1.0 + 1e-15)  # a quotient's rounding
         if first.batch is not None and not first.batch[-1] and math.isfinite(limit):
             limit = 0.0
         elif self.without:

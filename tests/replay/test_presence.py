@@ -18,11 +18,13 @@ import pytest
 
 from replay.pairs import GEOMETRIES, along, fitted
 from replay.tape import Tape, check_within
-from skriemdp import PrivateFrechetMean
+from skriemdp import PrivateFrechetMean, PrivateMinimumDistanceToMean, PrivateTangentPCA
 from skriemdp.geometry import Euclidean, Grassmann, Hyperboloid, Product, Sphere
+from skriemdp.geometry.spd.base import SPDGeometry
 from skriemdp.ledger.units import PRESENT
 from skriemdp.location_scale import search
 from skriemdp.mean import releases
+from skriemdp.mean.joint_releases import JointMean
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ParallelEvent
@@ -63,6 +65,28 @@ def tables():
             fit = fitted(PrivateFrechetMean, geometry, epsilon=EPSILON)
             for quiet in (True, False):
                 yield Table(f"mean found {name} quiet {quiet}", fit, (near,), (far,), quiet)
+        if name in ("sphere", "spd", "stiefel"):
+            yield from moments(name, geometry, radius, near, far)
+
+
+def moments(name, geometry, radius, near, far):
+    """Class means, regions and tangent components."""
+    labels = np.arange(N + 1) % 3
+    for quiet, bound in ((True, radius), (False, radius), (False, "auto")):
+        if bound == "auto" and not geometry.separate_rows:
+            continue
+        given = {"radius": bound, "epsilon": EPSILON}
+        classes = {"classes": [0, 1, 2], **given}
+        label = f"{name} {bound} quiet {quiet}"
+        fit = fitted(PrivateMinimumDistanceToMean, geometry, **classes)
+        yield Table(f"classes {label}", fit, (near, labels), (far, 2), quiet)
+        fit = fitted(PrivateMinimumDistanceToMean, geometry, **classes, uncertainty=True)
+        yield Table(f"class regions {label}", fit, (near, labels), (far, 2), quiet)
+        if bound != "auto" or not isinstance(geometry, SPDGeometry):
+            fit = fitted(PrivateFrechetMean, geometry, **given, uncertainty=True)
+            yield Table(f"region {label}", fit, (near,), (far,), quiet)
+        fit = fitted(PrivateTangentPCA, 1, geometry, **given)
+        yield Table(f"components {label}", fit, (near,), (far,), quiet)
 
 
 TABLES = list(tables())
@@ -156,6 +180,23 @@ def test_both_totals_stay_within_the_charge_whatever_number_is_planned_for(space
     assert len(charged) == 1
 
 
+@pytest.mark.parametrize("radius", [0.2, "auto"])
+@pytest.mark.parametrize("space", [Hyperboloid(12), Sphere(9)], ids=str)
+def test_those_of_moments_and_classes_stay_within_it_too(space, radius):
+    data, labels = along(space, 0.1 * np.sin(np.arange(N))), np.arange(N) % 3
+    given = {"radius": radius, "epsilon": EPSILON}
+    for fit in (
+        fitted(PrivateFrechetMean, space, **given, uncertainty=True),
+        fitted(PrivateTangentPCA, 1, space, **given),
+        fitted(PrivateMinimumDistanceToMean, space, **given, classes=[0, 1, 2]),
+        fitted(PrivateMinimumDistanceToMean, space, **given, classes=[0, 1, 2], uncertainty=True),
+    ):
+        for n in PLANS:
+            tape = Planned(n)
+            tape.record(fit, (data, labels))
+            check_both(tape)
+
+
 def _divided_by_rows(monkeypatch):
     release = releases.MeanNoise.release
 
@@ -193,6 +234,15 @@ def _presence_halved(monkeypatch):
     monkeypatch.setattr(Tape, "draw", halved)
 
 
+def _regions_divided_by_rows(monkeypatch):
+    release = JointMean.release
+
+    def of_rows(self, points, *rest):
+        return release(dataclasses.replace(self, n=len(points)), points, *rest)
+
+    monkeypatch.setattr(JointMean, "release", of_rows)
+
+
 def _counted_twice(monkeypatch):
     release = PrivateFrechetMean._release
 
@@ -212,6 +262,7 @@ FAULTS = {
     _divided_by_rows: "mean tangent gaussian euclidean",
     _search_divided_by_rows: "mean found hyperboloid quiet True",
     _clipped_fraction_of_rows: "mean tangent laplace sphere",
+    _regions_divided_by_rows: "region spd 1.5 quiet True",
     _presence_halved: "mean tangent laplace spd",
     _counted_twice: "mean tangent gaussian euclidean",
     _nothing_kept_for_the_count: "mean tangent gaussian euclidean",
