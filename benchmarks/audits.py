@@ -432,6 +432,10 @@ OTHERS = {
     "PrivateFrechetMean, defaults, SPD": (Mean("spd", **LONG), LARGE_DELTA),
     "PrivateFrechetMean, defaults, sphere": (Mean("sphere", **LONG), LARGE_DELTA),
     "PrivateFrechetMean, private ball": (Mean(center="private", radius="auto", **LONG), None),
+    "PrivateFrechetMean, median, hyperboloid": (
+        Mean("hyperboloid", statistic="median", **LONG),
+        None,
+    ),
     "PrivateFrechetMean, gaussian, hyperboloid": (
         Mean("hyperboloid", radius=1.0, mechanism="gaussian", **LONG),
         LARGE_DELTA,

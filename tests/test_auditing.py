@@ -126,6 +126,7 @@ ESTIMATORS = [
     PrivateFrechetMean("sphere", mechanism="laplace", delta=0, radius=1.2),
     PrivateFrechetMean("sphere", mechanism="k-norm", delta=0, radius=1.2),
     PrivateFrechetMean("spd", center=np.eye(2), radius=1.0, uncertainty=True),
+    PrivateFrechetMean("hyperboloid", statistic="median"),
     PrivateTangentPCA(1, "poincare", radius=1.0),
     PrivateMinimumDistanceToMean("spd", classes=["a", "b", "c"]),
     PrivateMinimumDistanceToMean("spd", center=np.eye(2), radius=1.0, classes=["a", "b", "c"]),

@@ -48,6 +48,7 @@ ESTIMATORS = [
     PrivateMinimumDistanceToMean(),
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateFrechetMean(uncertainty=True),
+    PrivateFrechetMean(statistic="median"),
     PrivateMinimumDistanceToMean(uncertainty=True),
     PrivateTangentPCA(),
     PrivateHyperbolicRegressor(),

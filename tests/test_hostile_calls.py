@@ -56,7 +56,7 @@ from skriemdp.geometry import (
     Sphere,
     to_lat_lon,
 )
-from skriemdp.inference import ConfidenceRegion, MeanInference
+from skriemdp.inference import ConfidenceRegion, MeanInference, MedianInference
 from skriemdp.plotting import (
     AdaGradDisplay,
     CapturedVarianceDisplay,
@@ -106,6 +106,7 @@ ESTIMATORS = [
     PrivateFrechetMean(mechanism="gradient", radius=1.0),
     PrivateFrechetMean(center="private", radius="auto"),
     PrivateFrechetMean(uncertainty=True),
+    PrivateFrechetMean(statistic="median", uncertainty=True),
     PrivateMinimumDistanceToMean(uncertainty=True),
     PrivateTangentPCA(1),
     PrivateFrechetMean("sphere", radius=0.5),
@@ -512,6 +513,9 @@ MADE = {
     ConfidenceRegion: lambda: ConfidenceRegion(Euclidean(4), np.zeros(4), np.eye(4), 6.0, 0.95),
     MeanInference: lambda: MeanInference(
         Euclidean(2), np.zeros(2), 1.0, np.zeros(2), np.eye(2), 500, 0.01, 0.01
+    ),
+    MedianInference: lambda: MedianInference(
+        Euclidean(2), np.zeros(2), 1.0, 0.5, np.eye(3), 0.01, np.eye(3), 0.01, 500
     ),
     GeodesicBall: lambda: GeodesicBall(Euclidean(4), np.zeros(4), 1.0),
     KernelQuery: lambda: KernelQuery(Euclidean(4), (0.0,) * 4, 1.0),

@@ -17,6 +17,7 @@ __all__ = [
     "parts",
     "repair",
     "sampled",
+    "second_derivatives",
     "symmetric_noise",
     "transport_matrix",
 ]
@@ -138,17 +139,37 @@ def mean_hessian(
     vectors = vectors @ factor(covariance).T
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors *= np.minimum(1.0, radius / np.maximum(lengths, 1e-300))
-    hessian = np.eye(dim) - form / 3.0
-    for start in range(0, draws, _CHUNK):
-        few = vectors[start : start + _CHUNK]
-        forms = np.asarray(geometry.curvature_form(point, few[:, :, None] * few[:, None, :]))
-        values, axes = np.linalg.eigh(forms)
-        beyond = (_second_derivative(values) - 1.0 + values / 3.0)[:, None, :]
-        hessian += ((axes * beyond) @ np.swapaxes(axes, -1, -2)).sum(axis=0) / draws
+    # Terms of second order are those of the covariance itself, not those of the draws.
+    drawn = np.asarray(geometry.curvature_form(point, vectors.T @ vectors / draws))
+    hessian = second_derivatives(geometry, point, vectors) + (drawn - form) / 3.0
     values, axes = np.linalg.eigh(hessian)
     bend = max(-geometry.curvature_bounds[0], 0.0) * radius**2
     largest = float(_second_derivative(np.array(-bend))) if bend < math.inf else math.inf
     return (axes * np.clip(values, _LEAST_HESSIAN, largest)) @ axes.T
+
+
+def second_derivatives(geometry: Geometry, point: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Mean second derivative of half the squared distance to records with these coordinates.
+
+    Parameters
+    ----------
+    geometry : Geometry
+    point : ndarray of shape ``geometry.shape``
+    vectors : ndarray of shape (m, dim)
+        Normal coordinates at `point`.
+
+    Returns
+    -------
+    ndarray of shape (dim, dim)
+    """
+    total = np.zeros((vectors.shape[1],) * 2)
+    for start in range(0, len(vectors), _CHUNK):
+        few = vectors[start : start + _CHUNK]
+        forms = np.asarray(geometry.curvature_form(point, few[:, :, None] * few[:, None, :]))
+        values, axes = np.linalg.eigh(forms)
+        bent = axes * _second_derivative(values)[:, None, :]
+        total += (bent @ np.swapaxes(axes, -1, -2)).sum(axis=0) / len(vectors)
+    return total
 
 
 def _second_derivative(values: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from skriemdp.geometry.base import Geometry
 from skriemdp.geometry.sphere import Sphere
 
 if TYPE_CHECKING:
+    from skriemdp.inference.medians import MedianInference
     from skriemdp.inference.moments import MeanInference
 
 __all__ = ["ConfidenceRegion", "region_threshold"]
@@ -225,7 +226,7 @@ def _fact(name: str, value: Any) -> str:
     return f"{name}={value}" if number else name
 
 
-def region_threshold(inference: MeanInference, level: float) -> float:
+def region_threshold(inference: MeanInference | MedianInference, level: float) -> float:
     """Value of the quadratic form within which the mean lies with probability `level`.
 
     The covariance of the mean is itself an estimate, so the chi-square quantile would be too small.
@@ -236,7 +237,7 @@ def region_threshold(inference: MeanInference, level: float) -> float:
 
     Parameters
     ----------
-    inference : MeanInference
+    inference : MeanInference or MedianInference
     level : float
 
     Returns

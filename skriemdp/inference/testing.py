@@ -133,6 +133,8 @@ def _inferences(estimators: tuple[Any, ...]) -> list[MeanInference]:
             "leave the class out, or test other estimators."
         )
     for one, other in itertools.pairwise(inferences):
+        if type(one) is not type(other):
+            raise ValueError("a median is not compared with a mean; pass fits of one statistic.")
         if one.geometry != other.geometry:
             raise ValueError(
                 f"means must lie on one manifold, got {one.geometry} and {other.geometry}."

@@ -1,4 +1,4 @@
-"""The private Fréchet mean `PrivateFrechetMean`, and the `frechet_mean` that it protects."""
+"""The private Fréchet mean or median `PrivateFrechetMean`, and the mean that it protects."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ from skriemdp.descent.problem import FrechetProblem
 from skriemdp.geometry import GeodesicBall, as_geometry
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
+from skriemdp.inference.medians import MedianInference
 from skriemdp.location_scale.points import (
     PointRecords,
     warn_direction,
 )
 from skriemdp.mean.adaptive_releases import AdaptiveMean
 from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
+from skriemdp.mean.median_releases import GeometricMedian, check_median, plan_median
 from skriemdp.mean.planning import (
     MEAN,
     MECHANISMS,
@@ -75,7 +77,7 @@ from skriemdp.privacy.events import compose
 
 if TYPE_CHECKING:
     from skriemdp._random import NoiseStreams
-    from skriemdp.inference import ConfidenceRegion
+    from skriemdp.inference import ConfidenceRegion, MeanInference
     from skriemdp.ledger.accountant import PrivacyAccountant
     from skriemdp.location_scale.search import LocationScaleSearch
     from skriemdp.mean.joint_releases import JointMean
@@ -176,7 +178,7 @@ def _steps(plan: MeanPlan, geometry: Geometry) -> bool:
 
 
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
-    """Differentially private Fréchet mean of points on a Riemannian manifold.
+    """Differentially private Fréchet mean, or geometric median, of points on a manifold.
 
     Parameters
     ----------
@@ -217,6 +219,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         ``mechanism="tangent", noise="gaussian"``: the second moment is free.  All noise is
         Gaussian, nothing is shrunk, a private radius is a little wider; mechanisms "auto" and
         "tangent" only.
+    statistic : {"mean", "median"}, default="mean"
+        "median": the geometric median, the point of least mean distance, which records far away
+        hardly move (docs/user_guide/mean.md).  No record is projected: `radius` is how far from the
+        start the median is looked for, `center` the start.  Gaussian noise, ``mechanism="auto"``,
+        any manifold whose curvature has an upper bound.
     n_steps : int, optional
         Steps of "gradient"; 1 or 2 by a public rule when not given.  Of two the first gets a tenth
         of the budget (of ``mu**2``), of more all get the same.
@@ -239,7 +246,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     Attributes
     ----------
     mean_ : ndarray of shape ``point_shape``
-        The private mean; it lies in the ball.
+        The private mean; it lies in the ball.  The median, with ``statistic="median"``.
     noise_scale_ : float
         Standard deviation of the noise per orthonormal tangent coordinate, in geodesic distance (of
         the last step for "gradient").
@@ -247,7 +254,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         Private estimate of the fraction of rows outside the ball, in [0, 1]; of the owners' means,
         with `groups`.
     center_, radius_ : ndarray of shape ``point_shape``, float
-        The ball that was used: public, or released.
+        The ball that was used: public, or released.  Of a median, where its descent started, and
+        the released median distance to that.
     mechanism_ : str
         The mechanism that was used: "tangent" or "adaptive" (rough means first) where "auto"
         decided; "tangent" where a private ball came out wider than 10 curvature radii.  On compact
@@ -255,7 +263,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         is then near a stationary point of the mean squared distance, which is the mean if all
         records of a sphere lie in an open half sphere.  "start" for matrices below n mu = 18
         without a public ball: `mean_` is then a multiple of the identity, `radius_` infinite and
-        `noise_scale_` not a number.
+        `noise_scale_` not a number.  "median" for a median.
     privacy_spent_ : PrivacySpent
         Unpacks as ``epsilon, delta``.
     covariance_ : ndarray of shape (dim, dim)
@@ -264,10 +272,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     standard_error_ : ndarray of shape (dim,)
         Roots of its diagonal.
     tangent_covariance_ : ndarray of shape (dim, dim)
-        With ``uncertainty=True``: of the records, in coordinates at `mean_`.
+        With ``uncertainty=True``: of the records, in coordinates at `mean_`.  Not of a median.
     frechet_variance_ : float
         Its trace, about the mean squared distance of the records to `mean_`.
-    inference_ : skriemdp.inference.MeanInference
+    inference_ : skriemdp.inference.MeanInference or MedianInference
         With ``uncertainty=True``: the released numbers, for :func:`skriemdp.mean_test`.
     geometry_ : Geometry
     n_features_in_ : int
@@ -318,6 +326,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         noise: Any = "auto",
         shrink: Any = "auto",
         uncertainty: bool = False,
+        statistic: Any = "mean",
         n_steps: int | None = None,
         step_size: Any = 1.0,
         clip_norm: Any = None,
@@ -334,6 +343,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         self.noise = noise
         self.shrink = shrink
         self.uncertainty = uncertainty
+        self.statistic = statistic
         self.n_steps = n_steps
         self.step_size = step_size
         self.clip_norm = clip_norm
@@ -346,7 +356,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
     # -- scikit-learn ---------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> PrivateFrechetMean:
-        """Release a private mean of the rows of X.
+        """Release a private mean, or median, of the rows of X.
 
         Parameters
         ----------
@@ -356,7 +366,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         groups : array-like of shape (n,), optional
             Who owns each row.  Then everybody counts as one point, the Fréchet mean of own rows;
             all rows of one owner and their number are protected together, and n is the number of
-            owners, which is public.
+            owners, which is public.  For a median everybody gives the mean direction to own rows.
 
         Returns
         -------
@@ -427,6 +437,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
                 "confidence_region needs the second moment of the records, which this fit did not "
                 "release; pass uncertainty=True and fit again, which costs a budget of its own."
             )
+        if isinstance(self.inference_, MedianInference):
+            return self.inference_.region(level, self.privacy_spent_)
         from skriemdp.mean.joint_releases import LARGEST_COUNT_NOISE
 
         if self.inference_.count_noise > LARGEST_COUNT_NOISE:
@@ -483,6 +495,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
 
     def _needs_public_n(self, groups: Any) -> str:
         others = "unit='record', under which it is public."
+        if self.statistic == "median":
+            return f"statistic='median' needs it: pass 'mean', or make an accountant with {others}"
         if self.mechanism not in ("auto", "tangent"):
             return (
                 f"mechanism={shown(self.mechanism)} needs it: pass mechanism='auto' or 'tangent', "
@@ -496,6 +510,9 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         check_option(NOISES, noise=self.noise)
         check_option(("auto", None), shrink=self.shrink)
         check_option((False, True), uncertainty=self.uncertainty)
+        check_option(("mean", "median"), statistic=self.statistic)
+        if self.statistic == "median":
+            return self._median_plan(geometry, n)
         if self.uncertainty:
             check_uncertainty(self.mechanism, self.noise, self.delta)
         # Among fits that are added up, Gaussian ones cost least.
@@ -573,6 +590,22 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         public = {"n": n, "manifold": str(start.geometry)}
         budget = start.planned()
         return Plan(budget.event, start, public, work=work, releases=budget.releases)
+
+    def _median_plan(self, geometry: Geometry, n: int) -> Plan:
+        check_median(self.mechanism, self.noise, self.delta, geometry)
+        warn_large_delta(self.delta, n)
+        mu = gaussian_mu(float(self.epsilon), float(self.delta))
+        median = plan_median(geometry, n, mu, self.center, self.radius)
+        start = StartAlone.of(geometry, median.search)
+        if start is not None:
+            return self._start_plan(start, n)
+        work = Work(16.0 * n * math.prod(geometry.shape)).plus(
+            median.bytes, f"the second derivatives in {geometry.dim} coordinates"
+        )
+        public = public_facts(geometry, n, None, median.search)
+        if not isinstance(self.radius, str):
+            public["radius"] = float(self.radius)
+        return Plan(median.event, median, public, work=work, releases=median.releases)
 
     def _joint_plan(
         self,
@@ -657,7 +690,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             points = local_means(geometry, points, data.groups)
         released = joint.release(points, streams, data.facts.get("noise of n", 0.0))
         inference = released.inference
-        self.inference_, self.mean_ = inference, inference.mean
+        self.inference_: MeanInference | MedianInference = inference
+        self.mean_ = inference.mean
         self.center_, self.radius_ = inference.center, inference.radius
         self.mechanism_ = "adaptive" if joint.looks else "tangent"
         self.noise_scale_ = inference.first_noise
@@ -673,8 +707,26 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if joint.search is not None:
             self._warn_only_the_center(geometry.dim)
 
+    def _release_median(self, data: Data, median: GeometricMedian, streams: NoiseStreams) -> None:
+        (points,), geometry = data.arrays, median.geometry
+        people = points
+        if data.groups is not None:
+            people = local_means(geometry, points, data.groups)
+        found = median.release(points, data.groups, people, streams)
+        self.center_, self.radius_, known = found
+        self.mean_, self.mechanism_, self.clipped_fraction_ = known.mean, "median", 0.0
+        inverse = known.first_noise * known.score_to_mean
+        self.noise_scale_ = float(np.linalg.norm(inverse)) / math.sqrt(geometry.dim)
+        if self.uncertainty:
+            self.inference_, self.covariance_ = known, known.covariance
+            self.standard_error_ = standard_error(self.covariance_)
+        self.geometry_, self._flat = geometry, data.facts["flat"]
+
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         self._forget()
+        if isinstance(plan.settings, GeometricMedian):
+            self._release_median(data, plan.settings, streams)
+            return
         if isinstance(plan.settings, StartAlone):
             self._release_start(data, plan.settings, streams)
             return
@@ -756,6 +808,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         return FrechetProblem.from_records(ball, points)[0]
 
     def _clients_ball(self, geometry: Geometry) -> GeodesicBall:
+        if self.statistic != "mean":
+            raise ValueError(
+                f"clients release sums for a mean; leave statistic='mean' instead of "
+                f"{shown(self.statistic)}, or fit the pooled records."
+            )
         if self.uncertainty:
             raise ValueError(
                 "clients release no second moments: pass uncertainty=False, or fit the pooled "

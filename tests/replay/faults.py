@@ -764,6 +764,13 @@ CHANGES = (
         "queries",
     ),
     Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "regression moments"),
+    Change(f"{_HELD}:Moment.spacing", times(0.5), "halved", "median of a far end"),
+    Change(
+        "mean.median_releases:GeometricMedian._take",
+        returns(lambda found, a: (2.0 * found[0], found[1])),
+        "second derivatives for a quarter",
+        "median one step",
+    ),
     Change("mean.joint_releases:JointMean.seen", _ALL, "the whole after a ball", "class moments"),
     Change(
         "mean.releases:StartAlone.release",

@@ -269,6 +269,41 @@ def means():
             pair(f"mean {name} of an extreme matrix", fit, *changed(points, near, far))
 
 
+def medians():
+    """Geometric medians: a record at the far end, at the cut locus, and where the iterate is."""
+    kind = functools.partial(fitted, PrivateFrechetMean, statistic="median", epsilon=3.0)
+    for name, (geometry, radius) in GEOMETRIES.items():
+        if name == "bures":  # no bound of the curvature, no median
+            continue
+        data = opposite(geometry, radius, n=120, rest=0.1 * radius)
+        pair(f"median {name}", kind(geometry), *data, attains=0.6)
+    space, globe = Hyperboloid(2), Sphere(2)
+    cloud, far = along(space, np.linspace(-1.5, 1.5, 120)), along(space, [290.0, -290.0, 0.0])
+    pair("median of a far end", kind(space), *changed(cloud, *far[:2]), attains=0.6)
+    pair("median of a far end and the start", kind(space), *changed(cloud, *far[1:]), attains=0.3)
+    # The start lies among records that are all alike, and one of them leaves.
+    same = np.tile(along(space, [0.4]), (120, 1, 1))[:, 0]
+    fit = kind(space, center=same[0])
+    pair("median of duplicates", fit, *changed(same, same[0], far[0]), attains=0.3)
+    ends = along(globe, [math.pi, -0.5 * math.pi])
+    fit = kind(globe, center=globe.base_point)
+    data = changed(along(globe, np.linspace(-0.5, 0.5, 120)), *ends)
+    pair("median of the cut locus", fit, *data, attains=0.6)
+    # Records as far as the smoothing, on opposite sides, move second derivatives most.
+    fit = kind(Euclidean(2), center=np.zeros(2), radius=1.0, epsilon=0.5)
+    across = np.zeros((120, 2))
+    across[:, 1] = np.where(np.arange(120) % 2, 1.0, -1.0)
+    pair("median one step", fit, *changed(across, [0.55, 0.0], [-0.55, 0.0]), attains=0.8)
+    rows = np.repeat(np.arange(60), 2)
+    whole, both = changed(cloud, *far[:2], at=slice(0, 2))
+
+    def owned(accountant, X):
+        settings = {"uncertainty": True, "epsilon": 3.0, "accountant": accountant}
+        return PrivateFrechetMean(space, statistic="median", **settings).fit(X, groups=rows)
+
+    pair("median of people", owned, whole, both, attains=0.6)
+
+
 def class_means():
     plane = Euclidean(2)
     y = np.arange(N) % 3
@@ -1809,6 +1844,7 @@ def joint_means():
 
 for _family in (
     means,
+    medians,
     joint_means,
     class_means,
     people,
