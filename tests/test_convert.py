@@ -611,7 +611,7 @@ def test_responses_are_points_of_our_hyperboloid():
         ({"manifold": pm.PoincareBall(2), "coordinates": "lorentz"}, "leave coordinates"),
         ({"manifold": pm.PoincareBall(2), "curvature": -2.0}, "leave coordinates"),
     ],
-    ids=str,
+    ids=["sphere", "dimension", "coordinates", "curvature"],
 )
 def test_other_manifolds_hold_no_responses(parameters, cure, recording_accountant):
     model = PrivateHyperbolicRegressor(accountant=recording_accountant, **parameters)
