@@ -387,7 +387,7 @@ default="auto"
 
     def _expected(self, plan: Plan, facts: dict[str, Any], spread: Any) -> Expected:
         settings, n = plan.settings, facts["n"]
-        solver, size = settings.solver, settings.start.size
+        solver = settings.solver
         if not settings.sampled:
             solver = solver.with_mu(settings.bounds.usual_mu)
         name = f"{solver.n_steps} steps of {solver.preconditioner!r}, gaussian noise"
@@ -395,7 +395,7 @@ default="auto"
         error = ExpectedError("noise", solver.noise_of_last(settings.start.shape, n), unit)
         if settings.sampled or solver.basis_at is not None:
             return Expected(name, (error,))
-        signal = n * math.sqrt(solver.n_steps / size) / solver.noise_multiplier
+        signal = n * settings.bounds.usual_mu / math.sqrt(settings.start.size)
         worth = "a model then says more than one answer for all rows"
         return Expected(name, (error,), LEAST_SIGNAL / signal, worth)
 
