@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import QuietQueries, read_numbers
@@ -20,6 +21,7 @@ __all__ = [
     "CapturedVarianceDisplay",
     "CompletionDisplay",
     "NoiseBallDisplay",
+    "PlanDisplay",
     "PoincareDiskDisplay",
     "SpectrumDisplay",
 ]
@@ -278,6 +280,53 @@ class PoincareDiskDisplay(QuietQueries):
         ax.set(aspect="equal", xlim=(-1.03, 1.03), ylim=(-1.03, 1.03), xticks=[], yticks=[])
         ax.set_frame_on(False)
         ax.legend(loc="upper left", fontsize="small")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+@dataclass
+class PlanDisplay:
+    """Expected errors of a fit against epsilon, from public numbers: nothing is charged.
+
+    Parameters
+    ----------
+    plans : sequence of Forecast
+        What `plan` of an estimator says at several epsilon.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    """
+
+    plans: Any
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        n: int,
+        shape: Any,
+        ax: Axes | None = None,
+        *,
+        epsilons: ArrayLike = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0),
+        **facts: Any,
+    ) -> PlanDisplay:
+        """Plan the estimator's fit at several `epsilons`; `facts` are for its `plan`."""
+        own = clone(estimator)
+        each = [float(epsilon) for epsilon in read_numbers(epsilons, "epsilons").ravel()]
+        return cls([own.set_params(epsilon=e).plan(n, shape, **facts) for e in each]).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw every error that is known, against epsilon; returns self."""
+        ax = _axes(ax)
+        epsilons = [plan.epsilon for plan in self.plans]
+        for name, style in (("noise", "o-"), ("floor", "--"), ("sampling", ":")):
+            values = [plan.error(name) for plan in self.plans]
+            if np.isfinite(values).any():
+                ax.plot(epsilons, values, style, label=name)
+        unit = next((error.unit for plan in self.plans for error in plan.errors), "")
+        ax.set(xscale="log", yscale="log", xlabel="epsilon", ylabel=f"expected error {unit}")
+        ax.legend()
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

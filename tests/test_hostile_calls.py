@@ -416,7 +416,7 @@ NO_ROWS = {
     "problem", "radius", "release", "ridge", "rng", "round", "schedule", "size", "sizes", "start",
     "state", "task", "tasks", "transport", "trials", "weights", "domain", "edges", "folder",
     "n_clients", "local_steps", "param_grid", "point_shape", "transformer", "settings", "value",
-    "n_fits", "noise_scale", "answer", "plan",
+    "n_fits", "noise_scale", "answer", "plan", "plans", "shape",
 }  # fmt: skip
 # Whose records entered elsewhere: a client's through `sums_agent` and `FederatedEstimator.fit`.
 WITHOUT_NEW_ROWS = {

@@ -1,14 +1,29 @@
 """What a fit plans before it sees records: composed profiles, and integrals behind them."""
 
+import json
 import math
+import warnings
 
 import mpmath
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from skriemdp import PrivateFrechetMean
+from skriemdp import (
+    PrivacyAccountant,
+    PrivateFrechetMean,
+    PrivateGeodesicRegressor,
+    PrivateHyperbolicRegressor,
+    PrivateMatrixCompletion,
+    PrivateMinimumDistanceToMean,
+    PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
+    PrivateRiemannianERM,
+    PrivateTangentPCA,
+)
 from skriemdp.datasets import make_cloud
 from skriemdp.geometry import SPD, Sphere
+from skriemdp.plotting import PlanDisplay
 from skriemdp.privacy.events import GaussianEvent, PureEvent, compose
 from skriemdp.privacy.laplace import LaplaceEvent, laplace_law
 from skriemdp.riemannian_laws._quadrature import Window, integrate
@@ -247,3 +262,153 @@ def test_matrix_calibration_is_close_to_the_worst_direction(n, target):
 def test_other_compositions_still_use_loss_distributions():
     event = compose([GaussianEvent(5.0), PureEvent(0.1)])
     assert event._exact_delta(1.0) is None and 0.0 < event.delta(1.0) < 1e-3
+
+
+# -- what an estimator says before any data are seen ---------------------------------------------
+
+ROWS = np.random.default_rng(5).normal(size=(240, 4))
+HALVES = (ROWS[:, 0] > 0.0).astype(int)
+# Estimator, y, what `plan` is told of y.
+PLANNED = (
+    (PrivateFrechetMean(), None, {}),
+    (PrivateFrechetMean(center=np.zeros(4), radius=4.0), None, {}),
+    (PrivateFrechetMean(center=np.zeros(4), radius=4.0, delta=0.0), None, {}),
+    (PrivateFrechetMean(center=np.zeros(4), radius=4.0, mechanism="gaussian"), None, {}),
+    (PrivateFrechetMean(uncertainty=True), None, {}),
+    (PrivateMinimumDistanceToMean(classes=[0, 1]), HALVES, {}),
+    (PrivateMinimumDistanceToMean(classes=[0, 1], uncertainty=True), HALVES, {}),
+    (PrivateTangentPCA(), None, {}),
+    (PrivatePrincipalEigenvector(), None, {}),
+    (PrivatePrincipalEigenvector(2, 3.0, center="assume"), None, {}),
+    (PrivatePrincipalEigenvector(delta=0.0), None, {}),
+    (PrivateNoisyAdaGrad(classes=[0, 1]), HALVES, {}),
+    (PrivateNoisyAdaGrad("huber", batch_size=60), ROWS[:, 0], {}),
+    (PrivateMatrixCompletion(), None, {}),
+    (PrivateHyperbolicRegressor(), 0.1 * ROWS[:, :2], {"y_shape": 2}),
+    (PrivateGeodesicRegressor(), ROWS[:, 0], {}),
+    (PrivateRiemannianERM(), None, {}),
+)
+
+
+@pytest.mark.parametrize("case", PLANNED, ids=lambda case: str(case[0]))
+def test_a_plan_is_what_a_fit_then_charges(case, recording_accountant):
+    estimator, y, told = case
+    warnings.simplefilter("ignore")
+    model = clone(estimator).set_params(accountant=recording_accountant)
+    before = dict(vars(model))
+    plan = model.plan(len(ROWS), 4, **told)
+    assert recording_accountant.spends == [] and vars(model) == before
+    spent = model.fit(ROWS, y).privacy_spent_
+    assert plan.releases == spent.releases
+    assert (plan.unit, plan.mu, plan.arithmetic) == (
+        spent.unit,
+        spent.mu,
+        spent.public["arithmetic"],
+    )
+    stated = spent.public.keys() - {"arithmetic", "releases"}
+    assert plan.public.keys() == stated and plan.public["n"] == spent.public["n"]
+    assert (plan.epsilon, plan.delta) == tuple(spent)
+    read = json.loads(json.dumps(plan.to_dict()))
+    assert [release["name"] for release in read["releases"]] == [r.name for r in plan.releases]
+    text, page = str(plan), plan._repr_html_()
+    for said in (type(estimator).__name__, plan.mechanism, *(r.name for r in plan.releases)):
+        assert said in text and said.replace("'", "&#x27;") in page
+
+
+def test_a_plan_of_people_and_of_a_secret_number():
+    warnings.simplefilter("ignore")
+    plan = PrivateFrechetMean().plan(100, (3,), grouped=True)
+    assert plan.unit == "group" and plan.public["n_groups"] == 100
+    with PrivacyAccountant(epsilon=3.0, delta=1e-4, unit="record, present or not"):
+        plan = PrivateFrechetMean().plan(1000, 3)
+        assert plan.unit == "record, present or not" and math.isfinite(plan.error())
+        with pytest.raises(ValueError, match="number of records secret"):
+            PrivatePrincipalEigenvector().plan(1000, 3)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "asked", "cure"),
+    [
+        (PrivateFrechetMean(), (1, 3), "n"),
+        (PrivateFrechetMean(), (10, 0), "shape"),
+        (PrivateFrechetMean(delta=0.0), (10, 3), "pass a public center"),
+        (PrivateFrechetMean(epsilon=-1.0), (10, 3), "epsilon"),
+        (PrivatePrincipalEigenvector(5), (100, 4), "n_components=5"),
+        (PrivateFrechetMean("hyperboloid"), (100, (3, 3)), "time coordinate first"),
+        (PrivateRiemannianERM(n_steps=10**7), (100, 4), "most_steps"),
+    ],
+    ids=str,
+)
+def test_a_plan_refuses_what_a_fit_refuses(estimator, asked, cure):
+    with pytest.raises(ValueError, match=cure):
+        estimator.plan(*asked)
+
+
+def _fits(estimator, fit, error):
+    """Root mean square of the errors of a few fits with noise that the test repeats."""
+    seeded = (clone(estimator).set_params(random_state=seed) for seed in range(16))
+    return math.sqrt(np.mean([error(fit(model)) ** 2 for model in seeded]))
+
+
+def test_noise_is_foretold():
+    """Ten settings and their numbers are in benchmarks/planning.py."""
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 4)) * [3.0, 1.0, 1.0, 1.0] + [5.0, 0.0, 0.0, 0.0]
+    middle = X.mean(axis=0)
+    spread = math.sqrt(X.var(axis=0).sum())
+    y = np.arange(2000) % 2
+    means = np.stack([X[y == k].mean(axis=0) for k in (0, 1)])
+    mean, pca = PrivateFrechetMean(noise="gaussian"), PrivatePrincipalEigenvector()
+    classes = PrivateMinimumDistanceToMean(classes=[0, 1])
+    leading = np.linalg.svd(X - middle, full_matrices=False)[2][0]
+    for told, measured in (
+        (
+            mean.plan(2000, 4, spread=spread),
+            _fits(mean, lambda m: m.fit(X), lambda m: np.linalg.norm(m.mean_ - middle)),
+        ),
+        (
+            pca.plan(2000, 4, spread=[3.0, 1.0, 1.0, 1.0]),
+            _fits(
+                pca,
+                lambda m: m.fit(X),
+                lambda m: math.sqrt(1.0 - min(abs(m.components_[0] @ leading), 1.0) ** 2),
+            ),
+        ),
+        (
+            classes.plan(2000, 4, spread=spread),
+            _fits(
+                classes,
+                lambda m: m.fit(X, y),
+                lambda m: np.linalg.norm(m.means_ - means) / math.sqrt(2.0),
+            ),
+        ),
+    ):
+        assert 0.65 * measured <= told.error() <= 1.5 * measured
+        assert 0.0 < told.error("floor") <= told.error()
+
+
+def test_errors_without_a_spread_are_in_units_of_it():
+    mean = PrivateFrechetMean(noise="gaussian")
+    unit, told = mean.plan(1000, 3), mean.plan(1000, 3, spread=7.0)
+    assert told.error() == pytest.approx(7.0 * unit.error())
+    assert told.smallest_n == unit.smallest_n
+    assert PrivateMatrixCompletion().plan(1000, 30).smallest_n is None
+
+
+def test_the_smallest_number_of_records_is_where_noise_gets_small():
+    warnings.simplefilter("ignore")
+    mean = PrivateFrechetMean(noise="gaussian")
+    least = mean.plan(1000, 3).smallest_n
+    assert mean.plan(least, 3).error() <= 0.25 < mean.plan(round(0.9 * least), 3).error()
+
+
+def test_errors_fall_with_epsilon_in_a_picture():
+    pytest.importorskip("matplotlib").use("Agg")
+    display = PlanDisplay.from_estimator(
+        PrivateFrechetMean(noise="gaussian"), 1000, 3, epsilons=[0.5, 1.0, 2.0], spread=2.0
+    )
+    lines = {line.get_label(): np.asarray(line.get_ydata()) for line in display.ax_.lines}
+    assert lines.keys() == {"noise", "floor", "sampling"}
+    assert (np.diff(lines["noise"]) < 0.0).all() and np.ptp(lines["sampling"]) == 0.0
+    display.figure_.clf()

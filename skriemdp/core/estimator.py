@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -20,6 +21,7 @@ from skriemdp._warnings import unwarned, warn_user
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.charge import charge
 from skriemdp.core.count_releases import count_before
+from skriemdp.core.forecast import Expected, ExpectedError, Forecast, forecast, per_group
 from skriemdp.core.parameters import check_parameters, check_target
 from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
@@ -231,12 +233,6 @@ def _without_ledger(model: Any) -> dict[str, Any]:
     return params
 
 
-def _per_group(plan: Plan) -> Plan:
-    """`plan`, made for so many records, when these are groups of rows."""
-    public = {"n_groups" if name == "n" else name: value for name, value in plan.public.items()}
-    return dataclasses.replace(plan, unit="group", public=public)
-
-
 # Below this mu a share of it would ask for more noise than integers of the usual scale have.
 _LEAST_MU = 1e-8
 # A fit whose number of records is secret is first planned for this public number, to refuse what
@@ -281,6 +277,69 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         def _plan(self, facts: Any, terms: Terms) -> Plan[Any]: ...
         def _release(self, data: Data, plan: Plan[Any], streams: NoiseStreams) -> None: ...
 
+    def plan(
+        self,
+        n: int,
+        shape: int | tuple[int, ...],
+        *,
+        y_shape: int | tuple[int, ...] = (),
+        n_classes: int = 2,
+        grouped: bool = False,
+        spread: Any = None,
+    ) -> Forecast:
+        """What a fit of n records will release, cost and need, before any data are seen.
+
+        It is the plan that `fit` would charge, made from the same public numbers.  Nothing is
+        charged, and no data are asked for.
+
+        Parameters
+        ----------
+        n : int
+            Number of records; of groups, with `grouped`.
+        shape : int or tuple of int
+            Of a row of X: the number of features, or the shape of a point.
+        y_shape : int or tuple of int, default=()
+            Of a row of y, where responses are points.
+        n_classes : int, default=2
+            Of a classifier without a list of `classes`.
+        grouped : bool, default=False
+            Whether `fit` will get `groups`.
+        spread : float or array-like, optional
+            What is believed of the data, not computed from them: the root mean square distance of
+            records to their mean; for principal components the standard deviations along the
+            principal axes.  Without it errors are told in units of the spread, or of the ball.
+
+        Returns
+        -------
+        skriemdp.core.forecast.Forecast
+            With the expected error, where theory has it, and the smallest number of records at
+            which the result is worth having.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Where such a fit would be refused.
+        """
+        check_target(self.epsilon, self.delta)
+        check_parameters(self)
+        facts = {"y_shape": y_shape, "n_classes": n_classes, "grouped": grouped, "spread": spread}
+        return forecast(self, n, shape, **facts)
+
+    def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
+        """A row of X and one of y that a fit takes, for a plan; made up."""
+        return np.zeros(shape), np.zeros(y_shape)
+
+    def _expected(self, plan: Plan[Any], facts: Any, spread: Any) -> Expected:
+        """What is known of the result of a planned fit; the last release's noise at least."""
+        last = plan.releases[-1]
+        mechanism = f"{last.name}, {last.law} noise"
+        if plan.event.mu is None:
+            return Expected(mechanism)
+        noise = 1.0 / (plan.event.mu * math.sqrt(last.share))
+        return Expected(
+            mechanism, (ExpectedError("noise", noise, f"sensitivities of {last.name}"),)
+        )
+
     def _fit(self, X: Any, y: Any = None, groups: Any = None) -> Self:
         check_target(self.epsilon, self.delta)
         check_random_state(self.random_state)
@@ -291,7 +350,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         data = validated(self, X, y, groups)
         plan = self._plan(data.facts, self._terms(accountant))
         if data.groups is not None:
-            plan = _per_group(plan)
+            plan = per_group(plan)
         plan.work.check()
         check_noise(plan.event)
         streams = NoiseStreams(self.random_state, self._noise_context(data, plan))

@@ -18,6 +18,7 @@ from skriemdp.geometry.sphere import Sphere
 
 __all__ = [
     "CHECKS",
+    "LEAST_SIGNAL",
     "as_points",
     "asymmetric",
     "check_descent_radius",
@@ -292,9 +293,13 @@ def warn_small_search(n: int, mu: float, cure: str = "a public center and radius
         )
 
 
+# n mu over the root of the number of parameters, below which a model says little.
+LEAST_SIGNAL = 20.0
+
+
 def warn_small_model(n: int, signal: float) -> None:
     """Warn, from public numbers, when a model says little: n mu over the root of its parameters."""
-    if signal < 20.0:
+    if signal < LEAST_SIGNAL:
         warn_user(
             f"n={n} records and this epsilon are few for so many parameters: n mu over their root "
             f"is {signal:.3g}. Below 10 a model is hardly better than one answer for all rows. Use "

@@ -13,7 +13,15 @@ from skriemdp.mechanisms.budget import Release
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import SeededEvent
 
-__all__ = ["COMPUTATIONAL", "SEEDED", "ChargedEntry", "PrivacySpent"]
+__all__ = [
+    "COMPUTATIONAL",
+    "SEEDED",
+    "ChargedEntry",
+    "PrivacySpent",
+    "plain_value",
+    "shown_value",
+    "table",
+]
 
 # The guarantee of a release whose noise can be reproduced.
 SEEDED = "none (seeded)"
@@ -126,10 +134,10 @@ class PrivacySpent:
         ]
         if self.epsilon_alone is not None:
             rows.insert(1, ("epsilon if all others collude", f"{self.epsilon_alone:.4g}"))
-        facts = [(name, _shown(value)) for name, value in self.public.items()]
-        folded = f"<details><summary>{len(facts)}</summary>{_table(facts)}</details>"
-        table = _table(rows, [("public facts", folded)])
-        return f"<div class='skriemdp-spent'>{table}</div>"
+        facts = [(name, shown_value(value)) for name, value in self.public.items()]
+        folded = f"<details><summary>{len(facts)}</summary>{table(facts)}</details>"
+        shown = table(rows, [("public facts", folded)])
+        return f"<div class='skriemdp-spent'>{shown}</div>"
 
     @property
     def mu(self) -> float | None:
@@ -142,11 +150,11 @@ class PrivacySpent:
         fields = {name: getattr(self, name) for name in names}
         fields |= {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         fields["event"] = self.event.to_dict()
-        fields["public"] = {name: _plain(value) for name, value in self.public.items()}
+        fields["public"] = {name: plain_value(value) for name, value in self.public.items()}
         return fields
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """A public fact in a few words; arrays as shapes."""
     shape = getattr(value, "shape", ())
     if shape:
@@ -156,7 +164,7 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def _table(rows: Iterable[tuple], markup: Iterable[tuple] = ()) -> str:
+def table(rows: Iterable[tuple], markup: Iterable[tuple] = ()) -> str:
     """Names and values as an HTML table; the values of `markup` are HTML already."""
     cells = [(html.escape(str(name)), html.escape(str(value))) for name, value in rows]
     lines = "".join(
@@ -167,11 +175,12 @@ def _table(rows: Iterable[tuple], markup: Iterable[tuple] = ()) -> str:
     return f"<table>{lines}</table>"
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """A public fact as plain data."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain_value(item) for item in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from typing import Any
 
 import numpy as np
 
+from skriemdp._dataclasses import dataclass
 from skriemdp._random import public_generator
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference.covariances import (
@@ -33,7 +33,7 @@ _WRONG = 0.9
 _DRAWS = ((50, 300), (256, 50), (math.inf, 8))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MedianInference:
     """Released second derivatives and directions at a point; everything else follows from them.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,8 @@ from skriemdp._quiet import quietly, read_records, read_weights
 from skriemdp._validation import check_option
 from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
-from skriemdp.core.manifold_input import warn_published_labels
+from skriemdp.core.forecast import Expected, ExpectedError
+from skriemdp.core.manifold_input import LEAST_SIGNAL, warn_published_labels
 from skriemdp.core.parameters import label_list
 from skriemdp.linear_model.fit_plan import GRADIENTS, plan_fit, ridge_penalty
 from skriemdp.linear_model.glm import CLASSIFICATION, LOSSES, LinearProblem, row_unit, unit_rows
@@ -383,6 +385,20 @@ default="auto"
 
     def _plan(self, facts: dict[str, Any], terms: Terms) -> Plan:
         return plan_fit(self, facts)
+
+    def _expected(self, plan: Plan, facts: dict[str, Any], spread: Any) -> Expected:
+        settings, n = plan.settings, facts["n"]
+        solver = settings.solver
+        if not settings.sampled:
+            solver = solver.with_mu(settings.bounds.usual_mu)
+        name = f"{solver.n_steps} steps of {solver.preconditioner!r}, gaussian noise"
+        unit = "x the bound of a row's norm (coordinate of a step's mean gradient)"
+        error = ExpectedError("noise", solver.noise_of_last(settings.start.shape, n), unit)
+        if settings.sampled or solver.basis_at is not None:
+            return Expected(name, (error,))
+        signal = n * settings.bounds.usual_mu / math.sqrt(settings.start.size)
+        worth = "a model then says more than one answer for all rows"
+        return Expected(name, (error,), LEAST_SIGNAL / signal, worth)
 
     def _gaussian_choice(self) -> str:
         return "batch_size=None"

@@ -182,6 +182,14 @@ class RowBounds:
         further = 0.0 if self.columns is None else _GRID_SHARE + self.columns.share
         return self.search.shares.total + further
 
+    @property
+    def usual_mu(self) -> float:
+        """What is left for a model of rows that lie near enough for no further steps."""
+        unspent = 0.0
+        if self.search is not None:
+            unspent = self.search.shares.total - self.search.without_further().shares.total
+        return self.mu * math.sqrt(1.0 - self.share + unspent - COUNT_SHARE)
+
     def reserve(self, budget: GaussianBudget) -> None:
         """Take from the budget of a plan all that a search may spend."""
         if self.search is not None:

@@ -18,6 +18,7 @@ from skriemdp._validation import check_option, shown
 from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
@@ -31,9 +32,15 @@ from skriemdp.core.parameters import label_list
 from skriemdp.core.work import Work
 from skriemdp.geometry import GeodesicBall, Geometry, as_geometry
 from skriemdp.location_scale.points import PointRecords, warn_direction
-from skriemdp.location_scale.search import LocationScaleSearch
+from skriemdp.location_scale.search import Found, LocationScaleSearch
 from skriemdp.mean.class_releases import ClassRule, ClassSums, PeopleOfClasses, Vote
 from skriemdp.mean.domains import public_domain, public_facts, search_domain
+from skriemdp.mean.expected import (
+    expected_error,
+    expected_joint_mean,
+    held_radius,
+    told_spread,
+)
 from skriemdp.mean.joint_class_releases import JointClasses, plan_joint_classes
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
 from skriemdp.mean.uncertainty import warn_cut
@@ -403,6 +410,35 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         if self.delta == 0:
             return PureBudget(float(self.epsilon) * (1.0 - 1e-12))
         return GaussianBudget(gaussian_mu(self.epsilon, self.delta))
+
+    def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
+        return as_geometry(self.manifold, point_shape=shape).base_point, np.zeros(())
+
+    def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
+        settings, n = plan.settings, facts["n"]
+        if isinstance(settings, JointClasses):
+            return expected_joint_mean(settings, spread)
+        k, dim, told = (
+            len(facts["classes"]),
+            settings.geometry.dim,
+            told_spread(settings.ball, spread),
+        )
+        budget, ball, search = self._budget(), settings.ball, settings.search
+        count = budget.count(_COUNT_PURE if budget.pure else _COUNT)
+        whole = budget.total
+        if settings.vote.ways:
+            budget.take(settings.vote.share, _VOTE)
+        if search is not None:
+            search.without_further().shares.reserve(budget)
+            radius = search.radius or held_radius(told[0], search.level, dim)
+            ball = Found(settings.geometry.base_point, radius, search.level)
+        sums = self._sums(settings, ball, count, budget, facts)
+        noise = math.sqrt(dim) * sums.noise_scale(n)
+        floor = math.sqrt(dim) * dataclasses.replace(sums, rest=whole).noise_scale(n)
+        name = f"sums and sizes of {k} classes in a ball, {budget.law} noise"
+        found = expected_error(name, noise, floor, n / k, told)
+        assumed = f"{found.assumed}; their mean is that of all classes, which are equally large"
+        return found._replace(assumed=assumed)
 
     def _release(self, data: Data, plan: Plan, streams: NoiseStreams) -> None:
         for name in _OF_SOME:

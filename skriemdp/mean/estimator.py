@@ -17,6 +17,7 @@ from skriemdp._validation import check_count, check_option, check_positive, show
 from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, ITERATED, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
@@ -41,6 +42,7 @@ from skriemdp.location_scale.points import (
 )
 from skriemdp.mean.adaptive_releases import AdaptiveMean
 from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
+from skriemdp.mean.expected import expected_joint_mean, expected_mean
 from skriemdp.mean.median_releases import GeometricMedian, check_median, plan_median
 from skriemdp.mean.planning import (
     MEAN,
@@ -629,6 +631,21 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         )
         public = public_facts(geometry, n, ball, search)
         return Plan(joint.event, joint, public, work=work, releases=joint.releases)
+
+    def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
+        return as_geometry(self.manifold, point_shape=shape).base_point, None
+
+    def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
+        if isinstance(plan.settings, StartAlone):
+            return Expected("a multiple of the identity: no shape is released")
+        if isinstance(plan.settings, GeometricMedian):
+            return Expected("median")
+        if not isinstance(plan.settings, tuple):
+            return expected_joint_mean(plan.settings, spread)
+        geometry, ball, chosen = plan.settings
+        release = None if ball is None else self._mean_release(ball, facts["n"], chosen)
+        target, shrink = (float(self.epsilon), float(self.delta)), self.shrink == "auto"
+        return expected_mean(geometry, ball, chosen, release, facts["n"], target, spread, shrink)
 
     def _gaussian_choice(self) -> str:
         own_law = self.mechanism in OUTPUT

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from skriemdp._arrays import row_squares
+from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._validation import check_scale, shown
 from skriemdp.geometry.ball import GeodesicBall
@@ -72,7 +73,7 @@ class _Step(NamedTuple):
     directions: float
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GeometricMedian:
     """Median of the records: a search, rough Newton steps, and two last ones.
 

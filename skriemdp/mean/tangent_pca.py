@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from skriemdp._quiet import read_array, read_records
 from skriemdp._validation import check_count, check_option
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.forecast import Expected
 from skriemdp.core.manifold_input import (
     CHECKS,
     as_points,
@@ -22,8 +23,10 @@ from skriemdp.core.manifold_input import (
 )
 from skriemdp.core.work import Work
 from skriemdp.descent.groups import local_means
+from skriemdp.geometry import as_geometry
 from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
+from skriemdp.mean.expected import expected_joint_mean
 from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
 from skriemdp.privacy.calibration import gaussian_mu
 
@@ -236,6 +239,12 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         )
         public = public_facts(geometry, n, ball, search)
         return Plan(joint.event, joint, public, work=work, releases=joint.releases)
+
+    def _stand_in(self, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[Any, Any]:
+        return as_geometry(self.manifold, point_shape=shape).base_point, None
+
+    def _expected(self, plan: Plan[JointMean], facts: Any, spread: Any) -> Expected:
+        return expected_joint_mean(plan.settings, spread)
 
     def _release(self, data: Data, plan: Plan[JointMean], streams: NoiseStreams) -> None:
         (points,), geometry = data.arrays, plan.settings.geometry

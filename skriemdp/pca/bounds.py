@@ -191,6 +191,14 @@ class BoundsSearch:
                 budget.take(*taken)
 
     @property
+    def usual_share(self) -> float:
+        """Of ``mu**2``, where the data lie so near that one mean finds them."""
+        share = sum(self._first_shares) if self.private_center else 0.0
+        if self.row_norm is None:
+            share += _RANK_SHARE + (_NORM_SHARE if self.pair_seed is None else _PAIR_NORM_SHARE)
+        return share
+
+    @property
     def _first_shares(self) -> tuple[float, float]:
         """Of the norm about the origin, and of the mean of the rows scaled to it."""
         if self.pair_seed is not None:

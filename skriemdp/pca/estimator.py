@@ -19,6 +19,7 @@ from skriemdp._validation import check_count, check_option, check_scale
 from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.core.forecast import Expected
 from skriemdp.core.work import Work
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.grouped_rows import GroupedRows
@@ -27,6 +28,7 @@ from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
 from skriemdp.mechanisms.covariance import symmetric_noise_radius
 from skriemdp.pca.bounds import LEAST_LEFT, Bounds, BoundsSearch, Budget, pairs_are_better
+from skriemdp.pca.expected import expected_components
 from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
 from skriemdp.pca.pure_releases import PureCovarianceRelease
 from skriemdp.pca.releases import (
@@ -471,6 +473,15 @@ manifold, default="auto"
             return Work(8.0 * (2 * n + 6 * d * k + 4 * k * k), steps, f"n_components={k}")
         cause = f"the {d} x {d} matrix of mechanism={name!r}; 'power' forms none"
         return Work(8.0 * (2.5 * n + 4 * d * d), steps, cause)
+
+    def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
+        settings, name = plan.settings, plan.public["mechanism"]
+        budget, mu = settings.make_budget(), plan.event.mu
+        if budget.pure or mu is None or name not in ("covariance", "refine"):
+            return super()._expected(plan, facts, spread)._replace(mechanism=name)
+        before = 0.0 if settings.bounds.row_norm is None else _COUNT_SHARE
+        k, grouped = int(self.n_components), facts.get("grouped", False)
+        return expected_components(settings.bounds, name, k, mu, before, grouped, spread)
 
     def _gaussian_choice(self) -> str:
         return "mechanism='auto'"

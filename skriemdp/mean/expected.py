@@ -1,0 +1,161 @@
+"""How far noise will move a mean, from public numbers: what a plan says before a fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from scipy.special import chdtri
+
+from skriemdp.core.forecast import Expected, ExpectedError
+from skriemdp.geometry.ball import GeodesicBall
+from skriemdp.geometry.base import Geometry
+from skriemdp.location_scale.search import LocationScaleSearch
+from skriemdp.mean.adaptive_releases import AdaptiveMean
+from skriemdp.mean.joint_releases import JointMean
+from skriemdp.mean.planning import MeanPlan
+from skriemdp.mean.releases import DescentMean, MeanNoise, TangentMean, pure_law
+from skriemdp.privacy.calibration import gaussian_mu
+from skriemdp.privacy.laplace import laplace_law
+
+__all__ = [
+    "expected_error",
+    "expected_joint_mean",
+    "expected_mean",
+    "held_radius",
+    "left_by_search",
+    "told_spread",
+]
+
+# A result with more noise than this part of the records' spread tells little.
+_WORTH = 0.25
+
+
+def told_spread(ball: GeodesicBall | None, spread: Any) -> tuple[float, str, str]:
+    """The spread that errors are told for, their unit, and what that assumes."""
+    round_cloud = "records spread like a round Gaussian about their mean"
+    if spread is not None:
+        return (
+            float(spread),
+            "",
+            f"{round_cloud}, {float(spread):g} from it in the root mean square",
+        )
+    if ball is None:
+        return 1.0, "x the spread", f"{round_cloud}; spread is the root mean square distance"
+    return ball.radius, "", "records may fill the public ball; pass spread= if they do not"
+
+
+def held_radius(spread: float, level: float, dim: int) -> float:
+    """Of the ball about the mean that holds the share `level` of a round Gaussian cloud."""
+    return spread * math.sqrt(float(chdtri(dim, 1.0 - level)) / dim)
+
+
+def left_by_search(search: LocationScaleSearch, *before: float | None) -> float:
+    """The mu that is left where data lie near enough for no further steps.
+
+    `before` are the mu of other releases.
+    """
+    share = sum((0.0 if mu is None else mu / search.mu) ** 2 for mu in before)
+    return search.mu * math.sqrt(1.0 - share - search.without_further().shares.total)
+
+
+def expected_error(
+    mechanism: str, noise: float, floor: float, n: int, told: tuple[float, str, str]
+) -> Expected:
+    """Errors of a mean of n records with this `noise`, and with the noise of the whole budget."""
+    spread, unit, assumed = told
+    errors = (
+        ExpectedError("noise", noise, unit),
+        ExpectedError("floor", min(noise, floor), unit),
+        ExpectedError("search", max(noise - floor, 0.0), unit),
+        ExpectedError("sampling", spread / math.sqrt(n), unit),
+    )
+    worth = f"noise is then at most {_WORTH:g} of the records' spread"
+    return Expected(mechanism, errors, noise / (_WORTH * spread), worth, assumed)
+
+
+def expected_mean(
+    geometry: Geometry,
+    ball: GeodesicBall | None,
+    chosen: MeanPlan,
+    release: Any,
+    n: int,
+    target: tuple[float, float],
+    spread: Any,
+    shrink: bool,
+) -> Expected:
+    """Of a planned mean, with (epsilon, delta) for `target`.
+
+    `release` is what a public ball will be asked by.
+    """
+    dim, told = geometry.dim, told_spread(ball, spread)
+    law = "gaussian" if chosen.law is None else "laplace"
+    whole = (
+        MeanNoise(gaussian_mu(*target), None) if chosen.law is None else _whole_law(dim, *target)
+    )
+    name = f"{chosen.mechanism} in a {'private' if ball is None else 'public'} ball, {law} noise"
+    search = chosen.search
+    if search is not None:
+        radius = search.radius or held_radius(told[0], search.level, dim)
+        if chosen.law is None:
+            left = left_by_search(search, chosen.count.event.mu)
+            chosen = dataclasses.replace(chosen, mu=left)
+        scale = chosen.noise.sigma(radius, dim, n)
+        if shrink and search.center is None and dim > 2:
+            scale *= _shrunken(search, scale, radius, dim, n)
+        floor = whole.sigma(radius, dim, n)
+        return expected_error(name, math.sqrt(dim) * scale, math.sqrt(dim) * floor, n, told)
+    assert ball is not None  # public or searched for
+    if isinstance(release, AdaptiveMean):
+        scale, radius = _adaptive(release, told[0])
+    elif isinstance(release, TangentMean):
+        scale, radius = release.noise_scale, ball.radius
+    elif isinstance(release, DescentMean):
+        assert release.solver.shares is not None  # set by the solver
+        last = MeanNoise(release.solver.mu * math.sqrt(release.solver.shares[-1]), None)
+        scale, radius = last.sigma(ball.radius, dim, n), ball.radius
+    else:
+        return Expected(f"{chosen.mechanism} in a public ball")
+    floor = whole.sigma(radius, dim, n)
+    return expected_error(name, math.sqrt(dim) * scale, math.sqrt(dim) * floor, n, told)
+
+
+def _whole_law(dim: int, epsilon: float, delta: float) -> MeanNoise:
+    """Laplace noise with all of a budget."""
+    return MeanNoise(None, laplace_law(dim, epsilon, delta) if delta else pure_law(dim, epsilon))
+
+
+def _shrunken(search: LocationScaleSearch, scale: float, radius: float, dim: int, n: int) -> float:
+    """What James and Stein's shrinkage towards the last rough mean leaves of noise."""
+    rough = MeanNoise(search.mu * math.sqrt(search.shares.move), None).sigma(radius, dim, n)
+    return math.sqrt(1.0 - (dim - 2) / dim * scale**2 / (scale**2 + rough**2))
+
+
+def _adaptive(release: AdaptiveMean, spread: float) -> tuple[float, float]:
+    """Noise per coordinate of all rough means and the last one together, and the last radius."""
+    ball, n, dim = release.ball, release.n, release.ball.geometry.dim
+    radius, precision = ball.radius, 0.0
+    for each, radii in zip(release.plan.rounds, release.radii, strict=True):
+        precision += MeanNoise(each.mean_mu, None).sigma(radius, dim, n) ** -2
+        held = held_radius(spread, max(radii.wanted, radii.level), dim)
+        radius = min(ball.radius, math.hypot(held, math.sqrt(dim / precision)))
+    precision += release.plan.noise.sigma(radius, dim, n) ** -2
+    return precision**-0.5, radius
+
+
+def expected_joint_mean(joint: JointMean, spread: Any) -> Expected:
+    """Of a mean that is released with its second moment."""
+    dim, n, told = joint.geometry.dim, joint.n, told_spread(joint.ball, spread)
+    mu, radius = joint.joint_mu, 0.0 if joint.ball is None else joint.ball.radius
+    if joint.search is not None:
+        mu = left_by_search(joint.search, joint.count.event.mu)
+        held = joint.wider * held_radius(told[0], joint.search.level, dim)
+        radius = joint.search.radius or held
+    elif joint.looks:
+        radius = min(radius, joint.wider * held_radius(told[0], 0.999, dim))
+    vectors = joint.held(radius)
+    over = math.sqrt(dim / 2.0) / (joint.weight * radius * n)
+    noise, floor = (over * vectors.sigma(vectors.check(one)) for one in (mu, joint.mu))
+    name = "mean and second moment together, gaussian noise"
+    return expected_error(name, noise, floor, n, told)
