@@ -116,7 +116,7 @@ report["points"] = points
 for mode in (ERROR, HALF):
     for at in range(1, points + 1):
         fails(handle, where, mode, at)
-for seed in range(1 if quick else 6):
+for seed in range(1 if quick else 3):
     handle = ledger(f"cuts-{seed}.ledger")
     where = handle.path.encode()
     for at in range(1, points + 1):

@@ -481,7 +481,7 @@ def test_audit_of_a_step_and_its_power(sampler):
 
     def lower_bound(halve):
         mechanism = _OneStep(halve, sampler)
-        sides = [mechanism.scores(sign, 6000, rng) for sign in (-1, 1)]
+        sides = [mechanism.scores(sign, 3000, rng) for sign in (-1, 1)]
         return audit_scores(*sides, delta=delta, confidence=1 - 1e-6).epsilon
 
     assert lower_bound(1.0) <= allowed
