@@ -62,7 +62,7 @@ plt.xticks(rounds, [str(number) for number in rounds])
 plt.minorticks_off()
 plt.xlabel("rounds")
 plt.ylabel("excess risk at a total of epsilon = 1")
-plt.legend(loc="center left", bbox_to_anchor=(0.0, 0.3))
+plt.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 plt.tight_layout()
 
 # %%

@@ -25,7 +25,8 @@ mean = PrivateFrechetMean(
     sphere, radius=math.pi / 8, mechanism="gradient", epsilon=0.3, delta=1e-4
 ).fit(X)
 left = NoiseBallDisplay.from_estimator(mean, figure.add_subplot(1, 2, 1, projection="3d"))
-left.ax_.scatter(*X.T, s=2, color="0.5")
+left.ax_.computed_zorder = False  # records behind the balls of the noise, not before them
+left.ax_.scatter(*X.T, s=2, color="0.6", zorder=1.5)
 left.ax_.view_init(elev=5, azim=5)
 left.ax_.set_box_aspect((1, 1, 1), zoom=1.4)
 left.ax_.set_axis_off()
@@ -37,6 +38,6 @@ mean = PrivateFrechetMean(
 ).fit(X)
 right = NoiseBallDisplay.from_estimator(mean, figure.add_subplot(1, 2, 2))
 disk = X[:, 1:] / (1.0 + X[:, :1])
-right.ax_.scatter(*disk.T, s=2, color="0.5")
+right.ax_.scatter(*disk.T, s=2, color="0.6", zorder=1.5)
 figure.tight_layout()
 plt.show()

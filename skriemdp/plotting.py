@@ -189,6 +189,9 @@ class AdaGradDisplay(QuietQueries):
         if self.noise_floor is not None:
             axes[0].axhline(self.noise_floor, color="C3", ls="--", label="noise alone")
         axes[0].set(yscale="log", xlabel="index", ylabel="preconditioner")
+        shown = [value for value in (*self.spectrum, self.noise_floor or 0.0) if value > 0.0]
+        if shown:  # equal values would leave an axis without a tick
+            axes[0].set_ylim(min(shown) / 2.0, max(shown) * 2.0)
         axes[0].legend()
         if count == 2:
             for number, (name, risks) in enumerate((self.excess_risks or {}).items()):
