@@ -18,6 +18,7 @@ import time
 import numpy as np
 
 from skriemdp import (
+    PrivacyAccountant,
     PrivateFrechetMean,
     PrivateGeodesicRegressor,
     PrivateGridSearchCV,
@@ -480,6 +481,16 @@ OTHERS = {
     ),
     "PrivateMinimumDistanceToMean, private ball": (
         PrivateMinimumDistanceToMean("spd", **LONG),
+        None,
+    ),
+    "PrivateFrechetMean, a record more": (
+        PrivateFrechetMean(
+            radius=1.0,
+            mechanism="tangent",
+            noise="gaussian",
+            shrink=None,
+            accountant=PrivacyAccountant(unit="record, present or not"),
+        ),
         None,
     ),
     "PrivateMinimumDistanceToMean, pure": (

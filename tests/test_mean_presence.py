@@ -18,7 +18,7 @@ from skriemdp import (
     PrivatePrincipalEigenvector,
     PrivateTangentPCA,
 )
-from skriemdp.auditing import audit_epsilon
+from skriemdp.auditing import audit_epsilon, audit_estimator, worst_case_neighbours
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD
 from skriemdp.ledger.errors import BudgetError
@@ -271,6 +271,15 @@ def _count_and_sum(found):
 def test_an_audit_of_presence_is_below_what_is_stated_and_not_far():
     found = _audited(_count_and_sum)
     assert 0.5 * EPSILON <= found.epsilon_gdp <= EPSILON
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_audit_of_such_a_mean_adds_a_record():
+    model = PrivateFrechetMean(radius=1.0, mechanism="tangent", accountant=secret())
+    pair = worst_case_neighbours(model)
+    assert [len(rows) for rows in (*pair.data, *pair.neighbour)] == [100, 101]
+    audit = audit_estimator(model, trials=60, confidence=1.0 - 1e-9)
+    assert audit.event == "ParallelEvent" and not audit.refuted
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -18,6 +18,7 @@ from skriemdp.core.manifold_input import public_point
 from skriemdp.erm.estimator import PrivateRiemannianERM
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Hyperboloid, Poincare, as_geometry
+from skriemdp.ledger.units import PRESENT
 from skriemdp.linear_model.estimator import PrivateNoisyAdaGrad
 from skriemdp.mean.classifier import PrivateMinimumDistanceToMean
 from skriemdp.mean.estimator import PrivateFrechetMean
@@ -156,6 +157,8 @@ def _resting(geometry: Geometry, center: np.ndarray, radius: float | None, n: in
 def _mean(estimator: PrivateFrechetMean, n: int = 100) -> Neighbours:
     public = _given(estimator.radius, "auto") is not None
     geometry = _geometry(estimator.manifold)
+    if public and getattr(estimator.accountant, "unit", None) == PRESENT:
+        return _one_more(estimator, n)
     if estimator.mechanism == "k-norm" and public and not geometry.is_hadamard:
         return _all_at_one_end(estimator, n)
     low, high = geometry.curvature_bounds
@@ -199,6 +202,24 @@ def _opposite_ends(
         return float(away[0] ** power - away[1] ** power)
 
     return Neighbours((rows,), (other,), score)
+
+
+def _one_more(estimator: PrivateFrechetMean, n: int) -> Neighbours:
+    """Records at the centre, and one more at the edge; scored by their number and by the mean."""
+    check_count(minimum=2, n=n)
+    geometry, radius = _geometry(estimator.manifold), float(estimator.radius)
+    center = _center(geometry, estimator.center)
+    rows = _resting(geometry, center, radius, n)
+    edge = _on_axis(geometry, center, [_outside(geometry, radius)])
+
+    def score(model: Any) -> float:
+        told = model.privacy_spent_.public
+        moved = float(geometry.log_coordinates(center, model.mean_)[0])
+        # What the record adds to each release, times the release, over the variance of its noise.
+        of_sum = radius * moved / (told["n released"] * model.noise_scale_**2)
+        return float(told["n released"] / told["noise of n"] ** 2 + of_sum)
+
+    return Neighbours((rows,), (np.concatenate([edge, rows]),), score)
 
 
 def _across_a_sphere(estimator: PrivateFrechetMean, n: int) -> Neighbours:

@@ -69,7 +69,13 @@ class EstimatorAudit:
 
 
 class _NoLedger:
-    """Charges nothing: the records of an audit are made up, or public."""
+    """Charges nothing: the records of an audit are made up, or public.
+
+    What it protects is what the ledger of `estimator` does.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.unit = getattr(getattr(estimator, "accountant", None), "unit", None)
 
     def __sklearn_clone__(self) -> Self:
         return self
@@ -152,7 +158,7 @@ def audit_estimator(
                 "nothing."
             )
     pair = worst_case_neighbours(estimator) if neighbours is None else neighbours
-    model = clone(estimator).set_params(accountant=_NoLedger())
+    model = clone(estimator).set_params(accountant=_NoLedger(estimator))
     spent = _scores(model, pair.data, lambda fitted: fitted.privacy_spent_, 1)[0]
     gaussian = spent.event.mu is not None
     if delta is None:
