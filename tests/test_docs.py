@@ -64,6 +64,7 @@ COMPLETE = (
     "docs/user_guide/pca.md",
     "docs/user_guide/people.md",
     "docs/user_guide/pymanopt.md",
+    "docs/user_guide/released-means.md",
     "docs/user_guide/selection.md",
     "docs/user_guide/uncertainty.md",
     "docs/your-budget.md",
@@ -204,6 +205,7 @@ SHORT = (
     "docs/user_guide/pca.md",
     "docs/user_guide/people.md",
     "docs/user_guide/pymanopt.md",
+    "docs/user_guide/released-means.md",
     "docs/user_guide/selection.md",
     "docs/user_guide/uncertainty.md",
 )

@@ -41,6 +41,7 @@ from skriemdp.mean.expected import (
     held_radius,
     told_spread,
 )
+from skriemdp.mean.exports import pyriemann_metric, synthetic_classes
 from skriemdp.mean.joint_class_releases import JointClasses, plan_joint_classes
 from skriemdp.mean.noise_shape import NoiseShape, read_shape
 from skriemdp.mean.uncertainty import warn_cut
@@ -276,6 +277,62 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             clipped=(self.clipped_fraction_, self._clipped_noise),
             of=f"class {shown(label)} of the population",
         )
+
+    def sample(self, n: int = 1, random_state: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Synthetic records with labels: wrapped Gaussians with the moments of the classes.
+
+        They show released means, covariances and shares of the classes, and nothing else of the
+        records.  Post-processing: nothing more is spent, for any `n`.
+
+        Parameters
+        ----------
+        n : int, default=1
+        random_state : int, optional
+            Public; the draws are no noise that protects anybody.
+
+        Returns
+        -------
+        X : ndarray of shape (n, *point_shape)
+        y : ndarray of shape (n,)
+            None of a class whose released count is below one.
+
+        Raises
+        ------
+        AttributeError
+            Unless the fit was made with ``uncertainty=True``, and some class has a count.
+        """
+        check_is_fitted(self)
+        known = [k is not None for k in getattr(self, "inference_", ())]
+        if not any(known):
+            raise AttributeError(
+                "sample needs the second moments of the classes, which this fit did not release; "
+                "pass uncertainty=True and fit again, which costs a budget of its own."
+            )
+        counts = np.where(known, np.maximum(self.class_counts_, 0.0), 0.0)
+        X, labels = synthetic_classes(
+            self.geometry_, self.means_, self.tangent_covariances_, counts, n, random_state
+        )
+        return X, self.classes_[labels]
+
+    def to_pyriemann(self) -> Any:
+        """pyRiemann's ``MDM`` with the private class means, fitted, for matrices.
+
+        It decides by geodesic distances, whatever `decision_` says.
+
+        Returns
+        -------
+        pyriemann.classification.MDM
+
+        Raises
+        ------
+        ValueError
+            For manifolds that pyRiemann does not have.
+        """
+        check_is_fitted(self)
+        metric = pyriemann_metric(self.geometry_)
+        from pyriemann.classification import MDM
+
+        return MDM(metric=metric).fit(self.means_, self.classes_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -43,6 +43,7 @@ from skriemdp.location_scale.points import (
 from skriemdp.mean.adaptive_releases import AdaptiveMean
 from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
 from skriemdp.mean.expected import expected_joint_mean, expected_mean
+from skriemdp.mean.exports import pyriemann_metric, synthetic_points
 from skriemdp.mean.median_releases import GeometricMedian, check_median, plan_median
 from skriemdp.mean.planning import (
     MEAN,
@@ -450,6 +451,55 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             )
         clipped = self.clipped_fraction_, self._clipped_noise
         return self.inference_.region(level, self.privacy_spent_, clipped=clipped)
+
+    def sample(self, n: int = 1, random_state: int | None = None) -> np.ndarray:
+        """Synthetic records: a wrapped Gaussian with the released mean and covariance.
+
+        They show these two moments and nothing else of the records: no tails, clusters or outliers,
+        and in curved spaces no higher terms.  Post-processing: nothing more is spent, for any `n`.
+
+        Parameters
+        ----------
+        n : int, default=1
+        random_state : int, optional
+            Public; the draws are no noise that protects anybody.
+
+        Returns
+        -------
+        ndarray of shape (n, *point_shape), or (n, n_features) where X was flat
+
+        Raises
+        ------
+        AttributeError
+            Unless a mean was fitted with ``uncertainty=True``.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "tangent_covariance_"):
+            raise AttributeError(
+                "sample needs the second moment of the records, which this fit did not release; "
+                "pass uncertainty=True and statistic='mean' and fit again, which costs a budget of "
+                "its own."
+            )
+        moments = (self.mean_, self.tangent_covariance_)
+        return self._layout(synthetic_points(self.geometry_, *moments, n, random_state))
+
+    def to_pyriemann(self) -> Any:
+        """pyRiemann's ``TangentSpace`` at the private mean, fitted, for matrices.
+
+        Returns
+        -------
+        pyriemann.tangentspace.TangentSpace
+
+        Raises
+        ------
+        ValueError
+            For manifolds that pyRiemann does not have.
+        """
+        check_is_fitted(self)
+        metric = pyriemann_metric(self.geometry_)
+        from pyriemann.tangentspace import TangentSpace
+
+        return TangentSpace(metric=metric).fit(self.mean_[None])
 
     def noise_radius(self, level: float = 0.95) -> float:
         """Not a confidence interval for the population's mean: how far noise alone can move it.

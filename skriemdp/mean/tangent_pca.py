@@ -27,6 +27,7 @@ from skriemdp.geometry import as_geometry
 from skriemdp.inference.covariances import coordinate_jacobian
 from skriemdp.mean.domains import public_domain, public_facts, read_points, search_domain
 from skriemdp.mean.expected import expected_joint_mean
+from skriemdp.mean.exports import synthetic_points
 from skriemdp.mean.joint_releases import JointMean, plan_joint_mean
 from skriemdp.privacy.calibration import gaussian_mu
 
@@ -187,6 +188,27 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         seen = np.asarray(self.geometry_.log_coordinates(self.mean_, points))
         return seen @ self.components_.T / self._scales()
 
+    def sample(self, n: int = 1, random_state: int | None = None) -> np.ndarray:
+        """Synthetic records: a wrapped Gaussian at `mean_` with all variances of `spectrum_`.
+
+        They show the released mean and covariance, of records shortened to `radius_`, and nothing
+        else of the records.  Post-processing: nothing more is spent, for any `n`.
+
+        Parameters
+        ----------
+        n : int, default=1
+        random_state : int, optional
+            Public; the draws are no noise that protects anybody.
+
+        Returns
+        -------
+        ndarray of shape (n, *point_shape), or (n, n_features) where X was flat
+        """
+        check_is_fitted(self)
+        moments = (self.mean_, self._covariance)
+        points = synthetic_points(self.geometry_, *moments, n, random_state)
+        return points.reshape(len(points), -1) if self._flat else points
+
     def inverse_transform(self, X: np.ndarray) -> np.ndarray:
         """Points from components ``(n, n_components)``, in the layout of the fitted X."""
         check_is_fitted(self)
@@ -261,6 +283,7 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
         variances = np.einsum("ki,ij,kj->k", vectors, found.tangent_covariance, vectors)
         order = np.argsort(-variances, kind="stable")
         self.spectrum_ = np.maximum(variances[order], 0.0)
+        self._covariance = (vectors[order].T * self.spectrum_) @ vectors[order]
         vectors = vectors[order[: self.n_components]]
         largest = np.argmax(np.abs(vectors), axis=1)
         signs = np.sign(np.take_along_axis(vectors, largest[:, None], axis=1))

@@ -1,0 +1,62 @@
+"""What is made of released means, free of charge: synthetic records, and objects of pyRiemann."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import numpy as np
+
+from skriemdp._random import check_random_state, public_generator
+from skriemdp._validation import check_count
+from skriemdp.geometry.base import Geometry
+from skriemdp.geometry.spd import AffineInvariantSPD, BuresWassersteinSPD, LogEuclideanSPD
+from skriemdp.inference.covariances import factor
+
+__all__ = ["pyriemann_metric", "synthetic_classes", "synthetic_points"]
+
+_METRICS: dict[type, str] = {
+    AffineInvariantSPD: "riemann",
+    LogEuclideanSPD: "logeuclid",
+    BuresWassersteinSPD: "wasserstein",
+}
+
+
+def pyriemann_metric(geometry: Geometry) -> str:
+    """pyRiemann's name for the metric of `geometry`; ValueError where it has none."""
+    if type(geometry) not in _METRICS:
+        raise ValueError(
+            f"pyRiemann has no points of {geometry}; fit on manifold='spd', 'spd-log-euclidean' or "
+            "'spd-bures-wasserstein'."
+        )
+    return _METRICS[type(geometry)]
+
+
+def synthetic_points(
+    geometry: Geometry, mean: np.ndarray, covariance: np.ndarray, n: Any, random_state: Any
+) -> np.ndarray:
+    """Points whose coordinates at `mean` are Gaussian with this covariance, shape (n, *shape)."""
+    points, _ = synthetic_classes(geometry, mean[None], [covariance], np.ones(1), n, random_state)
+    return points
+
+
+def synthetic_classes(
+    geometry: Geometry,
+    means: np.ndarray,
+    covariances: Any,
+    counts: np.ndarray,
+    n: Any,
+    random_state: Any,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points of classes with these means, covariances and relative sizes; and their classes."""
+    check_count(n=n)
+    check_random_state(random_state)
+    seed = secrets.randbits(64) if random_state is None else int(random_state)
+    rng = public_generator(seed, "synthetic records")
+    labels = rng.choice(len(counts), size=int(n), p=counts / counts.sum())
+    vectors = rng.standard_normal((int(n), geometry.dim))
+    points = np.empty((int(n), *geometry.shape))
+    for k in np.unique(labels):
+        drawn = vectors[labels == k] @ factor(covariances[k]).T
+        points[labels == k] = geometry.exp_coordinates(means[k], drawn)
+    return points, labels
