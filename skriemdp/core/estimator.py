@@ -296,7 +296,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         plan = self._plan(data.facts, self._terms(accountant))
         if data.groups is not None:
             plan = _per_group(plan)
-        plan.work.check()
+        plan.work.begin()
         check_noise(plan.event)
         streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
         entry = self._charge(accountant, plan)
@@ -331,7 +331,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
 
         with unwarned():
             plan = planned(_NOMINAL_N)
-        plan.work.check()
+        plan.work.begin()
         check_noise(event)
         streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
         entry = self._charge(accountant, plan)
