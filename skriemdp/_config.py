@@ -14,6 +14,7 @@ __all__ = ["config_context", "get_config", "set_config"]
 _LIMITS = {
     "most_bytes": 2**33,
     "most_steps": 10**6,
+    "most_operations": 10**14,
     "most_rounds": 10**5,
     "most_runs": 10**5,
     "most_classes": 10**4,
@@ -60,6 +61,8 @@ def config_context(**settings: Any) -> Iterator[None]:
         Memory that a fit may plan to use besides X.
     most_steps : int, default=10**6
         Steps of an iterative fit, and the queries that it answers.
+    most_operations : int, default=10**14
+        Multiplications and additions that a fit may plan: some hours of one core.
     most_rounds : int, default=10**5
         Rounds of a federated run.
     most_runs : int, default=10**5

@@ -97,6 +97,11 @@ def _initialisation(cls: type, fields: tuple[dataclasses.Field, ...]) -> dict[st
     then = hasattr(cls, "__post_init__")
 
     def __init__(self: Any, /, *args: Any, **kwargs: Any) -> None:
+        if len(args) == len(names) and not kwargs:
+            self.__dict__.update(zip(names, args, strict=True))
+            if then:
+                self.__post_init__()
+            return
         given = dict(zip(names, args, strict=False)) | kwargs
         fits = len(given) == len(args) + len(kwargs)
         if len(given) < len(names):

@@ -8,10 +8,12 @@ import logging
 import time
 from collections.abc import Iterator
 
-__all__ = ["counted", "silence", "tell"]
+__all__ = ["counted", "duration", "expect", "silence", "tell"]
 
 _LOGGER = logging.getLogger("skriemdp")
 _SECONDS = 1.0
+# A fit that takes longer tells so before it begins.
+_LONG = 5.0
 _silent: contextvars.ContextVar[bool] = contextvars.ContextVar("silent", default=False)
 
 
@@ -24,6 +26,20 @@ def counted(what: str, count: int) -> Iterator[int]:
     for done in range(count):
         yield done
         said = tell(what, done + 1, count, said)
+
+
+def expect(seconds: float) -> None:
+    """Tell how long a fit will take, if that is long; from its plan, which is public."""
+    if seconds > _LONG and not _silent.get():
+        _LOGGER.info("this fit takes about %s of one core", duration(seconds))
+
+
+def duration(seconds: float) -> str:
+    """A length of time in the unit that suits it."""
+    for unit, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2.0 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 def tell(what: str, done: int, count: int, said: float) -> float:

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 __all__ = [
     "Charged",
@@ -266,10 +266,24 @@ def read_records(
     A sparse X comes back in canonical form: entries stored twice are added.
     """
     if isinstance(y, str) and y == "no_validation":
-        result = quietly(lambda X: validate_data(estimator, X, **checks), X)
+        result = quietly(lambda X: _validated(estimator, X, **checks), X)
         return quietly(_canonical, result)
-    X, y = quietly(lambda X, y: validate_data(estimator, X, y, **checks), X, y, labels=labels)
+    X, y = quietly(lambda X, y: _validated(estimator, X, y, **checks), X, y, labels=labels)
     return quietly(_canonical, X), y
+
+
+def _validated(estimator: Any, X: Any, *y: Any, **checks: Any) -> Any:
+    """`validate_data`; of an array, which names no columns, without its look for tables.
+
+    The first such look in a process asks every installed package.
+    """
+    if type(X) is not np.ndarray or any(part is None for part in y) or "reset" in checks:
+        return validate_data(estimator, X, *y, **checks)
+    check: Callable[..., Any] = check_X_y if y else functools.partial(check_array, input_name="X")
+    result = check(X, *y, estimator=estimator, **checks)
+    vars(estimator).pop("feature_names_in_", None)
+    estimator.n_features_in_ = X.shape[1]
+    return result
 
 
 def read_array(value: Any, name: str, *, labels: bool = False, **checks: Any) -> Any:

@@ -10,7 +10,9 @@ from skriemdp import (
     PrivateFrechetMean,
     PrivateGridSearchCV,
     PrivateNoisyAdaGrad,
+    PrivatePrincipalEigenvector,
     _progress,
+    config_context,
 )
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import Sphere
@@ -97,3 +99,24 @@ def test_the_runs_of_a_search_are_silent(told):
 def test_nothing_is_told_unless_somebody_listens(capsys):
     model(n_steps=3).fit(*table())
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_long_fit_tells_first_how_long_and_one_too_long_is_refused(told, monkeypatch):
+    components = PrivatePrincipalEigenvector(2, accountant=PrivacyAccountant())
+    components.fit(table()[0])
+    assert told() == []
+    work = 4.0 * 60 * 3**2 + 10.0 * 3**3  # the matrix, and its decomposition
+    monkeypatch.setattr("skriemdp.core.work._PER_SECOND", work / 600.0)
+    components.fit(table()[0])
+    assert told() == ["this fit takes about 10 minutes of one core"]
+    with config_context(most_operations=2000), pytest.raises(ValueError, match="10 minutes"):
+        components.fit(table()[0])
+    assert len(components.accountant.history) == 2
+
+
+def test_a_search_does_not_tell_how_long_its_fits_are(told):
+    with _progress.silence():
+        _progress.expect(100.0)
+    assert told() == []
+    _progress.expect(100.0)
+    assert told() == ["this fit takes about 100 seconds of one core"]

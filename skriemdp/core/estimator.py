@@ -351,7 +351,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         plan = self._plan(data.facts, self._terms(accountant))
         if data.groups is not None:
             plan = per_group(plan)
-        plan.work.check()
+        plan.work.begin()
         check_noise(plan.event)
         streams = NoiseStreams(self.random_state, self._noise_context(data, plan))
         entry = self._charge(accountant, plan)
@@ -386,7 +386,7 @@ class PrivateEstimator(CarriesLedger, QuietQueries, BaseEstimator):
         with unwarned():
             plan = planned(_NOMINAL_N)
         cost = plan.event
-        plan.work.check()
+        plan.work.begin()
         check_noise(plan.event)
         count, event = count_before(plan.event, left, terms.epsilon, terms.delta)
         streams = NoiseStreams(self.random_state, self._noise_context(data, plan))

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
+from skriemdp import _progress
 from skriemdp._config import get_config
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import shown
 
-__all__ = ["Work", "check_limit"]
+if TYPE_CHECKING:
+    from skriemdp.geometry.base import Geometry
+
+__all__ = ["Work", "check_limit", "decomposed"]
+
+# Of one core, and what a logarithm takes for each entry of a point: of a matrix, for each of its
+# columns.  Rough: the time that a fit is said to take is within a factor of three or so.
+_PER_SECOND = 5e9
+_PER_MATRIX, _PER_VECTOR = 30.0, 30.0
+# Looks at all records besides a fit's own steps: a search, and steps to a mean.
+_PASSES = 7.0
 
 _MEANING = {
     "most_steps": "steps",
@@ -30,22 +44,37 @@ def check_limit(limit: str, **values: float) -> None:
 
 @dataclass(frozen=True)
 class Work:
-    """Memory besides X and steps of a fit, as planned from public numbers.
+    """Memory besides X, steps and operations of a fit, as planned from public numbers.
 
     Attributes
     ----------
     bytes, steps : float
     cause : str
         The parameters or sizes that decide about the memory, for the refusal.
+    operations : float
+        Multiplications and additions, roughly; zero where nobody counted.
     """
 
     bytes: float = 0.0
     steps: float = 0
     cause: str = "the size of X"
+    operations: float = 0.0
 
-    def plus(self, bytes: float, cause: str) -> Work:
-        """This work and more memory; `cause` is named if that is the larger part."""
-        return Work(self.bytes + bytes, self.steps, cause if bytes > self.bytes else self.cause)
+    @classmethod
+    def of_points(cls, geometry: Geometry, n: int, steps: float = 1) -> Work:
+        """Copies of `n` points, and their logarithms in a search and in every step."""
+        size = math.prod(geometry.shape)
+        each = _PER_MATRIX * geometry.shape[-1] if len(geometry.shape) > 1 else _PER_VECTOR
+        return cls(16.0 * n * size, steps, operations=(_PASSES + steps) * n * size * each)
+
+    def plus(self, bytes: float, cause: str, operations: float = 0.0) -> Work:
+        """This work and more; `cause` is named if its memory is the larger part."""
+        return Work(
+            self.bytes + bytes,
+            self.steps,
+            cause if bytes > self.bytes else self.cause,
+            self.operations + operations,
+        )
 
     @property
     def fits(self) -> bool:
@@ -62,7 +91,29 @@ class Work:
                 f"{self.cause}; the limit is {_gib(most)} GiB. Choose smaller ones, or raise the "
                 "limit with skriemdp.config_context(most_bytes=...)."
             )
+        most = get_config()["most_operations"]
+        if self.operations > most:
+            raise ValueError(
+                f"the fit would take about {self.operations:.2g} operations, "
+                f"{_progress.duration(self._seconds)} of one core; the limit is {most:.2g}. Choose "
+                "smaller points, fewer features, components or steps, or raise the limit with "
+                "skriemdp.config_context(most_operations=...)."
+            )
         return self
+
+    def begin(self) -> None:
+        """Check, and tell the log how long a long fit will take."""
+        self.check()
+        _progress.expect(self._seconds)
+
+    @property
+    def _seconds(self) -> float:
+        return self.operations / _PER_SECOND
+
+
+def decomposed(dim: int) -> float:
+    """Operations that eigenvalues and eigenvectors of a symmetric matrix take."""
+    return 10.0 * float(dim) ** 3
 
 
 def _gib(size: float) -> str:

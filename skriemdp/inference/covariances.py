@@ -12,6 +12,7 @@ from skriemdp.geometry.base import Geometry
 __all__ = [
     "coordinate_jacobian",
     "factor",
+    "hessian_draws",
     "kept_share",
     "mean_hessian",
     "parts",
@@ -106,6 +107,11 @@ def sampled(
     return covariance + spread + noise * symmetric_noise(rng, draws, d)
 
 
+def hessian_draws(dim: int) -> int:
+    """Vectors that :func:`mean_hessian` draws, each of which takes an eigenproblem."""
+    return next(number for most, number in _HESSIAN_DRAWS if dim <= most)
+
+
 def mean_hessian(
     geometry: Geometry, point: np.ndarray, covariance: np.ndarray, radius: float
 ) -> np.ndarray:
@@ -134,7 +140,7 @@ def mean_hessian(
     form = np.asarray(geometry.curvature_form(point, covariance))
     if not np.any(form):
         return np.eye(dim)
-    draws = next(number for most, number in _HESSIAN_DRAWS if dim <= most)
+    draws = hessian_draws(dim)
     vectors = public_generator(0, "mean hessian", dim).standard_normal((draws, dim))
     vectors = vectors @ factor(covariance).T
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -423,11 +423,13 @@ default="auto"
             solver = solver.with_mu(budget.rest(GRADIENTS))
         intercept = bool(self.fit_intercept)
         rows, unit = unit_rows(offsets, place.norm, intercept), row_unit(intercept)
-        problem = LinearProblem(rows, targets, settings.loss, groups).in_basis(basis)
+        # The one reference to the rows, which the solver lets go once it has rounded them.
+        problems = [LinearProblem(rows, targets, settings.loss, groups).in_basis(basis)]
+        del offsets, rows
         lengths = place.norm if place.columns is None else place.norm * place.columns.scale
-        penalty = ridge_penalty(self.alpha, lengths, unit, problem.rows.shape[1], intercept)
+        penalty = ridge_penalty(self.alpha, lengths, unit, problems[0].rows.shape[1], intercept)
         weights, spectrum, floor, noise, evidence = solver.solve(
-            problem, penalty, settings.start, streams, intercept
+            problems.pop(), penalty, settings.start, streams, intercept
         )
         if evidence < _HIDDEN:
             warn_user(

@@ -258,7 +258,12 @@ def _work(model: Any, n: int, p: int, n_outputs: int) -> Work:
         shape = np.shape(model.subspace(1))
         entries += steps * float(math.prod(shape))
         cause = "a basis per step of a callable subspace"
-    return Work(8.0 * entries, steps, cause).check()
+    return Work(
+        8.0 * entries,
+        steps,
+        cause,
+        6.0 * n * p * n_outputs * (100 if model.n_steps is None else steps),
+    ).check()
 
 
 def _public_facts(

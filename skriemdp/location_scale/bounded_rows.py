@@ -76,7 +76,7 @@ class RowPlace:
             at, rows = rows.indices, rows.copy()
             rows.data = np.clip(rows.data, -limit[at], limit[at]) / scale[at]
             return rows
-        rows = np.clip(rows, -limit, limit)
+        rows = np.clip(rows, -limit, limit, out=None if rows is X else rows)
         return np.divide(rows, scale, out=rows)
 
 

@@ -421,9 +421,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
             public=public_facts(geometry, n, ball, search)
             | {"classes": classes}
             | ({} if self.shape is None else {"shape": self.shape}),
-            work=Work(
-                8.0 * geometry.dim * (2 * n + 3 * len(classes)),
-                cause="the size of X and the number of classes",
+            work=Work.of_points(geometry, n).plus(
+                24.0 * geometry.dim * len(classes), "the number of classes"
             ),
         )
 
@@ -449,8 +448,8 @@ class PrivateMinimumDistanceToMean(ClassifierMixin, PrivateEstimator):
         if ball is None:
             search = search_domain(geometry, n, mu, self.center, self.radius, terms.secret_n)
         joint = plan_joint_classes(geometry, n, len(classes), mu, ball=ball, search=search)
-        work = Work(16.0 * n * math.prod(geometry.shape)).plus(
-            joint.bytes, f"the second moments of {len(classes)} classes"
+        work = Work.of_points(geometry, n).plus(
+            joint.bytes, f"the second moments of {len(classes)} classes", joint.operations
         )
         public = public_facts(geometry, n, ball, search) | {"classes": classes}
         return Plan(joint.event, joint, public, work=work, releases=joint.releases)

@@ -619,7 +619,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         assert event is not None
         steps = 1 if self.n_steps is None else self.n_steps
         # Projected records and their coordinates.
-        work = Work(16.0 * n * math.prod(geometry.shape), steps)
+        work = Work.of_points(geometry, n, steps)
         words, planned = _arithmetic(geometry, chosen, mean), chosen.releases
         settings = (geometry, ball, chosen)
         return Plan(event, settings, public, work=work, arithmetic=words, releases=planned)
@@ -638,7 +638,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
             "determinants, and the shape of the matrices is not asked for; where they have "
             f"another median than mean, it misses that too. {cure}"
         )
-        work = Work(16.0 * n * math.prod(start.geometry.shape))
+        work = Work.of_points(start.geometry, n)
         public = {"n": n, "manifold": str(start.geometry)}
         budget = start.planned()
         return Plan(budget.event, start, public, work=work, releases=budget.releases)
@@ -676,8 +676,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         if ball is not None:
             chosen = MeanPlan("tangent", joint.count, mu=joint.joint_mu)
             self._warn_little_information(ball, n, chosen)
-        work = Work(16.0 * n * math.prod(geometry.shape)).plus(
-            joint.bytes, f"the second moment of {geometry.dim} coordinates"
+        work = Work.of_points(geometry, n).plus(
+            joint.bytes, f"the second moment of {geometry.dim} coordinates", joint.operations
         )
         public = public_facts(geometry, n, ball, search)
         return Plan(joint.event, joint, public, work=work, releases=joint.releases)
@@ -913,7 +913,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):
         assert isinstance(chosen.count, GaussianCount)
         sums = LogSums.planned(ball, n, chosen.mu, chosen.count, self.shrink == "auto")
         public = {"n": n, "manifold": str(geometry), "center": ball.center, "radius": ball.radius}
-        work = Work(16.0 * n * math.prod(geometry.shape))
+        work = Work.of_points(geometry, n)
         planned = chosen.releases
         return Plan(chosen.event, sums, public, work=work, releases=planned)
 

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
+from skriemdp.core.work import decomposed
 from skriemdp.geometry.ball import GeodesicBall, descent_reach
 from skriemdp.geometry.base import Geometry
 from skriemdp.inference import MeanInference
+from skriemdp.inference.covariances import hessian_draws
 from skriemdp.location_scale.points import PointRecords, warn_direction
 from skriemdp.location_scale.search import LocationScaleSearch, james_stein
 from skriemdp.mean.adaptive_releases import plan_radius
@@ -181,6 +183,12 @@ class JointMean:
         """Memory of the logarithms and of matrices, besides the records."""
         dim = self.geometry.dim
         return 8.0 * (2.0 * self.n * dim + 8.0 * (dim + 1) ** 2 + 2.0 * min(dim, 256) ** 3)
+
+    @property
+    def operations(self) -> float:
+        """Of the second moment, and of the matrices that it is turned into."""
+        dim = self.geometry.dim
+        return 4.0 * self.n * dim**2 + (hessian_draws(dim) + 4) * decomposed(dim)
 
     def held(self, radius: float) -> Moment:
         """The set of the lifts."""

@@ -256,8 +256,8 @@ class PrivateTangentPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Priva
             search = search_domain(geometry, n, mu, self.center, self.radius, terms.secret_n)
         narrower = _narrower(n * mu, geometry.dim)
         joint = plan_joint_mean(geometry, n, mu, _WEIGHT, narrower, ball=ball, search=search)
-        work = Work(16.0 * n * math.prod(geometry.shape)).plus(
-            joint.bytes, f"the second moment of {geometry.dim} coordinates"
+        work = Work.of_points(geometry, n).plus(
+            joint.bytes, f"the second moment of {geometry.dim} coordinates", joint.operations
         )
         public = public_facts(geometry, n, ball, search)
         return Plan(joint.event, joint, public, work=work, releases=joint.releases)

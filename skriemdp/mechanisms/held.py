@@ -623,14 +623,25 @@ class Outer(Held):
     def largest(self, steps: int) -> int:
         return steps // 2
 
-    def rounded(self, rows: Any, steps: int) -> RoundedRows:
-        """Left factors, dense or CSR, of length about 1 at most, for all steps of a run."""
-        most = steps // 2
+    def rounded(self, rows: Any, steps: int, by_column: bool = False) -> RoundedRows:
+        """Left factors, dense or CSR, of length about 1 at most, for all steps of a run.
+
+        Dense ones lie column by column if asked for.
+        """
+        most, scale = steps // 2, float(self.resolution(steps))
+        whole: Any
         with np.errstate(all="ignore"):
-            whole: Any = rows * float(self.resolution(steps))
-            values: Any = whole.data if issparse(whole) else whole
-            np.rint(values, out=values)
-            squares = squared_lengths(whole)
+            if issparse(rows):
+                whole = rows * scale
+                values = np.rint(whole.data, out=whole.data)
+                squares = squared_lengths(whole)
+            else:
+                whole = np.empty(rows.shape, order="F" if by_column else "C")
+                squares, step = np.empty(len(rows)), _BLOCK // max(rows.shape[1], 1) + 1
+                for begin in range(0, len(rows), step):
+                    block = rows[begin : begin + step] * scale
+                    squares[begin : begin + step] = squared_lengths(np.rint(block, out=block))
+                    whole[begin : begin + step] = block
             # Squares below 2^53 are exact.  Longer rows, which no caller has, count as zero.
             dropped = ~(squares <= min(_EXACT_FLOATS, most**2))
             if dropped.any():

@@ -193,7 +193,8 @@ class PrivateQuantile:
             # place count as one with less noise, so its factor is replaced, not multiplied.
             z = total / math.sqrt(asked)
             evidence = float(log_ndtr(z)) - float(log_ndtr(-z))
-            weight[: at + 1] += evidence - known
+            chosen = weight[: at + 1]
+            chosen += evidence - known
             state[at] = (total, asked, evidence)
         below = np.cumsum(np.exp(weight - weight.max()))
         return min(int(np.searchsorted(below, 0.5 * below[-1])), last)

@@ -20,7 +20,7 @@ from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected
-from skriemdp.core.work import Work
+from skriemdp.core.work import Work, decomposed
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.rows import Rows, is_stream, open_rows, rows_digest
@@ -470,9 +470,11 @@ manifold, default="auto"
     def _work(self, name: str, n: int, d: int) -> Work:
         k, steps = int(self.n_components), 1 if self.n_steps is None else self.n_steps
         if name in ("power", "gradient"):
-            return Work(8.0 * (2 * n + 6 * d * k + 4 * k * k), steps, f"n_components={k}")
+            work, cause = 4.0 * n * d * k * max(steps, 10), f"n_components={k}"
+            return Work(8.0 * (2 * n + 6 * d * k + 4 * k * k), steps, cause, work)
         cause = f"the {d} x {d} matrix of mechanism={name!r}; 'power' forms none"
-        return Work(8.0 * (2.5 * n + 4 * d * d), steps, cause)
+        work = 4.0 * n * d * d + decomposed(d)
+        return Work(8.0 * (2.5 * n + 4 * d * d), steps, cause, work)
 
     def _expected(self, plan: Plan, facts: Any, spread: Any) -> Expected:
         settings, name = plan.settings, plan.public["mechanism"]
