@@ -160,11 +160,12 @@ class Account:
                 self.steps.append((self.count, used))
         self.count += 1
         self._tallies[row.part, event, shares_of(row.note)] += 1
-        if _noise(event)[1]:
+        noise, seeded = _noise(event)
+        self.noises[noise] += 1
+        if seeded:
             self.seeded.append(row.id)
         if _revived(event) is None:
             self.unreadable.append(row.id)
-        self.noises[_noise(event)[0]] += 1
         release = self._releases.get((row.label, row.note)) or Release(row, row)
         self._releases[row.label, row.note] = release
         release.count, release.last, release.used = release.count + 1, row, used
