@@ -125,12 +125,12 @@ def grown(folder, entries):
     texts = [json.dumps(event.to_dict(), sort_keys=True) for event in events]
     costs = [rule.cost(event) for event in events]
     text = note({"delta": 1e-5, "epsilon": 1.0, "unit": "record"}, {"n": 10_000, "radius": 1.0})
-    with connections.writing(ledger.path, ledger.key) as session:
+    with ledger.writing() as book:
         for turn in range(entries):
-            place, kind = chain.dataset(session.db, "default"), turn % 50
-            chain.append(
-                session.db, place, chain.CHARGED, cost=costs[kind], label="PrivateFrechetMean",
-                note=text, event=texts[kind],
+            place, kind = book.place("default"), turn % 50
+            book.append(
+                place, chain.CHARGED, cost=costs[kind], label="PrivateFrechetMean",
+                note=text, event=texts[kind], unit="record",
             )  # fmt: skip
     return ledger.path
 

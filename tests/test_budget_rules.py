@@ -14,8 +14,8 @@ from scipy.signal import fftconvolve
 from scipy.stats import norm
 
 from skriemdp import PrivacyAccountant
+from skriemdp.ledger.chain import Standing, add
 from skriemdp.ledger.filters import KINDS, divide, make_filter, number
-from skriemdp.ledger.storage import Standing, add
 from skriemdp.privacy.calibration import gaussian_delta, gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.events import ApproximateEvent, GaussianEvent, PureEvent
 from skriemdp.privacy.laplace import laplace_law

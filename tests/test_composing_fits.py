@@ -21,8 +21,8 @@ from skriemdp import (
 from skriemdp.core.estimator import Terms
 from skriemdp.geometry import SPD, Euclidean, Hyperboloid, Sphere
 from skriemdp.ledger.accountant import BudgetExceededError
+from skriemdp.ledger.chain import Standing, add
 from skriemdp.ledger.filters import make_filter
-from skriemdp.ledger.storage import Standing, add
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:with n="),

@@ -14,8 +14,8 @@ import pytest
 from skriemdp import PrivacyAccountant, PrivateFrechetMean, PrivatePrincipalEigenvector
 from skriemdp.core.spent import PrivacySpent
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
-from skriemdp.ledger.filters import KINDS
-from skriemdp.ledger.statements import charge_line, noise_of, plain_number, recent_charges
+from skriemdp.ledger.filters import KINDS, plain_number
+from skriemdp.ledger.statements import charge_line, noise_of, recent_charges
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ApproximateEvent, GaussianEvent, PureEvent, compose
 from skriemdp.privacy.laplace import laplace_law

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import json
 import math
@@ -11,9 +10,8 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from skriemdp._validation import (
     check_count,
@@ -23,31 +21,25 @@ from skriemdp._validation import (
     check_positive,
 )
 from skriemdp.ledger import active, connections
-from skriemdp.ledger.chain import Head
+from skriemdp.ledger.chain import CHARGED, Head, Standing
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.facts import note
-from skriemdp.ledger.filters import KINDS, Filter, divide, make_filter
+from skriemdp.ledger.filters import KINDS, Filter, Remaining, divide, make_filter
 from skriemdp.ledger.statements import (
     Ask,
     BudgetExceededError,
     History,
     LedgerTotal,
-    Remaining,
     Spend,
     refusal,
-    remaining,
     spend_of,
     summary_lines,
 )
-from skriemdp.ledger.storage import Ledger, Standing
+from skriemdp.ledger.storage import Ledger
 from skriemdp.ledger.totals import charge_lists, total_epsilon
 from skriemdp.ledger.units import PRESENT, UNITS, check_protects
 from skriemdp.privacy.events import Event, SeededEvent
 from skriemdp.privacy.foreign import as_event, described
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
-
 
 __all__ = [
     "BudgetError",
@@ -60,24 +52,6 @@ __all__ = [
 
 DEFAULT_DATASET = "default"
 _LONGEST_LABEL = 1000
-
-
-class Mark:
-    """How far the sender of a pickle has seen its ledger; the receiver accepts nothing older.
-
-    joblib tells whether a cached result may be reused by pickling the estimator with protocol 3;
-    a mark would differ after every charge, so it travels with the newer protocols only.
-    """
-
-    __slots__ = ("head",)
-
-    def __init__(self, head: Head | None = None):
-        self.head = head
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[type, tuple[Any, ...]]:
-        if self.head is not None and protocol > 3:
-            return Mark, (Head(*self.head),)
-        return Mark, ()
 
 
 class PrivacyAccountant:
@@ -149,8 +123,7 @@ class PrivacyAccountant:
     3
     """
 
-    _stored: Filter | None
-    _fixed_unit: str | None
+    _fixed: tuple[Filter, str] | None = None  # rule and unit, once they were read
 
     def __init__(
         self,
@@ -165,7 +138,6 @@ class PrivacyAccountant:
         if unit is not None:
             check_option(UNITS, unit=unit)
         self._dataset, self._partition = DEFAULT_DATASET, ""
-        self._stored, self._fixed_unit = None, None
         made = path is None or not os.path.lexists(path)
         if path is None:
             if witness is not None:
@@ -178,45 +150,37 @@ class PrivacyAccountant:
         given = made or (float(epsilon), float(delta), filter) != (math.inf, 1e-5, "auto")
         self._open(rule if given else None, unit)
 
-    def _open(self, rule: Filter | None, unit: str | None = None) -> Filter:
-        """Read the rule and the unit of the data set; the first that asks for them fixes them."""
-        asked = (None, ()) if rule is None else (rule.to_dict(), rule.zero)
-        place = self._ledger.open_dataset(self._dataset, *asked, unit=unit or "record")
-        try:
-            stored = Filter.from_dict(json.loads(place.filter))
-        except (KeyError, TypeError, ValueError):
-            raise BudgetError(
-                f"data set {self._dataset!r} of the ledger {self.path!r} has a rule that this "
-                "version cannot read; the file was changed, or a newer version made it. Restore "
-                "the file, or use that version."
-            ) from None
-        self._stored, self._fixed_unit = stored, place.unit
+    def _open(self, rule: Filter | None = None, unit: str | None = None) -> tuple[Filter, str]:
+        """Rule and unit of the data set; the first that asks for them fixes them."""
+        asked = None if rule is None else (rule.to_dict(), rule.zero, unit or "record")
+        place = self._ledger.open_dataset(self._dataset, asked)
+        stored, protects = Filter.stored(place), place.made.unit
         differs = ""
         if rule is not None and _terms(rule) != _terms(stored):
             differs = f"has {_terms(stored)}, fixed when it was made; asked for was {_terms(rule)}"
-        elif unit not in (None, place.unit):
+        elif unit not in (None, protects):
             differs = (
-                f"protects each {place.unit}, fixed when it was made; asked for was unit={unit!r}"
+                f"protects each {protects}, fixed when it was made; asked for was unit={unit!r}"
             )
         if differs:
             raise BudgetError(
                 f"{self._where()} {differs}. Leave these parameters out, or repeat the stored "
                 "values."
             )
-        return stored
+        self._fixed = stored, protects
+        return self._fixed
 
     @classmethod
     def _handle(cls, ledger: Ledger, dataset: str, partition: str = "") -> Self:
         self = cls.__new__(cls)
         self._ledger, self._dataset, self._partition = ledger, dataset, partition
-        self._stored, self._fixed_unit = None, None
         return self
 
     # -- what it stands for --
 
     @property
     def _filter(self) -> Filter:
-        return self._open(None) if self._stored is None else self._stored
+        return (self._fixed or self._open())[0]
 
     @property
     def epsilon(self) -> float:
@@ -236,9 +200,7 @@ class PrivacyAccountant:
     @property
     def unit(self) -> str:
         """Whom the ceiling protects, as the parameter `unit` says."""
-        if self._fixed_unit is None:
-            self._open(None)
-        return str(self._fixed_unit)
+        return (self._fixed or self._open())[1]
 
     @property
     def path(self) -> str:
@@ -368,7 +330,7 @@ class PrivacyAccountant:
         k, known = len(weights), {place.name: place for place in self._ledger.datasets()}
         names = [f"{self._dataset}: part {number} of {k}" for number in range(1, k + 1)]
         for name in names:
-            if name in known and known[name].parent != self._dataset:
+            if name in known and known[name].terms["parent"] != self._dataset:
                 raise BudgetError(
                     f"the ledger {self.path!r} has a data set {name!r}, which is what a part would "
                     "be called; divide a data set of another name."
@@ -383,11 +345,10 @@ class PrivacyAccountant:
     @property
     def parts(self) -> list[PrivacyAccountant]:
         """The parts that :meth:`split` made, in order; empty for an undivided budget."""
-        places = self._ledger.datasets()
         return [
             self._handle(self._ledger, place.name)
-            for place in places
-            if place.parent == self._dataset
+            for place in self._ledger.datasets()
+            if place.terms["parent"] == self._dataset
         ]
 
     def _undivided(self) -> list[str]:
@@ -461,38 +422,35 @@ class PrivacyAccountant:
             The ledger cannot be written, or it has a ceiling and the event is seeded; nothing may
             be released.
         """
-        event = self._event(release, relation, d_in)
-        _check_label(label)
-        at = _pair(event, at)
-        rule, costs = self._prepare(event, at)
-        params = described(release, relation, d_in) | ({} if params is None else dict(params))
-        if at is not None:
-            params = {"epsilon": at[0], "delta": at[1]} | params
-        unit, text = str(params.get("unit", "record")), note(params, facts or {})
-        self._check_unit(rule, unit, params.get("clients_per_person") == 1)
-        for cost in costs:
-            row, standing = self._ledger.charge(
-                self._dataset,
-                self._partition,
-                cost,
-                partial(rule.admits, cost=cost, event=event),
-                event=json.dumps(event.to_dict(), sort_keys=True, allow_nan=False),
-                label=str(label),
-                note=text,
-                unit=unit,
-            )
-            if row is not None:
-                return spend_of(row, self._dataset)
-        raise self._refusal(Ask(event, at, 1, unit, gaussian), standing)
-
-    def _event(self, release: Any, relation: str | None, d_in: float | None) -> Event:
         event = as_event(release, relation, d_in)
         if relation is not None and self.delta == 0.0 and event.epsilon(0.0) == math.inf:
             raise ValueError(
                 f"{self._where()} has delta=0, and this release is private at a delta above 0 "
                 "only; nothing was charged. Use an accountant with a delta."
             )
-        return event
+        if len(str(label)) > _LONGEST_LABEL:
+            raise ValueError(f"label must have at most {_LONGEST_LABEL} characters; shorten it.")
+        at = _pair(event, at)
+        rule, costs = self._prepare(event, at)
+        pair = {} if at is None else {"epsilon": at[0], "delta": at[1]}
+        params = pair | described(release, relation, d_in) | dict(params or {})
+        unit, text = str(params.get("unit", "record")), note(params, facts or {})
+        # A ledger without a ceiling promises nothing; it lists every charge with its unit.
+        if rule.limits is not None or self.unit != "record":
+            check_protects(self.unit, unit, self._where(), params.get("clients_per_person") == 1)
+        stored = json.dumps(event.to_dict(), sort_keys=True, allow_nan=False)
+        with self._ledger.writing() as book:  # no other process can spend in between
+            place = book.place(self._dataset)
+            standing = book.standing(place, self._partition)
+            cost = next((each for each in costs if rule.admits(standing, each, event)), None)
+            if cost is not None:
+                row = book.append(
+                    place, CHARGED, cost=cost, part=self._partition, label=str(label),
+                    note=text, event=stored, unit=unit,
+                )  # fmt: skip
+        if cost is None:
+            raise self._refusal(Ask(event, at, 1, unit, gaussian), standing)
+        return spend_of(row, self._dataset)
 
     def check(self, event: Event, *, at: tuple[float, float] | None = None) -> None:
         """Raise what :meth:`spend` would raise for `event`; nothing is written."""
@@ -512,7 +470,8 @@ class PrivacyAccountant:
             raise self._refusal(Ask(event, at, n_fits), standing)
 
     def _standing(self) -> Standing:
-        return self._ledger.standing(self._dataset, self._partition)
+        with self._ledger.reading() as book:
+            return book.standing(book.place(self._dataset), self._partition)
 
     def _prepare(
         self, event: Event, at: tuple[float, float] | None = None
@@ -530,11 +489,6 @@ class PrivacyAccountant:
         if not rule.admits_total(costs[0]):
             rule.fills(event)
         return rule, costs
-
-    def _check_unit(self, rule: Filter, unit: str, disjoint: bool) -> None:
-        # A ledger without a ceiling promises nothing; it lists every charge with its unit.
-        if rule.limits is not None or self.unit != "record":
-            check_protects(self.unit, unit, self._where(), disjoint)
 
     def _refusal(self, ask: Ask, standing: Standing) -> BudgetExceededError:
         divisible = not self._partition and standing.untouched
@@ -554,35 +508,24 @@ class PrivacyAccountant:
         charges plus its own.  Of a divided budget: of all charges to its parts.  Infinite where
         one of them was seeded.
         """
-        counts = {
-            name: [
-                (part, event, count)
-                for part, _, event, count in self._ledger.tallies(name)
-                if not self._partition or part in ("", self._partition)
-            ]
-            for name in self._undivided()
-        }
-        epsilon = max(total_epsilon(charges, self.delta) for charges in charge_lists(counts))
-        entries = sum(row[2] for rows in counts.values() for row in rows)
-        return LedgerTotal(epsilon, self.delta if entries else 0.0, entries)
+        return self._total(alone=False)
 
     @property
     def spent_alone(self) -> LedgerTotal:
         """:attr:`spent` if all other clients of secure sums work with the server.
 
         Or if the cryptography of these sums is broken: each then hides its records behind the
-        client's own share of the noise only.  Reads the whole ledger.
+        client's own share of the noise only.
         """
-        counts: dict[str, list[tuple[str, str, int]]] = {}
+        return self._total(alone=True)
+
+    def _total(self, alone: bool) -> LedgerTotal:
+        tallies = []
         for name in self._undivided():
-            rows = counts.setdefault(name, [])
-            for entry in self._handle(self._ledger, name, self._partition).history:
-                shares = int(entry.params.get("honest", 1))
-                event = {"kind": "self-composed", "event": entry.event, "count": shares}
-                shown = entry.event if shares == 1 else event
-                rows.append((entry.partition, json.dumps(shown, sort_keys=True), 1))
-        epsilon = max(total_epsilon(charges, self.delta) for charges in charge_lists(counts))
-        entries = sum(len(rows) for rows in counts.values())
+            with self._ledger.reading() as book:
+                tallies.append(book.tallies(book.place(name), self._partition))
+        entries = sum(sum(found.values()) for found in tallies)
+        epsilon = total_epsilon(charge_lists(tallies, alone), self.delta)
         return LedgerTotal(epsilon, self.delta if entries else 0.0, entries)
 
     def remaining(
@@ -606,7 +549,7 @@ class PrivacyAccountant:
             rule, costs = self._prepare(each, _pair(each, at))
             return rule.count(self._standing(), costs, each)
         check_count(each=each)
-        return remaining(self._filter, self._standing(), int(each))
+        return self._filter.remaining(self._standing(), int(each))
 
     @property
     def history(self) -> History:
@@ -614,7 +557,7 @@ class PrivacyAccountant:
 
         A sequence that reads the file as it is asked, so that long ones need little memory.
         """
-        return History(self._ledger, self._dataset, self._partition or None)
+        return History(self._ledger, self._dataset, self._partition)
 
     @property
     def head(self) -> str:
@@ -622,7 +565,8 @@ class PrivacyAccountant:
 
         Note it elsewhere: :meth:`verify` tells whether a file still holds what it held then.
         """
-        head = self._ledger.head()
+        with self._ledger.reading() as book:
+            head = book.head
         assert head is not None  # a data set was opened, which is an entry
         return f"{head.entry} {head.digest}"
 
@@ -642,32 +586,18 @@ class PrivacyAccountant:
         """
         self._ledger.verify(head)
 
-    def to_frame(self) -> DataFrame:
-        """:attr:`history` as a pandas DataFrame, one row per entry (needs pandas)."""
-        import pandas
-
-        fields = [field.name for field in dataclasses.fields(Spend)]
-        rows = [[getattr(spend, name) for name in fields] for spend in self.history]
-        return pandas.DataFrame(rows, columns=fields).set_index("entry")
-
     def summary(self) -> str:
         """What was charged, by whom, what remains, and under which conditions; shows no data."""
         return "\n".join(f"{name + ':':<12}{value}" for name, value in summary_lines(self))
 
-    def __str__(self) -> str:
-        return self.summary()
+    __str__ = summary
 
     def __repr__(self) -> str:
         part = f", partition={self._partition!r}" if self._partition else ""
         return f"PrivacyAccountant(path={self.path!r}, dataset={self._dataset!r}{part})"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-            for name, value in summary_lines(self)
-        )
-        return f"<table class='skriemdp-accountant'>{rows}</table>"
+        return f"<pre class='skriemdp-accountant'>{html.escape(self.summary())}</pre>"
 
     # -- a handle is its address --
 
@@ -685,24 +615,14 @@ class PrivacyAccountant:
     def __sklearn_clone__(self) -> Self:
         return self
 
-    def __getstate__(self) -> dict[str, Any]:
-        path, key, dataset, partition = self._address()
-        return {
-            "path": path,
-            "key": key,
-            "dataset": dataset,
-            "partition": partition,
-            "mark": Mark(connections.mark(key)),
-        }
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        # How far the sender has seen the ledger travels along: the receiver accepts nothing older.
+        # But joblib tells whether a cached result may be reused by pickling with protocol 3, and
+        # what is seen differs after every charge, so it travels with the newer protocols only.
+        seen = connections.mark(self._ledger.key) if protocol > 3 else None
+        return _revived, (type(self), *self._address(), seen)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._ledger = Ledger(state["path"], state["key"])
-        connections.remember(state["key"], state["mark"].head)
-        self._dataset, self._partition = state["dataset"], state["partition"]
-        self._stored, self._fixed_unit = None, None
-
-    def __copy__(self) -> Self:
-        return self
+    __copy__ = __sklearn_clone__
 
     def __deepcopy__(self, memo: dict[str, Any]) -> Self:
         return self
@@ -717,6 +637,18 @@ class PrivacyAccountant:
         active.leave(self, sys._getframe(1))
 
 
+def _revived(
+    cls: type[PrivacyAccountant],
+    path: str,
+    key: str,
+    dataset: str,
+    partition: str,
+    seen: Head | None,
+) -> PrivacyAccountant:
+    connections.remember(key, seen)
+    return cls._handle(Ledger(path, key), dataset, partition)
+
+
 def _terms(rule: Filter) -> str:
     return f"epsilon={rule.epsilon!r}, delta={rule.delta!r}, filter={rule.kind!r}"
 
@@ -726,11 +658,6 @@ def _check_name(what: str, name: str) -> None:
         raise TypeError(f"the name of a {what} must be a str, got {type(name).__name__}.")
     if not name:
         raise ValueError(f"the name of a {what} must not be empty.")
-
-
-def _check_label(label: str) -> None:
-    if len(str(label)) > _LONGEST_LABEL:
-        raise ValueError(f"label must have at most {_LONGEST_LABEL} characters; give a short name.")
 
 
 def _pair(event: Event, at: tuple[float, float] | None) -> tuple[float, float] | None:
@@ -743,13 +670,12 @@ def _pair(event: Event, at: tuple[float, float] | None) -> tuple[float, float] |
     if at is None:
         return None
     try:
-        epsilon, delta = at
+        epsilon, delta = map(float, at)
     except (TypeError, ValueError):
         raise TypeError(f"at must be a pair (epsilon, delta), got {at!r}.") from None
     check_nonnegative(**{"epsilon in at": epsilon})
     in_at: dict[str, Any] = {"delta in at": delta}
     check_fraction(open_left=False, **in_at)
-    epsilon, delta = float(epsilon), float(delta)
     if not event.delta(epsilon) <= delta:
         raise ValueError(
             f"the event is not ({epsilon:g}, {delta:g})-private, as at= says; its delta at that "

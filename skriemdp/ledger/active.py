@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from contextvars import ContextVar
 from typing import Any
 
+from skriemdp.ledger import connections
 from skriemdp.ledger.errors import BudgetError
 
 __all__ = ["enter", "find", "leave"]
@@ -50,13 +50,12 @@ class Block:
 
 
 _open: list[Block] = []
-_lock = threading.RLock()
 _context: ContextVar[tuple[Block, ...]] = ContextVar("skriemdp_blocks", default=())
 
 
 def enter(handle: Any, frame: Any) -> None:
     """Open a block for the frame that entered it."""
-    with _lock:
+    with connections.locked():
         block = Block(handle, frame, _nearest(_open, frame))
         _open.append(block)
     _context.set((*(known for known in _context.get() if known.is_open), block))
@@ -64,7 +63,7 @@ def enter(handle: Any, frame: Any) -> None:
 
 def leave(handle: Any, frame: Any) -> None:
     """Close the handle's block: of this frame, else of this context, else the last one."""
-    with _lock:
+    with connections.locked():
         mine = [block for block in _open if block.handle is handle]
         here = _context.get()
         for suits in (
@@ -93,7 +92,7 @@ def find(*, inherited: bool = False) -> Any:
         Several blocks are open and none of them is surely meant.
     """
     pid = os.getpid()
-    with _lock:
+    with connections.locked():
         blocks = [block for block in _open if (block.pid != pid) == inherited]
     here = [block for block in blocks if block in _context.get()]
     nearest = _nearest(blocks, sys._getframe(1))
@@ -130,12 +129,3 @@ def _nearest(blocks: list[Block], frame: Any) -> Block | None:
                 return block
         frame = frame.f_back
     return None
-
-
-def _after_fork_in_child() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

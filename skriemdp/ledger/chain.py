@@ -16,44 +16,45 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from sqlite3 import Connection
+from skriemdp.ledger.errors import BudgetError
 
+__all__ = [
+    "FORMAT",
+    "SCHEMA",
+    "Book",
+    "Broken",
+    "Dataset",
+    "Entry",
+    "Head",
+    "Standing",
+    "canonical",
+]
 
-__all__ = ["FORMAT", "SCHEMA", "Broken", "Dataset", "Head", "canonical", "check_schema"]
+FORMAT = 4
 
-FORMAT = 3
-
-# `datasets` holds one row for each data set and for each part that a data set was split into
-# (`parent`, its name); `division` says how it was split.  `last` is the entry that changed the row
-# last.  `unit` is what the ceiling protects; each entry says that of its release.  Events and notes
-# repeat, so entries point to their texts.
+# A data set (or a part that one was split into) is its first entry, whose label is the name and
+# whose note is the rule; `dataset` is that entry's number.  `places` says which entry was the last
+# of a data set (`part` empty) and of each partition.  Events and notes repeat, so entries point to
+# their texts.
 SCHEMA = """
 CREATE TABLE ledger (key TEXT NOT NULL, created TEXT NOT NULL, witness TEXT NOT NULL);
-CREATE TABLE datasets (
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, parent TEXT REFERENCES datasets (name),
-    unit TEXT NOT NULL, filter TEXT NOT NULL, division TEXT NOT NULL, last INTEGER NOT NULL,
-    entries INTEGER NOT NULL, common_entries INTEGER NOT NULL, common TEXT NOT NULL,
-    peak TEXT NOT NULL);
-CREATE TABLE partitions (
-    dataset INTEGER NOT NULL REFERENCES datasets, name TEXT NOT NULL, last INTEGER NOT NULL,
-    entries INTEGER NOT NULL, amounts TEXT NOT NULL,
-    PRIMARY KEY (dataset, name)) WITHOUT ROWID;
 CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
-CREATE TABLE tallies (
-    dataset INTEGER NOT NULL REFERENCES datasets, part TEXT NOT NULL, label TEXT NOT NULL,
-    event INTEGER NOT NULL REFERENCES texts, first INTEGER NOT NULL, count INTEGER NOT NULL,
-    PRIMARY KEY (dataset, part, label, event)) WITHOUT ROWID;
 CREATE TABLE entries (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, kind TEXT NOT NULL,
-    dataset INTEGER NOT NULL REFERENCES datasets, part TEXT NOT NULL, label TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, time TEXT NOT NULL, kind TEXT NOT NULL,
+    dataset INTEGER NOT NULL, part TEXT NOT NULL, label TEXT NOT NULL,
     note INTEGER NOT NULL REFERENCES texts, event INTEGER REFERENCES texts,
     unit TEXT NOT NULL, cost TEXT NOT NULL, after TEXT NOT NULL, digest TEXT NOT NULL);
+CREATE TABLE places (
+    dataset INTEGER NOT NULL REFERENCES entries, part TEXT NOT NULL,
+    last INTEGER NOT NULL REFERENCES entries, PRIMARY KEY (dataset, part)) WITHOUT ROWID;
 """
 # Kinds of entries.  A data set's first entry is its creation; after a split there are no more.
 CREATED, SPLIT, CHARGED = "created", "split", "charged"
+
+Amounts = tuple  # of int | None, in the unit of skriemdp.ledger.filters; None: unbounded
 
 
 class Broken(Exception):
@@ -69,34 +70,30 @@ class Head(NamedTuple):
     @classmethod
     def noted(cls, text: str) -> Head:
         """A head as reports and files show it; number 0 of a digest alone."""
-        number, _, digest = text.removeprefix("entry ").strip().rpartition(" ")
-        if not re.fullmatch("[0-9]*", number.strip()) or not re.fullmatch("[0-9a-f]{64}", digest):
+        found = re.fullmatch(r"(?:entry )?\s*(?:([0-9]+) +)?([0-9a-f]{64})\s*", text)
+        if found is None:
             raise ValueError(
                 "a head is the number of an entry and the 64 hexadecimal digits of its digest, or "
                 f"the digest alone, as reports show them; got {text!r}."
             )
-        return cls(int(number or 0), digest)
+        return cls(int(found[1] or 0), found[2])
 
 
-class Dataset(NamedTuple):
-    """One row of `datasets`."""
+class Standing(NamedTuple):
+    """Running totals as one charge sees them.
 
-    id: int
-    name: str
-    parent: str | None
-    unit: str
-    filter: str
-    division: str
-    last: int
-    entries: int
-    common_entries: int
-    common: str
-    peak: str
+    Attributes
+    ----------
+    total : Amounts
+        What the records concerned have been charged so far: everything charged to the whole data
+        set plus, for a partition, what that partition was charged, or, for the whole data set,
+        the largest amount of any partition.
+    untouched : bool
+        Whether none of the records concerned has been charged before.
+    """
 
-    @property
-    def rule(self) -> tuple:
-        """What is fixed for good when the data set is made; part of every digest."""
-        return self.name, self.parent, self.unit, self.filter
+    total: Amounts
+    untouched: bool
 
 
 class Entry(NamedTuple):
@@ -118,17 +115,57 @@ class Entry(NamedTuple):
     @property
     def noted(self) -> dict:
         """What :func:`skriemdp.ledger.facts.note` wrote; nothing for another kind of text."""
-        found = json.loads(self.note or "{}")
-        found = found if isinstance(found, dict) else {}
-        return {k: found[k] if isinstance(found.get(k), kind) else kind() for k, kind in _NOTED}
+        return noted(self.note)
+
+    @property
+    def state(self) -> tuple:
+        """The totals it left: see :func:`followed`."""
+        return amounts(self.after)
+
+    @property
+    def total(self) -> Amounts:
+        """What the records that were charged most have been charged, in the whole data set."""
+        return add(self.state[2], self.state[3])
 
 
 _NOTED = (("params", dict), ("facts", dict), ("version", str), ("host", str), ("user", str))
 _ENTRY = (
     "SELECT e.id, e.time, e.kind, e.dataset, e.part, e.label, n.text, v.text, e.unit, "
     "e.cost, e.after, e.digest FROM entries e "
-    "LEFT JOIN texts n ON n.id = e.note LEFT JOIN texts v ON v.id = e.event "
+    "LEFT JOIN texts n ON n.id = e.note LEFT JOIN texts v ON v.id = e.event WHERE "
 )
+
+
+class Dataset(NamedTuple):
+    """A data set, or a part that one was split into: its first entry and its last one."""
+
+    made: Entry
+    last: Entry
+
+    @property
+    def id(self) -> int:
+        """Number of the entry that made it."""
+        return self.made.id
+
+    @property
+    def name(self) -> str:
+        """Its name, unique in a file."""
+        return self.made.label
+
+    @property
+    def terms(self) -> dict:
+        """What is fixed for good: its ``filter``, and its ``parent`` where it is a part."""
+        return json.loads(self.made.note)
+
+    @property
+    def division(self) -> str:
+        """How it was split; empty where it was not."""
+        return self.last.note if self.last.kind == SPLIT else ""
+
+    @property
+    def charges(self) -> int:
+        """Number of its charges."""
+        return 0 if self.division else self.last.state[0] - 1
 
 
 # The one JSON text of a plain value.
@@ -151,153 +188,22 @@ def highest(left: tuple, right: tuple) -> tuple:
 
 @functools.lru_cache(maxsize=256)
 def amounts(text: str) -> tuple:
-    """Amounts as they are stored; or the totals that an entry left, see :func:`append`."""
+    """Amounts as they are stored; or the totals that an entry left."""
     return tuple(json.loads(text))
 
 
-@functools.cache
-def _expected_schema() -> frozenset:
-    with sqlite3.connect(":memory:") as db:
-        db.executescript(SCHEMA)
-        return _schema(db)
+def noted(note: str) -> dict:
+    """What :func:`skriemdp.ledger.facts.note` wrote; nothing for another kind of text."""
+    found = json.loads(note)
+    found = found if isinstance(found, dict) else {}
+    return {k: found[k] if isinstance(found.get(k), kind) else kind() for k, kind in _NOTED}
 
 
-def _schema(db: sqlite3.Connection) -> frozenset:
-    return frozenset(db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
-
-
-def check_schema(db: sqlite3.Connection) -> None:
-    """The file has exactly the tables of the format: no trigger, view or column beside them."""
-    if _schema(db) != _expected_schema():
-        raise Broken("its tables are not those of a ledger (a table, trigger or view was changed)")
-
-
-def header(db: sqlite3.Connection) -> tuple:
-    """(key, created, witness): enters every digest."""
-    return db.execute("SELECT key, created, witness FROM ledger").fetchone()
-
-
-def datasets(db: sqlite3.Connection) -> list[Dataset]:
-    """All data sets, in the order of their creation."""
-    return [Dataset(*row) for row in db.execute("SELECT * FROM datasets ORDER BY id")]
-
-
-def dataset(db: sqlite3.Connection, name: str) -> Dataset | None:
-    """The data set of this name."""
-    row = db.execute("SELECT * FROM datasets WHERE name = ?", (name,)).fetchone()
-    return None if row is None else Dataset(*row)
-
-
-def entry(db: sqlite3.Connection, number: int) -> Entry | None:
-    """The entry of this number."""
-    found = rows(db, number, 1)
-    return found[0] if found and found[0].id == number else None
-
-
-def digest(before: str, head: tuple, rule: tuple, row: Entry) -> str:
-    """The digest of an entry, from the digest before it."""
-    text = canonical([before, head, rule, row[:3], row[4:-1]])
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def digest_before(db: sqlite3.Connection, number: int) -> str:
-    """The digest of the entry before `number`."""
-    if number == 1:
-        return ""
-    row = db.execute("SELECT digest FROM entries WHERE id = ?", (number - 1,)).fetchone()
-    if row is None:
-        raise Broken(f"entry {number - 1} is missing")
-    return row[0]
-
-
-def create(
-    db: Connection, name: str, parent: Dataset | None, unit: str, settings: dict, zero: tuple
-) -> Dataset:
-    """Make a data set: its row, and the entry that fixes its rule."""
-    text, nothing = json.dumps(settings, allow_nan=False), canonical(zero)
-    db.execute(
-        "INSERT INTO datasets VALUES (NULL, ?, ?, ?, ?, '', 0, 0, 0, ?, ?)",
-        (name, parent and parent.name, unit, text, nothing, nothing),
-    )
-    place = dataset(db, name)
-    assert place is not None
-    append(db, place, CREATED)
-    return place
-
-
-def append(
-    db: Connection,
-    place: Dataset,
-    kind: str,
-    *,
-    time: str | None = None,
-    cost: tuple = (),
-    part: str = "",
-    own: tuple = (0, ()),
-    label: str = "",
-    note: str = "{}",
-    event: str | None = None,
-    unit: str | None = None,
-) -> Entry:
-    """Write the next entry, and what it changes in the rows of its data set and partition.
-
-    Parameters
-    ----------
-    db : Connection
-        In a transaction.
-    place : Dataset
-        As it is.
-    kind : {"created", "split", "charged"}
-    time : str, optional
-        :func:`now` if not given.
-    cost : tuple of int or None
-    part : str
-        The partition charged, ``""`` for the whole data set.
-    own : (int, tuple)
-        Number of charges and amounts of that partition so far.
-    label, note, event, unit : str
-        As stored; the division is the note of a split.
-    """
-    if kind == SPLIT:
-        place = place._replace(division=note)
-    elif kind == CHARGED:
-        place = place._replace(entries=place.entries + 1)
-        if part:
-            own = own[0] + 1, add(own[1], cost)
-            place = place._replace(peak=canonical(highest(amounts(place.peak), own[1])))
-        else:
-            common = canonical(add(amounts(place.common), cost))
-            place = place._replace(common=common, common_entries=place.common_entries + 1)
-    number, after = newest(db) + 1, canonical([*_totals(place), *own])
-    row = Entry(
-        number, time or now(), kind, place.id, part, label, note, event, unit or place.unit,
-        canonical(cost), after, "",
-    )  # fmt: skip
-    row = row._replace(digest=digest(digest_before(db, number), header(db), place.rule, row))
-    for text in (note,) if event is None else (note, event):
-        db.execute("INSERT OR IGNORE INTO texts(text) VALUES (?)", (text,))
-    db.execute(
-        "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, (SELECT id FROM texts WHERE text = ?), "
-        "(SELECT id FROM texts WHERE text = ?), ?, ?, ?, ?)",
-        row,
-    )
-    if kind == CHARGED:
-        db.execute(
-            "INSERT INTO tallies SELECT ?, ?, ?, id, ?, 1 FROM texts WHERE text = ? "
-            "ON CONFLICT DO UPDATE SET count = count + 1",
-            (place.id, part, label, number, event),
-        )
-    if part:
-        db.execute(
-            "INSERT OR REPLACE INTO partitions VALUES (?, ?, ?, ?, ?)",
-            (place.id, part, number, own[0], canonical(own[1])),
-        )
-    db.execute(
-        "UPDATE datasets SET division = ?, last = ?, entries = ?, common_entries = ?, common = ?, "
-        "peak = ? WHERE id = ?",
-        (place.division, number, *place[-4:], place.id),
-    )
-    return row
+@functools.lru_cache(maxsize=256)
+def shares_of(note: str) -> int:
+    """How many times a charge counts where all other clients work with the server."""
+    shares = noted(note)["params"].get("honest", 1)
+    return shares if isinstance(shares, int) else 1
 
 
 def now() -> str:
@@ -305,87 +211,267 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
-def newest(db: sqlite3.Connection) -> int:
-    """Number of the last entry, 0 if there is none."""
-    return db.execute("SELECT MAX(id) FROM entries").fetchone()[0] or 0
+def followed(kind: str, state: tuple, own: tuple, part: str, cost: Amounts) -> tuple:
+    """The totals that an entry leaves.
+
+    They are the number of entries of its data set, the number and the sum of the charges to the
+    whole of it, the largest sum of any partition, and the number and the sum of the charges to the
+    partition that this one goes to.
+    """
+    entries, number, common, peak = state[:4]
+    if kind == CHARGED and part:
+        own = own[0] + 1, add(own[1], cost)
+        peak = highest(peak, own[1])
+    elif kind == CHARGED:
+        number, common = number + 1, add(common, cost)
+    return entries + 1, number, list(common), list(peak), own[0], list(own[1])
 
 
-def last(db: sqlite3.Connection) -> Head | None:
-    """The last entry, as it is noted."""
-    row = db.execute("SELECT id, digest FROM entries ORDER BY id DESC LIMIT 1").fetchone()
-    return None if row is None else Head(*row)
+def digest(before: str, header: tuple, made: Entry, row: Entry) -> str:
+    """The digest of an entry, from the digest before it."""
+    text = canonical([before, header, [made.label, made.note, made.unit], row[:-1]])
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _totals(place: Dataset) -> list:
-    """What an entry notes as the state it left of its data set; then comes that of the part."""
-    return [place.entries, place.common_entries, *map(json.loads, (place.common, place.peak))]
+@functools.cache
+def _expected_schema() -> list:
+    with sqlite3.connect(":memory:") as db:
+        db.executescript(SCHEMA)
+        return db.execute(_SCHEMA_OF).fetchall()
 
 
-def check_dataset(db: sqlite3.Connection, head: tuple, place: Dataset) -> None:
-    """The row of a data set is what its last entry left, and that entry is intact."""
-    last = _intact(db, head, place, place.last)
-    if json.loads(last.after)[:4] != _totals(place):
-        raise Broken(f"the totals of data set {place.name!r} are not what entry {last.id} left")
-    if place.division != (last.note if last.kind == SPLIT else ""):
-        raise Broken(f"the division of data set {place.name!r} is not the one that was entered")
+_SCHEMA_OF = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2"
+_LAST_ONES = "FROM places p CROSS JOIN entries e ON e.id = p.last WHERE"
 
 
-def check_partition(db: Connection, head: tuple, place: Dataset, name: str) -> tuple[int, tuple]:
-    """Number of charges and amounts of one partition, checked like :func:`check_dataset`."""
-    row = db.execute(
-        "SELECT last, entries, amounts FROM partitions WHERE dataset = ? AND name = ?",
-        (place.id, name),
-    ).fetchone()
-    if row is None:
-        check_partition_count(db, place)
-        return 0, (0,) * len(amounts(place.common))
-    last = _intact(db, head, place, row[0])
-    if last.part != name or json.loads(last.after)[4:] != [row[1], json.loads(row[2])]:
-        raise Broken(f"the totals of partition {name!r} are not what entry {last.id} left")
-    return row[1], amounts(row[2])
+class Book:
+    """The tables of a ledger within one transaction."""
 
+    def __init__(self, db: sqlite3.Connection, path: str):
+        self.db, self.path = db, path
+        # The key, when the file was made, and the path of the witness: they enter every digest.
+        self.header: tuple = self._one("SELECT key, created, witness FROM ledger")
 
-def check_partition_count(db: sqlite3.Connection, place: Dataset) -> None:
-    """No partition is missing: their charges and the common ones are all charges."""
-    (own,) = db.execute(
-        "SELECT TOTAL(entries) FROM partitions WHERE dataset = ?", (place.id,)
-    ).fetchone()
-    if place.common_entries + own != place.entries:
-        raise Broken(f"a partition of data set {place.name!r} is missing or was changed")
+    def _one(self, query: str, *values: Any) -> Any:
+        return self.db.execute(query, values).fetchone()
 
+    # -- looking --
 
-def check_counts(db: sqlite3.Connection) -> int:
-    """There are as many entries as were counted; returns the number of the last one."""
-    counted = db.execute(
-        "SELECT COALESCE(SUM(entries + 1 + (division <> '')), 0) FROM datasets"
-    ).fetchone()[0]
-    number = newest(db)
-    if counted != number:
-        raise Broken(f"its last entry is number {number}, but {counted} were counted")
-    return number
+    def rows(
+        self,
+        start: int = 1,
+        most: int = -1,
+        place: Dataset | None = None,
+        part: str = "",
+        newest: bool = False,
+    ) -> Iterator[Entry]:
+        """Up to `most` entries from number `start` on; the charges of a data set, of a partition.
 
+        Of a partition: its own and the common ones.  `newest`: the last ones, and backwards.
+        """
+        where = "e.id >= ?"
+        values: tuple = (start,)
+        if place is not None:
+            where, values = f"{where} AND e.dataset = ? AND e.kind = '{CHARGED}'", (start, place.id)
+        if part:
+            where, values = f"{where} AND e.part IN ('', ?)", (*values, part)
+        query = f"{_ENTRY}{where} ORDER BY e.id {'DESC' if newest else 'ASC'} LIMIT ?"
+        return map(Entry._make, self.db.execute(query, (*values, most)))
 
-def check_head(db: sqlite3.Connection, head: tuple) -> Head | None:
-    """The last entry is intact and counted; returns it (None in a ledger without data sets)."""
-    number = check_counts(db)
-    if number == 0:
-        return None
-    (name,) = db.execute(
-        "SELECT d.name FROM entries e JOIN datasets d ON d.id = e.dataset WHERE e.id = ?", (number,)
-    ).fetchone() or (None,)
-    place = None if name is None else dataset(db, name)
-    if place is None:
-        raise Broken(f"entry {number} belongs to no data set")
-    return Head(number, _intact(db, head, place, number).digest)
+    def entry(self, number: int) -> Entry:
+        """The entry of this number."""
+        row = self._one(f"{_ENTRY}e.id = ?", number)
+        if row is None:
+            raise Broken(f"entry {number} is missing")
+        return Entry._make(row)
 
+    @property
+    def newest(self) -> int:
+        """Number of the last entry, 0 if there is none."""
+        return self._one("SELECT MAX(id) FROM entries")[0] or 0
 
-def _intact(db: Connection, head: tuple, place: Dataset, number: int) -> Entry:
-    found = entry(db, number)
-    if found is None or found.dataset != place.id:
-        raise Broken(f"entry {number} of data set {place.name!r} is missing")
-    if found.digest != digest(digest_before(db, number), head, place.rule, found):
-        raise Broken(f"entry {number} or the rule of data set {place.name!r} was changed")
-    return found
+    @property
+    def head(self) -> Head | None:
+        """The last entry, as it is noted."""
+        row = self._one("SELECT id, digest FROM entries ORDER BY id DESC LIMIT 1")
+        return row and Head(*row)
+
+    def before(self, number: int) -> str:
+        """The digest of the entry before `number`."""
+        return "" if number == 1 else self.entry(number - 1).digest
+
+    def datasets(self, name: str | None = None) -> list[Dataset]:
+        """All data sets, in the order of their creation, or the one of this name."""
+        found = self.db.execute(
+            "SELECT m.id, l.id FROM places p CROSS JOIN entries m ON m.id = p.dataset "
+            "CROSS JOIN entries l ON l.id = p.last WHERE p.part = '' AND m.label = IFNULL(?, "
+            "m.label) ORDER BY m.id",
+            (name,),
+        ).fetchall()
+        return [Dataset(self.entry(made), self.entry(last)) for made, last in found]
+
+    def place(self, name: str) -> Dataset:
+        """A data set, whose last entry is intact."""
+        found = self.datasets(name)
+        if not found:
+            raise BudgetError(f"the ledger {self.path!r} has no data set {name!r}.")
+        self.check_entry(found[0], found[0].last)
+        return found[0]
+
+    def own(self, place: Dataset, part: str) -> tuple[int, Amounts]:
+        """Number and sum of the charges to one partition; nothing of the whole data set."""
+        nothing = 0, (0,) * len(place.last.state[2])
+        if not part:
+            return nothing
+        found = self._one("SELECT last FROM places WHERE dataset = ? AND part = ?", place.id, part)
+        if found is None:
+            self.check_partitions(place)
+            return nothing
+        row = self.entry(found[0])
+        self.check_entry(place, row)
+        if row.part != part:
+            raise Broken(f"entry {row.id} is not of partition {part!r}")
+        return row.state[4], tuple(row.state[5])
+
+    def standing(self, place: Dataset, part: str) -> Standing:
+        """Totals that a charge to `part` of a data set (``""``: all of it) would be added to."""
+        if place.division:
+            raise BudgetError(
+                f"data set {place.name!r} of the ledger {self.path!r} was divided into parts; "
+                "charge one of them (its `parts`)."
+            )
+        if not part:
+            return Standing(place.last.total, place.charges == 0)
+        own, (_, number, common, *_) = self.own(place, part), place.last.state
+        return Standing(add(common, own[1]), number + own[0] == 0)
+
+    def tallies(self, place: Dataset, part: str) -> Counter:
+        """Number of charges by (partition, event, :func:`shares_of` their note)."""
+        found: Counter = Counter()
+        for of, event, note, count in self.db.execute(
+            "SELECT e.part, v.text, n.text, COUNT(*) FROM entries e JOIN texts v ON v.id = e.event "
+            "JOIN texts n ON n.id = e.note WHERE e.dataset = ? GROUP BY e.part, e.event, e.note",
+            (place.id,),
+        ):
+            found[of, event, shares_of(note)] += count
+        if found.total() != place.charges:
+            raise Broken(f"the number of charges of {place.name!r} is not that of its entries")
+        return Counter({k: n for k, n in found.items() if not part or k[0] in ("", part)})
+
+    # -- writing --
+
+    def add_dataset(
+        self, name: str, settings: dict, zero: Amounts, unit: str, parent: str | None = None
+    ) -> None:
+        """Make a data set: the entry that fixes its rule."""
+        note = json.dumps({"filter": settings, "parent": parent}, allow_nan=False)
+        self.append(None, CREATED, zero=zero, label=name, note=note, unit=unit)
+
+    def append(
+        self,
+        place: Dataset | None,
+        kind: str,
+        *,
+        time: str | None = None,
+        zero: Amounts = (),
+        cost: Amounts = (),
+        part: str = "",
+        label: str = "",
+        note: str = "{}",
+        event: str | None = None,
+        unit: str = "",
+    ) -> Entry:
+        """Write the next entry.
+
+        Parameters
+        ----------
+        place : Dataset or None
+            As it is; None makes one, with `zero` for its totals.
+        kind : {"created", "split", "charged"}
+        time : str, optional
+            :func:`now` if not given.
+        zero, cost : tuple of int or None
+        part : str
+            The partition charged, ``""`` for the whole data set.
+        label, note, event, unit : str
+            As stored; of a new data set its name and its terms, of a split the division.
+        """
+        number = self.newest + 1
+        state = (0, 0, zero, zero) if place is None else place.last.state
+        own = (0, zero) if place is None else self.own(place, part)
+        row = Entry(
+            number, time or now(), kind, number if place is None else place.id, part, label, note,
+            event, unit, canonical(cost), canonical(followed(kind, state, own, part, cost)), "",
+        )  # fmt: skip
+        made = row if place is None else place.made
+        row = row._replace(digest=digest(self.before(number), self.header, made, row))
+        for text in (note,) if event is None else (note, event):
+            self.db.execute("INSERT OR IGNORE INTO texts(text) VALUES (?)", (text,))
+        self.db.execute(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, (SELECT id FROM texts WHERE text = ?), "
+            "(SELECT id FROM texts WHERE text = ?), ?, ?, ?, ?)",
+            row,
+        )
+        for where in {"", part}:
+            self.db.execute(
+                "INSERT OR REPLACE INTO places VALUES (?, ?, ?)", (row.dataset, where, number)
+            )
+        return row
+
+    # -- checking --
+
+    def check_schema(self) -> None:
+        """The file has exactly the tables of the format: no trigger, view or column beside them."""
+        if self.db.execute(_SCHEMA_OF).fetchall() != _expected_schema():
+            raise Broken("its tables are not those of a ledger (a table, trigger or view changed)")
+
+    def check_entry(self, place: Dataset, row: Entry) -> None:
+        """An entry belongs to a data set and is intact."""
+        if row.dataset != place.id:
+            raise Broken(f"entry {row.id} does not belong to data set {place.name!r}")
+        if row.digest != digest(self.before(row.id), self.header, place.made, row):
+            raise Broken(f"entry {row.id} or the rule of data set {place.name!r} was changed")
+
+    def check_partitions(self, place: Dataset) -> None:
+        """No partition is missing: their charges and the common ones are all charges."""
+        (own,) = self._one(
+            f"SELECT TOTAL(json_extract(e.after, '$[4]')) {_LAST_ONES} p.dataset = ? AND p.part "
+            "<> ''",
+            place.id,
+        )
+        if place.last.state[1] + own != place.charges:
+            raise Broken(f"a partition of data set {place.name!r} is missing or was changed")
+
+    def check_counts(self) -> int:
+        """There are as many entries as were counted; returns the number of the last one."""
+        (counted,) = self._one(
+            f"SELECT TOTAL(json_extract(e.after, '$[0]')) {_LAST_ONES} p.part = ''"
+        )
+        if counted != self.newest:
+            raise Broken(f"its last entry is number {self.newest}, but {counted:g} were counted")
+        return self.newest
+
+    def check_head(self) -> None:
+        """The last entry is intact and counted, and belongs to a data set."""
+        if self.check_counts():
+            row = self.entry(self.newest)
+            self.check_entry(Dataset(self.entry(row.dataset), row), row)
+
+    def check_held(self, seen: Head | None) -> None:
+        """The file still holds an entry that it held once."""
+        if seen is None:
+            return
+        row = self._one("SELECT digest FROM entries WHERE id = ?", seen.entry)
+        if row == (seen.digest,):
+            return
+        found = f"has another entry {seen.entry} than before"
+        if self.newest < seen.entry:
+            found = f"went back from entry {seen.entry} to {self.newest}"
+        raise BudgetError(
+            f"the ledger {self.path!r} {found}: this is an old backup, or a part of the file was "
+            "lost. Restore the newest copy; what was charged since is part of the guarantee. "
+            "Nothing was released."
+        )
 
 
 class Replay:
@@ -394,103 +480,44 @@ class Replay:
     A replay that begins in the middle takes the first totals that it meets as given.
     """
 
-    def __init__(self, head: tuple, start: int = 1, before: str = ""):
-        self.places: dict[int, Dataset] = {}
-        self.head, self.start, self.next, self.before = head, start, start, before
-        self.common: dict[int, list] = {}
-        self.own: dict[tuple, list] = {}
-        self.tallies: Counter = Counter()
+    def __init__(self, book: Book, start: int = 1):
+        self.header, self.start, self.next = book.header, start, start
+        self.before = book.before(start)
+        self.made = {place.id: place.made for place in book.datasets() if place.id < start}
+        self.last: dict[tuple[int, str], Entry] = {}
 
     def take(self, row: Entry) -> None:
         """Check the next entry."""
         if row.id != self.next:
             raise Broken(f"entry {self.next} is missing")
-        place = self.places.get(row.dataset)
-        if place is None:
+        if row.kind == CREATED and row.dataset == row.id:
+            self.made[row.id] = row
+        if row.dataset not in self.made:
             raise Broken(f"entry {row.id} belongs to no data set")
-        if row.digest != digest(self.before, self.head, place.rule, row):
+        if row.digest != digest(self.before, self.header, self.made[row.dataset], row):
             raise Broken(f"entry {row.id} or an entry before it was changed")
-        after = list(amounts(row.after))
-        if not self._follows(row, after, amounts(row.cost)):
+        if not self._follows(row):
             raise Broken(f"the totals noted in entry {row.id} do not follow from those before")
-        self.common[row.dataset] = after[:4]
-        if row.part:
-            self.own[row.dataset, row.part] = after[4:]
-        if row.kind == CHARGED:
-            self.tallies[row.dataset, row.part, row.label, row.event] += 1
+        self.last[row.dataset, ""] = self.last[row.dataset, row.part] = row
         self.next, self.before = row.id + 1, row.digest
 
-    def _follows(self, row: Entry, after: list, cost: tuple) -> bool:
-        state = self.common.get(row.dataset)
-        if row.kind == CREATED:
-            zero = [0] * len(after[2])
-            return state is None and after == [0, 0, zero, zero, 0, []]
-        if state is None:
-            return self.start > 1
-        entries, common_entries, common, peak = state
-        if row.kind == SPLIT:
-            return after == [0, 0, common, peak, 0, []] and entries == 0
-        if not row.part:
-            common = list(add(tuple(common), cost))
-            return after == [entries + 1, common_entries + 1, common, peak, 0, []]
-        known = self.own.get((row.dataset, row.part))
-        if known is None and self.start > 1:
-            return after[:3] == [entries + 1, common_entries, common]
-        number, own = known or (0, [0] * len(cost))
-        own = add(tuple(own), cost)
-        peak = list(highest(tuple(peak), own))
-        return after == [entries + 1, common_entries, common, peak, number + 1, list(own)]
+    def _follows(self, row: Entry) -> bool:
+        known, zero = self.last.get((row.dataset, "")), (0,) * len(row.state[2])
+        if known is None and row.kind != CREATED:
+            return row.dataset < self.start
+        state = (0, 0, zero, zero) if known is None else known.state
+        same = self.last.get((row.dataset, row.part)) if row.part else None
+        own = (0, zero) if same is None else same.state[4:]
+        after = followed(row.kind, state, own, row.part, amounts(row.cost))
+        if row.part and same is None and row.dataset < self.start:
+            return after[:3] == row.state[:3]
+        first = state[0] == (0 if row.kind == CREATED else 1)
+        return after == row.state and (row.kind == CHARGED or first)
 
-    def finish(self, db: sqlite3.Connection) -> None:
-        """After the last entry of a whole replay: what was added up is what the tables say."""
-        if check_counts(db) != self.next - 1:
+    def finish(self, book: Book) -> None:
+        """After the last entry: what was added up is what the file says of its places."""
+        if book.check_counts() != self.next - 1:
             raise Broken(f"entry {self.next} is missing")
-        for place in self.places.values():
-            check_dataset(db, self.head, place)
-            if self.start == 1 and place.id not in self.common:
-                raise Broken(f"data set {place.name!r} was never entered")
-        if self.start > 1:
-            return
-        found = db.execute("SELECT dataset, name, entries, amounts FROM partitions")
-        partitions = {(row[0], row[1]): [row[2], json.loads(row[3])] for row in found}
-        if partitions != self.own:
-            raise Broken("the totals of the partitions are not the sums of their entries")
-        found = db.execute(
-            "SELECT t.dataset, t.part, t.label, v.text, t.count FROM tallies t "
-            "LEFT JOIN texts v ON v.id = t.event"
-        )
-        if {row[:4]: row[4] for row in found} != dict(self.tallies):
-            raise Broken("the counts of equal charges are not those of the entries")
-
-
-def rows(
-    db: Connection,
-    start: int,
-    most: int = -1,
-    place: Dataset | None = None,
-    part: str | None = None,
-    skip: int = 0,
-) -> list[Entry]:
-    """Up to `most` entries from number `start` on; the charges of a data set, of a partition."""
-    where = "e.id >= ?"
-    values: list[Any] = [start]
-    if place is not None:
-        where, values = f"{where} AND e.dataset = ? AND e.kind = '{CHARGED}'", [start, place.id]
-    if part is not None:
-        where, values = f"{where} AND e.part IN ('', ?)", [*values, part]
-    found = db.execute(
-        f"{_ENTRY}WHERE {where} ORDER BY e.id LIMIT ? OFFSET ?", (*values, most, skip)
-    )
-    return [Entry(*row) for row in found]
-
-
-def tallies(db: sqlite3.Connection, place: Dataset) -> list[tuple]:
-    """Rows (part, label, event JSON, count) of a data set, in the order of their first charge."""
-    found = db.execute(
-        "SELECT t.part, t.label, v.text, t.count FROM tallies t JOIN texts v ON v.id = t.event "
-        "WHERE t.dataset = ? ORDER BY t.first",
-        (place.id,),
-    ).fetchall()
-    if sum(row[3] for row in found) != place.entries:
-        raise Broken(f"the counts of equal charges of {place.name!r} are not those of its entries")
-    return found
+        places = book.db.execute("SELECT * FROM places WHERE last >= ?", (self.start,))
+        if {row[:2]: row[2] for row in places} != {k: row.id for k, row in self.last.items()}:
+            raise Broken("its data sets or partitions are not those that its entries were charged")

@@ -19,14 +19,11 @@ import threading
 from collections.abc import Iterator
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from skriemdp.ledger import chain, files, witness
+from skriemdp.ledger import files, witness
+from skriemdp.ledger.chain import FORMAT, SCHEMA, Book, Broken, Head, Replay
 from skriemdp.ledger.errors import BudgetError
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
-
 
 __all__ = ["BudgetError"]
 
@@ -37,147 +34,102 @@ FIRST_LOOK = 10_000
 
 _lock = threading.RLock()
 # By the ledger's key: the newest entry that this process has seen, and where the file was.
-_marks: dict[str, chain.Head] = {}
+_marks: dict[str, Head] = {}
 _places: dict[str, str] = {}
 # Paths with device and number of the file.
 _looked_through: set[tuple] = set()
 
 
-class Session(NamedTuple):
-    """A checked transaction on a ledger."""
-
-    db: sqlite3.Connection
-    header: tuple
-    path: str
-
-    @property
-    def key(self) -> str:
-        """The random name of the ledger."""
-        return self.header[0]
-
-    def place(self, dataset: str) -> chain.Dataset:
-        """A data set, whose last entry is intact and left the totals found."""
-        found = chain.dataset(self.db, dataset)
-        if found is None:
-            raise BudgetError(f"the ledger {self.path!r} has no data set {dataset!r}.")
-        chain.check_dataset(self.db, self.header, found)
-        return found
-
-    def own(self, place: chain.Dataset, part: str) -> tuple[int, tuple]:
-        """Number of charges and amounts of one partition; nothing of the whole data set."""
-        if not part:
-            return 0, ()
-        return chain.check_partition(self.db, self.header, place, part)
-
-    def check_held(self, seen: chain.Head | None) -> None:
-        """The file still holds an entry that it held once."""
-        if seen is None:
-            return
-        row = self.db.execute("SELECT digest FROM entries WHERE id = ?", seen[:1]).fetchone()
-        if row is not None and row[0] == seen.digest:
-            return
-        newest = chain.newest(self.db)
-        if newest < seen.entry:
-            found = f"went back from entry {seen.entry} to {newest}"
-        else:
-            found = f"has another entry {seen.entry} than before"
-        raise BudgetError(
-            f"the ledger {self.path!r} {found}: this is an old backup, or a part of the file was "
-            "lost. Restore the newest copy; what was charged since is part of the guarantee. "
-            "Nothing was released."
-        )
-
-    def check_whole(self) -> None:
-        """What is looked at before each charge: tables, counts, the last entry, the witness."""
-        chain.check_schema(self.db)
-        chain.check_head(self.db, self.header)
-        if self.header[2]:
-            self.check_held(witness.newest(self.header[2], self.key))
+def locked() -> threading.RLock:
+    """The lock of this process, for ledgers and open blocks; a child of a fork has its own."""
+    return _lock
 
 
-def mark(key: str) -> chain.Head | None:
+def mark(key: str) -> Head | None:
     """The newest entry that this process has seen of a ledger."""
     return _marks.get(key)
 
 
-def remember(key: str, head: chain.Head | None) -> None:
+def remember(key: str, head: Head | None) -> None:
     """From now on, a file with this key that lacks this entry is refused."""
     if head is not None and (key not in _marks or _marks[key].entry < head.entry):
         _marks[key] = head
 
 
 @contextlib.contextmanager
-def reading(path: str, key: str | None) -> Iterator[Session]:
+def reading(path: str, key: str, begin: str = "BEGIN") -> Iterator[Book]:
     """Several reads of one state of the ledger, checked to be no older than what was seen."""
-    with _connected(path) as db:
-        db.execute("BEGIN")
-        yield _checked(db, path, key)
-
-
-@contextlib.contextmanager
-def writing(path: str, key: str | None) -> Iterator[Session]:
-    """One durable transaction; leaving it without an exception means it is on disk."""
-    with _connected(path) as db:
-        db.execute("BEGIN IMMEDIATE")
-        session = _checked(db, path, key)
-        session.check_whole()
-        yield session
-        written = chain.last(db)
-        db.execute("COMMIT")
-        before = mark(session.key)
-        remember(session.key, written)
-        if session.header[2] and written is not None and written != before:
-            witness.note(session.header[2], written)
-
-
-@contextlib.contextmanager
-def looking(path: str) -> Iterator[Connection]:
-    """One transaction that cannot write, of a ledger of this format.
-
-    For reports: the file may lie where nobody may write, and nothing is remembered of it.
-    """
-    with _lock, explained(path):
-        _file(path)
-        with contextlib.closing(open_file(path, "ro")) as db:
-            db.execute("PRAGMA query_only = ON")
-            db.execute("PRAGMA trusted_schema = OFF")
-            db.execute("BEGIN")
-            _check_format(db, path)
-            yield db
-
-
-def _checked(db: sqlite3.Connection, path: str, key: str | None) -> Session:
-    session = Session(db, chain.header(db), path)
-    if key is not None and key != session.key:
-        raise BudgetError(
-            f"{path!r} is not the ledger that this accountant was made for: the file was replaced. "
-            "Restore the original; its charges are part of the guarantee."
-        )
-    elsewhere = _places.setdefault(session.key, path)
-    if elsewhere != path and os.path.lexists(elsewhere):
-        raise BudgetError(
-            f"{path!r} is a copy of the ledger {elsewhere!r}, which this process uses already: a "
-            "budget kept in two files would be spent twice. Remove one of them."
-        )
-    _places[session.key] = path
-    session.check_held(mark(session.key))
-    remember(session.key, chain.last(db))
-    return session
-
-
-@contextlib.contextmanager
-def _connected(path: str) -> Iterator[Connection]:
-    """A connection for one transaction; what was not committed when it is closed is undone."""
-    with _lock, explained(path):
+    with locked(), explained(path):
         place = path, *_file(path)
         if place not in _looked_through:
             files.refuse_network(path)
+        # What was not committed when the connection is closed is undone.
         with contextlib.closing(_connect(path)) as db:
             if place not in _looked_through:
                 _share_journal(path)
                 _look_through(db, path)
                 _looked_through.add(place)
-            yield db
+            db.execute(begin)
+            book = Book(db, path)
+            _recognised(book, key)
+            yield book
+
+
+@contextlib.contextmanager
+def writing(path: str, key: str) -> Iterator[Book]:
+    """One durable transaction; leaving it without an exception means it is on disk."""
+    with reading(path, key, "BEGIN IMMEDIATE") as book:
+        check_whole(book)
+        yield book
+        written, (key, _, witness_path) = book.head, book.header
+        book.db.execute("COMMIT")
+        before = mark(key)
+        remember(key, written)
+        if witness_path and written is not None and written != before:
+            witness.note(witness_path, written)
+
+
+@contextlib.contextmanager
+def looking(path: str) -> Iterator[Book]:
+    """One transaction that cannot write, of a ledger of this format.
+
+    For reports: the file may lie where nobody may write, and nothing is remembered of it.
+    """
+    with locked(), explained(path):
+        _file(path)
+        with contextlib.closing(open_file(path, "ro")) as db:
+            db.executescript("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF")
+            db.execute("BEGIN")
+            _check_format(db, path)
+            yield Book(db, path)
+
+
+def check_whole(book: Book) -> None:
+    """What is looked at before each charge: tables, counts, the last entry, the witness."""
+    book.check_schema()
+    book.check_head()
+    key, _, witness_path = book.header
+    if witness_path:
+        book.check_held(witness.newest(witness_path, key))
+
+
+def _recognised(book: Book, wanted: str) -> None:
+    """The file is the ledger that was meant, in one place, and no older than what was seen."""
+    key, path = book.header[0], book.path
+    if wanted not in ("", key):
+        raise BudgetError(
+            f"{path!r} is not the ledger that this accountant was made for: the file was replaced. "
+            "Restore the original; its charges are part of the guarantee."
+        )
+    elsewhere = _places.setdefault(key, path)
+    if elsewhere != path and os.path.lexists(elsewhere):
+        raise BudgetError(
+            f"{path!r} is a copy of the ledger {elsewhere!r}, which this process uses already: a "
+            "budget kept in two files would be spent twice. Remove one of them."
+        )
+    _places[key] = path
+    book.check_held(mark(key))
+    remember(key, book.head)
 
 
 def _file(path: str) -> tuple:
@@ -213,11 +165,11 @@ def _connect(path: str) -> sqlite3.Connection:
         _check_format(db, path)
         # The journal stays and is overwritten; each commit is synced, and so is its end mark.  A
         # ledger of this process alone need not outlive the machine: power that fails ends both.
-        db.execute("PRAGMA journal_mode = PERSIST")
-        db.execute(f"PRAGMA synchronous = {'OFF' if _is_own(path) else 'EXTRA'}")
-        db.execute("PRAGMA fullfsync = ON")
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA trusted_schema = OFF")
+        level = "OFF" if _is_own(path) else "EXTRA"
+        db.executescript(
+            f"PRAGMA journal_mode = PERSIST; PRAGMA synchronous = {level}; "
+            "PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF"
+        )
     except BaseException:
         db.close()
         raise
@@ -229,10 +181,10 @@ def _check_format(db: sqlite3.Connection, path: str) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if application != APPLICATION_ID:
         raise BudgetError(f"{path!r} is an SQLite file, but not a privacy ledger.")
-    if version != chain.FORMAT:
+    if version != FORMAT:
         raise BudgetError(
             f"the ledger {path!r} has format {version}, this version of skriemdp reads "
-            f"{chain.FORMAT}; use the version that wrote it."
+            f"{FORMAT}; use the version that wrote it."
         )
     if db.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         raise BudgetError(f"{path!r} was changed by another program; restore the ledger.")
@@ -254,18 +206,15 @@ def _look_through(db: sqlite3.Connection, path: str) -> None:
     """What a process looks at when it first opens a file."""
     check_pages(db, path)
     db.execute("BEGIN")
-    chain.check_schema(db)
-    head = chain.header(db)
-    chain.check_head(db, head)
-    for place in chain.datasets(db):
-        chain.check_dataset(db, head, place)
-        chain.check_partition_count(db, place)
-    start = max(chain.newest(db) - FIRST_LOOK + 1, 1)
-    again = chain.Replay(head, start, chain.digest_before(db, start))
-    again.places = {place.id: place for place in chain.datasets(db)}
-    for row in chain.rows(db, start):
+    book = Book(db, path)
+    book.check_schema()
+    for place in book.datasets():
+        book.check_entry(place, place.last)
+        book.check_partitions(place)
+    again = Replay(book, max(book.newest - FIRST_LOOK + 1, 1))
+    for row in book.rows(again.start):
         again.take(row)
-    again.finish(db)
+    again.finish(book)
     db.execute("COMMIT")
 
 
@@ -276,16 +225,14 @@ def open_file(path: str, mode: str = "rw") -> sqlite3.Connection:
     )
 
 
-def initialise(path: str, key: str, created: str, witness: str) -> None:
+def initialise(path: str, *header: str) -> None:
     """Write the tables of a new ledger into an empty file."""
-    with _lock, contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("PRAGMA synchronous = EXTRA")
-        db.execute("PRAGMA fullfsync = ON")
+    with locked(), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.executescript(
-            f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; "
-            f"PRAGMA user_version = {chain.FORMAT}; {chain.SCHEMA}"
+            "PRAGMA synchronous = EXTRA; PRAGMA fullfsync = ON; BEGIN IMMEDIATE; "
+            f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}; {SCHEMA}"
         )
-        db.execute("INSERT INTO ledger VALUES (?, ?, ?)", (key, created, witness))
+        db.execute("INSERT INTO ledger VALUES (?, ?, ?)", header)
         db.execute("COMMIT")
 
 
@@ -335,7 +282,7 @@ def explained(path: str) -> Iterator[None]:
         raise BudgetError(
             f"{message.format(path=path)} Nothing was released. (SQLite: {error})"
         ) from error
-    except chain.Broken as error:
+    except Broken as error:
         raise BudgetError(
             f"the ledger {path!r} does not add up: {error}. It was changed, or a part of it was "
             "lost. Restore the newest good copy. Nothing was released."
@@ -355,7 +302,7 @@ _folder: tuple[int, str] | None = None
 def private_folder() -> str:
     """A folder of this process alone (mode 0700), removed when it ends."""
     global _folder
-    with _lock:
+    with locked():
         if _folder is None or _folder[0] != os.getpid() or not os.path.isdir(_folder[1]):
             _folder = os.getpid(), tempfile.mkdtemp(prefix="skriemdp-")
             # Not atexit: it runs before child processes are joined, and never in children of

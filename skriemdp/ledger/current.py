@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 from typing import Any, NoReturn
 
 from skriemdp._validation import shown
-from skriemdp.ledger import active
+from skriemdp.ledger import active, connections
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.errors import BudgetError
 
 __all__ = ["LeftBehind", "active_accountant_token", "chosen_accountant", "current_accountant"]
 
-_default_lock = threading.RLock()
 _default: PrivacyAccountant | None = None
 _nonce = secrets.token_hex(8)  # with the pid, tells this process from all others
 
@@ -101,33 +99,21 @@ def active_accountant_token(token: dict | None = None) -> dict:
         handle = current_accountant(token)
     except BudgetError as error:
         return {"refused": str(error), "process": process}
-    return {**handle.__getstate__(), "process": process, "default": handle is _default}
+    return {"handle": handle, "process": process, "default": handle is _default}
 
 
 def _resolve(token: dict) -> PrivacyAccountant:
     if "refused" in token:
         raise BudgetError(token["refused"])
     # The default ledger of a process that has ended had no ceiling to protect.
-    if token["default"] and not os.path.lexists(token["path"]):
+    if token["default"] and not os.path.lexists(token["handle"].path):
         return _default_accountant()
-    state = {name: token[name] for name in ("path", "key", "dataset", "partition", "mark")}
-    handle = PrivacyAccountant.__new__(PrivacyAccountant)
-    handle.__setstate__(state)
-    return handle
+    return token["handle"]
 
 
 def _default_accountant() -> PrivacyAccountant:
     global _default
-    with _default_lock:
+    with connections.locked():
         if _default is None:
             _default = PrivacyAccountant()
         return _default
-
-
-def _after_fork_in_child() -> None:
-    global _default_lock
-    _default_lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -16,7 +16,7 @@ import numbers
 import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from scipy.optimize import minimize_scalar
@@ -24,7 +24,8 @@ from scipy.stats import norm
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_fraction, check_option, check_positive
-from skriemdp.ledger.storage import Amounts, Standing, add
+from skriemdp.ledger.chain import Amounts, Dataset, Standing, add
+from skriemdp.ledger.errors import BudgetError
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.lattice import rounding_divergence
 
@@ -36,12 +37,16 @@ __all__ = [
     "AXES",
     "KINDS",
     "Filter",
+    "Remaining",
     "divide",
     "make_filter",
     "number",
+    "plain_number",
     "refuse_strange_sizes",
     "renyi_budget",
     "renyi_order",
+    "round_down",
+    "round_up",
     "units",
 ]
 
@@ -58,16 +63,16 @@ def _written(value: float) -> decimal.Decimal:
     return decimal.Decimal(repr(float(value)))
 
 
-def units(value: float | decimal.Decimal) -> int:
+def units(
+    value: float | decimal.Decimal, rounding: str = decimal.ROUND_CEILING, slack: Any = 0
+) -> int:
     """Smallest number of units that covers the number as it is written in decimals."""
     exact = value if isinstance(value, decimal.Decimal) else _written(value)
-    return int(exact.scaleb(DIGITS, _EXACT).to_integral_value(decimal.ROUND_CEILING))
-
-
-def _limit(value: float | decimal.Decimal, slack: decimal.Decimal = decimal.Decimal(0)) -> int:
-    exact = value if isinstance(value, decimal.Decimal) else _written(value)
     scaled = _EXACT.multiply(exact, 1 + slack).scaleb(DIGITS, _EXACT)
-    return int(scaled.to_integral_value(decimal.ROUND_FLOOR))
+    return int(scaled.to_integral_value(rounding))
+
+
+_limit = partial(units, rounding=decimal.ROUND_FLOOR)
 
 
 def _square(value: float) -> decimal.Decimal:
@@ -114,6 +119,7 @@ AXES = {
 }
 # The rules that a user may choose; a "gdp-part" is made by a division.
 KINDS = ("auto", "sum", "renyi", "gdp")
+_FIELDS = ("kind", "epsilon", "delta", "order", "limits")
 
 
 def _joined(
@@ -134,6 +140,68 @@ def _joined(
     rho, delta, pure = each[-3:]
     outside_gaussian = every(delta, some(rho, pure))
     return outside_gaussian if kind == "renyi" else some(each[0], outside_gaussian)
+
+
+def round_up(value: float) -> str:
+    """Four digits, never below the value."""
+    return f"{math.ceil(value * 1e4) / 1e4:.4f}" if math.isfinite(value) else "inf"
+
+
+def round_down(value: float) -> str:
+    """Four digits, never above the value."""
+    # The factor keeps an untouched 0.3 from printing as 0.2999.
+    return f"{math.floor(value * 1e4 * (1 + 1e-12)) / 1e4:.4f}"
+
+
+def plain_number(value: float, up: bool = False) -> str:
+    """Four significant digits, never above the value (`up`: never below)."""
+    if value <= 0.0 or not math.isfinite(value):
+        return f"{max(value, 0.0):g}"
+    step = 10.0 ** (math.floor(math.log10(value)) - 3)
+    turn = math.ceil if up else math.floor
+    return f"{turn(value / step * (1.0 - 1e-12 if up else 1.0 + 1e-12)) * step:.4g}"
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What the filter would still admit, rounded down.
+
+    Attributes
+    ----------
+    filter : str
+        The stored rule these numbers speak of.
+    epsilon, delta : float
+        Largest epsilon that one more Gaussian fit (under ``"sum"``: any fit) at this delta may ask;
+        with `times` above 1, that each of so many may ask.
+    mu : float
+        The same as a Gaussian mu.
+    pure_epsilon : float
+        An epsilon that one more pure (delta = 0) fit, or each of `times`, may surely ask; the
+        filter may admit more.
+    times : int
+        For how many equal fits the numbers hold.
+    used : float
+        Share of the budget that is used, in [0, 1], by the condition that is closest to its limit.
+    """
+
+    filter: str
+    epsilon: float
+    delta: float
+    mu: float
+    pure_epsilon: float
+    times: int = 1
+    used: float = 0.0
+
+    def __str__(self) -> str:
+        if math.isinf(self.epsilon):
+            return f"no ceiling [{self.filter}]"
+        fit, each = ("a", "") if self.times == 1 else (f"{self.times}", " each")
+        fits = "fit" if self.times == 1 else "fits"
+        kind = "" if self.filter.startswith("sum") else "Gaussian "
+        return (
+            f"{fit} {kind}{fits} of epsilon <= {round_down(self.epsilon)} at delta={self.delta:g}"
+            f"{each}, or {fit} pure {fits} of epsilon <= {round_down(self.pure_epsilon)}{each}"
+        )
 
 
 @dataclass(frozen=True)
@@ -259,46 +327,43 @@ class Filter:
         times = max(_joined(self.kind, room, every=min, some=max), 0)
         return 1 if times == 0 and standing.untouched and self.fills(event) else times
 
-    def room(self, standing: Standing, times: int = 1) -> dict[str, float]:
-        """What is left for each of `times` equal spends: ``mu``, ``epsilon``, ``delta``, ``pure``.
+    def remaining(self, standing: Standing, times: int = 1) -> Remaining:
+        """What is left for each of `times` equal spends."""
+        used = min(self.used(standing.total), 1.0)
+        return Remaining(self.describe(), *self._room(standing, times), times, used)
 
-        Rounded down.  ``epsilon`` is that of a Gaussian fit at ``delta``.  ``pure`` is an epsilon
-        that is surely admitted: D_alpha <= epsilon holds for pure events, and so does mu-GDP with
-        mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)).  Only a single spend may fill untouched records.
-        """
+    def _room(self, standing: Standing, times: int) -> tuple[float, float, float, float]:
+        # Epsilon and delta of a Gaussian fit, its mu, and an epsilon that is surely admitted:
+        # D_alpha <= epsilon holds for pure events, and so does mu-GDP with
+        # mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)).  Only a single spend may fill untouched
+        # records.
         if self.limits is None:
-            return {"mu": math.inf, "epsilon": math.inf, "delta": self.delta, "pure": math.inf}
+            return math.inf, self.delta, math.inf, math.inf
         left = {
-            name: max(top - used, 0) // times if used is not None and used <= top else 0
+            name: number(max(top - used, 0) // times if used is not None else 0)
             for name, used, top in zip(AXES[self.kind], standing.total, self.limits, strict=True)
         }
         if self.kind == "sum":
-            epsilon, delta = number(left["epsilon"]), number(left["delta"])
+            epsilon, delta = left["epsilon"], left["delta"]
             mu = gaussian_mu(epsilon, delta) if epsilon > 0.0 and delta > 0.0 else 0.0
-            return {"mu": mu, "epsilon": epsilon, "delta": delta, "pure": epsilon}
+            return epsilon, delta, mu, epsilon
+        if times == 1 and standing.untouched and self.kind != "gdp-part":
+            mu = gaussian_mu(self.epsilon, self.delta) if self.delta > 0 else 0.0
+            return self.epsilon, self.delta, mu, self.epsilon
         if "delta" in left:
             place = AXES[self.kind].index("delta")
-            extra, top = standing.total[place], self.limits[place]
-            if extra is None or extra > top:
-                left["rho"] = left["pure"] = 0
-        square = number(left.get("mu_squared", 0))
-        rho = number(left.get("rho", 0))
-        mu = math.sqrt(square) * (1 - 1e-11)
+            extra = standing.total[place]
+            if extra is None or extra > self.limits[place]:
+                left["rho"] = left["pure"] = 0.0
+        square, rho = left.get("mu_squared", 0.0), left.get("rho", 0.0)
+        mu, pure = math.sqrt(square) * (1 - 1e-11), 0.0
         if "pure" in left or square > 0.0:
             by_gauss = (norm.logcdf(mu / 2) - norm.logsf(mu / 2)) * (1 - 1e-11)
-            pure = max(number(left.get("pure", 0)), rho * (1 - 1e-11), by_gauss)
-        else:
-            pure = 0.0
+            pure = max(left.get("pure", 0.0), rho * (1 - 1e-11), by_gauss)
         if self.order:
             mu = max(mu, math.sqrt(2 * rho / self.order) * (1 - 1e-11))
-        if times == 1 and standing.untouched and self.kind != "gdp-part":
-            epsilon, pure = self.epsilon, self.epsilon
-            mu = gaussian_mu(self.epsilon, self.delta) if self.delta > 0 else 0.0
-        elif mu > 0:
-            epsilon = gaussian_epsilon(mu, self.delta) * (1 - 1e-9)
-        else:
-            epsilon = 0.0
-        return {"mu": mu, "epsilon": epsilon, "delta": self.delta, "pure": pure}
+        epsilon = gaussian_epsilon(mu, self.delta) * (1 - 1e-9) if mu > 0 else 0.0
+        return epsilon, self.delta, mu, pure
 
     def describe(self) -> str:
         """One line for people: the rule and its limits."""
@@ -321,25 +386,26 @@ class Filter:
 
     def to_dict(self) -> dict:
         """What the ledger stores; infinity as a string, limits as decimal strings."""
-        return {
-            "kind": self.kind,
-            "epsilon": repr(self.epsilon),
-            "delta": repr(self.delta),
-            "order": None if self.order is None else repr(self.order),
-            "limits": None if self.limits is None else [str(limit) for limit in self.limits],
-        }
+        limits = None if self.limits is None else list(map(str, self.limits))
+        order = None if self.order is None else repr(self.order)
+        found = self.kind, repr(self.epsilon), repr(self.delta), order, limits
+        return dict(zip(_FIELDS, found, strict=True))
 
     @classmethod
-    def from_dict(cls, stored: dict) -> Filter:
-        """Inverse of :meth:`to_dict`."""
-        order, limits = stored["order"], stored["limits"]
-        return cls(
-            kind=stored["kind"],
-            epsilon=float(stored["epsilon"]),
-            delta=float(stored["delta"]),
-            order=None if order is None else float(order),
-            limits=None if limits is None else tuple(int(limit) for limit in limits),
-        )
+    def stored(cls, place: Dataset) -> Filter:
+        """The rule of a data set, from what :meth:`to_dict` gave."""
+        try:
+            kind, epsilon, delta, order, limits = map(place.terms["filter"].__getitem__, _FIELDS)
+            limits = None if limits is None else tuple(map(int, limits))
+            if len(limits or AXES[kind]) != len(AXES[kind]):
+                raise ValueError("limits of another rule")
+            order = None if order is None else float(order)
+            return cls(kind, float(epsilon), float(delta), order, limits)
+        except (KeyError, TypeError, ValueError):
+            raise BudgetError(
+                f"data set {place.name!r} has a rule that this version cannot read; the file was "
+                "changed, or a newer version made it. Restore the file, or use that version."
+            ) from None
 
 
 def make_filter(kind: str, epsilon: float, delta: float) -> Filter:
@@ -360,11 +426,13 @@ def make_filter(kind: str, epsilon: float, delta: float) -> Filter:
     if delta > 0:
         gaussian, renyi, approximate = _SHARES[kind]
         if gaussian:
-            limit["mu_squared"] = _limit(_square(gaussian_mu(epsilon, gaussian * delta)), SLACK)
+            limit["mu_squared"] = _limit(
+                _square(gaussian_mu(epsilon, gaussian * delta)), slack=SLACK
+            )
         if renyi:
             order = renyi_order(epsilon, renyi * delta)
             rho = renyi_budget(order, epsilon, renyi * delta)
-            limit["rho"] = _limit(rho, SLACK) if rho > 0 else -1
+            limit["rho"] = _limit(rho, slack=SLACK) if rho > 0 else -1
             limit["delta"] = _limit(approximate * delta)
     return Filter(kind, epsilon, delta, order, tuple(limit[name] for name in AXES[kind]))
 
@@ -401,7 +469,7 @@ def _gaussian_part(whole: decimal.Decimal, weight: Fraction, delta: float) -> Fi
     epsilon = gaussian_epsilon(math.sqrt(number(top)), delta) if top else 0.0
     step = 1e-13
     while epsilon > 0.0:
-        limit = _limit(_square(gaussian_mu(epsilon, delta)), SLACK)
+        limit = _limit(_square(gaussian_mu(epsilon, delta)), slack=SLACK)
         if limit <= top:  # else rounding made the pair a little too large for its share
             return Filter("gdp-part", epsilon, delta, None, (limit,))
         epsilon *= 1.0 - step

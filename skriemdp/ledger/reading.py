@@ -66,20 +66,17 @@ def read(
     path = os.path.realpath(os.fsdecode(path))
     problems: list[str] = []
     again: chain.Replay | None = None
-    header, held, number, head = None, noted is None, 1, None
+    header, held, number = None, noted is None, 1
     while True:
-        with connections.looking(path) as db:
-            places = {place.id: place for place in chain.datasets(db)}
+        with connections.looking(path) as book:
             if header is None:
-                connections.check_pages(db, path)
-                header = chain.header(db)
-                again = chain.Replay(header)
-                _note(problems, chain.check_schema, db)
-            elif header != chain.header(db):
+                connections.check_pages(book.db, path)
+                header, again = book.header, chain.Replay(book)
+                _note(problems, book.check_schema)
+            elif header != book.header:
                 raise BudgetError(f"{path!r} was replaced while it was read; try again.")
-            found = chain.rows(db, number, PAGE)
-            if again is not None:
-                again.places = places
+            places = {place.id: place for place in book.datasets()}
+            found = list(book.rows(number, PAGE))
             for row in found:
                 if again is not None and not _note(problems, again.take, row):
                     again = None
@@ -87,13 +84,14 @@ def read(
                     held = held or noted.entry in (0, row.id)
                 if row.dataset in places:
                     take(row, places[row.dataset])
-                number, head = row.id + 1, Head(row.id, row.digest)
+                number = row.id + 1
             if len(found) < PAGE:
                 if again is not None:
-                    _note(problems, again.finish, db)
+                    _note(problems, again.finish, book)
+                head = book.head
                 break
     if not held:
-        where = "no entry" if noted is None or noted.entry == 0 else f"not entry {noted.entry}"
+        where = f"not entry {noted.entry}" if noted and noted.entry else "no entry"
         problems.append(
             f"the file holds {where} with the digest that was noted: it is an old copy, or was "
             "changed since"
@@ -141,10 +139,10 @@ def matches(path: str, statement: Mapping[str, Any]) -> list[str]:
         ) from None
     if not isinstance(number, int):
         raise ValueError("the statement names no entry: its fit was charged to no ledger.")
-    with connections.looking(os.path.realpath(os.fsdecode(path))) as db:
-        row = chain.entry(db, number)
-        places = {place.id: place.name for place in chain.datasets(db)}
-    if row is None:
+    with connections.looking(os.path.realpath(os.fsdecode(path))) as book:
+        row = next(book.rows(number, 1), None)
+        places = {place.id: place.name for place in book.datasets()}
+    if row is None or row.id != number:
         return [f"the ledger has no entry {number}"]
     if row.digest != digest:
         return [f"entry {number} of the ledger is another charge: its digest is {row.digest}"]
@@ -169,15 +167,15 @@ def witnessed(path: str, witness_path: str) -> Head | None:
     BudgetError
         The ledger or the witness file cannot be read, or they do not belong together.
     """
-    with connections.looking(os.path.realpath(os.fsdecode(path))) as db:
-        key = chain.header(db)[0]
+    with connections.looking(os.path.realpath(os.fsdecode(path))) as book:
+        key = book.header[0]
     return witness.newest(witness_path, key)
 
 
-def _note(problems: list[str], check: Callable[..., object], value: object) -> bool:
+def _note(problems: list[str], check: Callable[..., object], *values: object) -> bool:
     """Whether a check passes; what it says otherwise joins the problems."""
     try:
-        check(value)
+        check(*values)
     except chain.Broken as error:
         problems.append(f"the file does not add up: {error}")
         return False

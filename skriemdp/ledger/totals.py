@@ -5,54 +5,60 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from skriemdp.privacy.events import Event, SelfComposedEvent, compose, event_from_dict
 
-__all__ = ["charge_lists", "together", "total_epsilon"]
+__all__ = ["Tallies", "charge_lists", "together", "total_epsilon"]
 
 
-def charge_lists(counts: Mapping[str, Iterable[tuple[str, str, int]]]) -> set[frozenset]:
-    """The lists of charges, of which each record is concerned by one.
+# Number of charges by (partition, event as JSON, how many times each counts where all other
+# clients of secure sums work with the server).
+Tallies = Mapping[tuple[str, str, int], int]
+
+
+def charge_lists(tallies: Sequence[Tallies], alone: bool = False) -> list[frozenset]:
+    """The lists of charges, of which each record is concerned by one; empty ones are left out.
 
     Parameters
     ----------
-    counts : dict of iterables of (part, event, count)
-        Of each undivided data set that the records belong to; events as JSON.
+    tallies : sequence of Tallies
+        Of each undivided data set that the records belong to.
+    alone : bool
+        As if all other clients of secure sums worked with the server.
 
     Returns
     -------
-    set of frozenset of (event, count)
-        One for each partition, common charges included; never empty.
+    list of frozenset of (event, count)
+        One for each partition, common charges included.
     """
     common: Counter[str] = Counter()
     parts: dict[str, Counter[str]] = {}
-    for rows in counts.values():
-        for part, event, count in rows:
+    for found in tallies:
+        for (part, event, shares), count in found.items():
             # Partitions of different parts of a budget may hold the same records.
-            apart = part and len(counts) == 1
-            (parts.setdefault(part, Counter()) if apart else common)[event] += count
-    lists = {frozenset((common + own).items()) for own in parts.values()}
-    return lists or {frozenset(common.items())}
+            apart = part and len(tallies) == 1
+            mine = parts.setdefault(part, Counter()) if apart else common
+            mine[event] += count * (shares if alone else 1)
+    lists = {frozenset((common + own).items()) for own in (parts or {"": Counter()}).values()}
+    return [charges for charges in lists if charges]
 
 
 @lru_cache(maxsize=256)
 def together(charges: frozenset) -> Event:
     """One event for a list of (event as JSON, count), which must not be empty."""
-    return compose([_repeat(json.loads(event), count) for event, count in sorted(charges)])
+    singles = ((event_from_dict(json.loads(event)), count) for event, count in sorted(charges))
+    return compose([one if n == 1 else SelfComposedEvent(one, n) for one, n in singles])
+
+
+def total_epsilon(lists: Sequence[frozenset], delta: float) -> float:
+    """The smallest proved epsilon of the worst list of charges at `delta`."""
+    return max((_epsilon(charges, delta) for charges in lists), default=0.0)
 
 
 @lru_cache(maxsize=256)
-def total_epsilon(charges: frozenset, delta: float) -> float:
-    """The smallest proved epsilon of a list of charges at `delta`."""
-    if not charges:
-        return 0.0
+def _epsilon(charges: frozenset, delta: float) -> float:
     total = together(charges)
     pure = total.renyi(math.inf) if total.extra_delta == 0 else math.inf
     return min(float(total.epsilon(delta)), pure) if delta > 0 or pure == math.inf else pure
-
-
-def _repeat(event: dict, count: int) -> Event:
-    single = event_from_dict(event)
-    return single if count == 1 else SelfComposedEvent(single, count)

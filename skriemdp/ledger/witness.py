@@ -8,6 +8,7 @@ processes may arrive out of order, so the line with the highest number counts.
 from __future__ import annotations
 
 import os
+import re
 
 from skriemdp.ledger.chain import Head
 from skriemdp.ledger.errors import BudgetError
@@ -21,12 +22,7 @@ TAIL = 65_536
 def create(path: str, key: str) -> None:
     """Begin the file (mode 0600) of a new ledger; it must not exist."""
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        try:
-            os.write(descriptor, f"ledger {key}\n".encode("ascii"))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _append(path, f"ledger {key}\n", os.O_CREAT | os.O_EXCL)
     except OSError as error:
         raise BudgetError(
             f"cannot create the witness file {path!r}: {error.strerror}. It must be a new file."
@@ -36,20 +32,23 @@ def create(path: str, key: str) -> None:
 def note(path: str, head: Head) -> None:
     """Append an entry that was stored, durably."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
-        try:
-            # The empty line ends whatever a crash may have left half written.
-            line = f"\n{head.entry} {head.digest}\n".encode("ascii")
-            if os.write(descriptor, line) != len(line):
-                raise OSError(0, "the line was not written completely")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        # The empty line ends whatever a crash may have left half written.
+        _append(path, f"\n{head.entry} {head.digest}\n")
     except OSError as error:
         raise BudgetError(
             f"entry {head.entry} was charged, but the witness file {path!r} cannot be written: "
             f"{error.strerror}. Nothing was released."
         ) from error
+
+
+def _append(path: str, text: str, flags: int = 0) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | flags, 0o600)
+    try:
+        if os.write(descriptor, text.encode("ascii")) != len(text):
+            raise OSError(0, "the line was not written completely")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def newest(path: str, key: str) -> Head | None:
@@ -69,12 +68,6 @@ def newest(path: str, key: str) -> Head | None:
             f"{path!r} is not the witness file of this ledger, or was emptied; restore it. Nothing "
             "was released."
         )
-    found = [_entry(line) for line in lines]
-    return max((head for head in found if head is not None), default=None)
-
-
-def _entry(line: bytes) -> Head | None:
-    number, _, digest = line.partition(b" ")
-    if number.isdigit() and len(digest) == 64:
-        return Head(int(number), digest.decode("ascii", "replace"))
-    return None  # the first line, an empty one, the middle of one, or half of one
+    # The first line, an empty one, the middle of one and half of one are no entries.
+    found = [re.fullmatch(rb"([0-9]+) ([0-9a-f]{64})", line) for line in lines]
+    return max((Head(int(f[1]), f[2].decode()) for f in found if f), default=None)

@@ -82,21 +82,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report(options: argparse.Namespace) -> int:
-    if options.html is not None:
-        _check_target(options)
+    target = options.html and os.path.realpath(options.html)
+    if target and os.path.lexists(target) and not options.force:
+        raise Refused(f"{target!r} exists already; add --force to replace it.")
+    kept = [os.path.realpath(options.ledger) + end for end in ("", "-journal", "-wal", "-shm")]
+    if target in kept:
+        raise Refused(f"{target!r} is the ledger, which no page may replace.")
     try:
-        facts = gather(
-            options.ledger, options.dataset, author=options.author or "", model=options.model
-        )
+        facts = gather(options.ledger, options.dataset, options.author or "", options.model)
     except KeyError:
         raise Refused(f"the ledger has no data set {clean(options.dataset)!r}.") from None
     except ValueError as error:
         raise Refused(str(error)) from None
-    if options.html is not None:
-        _write(options.html, to_html(facts))
+    if target:
+        _write(target, to_html(facts))
     if options.json:
         print(json.dumps(to_data(facts), indent=1, sort_keys=True, allow_nan=False))
-    elif options.html is None:
+    elif not target:
         _say(to_text(facts))
     return _outcome(facts.findings)
 
@@ -117,12 +119,10 @@ def _verify(options: argparse.Namespace) -> int:
             raise Refused(f"there is no witness file {options.witness!r}.")
         try:
             seen = reading.witnessed(options.ledger, options.witness)
+            again = reading.read(options.ledger, noted=seen).problems
+            problems += [f"by the witness, {text}" for text in again if text not in problems]
         except BudgetError as error:
             problems.append(str(error))
-        else:
-            if seen is not None:
-                again = reading.read(options.ledger, noted=seen).problems
-                problems += [f"by the witness, {text}" for text in again if text not in problems]
     if not problems and file.head is not None:
         _say(f"entry {file.head.entry} {file.head.digest}\n")
     return _outcome(problems)
@@ -168,30 +168,16 @@ def _wrong_use() -> Iterator[None]:
         raise Refused(str(error)) from None
 
 
-def _check_target(options: argparse.Namespace) -> None:
-    target = options.html
-    if not os.path.lexists(target):
-        return
-    if not options.force:
-        raise Refused(f"{target!r} exists already; add --force to replace it.")
-    folder, name = os.path.split(os.path.realpath(options.ledger))
-    kept = [os.path.join(folder, name + suffix) for suffix in ("", "-journal", "-wal", "-shm")]
-    if os.path.realpath(target) in kept or os.path.isdir(target):
-        raise Refused(f"{target!r} is the ledger or a folder, which no page may replace.")
-
-
 def _write(target: str, text: str) -> None:
     """The whole file or nothing, with the rights that a new file has."""
-    target = os.path.realpath(target)
     draft = f"{target}.{secrets.token_hex(8)}"
     try:
-        with contextlib.ExitStack() as stack:
-            with open(draft, "x", encoding="utf-8", newline="\n") as file:
-                stack.callback(os.unlink, draft)
-                file.write(text)
-            os.replace(draft, target)
-            stack.pop_all()
+        with open(draft, "x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.replace(draft, target)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
         raise Refused(f"cannot write {target!r}: {error.strerror}.") from None
 
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import pickle
 import re
 import unicodedata
-from collections import Counter, deque
-from collections.abc import Iterable
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from typing import IO, Any, NamedTuple
 
 from skriemdp._dataclasses import dataclass
 from skriemdp.ledger import reading
-from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, add, amounts, now
-from skriemdp.ledger.errors import BudgetError
-from skriemdp.ledger.filters import AXES, Filter
-from skriemdp.ledger.statements import Remaining, guarantee, noise_of, remaining
-from skriemdp.ledger.storage import Standing
-from skriemdp.ledger.totals import charge_lists, together, total_epsilon
+from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, Standing, now, shares_of
+from skriemdp.ledger.filters import Filter, Remaining
+from skriemdp.ledger.statements import guarantee, noise_of
+from skriemdp.ledger.totals import Tallies, charge_lists, together, total_epsilon
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import event_from_dict
 
@@ -76,115 +73,207 @@ class Release:
 
     Attributes
     ----------
-    label : str
-    facts : dict
-        What had to be public, and what else the caller noted.
-    planned : list
-        Rows (name, share, law, dimension) of what each may release.
-    version, signed : str
-        The library that charged; user and machine, ``""`` where nobody asked for them.
-    days : str
-        Of the first and the last charge.
-    count, first, last : int
-        How many charges, and the numbers of the first and the last entry.
+    first, last : Entry
+        Its first and its last charge.
+    count : int
+        How many charges.
     share, used : float or None
         Of the budget: by all of them, and after the last.  None without a ceiling.
     """
 
-    label: str
-    facts: dict[str, Any]
-    planned: list[Any]
-    version: str
-    signed: str
-    days: str
-    first: int
-    last: int = 0
+    first: Entry
+    last: Entry
     count: int = 0
     share: float | None = None
     used: float | None = None
 
+    @property
+    def label(self) -> str:
+        """Who charged."""
+        return self.first.label
 
-@dataclass(eq=False)
+    @property
+    def days(self) -> str:
+        """Of the first and the last charge."""
+        return f"{self.first.time[:10]} to {self.last.time[:10]}"
+
+    @property
+    def noted(self) -> dict[str, Any]:
+        """What was noted with the charge: version, host, user, and all else as ``facts``.
+
+        The releases that it planned are rows (name, share, law, dimension) of ``planned``.
+        """
+        noted = self.first.noted
+        params = noted.pop("params")
+        noted["facts"] |= {name: value for name, value in params.items() if name not in _SHOWN}
+        planned = _is_plan(noted["facts"].get("releases"))
+        return noted | {"planned": noted["facts"].pop("releases") if planned else []}
+
+
 class Account:
-    """One data set, or one part of a divided one.
+    """One data set, or one part of a divided one; it takes the charges and keeps what is shown.
 
     Attributes
     ----------
     name, unit : str
     parent : str or None
         The divided budget that this is a part of.
+    parts : list of Account
     rule : Filter
-    parts : list of str
-        Names of its parts.
     count : int
         Number of its own charges.
-    charges : list of Charge
-        All of them, or where they are many the first and the last.
-    releases : list of Release
-    more_releases : int
-        How many of them were left out.
     noises : dict of int
         Number of charges by kind of noise.
-    n : int or None
-        Largest number of units that a charge stated.
     steps : list of (count, used)
         Number of charges before a visible step of the share used, and the share after it.
     used : float
         Share used now, in [0, 1].
-    remaining : Remaining or None
-        What the rule still admits; None of a divided budget.
     seeded, unreadable : list of int
         Entries with noise that can be reproduced, and with events that cannot be revived.
-    totals : tuple of Event, or None
-        What the charges come to if their list had been fixed in advance, for each partition.
-        None where that is not known.
-    epsilon : float or None
-        The same at the ceiling's delta, of the worst partition.
-    void : bool
-        Whether something was found that leaves no bound standing.
+    broken : bool
+        Whether the file does not add up.
     """
 
-    name: str
-    unit: str
-    parent: str | None
-    rule: Filter
-    parts: list[str] = dataclasses.field(default_factory=list)
-    count: int = 0
-    charges: list[Charge] = dataclasses.field(default_factory=list)
-    releases: list[Release] = dataclasses.field(default_factory=list)
-    more_releases: int = 0
-    noises: Counter[str] = dataclasses.field(default_factory=Counter)
-    n: int | None = None
-    steps: list[tuple[int, float]] = dataclasses.field(default_factory=list)
-    used: float = 0.0
-    remaining: Remaining | None = None
-    seeded: list[int] = dataclasses.field(default_factory=list)
-    unreadable: list[int] = dataclasses.field(default_factory=list)
-    totals: tuple[Event, ...] | None = ()
-    epsilon: float | None = 0.0
-    void: bool = False
+    def __init__(self, place: Dataset):
+        self.rule = Filter.stored(place)
+        self.limited = self.rule.limits is not None
+        self.name, self.unit, self.parent = place.name, place.made.unit, place.terms["parent"]
+        self.parts: list[Account] = []
+        self.count, self.used, self.total, self.broken = 0, 0.0, self.rule.zero, False
+        self.noises: Counter[str] = Counter()
+        self.steps: list[tuple[int, float]] = []
+        self.seeded: list[int] = []
+        self.unreadable: list[int] = []
+        self._kept: list[tuple[Entry, float | None, float | None]] = []
+        self._releases: dict[tuple[str, str], Release] = {}
+        self._tallies: Counter[tuple[str, str, int]] = Counter()
+
+    def take(self, row: Entry) -> None:
+        """One more charge."""
+        event, share, used = row.event or "{}", None, None
+        if self.limited:
+            self.total = row.total
+            used = min(self.rule.used(self.total), 1.0)
+            share, self.used = used - self.used, used
+            highest = self.steps[-1][1] if self.steps else -1.0
+            if used > highest + STEP or (used > highest and used == 1.0):
+                self.steps.append((self.count, used))
+        self.count += 1
+        self._tallies[row.part, event, shares_of(row.note)] += 1
+        noise, seeded = _noise(event)
+        self.noises[noise] += 1
+        if seeded:
+            self.seeded.append(row.id)
+        if _revived(event) is None:
+            self.unreadable.append(row.id)
+        release = self._releases.get((row.label, row.note)) or Release(row, row)
+        self._releases[row.label, row.note] = release
+        release.count, release.last, release.used = release.count + 1, row, used
+        release.share = None if share is None else (release.share or 0.0) + share
+        self._kept.append((row, share, used))
+        if self.count > LISTED:
+            del self._kept[ENDS:-ENDS]
 
     @property
-    def limited(self) -> bool:
-        """Whether it has a ceiling."""
-        return self.rule.limits is not None
+    def family(self) -> Iterator[Account]:
+        """Itself, its parts, and theirs."""
+        yield self
+        for part in self.parts:
+            yield from part.family
+
+    @property
+    def _leaves(self) -> list[Account]:
+        return [each for each in self.family if not each.parts]
+
+    @cached_property
+    def charges(self) -> list[Charge]:
+        """All of them, or where they are many the first and the last."""
+        shown = []
+        for row, *shares in self._kept:
+            event, params = row.event or "{}", row.noted["params"]
+            pair = guarantee(params, json.loads(event), self.rule.delta)
+            noise, seeded = _noise(event)
+            found = row.id, row.time, row.label, row.part, row.unit, noise, pair, seeded, *shares
+            shown.append(Charge._make(found))
+        return shown
+
+    @property
+    def releases(self) -> list[Release]:
+        """The first of them; :attr:`more_releases` says how many there are beyond."""
+        return list(self._releases.values())[:RELEASES]
+
+    @property
+    def more_releases(self) -> int:
+        """How many releases were left out."""
+        return max(len(self._releases) - RELEASES, 0)
+
+    @cached_property
+    def n(self) -> int | None:
+        """Largest number of units that a charge stated."""
+        known = [each.noted["facts"] for a in self._leaves for each in a._releases.values()]
+        return max(filter(None, (_size(facts, self.unit) for facts in known)), default=None)
+
+    @property
+    def remaining(self) -> Remaining | None:
+        """What the rule still admits; None of a divided budget, and without a ceiling."""
+        if self.parts or not self.limited:
+            return None
+        return self.rule.remaining(Standing(self.total, self.count == 0))
+
+    @cached_property
+    def totals(self) -> tuple[Event, ...] | None:
+        """What the charges come to if their list had been fixed in advance, by partition.
+
+        None where that is not known.
+        """
+        lists = charge_lists(self._all_tallies)
+        if any(_revived(event) is None for charges in lists for event, _ in charges):
+            return None
+        events = [together(charges) for charges in lists] if len(lists) <= MOST_LISTS else []
+        kinds = (len(getattr(event, "events", ())) for event in events)
+        if len(events) < len(lists) or max(kinds, default=0) > MOST_KINDS:
+            return None
+        # Sets have no order of their own, and the same file gives the same page.
+        return tuple(sorted(events, key=repr))
+
+    @property
+    def epsilon(self) -> float | None:
+        """The same at the ceiling's delta, of the worst partition."""
+        return self._epsilon(alone=False)
+
+    @property
+    def alone(self) -> float | None:
+        """:attr:`epsilon` if all other clients of secure sums work with the server."""
+        return self._epsilon(alone=True)
+
+    def _epsilon(self, alone: bool) -> float | None:
+        if self.totals is None:
+            return None
+        return total_epsilon(charge_lists(self._all_tallies, alone), self.rule.delta)
+
+    @property
+    def _all_tallies(self) -> list[Tallies]:
+        return [each._tallies for each in self._leaves]
+
+    @property
+    def void(self) -> bool:
+        """Whether something was found that leaves no bound standing."""
+        return self.broken or any(each.seeded for each in self._leaves)
 
     @property
     def findings(self) -> list[str]:
         """What breaks its guarantee, in sentences."""
-        found = []
-        if self.seeded:
-            found.append(
-                f"{self.name}: {plural(len(self.seeded), 'charge')} with noise that can be "
-                "reproduced (an integer random_state), which protects nobody: "
-                f"{_entries(self.seeded)}"
-            )
-        if self.unreadable:
-            found.append(
-                f"{self.name}: {plural(len(self.unreadable), 'charge')} whose event this version "
-                f"cannot read, so its size is not known here: {_entries(self.unreadable)}"
-            )
-        return found
+        found = (
+            (self.seeded, "with noise that can be reproduced (an integer random_state), which "
+             "protects nobody"),
+            (self.unreadable, "whose event this version cannot read, so its size is not known "
+             "here"),
+        )  # fmt: skip
+        return [
+            f"{self.name}: {plural(len(entries), 'charge')} {what}: {_entries(entries)}"
+            for entries, what in found
+            if entries
+        ]
 
 
 @dataclass
@@ -195,52 +284,46 @@ class Facts:
     ----------
     file : str
         Name of the file, without its folder.
-    created, date : str
-        When the file was made, and when this was gathered (ISO 8601, UTC).
+    read : File
+        When it was made, its last entry, and what does not add up in it.
+    date : str
+        When this was gathered (ISO 8601, UTC).
     author : str
         Who had it gathered; ``""`` where nobody said.
-    head : Head or None
-        The last entry.
     accounts : list of Account
         Data sets in the order of their creation, each followed by its parts: those to be shown.
     everything : list of Account
         Those of the whole file.
-    problems : list of str
-        What does not add up in the file.
     models : list of (str, list of str)
         Of each statement of a model: which entry it names, and what speaks against it.
     """
 
     file: str
-    created: str
+    read: reading.File
     date: str
     author: str
-    head: Head | None
     accounts: list[Account]
     everything: list[Account]
-    problems: list[str]
     models: list[tuple[str, list[str]]]
 
     @property
-    def roots(self) -> list[Account]:
-        """Data sets of the whole file that are no parts."""
-        return [account for account in self.everything if account.parent is None]
+    def head(self) -> Head | None:
+        """The last entry."""
+        return self.read.head
 
     @property
     def findings(self) -> list[str]:
         """Everything that breaks a guarantee, wherever in the file; empty: nothing was found."""
-        found = [*self.problems, *(text for each in self.everything for text in each.findings)]
-        return found + [
-            f"the model is not the one charged: {x}" for _, no in self.models for x in no
+        against = [text for _, texts in self.models for text in texts]
+        return [
+            *self.read.problems,
+            *(text for each in self.everything for text in each.findings),
+            *(f"the model is not the one charged: {text}" for text in against),
         ]
 
 
 def gather(
-    path: str,
-    dataset: str | None = None,
-    noted: Head | None = None,
-    author: str = "",
-    model: str | None = None,
+    path: str, dataset: str | None = None, author: str = "", model: str | None = None
 ) -> Facts:
     """Read a ledger from end to end, without writing to it.
 
@@ -249,8 +332,6 @@ def gather(
     path : str or path-like
     dataset : str, optional
         Show this data set and its parts only; findings are of the whole file all the same.
-    noted : Head, optional
-        An entry that the file must hold; number 0 stands for any.
     author : str, default=""
         Who asks, for the page to say.
     model : str or path-like, optional
@@ -271,127 +352,26 @@ def gather(
         The model's file cannot be read, or holds no statement of a fit.
     """
     statements = [] if model is None else _statements(model)
-    books: dict[int, _Book] = {}
+    books: dict[int, Account] = {}
 
     def take(row: Entry, place: Dataset) -> None:
         if place.id not in books:
-            books[place.id] = _Book(place)
+            books[place.id] = Account(place)
         if row.kind == CHARGED:
             books[place.id].take(row)
 
-    file = reading.read(path, take, noted)
-    known = {place.name: books.setdefault(place.id, _Book(place)) for place in file.datasets}
-    roots = [place.name for place in file.datasets if place.parent is None]
-    if dataset is not None and dataset not in known:
-        raise KeyError(dataset)
-    for place in file.datasets:
-        if place.parent is not None and place.parent in known:
-            known[place.parent].account.parts.append(place.name)
-    everything = [known[name].close(known) for top in roots for name in _below(top, known)]
-    for account in everything:
-        account.void = account.void or bool(file.problems)
-    shown = everything
-    if dataset is not None:
-        shown = [known[name].account for name in _below(dataset, known)]
+    file = reading.read(path, take)
+    known = {place.name: books.get(place.id) or Account(place) for place in file.datasets}
+    for account in known.values():
+        account.broken = bool(file.problems)
+        if account.parent in known:
+            known[account.parent].parts.append(account)
+    roots = [account for account in known.values() if account.parent not in known]
+    everything = [each for root in roots for each in root.family]
+    shown = everything if dataset is None else list(known[dataset].family)
     models = [_compared(path, statement) for statement in statements]
     name = clean(os.path.basename(os.fsdecode(path)))
-    return Facts(
-        name, file.created, now(), author, file.head, shown, everything, file.problems,
-        models,
-    )  # fmt: skip
-
-
-def _below(name: str, known: dict[str, _Book]) -> Iterable[str]:
-    yield name
-    for part in known[name].account.parts:
-        yield from _below(part, known)
-
-
-class _Book:
-    """Takes the charges of one data set, and keeps what the page shows."""
-
-    def __init__(self, place: Dataset):
-        try:
-            rule = Filter.from_dict(json.loads(place.filter))
-            if rule.limits is not None and len(rule.limits) != len(AXES[rule.kind]):
-                raise ValueError("limits of another rule")
-        except (KeyError, TypeError, ValueError):
-            raise BudgetError(
-                f"data set {clean(place.name)!r} has a rule that this version cannot read; the "
-                "file was changed, or a newer version made it. Use that version."
-            ) from None
-        self.account = Account(place.name, place.unit, place.parent, rule)
-        self.total = rule.zero
-        self.tallies: Counter[tuple[str, str]] = Counter()
-        self.first: list[tuple[Entry, float | None, float | None]] = []
-        self.recent: deque[tuple[Entry, float | None, float | None]] = deque(maxlen=ENDS)
-        self.releases: dict[tuple[str, str], Release] = {}
-
-    def take(self, row: Entry) -> None:
-        """One more charge."""
-        account = self.account
-        event, share, used = row.event or "{}", None, None
-        account.count += 1
-        self.tallies[row.part, event] += 1
-        if account.limited:
-            after = amounts(row.after)
-            self.total = add(after[2], after[3])
-            used = min(account.rule.used(self.total), 1.0)
-            share, account.used = used - account.used, used
-            highest = account.steps[-1][1] if account.steps else -1.0
-            if used > highest + STEP or (used > highest and used == 1.0) or not account.steps:
-                account.steps.append((account.count - 1, used))
-        if _seeded(event):
-            account.seeded.append(row.id)
-        if _revived(event) is None:
-            account.unreadable.append(row.id)
-        account.noises[_noise(event)] += 1
-        release = self.releases.get((row.label, row.note)) or _release(row)
-        self.releases[row.label, row.note] = release
-        release.count, release.last, release.used = release.count + 1, row.id, used
-        release.share = None if share is None else (release.share or 0.0) + share
-        release.days = f"{release.days[:10]} to {row.time[:10]}"
-        (self.first if account.count <= LISTED else self.recent).append((row, share, used))
-
-    def close(self, known: dict[str, _Book]) -> Account:
-        """What was taken, as the page shows it."""
-        account = self.account
-        kept = self.first + list(self.recent)
-        if self.recent:
-            kept = kept[:ENDS] + kept[-ENDS:]
-        account.charges = [_charge(*each, delta=account.rule.delta) for each in kept]
-        leaves = [name for name in _below(account.name, known) if not known[name].account.parts]
-        noted = [release.facts for name in leaves for release in known[name].releases.values()]
-        account.n = max(filter(None, (_size(facts, account.unit) for facts in noted)), default=None)
-        account.releases = list(self.releases.values())[:RELEASES]
-        account.more_releases = len(self.releases) - len(account.releases)
-        if account.limited and not account.parts:
-            standing = Standing(self.total, account.count == 0)
-            account.remaining = remaining(account.rule, standing)
-        counts = {
-            name: [(part, event, n) for (part, event), n in known[name].tallies.items()]
-            for name in leaves
-        }
-        account.totals, account.epsilon = _totals(counts, account.rule.delta)
-        account.void = any(known[name].account.seeded for name in leaves)
-        return account
-
-
-def _charge(row: Entry, share: float | None, used: float | None, delta: float) -> Charge:
-    event = row.event or "{}"
-    return Charge(
-        row.id, row.time, row.label, row.part, row.unit, _noise(event),
-        guarantee(row.noted["params"], json.loads(event), delta), _seeded(event), share, used,
-    )  # fmt: skip
-
-
-def _release(row: Entry) -> Release:
-    noted = row.noted
-    params = {name: value for name, value in noted["params"].items() if name not in _SHOWN}
-    signed = " at ".join(filter(None, (noted["user"], noted["host"])))
-    facts = noted["facts"] | params
-    planned = facts.pop("releases") if _is_plan(facts.get("releases")) else []
-    return Release(row.label, facts, planned, noted["version"], signed, row.time[:10], row.id)
+    return Facts(name, file, now(), author, shown, everything, models)
 
 
 def _is_plan(noted: Any) -> bool:
@@ -409,33 +389,12 @@ def _size(facts: dict[str, Any], unit: str) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _totals(counts: dict, delta: float) -> tuple[tuple[Event, ...] | None, float | None]:
-    lists = charge_lists(counts)
-    if any(_revived(event) is None for charges in lists for event, _ in charges):
-        return None, None
-    used = [charges for charges in lists if charges]
-    events = tuple(together(charges) for charges in used) if len(used) <= MOST_LISTS else ()
-    if len(events) < len(used) or any(_kinds(event) > MOST_KINDS for event in events):
-        return None, None
-    # Sets have no order of their own, and the same file gives the same page.
-    ordered = tuple(sorted(events, key=repr))
-    return ordered, max((total_epsilon(charges, delta) for charges in used), default=0.0)
-
-
-def _kinds(event: Event) -> int:
-    return len(getattr(event, "events", (event,)))
-
-
 @lru_cache(maxsize=4096)
-def _noise(event: str) -> str:
+def _noise(event: str) -> tuple[str, bool]:
+    """Kinds of noise in an event, and whether it can be reproduced."""
     found = json.loads(event)
-    return noise_of(found) if isinstance(found, dict) else "unknown"
-
-
-@lru_cache(maxsize=4096)
-def _seeded(event: str) -> bool:
-    found = json.loads(event)
-    return isinstance(found, dict) and found.get("kind") == "seeded"
+    found = found if isinstance(found, dict) else {}
+    return noise_of(found), found.get("kind") == "seeded"
 
 
 @lru_cache(maxsize=4096)

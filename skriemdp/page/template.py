@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skriemdp.ledger.statements import percent, round_down, round_up
+from skriemdp.ledger.filters import round_down, round_up
+from skriemdp.ledger.statements import percent
 from skriemdp.page.facts import ENDS, Account, Charge, Facts, Release, clean, plural
 from skriemdp.page.meaning import ALARMS, WEAK, found_at_most, guessed_at_most, pair, profile_of
 
@@ -88,14 +89,11 @@ def _value(name: str, values: Mapping[str, Any]) -> Any:
 
 
 def _of_file(facts: Facts) -> dict[str, Any]:
-    findings, shown, roots = facts.findings, facts.accounts, facts.roots
-    limited = [each for each in roots if each.limited]
-    broken, whole = bool(facts.problems), len(shown) == len(facts.everything)
-    why = ""
-    if any(each.void for each in facts.everything):
-        why = "see the findings"
-    elif len(limited) < len(roots):
-        why = "some data sets have no ceiling"
+    findings, shown, everything = facts.findings, facts.accounts, facts.everything
+    roots = [each for each in everything if each.parent is None]
+    limited, broken = [each for each in roots if each.limited], bool(facts.read.problems)
+    why = "some data sets have no ceiling" if len(limited) < len(roots) else ""
+    why = "see the findings" if any(each.void for each in everything) else why
     what = f"{shown[0].name}, 1 of {plural(len(roots), 'data set')}" if shown else ""
     if shown and shown[0].parent is not None:
         what = f"{shown[0].name}, a part of {shown[0].parent}"
@@ -107,12 +105,14 @@ def _of_file(facts: Facts) -> dict[str, Any]:
         "count": plural(len(findings), "finding"),
         "open": not findings and not limited,
         "fine": not findings and limited,
-        "partial": not whole,
+        "partial": len(shown) < len(everything),
         "shown": what,
         "findings": findings,
-        "cautions": [text for each in facts.everything for text in _cautions(each)],
+        "cautions": [
+            text for each in everything for _, (text,) in _filled("cautions", _of_account(each))
+        ],
         "author": facts.author or "not stated (--author NAME)",
-        "made": _moment(facts.created),
+        "made": _moment(facts.read.created),
         "matched": facts.models and not against,
         "unmatched": against,
         "models": "; ".join(against or [what for what, _ in facts.models]),
@@ -129,12 +129,12 @@ def _of_file(facts: Facts) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=256)
 def _of_account(account: Account) -> dict[str, Any]:
-    rule, limited = account.rule, account.limited
+    rule, limited, left = account.rule, account.limited, account.remaining
     ratio = rule.delta * account.n if account.n and limited else 0.0
-    used = f", {percent(account.used)} of the budget" if limited else ""
-    left = account.remaining
     room = max(left.epsilon, left.pure_epsilon) if left else 0.0
-    summed, whole = account.epsilon is not None, len(account.charges) == account.count
+    used = f", {percent(account.used)} of the budget" if limited else ""
+    whole, releases = len(account.charges) == account.count, account.releases
+    columns = _profiles(account)
     return {
         "a": account,
         "kind": "Data set" if account.parent is None else "Part",
@@ -144,34 +144,41 @@ def _of_account(account: Account) -> dict[str, Any]:
         "above": ratio >= 1.0,
         "ratio": ratio,
         "uncounted": limited and rule.delta > 0.0 and account.n is None,
-        "guess": _guess(account),
+        "guess": ", and than ".join(
+            f"{_rate(max(map(guessed_at_most, known)))} {where}" for where, known in columns
+        ),
         "mechanisms": _mechanisms(account),
         "sentence": words("rules")[rule.kind],
         "formula": f"Rule {rule.describe()}.",
         "gaussian": rule.kind == "gdp-part",
         "parts": plural(len(account.parts), "part"),
         "used": "" if account.parts else plural(account.count, "charge") + used,
-        "summed": summed and account.totals,
-        "unsummed": not summed,
-        "sum": round_up(account.epsilon or 0.0),
-        "more_fits": left and room > 0.0,
+        "summed": account.totals,
+        "unsummed": account.totals is None,
+        "alone": account.alone != account.epsilon,
+        "more_fits": room > 0.0,
         "full": left and room <= 0.0,
         "fits": "" if rule.kind == "sum" else " with Gaussian noise",
+        "sum": round_up(account.epsilon or 0.0),
+        "sum_alone": round_up(account.alone or 0.0),
         "gaussian_left": round_down(left.epsilon) if left else "",
         "pure_left": round_down(left.pure_epsilon) if left else "",
         "figure": account.charges and limited,
         "first": "Under the ceiling" if limited else "By the charges",
         "more": f"; {account.more_releases} more are not shown" if account.more_releases else "",
         "caption": "Charges" if whole else f"The first and the last {ENDS} charges",
-        "chances": _chances(account),
-        "releases": [] if whole else list(map(_release_row, account.releases)),
+        "chances": [
+            [
+                f"at {100 * alarm:g} % false alarms",
+                *(_rate(max(found_at_most(alarm, one) for one in known)) for _, known in columns),
+            ]
+            for alarm in ALARMS
+            if columns
+        ],
+        "releases": [] if whole else list(map(_release_row, releases)),
         "charges": list(map(_charge_row, account.charges)),
-        "facts": [row for release in account.releases for row in _fact_rows(release)],
+        "facts": [row for release in releases for row in _fact_rows(release)],
     }
-
-
-def _cautions(account: Account) -> list[str]:
-    return [text for _, (text,) in _filled("cautions", _of_account(account))]
 
 
 def _profiles(account: Account) -> list[tuple[str, list]]:
@@ -179,41 +186,22 @@ def _profiles(account: Account) -> list[tuple[str, list]]:
     rule, found = account.rule, []
     if account.limited:
         found.append(("under the ceiling", [pair(rule.epsilon, rule.delta)]))
-    if account.totals and account.epsilon is not None and math.isfinite(account.epsilon):
-        spent = [profile_of(event.delta, account.epsilon) for event in account.totals]
+    if account.totals and math.isfinite(account.epsilon or 0.0):
+        spent = [profile_of(event.delta, account.epsilon or 0.0) for event in account.totals]
         found.append(("by the charges, if their list had been fixed in advance", spent))
     return [] if account.void else found
 
 
-def _guess(account: Account) -> str:
-    return ", and than ".join(
-        f"{_rate(max(map(guessed_at_most, profiles)))} {where}"
-        for where, profiles in _profiles(account)
-    )
-
-
-def _chances(account: Account) -> list[list[Any]]:
-    columns = _profiles(account)
-    return [
-        [
-            f"at {100 * alarm:g} % false alarms",
-            *(_rate(max(found_at_most(alarm, one) for one in known)) for _, known in columns),
-        ]
-        for alarm in ALARMS
-        if columns
-    ]
-
-
 def _mechanisms(account: Account) -> str:
-    if not account.count:
-        return "None yet."
-    text = ", ".join(f"{noise} ({count})" for noise, count in account.noises.items())
-    text = f"Kinds of noise, and charges: {text}."
-    if versions := sorted({each.version for each in account.releases} - {""}):
-        text += f" Charged by skriemdp {', '.join(versions)}."
-    if signed := sorted({each.signed for each in account.releases} - {""}):
-        text += f" Signed by {', '.join(signed)}."
-    return text
+    kinds = ", ".join(f"{noise} ({count})" for noise, count in account.noises.items())
+    noted = [each.noted for each in account.releases]
+    signed = {" at ".join(filter(None, (each["user"], each["host"]))) for each in noted}
+    versions = ", ".join(sorted({each["version"] for each in noted} - {""}))
+    return (
+        (f"Kinds of noise, and charges: {kinds}." if kinds else "None yet.")
+        + (f" Charged by skriemdp {versions}." if versions else "")
+        + (f" Signed by {', '.join(sorted(signed - {''}))}." if signed - {""} else "")
+    )
 
 
 def _shares(row: Charge | Release) -> list[str]:
@@ -221,7 +209,7 @@ def _shares(row: Charge | Release) -> list[str]:
 
 
 def _release_row(row: Release) -> list[Any]:
-    return [row.label, row.count, f"{row.first} to {row.last}", row.days, *_shares(row)]
+    return [row.label, row.count, f"{row.first.id} to {row.last.id}", row.days, *_shares(row)]
 
 
 def _charge_row(row: Charge) -> list[Any]:
@@ -232,27 +220,27 @@ def _charge_row(row: Charge) -> list[Any]:
 
 
 def _where(row: Release) -> str:
-    return f"{row.first}" if row.count == 1 else f"{row.first} to {row.last} ({row.count} charges)"
+    more = f" to {row.last.id} ({row.count} charges)"
+    return f"{row.first.id}{more if row.count > 1 else ''}"
 
 
 def _plans(account: Account) -> Iterator[dict[str, Any]]:
     """What each may release; once for all that plan the same."""
     same: dict[tuple[str, str], list[Release]] = {}
     for each in account.releases:
-        same.setdefault((each.label, json.dumps(each.planned)), []).append(each)
-    for (label, _), rows in same.items():
+        same.setdefault((each.label, json.dumps(each.noted["planned"])), []).append(each)
+    for (label, planned), rows in same.items():
         plan = [
             [name, f"{100.0 * share:.3g} %", law, "several" if dim is None else dim]
-            for name, share, law, dim in rows[0].planned
+            for name, share, law, dim in json.loads(planned)
         ]
         yield {"label": label, "where": ", ".join(map(_where, rows)), "plan": plan}
 
 
 def _fact_rows(row: Release) -> Iterator[list[Any]]:
-    where = _where(row)
-    for name, value in row.facts.items():
+    for name, value in row.noted["facts"].items():
         what = words("facts").get(name)
-        yield [f"{name}: {what}" if what else name, _shown(value), row.label, where]
+        yield [f"{name}: {what}" if what else name, _shown(value), row.label, _where(row)]
 
 
 def _shown(value: Any) -> str:
@@ -395,42 +383,47 @@ def to_data(facts: Facts) -> dict[str, Any]:
 
 
 def _account_data(account: Account) -> dict[str, Any]:
-    data = {field.name: getattr(account, field.name) for field in dataclasses.fields(account)}
-    del data["totals"], data["steps"]
-    return data | {
+    names = "name unit parent count noises n used seeded unreadable void more_releases".split()
+    return {name: getattr(account, name) for name in names} | {
+        "parts": [part.name for part in account.parts],
         "rule": account.rule.to_dict(),
         "epsilon": None if account.epsilon is None else repr(account.epsilon),
+        "alone": None if account.alone is None else repr(account.alone),
         "remaining": account.remaining and dataclasses.asdict(account.remaining),
         "charges": [charge._asdict() for charge in account.charges],
-        "releases": [dataclasses.asdict(release) for release in account.releases],
+        "releases": [
+            {"label": each.label, "count": each.count, "first": each.first.id, "last": each.last.id}
+            | {"days": each.days, "share": each.share, "used": each.used}
+            | each.noted
+            for each in account.releases
+        ],
     }
 
 
 def _deployment(account: Account, facts: Facts) -> dict[str, Any]:
-    values = _of_account(account)
+    values, rule = _of_account(account), account.rule
     answers = {parts[0]: " ".join(parts[1:]) for s, parts in _filled("account", values) if s == "?"}
-    limits = {"epsilon": account.rule.epsilon, "delta": account.rule.delta}
-    slug = re.findall("[a-z0-9]+", f"{facts.file} {account.name}".lower())
     noted = (f"{name} = {value} ({label})" for name, value, label, _ in values["facts"])
     values = values | {"What an attacker gains": ""} | answers | {
         "f": facts,
-        "slug": "-".join(slug),
+        "slug": "-".join(re.findall("[a-z0-9]+", f"{facts.file} {account.name}".lower())),
         "curator": facts.author or "...",
-        "variant": "Approximate DP" if account.rule.delta > 0.0 else "Pure DP",
+        "variant": "Approximate DP" if rule.delta > 0.0 else "Pure DP",
         "noted": "; ".join(noted),
-        "parameters": limits if account.limited else {},
         "model": "Federated" if account.unit == "client" else "Central",
         "times": "One release" if account.count == 1 else "Many releases",
         "head": _of_file(facts)["head"],
     }  # fmt: skip
-    return _instance(json.loads("".join(_sections()["registry"])), values)
 
+    def filled(found: dict[str, Any]) -> dict[str, Any]:
+        for name, value in found.items():
+            if isinstance(value, str):
+                found[name] = value.format_map(values)
+            elif isinstance(value, list):
+                found[name] = [text.format_map(values) for text in value]
+        return found
 
-def _instance(value: Any, values: Mapping[str, Any]) -> Any:
-    if isinstance(value, dict):
-        return {name: _instance(each, values) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_instance(each, values) for each in value]
-    if value == "{parameters}":
-        return values["parameters"]
-    return value.format_map(values) if isinstance(value, str) else value
+    record = json.loads("".join(_sections()["registry"]), object_hook=filled)
+    limits = {"epsilon": rule.epsilon, "delta": rule.delta} if account.limited else {}
+    record["deployment"]["privacy_loss"]["privacy_parameters"] = limits
+    return record
