@@ -242,6 +242,7 @@ def test_narrow_numpy_numbers_round_nothing_to_the_public_side(narrow):
     model = PrivateHyperbolicRegressor(clip_norm=narrow(0.5), n_frequencies=4)
     terms = Terms(1.0, 1e-5)
     facts = {"geometry": Hyperboloid(2), "n": 40_000_000, "d": 2, "flat": False}
+    facts["coordinates"] = "tangent"
     sigma = model._plan(facts, terms).settings.model.sigma
     assert sigma >= 2 * 0.5 / 40_000_000 / gaussian_mu(1.0, 1e-5)
 
