@@ -64,7 +64,8 @@ class _Signature:
     """What a call of a class takes; made only for who asks."""
 
     def __get__(self, instance: Any, cls: type) -> inspect.Signature:
-        if not getattr(cls.__init__, "generic", False):  # type: ignore[misc]
+        # An instance that can be called takes what its `__call__` takes.
+        if instance is not None or not getattr(cls.__init__, "generic", False):  # type: ignore[misc]
             raise AttributeError("__signature__")
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters = []

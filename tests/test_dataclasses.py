@@ -92,3 +92,15 @@ def test_no_module_compiles_its_dataclasses():
         if path != own:
             assert "dataclasses.dataclass" not in path.read_text(), path
             assert "from dataclasses" not in path.read_text(), path
+
+
+def test_an_instance_takes_what_its_call_takes():
+    @dataclass(frozen=True)
+    class Cost:
+        weight: float
+
+        def __call__(self, point, x, y):
+            return self.weight
+
+    assert list(inspect.signature(Cost).parameters) == ["weight"]
+    assert list(inspect.signature(Cost(2.0)).parameters) == ["point", "x", "y"]
