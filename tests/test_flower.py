@@ -580,7 +580,7 @@ def test_a_secure_sum_survives_a_lost_hospital_and_a_lost_server(tmp_path, monke
     monkeypatch.syspath_prepend(str(DEPLOYMENT))
     demo = load("secure_sum", DEPLOYMENT / "secure_sum.py")
     folder = tmp_path / "run"
-    state = demo.run(folder, kill="south", restart=True)
+    state = demo.run(folder, kill="south", restart=True, timeout=600)
     uploads, model = demo.learned(folder)
     assert uploads.clients == ("east", "north") and len(uploads.attempts) == 2
     assert [len(attempt["list"]) for attempt in state["attempts"]] == [3, 2]

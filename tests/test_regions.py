@@ -306,7 +306,7 @@ def test_what_bends_the_mean_is_an_estimate_too():
 @pytest.mark.slow
 def test_naive_regions_fail_where_dimension_is_high(monkeypatch):
     """A released covariance without repair, and the chi-square quantile, each cover too little."""
-    space, d, trials = Euclidean(20), 20, 1600
+    space, d, trials = Euclidean(20), 20, 2500
     scales = 0.05 * np.r_[math.sqrt(20.0), np.ones(d - 1)]
     settings = (space, 0.2 * np.eye(d)[0], scales, 2000, 1.0, 0.67, trials)
     (hits,), _ = coverage(*settings, [MeanInference])

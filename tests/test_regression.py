@@ -543,7 +543,7 @@ def audited_model(method, unit, scale, trials=700):
     return result.mu, plan.event.mu
 
 
-def audited_base_point(scale, trials=500):
+def audited_base_point(scale, trials=600):
     """Lower bound of mu of all steps of the base point, by the likelihood ratio of its path."""
     rng = np.random.default_rng(5)
     mu, n = 3.0, 5
