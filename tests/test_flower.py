@@ -573,7 +573,7 @@ def test_hospital_and_server_of_the_example_have_set_the_same(tmp_path, monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_secure_sum_survives_a_lost_hospital_and_a_lost_server(tmp_path, monkeypatch):
     """Both die between the two messages; Flower carries bytes, and hospitals run themselves."""
     pytest.importorskip("cryptography")
