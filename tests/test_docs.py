@@ -6,7 +6,9 @@ import ast
 import contextlib
 import doctest
 import importlib
+import inspect
 import io
+import operator
 import os
 import pkgutil
 import re
@@ -161,6 +163,24 @@ def test_every_public_name_is_in_the_reference():
     reference = (ROOT / "docs/api/index.md").read_text(encoding="utf-8").split()
     missing = [name for name in skriemdp.__all__ if name[0] != "_" and name not in reference]
     assert not missing, f"add {missing} to docs/api/index.md"
+
+
+def test_the_table_of_names_is_that_of_the_signatures():
+    text = (ROOT / "docs/concepts.md").read_text(encoding="utf-8").split("## One name for")[1]
+    rows = re.findall(r"^\| (`.*?) \|", text, flags=re.M)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    found = set()
+    for name in [*skriemdp.__all__, "federated.FederatedEstimator"]:
+        thing = operator.attrgetter(name)(skriemdp)
+        if inspect.isclass(thing) and hasattr(thing, "fit"):
+            found |= {*inspect.signature(thing).parameters}
+            found |= {*inspect.signature(thing.fit).parameters}
+    assert named <= found, f"no estimator has {named - found}"
+    # Whatever bounds a record, or says where or how to look, has a name of this table.
+    words = "norm|clip|radius|center|scale|bounds|range|start|base_|method|mechanism|solver|local$"
+    others = {"length_scale", "max_norm"}  # of a kernel, of the coefficients
+    kin = {name for name in found if re.search(words, name)} - others
+    assert kin <= named, f"{kin - named} stand in no row"
 
 
 def _listed_names():
