@@ -265,6 +265,31 @@ def test_pages_of_the_guide_are_short(page):
     assert rows <= WIDER.get(page, MOST_ROWS), f"{page} has a table of {rows} rows"
 
 
+OF_ESTIMATORS = (
+    "adagrad",
+    "classification",
+    "completion",
+    "erm",
+    "federated",
+    "geodesic-regression",
+    "hyperbolic-regression",
+    "mean",
+    "median",
+    "pca",
+    "people",
+    "selection",
+    "uncertainty",
+)
+
+
+@pytest.mark.parametrize("page", OF_ESTIMATORS)
+def test_pages_of_estimators_have_the_same_parts(page):
+    text = (ROOT / f"docs/user_guide/{page}.md").read_text(encoding="utf-8")
+    heads = " ".join(re.findall(r"^## (.*)$", text, flags=re.M)).lower()
+    assert "what is public" in heads and "what it costs" in heads
+    assert "errors people make" in heads
+
+
 # -- commands -------------------------------------------------------------------------------------
 
 
