@@ -11,10 +11,12 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -340,13 +342,17 @@ def test_unfitted_pickle_names_the_ledger_and_a_fitted_one_does_not(tmp_path):
 # -- damage --
 
 
+def charged_once(folder):
+    path = folder / "budget.ledger"
+    PrivacyAccountant(epsilon=1.0, path=path).spend(PureEvent(0.75))
+    assert {item.name for item in folder.iterdir()} == {"budget.ledger", "budget.ledger-journal"}
+    return path
+
+
 @pytest.fixture
 def spent(tmp_path):
     """A closed ledger with one charge."""
-    path = tmp_path / "budget.ledger"
-    PrivacyAccountant(epsilon=1.0, path=path).spend(PureEvent(0.75))
-    assert {item.name for item in tmp_path.iterdir()} == {"budget.ledger", "budget.ledger-journal"}
-    return path
+    return charged_once(tmp_path)
 
 
 def overwrite(position, count):
@@ -459,12 +465,13 @@ TRY_TO_SPEND = """
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_read_only_ledger_is_explained(spent, what):
-    if os.geteuid() == 0:  # the child gives up root; let it reach the file
-        folder = spent.parent
-        while str(folder) not in ("/", "/tmp"):
-            folder.chmod(0o755)
-            folder = folder.parent
+def test_read_only_ledger_is_explained(what, request):
+    # Not in `tmp_path`: another run of pytest closes the folder above it, and a child of root that
+    # gives up root no longer reaches the file.
+    folder = tempfile.TemporaryDirectory()
+    request.addfinalizer(folder.cleanup)
+    spent = charged_once(Path(folder.name))
+    spent.parent.chmod(0o755)
     if what == "file":
         spent.chmod(0o444)
     else:
