@@ -28,6 +28,7 @@ import skriemdp
 from skriemdp.ledger import chain, connections
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.facts import plain_facts
+from skriemdp.ledger.units import PRESENT
 from skriemdp.page import found_at_most, gather, guessed_at_most, to_data, to_html, to_text
 from skriemdp.page.command import main
 from skriemdp.page.facts import ENDS, LISTED, RELEASES
@@ -608,6 +609,7 @@ def test_the_sum_if_all_data_sets_are_the_same_people(tmp_path):
         (100, "record", "is NOT below: 0.01 is 1 times"),
         (100, "group", "is NOT below"),
         (None, "record", "no charge noted how many records"),
+        (None, PRESENT, "how many records there are is secret"),
     ],
 )
 def test_delta_against_one_over_n(tmp_path, n, unit, text):
@@ -617,6 +619,19 @@ def test_delta_against_one_over_n(tmp_path, n, unit, text):
     said = gather(budget.path)
     assert text in to_text(said)
     assert ("is not below 1/n" in to_html(said)) == ("NOT" in text)
+
+
+def test_a_secret_number_of_records_is_not_called_public(tmp_path):
+    budget = PrivacyAccountant(epsilon=9.0, path=tmp_path / "a.ledger", unit=PRESENT)
+    X = np.random.default_rng(0).normal(size=(300, 3)) / 9.0
+    model = skriemdp.PrivateFrechetMean(center=np.zeros(3), radius=1.0, accountant=budget).fit(X)
+    facts = gather(budget.path)
+    said = to_text(facts)
+    assert model.privacy_spent_.neighboring == "replace-one or add/remove-one"
+    assert "replaced by any other, added or removed" in said and "is public" not in said
+    assert "whether it is there at all" in said and "as the ledger was made" not in said
+    loss = to_data(facts)["deployments"][0]["deployment"]["privacy_loss"]
+    assert loss["privacy_unit"] == "record-level" and "secret" in loss["privacy_unit_details"]
 
 
 @pytest.mark.parametrize("noted", ["all", [], [1], [["a", "b", "c", 1]], [["a", 0.5, "b"]]])

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from skriemdp.ledger.filters import round_down, round_up
 from skriemdp.ledger.statements import percent
+from skriemdp.ledger.units import PRESENT
 from skriemdp.page.facts import ENDS, Account, Charge, Facts, Release, clean, plural
 from skriemdp.page.meaning import ALARMS, WEAK, found_at_most, guessed_at_most, pair, profile_of
 
@@ -120,7 +121,7 @@ def _of_file(facts: Facts) -> dict[str, Any]:
         "together": len(roots) > 1 and not why,
         "apart": len(roots) > 1 and why,
         "why": why,
-        "unit": roots[0].unit if roots else "",
+        "unit": roots[0].unit.partition(",")[0] if roots else "",
         "epsilon": math.fsum(each.rule.epsilon for each in roots),
         "delta": math.fsum(each.rule.delta for each in roots),
         "head": f"entry {facts.head.entry} {facts.head.digest}" if facts.head else "no entry",
@@ -134,16 +135,27 @@ def _of_account(account: Account) -> dict[str, Any]:
     room = max(left.epsilon, left.pure_epsilon) if left else 0.0
     used = f", {percent(account.used)} of the budget" if limited else ""
     whole, releases = len(account.charges) == account.count, account.releases
-    columns = _profiles(account)
+    columns, secret = _profiles(account), account.unit == PRESENT
+    who = "record" if secret else account.unit
     return {
         "a": account,
         "kind": "Data set" if account.parent is None else "Part",
         "unit": words("units").get(account.unit, "as the ledger was made"),
+        "who": who,
+        "secret": secret,
+        "present": ", or whether one of them was there at all" if secret else "",
         "weak": limited and rule.epsilon >= WEAK,
         "below": 0.0 < ratio < 1.0,
         "above": ratio >= 1.0,
         "ratio": ratio,
-        "uncounted": limited and rule.delta > 0.0 and account.n is None,
+        "uncounted": limited
+        and rule.delta > 0.0
+        and account.n is None
+        and (
+            f"how many {who}s there are is secret"
+            if secret
+            else f"no charge noted how many {who}s there are"
+        ),
         "guess": ", and than ".join(
             f"{_rate(max(map(guessed_at_most, known)))} {where}" for where, known in columns
         ),
