@@ -186,8 +186,9 @@ def test_verify_knows_an_earlier_head_and_no_other(budget):
     assert head != budget.head and budget.head in budget.summary()
     budget.verify(head)
     budget.verify("entry " + budget.head)
+    budget.verify(head.split()[1])
     another = head[:-1] + ("1" if head[-1] == "0" else "0")
-    for other in (another, budget.head.replace(" ", "0 ")):
+    for other in (another, another.split()[1], budget.head.replace(" ", "0 ")):
         with pytest.raises(BudgetError, match="entry"):
             budget.verify(other)
     for nonsense in ("", "12", "twelve " + 64 * "0"):

@@ -472,7 +472,9 @@ def test_heads_and_witnesses(tmp_path, capsys):
     assert run("verify", old, "--head", noted) == 0
     assert run("verify", old, "--head", budget.head) == 1
     assert run("verify", old, "--witness", witness) == 1
-    assert "old copy" in lines_of(capsys)[1]
+    assert "old backup" in lines_of(capsys)[1]
+    assert run("verify", old, "--head", budget.head.split()[1]) == 1
+    assert "no entry with the digest" in lines_of(capsys)[1]
     assert run("verify", path, "--head", "1 " + noted.split()[1]) == 1
     assert run("verify", path, "--head", "abc") == 2
     assert run("verify", path, "--witness", tmp_path / "none") == 2

@@ -327,19 +327,12 @@ class PrivacyAccountant:
                 "Gaussian ones; pass gaussian=True."
             )
         rules = divide(rule, weights, bool(gaussian))
-        k, known = len(weights), {place.name: place for place in self._ledger.datasets()}
-        names = [f"{self._dataset}: part {number} of {k}" for number in range(1, k + 1)]
-        for name in names:
-            if name in known and known[name].terms["parent"] != self._dataset:
-                raise BudgetError(
-                    f"the ledger {self.path!r} has a data set {name!r}, which is what a part would "
-                    "be called; divide a data set of another name."
-                )
-        names = self._ledger.divide(
-            self._dataset,
-            {"weights": [str(weight) for weight in weights], "gaussian": bool(gaussian)},
-            [(name, own.to_dict(), own.zero) for name, own in zip(names, rules, strict=True)],
-        )
+        k, division = len(weights), {"weights": list(map(str, weights)), "gaussian": bool(gaussian)}
+        parts = [
+            (f"{self._dataset}: part {number} of {k}", own.to_dict(), own.zero)
+            for number, own in enumerate(rules, start=1)
+        ]
+        names = self._ledger.divide(self._dataset, division, parts)
         return [self._handle(self._ledger, name) for name in names]
 
     @property
@@ -561,14 +554,14 @@ class PrivacyAccountant:
 
     @property
     def head(self) -> str:
-        """Number and digest of the ledger's last entry.
+        """Number and digest of the ledger's last entry, as text.
 
         Note it elsewhere: :meth:`verify` tells whether a file still holds what it held then.
         """
         with self._ledger.reading() as book:
             head = book.head
         assert head is not None  # a data set was opened, which is an entry
-        return f"{head.entry} {head.digest}"
+        return str(head)
 
     def verify(self, head: str | None = None) -> None:
         """Add up the whole file again: every entry, total, count and digest.

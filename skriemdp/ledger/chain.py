@@ -67,6 +67,9 @@ class Head(NamedTuple):
     entry: int
     digest: str
 
+    def __str__(self) -> str:
+        return f"{self.entry} {self.digest}"
+
     @classmethod
     def noted(cls, text: str) -> Head:
         """A head as reports and files show it; number 0 of a digest alone."""
@@ -457,16 +460,21 @@ class Book:
             row = self.entry(self.newest)
             self.check_entry(Dataset(self.entry(row.dataset), row), row)
 
+    def holds(self, head: Head) -> bool:
+        """Whether this is an entry; its number may be 0, for any."""
+        number = "id = ?" if head.entry else "id > ?"
+        query = f"SELECT 1 FROM entries WHERE digest = ? AND {number}"
+        return self._one(query, head.digest, head.entry) is not None
+
     def check_held(self, seen: Head | None) -> None:
         """The file still holds an entry that it held once."""
-        if seen is None:
-            return
-        row = self._one("SELECT digest FROM entries WHERE id = ?", seen.entry)
-        if row == (seen.digest,):
+        if seen is None or self.holds(seen):
             return
         found = f"has another entry {seen.entry} than before"
         if self.newest < seen.entry:
             found = f"went back from entry {seen.entry} to {self.newest}"
+        elif not seen.entry:
+            found = "has no entry with the digest that was noted"
         raise BudgetError(
             f"the ledger {self.path!r} {found}: this is an old backup, or a part of the file was "
             "lost. Restore the newest copy; what was charged since is part of the guarantee. "

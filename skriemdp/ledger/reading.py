@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from skriemdp.ledger import chain, connections, witness
+from skriemdp.ledger import chain, connections
 from skriemdp.ledger.chain import Dataset, Entry, Head
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.facts import plain_facts
 from skriemdp.ledger.units import PRESENT, RELEASED
 
-__all__ = ["File", "matches", "read", "witnessed"]
+__all__ = ["File", "matches", "read"]
 
 PAGE = 10_000  # entries of one transaction, so that nobody who charges has to wait for long
 
@@ -43,6 +43,7 @@ def read(
     path: str,
     take: Callable[[Entry, Dataset], None] = lambda row, place: None,
     noted: Head | None = None,
+    witness_path: str = "",
 ) -> File:
     """Read all entries, in short transactions, adding them up again.
 
@@ -53,6 +54,8 @@ def read(
         Gets every entry with its data set, in order, also after a problem was found.
     noted : Head, optional
         An entry that the file must hold; number 0 stands for any.
+    witness_path : str
+        A witness file of this ledger, or a copy, whose newest entry the file must hold.
 
     Returns
     -------
@@ -66,7 +69,7 @@ def read(
     path = os.path.realpath(os.fsdecode(path))
     problems: list[str] = []
     again: chain.Replay | None = None
-    header, held, number = None, noted is None, 1
+    header, number = None, 1
     while True:
         with connections.looking(path) as book:
             if header is None:
@@ -80,22 +83,17 @@ def read(
             for row in found:
                 if again is not None and not _note(problems, again.take, row):
                     again = None
-                if noted is not None and row.digest == noted.digest:
-                    held = held or noted.entry in (0, row.id)
                 if row.dataset in places:
                     take(row, places[row.dataset])
                 number = row.id + 1
             if len(found) < PAGE:
                 if again is not None:
                     _note(problems, again.finish, book)
+                if witness_path:
+                    _note(problems, connections.check_witness, book, witness_path)
+                _note(problems, book.check_held, noted)
                 head = book.head
                 break
-    if not held:
-        where = f"not entry {noted.entry}" if noted and noted.entry else "no entry"
-        problems.append(
-            f"the file holds {where} with the digest that was noted: it is an old copy, or was "
-            "changed since"
-        )
     return File(header[1], list(places.values()), head, problems)
 
 
@@ -159,24 +157,12 @@ def matches(path: str, statement: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def witnessed(path: str, witness_path: str) -> Head | None:
-    """The newest entry in a witness file of this ledger; None before the first.
-
-    Raises
-    ------
-    BudgetError
-        The ledger or the witness file cannot be read, or they do not belong together.
-    """
-    with connections.looking(os.path.realpath(os.fsdecode(path))) as book:
-        key = book.header[0]
-    return witness.newest(witness_path, key)
-
-
 def _note(problems: list[str], check: Callable[..., object], *values: object) -> bool:
     """Whether a check passes; what it says otherwise joins the problems."""
     try:
         check(*values)
-    except chain.Broken as error:
-        problems.append(f"the file does not add up: {error}")
+    except (chain.Broken, BudgetError) as error:
+        strange = isinstance(error, chain.Broken)
+        problems.append(f"the file does not add up: {error}" if strange else str(error))
         return False
     return True

@@ -7,6 +7,7 @@ import json
 import math
 import operator
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skriemdp._dataclasses import dataclass
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Ask",
     "BudgetExceededError",
+    "Charge",
     "History",
     "LedgerTotal",
     "Spend",
-    "charge_line",
-    "guarantee",
+    "charge_of",
+    "known_event",
     "noise_of",
     "percent",
-    "recent_charges",
     "refusal",
     "short_event",
     "spend_of",
@@ -184,32 +185,57 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.1f} %"
 
 
-def charge_line(row: Entry, share: float | None, delta: float) -> str:
-    """One charge for people: number, time, who, its guarantee, its share of the budget, its noise.
+class Charge(NamedTuple):
+    """One charge as it is shown.
 
-    Parameters
+    Attributes
     ----------
-    row : skriemdp.ledger.chain.Entry
-    share : float or None
-        None without a ceiling.
-    delta : float
-        The ledger's; where no pair was noted, the charge's epsilon is stated at it.
+    entry : int
+    time : str
+        ISO 8601, UTC.
+    label, part, unit, noise : str
+        Who charged, which partition (``""``: all records), whom it protects, kinds of noise.
+    guarantee : str
+        Its epsilon and delta.
+    seeded : bool
+        Its noise can be reproduced, so it protects nobody.
+    share, used : float or None
+        Of the budget: by this charge, and after it.  None without a ceiling.
     """
-    event = json.loads(row.event or "{}")
-    where = f" on partition {row.part}" if row.part else ""
-    stated = guarantee(row.noted["params"], event, delta)
-    pieces = [
-        row.id,
-        row.time[:19].replace("T", " "),
-        row.label + where,
-        f"{stated} per {row.unit}",
-    ]
-    pieces += [] if share is None else [percent(share)]
-    seeded = ", seeded" if event.get("kind") == "seeded" else ""
-    return "  ".join([*map(str, pieces), f"({noise_of(event)}{seeded})"])
+
+    entry: int
+    time: str
+    label: str
+    part: str
+    unit: str
+    noise: str
+    guarantee: str
+    seeded: bool
+    share: float | None
+    used: float | None
+
+    @property
+    def cells(self) -> list[Any]:
+        """Number, time, who, guarantee, noise and shares, for people."""
+        where = f" on partition {self.part}" if self.part else ""
+        seeded = "; seeded: protects nobody" if self.seeded else ""
+        time, who = self.time[:19].replace("T", " "), self.label + where
+        pair, noise = f"{self.guarantee} per {self.unit}", self.noise + seeded
+        shares = [percent(share) for share in (self.share, self.used) if share is not None]
+        return [self.entry, time, who, pair, noise, *shares]
 
 
-def guarantee(params: dict, event: dict, delta: float) -> str:
+def charge_of(row: Entry, delta: float, share: Any = None, used: Any = None) -> Charge:
+    """The charge that an entry holds, as it is shown.
+
+    Where no pair was noted, its epsilon is stated at the ledger's `delta`.
+    """
+    noise, seeded, _ = known_event(row.event or "{}")
+    pair = guarantee(row.noted["params"], row.event or "{}", delta)
+    return Charge(*row[:2], row.label, row.part, row.unit, noise, pair, seeded, share, used)
+
+
+def guarantee(params: dict, event: str, delta: float) -> str:
     """Epsilon and delta of a charge: the pair that was noted, else that of its event.
 
     Of a secure sum with the epsilon that holds if all other clients work with the server, or if the
@@ -217,15 +243,13 @@ def guarantee(params: dict, event: dict, delta: float) -> str:
     """
     alone = params.get("epsilon_alone")
     if isinstance(alone, (int, float)):
-        others = {name: value for name, value in params.items() if name != "epsilon_alone"}
-        stated = guarantee(others, event, delta)
+        stated = guarantee(params | {"epsilon_alone": None}, event, delta)
         return f"{stated} (computational; alone epsilon={round_up(alone)})"
     noted = params.get("epsilon"), params.get("delta")
     if all(isinstance(number, (int, float)) for number in noted):
         return f"epsilon={noted[0]:g}, delta={noted[1]:g}"
-    try:
-        known = event_from_dict(event)
-    except (ValueError, TypeError, KeyError):  # written by another version
+    known = known_event(event)[-1]
+    if known is None:
         return "epsilon unknown"
     pure = known.renyi(math.inf)
     if pure < math.inf and known.extra_delta == 0.0:
@@ -240,6 +264,21 @@ def noise_of(event: dict) -> str:
     if isinstance(event.get("event"), dict):
         kinds.append(noise_of(event["event"]))
     return " + ".join(dict.fromkeys(kinds)) or str(event.get("kind", "unknown"))
+
+
+@lru_cache(maxsize=4096)
+def known_event(text: str) -> tuple[str, bool, Event | None]:
+    """Of a stored event: its noise, whether that can be reproduced, and itself.
+
+    None for what another version wrote, or somebody made up.
+    """
+    found = json.loads(text)
+    found = found if isinstance(found, dict) else {}
+    try:
+        event = event_from_dict(found)
+    except Exception:  # whatever such an event leads to
+        event = None
+    return noise_of(found), found.get("kind") == "seeded", event
 
 
 def short_event(event: dict) -> str:
@@ -355,10 +394,6 @@ def _gaussian_fits(rule: Any, standing: Any, epsilon: float, delta: float, times
 # -- summaries -------------------------------------------------------------------------------------
 
 _CHARGES_SHOWN = 20  # of a summary; the history has them all
-_SHARES = (
-    "of the condition closest to its limit; Gaussian charges add by mu squared, so half the "
-    "epsilon takes about a quarter"
-)
 _VALID = (
     "for released models only, not for raw scores or a choice based on them; if each fit's data "
     "were chosen independently of the records (KFold yes, StratifiedKFold no) and its noise came "
@@ -398,41 +433,19 @@ def summary_lines(account: PrivacyAccountant) -> list[tuple[str, str]]:
         lines.append(("Divided", f"into {len(parts)} parts; charge one of them"))
         lines += [("Part", _part_line(part)) for part in parts]
     else:
-        rows, used = recent_charges(account, _CHARGES_SHOWN)
+        with account._ledger.reading() as book:
+            place = book.place(account._dataset)
+            last = list(book.rows(1, _CHARGES_SHOWN, place, account._partition, newest=True))
         lines.append(("Remaining", f"{account.remaining()}"))
-        if earlier := len(account.history) - len(rows):
+        lines += [("Used", percent(account.remaining().used))] if limited else []
+        if earlier := len(account.history) - len(last):
             lines.append(("Charges", f"{earlier} earlier ones: see history"))
-        if rows and limited:
-            lines.append(("Shares", _SHARES))
-        for row, before, after in zip(rows, used[:-1], used[1:], strict=True):
-            share = after - before if limited else None
-            lines.append(("Charge", charge_line(row, share, account.delta)))
+        charges = (charge_of(row, rule.delta).cells for row in reversed(last))
+        lines += [("Charge", "  ".join(map(str, cells))) for cells in charges]
     return [*lines, ("Valid", _VALID)]
 
 
 def _part_line(account: PrivacyAccountant) -> str:
-    rule, parts = account._filter, account.parts
-    state = (
-        f"divided into {len(parts)}"
-        if parts
-        else f"{percent(recent_charges(account, 1)[1][-1])} used"
-    )
+    rule, parts = account._filter, len(account.parts)
+    state = f"divided into {parts}" if parts else f"{percent(account.remaining().used)} used"
     return f"{account._dataset}: epsilon={rule.epsilon:g}, delta={rule.delta:g}, {state}"
-
-
-def recent_charges(account: PrivacyAccountant, most: int) -> tuple[list, list[float]]:
-    """The last charges, and the share of the budget used before and after each."""
-    rule, part, used = account._filter, account._partition, []
-    with account._ledger.reading() as book:
-        place = book.place(account._dataset)
-        rows = list(book.rows(1, most + 1, place, part, newest=True))[::-1]
-        earlier = (
-            row for row in book.rows(1, -1, place, part, newest=True) if row.id <= rows[0].id
-        )
-        own = next((row.state[5] for row in earlier if row.part == part), rule.zero)
-    for row in rows:
-        own = row.state[5] if part and row.part else own
-        total = add(row.state[2], own) if part else row.total
-        used.append(min(rule.used(total), 1.0))
-    more = len(rows) > most
-    return rows[more:], used if more else [0.0, *used]

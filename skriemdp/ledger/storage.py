@@ -134,6 +134,11 @@ class Ledger:
                 )
             if not place.division:
                 for part in parts:
+                    if book.datasets(part[0]):
+                        raise BudgetError(
+                            f"the ledger {self.path!r} has a data set {part[0]!r}, which is what a "
+                            "part would be called; divide a data set of another name."
+                        )
                     book.add_dataset(*part, place.made.unit, dataset)
                 book.append(place, chain.SPLIT, note=text)
         return [name for name, *_ in parts]

@@ -112,20 +112,12 @@ def _verify(options: argparse.Namespace) -> int:
         noted = None if options.head is None else Head.noted(options.head)
     except ValueError as error:
         raise Refused(f"--head: {error}") from None
-    file = reading.read(options.ledger, noted=noted)
-    problems = list(file.problems)
-    if options.witness is not None:
-        if not os.path.isfile(options.witness):
-            raise Refused(f"there is no witness file {options.witness!r}.")
-        try:
-            seen = reading.witnessed(options.ledger, options.witness)
-            again = reading.read(options.ledger, noted=seen).problems
-            problems += [f"by the witness, {text}" for text in again if text not in problems]
-        except BudgetError as error:
-            problems.append(str(error))
-    if not problems and file.head is not None:
-        _say(f"entry {file.head.entry} {file.head.digest}\n")
-    return _outcome(problems)
+    if options.witness is not None and not os.path.isfile(options.witness):
+        raise Refused(f"there is no witness file {options.witness!r}.")
+    file = reading.read(options.ledger, noted=noted, witness_path=options.witness or "")
+    if not file.problems and file.head is not None:
+        _say(f"entry {file.head}\n")
+    return _outcome(file.problems)
 
 
 def _identity(options: argparse.Namespace) -> int:

@@ -9,19 +9,18 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
-from typing import IO, Any, NamedTuple
+from functools import cached_property
+from typing import IO, Any
 
 from skriemdp._dataclasses import dataclass
 from skriemdp.ledger import reading
 from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, Standing, now, shares_of
 from skriemdp.ledger.filters import Filter, Remaining
-from skriemdp.ledger.statements import guarantee, noise_of
+from skriemdp.ledger.statements import Charge, charge_of, known_event
 from skriemdp.ledger.totals import Tallies, charge_lists, together, total_epsilon
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.events import event_from_dict
 
-__all__ = ["ENDS", "Account", "Charge", "Facts", "Release", "clean", "gather", "plural"]
+__all__ = ["ENDS", "Account", "Facts", "Release", "clean", "gather", "plural"]
 
 # Longer lists show so many charges at each end, and all of them grouped by label and note.
 LISTED, ENDS = 1000, 100
@@ -35,36 +34,6 @@ STEP = 1.0 / 400.0
 _SHOWN = ("epsilon", "delta", "unit", "guarantee", "noise")
 # Facts that say how many units there are.
 _COUNTS = {"group": "n_groups", "user": "n_groups", "client": "clients"}
-
-
-class Charge(NamedTuple):
-    """One charge.
-
-    Attributes
-    ----------
-    entry : int
-    time : str
-        ISO 8601, UTC.
-    label, part, unit, noise : str
-        Who charged, which partition (``""``: all records), whom it protects, kinds of noise.
-    guarantee : str
-        Its epsilon and delta.
-    seeded : bool
-        Its noise can be reproduced, so it protects nobody.
-    share, used : float or None
-        Of the budget: by this charge, and after it.  None without a ceiling.
-    """
-
-    entry: int
-    time: str
-    label: str
-    part: str
-    unit: str
-    noise: str
-    guarantee: str
-    seeded: bool
-    share: float | None
-    used: float | None
 
 
 @dataclass
@@ -160,11 +129,11 @@ class Account:
                 self.steps.append((self.count, used))
         self.count += 1
         self._tallies[row.part, event, shares_of(row.note)] += 1
-        noise, seeded = _noise(event)
+        noise, seeded, known = known_event(event)
         self.noises[noise] += 1
         if seeded:
             self.seeded.append(row.id)
-        if _revived(event) is None:
+        if known is None:
             self.unreadable.append(row.id)
         release = self._releases.get((row.label, row.note)) or Release(row, row)
         self._releases[row.label, row.note] = release
@@ -188,14 +157,7 @@ class Account:
     @cached_property
     def charges(self) -> list[Charge]:
         """All of them, or where they are many the first and the last."""
-        shown = []
-        for row, *shares in self._kept:
-            event, params = row.event or "{}", row.noted["params"]
-            pair = guarantee(params, json.loads(event), self.rule.delta)
-            noise, seeded = _noise(event)
-            found = row.id, row.time, row.label, row.part, row.unit, noise, pair, seeded, *shares
-            shown.append(Charge._make(found))
-        return shown
+        return [charge_of(row, self.rule.delta, *shares) for row, *shares in self._kept]
 
     @property
     def releases(self) -> list[Release]:
@@ -227,7 +189,7 @@ class Account:
         None where that is not known.
         """
         lists = charge_lists(self._all_tallies)
-        if any(_revived(event) is None for charges in lists for event, _ in charges):
+        if any(known_event(event)[-1] is None for charges in lists for event, _ in charges):
             return None
         events = [together(charges) for charges in lists] if len(lists) <= MOST_LISTS else []
         kinds = (len(getattr(event, "events", ())) for event in events)
@@ -387,22 +349,6 @@ def _size(facts: dict[str, Any], unit: str) -> int | None:
     if isinstance(found, list):
         return len(found)
     return found if isinstance(found, int) else None
-
-
-@lru_cache(maxsize=4096)
-def _noise(event: str) -> tuple[str, bool]:
-    """Kinds of noise in an event, and whether it can be reproduced."""
-    found = json.loads(event)
-    found = found if isinstance(found, dict) else {}
-    return noise_of(found), found.get("kind") == "seeded"
-
-
-@lru_cache(maxsize=4096)
-def _revived(event: str) -> Event | None:
-    try:
-        return event_from_dict(json.loads(event))
-    except Exception:  # whatever an event of another version, or a made-up one, leads to
-        return None
 
 
 # -- a model and its charge --

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from skriemdp.ledger.filters import round_down, round_up
 from skriemdp.ledger.statements import percent
 from skriemdp.ledger.units import PRESENT
-from skriemdp.page.facts import ENDS, Account, Charge, Facts, Release, clean, plural
+from skriemdp.page.facts import ENDS, Account, Facts, Release, clean, plural
 from skriemdp.page.meaning import ALARMS, WEAK, found_at_most, guessed_at_most, pair, profile_of
 
 __all__ = ["to_data", "to_html", "to_text", "words"]
@@ -124,7 +124,7 @@ def _of_file(facts: Facts) -> dict[str, Any]:
         "unit": roots[0].unit.partition(",")[0] if roots else "",
         "epsilon": math.fsum(each.rule.epsilon for each in roots),
         "delta": math.fsum(each.rule.delta for each in roots),
-        "head": f"entry {facts.head.entry} {facts.head.digest}" if facts.head else "no entry",
+        "head": f"entry {facts.head}" if facts.head else "no entry",
     }
 
 
@@ -188,7 +188,7 @@ def _of_account(account: Account) -> dict[str, Any]:
             if columns
         ],
         "releases": [] if whole else list(map(_release_row, releases)),
-        "charges": list(map(_charge_row, account.charges)),
+        "charges": [charge.cells for charge in account.charges],
         "facts": [row for release in releases for row in _fact_rows(release)],
     }
 
@@ -216,19 +216,9 @@ def _mechanisms(account: Account) -> str:
     )
 
 
-def _shares(row: Charge | Release) -> list[str]:
-    return [percent(share) for share in (row.share, row.used) if share is not None]
-
-
 def _release_row(row: Release) -> list[Any]:
-    return [row.label, row.count, f"{row.first.id} to {row.last.id}", row.days, *_shares(row)]
-
-
-def _charge_row(row: Charge) -> list[Any]:
-    where = f" on partition {row.part}" if row.part else ""
-    seeded = "; seeded: protects nobody" if row.seeded else ""
-    time, pair = _moment(row.time).removesuffix(" UTC"), f"{row.guarantee} per {row.unit}"
-    return [row.entry, time, row.label + where, pair, row.noise + seeded, *_shares(row)]
+    shares = [percent(share) for share in (row.share, row.used) if share is not None]
+    return [row.label, row.count, f"{row.first.id} to {row.last.id}", row.days, *shares]
 
 
 def _where(row: Release) -> str:
