@@ -376,7 +376,7 @@ def test_reading_writes_nothing_and_unpickles_nothing(tmp_path, monkeypatch, cap
         return connect(database, *arguments, **options)
 
     monkeypatch.setattr(sqlite3, "connect", note)
-    for command in (["report"], ["report", "--json"], ["check"], ["verify"]):
+    for command in (["report"], ["report", "--json"], ["check"]):
         assert run(command[0], path, *command[1:]) == 0
     assert state(tmp_path) == before
     files = [name for name in opened if "memory" not in name]
@@ -451,7 +451,7 @@ def test_an_edited_file_is_a_finding(tmp_path, capsys, edit):
     with sqlite3.connect(path) as db:
         db.execute(edit)
     db.close()
-    assert run("check", path) == run("verify", path) == 1
+    assert run("check", path) == 1
     assert "does not add up" in lines_of(capsys)[1]
     assert run("report", path, "--html", tmp_path / "a.html") == 1
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
@@ -466,20 +466,20 @@ def test_heads_and_witnesses(tmp_path, capsys):
     shutil.copy(path, tmp_path / "old.ledger")
     budget.spend(PureEvent(0.1))
     for head in (noted, budget.head, noted.split()[1], f"entry {noted}"):
-        assert run("verify", path, "--head", head, "--witness", witness) == 0
+        assert run("check", path, "--head", head, "--witness", witness) == 0
     capsys.readouterr()
     old = tmp_path / "old.ledger"
-    assert run("verify", old, "--head", noted) == 0
-    assert run("verify", old, "--head", budget.head) == 1
-    assert run("verify", old, "--witness", witness) == 1
+    assert run("check", old, "--head", noted) == 0
+    assert run("check", old, "--head", budget.head) == 1
+    assert run("check", old, "--witness", witness) == 1
     assert "old backup" in lines_of(capsys)[1]
-    assert run("verify", old, "--head", budget.head.split()[1]) == 1
+    assert run("check", old, "--head", budget.head.split()[1]) == 1
     assert "no entry with the digest" in lines_of(capsys)[1]
-    assert run("verify", path, "--head", "1 " + noted.split()[1]) == 1
-    assert run("verify", path, "--head", "abc") == 2
-    assert run("verify", path, "--witness", tmp_path / "none") == 2
+    assert run("check", path, "--head", "1 " + noted.split()[1]) == 1
+    assert run("check", path, "--head", "abc") == 2
+    assert run("check", path, "--witness", tmp_path / "none") == 2
     other = PrivacyAccountant(epsilon=1.0, path=tmp_path / "b.ledger", witness=tmp_path / "v")
-    assert run("verify", other.path, "--witness", witness) == 1
+    assert run("check", other.path, "--witness", witness) == 1
 
 
 def test_wrong_use(tmp_path, capsys):
@@ -500,7 +500,7 @@ def test_wrong_use(tmp_path, capsys):
         assert run(*arguments) == 2
         assert lines_of(capsys)[1]
     assert page.read_text() == "mine"
-    assert run("verify", path) == 0
+    assert run("check", path) == 0
     assert run("report", path, "--html", page, "--force") == 0
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert sorted(os.listdir(tmp_path)) == ["a.ledger", "a.ledger-journal", "page.html"]
@@ -515,7 +515,7 @@ def test_what_cannot_be_read(tmp_path, capsys):
         db.execute("PRAGMA user_version = 1")
     db.close()
     for name in ("missing", "text", "empty", "format-1"):
-        for command in ("report", "check", "verify"):
+        for command in ("report", "check"):
             assert run(command, tmp_path / name) == 3
     assert "use the version that wrote it" in lines_of(capsys)[1]
     whole = (tmp_path / "a.ledger").read_bytes()
@@ -703,7 +703,7 @@ def test_the_page_has_the_rights_of_a_new_file(tmp_path, mask, mode):
 
 
 def test_help_says_what_everything_is(capsys):
-    for command in ("report", "check", "verify"):
+    for command in ("report", "check"):
         assert run(command, "--help") == 0
         text = " ".join(lines_of(capsys)[0].split())
         assert "path= to PrivacyAccountant" in text

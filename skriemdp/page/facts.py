@@ -285,7 +285,12 @@ class Facts:
 
 
 def gather(
-    path: str, dataset: str | None = None, author: str = "", model: str | None = None
+    path: str,
+    dataset: str | None = None,
+    author: str = "",
+    model: str | None = None,
+    head: Head | None = None,
+    witness: str = "",
 ) -> Facts:
     """Read a ledger from end to end, without writing to it.
 
@@ -300,6 +305,11 @@ def gather(
         A pickled model, which is looked at and not loaded, or its statement
         (``privacy_spent_.to_dict()``) as JSON: whether it is the one that was charged here.
 
+    head : Head, optional
+        An entry that the file must hold; number 0 stands for any.
+    witness : str or path-like
+        The ledger's witness file, or a copy, whose newest entry the file must hold.
+
     Returns
     -------
     Facts
@@ -308,10 +318,9 @@ def gather(
     ------
     BudgetError
         The file cannot be read as a ledger.
-    KeyError
-        There is no such data set.
     ValueError
-        The model's file cannot be read, or holds no statement of a fit.
+        There is no such data set, or the model's file cannot be read or holds no statement of a
+        fit.
     """
     statements = [] if model is None else _statements(model)
     books: dict[int, Account] = {}
@@ -322,7 +331,7 @@ def gather(
         if row.kind == CHARGED:
             books[place.id].take(row)
 
-    file = reading.read(path, take)
+    file = reading.read(path, take, head, witness)
     known = {place.name: books.get(place.id) or Account(place) for place in file.datasets}
     for account in known.values():
         account.broken = bool(file.problems)
@@ -330,6 +339,8 @@ def gather(
             known[account.parent].parts.append(account)
     roots = [account for account in known.values() if account.parent not in known]
     everything = [each for root in roots for each in root.family]
+    if dataset is not None and dataset not in known:
+        raise ValueError(f"the ledger has no data set {clean(dataset)!r}.")
     shown = everything if dataset is None else list(known[dataset].family)
     models = [_compared(path, statement) for statement in statements]
     name = clean(os.path.basename(os.fsdecode(path)))
