@@ -457,10 +457,8 @@ class PrivacyAccountant:
         """
         check_count(n_fits=n_fits)
         at = _pair(event, at)
-        rule, costs = self._prepare(event, at)
-        standing = self._standing()
-        if rule.count(standing, costs, event) < n_fits:
-            raise self._refusal(Ask(event, at, n_fits), standing)
+        if self.remaining(event, at=at) < n_fits:
+            raise self._refusal(Ask(event, at, n_fits), self._standing())
 
     def _standing(self) -> Standing:
         with self._ledger.reading() as book:

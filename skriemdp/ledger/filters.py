@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from scipy.optimize import minimize_scalar
@@ -109,14 +110,17 @@ def renyi_order(epsilon: float, delta: float) -> float:
     return 1 + math.exp(found.x)
 
 
-# What each rule adds up, in the order in which a ledger stores it.
-AXES = {
-    "auto": ("mu_squared", "rho", "delta", "pure"),
-    "sum": ("epsilon", "delta"),
-    "renyi": ("rho", "delta", "pure"),
-    "gdp": ("mu_squared", "pure"),
-    "gdp-part": ("mu_squared",),
+# A total is admitted where it keeps all limits of one of these.
+_WAYS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "auto": (("mu_squared",), ("rho", "delta"), ("pure", "delta")),
+    "sum": (("epsilon", "delta"),),
+    "renyi": (("rho", "delta"), ("pure", "delta")),
+    "gdp": (("mu_squared",), ("pure",)),
+    "gdp-part": (("mu_squared",),),
 }
+# What each rule adds up, in the order in which a ledger stores it.
+AXES = {kind: tuple(dict.fromkeys(chain(*ways))) for kind, ways in _WAYS.items()}
+_SUMS = {"mu_squared": "mu^2", "pure": "pure epsilons", "epsilon": "epsilons", "delta": "deltas"}
 # The rules that a user may choose; a "gdp-part" is made by a division.
 KINDS = ("auto", "sum", "renyi", "gdp")
 _FIELDS = ("kind", "epsilon", "delta", "order", "limits")
@@ -131,15 +135,8 @@ def _joined(
     the shares that are used (max, min) the rule holds where the result is at most 1; with the
     spends that still fit (min, max) the result counts them.
     """
-    if kind == "sum":
-        return every(*each)
-    if kind == "gdp-part":
-        return each[0]
-    if kind == "gdp":
-        return some(*each)
-    rho, delta, pure = each[-3:]
-    outside_gaussian = every(delta, some(rho, pure))
-    return outside_gaussian if kind == "renyi" else some(each[0], outside_gaussian)
+    known = dict(zip(AXES[kind], each, strict=True))
+    return some(every(known[axis] for axis in way) for way in _WAYS[kind])
 
 
 def round_up(value: float) -> str:
@@ -370,19 +367,13 @@ class Filter:
         if self.limits is None:
             return f"{self.kind} (no ceiling)"
         limit = dict(zip(AXES[self.kind], self.limits, strict=True))
-        if self.kind == "sum":
-            return "sum (epsilons and deltas add up)"
-        if self.delta == 0:
-            return f"pure (sum of epsilons <= {self.epsilon:g})"
-        parts = []
-        if "mu_squared" in limit:
-            parts.append(f"sum of mu^2 <= {number(limit['mu_squared']):.6g}")
-        if "rho" in limit:
-            rho = number(max(limit["rho"], 0))
-            parts.append(f"sum of rho <= {rho:.6g} at order {self.order:.4g}")
-        if "pure" in limit:
-            parts.append(f"sum of pure epsilons <= {self.epsilon:g}")
-        return f"{self.kind} ({', or '.join(parts)})"
+        said = {
+            axis: f"sum of {_SUMS.get(axis, axis)} <= {number(max(top, 0)):.6g}"
+            + (f" at order {self.order:.4g}" if axis == "rho" and self.order else "")
+            for axis, top in limit.items()
+        }
+        ways = [way for way in _WAYS[self.kind] if min(limit[axis] for axis in way) >= 0]
+        return f"{self.kind} ({', or '.join(' and '.join(map(said.get, way)) for way in ways)})"
 
     def to_dict(self) -> dict:
         """What the ledger stores; infinity as a string, limits as decimal strings."""

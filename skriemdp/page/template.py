@@ -13,6 +13,7 @@ import itertools
 import json
 import math
 import re
+import string
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -404,10 +405,15 @@ def _account_data(account: Account) -> dict[str, Any]:
 
 def _deployment(account: Account, facts: Facts) -> dict[str, Any]:
     values, rule = _of_account(account), account.rule
-    answers = {parts[0]: " ".join(parts[1:]) for s, parts in _filled("account", values) if s == "?"}
+    answers = {
+        parts[0].replace(" ", "_"): " ".join(parts[1:])
+        for sign, parts in _filled("account", values)
+        if sign == "?"
+    }
     noted = (f"{name} = {value} ({label})" for name, value, label, _ in values["facts"])
-    values = values | {"What an attacker gains": ""} | answers | {
-        "f": facts,
+    values = values | {"What_an_attacker_gains": ""} | answers | {
+        "name": account.name,
+        "date": facts.date[:10],
         "slug": "-".join(re.findall("[a-z0-9]+", f"{facts.file} {account.name}".lower())),
         "curator": facts.author or "...",
         "variant": "Approximate DP" if rule.delta > 0.0 else "Pure DP",
@@ -416,16 +422,8 @@ def _deployment(account: Account, facts: Facts) -> dict[str, Any]:
         "times": "One release" if account.count == 1 else "Many releases",
         "head": _of_file(facts)["head"],
     }  # fmt: skip
-
-    def filled(found: dict[str, Any]) -> dict[str, Any]:
-        for name, value in found.items():
-            if isinstance(value, str):
-                found[name] = value.format_map(values)
-            elif isinstance(value, list):
-                found[name] = [text.format_map(values) for text in value]
-        return found
-
-    record = json.loads("".join(_sections()["registry"]), object_hook=filled)
+    texts = {name: json.dumps(str(value))[1:-1] for name, value in values.items()}
+    record = json.loads(string.Template("".join(_sections()["registry"])).substitute(texts))
     limits = {"epsilon": rule.epsilon, "delta": rule.delta} if account.limited else {}
     record["deployment"]["privacy_loss"]["privacy_parameters"] = limits
     return record
