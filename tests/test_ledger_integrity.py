@@ -22,7 +22,7 @@ import pytest
 from skriemdp.federated.agent import AnswerBook
 from skriemdp.federated.loop import Checkpoint
 from skriemdp.federated.messages import LocalTask
-from skriemdp.ledger import chain, connections, files, reading
+from skriemdp.ledger import chain, connections, files, storage
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
 from skriemdp.ledger.current import active_accountant_token
 from skriemdp.privacy.events import PureEvent
@@ -206,7 +206,7 @@ def test_a_long_ledger_is_verified_in_pieces(tmp_path, monkeypatch):
         pieces.append(start)
         return rows(book, start, *rest)
 
-    monkeypatch.setattr(reading, "PAGE", 7)
+    monkeypatch.setattr(storage, "PAGE", 7)
     with monkeypatch.context() as patch:
         patch.setattr(chain.Book, "rows", noted)
         budget.verify()
@@ -461,10 +461,10 @@ def test_kills_and_side_files_lose_no_charge(tmp_path, length, rng):
 def test_an_auditor_who_may_not_write_reads_what_was_shared():
     script = """
         import os, sys
-        from skriemdp.ledger import BudgetError, reading
+        from skriemdp.ledger import BudgetError, storage
         os.setuid(65534)
         try:
-            print(reading.read(sys.argv[1]).problems)
+            print(storage.read(sys.argv[1]).problems)
         except BudgetError as error:
             print(error)
     """

@@ -561,10 +561,10 @@ def test_a_rule_of_another_version_is_unreadable(tmp_path, capsys):
 
 def test_reading_while_others_charge(tmp_path, monkeypatch):
     """Pages of the file come from different moments; what is said is the last one."""
-    from skriemdp.ledger import reading
+    from skriemdp.ledger import storage
 
     budget = charge_often(tmp_path / "a.ledger", 50)
-    monkeypatch.setattr(reading, "PAGE", 10)
+    monkeypatch.setattr(storage, "PAGE", 10)
     looking, left = connections.looking, [3]
 
     def interrupted(path):

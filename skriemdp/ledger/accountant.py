@@ -31,12 +31,13 @@ from skriemdp.ledger.statements import (
     History,
     LedgerTotal,
     Spend,
+    charge_lists,
     refusal,
     spend_of,
     summary_lines,
+    total_epsilon,
 )
 from skriemdp.ledger.storage import Ledger
-from skriemdp.ledger.totals import charge_lists, total_epsilon
 from skriemdp.ledger.units import PRESENT, UNITS, check_protects
 from skriemdp.privacy.events import Event, SeededEvent
 from skriemdp.privacy.foreign import as_event, described

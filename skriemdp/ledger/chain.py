@@ -21,17 +21,7 @@ from typing import Any, NamedTuple
 
 from skriemdp.ledger.errors import BudgetError
 
-__all__ = [
-    "FORMAT",
-    "SCHEMA",
-    "Book",
-    "Broken",
-    "Dataset",
-    "Entry",
-    "Head",
-    "Standing",
-    "canonical",
-]
+__all__ = ["Broken", "Entry", "Head"]
 
 FORMAT = 4
 
@@ -128,7 +118,8 @@ class Entry(NamedTuple):
     @property
     def total(self) -> Amounts:
         """What the records that were charged most have been charged, in the whole data set."""
-        return add(self.state[2], self.state[3])
+        state = self.state
+        return add(state[2], state[3])
 
 
 _NOTED = (("params", dict), ("facts", dict), ("version", str), ("host", str), ("user", str))
@@ -510,7 +501,8 @@ class Replay:
         self.next, self.before = row.id + 1, row.digest
 
     def _follows(self, row: Entry) -> bool:
-        known, zero = self.last.get((row.dataset, "")), (0,) * len(row.state[2])
+        known, left = self.last.get((row.dataset, "")), row.state
+        zero = (0,) * len(left[2])
         if known is None and row.kind != CREATED:
             return row.dataset < self.start
         state = (0, 0, zero, zero) if known is None else known.state
@@ -518,9 +510,9 @@ class Replay:
         own = (0, zero) if same is None else same.state[4:]
         after = followed(row.kind, state, own, row.part, amounts(row.cost))
         if row.part and same is None and row.dataset < self.start:
-            return after[:3] == row.state[:3]
+            return after[:3] == left[:3]
         first = state[0] == (0 if row.kind == CREATED else 1)
-        return after == row.state and (row.kind == CHARGED or first)
+        return after == left and (row.kind == CHARGED or first)
 
     def finish(self, book: Book) -> None:
         """After the last entry: what was added up is what the file says of its places."""

@@ -34,22 +34,7 @@ if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
 
 
-__all__ = [
-    "AXES",
-    "KINDS",
-    "Filter",
-    "Remaining",
-    "divide",
-    "make_filter",
-    "number",
-    "plain_number",
-    "refuse_strange_sizes",
-    "renyi_budget",
-    "renyi_order",
-    "round_down",
-    "round_up",
-    "units",
-]
+__all__ = ["Filter", "Remaining", "make_filter"]
 
 DIGITS = 24
 _LEFT_OUT = 1e-24

@@ -13,11 +13,9 @@ from functools import cached_property
 from typing import IO, Any
 
 from skriemdp._dataclasses import dataclass
-from skriemdp.ledger import reading
+from skriemdp.ledger import statements, storage
 from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, Standing, now, shares_of
 from skriemdp.ledger.filters import Filter, Remaining
-from skriemdp.ledger.statements import Charge, charge_of, known_event
-from skriemdp.ledger.totals import Tallies, charge_lists, together, total_epsilon
 from skriemdp.privacy.event import Event
 
 __all__ = ["ENDS", "Account", "Facts", "Release", "clean", "gather", "plural"]
@@ -129,7 +127,7 @@ class Account:
                 self.steps.append((self.count, used))
         self.count += 1
         self._tallies[row.part, event, shares_of(row.note)] += 1
-        noise, seeded, known = known_event(event)
+        noise, seeded, known = statements.known_event(event)
         self.noises[noise] += 1
         if seeded:
             self.seeded.append(row.id)
@@ -155,9 +153,9 @@ class Account:
         return [each for each in self.family if not each.parts]
 
     @cached_property
-    def charges(self) -> list[Charge]:
+    def charges(self) -> list[statements.Charge]:
         """All of them, or where they are many the first and the last."""
-        return [charge_of(row, self.rule.delta, *shares) for row, *shares in self._kept]
+        return [statements.charge_of(row, self.rule.delta, *shares) for row, *shares in self._kept]
 
     @property
     def releases(self) -> list[Release]:
@@ -188,10 +186,14 @@ class Account:
 
         None where that is not known.
         """
-        lists = charge_lists(self._all_tallies)
-        if any(known_event(event)[-1] is None for charges in lists for event, _ in charges):
+        lists = statements.charge_lists(self._all_tallies)
+        if any(
+            statements.known_event(event)[-1] is None for charges in lists for event, _ in charges
+        ):
             return None
-        events = [together(charges) for charges in lists] if len(lists) <= MOST_LISTS else []
+        events = (
+            [statements.together(charges) for charges in lists] if len(lists) <= MOST_LISTS else []
+        )
         kinds = (len(getattr(event, "events", ())) for event in events)
         if len(events) < len(lists) or max(kinds, default=0) > MOST_KINDS:
             return None
@@ -211,10 +213,12 @@ class Account:
     def _epsilon(self, alone: bool) -> float | None:
         if self.totals is None:
             return None
-        return total_epsilon(charge_lists(self._all_tallies, alone), self.rule.delta)
+        return statements.total_epsilon(
+            statements.charge_lists(self._all_tallies, alone), self.rule.delta
+        )
 
     @property
-    def _all_tallies(self) -> list[Tallies]:
+    def _all_tallies(self) -> list[statements.Tallies]:
         return [each._tallies for each in self._leaves]
 
     @property
@@ -261,7 +265,7 @@ class Facts:
     """
 
     file: str
-    read: reading.File
+    read: storage.File
     date: str
     author: str
     accounts: list[Account]
@@ -331,7 +335,7 @@ def gather(
         if row.kind == CHARGED:
             books[place.id].take(row)
 
-    file = reading.read(path, take, head, witness)
+    file = storage.read(path, take, head, witness)
     known = {place.name: books.get(place.id) or Account(place) for place in file.datasets}
     for account in known.values():
         account.broken = bool(file.problems)
@@ -398,7 +402,7 @@ class _Looking(pickle.Unpickler):
 
 
 def _statements(path: str) -> list[dict[str, Any]]:
-    """What a model's file states of its charges, each as `reading.matches` takes it."""
+    """What a model's file states of its charges, each as `storage.matches` takes it."""
     try:
         with open(path, "rb") as file:
             if file.read(1) == b"{":
@@ -420,7 +424,7 @@ def _statements(path: str) -> list[dict[str, Any]]:
 
 
 def _compared(path: str, statement: dict[str, Any]) -> tuple[str, list[str]]:
-    against = reading.matches(path, statement)
+    against = storage.matches(path, statement)
     number, digest, _ = statement["entry"]
     return f"entry {number}, {digest}", against
 
