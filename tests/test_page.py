@@ -318,8 +318,8 @@ def test_the_page_says_what_the_accountant_says(tmp_path):
             assert account.used == handle.remaining().used
             assert [c.entry for c in account.charges] == [s.entry for s in handle.history]
     facts = gather(budget.path)
-    assert f"{facts.head.entry} {facts.head.digest}" == budget.head
-    assert facts.head.digest in to_html(facts) and facts.head.digest in to_text(facts)
+    assert f"{facts.read.head.entry} {facts.read.head.digest}" == budget.head
+    assert facts.read.head.digest in to_html(facts) and facts.read.head.digest in to_text(facts)
     last = by_name["default"].charges[-1]
     assert last.part == f"{HEBREW}<b>" and last.used == by_name["default"].used
     (charge,) = by_name["other & more: part 2 of 2"].charges

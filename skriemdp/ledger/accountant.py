@@ -329,11 +329,11 @@ class PrivacyAccountant:
             )
         rules = divide(rule, weights, bool(gaussian))
         k, division = len(weights), {"weights": list(map(str, weights)), "gaussian": bool(gaussian)}
-        parts = [
+        made = [
             (f"{self._dataset}: part {number} of {k}", own.to_dict(), own.zero)
             for number, own in enumerate(rules, start=1)
         ]
-        names = self._ledger.divide(self._dataset, division, parts)
+        names = self._ledger.divide(self._dataset, division, made)
         return [self._handle(self._ledger, name) for name in names]
 
     @property
@@ -458,8 +458,12 @@ class PrivacyAccountant:
         """
         check_count(n_fits=n_fits)
         at = _pair(event, at)
-        if self.remaining(event, at=at) < n_fits:
+        if self._count(event, at) < n_fits:
             raise self._refusal(Ask(event, at, n_fits), self._standing())
+
+    def _count(self, event: Event, at: tuple[float, float] | None) -> int | float:
+        rule, costs = self._prepare(event, at)
+        return rule.count(self._standing(), costs, event)
 
     def _standing(self) -> Standing:
         with self._ledger.reading() as book:
@@ -538,8 +542,7 @@ class PrivacyAccountant:
         Remaining, or int or float when `each` is an event
         """
         if isinstance(each, Event):
-            rule, costs = self._prepare(each, _pair(each, at))
-            return rule.count(self._standing(), costs, each)
+            return self._count(each, _pair(each, at))
         check_count(each=each)
         return self._filter.remaining(self._standing(), int(each))
 

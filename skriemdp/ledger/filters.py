@@ -357,8 +357,12 @@ class Filter:
             + (f" at order {self.order:.4g}" if axis == "rho" and self.order else "")
             for axis, top in limit.items()
         }
-        ways = [way for way in _WAYS[self.kind] if min(limit[axis] for axis in way) >= 0]
-        return f"{self.kind} ({', or '.join(' and '.join(map(said.get, way)) for way in ways)})"
+        ways = [
+            " and ".join(said[axis] for axis in way)
+            for way in _WAYS[self.kind]
+            if min(limit[axis] for axis in way) >= 0
+        ]
+        return f"{self.kind} ({', or '.join(ways)})"
 
     def to_dict(self) -> dict:
         """What the ledger stores; infinity as a string, limits as decimal strings."""
@@ -392,15 +396,15 @@ def make_filter(kind: str, epsilon: float, delta: float) -> Filter:
     epsilon, delta = float(epsilon), float(delta)
     if math.isinf(epsilon):
         return Filter(kind, epsilon, delta, None, None)
-    if kind == "sum":
-        return Filter(kind, epsilon, delta, None, (_limit(epsilon), _limit(delta)))
     if kind == "gdp" and delta == 0:
         raise ValueError(
             'filter="gdp" needs delta > 0; for pure privacy leave filter="auto", its default.'
         )
     order, limit = None, {"mu_squared": -1, "rho": -1, "delta": 0, "pure": _limit(epsilon)}
+    limit["epsilon"] = limit["pure"]
     if delta > 0:
         gaussian, renyi, approximate = _SHARES[kind]
+        limit["delta"] = _limit(approximate * delta)
         if gaussian:
             limit["mu_squared"] = _limit(
                 _square(gaussian_mu(epsilon, gaussian * delta)), slack=SLACK
@@ -409,12 +413,14 @@ def make_filter(kind: str, epsilon: float, delta: float) -> Filter:
             order = renyi_order(epsilon, renyi * delta)
             rho = renyi_budget(order, epsilon, renyi * delta)
             limit["rho"] = _limit(rho, slack=SLACK) if rho > 0 else -1
-            limit["delta"] = _limit(approximate * delta)
     return Filter(kind, epsilon, delta, order, tuple(limit[name] for name in AXES[kind]))
 
 
 # Parts of delta that pay for the Gaussian side, the Renyi side and approximate events.
-_SHARES = {"auto": (0.5, 0.4, 0.1), "renyi": (0.0, 0.9, 0.1), "gdp": (1.0, 0.0, 0.0)}
+_SHARES = {
+    "auto": (0.5, 0.4, 0.1), "sum": (0.0, 0.0, 1.0),
+    "renyi": (0.0, 0.9, 0.1), "gdp": (1.0, 0.0, 0.0),
+}  # fmt: skip
 
 
 # -- dividing ------------------------------------------------------------------------------------

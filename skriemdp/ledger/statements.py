@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skriemdp._dataclasses import dataclass
+from skriemdp._validation import shown
 from skriemdp.ledger.chain import Entry, Standing, add
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.filters import Filter, Remaining, plain_number, round_up
@@ -273,16 +274,6 @@ def known_event(text: str) -> tuple[str, bool, Event | None]:
     return noise_of(found), found.get("kind") == "seeded", event
 
 
-def short_event(event: dict) -> str:
-    """An event in one line: its kind and its numbers."""
-    inside = ", ".join(
-        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in event.items()
-        if name != "kind" and isinstance(value, (int, float, str))
-    )
-    return f"{event.get('kind', 'event')}({inside})"
-
-
 # -- totals, of lists of charges that were fixed in advance --------------------------------------
 
 # Number of charges by (partition, event as JSON, how many times each counts where all other
@@ -372,7 +363,7 @@ def refusal(
     would = "more than any budget" if math.isinf(after) else percent(after)
     asked = "" if ask.times == 1 else f"{ask.times} times "
     if ask.at is None:
-        asked += short_event(ask.event.to_dict())
+        asked += shown(ask.event)
     else:
         noise = noise_of(ask.event.to_dict())
         asked += f"epsilon={ask.at[0]:g}, delta={ask.at[1]:g} per {ask.unit} ({noise} noise)"
@@ -481,8 +472,9 @@ def summary_lines(account: PrivacyAccountant) -> list[tuple[str, str]]:
         with account._ledger.reading() as book:
             place = book.place(account._dataset)
             last = list(book.rows(1, _CHARGES_SHOWN, place, account._partition, newest=True))
-        lines.append(("Remaining", f"{account.remaining()}"))
-        lines += [("Used", percent(account.remaining().used))] if limited else []
+        left = rule.remaining(account._standing())
+        lines.append(("Remaining", f"{left}"))
+        lines += [("Used", percent(left.used))] if limited else []
         if earlier := len(account.history) - len(last):
             lines.append(("Charges", f"{earlier} earlier ones: see history"))
         charges = (charge_of(row, rule.delta).cells for row in reversed(last))
@@ -492,5 +484,6 @@ def summary_lines(account: PrivacyAccountant) -> list[tuple[str, str]]:
 
 def _part_line(account: PrivacyAccountant) -> str:
     rule, parts = account._filter, len(account.parts)
-    state = f"divided into {parts}" if parts else f"{percent(account.remaining().used)} used"
+    used = 0.0 if parts else rule.remaining(account._standing()).used
+    state = f"divided into {parts}" if parts else f"{percent(used)} used"
     return f"{account._dataset}: epsilon={rule.epsilon:g}, delta={rule.delta:g}, {state}"

@@ -273,11 +273,6 @@ class Facts:
     models: list[tuple[str, list[str]]]
 
     @property
-    def head(self) -> Head | None:
-        """The last entry."""
-        return self.read.head
-
-    @property
     def findings(self) -> list[str]:
         """Everything that breaks a guarantee, wherever in the file; empty: nothing was found."""
         against = [text for _, texts in self.models for text in texts]

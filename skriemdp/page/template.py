@@ -114,7 +114,7 @@ def _of_file(facts: Facts) -> dict[str, Any]:
             text for each in everything for _, (text,) in _filled("cautions", _of_account(each))
         ],
         "author": facts.author or "not stated (--author NAME)",
-        "made": _moment(facts.read.created),
+        "made": f"{facts.read.created[:19].replace('T', ' ')} UTC",
         "matched": facts.models and not against,
         "unmatched": against,
         "models": "; ".join(against or [what for what, _ in facts.models]),
@@ -125,7 +125,7 @@ def _of_file(facts: Facts) -> dict[str, Any]:
         "unit": roots[0].unit.partition(",")[0] if roots else "",
         "epsilon": math.fsum(each.rule.epsilon for each in roots),
         "delta": math.fsum(each.rule.delta for each in roots),
-        "head": f"entry {facts.head}" if facts.head else "no entry",
+        "head": f"entry {head}" if (head := facts.read.head) else "no entry",
     }
 
 
@@ -255,11 +255,6 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _moment(time: str) -> str:
-    """A stored time to the second."""
-    return f"{time[:19].replace('T', ' ')} UTC"
-
-
 def _rate(value: float) -> str:
     """A probability in per cent, three digits, never below the value."""
     shown = 100.0 * value
@@ -378,7 +373,7 @@ def to_data(facts: Facts) -> dict[str, Any]:
         "answers": {parts[0]: parts[1] for sign, parts in head if sign == "?"},
         "shown": [each.name for each in facts.accounts],
         "of": [each.name for each in facts.everything],
-        "head": None if facts.head is None else facts.head._asdict(),
+        "head": facts.read.head and facts.read.head._asdict(),
         "datasets": [_account_data(account) for account in facts.accounts],
         "deployments": [_deployment(account, facts) for account in facts.accounts],
         "conditions": [parts[0] for sign, parts in _filled("foot", {}) if sign == "[]"],
