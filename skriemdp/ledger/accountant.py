@@ -657,11 +657,7 @@ def _check_name(what: str, name: str) -> None:
 
 def _pair(event: Event, at: tuple[float, float] | None) -> tuple[float, float] | None:
     """The pair that an event was calibrated to, checked against it."""
-    if not isinstance(event, Event):
-        raise TypeError(
-            f"an accountant is charged with an Event, got {type(event).__name__}; see "
-            "skriemdp.privacy.events."
-        )
+    as_event(event)
     if at is None:
         return None
     try:

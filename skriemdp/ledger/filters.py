@@ -491,14 +491,10 @@ def _costs(rule: Filter, event: Event, at: tuple[float, float] | None) -> tuple[
         # Integers on random batches: their Renyi bound leaves out less than this, a unit of cost.
         extra += _LEFT_OUT
     bound = event.gdp_bound if "mu_squared" in AXES[rule.kind] else None
-    if bound is not None and not math.isfinite(bound):
-        bound = None
+    bound = None if bound is None or not math.isfinite(bound) else bound
     if bound is None and rule.kind in ("gdp", "gdp-part"):
-        other = (
-            "an accountant with filter='auto'"
-            if rule.kind == "gdp"
-            else "a division without gaussian=True"
-        )
+        part = rule.kind == "gdp-part"
+        other = "a division without gaussian=True" if part else "an accountant with filter='auto'"
         raise ValueError(
             f"this ledger adds up mu^2, and {type(event).__name__} has no finite mu; use {other} "
             "for it."

@@ -16,6 +16,7 @@ from skriemdp._dataclasses import dataclass
 from skriemdp.ledger import statements, storage
 from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, Standing, now, shares_of
 from skriemdp.ledger.filters import Filter, Remaining
+from skriemdp.ledger.statements import charge_lists, charge_of, known_event, together
 from skriemdp.privacy.event import Event
 
 __all__ = ["ENDS", "Account", "Facts", "Release", "clean", "gather", "plural"]
@@ -127,7 +128,7 @@ class Account:
                 self.steps.append((self.count, used))
         self.count += 1
         self._tallies[row.part, event, shares_of(row.note)] += 1
-        noise, seeded, known = statements.known_event(event)
+        noise, seeded, known = known_event(event)
         self.noises[noise] += 1
         if seeded:
             self.seeded.append(row.id)
@@ -155,7 +156,7 @@ class Account:
     @cached_property
     def charges(self) -> list[statements.Charge]:
         """All of them, or where they are many the first and the last."""
-        return [statements.charge_of(row, self.rule.delta, *shares) for row, *shares in self._kept]
+        return [charge_of(row, self.rule.delta, *shares) for row, *shares in self._kept]
 
     @property
     def releases(self) -> list[Release]:
@@ -186,14 +187,10 @@ class Account:
 
         None where that is not known.
         """
-        lists = statements.charge_lists(self._all_tallies)
-        if any(
-            statements.known_event(event)[-1] is None for charges in lists for event, _ in charges
-        ):
+        lists = charge_lists(self._all_tallies)
+        if any(known_event(event)[-1] is None for charges in lists for event, _ in charges):
             return None
-        events = (
-            [statements.together(charges) for charges in lists] if len(lists) <= MOST_LISTS else []
-        )
+        events = [together(charges) for charges in lists] if len(lists) <= MOST_LISTS else []
         kinds = (len(getattr(event, "events", ())) for event in events)
         if len(events) < len(lists) or max(kinds, default=0) > MOST_KINDS:
             return None
@@ -213,9 +210,7 @@ class Account:
     def _epsilon(self, alone: bool) -> float | None:
         if self.totals is None:
             return None
-        return statements.total_epsilon(
-            statements.charge_lists(self._all_tallies, alone), self.rule.delta
-        )
+        return statements.total_epsilon(charge_lists(self._all_tallies, alone), self.rule.delta)
 
     @property
     def _all_tallies(self) -> list[statements.Tallies]:
