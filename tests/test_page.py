@@ -610,7 +610,7 @@ def test_the_sum_if_all_data_sets_are_the_same_people(tmp_path):
         (99, "record", "is below, as it should be: 0.01 is 0.99 times"),
         (100, "record", "is NOT below: 0.01 is 1 times"),
         (100, "group", "is NOT below"),
-        (None, "record", "no charge noted how many records"),
+        (None, "record", "how many records there are was noted by no charge"),
         (None, PRESENT, "how many records there are is secret"),
     ],
 )

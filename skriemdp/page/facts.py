@@ -298,7 +298,6 @@ def gather(
     model : str or path-like, optional
         A pickled model, which is looked at and not loaded, or its statement
         (``privacy_spent_.to_dict()``) as JSON: whether it is the one that was charged here.
-
     head : Head, optional
         An entry that the file must hold; number 0 stands for any.
     witness : str or path-like
@@ -316,7 +315,7 @@ def gather(
         There is no such data set, or the model's file cannot be read or holds no statement of a
         fit.
     """
-    statements = [] if model is None else _statements(model)
+    stated = [] if model is None else _statements(model)
     books: dict[int, Account] = {}
 
     def take(row: Entry, place: Dataset) -> None:
@@ -336,7 +335,7 @@ def gather(
     if dataset is not None and dataset not in known:
         raise ValueError(f"the ledger has no data set {clean(dataset)!r}.")
     shown = everything if dataset is None else list(known[dataset].family)
-    models = [_compared(path, statement) for statement in statements]
+    models = [_compared(path, statement) for statement in stated]
     name = clean(os.path.basename(os.fsdecode(path)))
     return Facts(name, file, now(), author, shown, everything, models)
 

@@ -149,14 +149,8 @@ def _of_account(account: Account) -> dict[str, Any]:
         "below": 0.0 < ratio < 1.0,
         "above": ratio >= 1.0,
         "ratio": ratio,
-        "uncounted": limited
-        and rule.delta > 0.0
-        and account.n is None
-        and (
-            f"how many {who}s there are is secret"
-            if secret
-            else f"no charge noted how many {who}s there are"
-        ),
+        "uncounted": limited and rule.delta > 0.0 and account.n is None,
+        "counted": "is secret" if secret else "was noted by no charge",
         "guess": ", and than ".join(
             f"{_rate(max(map(guessed_at_most, known)))} {where}" for where, known in columns
         ),
