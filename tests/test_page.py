@@ -793,9 +793,9 @@ def test_a_model_within_others_is_found(charged, tmp_path, protocol):
     path, models = charged
     deep = {"pipeline": [("a", models[0])], "arrays": np.zeros((3, 2)), "more": models[1]}
     (tmp_path / "model").write_bytes(as_pickle(deep, protocol))
-    found = gather(path, model=tmp_path / "model").models
-    assert [what.partition(",")[0] for what, _ in found] == ["entry 2", "entry 3"]
-    assert not any(against for _, against in found)
+    found = gather(path, model=tmp_path / "model")
+    assert [what.partition(",")[0] for what in found.models] == ["entry 2", "entry 3"]
+    assert found.against == []
 
 
 class Harmful:

@@ -561,9 +561,7 @@ class PrivacyAccountant:
         Note it elsewhere: :meth:`verify` tells whether a file still holds what it held then.
         """
         with self._ledger.reading() as book:
-            head = book.head
-        assert head is not None  # a data set was opened, which is an entry
-        return str(head)
+            return str(book.head)  # there is one: a data set was opened, which is an entry
 
     def verify(self, head: str | None = None) -> None:
         """Add up the whole file again: every entry, total, count and digest.

@@ -56,11 +56,6 @@ class Release:
     used: float | None = None
 
     @property
-    def label(self) -> str:
-        """Who charged."""
-        return self.first.label
-
-    @property
     def days(self) -> str:
         """Of the first and the last charge."""
         return f"{self.first.time[:10]} to {self.last.time[:10]}"
@@ -255,8 +250,8 @@ class Facts:
         Data sets in the order of their creation, each followed by its parts: those to be shown.
     everything : list of Account
         Those of the whole file.
-    models : list of (str, list of str)
-        Of each statement of a model: which entry it names, and what speaks against it.
+    models, against : list of str
+        Which entries the statements of a model name, and what speaks against them.
     """
 
     file: str
@@ -265,16 +260,16 @@ class Facts:
     author: str
     accounts: list[Account]
     everything: list[Account]
-    models: list[tuple[str, list[str]]]
+    models: list[str]
+    against: list[str]
 
     @property
     def findings(self) -> list[str]:
         """Everything that breaks a guarantee, wherever in the file; empty: nothing was found."""
-        against = [text for _, texts in self.models for text in texts]
         return [
             *self.read.problems,
             *(text for each in self.everything for text in each.findings),
-            *(f"the model is not the one charged: {text}" for text in against),
+            *(f"the model is not the one charged: {text}" for text in self.against),
         ]
 
 
@@ -335,9 +330,10 @@ def gather(
     if dataset is not None and dataset not in known:
         raise ValueError(f"the ledger has no data set {clean(dataset)!r}.")
     shown = everything if dataset is None else list(known[dataset].family)
-    models = [_compared(path, statement) for statement in stated]
+    against = [text for statement in stated for text in storage.matches(path, statement)]
+    models = ["entry {}, {}".format(*statement["entry"]) for statement in stated]
     name = clean(os.path.basename(os.fsdecode(path)))
-    return Facts(name, file, now(), author, shown, everything, models)
+    return Facts(name, file, now(), author, shown, everything, models, against)
 
 
 def _is_plan(noted: Any) -> bool:
@@ -410,12 +406,6 @@ def _statements(path: str) -> list[dict[str, Any]]:
             "or write its statement with json.dump(model.privacy_spent_.to_dict(), file)."
         )
     return [{"entry": list(charge)} for charge in dict.fromkeys(looking.charges)]
-
-
-def _compared(path: str, statement: dict[str, Any]) -> tuple[str, list[str]]:
-    against = storage.matches(path, statement)
-    number, digest, _ = statement["entry"]
-    return f"entry {number}, {digest}", against
 
 
 # -- words for numbers --

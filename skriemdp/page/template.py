@@ -99,7 +99,6 @@ def _of_file(facts: Facts) -> dict[str, Any]:
     what = f"{shown[0].name}, 1 of {plural(len(roots), 'data set')}" if shown else ""
     if shown and shown[0].parent is not None:
         what = f"{shown[0].name}, a part of {shown[0].parent}"
-    against = [text for _, texts in facts.models for text in texts]
     return {
         "f": facts,
         "broken": broken,
@@ -115,9 +114,9 @@ def _of_file(facts: Facts) -> dict[str, Any]:
         ],
         "author": facts.author or "not stated (--author NAME)",
         "made": f"{facts.read.created[:19].replace('T', ' ')} UTC",
-        "matched": facts.models and not against,
-        "unmatched": against,
-        "models": "; ".join(against or [what for what, _ in facts.models]),
+        "matched": facts.models and not facts.against,
+        "unmatched": facts.against,
+        "models": "; ".join(facts.against or facts.models),
         "roots": len(roots),
         "together": len(roots) > 1 and not why,
         "apart": len(roots) > 1 and why,
@@ -213,7 +212,7 @@ def _mechanisms(account: Account) -> str:
 
 def _release_row(row: Release) -> list[Any]:
     shares = [percent(share) for share in (row.share, row.used) if share is not None]
-    return [row.label, row.count, f"{row.first.id} to {row.last.id}", row.days, *shares]
+    return [row.first.label, row.count, f"{row.first.id} to {row.last.id}", row.days, *shares]
 
 
 def _where(row: Release) -> str:
@@ -225,7 +224,7 @@ def _plans(account: Account) -> Iterator[dict[str, Any]]:
     """What each may release; once for all that plan the same."""
     same: dict[tuple[str, str], list[Release]] = {}
     for each in account.releases:
-        same.setdefault((each.label, json.dumps(each.noted["planned"])), []).append(each)
+        same.setdefault((each.first.label, json.dumps(each.noted["planned"])), []).append(each)
     for (label, planned), rows in same.items():
         plan = [
             [name, f"{100.0 * share:.3g} %", law, "several" if dim is None else dim]
@@ -237,7 +236,7 @@ def _plans(account: Account) -> Iterator[dict[str, Any]]:
 def _fact_rows(row: Release) -> Iterator[list[Any]]:
     for name, value in row.noted["facts"].items():
         what = words("facts").get(name)
-        yield [f"{name}: {what}" if what else name, _shown(value), row.label, _where(row)]
+        yield [f"{name}: {what}" if what else name, _shown(value), row.first.label, _where(row)]
 
 
 def _shown(value: Any) -> str:
@@ -384,8 +383,8 @@ def _account_data(account: Account) -> dict[str, Any]:
         "remaining": account.remaining and dataclasses.asdict(account.remaining),
         "charges": [charge._asdict() for charge in account.charges],
         "releases": [
-            {"label": each.label, "count": each.count, "first": each.first.id, "last": each.last.id}
-            | {"days": each.days, "share": each.share, "used": each.used}
+            {"label": each.first.label, "first": each.first.id, "last": each.last.id}
+            | {name: getattr(each, name) for name in ("count", "days", "share", "used")}
             | each.noted
             for each in account.releases
         ],
