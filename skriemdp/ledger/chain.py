@@ -168,16 +168,14 @@ canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fa
 
 def add(left: tuple, right: tuple) -> tuple:
     """Sum of two amounts, entry by entry; None (unbounded) absorbs."""
-    return tuple(
-        None if a is None or b is None else a + b for a, b in zip(left, right, strict=True)
-    )
+    both = zip(left, right, strict=True)
+    return tuple([None if a is None or b is None else a + b for a, b in both])
 
 
 def highest(left: tuple, right: tuple) -> tuple:
     """Larger of two amounts, entry by entry; None (unbounded) is the largest."""
-    return tuple(
-        None if a is None or b is None else max(a, b) for a, b in zip(left, right, strict=True)
-    )
+    both = zip(left, right, strict=True)
+    return tuple([None if a is None or b is None else max(a, b) for a, b in both])
 
 
 @functools.lru_cache(maxsize=256)

@@ -105,6 +105,9 @@ _WAYS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 # What each rule adds up, in the order in which a ledger stores it.
 AXES = {kind: tuple(dict.fromkeys(chain(*ways))) for kind, ways in _WAYS.items()}
+_PLACES = {
+    kind: [[AXES[kind].index(axis) for axis in way] for way in ways] for kind, ways in _WAYS.items()
+}
 _SUMS = {"mu_squared": "mu^2", "pure": "pure epsilons", "epsilon": "epsilons", "delta": "deltas"}
 # The rules that a user may choose; a "gdp-part" is made by a division.
 KINDS = ("auto", "sum", "renyi", "gdp")
@@ -120,8 +123,7 @@ def _joined(
     the shares that are used (max, min) the rule holds where the result is at most 1; with the
     spends that still fit (min, max) the result counts them.
     """
-    known = dict(zip(AXES[kind], each, strict=True))
-    return some(every(known[axis] for axis in way) for way in _WAYS[kind])
+    return some([every([each[place] for place in way]) for way in _PLACES[kind]])
 
 
 def round_up(value: float) -> str:
