@@ -171,7 +171,7 @@ def test_refusal_names_filter_remaining_and_asked_and_spends_nothing():
         accountant.spend(GaussianEvent(0.5), label="Mean")
     text = str(caught.value)
     assert "rule 'auto'" in text and f"Left: {before}." in text
-    assert "gaussian(noise_multiplier=0.5, count=1)" in text and "20.0 % of it is used" in text
+    assert "GaussianEvent(noise_multiplier=0.5, count=1)" in text and "20.0 % of it is used" in text
     assert caught.value.remaining == before == accountant.remaining()
     assert len(accountant.history) == 1
     assert str(pickle.loads(pickle.dumps(caught.value))) == text

@@ -391,3 +391,4 @@ def test_a_folder_is_no_ledger(tmp_path):
     with pytest.raises(BudgetError) as caught:
         PrivacyAccountant(3.0, path=tmp_path).spend({"rho": 0.1}, relation=REPLACED)
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
+    assert "is a folder" in str(caught.value)

@@ -22,7 +22,7 @@ import pytest
 from skriemdp.federated.agent import AnswerBook
 from skriemdp.federated.loop import Checkpoint
 from skriemdp.federated.messages import LocalTask
-from skriemdp.ledger import chain, connections, files, reading
+from skriemdp.ledger import chain, connections, files, storage
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError, PrivacyAccountant
 from skriemdp.ledger.current import active_accountant_token
 from skriemdp.privacy.events import PureEvent
@@ -186,8 +186,9 @@ def test_verify_knows_an_earlier_head_and_no_other(budget):
     assert head != budget.head and budget.head in budget.summary()
     budget.verify(head)
     budget.verify("entry " + budget.head)
+    budget.verify(head.split()[1])
     another = head[:-1] + ("1" if head[-1] == "0" else "0")
-    for other in (another, budget.head.replace(" ", "0 ")):
+    for other in (another, another.split()[1], budget.head.replace(" ", "0 ")):
         with pytest.raises(BudgetError, match="entry"):
             budget.verify(other)
     for nonsense in ("", "12", "twelve " + 64 * "0"):
@@ -205,7 +206,7 @@ def test_a_long_ledger_is_verified_in_pieces(tmp_path, monkeypatch):
         pieces.append(start)
         return rows(book, start, *rest)
 
-    monkeypatch.setattr(reading, "PAGE", 7)
+    monkeypatch.setattr(storage, "PAGE", 7)
     with monkeypatch.context() as patch:
         patch.setattr(chain.Book, "rows", noted)
         budget.verify()
@@ -460,10 +461,10 @@ def test_kills_and_side_files_lose_no_charge(tmp_path, length, rng):
 def test_an_auditor_who_may_not_write_reads_what_was_shared():
     script = """
         import os, sys
-        from skriemdp.ledger import BudgetError, reading
+        from skriemdp.ledger import BudgetError, storage
         os.setuid(65534)
         try:
-            print(reading.read(sys.argv[1]).problems)
+            print(storage.read(sys.argv[1]).problems)
         except BudgetError as error:
             print(error)
     """

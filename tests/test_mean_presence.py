@@ -22,7 +22,7 @@ from skriemdp.auditing import audit_epsilon, audit_estimator, worst_case_neighbo
 from skriemdp.federated import FederatedEstimator
 from skriemdp.geometry import AffineInvariantSPD
 from skriemdp.ledger.errors import BudgetError
-from skriemdp.ledger.reading import matches
+from skriemdp.ledger.storage import matches
 from skriemdp.ledger.units import PRESENT
 from skriemdp.preprocessing import usable_rows
 from skriemdp.privacy.calibration import gaussian_mu

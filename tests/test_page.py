@@ -28,6 +28,7 @@ import skriemdp
 from skriemdp.ledger import chain, connections
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.facts import plain_facts
+from skriemdp.ledger.units import PRESENT
 from skriemdp.page import found_at_most, gather, guessed_at_most, to_data, to_html, to_text
 from skriemdp.page.command import main
 from skriemdp.page.facts import ENDS, LISTED, RELEASES
@@ -317,8 +318,8 @@ def test_the_page_says_what_the_accountant_says(tmp_path):
             assert account.used == handle.remaining().used
             assert [c.entry for c in account.charges] == [s.entry for s in handle.history]
     facts = gather(budget.path)
-    assert f"{facts.head.entry} {facts.head.digest}" == budget.head
-    assert facts.head.digest in to_html(facts) and facts.head.digest in to_text(facts)
+    assert f"{facts.read.head.entry} {facts.read.head.digest}" == budget.head
+    assert facts.read.head.digest in to_html(facts) and facts.read.head.digest in to_text(facts)
     last = by_name["default"].charges[-1]
     assert last.part == f"{HEBREW}<b>" and last.used == by_name["default"].used
     (charge,) = by_name["other & more: part 2 of 2"].charges
@@ -375,7 +376,7 @@ def test_reading_writes_nothing_and_unpickles_nothing(tmp_path, monkeypatch, cap
         return connect(database, *arguments, **options)
 
     monkeypatch.setattr(sqlite3, "connect", note)
-    for command in (["report"], ["report", "--json"], ["check"], ["verify"]):
+    for command in (["report"], ["report", "--json"], ["check"]):
         assert run(command[0], path, *command[1:]) == 0
     assert state(tmp_path) == before
     files = [name for name in opened if "memory" not in name]
@@ -450,7 +451,7 @@ def test_an_edited_file_is_a_finding(tmp_path, capsys, edit):
     with sqlite3.connect(path) as db:
         db.execute(edit)
     db.close()
-    assert run("check", path) == run("verify", path) == 1
+    assert run("check", path) == 1
     assert "does not add up" in lines_of(capsys)[1]
     assert run("report", path, "--html", tmp_path / "a.html") == 1
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
@@ -465,18 +466,20 @@ def test_heads_and_witnesses(tmp_path, capsys):
     shutil.copy(path, tmp_path / "old.ledger")
     budget.spend(PureEvent(0.1))
     for head in (noted, budget.head, noted.split()[1], f"entry {noted}"):
-        assert run("verify", path, "--head", head, "--witness", witness) == 0
+        assert run("check", path, "--head", head, "--witness", witness) == 0
     capsys.readouterr()
     old = tmp_path / "old.ledger"
-    assert run("verify", old, "--head", noted) == 0
-    assert run("verify", old, "--head", budget.head) == 1
-    assert run("verify", old, "--witness", witness) == 1
-    assert "old copy" in lines_of(capsys)[1]
-    assert run("verify", path, "--head", "1 " + noted.split()[1]) == 1
-    assert run("verify", path, "--head", "abc") == 2
-    assert run("verify", path, "--witness", tmp_path / "none") == 2
+    assert run("check", old, "--head", noted) == 0
+    assert run("check", old, "--head", budget.head) == 1
+    assert run("check", old, "--witness", witness) == 1
+    assert "old backup" in lines_of(capsys)[1]
+    assert run("check", old, "--head", budget.head.split()[1]) == 1
+    assert "no entry with the digest" in lines_of(capsys)[1]
+    assert run("check", path, "--head", "1 " + noted.split()[1]) == 1
+    assert run("check", path, "--head", "abc") == 2
+    assert run("check", path, "--witness", tmp_path / "none") == 2
     other = PrivacyAccountant(epsilon=1.0, path=tmp_path / "b.ledger", witness=tmp_path / "v")
-    assert run("verify", other.path, "--witness", witness) == 1
+    assert run("check", other.path, "--witness", witness) == 1
 
 
 def test_wrong_use(tmp_path, capsys):
@@ -497,7 +500,7 @@ def test_wrong_use(tmp_path, capsys):
         assert run(*arguments) == 2
         assert lines_of(capsys)[1]
     assert page.read_text() == "mine"
-    assert run("verify", path) == 0
+    assert run("check", path) == 0
     assert run("report", path, "--html", page, "--force") == 0
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert sorted(os.listdir(tmp_path)) == ["a.ledger", "a.ledger-journal", "page.html"]
@@ -512,7 +515,7 @@ def test_what_cannot_be_read(tmp_path, capsys):
         db.execute("PRAGMA user_version = 1")
     db.close()
     for name in ("missing", "text", "empty", "format-1"):
-        for command in ("report", "check", "verify"):
+        for command in ("report", "check"):
             assert run(command, tmp_path / name) == 3
     assert "use the version that wrote it" in lines_of(capsys)[1]
     whole = (tmp_path / "a.ledger").read_bytes()
@@ -558,10 +561,10 @@ def test_a_rule_of_another_version_is_unreadable(tmp_path, capsys):
 
 def test_reading_while_others_charge(tmp_path, monkeypatch):
     """Pages of the file come from different moments; what is said is the last one."""
-    from skriemdp.ledger import reading
+    from skriemdp.ledger import storage
 
     budget = charge_often(tmp_path / "a.ledger", 50)
-    monkeypatch.setattr(reading, "PAGE", 10)
+    monkeypatch.setattr(storage, "PAGE", 10)
     looking, left = connections.looking, [3]
 
     def interrupted(path):
@@ -607,7 +610,8 @@ def test_the_sum_if_all_data_sets_are_the_same_people(tmp_path):
         (99, "record", "is below, as it should be: 0.01 is 0.99 times"),
         (100, "record", "is NOT below: 0.01 is 1 times"),
         (100, "group", "is NOT below"),
-        (None, "record", "no charge noted how many records"),
+        (None, "record", "how many records there are was noted by no charge"),
+        (None, PRESENT, "how many records there are is secret"),
     ],
 )
 def test_delta_against_one_over_n(tmp_path, n, unit, text):
@@ -617,6 +621,19 @@ def test_delta_against_one_over_n(tmp_path, n, unit, text):
     said = gather(budget.path)
     assert text in to_text(said)
     assert ("is not below 1/n" in to_html(said)) == ("NOT" in text)
+
+
+def test_a_secret_number_of_records_is_not_called_public(tmp_path):
+    budget = PrivacyAccountant(epsilon=9.0, path=tmp_path / "a.ledger", unit=PRESENT)
+    X = np.random.default_rng(0).normal(size=(300, 3)) / 9.0
+    model = skriemdp.PrivateFrechetMean(center=np.zeros(3), radius=1.0, accountant=budget).fit(X)
+    facts = gather(budget.path)
+    said = to_text(facts)
+    assert model.privacy_spent_.neighboring == "replace-one or add/remove-one"
+    assert "replaced by any other, added or removed" in said and "is public" not in said
+    assert "whether it is there at all" in said and "as the ledger was made" not in said
+    loss = to_data(facts)["deployments"][0]["deployment"]["privacy_loss"]
+    assert loss["privacy_unit"] == "record-level" and "secret" in loss["privacy_unit_details"]
 
 
 @pytest.mark.parametrize("noted", ["all", [], [1], [["a", "b", "c", 1]], [["a", 0.5, "b"]]])
@@ -686,7 +703,7 @@ def test_the_page_has_the_rights_of_a_new_file(tmp_path, mask, mode):
 
 
 def test_help_says_what_everything_is(capsys):
-    for command in ("report", "check", "verify"):
+    for command in ("report", "check"):
         assert run(command, "--help") == 0
         text = " ".join(lines_of(capsys)[0].split())
         assert "path= to PrivacyAccountant" in text
@@ -776,9 +793,9 @@ def test_a_model_within_others_is_found(charged, tmp_path, protocol):
     path, models = charged
     deep = {"pipeline": [("a", models[0])], "arrays": np.zeros((3, 2)), "more": models[1]}
     (tmp_path / "model").write_bytes(as_pickle(deep, protocol))
-    found = gather(path, model=tmp_path / "model").models
-    assert [what.partition(",")[0] for what, _ in found] == ["entry 2", "entry 3"]
-    assert not any(against for _, against in found)
+    found = gather(path, model=tmp_path / "model")
+    assert [what.partition(",")[0] for what in found.models] == ["entry 2", "entry 3"]
+    assert found.against == []
 
 
 class Harmful:

@@ -9,7 +9,7 @@ from skriemdp.ledger.accountant import (
     Spend,
 )
 from skriemdp.ledger.current import active_accountant_token, current_accountant
-from skriemdp.ledger.reading import matches
+from skriemdp.ledger.storage import matches
 
 __all__ = [
     "BudgetError",

@@ -31,12 +31,13 @@ from skriemdp.ledger.statements import (
     History,
     LedgerTotal,
     Spend,
+    charge_lists,
     refusal,
     spend_of,
     summary_lines,
+    total_epsilon,
 )
 from skriemdp.ledger.storage import Ledger
-from skriemdp.ledger.totals import charge_lists, total_epsilon
 from skriemdp.ledger.units import PRESENT, UNITS, check_protects
 from skriemdp.privacy.events import Event, SeededEvent
 from skriemdp.privacy.foreign import as_event, described
@@ -327,19 +328,12 @@ class PrivacyAccountant:
                 "Gaussian ones; pass gaussian=True."
             )
         rules = divide(rule, weights, bool(gaussian))
-        k, known = len(weights), {place.name: place for place in self._ledger.datasets()}
-        names = [f"{self._dataset}: part {number} of {k}" for number in range(1, k + 1)]
-        for name in names:
-            if name in known and known[name].terms["parent"] != self._dataset:
-                raise BudgetError(
-                    f"the ledger {self.path!r} has a data set {name!r}, which is what a part would "
-                    "be called; divide a data set of another name."
-                )
-        names = self._ledger.divide(
-            self._dataset,
-            {"weights": [str(weight) for weight in weights], "gaussian": bool(gaussian)},
-            [(name, own.to_dict(), own.zero) for name, own in zip(names, rules, strict=True)],
-        )
+        k, division = len(weights), {"weights": list(map(str, weights)), "gaussian": bool(gaussian)}
+        made = [
+            (f"{self._dataset}: part {number} of {k}", own.to_dict(), own.zero)
+            for number, own in enumerate(rules, start=1)
+        ]
+        names = self._ledger.divide(self._dataset, division, made)
         return [self._handle(self._ledger, name) for name in names]
 
     @property
@@ -464,10 +458,12 @@ class PrivacyAccountant:
         """
         check_count(n_fits=n_fits)
         at = _pair(event, at)
+        if self._count(event, at) < n_fits:
+            raise self._refusal(Ask(event, at, n_fits), self._standing())
+
+    def _count(self, event: Event, at: tuple[float, float] | None) -> int | float:
         rule, costs = self._prepare(event, at)
-        standing = self._standing()
-        if rule.count(standing, costs, event) < n_fits:
-            raise self._refusal(Ask(event, at, n_fits), standing)
+        return rule.count(self._standing(), costs, event)
 
     def _standing(self) -> Standing:
         with self._ledger.reading() as book:
@@ -546,8 +542,7 @@ class PrivacyAccountant:
         Remaining, or int or float when `each` is an event
         """
         if isinstance(each, Event):
-            rule, costs = self._prepare(each, _pair(each, at))
-            return rule.count(self._standing(), costs, each)
+            return self._count(each, _pair(each, at))
         check_count(each=each)
         return self._filter.remaining(self._standing(), int(each))
 
@@ -561,14 +556,12 @@ class PrivacyAccountant:
 
     @property
     def head(self) -> str:
-        """Number and digest of the ledger's last entry.
+        """Number and digest of the ledger's last entry, as text.
 
         Note it elsewhere: :meth:`verify` tells whether a file still holds what it held then.
         """
         with self._ledger.reading() as book:
-            head = book.head
-        assert head is not None  # a data set was opened, which is an entry
-        return f"{head.entry} {head.digest}"
+            return str(book.head)  # there is one: a data set was opened, which is an entry
 
     def verify(self, head: str | None = None) -> None:
         """Add up the whole file again: every entry, total, count and digest.
@@ -662,11 +655,7 @@ def _check_name(what: str, name: str) -> None:
 
 def _pair(event: Event, at: tuple[float, float] | None) -> tuple[float, float] | None:
     """The pair that an event was calibrated to, checked against it."""
-    if not isinstance(event, Event):
-        raise TypeError(
-            f"an accountant is charged with an Event, got {type(event).__name__}; see "
-            "skriemdp.privacy.events."
-        )
+    as_event(event)
     if at is None:
         return None
     try:

@@ -64,18 +64,11 @@ def enter(handle: Any, frame: Any) -> None:
 def leave(handle: Any, frame: Any) -> None:
     """Close the handle's block: of this frame, else of this context, else the last one."""
     with connections.locked():
-        mine = [block for block in _open if block.handle is handle]
-        here = _context.get()
-        for suits in (
-            lambda block: block.frame is frame,
-            lambda block: block in here,
-            lambda block: True,
-        ):
-            found = [block for block in mine if suits(block)]
-            if found:
-                _open.remove(found[-1])
-                found[-1].frame = None
-                return
+        here, mine = _context.get(), (b for b in reversed(_open) if b.handle is handle)
+        block = max(mine, key=lambda b: (b.frame is frame, b in here), default=None)
+        if block is not None:
+            _open.remove(block)
+            block.frame = None
 
 
 def find(*, inherited: bool = False) -> Any:

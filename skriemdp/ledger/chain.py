@@ -21,17 +21,7 @@ from typing import Any, NamedTuple
 
 from skriemdp.ledger.errors import BudgetError
 
-__all__ = [
-    "FORMAT",
-    "SCHEMA",
-    "Book",
-    "Broken",
-    "Dataset",
-    "Entry",
-    "Head",
-    "Standing",
-    "canonical",
-]
+__all__ = ["Broken", "Entry", "Head"]
 
 FORMAT = 4
 
@@ -66,6 +56,9 @@ class Head(NamedTuple):
 
     entry: int
     digest: str
+
+    def __str__(self) -> str:
+        return f"{self.entry} {self.digest}"
 
     @classmethod
     def noted(cls, text: str) -> Head:
@@ -125,7 +118,8 @@ class Entry(NamedTuple):
     @property
     def total(self) -> Amounts:
         """What the records that were charged most have been charged, in the whole data set."""
-        return add(self.state[2], self.state[3])
+        state = self.state
+        return add(state[2], state[3])
 
 
 _NOTED = (("params", dict), ("facts", dict), ("version", str), ("host", str), ("user", str))
@@ -174,16 +168,14 @@ canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fa
 
 def add(left: tuple, right: tuple) -> tuple:
     """Sum of two amounts, entry by entry; None (unbounded) absorbs."""
-    return tuple(
-        None if a is None or b is None else a + b for a, b in zip(left, right, strict=True)
-    )
+    both = zip(left, right, strict=True)
+    return tuple([None if a is None or b is None else a + b for a, b in both])
 
 
 def highest(left: tuple, right: tuple) -> tuple:
     """Larger of two amounts, entry by entry; None (unbounded) is the largest."""
-    return tuple(
-        None if a is None or b is None else max(a, b) for a, b in zip(left, right, strict=True)
-    )
+    both = zip(left, right, strict=True)
+    return tuple([None if a is None or b is None else max(a, b) for a, b in both])
 
 
 @functools.lru_cache(maxsize=256)
@@ -457,16 +449,21 @@ class Book:
             row = self.entry(self.newest)
             self.check_entry(Dataset(self.entry(row.dataset), row), row)
 
+    def holds(self, head: Head) -> bool:
+        """Whether this is an entry; its number may be 0, for any."""
+        number = "id = ?" if head.entry else "id > ?"
+        query = f"SELECT 1 FROM entries WHERE digest = ? AND {number}"
+        return self._one(query, head.digest, head.entry) is not None
+
     def check_held(self, seen: Head | None) -> None:
         """The file still holds an entry that it held once."""
-        if seen is None:
-            return
-        row = self._one("SELECT digest FROM entries WHERE id = ?", seen.entry)
-        if row == (seen.digest,):
+        if seen is None or self.holds(seen):
             return
         found = f"has another entry {seen.entry} than before"
         if self.newest < seen.entry:
             found = f"went back from entry {seen.entry} to {self.newest}"
+        elif not seen.entry:
+            found = "has no entry with the digest that was noted"
         raise BudgetError(
             f"the ledger {self.path!r} {found}: this is an old backup, or a part of the file was "
             "lost. Restore the newest copy; what was charged since is part of the guarantee. "
@@ -502,7 +499,8 @@ class Replay:
         self.next, self.before = row.id + 1, row.digest
 
     def _follows(self, row: Entry) -> bool:
-        known, zero = self.last.get((row.dataset, "")), (0,) * len(row.state[2])
+        known, left = self.last.get((row.dataset, "")), row.state
+        zero = (0,) * len(left[2])
         if known is None and row.kind != CREATED:
             return row.dataset < self.start
         state = (0, 0, zero, zero) if known is None else known.state
@@ -510,9 +508,9 @@ class Replay:
         own = (0, zero) if same is None else same.state[4:]
         after = followed(row.kind, state, own, row.part, amounts(row.cost))
         if row.part and same is None and row.dataset < self.start:
-            return after[:3] == row.state[:3]
+            return after[:3] == left[:3]
         first = state[0] == (0 if row.kind == CREATED else 1)
-        return after == row.state and (row.kind == CHARGED or first)
+        return after == left and (row.kind == CHARGED or first)
 
     def finish(self, book: Book) -> None:
         """After the last entry: what was added up is what the file says of its places."""

@@ -108,9 +108,13 @@ def check_whole(book: Book) -> None:
     """What is looked at before each charge: tables, counts, the last entry, the witness."""
     book.check_schema()
     book.check_head()
-    key, _, witness_path = book.header
-    if witness_path:
-        book.check_held(witness.newest(witness_path, key))
+    if book.header[2]:
+        check_witness(book, book.header[2])
+
+
+def check_witness(book: Book, path: str) -> None:
+    """The file holds the newest entry that its witness file, or a copy of that, has noted."""
+    book.check_held(witness.newest(path, book.header[0]))
 
 
 def _recognised(book: Book, wanted: str) -> None:
@@ -282,15 +286,12 @@ def explained(path: str) -> Iterator[None]:
         raise BudgetError(
             f"{message.format(path=path)} Nothing was released. (SQLite: {error})"
         ) from error
-    except Broken as error:
-        raise BudgetError(
-            f"the ledger {path!r} does not add up: {error}. It was changed, or a part of it was "
-            "lost. Restore the newest good copy. Nothing was released."
-        ) from error
     except Exception as error:
+        what = f"cannot be read ({type(error).__name__}: {error})"
+        if isinstance(error, Broken):
+            what = f"does not add up: {error}. It was changed, or a part of it was lost"
         raise BudgetError(
-            f"the ledger {path!r} cannot be read ({type(error).__name__}: {error}). Restore the "
-            "newest good copy. Nothing was released."
+            f"the ledger {path!r} {what}. Restore the newest good copy. Nothing was released."
         ) from error
 
 

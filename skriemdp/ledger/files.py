@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -25,7 +26,8 @@ def look(path: str, what: str = "ledger") -> os.stat_result:
         if pause:
             time.sleep(pause)
         status = os.stat(path)
-        if status.st_nlink <= 1:  # a ledger that is being made has two names for a moment
+        # A ledger that is being made has two names for a moment; a folder always has several.
+        if status.st_nlink <= 1 or not stat.S_ISREG(status.st_mode):
             return status
     raise BudgetError(
         f"the {what} {path!r} has a second name (a hard link): what was interrupted under one name "

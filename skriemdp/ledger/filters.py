@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from scipy.optimize import minimize_scalar
@@ -33,22 +34,7 @@ if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
 
 
-__all__ = [
-    "AXES",
-    "KINDS",
-    "Filter",
-    "Remaining",
-    "divide",
-    "make_filter",
-    "number",
-    "plain_number",
-    "refuse_strange_sizes",
-    "renyi_budget",
-    "renyi_order",
-    "round_down",
-    "round_up",
-    "units",
-]
+__all__ = ["Filter", "Remaining", "make_filter"]
 
 DIGITS = 24
 _LEFT_OUT = 1e-24
@@ -109,14 +95,20 @@ def renyi_order(epsilon: float, delta: float) -> float:
     return 1 + math.exp(found.x)
 
 
-# What each rule adds up, in the order in which a ledger stores it.
-AXES = {
-    "auto": ("mu_squared", "rho", "delta", "pure"),
-    "sum": ("epsilon", "delta"),
-    "renyi": ("rho", "delta", "pure"),
-    "gdp": ("mu_squared", "pure"),
-    "gdp-part": ("mu_squared",),
+# A total is admitted where it keeps all limits of one of these.
+_WAYS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "auto": (("mu_squared",), ("rho", "delta"), ("pure", "delta")),
+    "sum": (("epsilon", "delta"),),
+    "renyi": (("rho", "delta"), ("pure", "delta")),
+    "gdp": (("mu_squared",), ("pure",)),
+    "gdp-part": (("mu_squared",),),
 }
+# What each rule adds up, in the order in which a ledger stores it.
+AXES = {kind: tuple(dict.fromkeys(chain(*ways))) for kind, ways in _WAYS.items()}
+_PLACES = {
+    kind: [[AXES[kind].index(axis) for axis in way] for way in ways] for kind, ways in _WAYS.items()
+}
+_SUMS = {"mu_squared": "mu^2", "pure": "pure epsilons", "epsilon": "epsilons", "delta": "deltas"}
 # The rules that a user may choose; a "gdp-part" is made by a division.
 KINDS = ("auto", "sum", "renyi", "gdp")
 _FIELDS = ("kind", "epsilon", "delta", "order", "limits")
@@ -131,15 +123,7 @@ def _joined(
     the shares that are used (max, min) the rule holds where the result is at most 1; with the
     spends that still fit (min, max) the result counts them.
     """
-    if kind == "sum":
-        return every(*each)
-    if kind == "gdp-part":
-        return each[0]
-    if kind == "gdp":
-        return some(*each)
-    rho, delta, pure = each[-3:]
-    outside_gaussian = every(delta, some(rho, pure))
-    return outside_gaussian if kind == "renyi" else some(each[0], outside_gaussian)
+    return some([every([each[place] for place in way]) for way in _PLACES[kind]])
 
 
 def round_up(value: float) -> str:
@@ -370,19 +354,17 @@ class Filter:
         if self.limits is None:
             return f"{self.kind} (no ceiling)"
         limit = dict(zip(AXES[self.kind], self.limits, strict=True))
-        if self.kind == "sum":
-            return "sum (epsilons and deltas add up)"
-        if self.delta == 0:
-            return f"pure (sum of epsilons <= {self.epsilon:g})"
-        parts = []
-        if "mu_squared" in limit:
-            parts.append(f"sum of mu^2 <= {number(limit['mu_squared']):.6g}")
-        if "rho" in limit:
-            rho = number(max(limit["rho"], 0))
-            parts.append(f"sum of rho <= {rho:.6g} at order {self.order:.4g}")
-        if "pure" in limit:
-            parts.append(f"sum of pure epsilons <= {self.epsilon:g}")
-        return f"{self.kind} ({', or '.join(parts)})"
+        said = {
+            axis: f"sum of {_SUMS.get(axis, axis)} <= {number(max(top, 0)):.6g}"
+            + (f" at order {self.order:.4g}" if axis == "rho" and self.order else "")
+            for axis, top in limit.items()
+        }
+        ways = [
+            " and ".join(said[axis] for axis in way)
+            for way in _WAYS[self.kind]
+            if min(limit[axis] for axis in way) >= 0
+        ]
+        return f"{self.kind} ({', or '.join(ways)})"
 
     def to_dict(self) -> dict:
         """What the ledger stores; infinity as a string, limits as decimal strings."""
@@ -416,15 +398,15 @@ def make_filter(kind: str, epsilon: float, delta: float) -> Filter:
     epsilon, delta = float(epsilon), float(delta)
     if math.isinf(epsilon):
         return Filter(kind, epsilon, delta, None, None)
-    if kind == "sum":
-        return Filter(kind, epsilon, delta, None, (_limit(epsilon), _limit(delta)))
     if kind == "gdp" and delta == 0:
         raise ValueError(
             'filter="gdp" needs delta > 0; for pure privacy leave filter="auto", its default.'
         )
     order, limit = None, {"mu_squared": -1, "rho": -1, "delta": 0, "pure": _limit(epsilon)}
+    limit["epsilon"] = limit["pure"]
     if delta > 0:
         gaussian, renyi, approximate = _SHARES[kind]
+        limit["delta"] = _limit(approximate * delta)
         if gaussian:
             limit["mu_squared"] = _limit(
                 _square(gaussian_mu(epsilon, gaussian * delta)), slack=SLACK
@@ -433,12 +415,14 @@ def make_filter(kind: str, epsilon: float, delta: float) -> Filter:
             order = renyi_order(epsilon, renyi * delta)
             rho = renyi_budget(order, epsilon, renyi * delta)
             limit["rho"] = _limit(rho, slack=SLACK) if rho > 0 else -1
-            limit["delta"] = _limit(approximate * delta)
     return Filter(kind, epsilon, delta, order, tuple(limit[name] for name in AXES[kind]))
 
 
 # Parts of delta that pay for the Gaussian side, the Renyi side and approximate events.
-_SHARES = {"auto": (0.5, 0.4, 0.1), "renyi": (0.0, 0.9, 0.1), "gdp": (1.0, 0.0, 0.0)}
+_SHARES = {
+    "auto": (0.5, 0.4, 0.1), "sum": (0.0, 0.0, 1.0),
+    "renyi": (0.0, 0.9, 0.1), "gdp": (1.0, 0.0, 0.0),
+}  # fmt: skip
 
 
 # -- dividing ------------------------------------------------------------------------------------
@@ -509,14 +493,10 @@ def _costs(rule: Filter, event: Event, at: tuple[float, float] | None) -> tuple[
         # Integers on random batches: their Renyi bound leaves out less than this, a unit of cost.
         extra += _LEFT_OUT
     bound = event.gdp_bound if "mu_squared" in AXES[rule.kind] else None
-    if bound is not None and not math.isfinite(bound):
-        bound = None
+    bound = None if bound is None or not math.isfinite(bound) else bound
     if bound is None and rule.kind in ("gdp", "gdp-part"):
-        other = (
-            "an accountant with filter='auto'"
-            if rule.kind == "gdp"
-            else "a division without gaussian=True"
-        )
+        part = rule.kind == "gdp-part"
+        other = "a division without gaussian=True" if part else "an accountant with filter='auto'"
         raise ValueError(
             f"this ledger adds up mu^2, and {type(event).__name__} has no finite mu; use {other} "
             "for it."

@@ -6,37 +6,31 @@ import itertools
 import json
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from skriemdp._dataclasses import dataclass
+from skriemdp._validation import shown
 from skriemdp.ledger.chain import Entry, Standing, add
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.ledger.filters import Filter, Remaining, plain_number, round_up
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
-from skriemdp.privacy.events import Event, GaussianEvent, event_from_dict
+from skriemdp.privacy.events import (
+    Event,
+    GaussianEvent,
+    SelfComposedEvent,
+    compose,
+    event_from_dict,
+)
 
 if TYPE_CHECKING:
     from skriemdp.ledger.accountant import PrivacyAccountant
     from skriemdp.ledger.storage import Ledger
 
 
-__all__ = [
-    "Ask",
-    "BudgetExceededError",
-    "History",
-    "LedgerTotal",
-    "Spend",
-    "charge_line",
-    "guarantee",
-    "noise_of",
-    "percent",
-    "recent_charges",
-    "refusal",
-    "short_event",
-    "spend_of",
-    "summary_lines",
-]
+__all__ = ["BudgetExceededError", "Charge", "History", "LedgerTotal", "Spend"]
 
 
 class BudgetExceededError(BudgetError):
@@ -184,32 +178,57 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.1f} %"
 
 
-def charge_line(row: Entry, share: float | None, delta: float) -> str:
-    """One charge for people: number, time, who, its guarantee, its share of the budget, its noise.
+class Charge(NamedTuple):
+    """One charge as it is shown.
 
-    Parameters
+    Attributes
     ----------
-    row : skriemdp.ledger.chain.Entry
-    share : float or None
-        None without a ceiling.
-    delta : float
-        The ledger's; where no pair was noted, the charge's epsilon is stated at it.
+    entry : int
+    time : str
+        ISO 8601, UTC.
+    label, part, unit, noise : str
+        Who charged, which partition (``""``: all records), whom it protects, kinds of noise.
+    guarantee : str
+        Its epsilon and delta.
+    seeded : bool
+        Its noise can be reproduced, so it protects nobody.
+    share, used : float or None
+        Of the budget: by this charge, and after it.  None without a ceiling.
     """
-    event = json.loads(row.event or "{}")
-    where = f" on partition {row.part}" if row.part else ""
-    stated = guarantee(row.noted["params"], event, delta)
-    pieces = [
-        row.id,
-        row.time[:19].replace("T", " "),
-        row.label + where,
-        f"{stated} per {row.unit}",
-    ]
-    pieces += [] if share is None else [percent(share)]
-    seeded = ", seeded" if event.get("kind") == "seeded" else ""
-    return "  ".join([*map(str, pieces), f"({noise_of(event)}{seeded})"])
+
+    entry: int
+    time: str
+    label: str
+    part: str
+    unit: str
+    noise: str
+    guarantee: str
+    seeded: bool
+    share: float | None
+    used: float | None
+
+    @property
+    def cells(self) -> list[Any]:
+        """Number, time, who, guarantee, noise and shares, for people."""
+        where = f" on partition {self.part}" if self.part else ""
+        seeded = "; seeded: protects nobody" if self.seeded else ""
+        time, who = self.time[:19].replace("T", " "), self.label + where
+        pair, noise = f"{self.guarantee} per {self.unit}", self.noise + seeded
+        shares = [percent(share) for share in (self.share, self.used) if share is not None]
+        return [self.entry, time, who, pair, noise, *shares]
 
 
-def guarantee(params: dict, event: dict, delta: float) -> str:
+def charge_of(row: Entry, delta: float, share: Any = None, used: Any = None) -> Charge:
+    """The charge that an entry holds, as it is shown.
+
+    Where no pair was noted, its epsilon is stated at the ledger's `delta`.
+    """
+    noise, seeded, _ = known_event(row.event or "{}")
+    pair = guarantee(row.noted["params"], row.event or "{}", delta)
+    return Charge(*row[:2], row.label, row.part, row.unit, noise, pair, seeded, share, used)
+
+
+def guarantee(params: dict, event: str, delta: float) -> str:
     """Epsilon and delta of a charge: the pair that was noted, else that of its event.
 
     Of a secure sum with the epsilon that holds if all other clients work with the server, or if the
@@ -217,15 +236,13 @@ def guarantee(params: dict, event: dict, delta: float) -> str:
     """
     alone = params.get("epsilon_alone")
     if isinstance(alone, (int, float)):
-        others = {name: value for name, value in params.items() if name != "epsilon_alone"}
-        stated = guarantee(others, event, delta)
+        stated = guarantee(params | {"epsilon_alone": None}, event, delta)
         return f"{stated} (computational; alone epsilon={round_up(alone)})"
     noted = params.get("epsilon"), params.get("delta")
     if all(isinstance(number, (int, float)) for number in noted):
         return f"epsilon={noted[0]:g}, delta={noted[1]:g}"
-    try:
-        known = event_from_dict(event)
-    except (ValueError, TypeError, KeyError):  # written by another version
+    known = known_event(event)[-1]
+    if known is None:
         return "epsilon unknown"
     pure = known.renyi(math.inf)
     if pure < math.inf and known.extra_delta == 0.0:
@@ -242,14 +259,72 @@ def noise_of(event: dict) -> str:
     return " + ".join(dict.fromkeys(kinds)) or str(event.get("kind", "unknown"))
 
 
-def short_event(event: dict) -> str:
-    """An event in one line: its kind and its numbers."""
-    inside = ", ".join(
-        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in event.items()
-        if name != "kind" and isinstance(value, (int, float, str))
-    )
-    return f"{event.get('kind', 'event')}({inside})"
+@lru_cache(maxsize=4096)
+def known_event(text: str) -> tuple[str, bool, Event | None]:
+    """Of a stored event: its noise, whether that can be reproduced, and itself.
+
+    None for what another version wrote, or somebody made up.
+    """
+    found = json.loads(text)
+    found = found if isinstance(found, dict) else {}
+    try:
+        event = event_from_dict(found)
+    except Exception:  # whatever such an event leads to
+        event = None
+    return noise_of(found), found.get("kind") == "seeded", event
+
+
+# -- totals, of lists of charges that were fixed in advance --------------------------------------
+
+# Number of charges by (partition, event as JSON, how many times each counts where all other
+# clients of secure sums work with the server).
+Tallies = Mapping[tuple[str, str, int], int]
+
+
+def charge_lists(tallies: Sequence[Tallies], alone: bool = False) -> list[frozenset]:
+    """The lists of charges, of which each record is concerned by one; empty ones are left out.
+
+    Parameters
+    ----------
+    tallies : sequence of Tallies
+        Of each undivided data set that the records belong to.
+    alone : bool
+        As if all other clients of secure sums worked with the server.
+
+    Returns
+    -------
+    list of frozenset of (event, count)
+        One for each partition, common charges included.
+    """
+    common: Counter[str] = Counter()
+    parts: dict[str, Counter[str]] = {}
+    for found in tallies:
+        for (part, event, shares), count in found.items():
+            # Partitions of different parts of a budget may hold the same records.
+            apart = part and len(tallies) == 1
+            mine = parts.setdefault(part, Counter()) if apart else common
+            mine[event] += count * (shares if alone else 1)
+    lists = {frozenset((common + own).items()) for own in (parts or {"": Counter()}).values()}
+    return [charges for charges in lists if charges]
+
+
+@lru_cache(maxsize=256)
+def together(charges: frozenset) -> Event:
+    """One event for a list of (event as JSON, count), which must not be empty."""
+    singles = ((event_from_dict(json.loads(event)), count) for event, count in sorted(charges))
+    return compose([one if n == 1 else SelfComposedEvent(one, n) for one, n in singles])
+
+
+def total_epsilon(lists: Sequence[frozenset], delta: float) -> float:
+    """The smallest proved epsilon of the worst list of charges at `delta`."""
+    return max((_epsilon(charges, delta) for charges in lists), default=0.0)
+
+
+@lru_cache(maxsize=256)
+def _epsilon(charges: frozenset, delta: float) -> float:
+    total = together(charges)
+    pure = total.renyi(math.inf) if total.extra_delta == 0 else math.inf
+    return min(float(total.epsilon(delta)), pure) if delta > 0 or pure == math.inf else pure
 
 
 # -- what remains, and refusals --------------------------------------------------------------------
@@ -288,7 +363,7 @@ def refusal(
     would = "more than any budget" if math.isinf(after) else percent(after)
     asked = "" if ask.times == 1 else f"{ask.times} times "
     if ask.at is None:
-        asked += short_event(ask.event.to_dict())
+        asked += shown(ask.event)
     else:
         noise = noise_of(ask.event.to_dict())
         asked += f"epsilon={ask.at[0]:g}, delta={ask.at[1]:g} per {ask.unit} ({noise} noise)"
@@ -355,10 +430,6 @@ def _gaussian_fits(rule: Any, standing: Any, epsilon: float, delta: float, times
 # -- summaries -------------------------------------------------------------------------------------
 
 _CHARGES_SHOWN = 20  # of a summary; the history has them all
-_SHARES = (
-    "of the condition closest to its limit; Gaussian charges add by mu squared, so half the "
-    "epsilon takes about a quarter"
-)
 _VALID = (
     "for released models only, not for raw scores or a choice based on them; if each fit's data "
     "were chosen independently of the records (KFold yes, StratifiedKFold no) and its noise came "
@@ -398,41 +469,21 @@ def summary_lines(account: PrivacyAccountant) -> list[tuple[str, str]]:
         lines.append(("Divided", f"into {len(parts)} parts; charge one of them"))
         lines += [("Part", _part_line(part)) for part in parts]
     else:
-        rows, used = recent_charges(account, _CHARGES_SHOWN)
-        lines.append(("Remaining", f"{account.remaining()}"))
-        if earlier := len(account.history) - len(rows):
+        with account._ledger.reading() as book:
+            place = book.place(account._dataset)
+            last = list(book.rows(1, _CHARGES_SHOWN, place, account._partition, newest=True))
+        left = rule.remaining(account._standing())
+        lines.append(("Remaining", f"{left}"))
+        lines += [("Used", percent(left.used))] if limited else []
+        if earlier := len(account.history) - len(last):
             lines.append(("Charges", f"{earlier} earlier ones: see history"))
-        if rows and limited:
-            lines.append(("Shares", _SHARES))
-        for row, before, after in zip(rows, used[:-1], used[1:], strict=True):
-            share = after - before if limited else None
-            lines.append(("Charge", charge_line(row, share, account.delta)))
+        charges = (charge_of(row, rule.delta).cells for row in reversed(last))
+        lines += [("Charge", "  ".join(map(str, cells))) for cells in charges]
     return [*lines, ("Valid", _VALID)]
 
 
 def _part_line(account: PrivacyAccountant) -> str:
-    rule, parts = account._filter, account.parts
-    state = (
-        f"divided into {len(parts)}"
-        if parts
-        else f"{percent(recent_charges(account, 1)[1][-1])} used"
-    )
+    rule, parts = account._filter, len(account.parts)
+    used = 0.0 if parts else rule.remaining(account._standing()).used
+    state = f"divided into {parts}" if parts else f"{percent(used)} used"
     return f"{account._dataset}: epsilon={rule.epsilon:g}, delta={rule.delta:g}, {state}"
-
-
-def recent_charges(account: PrivacyAccountant, most: int) -> tuple[list, list[float]]:
-    """The last charges, and the share of the budget used before and after each."""
-    rule, part, used = account._filter, account._partition, []
-    with account._ledger.reading() as book:
-        place = book.place(account._dataset)
-        rows = list(book.rows(1, most + 1, place, part, newest=True))[::-1]
-        earlier = (
-            row for row in book.rows(1, -1, place, part, newest=True) if row.id <= rows[0].id
-        )
-        own = next((row.state[5] for row in earlier if row.part == part), rule.zero)
-    for row in rows:
-        own = row.state[5] if part and row.part else own
-        total = add(row.state[2], own) if part else row.total
-        used.append(min(rule.used(total), 1.0))
-    more = len(rows) > most
-    return rows[more:], used if more else [0.0, *used]

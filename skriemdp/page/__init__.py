@@ -4,15 +4,11 @@ Read-only, and nothing in it depends on records: a ledger holds events, labels, 
 and times.  The command is ``python -m skriemdp report LEDGER``; here is the same for programs.
 """
 
-from skriemdp.page.facts import Account, Charge, Facts, Release, gather
+from skriemdp.page.facts import gather
 from skriemdp.page.meaning import found_at_most, guessed_at_most
 from skriemdp.page.template import to_data, to_html, to_text
 
 __all__ = [
-    "Account",
-    "Charge",
-    "Facts",
-    "Release",
     "found_at_most",
     "gather",
     "guessed_at_most",

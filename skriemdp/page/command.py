@@ -9,10 +9,9 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import skriemdp
-from skriemdp.ledger import reading
 from skriemdp.ledger.chain import Head
 from skriemdp.ledger.errors import BudgetError
 from skriemdp.page.facts import clean, gather
@@ -21,10 +20,6 @@ from skriemdp.page.template import to_data, to_html, to_text, words
 __all__ = ["main"]
 
 FINE, FOUND, USAGE, UNREADABLE = 0, 1, 2, 3
-
-
-class Refused(Exception):
-    """The command cannot be carried out as it was given."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,10 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return options.run(options)
-    except Refused as error:
-        return _problem(str(error), USAGE)
     except BudgetError as error:
         return _problem(str(error), UNREADABLE)
+    except OSError as error:
+        return _problem(f"{error.filename!r}: {error.strerror}.", USAGE)
+    except (ImportError, ValueError) as error:
+        return _problem(str(error), USAGE)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -63,8 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     ledger.add_argument("ledger", metavar="LEDGER", help=words("help")["ledger"])
     for name, run, options in (
         ("report", _report, {"dataset": "N", "author": "NAME", "model": "FILE", "html": "FILE"}),
-        ("check", _check, {}),
-        ("verify", _verify, {"head": "HEX", "witness": "FILE"}),
+        ("check", _check, {"head": "HEX", "witness": "FILE"}),
     ):
         command = commands.add_parser(name, parents=[ledger], help=words("help")[name])
         for option, what in options.items():
@@ -84,16 +80,11 @@ def _parser() -> argparse.ArgumentParser:
 def _report(options: argparse.Namespace) -> int:
     target = options.html and os.path.realpath(options.html)
     if target and os.path.lexists(target) and not options.force:
-        raise Refused(f"{target!r} exists already; add --force to replace it.")
+        raise ValueError(f"{target!r} exists already; add --force to replace it.")
     kept = [os.path.realpath(options.ledger) + end for end in ("", "-journal", "-wal", "-shm")]
     if target in kept:
-        raise Refused(f"{target!r} is the ledger, which no page may replace.")
-    try:
-        facts = gather(options.ledger, options.dataset, options.author or "", options.model)
-    except KeyError:
-        raise Refused(f"the ledger has no data set {clean(options.dataset)!r}.") from None
-    except ValueError as error:
-        raise Refused(str(error)) from None
+        raise ValueError(f"{target!r} is the ledger, which no page may replace.")
+    facts = gather(options.ledger, options.dataset, options.author or "", options.model)
     if target:
         _write(target, to_html(facts))
     if options.json:
@@ -104,68 +95,37 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    return _outcome(gather(options.ledger).findings)
-
-
-def _verify(options: argparse.Namespace) -> int:
-    try:
-        noted = None if options.head is None else Head.noted(options.head)
-    except ValueError as error:
-        raise Refused(f"--head: {error}") from None
-    file = reading.read(options.ledger, noted=noted)
-    problems = list(file.problems)
-    if options.witness is not None:
-        if not os.path.isfile(options.witness):
-            raise Refused(f"there is no witness file {options.witness!r}.")
-        try:
-            seen = reading.witnessed(options.ledger, options.witness)
-            again = reading.read(options.ledger, noted=seen).problems
-            problems += [f"by the witness, {text}" for text in again if text not in problems]
-        except BudgetError as error:
-            problems.append(str(error))
-    if not problems and file.head is not None:
-        _say(f"entry {file.head.entry} {file.head.digest}\n")
-    return _outcome(problems)
+    head = None if options.head is None else Head.noted(options.head)
+    if options.witness is not None and not os.path.isfile(options.witness):
+        raise ValueError(f"there is no witness file {options.witness!r}.")
+    return _outcome(gather(options.ledger, head=head, witness=options.witness or "").findings)
 
 
 def _identity(options: argparse.Namespace) -> int:
     from skriemdp.federated.cohort import Identity
 
-    with _wrong_use():
-        known = Identity.read if os.path.lexists(options.file) else Identity.make
-        _say(known(options.file).public.hex() + "\n")
+    known = Identity.read if os.path.lexists(options.file) else Identity.make
+    _say(known(options.file).public.hex() + "\n")
     return FINE
 
 
 def _cohort(options: argparse.Namespace) -> int:
     from skriemdp.federated.cohort import Cohort
 
-    with _wrong_use():
-        if options.members:
-            found = [re.fullmatch("(.*)=([0-9a-f]{64})", text) for text in options.members]
-            if None in found:
-                raise Refused("write NAME=KEY for each client, with the key that identity prints.")
-            keys = {match[1]: bytes.fromhex(match[2]) for match in found if match}
-            if len(keys) < len(found):
-                raise Refused("a client stands twice on the line.")
-            Cohort(keys, 1 if options.colluding is None else options.colluding).write(options.file)
-        elif options.colluding is not None:
-            raise Refused("--colluding is for a new cohort; add NAME=KEY of each client.")
-        cohort = Cohort.read(options.file)
-        lines = [f"{name} {key.hex()}" for name, key in sorted(cohort.members.items())]
-        _say("\n".join([*lines, f"colluding {cohort.colluding}", cohort.fingerprint, ""]))
+    if options.members:
+        found = [re.fullmatch("(.*)=([0-9a-f]{64})", text) for text in options.members]
+        if None in found:
+            raise ValueError("write NAME=KEY for each client, with the key that identity prints.")
+        keys = {match[1]: bytes.fromhex(match[2]) for match in found if match}
+        if len(keys) < len(found):
+            raise ValueError("a client stands twice on the line.")
+        Cohort(keys, 1 if options.colluding is None else options.colluding).write(options.file)
+    elif options.colluding is not None:
+        raise ValueError("--colluding is for a new cohort; add NAME=KEY of each client.")
+    cohort = Cohort.read(options.file)
+    lines = [f"{name} {key.hex()}" for name, key in sorted(cohort.members.items())]
+    _say("\n".join([*lines, f"colluding {cohort.colluding}", cohort.fingerprint, ""]))
     return FINE
-
-
-@contextlib.contextmanager
-def _wrong_use() -> Iterator[None]:
-    """What is refused of a file of a cohort, as the command says it."""
-    try:
-        yield
-    except OSError as error:
-        raise Refused(f"{error.filename!r}: {error.strerror}.") from None
-    except (ImportError, ValueError) as error:
-        raise Refused(str(error)) from None
 
 
 def _write(target: str, text: str) -> None:
@@ -178,7 +138,7 @@ def _write(target: str, text: str) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(draft)
-        raise Refused(f"cannot write {target!r}: {error.strerror}.") from None
+        raise ValueError(f"cannot write {target!r}: {error.strerror}.") from None
 
 
 def _say(text: str) -> None:

@@ -9,19 +9,17 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
-from typing import IO, Any, NamedTuple
+from functools import cached_property
+from typing import IO, Any
 
 from skriemdp._dataclasses import dataclass
-from skriemdp.ledger import reading
+from skriemdp.ledger import statements, storage
 from skriemdp.ledger.chain import CHARGED, Dataset, Entry, Head, Standing, now, shares_of
 from skriemdp.ledger.filters import Filter, Remaining
-from skriemdp.ledger.statements import guarantee, noise_of
-from skriemdp.ledger.totals import Tallies, charge_lists, together, total_epsilon
+from skriemdp.ledger.statements import charge_lists, charge_of, known_event, together
 from skriemdp.privacy.event import Event
-from skriemdp.privacy.events import event_from_dict
 
-__all__ = ["ENDS", "Account", "Charge", "Facts", "Release", "clean", "gather", "plural"]
+__all__ = ["ENDS", "Account", "Facts", "Release", "clean", "gather", "plural"]
 
 # Longer lists show so many charges at each end, and all of them grouped by label and note.
 LISTED, ENDS = 1000, 100
@@ -35,36 +33,6 @@ STEP = 1.0 / 400.0
 _SHOWN = ("epsilon", "delta", "unit", "guarantee", "noise")
 # Facts that say how many units there are.
 _COUNTS = {"group": "n_groups", "user": "n_groups", "client": "clients"}
-
-
-class Charge(NamedTuple):
-    """One charge.
-
-    Attributes
-    ----------
-    entry : int
-    time : str
-        ISO 8601, UTC.
-    label, part, unit, noise : str
-        Who charged, which partition (``""``: all records), whom it protects, kinds of noise.
-    guarantee : str
-        Its epsilon and delta.
-    seeded : bool
-        Its noise can be reproduced, so it protects nobody.
-    share, used : float or None
-        Of the budget: by this charge, and after it.  None without a ceiling.
-    """
-
-    entry: int
-    time: str
-    label: str
-    part: str
-    unit: str
-    noise: str
-    guarantee: str
-    seeded: bool
-    share: float | None
-    used: float | None
 
 
 @dataclass
@@ -86,11 +54,6 @@ class Release:
     count: int = 0
     share: float | None = None
     used: float | None = None
-
-    @property
-    def label(self) -> str:
-        """Who charged."""
-        return self.first.label
 
     @property
     def days(self) -> str:
@@ -160,11 +123,11 @@ class Account:
                 self.steps.append((self.count, used))
         self.count += 1
         self._tallies[row.part, event, shares_of(row.note)] += 1
-        noise, seeded = _noise(event)
+        noise, seeded, known = known_event(event)
         self.noises[noise] += 1
         if seeded:
             self.seeded.append(row.id)
-        if _revived(event) is None:
+        if known is None:
             self.unreadable.append(row.id)
         release = self._releases.get((row.label, row.note)) or Release(row, row)
         self._releases[row.label, row.note] = release
@@ -186,16 +149,9 @@ class Account:
         return [each for each in self.family if not each.parts]
 
     @cached_property
-    def charges(self) -> list[Charge]:
+    def charges(self) -> list[statements.Charge]:
         """All of them, or where they are many the first and the last."""
-        shown = []
-        for row, *shares in self._kept:
-            event, params = row.event or "{}", row.noted["params"]
-            pair = guarantee(params, json.loads(event), self.rule.delta)
-            noise, seeded = _noise(event)
-            found = row.id, row.time, row.label, row.part, row.unit, noise, pair, seeded, *shares
-            shown.append(Charge._make(found))
-        return shown
+        return [charge_of(row, self.rule.delta, *shares) for row, *shares in self._kept]
 
     @property
     def releases(self) -> list[Release]:
@@ -227,7 +183,7 @@ class Account:
         None where that is not known.
         """
         lists = charge_lists(self._all_tallies)
-        if any(_revived(event) is None for charges in lists for event, _ in charges):
+        if any(known_event(event)[-1] is None for charges in lists for event, _ in charges):
             return None
         events = [together(charges) for charges in lists] if len(lists) <= MOST_LISTS else []
         kinds = (len(getattr(event, "events", ())) for event in events)
@@ -249,10 +205,10 @@ class Account:
     def _epsilon(self, alone: bool) -> float | None:
         if self.totals is None:
             return None
-        return total_epsilon(charge_lists(self._all_tallies, alone), self.rule.delta)
+        return statements.total_epsilon(charge_lists(self._all_tallies, alone), self.rule.delta)
 
     @property
-    def _all_tallies(self) -> list[Tallies]:
+    def _all_tallies(self) -> list[statements.Tallies]:
         return [each._tallies for each in self._leaves]
 
     @property
@@ -294,36 +250,36 @@ class Facts:
         Data sets in the order of their creation, each followed by its parts: those to be shown.
     everything : list of Account
         Those of the whole file.
-    models : list of (str, list of str)
-        Of each statement of a model: which entry it names, and what speaks against it.
+    models, against : list of str
+        Which entries the statements of a model name, and what speaks against them.
     """
 
     file: str
-    read: reading.File
+    read: storage.File
     date: str
     author: str
     accounts: list[Account]
     everything: list[Account]
-    models: list[tuple[str, list[str]]]
-
-    @property
-    def head(self) -> Head | None:
-        """The last entry."""
-        return self.read.head
+    models: list[str]
+    against: list[str]
 
     @property
     def findings(self) -> list[str]:
         """Everything that breaks a guarantee, wherever in the file; empty: nothing was found."""
-        against = [text for _, texts in self.models for text in texts]
         return [
             *self.read.problems,
             *(text for each in self.everything for text in each.findings),
-            *(f"the model is not the one charged: {text}" for text in against),
+            *(f"the model is not the one charged: {text}" for text in self.against),
         ]
 
 
 def gather(
-    path: str, dataset: str | None = None, author: str = "", model: str | None = None
+    path: str,
+    dataset: str | None = None,
+    author: str = "",
+    model: str | None = None,
+    head: Head | None = None,
+    witness: str = "",
 ) -> Facts:
     """Read a ledger from end to end, without writing to it.
 
@@ -337,6 +293,10 @@ def gather(
     model : str or path-like, optional
         A pickled model, which is looked at and not loaded, or its statement
         (``privacy_spent_.to_dict()``) as JSON: whether it is the one that was charged here.
+    head : Head, optional
+        An entry that the file must hold; number 0 stands for any.
+    witness : str or path-like
+        The ledger's witness file, or a copy, whose newest entry the file must hold.
 
     Returns
     -------
@@ -346,12 +306,11 @@ def gather(
     ------
     BudgetError
         The file cannot be read as a ledger.
-    KeyError
-        There is no such data set.
     ValueError
-        The model's file cannot be read, or holds no statement of a fit.
+        There is no such data set, or the model's file cannot be read or holds no statement of a
+        fit.
     """
-    statements = [] if model is None else _statements(model)
+    stated = [] if model is None else _statements(model)
     books: dict[int, Account] = {}
 
     def take(row: Entry, place: Dataset) -> None:
@@ -360,7 +319,7 @@ def gather(
         if row.kind == CHARGED:
             books[place.id].take(row)
 
-    file = reading.read(path, take)
+    file = storage.read(path, take, head, witness)
     known = {place.name: books.get(place.id) or Account(place) for place in file.datasets}
     for account in known.values():
         account.broken = bool(file.problems)
@@ -368,10 +327,13 @@ def gather(
             known[account.parent].parts.append(account)
     roots = [account for account in known.values() if account.parent not in known]
     everything = [each for root in roots for each in root.family]
+    if dataset is not None and dataset not in known:
+        raise ValueError(f"the ledger has no data set {clean(dataset)!r}.")
     shown = everything if dataset is None else list(known[dataset].family)
-    models = [_compared(path, statement) for statement in statements]
+    against = [text for statement in stated for text in storage.matches(path, statement)]
+    models = ["entry {}, {}".format(*statement["entry"]) for statement in stated]
     name = clean(os.path.basename(os.fsdecode(path)))
-    return Facts(name, file, now(), author, shown, everything, models)
+    return Facts(name, file, now(), author, shown, everything, models, against)
 
 
 def _is_plan(noted: Any) -> bool:
@@ -387,22 +349,6 @@ def _size(facts: dict[str, Any], unit: str) -> int | None:
     if isinstance(found, list):
         return len(found)
     return found if isinstance(found, int) else None
-
-
-@lru_cache(maxsize=4096)
-def _noise(event: str) -> tuple[str, bool]:
-    """Kinds of noise in an event, and whether it can be reproduced."""
-    found = json.loads(event)
-    found = found if isinstance(found, dict) else {}
-    return noise_of(found), found.get("kind") == "seeded"
-
-
-@lru_cache(maxsize=4096)
-def _revived(event: str) -> Event | None:
-    try:
-        return event_from_dict(json.loads(event))
-    except Exception:  # whatever an event of another version, or a made-up one, leads to
-        return None
 
 
 # -- a model and its charge --
@@ -441,7 +387,7 @@ class _Looking(pickle.Unpickler):
 
 
 def _statements(path: str) -> list[dict[str, Any]]:
-    """What a model's file states of its charges, each as `reading.matches` takes it."""
+    """What a model's file states of its charges, each as `storage.matches` takes it."""
     try:
         with open(path, "rb") as file:
             if file.read(1) == b"{":
@@ -460,12 +406,6 @@ def _statements(path: str) -> list[dict[str, Any]]:
             "or write its statement with json.dump(model.privacy_spent_.to_dict(), file)."
         )
     return [{"entry": list(charge)} for charge in dict.fromkeys(looking.charges)]
-
-
-def _compared(path: str, statement: dict[str, Any]) -> tuple[str, list[str]]:
-    against = reading.matches(path, statement)
-    number, digest, _ = statement["entry"]
-    return f"entry {number}, {digest}", against
 
 
 # -- words for numbers --

@@ -13,13 +13,15 @@ import itertools
 import json
 import math
 import re
+import string
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from skriemdp.ledger.filters import round_down, round_up
 from skriemdp.ledger.statements import percent
-from skriemdp.page.facts import ENDS, Account, Charge, Facts, Release, clean, plural
+from skriemdp.ledger.units import PRESENT
+from skriemdp.page.facts import ENDS, Account, Facts, Release, clean, plural
 from skriemdp.page.meaning import ALARMS, WEAK, found_at_most, guessed_at_most, pair, profile_of
 
 __all__ = ["to_data", "to_html", "to_text", "words"]
@@ -97,7 +99,6 @@ def _of_file(facts: Facts) -> dict[str, Any]:
     what = f"{shown[0].name}, 1 of {plural(len(roots), 'data set')}" if shown else ""
     if shown and shown[0].parent is not None:
         what = f"{shown[0].name}, a part of {shown[0].parent}"
-    against = [text for _, texts in facts.models for text in texts]
     return {
         "f": facts,
         "broken": broken,
@@ -112,18 +113,18 @@ def _of_file(facts: Facts) -> dict[str, Any]:
             text for each in everything for _, (text,) in _filled("cautions", _of_account(each))
         ],
         "author": facts.author or "not stated (--author NAME)",
-        "made": _moment(facts.read.created),
-        "matched": facts.models and not against,
-        "unmatched": against,
-        "models": "; ".join(against or [what for what, _ in facts.models]),
+        "made": f"{facts.read.created[:19].replace('T', ' ')} UTC",
+        "matched": facts.models and not facts.against,
+        "unmatched": facts.against,
+        "models": "; ".join(facts.against or facts.models),
         "roots": len(roots),
         "together": len(roots) > 1 and not why,
         "apart": len(roots) > 1 and why,
         "why": why,
-        "unit": roots[0].unit if roots else "",
+        "unit": roots[0].unit.partition(",")[0] if roots else "",
         "epsilon": math.fsum(each.rule.epsilon for each in roots),
         "delta": math.fsum(each.rule.delta for each in roots),
-        "head": f"entry {facts.head.entry} {facts.head.digest}" if facts.head else "no entry",
+        "head": f"entry {head}" if (head := facts.read.head) else "no entry",
     }
 
 
@@ -134,16 +135,21 @@ def _of_account(account: Account) -> dict[str, Any]:
     room = max(left.epsilon, left.pure_epsilon) if left else 0.0
     used = f", {percent(account.used)} of the budget" if limited else ""
     whole, releases = len(account.charges) == account.count, account.releases
-    columns = _profiles(account)
+    columns, secret = _profiles(account), account.unit == PRESENT
+    who = "record" if secret else account.unit
     return {
         "a": account,
         "kind": "Data set" if account.parent is None else "Part",
         "unit": words("units").get(account.unit, "as the ledger was made"),
+        "who": who,
+        "secret": secret,
+        "present": ", or whether one of them was there at all" if secret else "",
         "weak": limited and rule.epsilon >= WEAK,
         "below": 0.0 < ratio < 1.0,
         "above": ratio >= 1.0,
         "ratio": ratio,
         "uncounted": limited and rule.delta > 0.0 and account.n is None,
+        "counted": "is secret" if secret else "was noted by no charge",
         "guess": ", and than ".join(
             f"{_rate(max(map(guessed_at_most, known)))} {where}" for where, known in columns
         ),
@@ -176,7 +182,7 @@ def _of_account(account: Account) -> dict[str, Any]:
             if columns
         ],
         "releases": [] if whole else list(map(_release_row, releases)),
-        "charges": list(map(_charge_row, account.charges)),
+        "charges": [charge.cells for charge in account.charges],
         "facts": [row for release in releases for row in _fact_rows(release)],
     }
 
@@ -204,19 +210,9 @@ def _mechanisms(account: Account) -> str:
     )
 
 
-def _shares(row: Charge | Release) -> list[str]:
-    return [percent(share) for share in (row.share, row.used) if share is not None]
-
-
 def _release_row(row: Release) -> list[Any]:
-    return [row.label, row.count, f"{row.first.id} to {row.last.id}", row.days, *_shares(row)]
-
-
-def _charge_row(row: Charge) -> list[Any]:
-    where = f" on partition {row.part}" if row.part else ""
-    seeded = "; seeded: protects nobody" if row.seeded else ""
-    time, pair = _moment(row.time).removesuffix(" UTC"), f"{row.guarantee} per {row.unit}"
-    return [row.entry, time, row.label + where, pair, row.noise + seeded, *_shares(row)]
+    shares = [percent(share) for share in (row.share, row.used) if share is not None]
+    return [row.first.label, row.count, f"{row.first.id} to {row.last.id}", row.days, *shares]
 
 
 def _where(row: Release) -> str:
@@ -228,7 +224,7 @@ def _plans(account: Account) -> Iterator[dict[str, Any]]:
     """What each may release; once for all that plan the same."""
     same: dict[tuple[str, str], list[Release]] = {}
     for each in account.releases:
-        same.setdefault((each.label, json.dumps(each.noted["planned"])), []).append(each)
+        same.setdefault((each.first.label, json.dumps(each.noted["planned"])), []).append(each)
     for (label, planned), rows in same.items():
         plan = [
             [name, f"{100.0 * share:.3g} %", law, "several" if dim is None else dim]
@@ -240,7 +236,7 @@ def _plans(account: Account) -> Iterator[dict[str, Any]]:
 def _fact_rows(row: Release) -> Iterator[list[Any]]:
     for name, value in row.noted["facts"].items():
         what = words("facts").get(name)
-        yield [f"{name}: {what}" if what else name, _shown(value), row.label, _where(row)]
+        yield [f"{name}: {what}" if what else name, _shown(value), row.first.label, _where(row)]
 
 
 def _shown(value: Any) -> str:
@@ -250,11 +246,6 @@ def _shown(value: Any) -> str:
         size = value.get("shape") or value.get("characters")
         return f"too long to be kept here: size {size}, SHA-256 {value['sha256']}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _moment(time: str) -> str:
-    """A stored time to the second."""
-    return f"{time[:19].replace('T', ' ')} UTC"
 
 
 def _rate(value: float) -> str:
@@ -375,7 +366,7 @@ def to_data(facts: Facts) -> dict[str, Any]:
         "answers": {parts[0]: parts[1] for sign, parts in head if sign == "?"},
         "shown": [each.name for each in facts.accounts],
         "of": [each.name for each in facts.everything],
-        "head": None if facts.head is None else facts.head._asdict(),
+        "head": facts.read.head and facts.read.head._asdict(),
         "datasets": [_account_data(account) for account in facts.accounts],
         "deployments": [_deployment(account, facts) for account in facts.accounts],
         "conditions": [parts[0] for sign, parts in _filled("foot", {}) if sign == "[]"],
@@ -392,8 +383,8 @@ def _account_data(account: Account) -> dict[str, Any]:
         "remaining": account.remaining and dataclasses.asdict(account.remaining),
         "charges": [charge._asdict() for charge in account.charges],
         "releases": [
-            {"label": each.label, "count": each.count, "first": each.first.id, "last": each.last.id}
-            | {"days": each.days, "share": each.share, "used": each.used}
+            {"label": each.first.label, "first": each.first.id, "last": each.last.id}
+            | {name: getattr(each, name) for name in ("count", "days", "share", "used")}
             | each.noted
             for each in account.releases
         ],
@@ -402,10 +393,15 @@ def _account_data(account: Account) -> dict[str, Any]:
 
 def _deployment(account: Account, facts: Facts) -> dict[str, Any]:
     values, rule = _of_account(account), account.rule
-    answers = {parts[0]: " ".join(parts[1:]) for s, parts in _filled("account", values) if s == "?"}
+    answers = {
+        parts[0].replace(" ", "_"): " ".join(parts[1:])
+        for sign, parts in _filled("account", values)
+        if sign == "?"
+    }
     noted = (f"{name} = {value} ({label})" for name, value, label, _ in values["facts"])
-    values = values | {"What an attacker gains": ""} | answers | {
-        "f": facts,
+    values = values | {"What_an_attacker_gains": ""} | answers | {
+        "name": account.name,
+        "date": facts.date[:10],
         "slug": "-".join(re.findall("[a-z0-9]+", f"{facts.file} {account.name}".lower())),
         "curator": facts.author or "...",
         "variant": "Approximate DP" if rule.delta > 0.0 else "Pure DP",
@@ -414,16 +410,8 @@ def _deployment(account: Account, facts: Facts) -> dict[str, Any]:
         "times": "One release" if account.count == 1 else "Many releases",
         "head": _of_file(facts)["head"],
     }  # fmt: skip
-
-    def filled(found: dict[str, Any]) -> dict[str, Any]:
-        for name, value in found.items():
-            if isinstance(value, str):
-                found[name] = value.format_map(values)
-            elif isinstance(value, list):
-                found[name] = [text.format_map(values) for text in value]
-        return found
-
-    record = json.loads("".join(_sections()["registry"]), object_hook=filled)
+    texts = {name: json.dumps(str(value))[1:-1] for name, value in values.items()}
+    record = json.loads(string.Template("".join(_sections()["registry"])).substitute(texts))
     limits = {"epsilon": rule.epsilon, "delta": rule.delta} if account.limited else {}
     record["deployment"]["privacy_loss"]["privacy_parameters"] = limits
     return record
