@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import math
 import os
@@ -37,14 +38,8 @@ from skriemdp.federated.planning import (
     local_settings,
 )
 from skriemdp.federated.releases import Participation
-from skriemdp.federated.shares import BY_AGGREGATOR, Shares, noted
-from skriemdp.federated.sums import (
-    SumsLoop,
-    added_together,
-    planned_sums,
-    simulated_agents,
-    stated,
-)
+from skriemdp.federated.shares import Shares, noted
+from skriemdp.federated.sums import Uploads, added_together, learn, planned_sums, stated
 from skriemdp.federated.together import ClientsTogether, PooledRecords
 from skriemdp.federated.training import LocalSettings, local_event
 from skriemdp.federated.transport import InProcessTransport, JoblibTransport
@@ -360,37 +355,25 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self, estimator: Any, data: Data, arrays: tuple, parts: Clients, most: int
     ) -> Self:
         """One round of sums; each client has the noise that it needs, or all have one noise."""
-        accountant = self._accountant()
-        n, trust, names = sum(parts.sizes.values()), self.trust or "nobody", parts.names
-        facts = data.facts | {"n": n}
-        terms = estimator._terms(accountant)
-        plan = planned_sums(estimator, facts, terms, most, together=trust != "nobody")
-        event = compose([plan.event] * most)
-        shares = Shares(len(names), int(self.colluding)) if trust == "cohort" else None
-        public = plan.public | {"clients": list(map(str, names))}
-        of_trust = BY_AGGREGATOR if trust == "aggregator" else {"trust": trust}
-        public |= of_trust if shares is None else shares.stated
-        plan = dataclasses.replace(plan, public=public)
-        attempts = () if shares is None else (shares,)
-        spent = stated(self.estimator, plan, self._as_drawn(event), attempts)
-        entry = self._charge(accountant, event, plan.unit, spent.public, shares)
+        accountant, names = self._accountant(), tuple(parts.names)
+        n, trust = sum(parts.sizes.values()), self.trust or "nobody"
+        facts, together = data.facts | {"n": n}, trust != "nobody"
+        plan = planned_sums(estimator, facts, estimator._terms(accountant), most, together)
+        attempts = (Shares(len(names), int(self.colluding)),) if trust == "cohort" else ()
+        uploads = Uploads(None, names, n if together else 0, attempts)
+        spent = stated(self.estimator, plan, most, uploads, self.random_state)
+        entry = self._charge(
+            accountant, spent.planned_event, plan.unit, spent.public, uploads.shares
+        )
         digest = b"" if self.random_state is None else data_digest(*arrays)
-        context = b"federated sums" + digest
+        known = plan.event.to_dict(), trust, len(names), self.colluding, most
+        streams: Any = NoiseStreams(self.random_state, b"sums" + digest + repr(known).encode())
+        if self.random_state is None:  # one stock for all clients, where integers cost little
+            streams = functools.partial(_always, streams("simulated clients"))
         held = ((name, *parts.part(k, arrays)) for k, name in enumerate(names))
         with (charged := Charged(entry)):
-            if trust == "nobody":
-                shared = (
-                    None if self.random_state is not None else NoiseStreams()("simulated clients")
-                )
-                agents = simulated_agents(plan, held, self.random_state, context, shared)
-                loop = SumsLoop(tuple(names), plan.settings.size, len(names))
-                uploads, _ = loop.run(InProcessTransport(agents), None, "a simulation")
-                noisy, tables = uploads.total, float(len(names))
-            else:
-                context += repr((trust, len(names), self.colluding, most)).encode()
-                streams = NoiseStreams(self.random_state, context)
-                noisy, tables = added_together(plan.settings, held, streams, shares, most)
-            estimator._learn(plan.settings, noisy, facts, tables)
+            uploads = added_together(plan.settings, held, streams, uploads, most)
+            learn(estimator, plan, facts, uploads)
         charged.settle()
         self.estimator_, self.refused_updates_ = estimator, []
         self.privacy_spent_ = dataclasses.replace(spent, entry=entry)
@@ -616,6 +599,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         check_is_fitted(self)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return self.estimator_.score(X, y, **weights)
+
+
+def _always(rng: np.random.Generator, *label: object) -> np.random.Generator:
+    return rng
 
 
 def _problem(estimator: Any, arrays: tuple, groups: Groups | None) -> Problem:
