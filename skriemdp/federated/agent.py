@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import sqlite3
 from collections.abc import Hashable, Iterator, Sequence
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
 
 
-__all__ = ["Agent", "AnswerBook", "SumsAgent"]
+__all__ = ["Agent", "AnswerBook", "SumsAgent", "check_deployed"]
 
 # Who charges, in the ledger.
 _SECURE_SUM = "secure sum"
@@ -137,6 +138,15 @@ def _release(task: LocalTask) -> tuple:
 def _digest(point: np.ndarray) -> str:
     point = np.ascontiguousarray(point, dtype=float)
     return hashlib.blake2b(repr(point.shape).encode() + point.tobytes()).hexdigest()
+
+
+def check_deployed(accountant: PrivacyAccountant) -> None:
+    """ValueError unless a ledger limits a server that asks as often as it likes."""
+    if not (math.isfinite(accountant.epsilon) and accountant.lasts):
+        raise ValueError(
+            "an agent that answers needs a ledger with a ceiling, in a file: PrivacyAccountant("
+            "epsilon, path=...). One that ends with its process forgets what was spent."
+        )
 
 
 class _Client(QuietQueries):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,9 +14,11 @@ from skriemdp.federated.attendance import (
     Attendance,
     Listed,
     answered,
+    bytes_of,
     checked_list,
     request,
     unmasked,
+    words_of,
 )
 from skriemdp.federated.cohort import Cohort
 from skriemdp.federated.messages import RefusedUpdate, check_release_name
@@ -111,23 +113,20 @@ class CohortLoop:
         self, transport: Relay, asked: Attempt, refused: list[RefusedUpdate]
     ) -> list[Attendance]:
         """Valid attendances, sorted."""
-        found: dict[str, Attendance] = {}
         release = asked.release(self.cohort, self.agreement)
-        message = request("attend", asked)
-        for name, data in transport.relay(dict.fromkeys(sorted(self.cohort.members), message)):
-            entry, finding = _read(data, Attendance)
-            if entry is not None and entry.name != name:
-                finding = "attended under another name"
-            elif entry is not None and (other := self.agreement.differing(entry.marks)):
-                finding = f"has other settings than the server: {other}"
-            elif entry is not None and not self.cohort.signed(
-                name, entry.signature, entry.message(release)
-            ):
-                finding = "did not sign with the identity of the cohort file"
-            if finding or name in found or name not in self.cohort.members:
-                refused.append(RefusedUpdate(f"client {name!r} {finding or 'was not asked'}."))
-            else:
-                found[name] = entry._replace(marks=b"")
+
+        def wrong(name: str, entry: Attendance) -> str:
+            if entry.name != name:
+                return "attended under another name"
+            if other := self.agreement.differing(entry.marks):
+                return f"has other settings than the server: {other}"
+            if not self.cohort.signed(name, entry.signature, entry.message(release)):
+                return "did not sign with the identity of the cohort file"
+            return ""
+
+        messages = dict.fromkeys(sorted(self.cohort.members), request("attend", asked))
+        answers = _answers(transport, messages, Attendance, wrong, refused)
+        found = {name: entry._replace(marks=b"") for name, entry in answers}
         if len(found) <= max(1, self.cohort.colluding):
             raise RuntimeError(
                 f"{len(found)} clients attended; a secure sum needs at least two, and more than "
@@ -145,29 +144,43 @@ class CohortLoop:
         save: Callable[[], None],
     ) -> None:
         """Ask for the words that are missing, and keep each as it comes."""
-        message = request("add", asked, entries)
-        waiting = {entry.name for entry in entries} - words.keys()
-        for name, data in (
-            transport.relay(dict.fromkeys(sorted(waiting), message)) if waiting else ()
-        ):
-            added, finding = _read(data, np.ndarray)
-            if added is not None and len(added) != self.agreement.length + 1:
-                finding = "sent a sum of another length"
-            if finding or name not in waiting:
-                refused.append(RefusedUpdate(f"client {name!r} {finding or 'was not asked'}."))
-                continue
-            waiting.discard(name)
-            words[name] = added.astype("<u8").tobytes().hex()
+
+        def wrong(name: str, added: np.ndarray) -> str:
+            right = len(added) == self.agreement.length + 1
+            return "" if right else "sent a sum of another length"
+
+        missing = sorted({entry.name for entry in entries} - words.keys())
+        messages = dict.fromkeys(missing, request("add", asked, entries))
+        for name, added in _answers(transport, messages, np.ndarray, wrong, refused):
+            words[name] = bytes_of(added).hex()
             save()
 
     def _uploads(self, listed: Listed, words: dict[str, str], sizes: list[int]) -> Uploads:
-        uploads = {
-            name: np.frombuffer(bytes.fromhex(text), dtype="<u8").astype(np.uint64)
-            for name, text in words.items()
-        }
+        uploads = {name: words_of(bytes.fromhex(text)) for name, text in words.items()}
         total = unmasked(self.agreement, listed, uploads)
         attempts = tuple(Shares(size, self.cohort.colluding) for size in sizes)
         return Uploads(total, listed.names, listed.size, attempts)
+
+
+def _answers(
+    transport: Relay,
+    messages: dict[str, bytes],
+    kind: type,
+    wrong: Callable[[str, Any], str],
+    refused: list[RefusedUpdate],
+) -> Iterator[tuple[str, Any]]:
+    """The first good answer of each client, and in `refused` why others are none."""
+    waiting = set(messages)
+    for name, data in transport.relay(messages) if messages else ():
+        finding = "was not asked"
+        if name in waiting:
+            found, finding = _read(data, kind)
+            finding = finding or wrong(name, found)
+        if finding:
+            refused.append(RefusedUpdate(f"client {name!r} {finding}."))
+        else:
+            waiting.discard(name)
+            yield name, found
 
 
 def _read(data: Any, kind: type) -> tuple[Any, str]:
@@ -178,6 +191,4 @@ def _read(data: Any, kind: type) -> tuple[Any, str]:
         return None, "failed, or sent something unreadable"
     if found is None:
         return None, "declined"
-    if not isinstance(found, kind):
-        return None, "sent an answer to another question"
-    return found, ""
+    return found, "" if isinstance(found, kind) else "sent an answer to another question"
