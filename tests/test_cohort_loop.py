@@ -37,6 +37,7 @@ from skriemdp.federated import agent as agents_module
 from skriemdp.federated.attendance import Attempt, answered, request
 from skriemdp.federated.shares import Shares
 from skriemdp.federated.sums import planned_sums
+from skriemdp.geometry import Grassmann, Stiefel
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.noise import NOISE_SCALE
@@ -164,8 +165,9 @@ def test_masked_and_unmasked_totals_are_equal(tmp_path, monkeypatch, estimator, 
     np.testing.assert_array_equal(uploads.total, wanted)
 
 
-def test_messages_of_agents_are_short(tmp_path):
-    agents = {name: hospital(tmp_path, name, MEANS) for name in NAMES}
+@pytest.mark.parametrize("estimator", [MEAN, MEANS], ids=["mean", "class means"])
+def test_messages_of_agents_are_short(tmp_path, estimator):
+    agents = {name: hospital(tmp_path, name, estimator) for name in NAMES}
     up = [reply(agent, request("attend", Attempt("a", 0, 0))) for agent in agents.values()]
     entries = [answered(data) for data in up]
     words = [reply(a, request("add", Attempt("a", 0, 0), entries)) for a in agents.values()]
@@ -391,6 +393,17 @@ def test_plans_do_not_depend_on_a_clients_own_number_of_records(tmp_path, estima
         found = agent.member.agreement
         wanted = wanted or loop(estimator, grouped=groups).agreement
         assert found.digest == wanted.digest and found.differing(wanted.marks) == ""
+
+
+@pytest.mark.parametrize("geometry", [Grassmann(4, 2), Stiefel(4, 2)], ids=str)
+def test_coordinates_that_rounding_decides_are_refused(geometry):
+    """A singular value decomposition of a singular block has several right answers."""
+    for columns in ([2, 3], [0, 3]):
+        mean = PrivateFrechetMean(geometry, center=np.eye(4)[:, columns], radius=0.3)
+        with pytest.raises(ValueError, match="upper square block"):
+            sums_agreement(mean, np.stack([np.eye(4, 2)] * 2))
+    mean = PrivateFrechetMean(geometry, center=np.eye(4, 2), radius=0.3)
+    assert sums_agreement(mean, np.stack([np.eye(4, 2)] * 2)).length > 4
 
 
 def test_frequencies_of_clients_are_a_number(tmp_path):

@@ -32,6 +32,7 @@ from skriemdp.federated.messages import (
     read_floats,
 )
 from skriemdp.federated.shares import BY_AGGREGATOR, BY_CLIENTS, Shares
+from skriemdp.geometry import Grassmann, Stiefel
 from skriemdp.ledger.accountant import BudgetError
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -290,7 +291,15 @@ def _plan_of_a_part(estimator: Any, facts: Any, times: int, together: bool) -> P
     with warnings.catch_warnings():
         if together:
             warnings.simplefilter("ignore", UserWarning)
-        return planned_sums(estimator, facts, _terms(estimator), times, together)
+        plan = planned_sums(estimator, facts, _terms(estimator), times, together)
+    geometry, center = facts.get("geometry"), plan.public.get("center")
+    if isinstance(geometry, (Grassmann, Stiefel)):
+        if np.linalg.svd(center[: geometry.p], compute_uv=False).min() < 1e-6:
+            raise ValueError(
+                "the upper square block of center is singular; then rounding decides what "
+                f"coordinates of {geometry} are, on each client's machine: pass another center."
+            )
+    return plan
 
 
 def _terms(estimator: Any) -> Terms:
