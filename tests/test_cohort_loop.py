@@ -1,7 +1,11 @@
 """Secure sums from end to end: agents with ledgers, a server that lasts, what all of it states."""
 
+import itertools
 import math
+import os
+import signal
 import sqlite3
+import sys
 import warnings
 
 import numpy as np
@@ -28,7 +32,9 @@ from skriemdp.federated import (
     InProcessTransport,
     LocalTask,
     SumsLoop,
+    attendance,
     learn_from_sums,
+    masks,
     reply,
     sums_agent,
     sums_agreement,
@@ -329,6 +335,51 @@ def test_books_and_ledgers_watch_each_other(tmp_path):
     with pytest.raises(BudgetError, match="ledger holds this attempt"):
         east.add(asked, entries)
     assert len(east.accountant.history) == 1
+
+
+def killed_at(place, agent, data):
+    """Answer in a process that is killed at its `place`-th new line; whether it came so far."""
+    seen, files = set(), (agents_module.__file__, attendance.__file__)
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename not in files:
+            return None
+        if event == "line":
+            seen.add((frame.f_code.co_filename, frame.f_lineno))
+            if len(seen) > place:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    child = os.fork()
+    if child == 0:
+        try:
+            sys.settrace(trace)
+            reply(agent, data)
+        finally:
+            os._exit(1)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_agent_that_is_killed_at_any_line(tmp_path, step):
+    """Never two uploads of one attempt, and never one without a charge."""
+    cohort = Cohort({name: IDENTITIES[name].public for name in NAMES[:2]})
+    east, north = (hospital(tmp_path, name, epsilon=1e4, cohort=cohort) for name in NAMES[:2])
+    declined, found, charges = masks.packed(b"declined"), set(), 0
+    for place in itertools.count(0, step):
+        asked = Attempt(f"killed at {place}", 0, 0)
+        data = request("add", asked, [east.attend(asked), north.attend(asked)])
+        if not killed_at(place, east, data):
+            break
+        charged = len(east.accountant.history) - charges
+        said = {reply(east, data) for _ in range(3)}
+        charges += charged or said != {declined}
+        assert len(said) == 1 and len(east.accountant.history) == charges
+        found.add((charged, said != {declined}))
+    # Nothing had happened; the charge was made and the words are not repeated; they were stored.
+    outcomes = {(0, True), (1, False), (1, True)}
+    assert place > 50 and {(0, True), (1, False)} <= found <= outcomes
+    assert step > 1 or found == outcomes
 
 
 def test_a_client_without_room_declines_before_it_attends(tmp_path):
