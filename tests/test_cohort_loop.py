@@ -207,6 +207,47 @@ def test_who_does_not_attend_costs_nothing(tmp_path):
     assert len(agents["south"].accountant.history) == 1
 
 
+@pytest.mark.parametrize(
+    "change, words",
+    [({"key": bytes(32)}, "key of small order"), ({"size": 2**61}, "62 bits")],
+    ids=["small order", "too many records"],
+)
+def test_a_client_that_nobody_can_add_to_costs_no_attempt(tmp_path, change, words):
+    """Its attendance is signed and in order; with it on the list all others would refuse."""
+    agents = {name: hospital(tmp_path, name) for name in NAMES}
+    agreement, asked = loop().agreement, Attempt("spring", 0, 0)
+
+    def relay(messages):
+        for name, data in Relay(agents).relay(messages):
+            if name == "west" and (entry := answered(data)) is not None:
+                entry = entry._replace(**change)
+                message = entry.message(asked.release(COHORT, agreement))
+                entry = entry._replace(signature=IDENTITIES["west"].sign(message))
+                data = masks.packed(b"attendance", entry.pack())
+            yield name, data
+
+    path = Checkpoint(tmp_path / "server")
+    if "size" in change:
+        with pytest.raises(ValueError, match=words):
+            loop().run(By(relay), None, "spring", path)
+        uploads, _ = loop().run(Relay(agents), None, "spring", path)
+        assert uploads.clients == NAMES
+    else:
+        uploads, refused = loop().run(By(relay), None, "spring", path)
+        assert uploads.clients == NAMES[:3] and words in str(refused[0])
+    assert len(uploads.attempts) == 1
+
+
+def test_totals_of_any_type_are_added(tmp_path, monkeypatch):
+    """How many classes people show, which is private, decides when sums become Python integers."""
+    monkeypatch.setattr("skriemdp.mechanisms.sum._LONGEST", 1)
+    agents = {name: hospital(tmp_path, name, MEANS) for name in NAMES}
+    exact = agents["east"].plan.settings.exact(agents["east"].arrays, None)
+    assert np.dtype(object) in {part.dtype for part in exact}
+    uploads, refused = loop(MEANS).run(Relay(agents), None, "spring")
+    assert refused == [] and uploads.total.dtype == np.int64
+
+
 def test_a_lost_attempt_is_charged_and_stated(tmp_path):
     agents = {name: hospital(tmp_path, name) for name in NAMES}
 

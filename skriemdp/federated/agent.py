@@ -373,10 +373,14 @@ class SumsAgent(_Client):
 
         def noisy(honest: int) -> np.ndarray:
             with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
-                exact = self.plan.settings.exact(self.arrays, self.groups)
-                return noised(self.plan.settings.parts, exact, NoiseStreams(), honest)
+                return noised(self.plan.settings.parts, self._exact(), NoiseStreams(), honest)
 
         return member.add(asked, entries, lambda: self._charged(asked), charge, noisy)
+
+    def _exact(self) -> list[np.ndarray]:
+        """The client's integers, of one type whatever its records are: all are below 2^62."""
+        totals = self.plan.settings.exact(self.arrays, self.groups)
+        return [total.astype(np.int64) for total in totals]
 
     def _of_cohort(self) -> Member:
         if self.member is None:
@@ -412,7 +416,7 @@ class SumsAgent(_Client):
         """The client's sums: with noise, or exact integers for a coordinator that it trusts."""
         with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
             if self.agreement is not None:
-                return np.concatenate(self.plan.settings.exact(self.arrays, self.groups))
+                return np.concatenate(self._exact())
             return np.asarray(self.plan.settings.noisy(self.arrays, self.groups, NoiseStreams()))
 
     def checked_point(self, task: LocalTask) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from skriemdp.federated.attendance import (
     words_of,
 )
 from skriemdp.federated.cohort import Cohort
+from skriemdp.federated.masks import KEY_BYTES, pair_keys
 from skriemdp.federated.messages import RefusedUpdate, check_release_name
 from skriemdp.federated.shares import Shares
 from skriemdp.federated.sums import Uploads
@@ -92,6 +94,8 @@ class CohortLoop:
             asked = Attempt(fit_id, 0, number)
             if number == len(attempts):
                 entries = self._attended(transport, asked, refused)
+                # A list that all clients would refuse is not stored, and no attempt.
+                checked_list(self.cohort, self.agreement, asked, entries)
                 # Before the first client can see it: a restart must show the same list to all.
                 attempts.append({"list": [entry.pack().hex() for entry in entries], "words": {}})
                 save()
@@ -122,6 +126,10 @@ class CohortLoop:
                 return f"has other settings than the server: {other}"
             if not self.cohort.signed(name, entry.signature, entry.message(release)):
                 return "did not sign with the identity of the cohort file"
+            try:
+                pair_keys("", secrets.token_bytes(KEY_BYTES), {name: entry.key}, b"")
+            except ValueError:
+                return "sent a key of small order, which all others would refuse"
             return ""
 
         messages = dict.fromkeys(sorted(self.cohort.members), request("attend", asked))
