@@ -83,6 +83,7 @@ class AnswerBook:
         path = private_file(self.path, "answer book")
         try:
             opened = sqlite3.connect(path, timeout=30.0, isolation_level=None)
+            opened.row_factory = sqlite3.Row
             with contextlib.closing(opened) as connection:
                 for statement in ("PRAGMA synchronous=EXTRA", *self._OPENING, "BEGIN IMMEDIATE"):
                     connection.execute(statement)

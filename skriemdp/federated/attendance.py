@@ -203,16 +203,6 @@ def checked_list(
     return Listed(names, keys, size, digest("list", *pairs), honest)
 
 
-class _Row(NamedTuple):
-    """What the book holds of one attempt."""
-
-    release: bytes
-    key: bytes
-    secret: bytes
-    listed: bytes | None
-    words: bytes | None
-
-
 _NOW = "CAST(strftime('%s', 'now') AS INTEGER)"
 # Which row of the table.
 _PLACE = "client = ? AND fit = ? AND round = ? AND attempt = ?"
@@ -255,9 +245,9 @@ class AttendanceBook(AnswerBook):
         with self._begun() as connection:
             row = _row(connection, place, release)
             if row is not None:
-                if row.listed is not None:
+                if row["list"] is not None:
                     raise BudgetError("this attempt was answered.")
-                return row.key
+                return bytes(row["key"])
             newer = connection.execute(
                 "SELECT 1 FROM attendances WHERE client = ? AND fit = ?"
                 " AND (round, attempt) > (?, ?)",
@@ -297,20 +287,20 @@ class AttendanceBook(AnswerBook):
             row = _row(connection, asked.of(name), release)
             if row is None:
                 raise BudgetError("this attempt was not attended, or its attendance is over.")
-            if listed.keys.get(name) != row.key:
+            if listed.keys.get(name) != row["key"]:
                 raise BudgetError("the list does not hold this client's own attendance.")
-            if row.listed is None:
+            if row["list"] is None:
                 connection.execute(
                     f"UPDATE attendances SET list = ?, secret = NULL WHERE {_PLACE}",
                     (listed.digest, *asked.of(name)),
                 )
-                yield row.secret
+                yield row["secret"]
                 return
-            if row.listed != listed.digest:
+            if row["list"] != listed.digest:
                 raise BudgetError("another list of this attempt was answered.")
-            if row.words is None:
+            if row["words"] is None:
                 raise BudgetError("this sum was begun and never finished; it is not repeated.")
-            yield words_of(row.words)
+            yield words_of(row["words"])
 
     def keep(self, name: str, asked: Attempt, words: np.ndarray) -> None:
         """Store the masked words before they leave."""
@@ -324,12 +314,11 @@ class AttendanceBook(AnswerBook):
                 raise BudgetError("this attempt was answered, or its book was changed.")
 
 
-def _row(connection: Connection, place: tuple, release: bytes) -> _Row | None:
-    query = f"SELECT release, key, secret, list, words FROM attendances WHERE {_PLACE}"
-    found = connection.execute(query, place).fetchone()
-    if found is not None and found[0] != release:
+def _row(connection: Connection, place: tuple, release: bytes) -> Any:
+    row = connection.execute(f"SELECT * FROM attendances WHERE {_PLACE}", place).fetchone()
+    if row is not None and row["release"] != release:
         raise BudgetError("this attempt was attended with other settings.")
-    return None if found is None else _Row(*found)
+    return row
 
 
 def bytes_of(words: np.ndarray) -> bytes:

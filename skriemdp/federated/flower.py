@@ -243,17 +243,16 @@ class GridTransport:
         return Message(content, self.nodes[client], "train", ttl=self.timeout, group_id=group)
 
     def _update(self, task: LocalTask, reply: Any) -> LocalUpdate | str | None:
-        if reply.metadata.src_node_id != self.nodes[task.client]:
-            return "from another node"
         try:
+            if reply.metadata.src_node_id != self.nodes[task.client]:
+                return FAILED
             if "status" in reply.content:
-                declined = reply.content["status"]["text"] == DECLINED
-                return None if declined else FAILED
+                return None if reply.content["status"]["text"] == DECLINED else FAILED
             (point,) = reply.content["point"].to_numpy_ndarrays()
             release = reply.content["release"]
             return LocalUpdate(release["fit"], release["round"], task.client, point)
         except Exception:  # noqa: BLE001  a hostile upload must not stop the round
-            return "unreadable"
+            return FAILED
 
 
 @dataclass(frozen=True)

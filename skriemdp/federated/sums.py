@@ -369,16 +369,32 @@ class Uploads:
         return known | (BY_AGGREGATOR if self.size else BY_CLIENTS)
 
 
-class _OneRound:
-    """A server's one round: asks every client for its sums, checks and adds what comes back."""
+@dataclass
+class SumsLoop:
+    """The server's one round: ask every client for its sums, add what comes back.
 
-    if TYPE_CHECKING:  # what a subclass has
-        clients: tuple
-        min_updates: int
+    Parameters
+    ----------
+    clients : tuple
+    size : int
+        Number of sums.
+    min_updates : int
+        With fewer answers there is no result.
 
-        @property
-        def question(self) -> np.ndarray: ...
-        def _read(self, client: Hashable, sums: Any) -> np.ndarray: ...
+    Notes
+    -----
+    It stores nothing before it asks: a client gives a repeated task its stored answer, and is
+    charged once.
+    """
+
+    clients: tuple
+    size: int
+    min_updates: int = 1
+
+    @property
+    def question(self) -> np.ndarray:
+        """Zeros, as many as there are sums."""
+        return np.zeros(self.size)
 
     def run(
         self, transport: Transport, start: Any, fit_id: str, checkpoint: Any = None
@@ -431,39 +447,12 @@ class _OneRound:
         """What leaves the server's memory."""
         return uploads
 
-
-@dataclass(frozen=True)
-class SumsLoop(_OneRound):
-    """The server's one round: ask every client for its sums, add what comes back.
-
-    Parameters
-    ----------
-    clients : tuple
-    size : int
-        Number of sums.
-    min_updates : int
-        With fewer answers there is no result.
-
-    Notes
-    -----
-    It stores nothing before it asks: a client gives a repeated task its stored answer, and is
-    charged once.
-    """
-
-    clients: tuple
-    size: int
-    min_updates: int = 1
-
-    @property
-    def question(self) -> np.ndarray:
-        """Zeros, as many as there are sums."""
-        return np.zeros(self.size)
-
     def _read(self, client: Hashable, sums: Any) -> np.ndarray:
+        """A client's sums, or a :class:`RefusedUpdate`."""
         return read_floats((self.size,), client, sums)
 
 
-class AggregatorLoop(_OneRound):
+class AggregatorLoop(SumsLoop):
     """A trusted coordinator's one round: exact sums of all clients, and one noise for all of them.
 
     Clients trust it with their exact sums, to add the noise and to show nothing else.  They are
@@ -501,10 +490,10 @@ class AggregatorLoop(_OneRound):
     ):
         check_count(clients_per_person=clients_per_person, min_updates=min_updates)
         self.estimator, self._facts = _at_server(estimator, X, y, grouped)
-        self.sizes, self.clients, self.accountant = dict(sizes), tuple(sizes), accountant
-        self.times, self.min_updates = clients_per_person, min_updates
+        self.sizes, self.accountant, self.times = dict(sizes), accountant, clients_per_person
         plan = self._plan(sum(self.sizes.values()))
         self.agreement = _agreement(self.estimator, plan, self._facts, clients_per_person)
+        super().__init__(tuple(sizes), self.agreement.length, min_updates)
 
     @property
     def question(self) -> np.ndarray:
@@ -551,7 +540,7 @@ class AggregatorLoop(_OneRound):
         most = self.sizes[client] * self.agreement.largest
         if type(sums) is not np.ndarray or sums.dtype != np.int64:
             raise RefusedUpdate(f"client {client!r} did not send integers.")
-        if sums.shape != (self.agreement.length,) or sums.max() > most or sums.min() < -most:
+        if sums.shape != (self.size,) or sums.max() > most or sums.min() < -most:
             raise RefusedUpdate(f"client {client!r} sent sums that its records cannot have.")
         return sums
 
