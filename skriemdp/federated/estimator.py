@@ -41,7 +41,7 @@ from skriemdp.federated.shares import Shares, noted
 from skriemdp.federated.sums import Uploads, added_together, learn, planned_sums, stated
 from skriemdp.federated.together import ClientsTogether, PooledRecords
 from skriemdp.federated.training import LocalSettings, local_event
-from skriemdp.federated.transport import InProcessTransport, JoblibTransport
+from skriemdp.federated.transport import InProcessTransport
 from skriemdp.federated.trusted import run_trusted
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
@@ -456,11 +456,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             shared=shared,
         )
         agents = {client: agent(client, problem) for client, problem in problems.items()}
-        if self.n_jobs is not None:
-            return JoblibTransport(agents, self.n_jobs)
+        together = None
         if pool is not None and ClientsTogether.suits(settings):
-            return InProcessTransport(agents, ClientsTogether(agents, pool))
-        return InProcessTransport(agents)
+            together = ClientsTogether(agents, pool)
+        return InProcessTransport(agents, together, self.n_jobs)
 
     # -- the result -----------------------------------------------------------------------------
 
