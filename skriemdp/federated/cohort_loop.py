@@ -103,7 +103,9 @@ class CohortLoop:
             entries = [Attendance.unpack(bytes.fromhex(text)) for text in state["list"]]
             listed = checked_list(self.cohort, self.agreement, asked, entries)
             if number == len(attempts) - 1:
-                self._added(transport, asked, entries, state["words"], refused, save)
+                for name, words in self._added(transport, asked, entries, state, refused):
+                    state["words"][name] = bytes_of(words).hex()
+                    save()
             if len(state["words"]) == len(entries):
                 sizes = [len(attempt["list"]) for attempt in attempts[: number + 1]]
                 return self._uploads(listed, state["words"], sizes), refused
@@ -147,21 +149,18 @@ class CohortLoop:
         transport: Relay,
         asked: Attempt,
         entries: list[Attendance],
-        words: dict[str, str],
-        refused: list[RefusedUpdate],
-        save: Callable[[], None],
-    ) -> None:
-        """Ask for the words that are missing, and keep each as it comes."""
+        state: dict,
+        refused: list,
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """The words that are missing, as they come."""
 
         def wrong(name: str, added: np.ndarray) -> str:
             right = len(added) == self.agreement.length + 1
             return "" if right else "sent a sum of another length"
 
-        missing = sorted({entry.name for entry in entries} - words.keys())
+        missing = sorted({entry.name for entry in entries} - state["words"].keys())
         messages = dict.fromkeys(missing, request("add", asked, entries))
-        for name, added in _answers(transport, messages, np.ndarray, wrong, refused):
-            words[name] = bytes_of(added).hex()
-            save()
+        return _answers(transport, messages, np.ndarray, wrong, refused)
 
     def _uploads(self, listed: Listed, words: dict[str, str], sizes: list[int]) -> Uploads:
         uploads = {name: words_of(bytes.fromhex(text)) for name, text in words.items()}

@@ -351,13 +351,8 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         self.estimator_, self.refused_updates_ = estimator, []
         self.privacy_spent_ = dataclasses.replace(spent, entry=entry)
         estimator.privacy_spent_ = self.privacy_spent_
-        own = plan.event.epsilon(float(self.estimator.delta)) if most > 1 else self._target()[0]
-        by_client = dataclasses.replace(
-            self.privacy_spent_,
-            event=as_drawn(plan.event, self.random_state),
-            planned_epsilon=min(float(own), self._target()[0]),
-        )
-        self.privacy_spent_by_client_ = dict.fromkeys(parts.names, by_client)
+        own = self._at_client(plan.event) if most > 1 else self.privacy_spent_
+        self.privacy_spent_by_client_ = dict.fromkeys(parts.names, own)
         return self
 
     # -- charge, then run -----------------------------------------------------------------------
@@ -469,18 +464,19 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         if self.participation == "uniform":
             # The guarantee averages over the coins; what the coins came to is not a guarantee.
             return dict.fromkeys(clients, self.privacy_spent_)
-        delta = float(self.estimator.delta)
         rounds = Counter(client for row in schedule for client in row)
-        known = {}
-        for count in {rounds[client] for client in clients}:
-            event = compose([local] * count)
-            known[count] = dataclasses.replace(
-                self.privacy_spent_,
-                planned_epsilon=float(event.epsilon(delta)),
-                planned_delta=delta,
-                event=as_drawn(event, self.random_state),
-            )
+        counts = {rounds[client] for client in clients}
+        known = {count: self._at_client(compose([local] * count)) for count in counts}
         return {client: known[rounds[client]] for client in clients}
+
+    def _at_client(self, event: Event) -> PrivacySpent:
+        """What one client released; at most what all did."""
+        epsilon, delta = self._target()
+        return dataclasses.replace(
+            self.privacy_spent_,
+            planned_epsilon=min(float(event.epsilon(delta)), epsilon),
+            event=as_drawn(event, self.random_state),
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = tags_of(super().__sklearn_tags__(), self.estimator)

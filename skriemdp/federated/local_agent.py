@@ -85,18 +85,11 @@ def ask(port: int, message: bytes, seconds: float = 60.0) -> bytes:
 
 
 def _received(connection: socket.socket, most: int = _MOST_BYTES) -> bytes:
-    length = whole(_exactly(connection, 8))
-    if length > most:
-        raise ValueError("the message is too long.")
-    return _exactly(connection, length)
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    pieces, left = [], count
-    while left:
-        piece = connection.recv(min(left, 2**20))
-        if not piece:
-            raise ValueError("the connection ended in the middle of a message.")
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)
+    with connection.makefile("rb") as stream:
+        length = whole(stream.read(8))
+        if length > most:
+            raise ValueError("the message is too long.")
+        data = stream.read(length)
+    if len(data) < length:
+        raise ValueError("the connection ended in the middle of a message.")
+    return data
