@@ -302,7 +302,7 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                     name: _problem(estimator, *parts.part(place, arrays))
                     for place, name in enumerate(names)
                 }
-                pool, refusals = None, []
+                pool, refusals = None, list[Any]()
                 if self.n_jobs is None and PooledRecords.worthwhile(probe, sizes):
                     pool = PooledRecords(_problem(estimator, *parts.together(arrays)), sizes)
                 if self.unit == "client":

@@ -293,8 +293,8 @@ def _plan_of_a_part(estimator: Any, facts: Any, times: int, together: bool) -> P
             warnings.simplefilter("ignore", UserWarning)
         plan = planned_sums(estimator, facts, _terms(estimator), times, together)
     geometry, center = facts.get("geometry"), plan.public.get("center")
-    if isinstance(geometry, (Grassmann, Stiefel)):
-        if np.linalg.svd(center[: geometry.p], compute_uv=False).min() < 1e-6:
+    if isinstance(geometry, (Grassmann, Stiefel)) and center is not None:
+        if np.linalg.norm(center[: geometry.p], -2) < 1e-6:  # the least singular value
             raise ValueError(
                 "the upper square block of center is singular; then rounding decides what "
                 f"coordinates of {geometry} are, on each client's machine: pass another center."
@@ -530,7 +530,7 @@ class AggregatorLoop(SumsLoop):
                 "fit": fit_id,
             },
             facts=spent.public,
-            at=tuple(spent),
+            at=(spent.epsilon, spent.delta),
         )
         total = with_one_noise(plan.settings, found.total, NoiseStreams(), self.times)
         return dataclasses.replace(found, total=total)
