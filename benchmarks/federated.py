@@ -5,6 +5,8 @@
     python benchmarks/federated.py --only engines     # time per round
     python benchmarks/federated.py --only flower      # the same between processes; needs Flower
     python benchmarks/federated.py --only thousand    # 1000 clients
+    python benchmarks/federated.py --only noise       # one noise for all clients: the error
+    python benchmarks/federated.py --only secure      # secure sums: time and bytes of a client
 
 Every run is (epsilon, delta)-private in total, for every record.  Risks are of the pooled records,
 above the pooled minimiser; "start" is the public start, "one step" a single private round of all
@@ -14,7 +16,9 @@ clients.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
+import secrets
 import tempfile
 import time
 import warnings
@@ -24,7 +28,10 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from skriemdp import PrivateFrechetMean, PrivatePrincipalEigenvector, frechet_mean
-from skriemdp.federated import FederatedEstimator, together
+from skriemdp.federated import Cohort, FederatedEstimator, Identity, together
+from skriemdp.federated.agreement import Agreement
+from skriemdp.federated.attendance import Attempt, AttendanceBook, Member, bytes_of, request
+from skriemdp.federated.masks import packed
 from skriemdp.geometry import SPD
 
 DEPLOYMENT = Path(__file__).parents[1] / "examples" / "deployment" / "run.py"
@@ -282,6 +289,69 @@ def thousand():
         print(f"| {name} | {cpu:.1f} | {wall:.1f} | {n_rounds * per_round / cpu:.0f} |", flush=True)
 
 
+# -- one noise for all clients --------------------------------------------------------------------
+
+
+def one_noise(fits=100, dim=50):
+    """A mean of equal records, so that the error is that of the noise."""
+    rows = np.full((20_000, dim), 0.1)  # too far out to be shrunk
+    mean = PrivateFrechetMean(radius=1.0, center=np.zeros(dim), epsilon=EPSILON, delta=DELTA)
+
+    def error(trust, n_clients):
+        model = FederatedEstimator(mean, 1, local="statistic", trust=trust)
+        clients = np.arange(len(rows)) % n_clients
+        found = [model.fit(rows, clients=clients).estimator_.mean_ for _ in range(fits)]
+        return float(np.mean(np.square(np.subtract(found, 0.1))))
+
+    central = error("aggregator", 1)
+    spread = 2.0 / np.sqrt(fits * dim)  # of a ratio of two such means, in units of the ratio
+    print(f"{fits} fits in {dim} dimensions; standard error of a ratio: {100 * spread:.1f} %\n")
+    print("| clients N | trust='cohort', one may collude | N / (N - 1) | 'nobody' | 'aggregator' |")
+    print("|---|---|---|---|---|")
+    for n_clients in (2, 3, 5, 20, 100):
+        ratios = [error(t, n_clients) / central for t in ("cohort", "nobody", "aggregator")]
+        theory = n_clients / (n_clients - 1)
+        shown = f"{ratios[0]:.2f} | {theory:.2f} | {ratios[1]:.1f} | {ratios[2]:.2f}"
+        print(f"| {n_clients} | {shown} |", flush=True)
+
+
+def _zeros(length, honest):
+    return np.zeros(length, np.int64)
+
+
+def _nothing(listed):
+    """Stands for the charge."""
+
+
+def secure():
+    """What one client of a secure sum computes and sends, beside its own statistic."""
+    print("| clients | integers k | ms of CPU per pair | ms in all | bytes up less 8 k | down |")
+    print("|---|---|---|---|---|---|")
+    asked = Attempt("a fit", 0, 0)
+    for count in (5, 20, 100):
+        names = [f"hospital-{k:03d}" for k in range(count)]
+        identities = {name: Identity(secrets.token_bytes(32)) for name in names}
+        cohort = Cohort({name: identity.public for name, identity in identities.items()})
+        for length in (28, 253, 3000):
+            agreement = Agreement({f"setting {k}": k for k in range(20)}, length, 2**40)
+            with tempfile.TemporaryDirectory() as folder:
+                members = [
+                    Member(name, one, cohort, agreement, AttendanceBook(f"{folder}/{name}"), 100)
+                    for name, one in identities.items()
+                ]
+                entries = [member.attend(asked, bool) for member in members]
+                up = len(packed(b"attendance", entries[0].pack()))
+                entries = [entry._replace(marks=b"") for entry in entries]
+                begin = time.process_time()
+                sums = functools.partial(_zeros, length)
+                words = members[0].add(asked, entries, bool, _nothing, sums)
+                spent = 1e3 * (time.process_time() - begin)
+            up += len(packed(b"words", bytes_of(words))) - 8 * length
+            down = len(request("attend", asked)) + len(request("add", asked, entries))
+            each = f"{spent / (count - 1):.2f} | {spent:.1f} | {up} | {down}"
+            print(f"| {count} | {length} | {each} |", flush=True)
+
+
 def main():
     parts = {
         "risk": risk_table,
@@ -289,6 +359,8 @@ def main():
         "engines": engines,
         "flower": flower,
         "thousand": thousand,
+        "noise": one_noise,
+        "secure": secure,
     }
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", choices=tuple(parts))

@@ -1,7 +1,11 @@
 """Secure sums from end to end: agents with ledgers, a server that lasts, what all of it states."""
 
+import itertools
 import math
+import os
+import signal
 import sqlite3
+import sys
 import warnings
 
 import numpy as np
@@ -28,7 +32,9 @@ from skriemdp.federated import (
     InProcessTransport,
     LocalTask,
     SumsLoop,
+    attendance,
     learn_from_sums,
+    masks,
     reply,
     sums_agent,
     sums_agreement,
@@ -37,6 +43,7 @@ from skriemdp.federated import agent as agents_module
 from skriemdp.federated.attendance import Attempt, answered, request
 from skriemdp.federated.shares import Shares
 from skriemdp.federated.sums import planned_sums
+from skriemdp.geometry import Grassmann, Stiefel
 from skriemdp.ledger.accountant import BudgetError, BudgetExceededError
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.noise import NOISE_SCALE
@@ -164,8 +171,9 @@ def test_masked_and_unmasked_totals_are_equal(tmp_path, monkeypatch, estimator, 
     np.testing.assert_array_equal(uploads.total, wanted)
 
 
-def test_messages_of_agents_are_short(tmp_path):
-    agents = {name: hospital(tmp_path, name, MEANS) for name in NAMES}
+@pytest.mark.parametrize("estimator", [MEAN, MEANS], ids=["mean", "class means"])
+def test_messages_of_agents_are_short(tmp_path, estimator):
+    agents = {name: hospital(tmp_path, name, estimator) for name in NAMES}
     up = [reply(agent, request("attend", Attempt("a", 0, 0))) for agent in agents.values()]
     entries = [answered(data) for data in up]
     words = [reply(a, request("add", Attempt("a", 0, 0), entries)) for a in agents.values()]
@@ -197,6 +205,47 @@ def test_who_does_not_attend_costs_nothing(tmp_path):
     assert uploads.clients == ("east", "north") and uploads.shares == Shares(2, 1)
     assert [str(r) for r in refused] == ["client 'south' declined."]
     assert len(agents["south"].accountant.history) == 1
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [({"key": bytes(32)}, "key of small order"), ({"size": 2**61}, "62 bits")],
+    ids=["small order", "too many records"],
+)
+def test_a_client_that_nobody_can_add_to_costs_no_attempt(tmp_path, change, words):
+    """Its attendance is signed and in order; with it on the list all others would refuse."""
+    agents = {name: hospital(tmp_path, name) for name in NAMES}
+    agreement, asked = loop().agreement, Attempt("spring", 0, 0)
+
+    def relay(messages):
+        for name, data in Relay(agents).relay(messages):
+            if name == "west" and (entry := answered(data)) is not None:
+                entry = entry._replace(**change)
+                message = entry.message(asked.release(COHORT, agreement))
+                entry = entry._replace(signature=IDENTITIES["west"].sign(message))
+                data = masks.packed(b"attendance", entry.pack())
+            yield name, data
+
+    path = Checkpoint(tmp_path / "server")
+    if "size" in change:
+        with pytest.raises(ValueError, match=words):
+            loop().run(By(relay), None, "spring", path)
+        uploads, _ = loop().run(Relay(agents), None, "spring", path)
+        assert uploads.clients == NAMES
+    else:
+        uploads, refused = loop().run(By(relay), None, "spring", path)
+        assert uploads.clients == NAMES[:3] and words in str(refused[0])
+    assert len(uploads.attempts) == 1
+
+
+def test_totals_of_any_type_are_added(tmp_path, monkeypatch):
+    """How many classes people show, which is private, decides when sums become Python integers."""
+    monkeypatch.setattr("skriemdp.mechanisms.sum._LONGEST", 1)
+    agents = {name: hospital(tmp_path, name, MEANS) for name in NAMES}
+    exact = agents["east"].plan.settings.exact(agents["east"].arrays, None)
+    assert np.dtype(object) in {part.dtype for part in exact}
+    uploads, refused = loop(MEANS).run(Relay(agents), None, "spring")
+    assert refused == [] and uploads.total.dtype == np.int64
 
 
 def test_a_lost_attempt_is_charged_and_stated(tmp_path):
@@ -323,10 +372,55 @@ def test_books_and_ledgers_watch_each_other(tmp_path):
     east.add(asked, entries)
     with sqlite3.connect(east.book.path) as connection:  # an old copy comes back
         connection.execute("DELETE FROM attendances")
-        connection.executemany(f"INSERT INTO attendances VALUES ({'?,' * 11}?)", stored)
+        connection.executemany(f"INSERT INTO attendances VALUES ({'?,' * 9}?)", stored)
     with pytest.raises(BudgetError, match="ledger holds this attempt"):
         east.add(asked, entries)
     assert len(east.accountant.history) == 1
+
+
+def killed_at(place, agent, data):
+    """Answer in a process that is killed at its `place`-th new line; whether it came so far."""
+    seen, files = set(), (agents_module.__file__, attendance.__file__)
+
+    def trace(frame, event, argument):
+        if frame.f_code.co_filename not in files:
+            return None
+        if event == "line":
+            seen.add((frame.f_code.co_filename, frame.f_lineno))
+            if len(seen) > place:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    child = os.fork()
+    if child == 0:
+        try:
+            sys.settrace(trace)
+            reply(agent, data)
+        finally:
+            os._exit(1)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_agent_that_is_killed_at_any_line(tmp_path, step):
+    """Never two uploads of one attempt, and never one without a charge."""
+    cohort = Cohort({name: IDENTITIES[name].public for name in NAMES[:2]})
+    east, north = (hospital(tmp_path, name, epsilon=1e4, cohort=cohort) for name in NAMES[:2])
+    declined, found, charges = masks.packed(b"declined"), set(), 0
+    for place in itertools.count(0, step):
+        asked = Attempt(f"killed at {place}", 0, 0)
+        data = request("add", asked, [east.attend(asked), north.attend(asked)])
+        if not killed_at(place, east, data):
+            break
+        charged = len(east.accountant.history) - charges
+        said = {reply(east, data) for _ in range(3)}
+        charges += charged or said != {declined}
+        assert len(said) == 1 and len(east.accountant.history) == charges
+        found.add((charged, said != {declined}))
+    # Nothing had happened; the charge was made and the words are not repeated; they were stored.
+    outcomes = {(0, True), (1, False), (1, True)}
+    assert place > 50 and {(0, True), (1, False)} <= found <= outcomes
+    assert step > 1 or found == outcomes
 
 
 def test_a_client_without_room_declines_before_it_attends(tmp_path):
@@ -352,15 +446,6 @@ def test_members_answer_nothing_else(tmp_path):
         plain.attend(Attempt("spring", 0, 0))
     uploads, _ = SumsLoop(("east",), size).run(InProcessTransport({"east": plain}), None, "a")
     assert uploads.shares is None
-
-
-def test_seeded_shares_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="leave random_state out"):
-        hospital(tmp_path, "east", random_state=1)
-    agent = hospital(tmp_path, "east")
-    object.__setattr__(agent, "random_state", 1)
-    with pytest.raises(BudgetError, match="repeated"):
-        agent.attend(Attempt("spring", 0, 0))
 
 
 def test_cohort_and_identity_belong_together(tmp_path):
@@ -400,6 +485,17 @@ def test_plans_do_not_depend_on_a_clients_own_number_of_records(tmp_path, estima
         found = agent.member.agreement
         wanted = wanted or loop(estimator, grouped=groups).agreement
         assert found.digest == wanted.digest and found.differing(wanted.marks) == ""
+
+
+@pytest.mark.parametrize("geometry", [Grassmann(4, 2), Stiefel(4, 2)], ids=str)
+def test_coordinates_that_rounding_decides_are_refused(geometry):
+    """A singular value decomposition of a singular block has several right answers."""
+    for columns in ([2, 3], [0, 3]):
+        mean = PrivateFrechetMean(geometry, center=np.eye(4)[:, columns], radius=0.3)
+        with pytest.raises(ValueError, match="upper square block"):
+            sums_agreement(mean, np.stack([np.eye(4, 2)] * 2))
+    mean = PrivateFrechetMean(geometry, center=np.eye(4, 2), radius=0.3)
+    assert sums_agreement(mean, np.stack([np.eye(4, 2)] * 2)).length > 4
 
 
 def test_frequencies_of_clients_are_a_number(tmp_path):

@@ -67,7 +67,7 @@ SPACE = SPD(2)
 BALL = GeodesicBall(SPACE, None, 1.0)
 
 
-def make_agent(folder, ceiling=5.0, book=True):
+def make_agent(folder, ceiling=5.0, book=True, ledger=True):
     points = BALL.project(np.stack([np.diag([1.0 + 0.01 * i, 1.0]) for i in range(50)]))
     return Agent(
         "north",
@@ -75,7 +75,7 @@ def make_agent(folder, ceiling=5.0, book=True):
         LocalSettings("rsgd", 1, 1, 1.0, 1.0, math.inf),
         5.0,
         BALL,
-        accountant=PrivacyAccountant(ceiling, path=str(folder / "ledger")),
+        accountant=PrivacyAccountant(ceiling, path=folder / "ledger" if ledger else None),
         book=AnswerBook(folder / "answers") if book else None,
     )
 
@@ -234,7 +234,9 @@ def test_secure_sums_travel_over_flower_as_bytes(tmp_path):
     assert text_of(broken) == "failed"
 
 
-@pytest.mark.parametrize("parameters", [{"ceiling": math.inf}, {"book": False}], ids=str)
+@pytest.mark.parametrize(
+    "parameters", [{"ceiling": math.inf}, {"book": False}, {"ledger": False}], ids=str
+)
 def test_an_agent_without_limits_declines(tmp_path, parameters):
     answer = flower._answer(lambda config: make_agent(tmp_path, **parameters), request(), {})
     assert text_of(answer) == "declined"

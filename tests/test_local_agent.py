@@ -1,5 +1,6 @@
 """An agent in a process of its own: bytes in and out on the loopback interface, nothing else."""
 
+import dataclasses
 import os
 import signal
 import socket
@@ -134,6 +135,11 @@ def test_answers_that_break_off_are_no_answers():
 def test_agents_without_limits_are_not_run(tmp_path):
     with pytest.raises(ValueError, match="with a ceiling"):
         LocalAgent(hospital(tmp_path, "east", epsilon=np.inf))
+    forgetful = dataclasses.replace(
+        hospital(tmp_path, "north"), accountant=PrivacyAccountant(epsilon=9.0)
+    )
+    with pytest.raises(ValueError, match="in a file"):
+        LocalAgent(forgetful)
     plain = sums_agent(
         MEAN,
         ROWS["east"],

@@ -21,7 +21,7 @@ from skriemdp.federated.sums import (
 )
 from skriemdp.federated.theory import theory_settings
 from skriemdp.federated.training import LocalSettings
-from skriemdp.federated.transport import InProcessTransport, JoblibTransport
+from skriemdp.federated.transport import InProcessTransport
 
 if TYPE_CHECKING:
     from skriemdp.federated.flower import FlowerAccountant
@@ -36,7 +36,6 @@ __all__ = [
     "FederatedEstimator",
     "Identity",
     "InProcessTransport",
-    "JoblibTransport",
     "KernelQuery",
     "LabelQuery",
     "LocalAgent",

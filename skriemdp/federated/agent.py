@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import sqlite3
 from collections.abc import Hashable, Iterator, Sequence
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from skriemdp.privacy.event import Event
 
 
-__all__ = ["Agent", "AnswerBook", "SumsAgent"]
+__all__ = ["Agent", "AnswerBook", "SumsAgent", "check_deployed"]
 
 # Who charges, in the ledger.
 _SECURE_SUM = "secure sum"
@@ -67,24 +68,28 @@ class AnswerBook:
         SQLite file on a local disk, made with its first entry, readable by its owner only.
     """
 
-    def __init__(self, path: Path):
+    # What each transaction finds.
+    _OPENING: tuple[str, ...] = (
+        "CREATE TABLE IF NOT EXISTS answers (client TEXT, fit TEXT, round INTEGER, point TEXT,"
+        " answer TEXT, PRIMARY KEY (client, fit, round))",
+    )
+
+    def __init__(self, path: str | Path):
         self.path = os.fsdecode(path)
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[Connection]:
+    def _begun(self) -> Iterator[Connection]:
+        """A transaction, which an exception, or the end of the process, takes back."""
         path = private_file(self.path, "answer book")
         try:
-            connection = sqlite3.connect(path, timeout=30.0, isolation_level=None)
-            try:
-                connection.execute("PRAGMA synchronous=EXTRA")
-                connection.execute(
-                    "CREATE TABLE IF NOT EXISTS answers (client TEXT, fit TEXT, round INTEGER,"
-                    " point TEXT, answer TEXT, PRIMARY KEY (client, fit, round))"
-                )
+            opened = sqlite3.connect(path, timeout=30.0, isolation_level=None)
+            opened.row_factory = sqlite3.Row
+            with contextlib.closing(opened) as connection:
+                for statement in ("PRAGMA synchronous=EXTRA", *self._OPENING, "BEGIN IMMEDIATE"):
+                    connection.execute(statement)
                 yield connection
-            finally:
-                connection.close()
-        except (sqlite3.Error, ValueError) as error:
+                connection.execute("COMMIT")
+        except (sqlite3.Error, json.JSONDecodeError) as error:
             raise BudgetError(
                 f"the answer book {path!r} cannot be used ({error}); restore it. Nothing was "
                 "released."
@@ -100,8 +105,7 @@ class AnswerBook:
             be out, so it is not drawn again.
         """
         digest, release = _digest(task.point), _release(task)
-        with self._opened() as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._begun() as connection:
             row = connection.execute(
                 "SELECT point, answer FROM answers WHERE client = ? AND fit = ? AND round = ?",
                 release,
@@ -110,8 +114,6 @@ class AnswerBook:
                 connection.execute(
                     "INSERT INTO answers VALUES (?, ?, ?, ?, NULL)", (*release, digest)
                 )
-            connection.execute("COMMIT")
-            if row is None:
                 return None
             if row[0] != digest:
                 raise BudgetError("this release was already made from another point.")
@@ -121,7 +123,7 @@ class AnswerBook:
 
     def finish(self, task: LocalTask, answer: np.ndarray) -> None:
         """Store the answer before it leaves."""
-        with self._opened() as connection:
+        with self._begun() as connection:
             connection.execute(
                 "UPDATE answers SET answer = ? WHERE client = ? AND fit = ? AND round = ?",
                 (json.dumps(np.asarray(answer).tolist()), *_release(task)),
@@ -139,6 +141,15 @@ def _digest(point: np.ndarray) -> str:
     return hashlib.blake2b(repr(point.shape).encode() + point.tobytes()).hexdigest()
 
 
+def check_deployed(accountant: PrivacyAccountant) -> None:
+    """ValueError unless a ledger limits a server that asks as often as it likes."""
+    if not (math.isfinite(accountant.epsilon) and accountant.lasts):
+        raise ValueError(
+            "an agent that answers needs a ledger with a ceiling, in a file: PrivacyAccountant("
+            "epsilon, path=...). One that ends with its process forgets what was spent."
+        )
+
+
 class _Client(QuietQueries):
     """What answers a server's tasks: charges first, answers once."""
 
@@ -146,27 +157,14 @@ class _Client(QuietQueries):
         client: Hashable
         accountant: PrivacyAccountant | None
         book: AnswerBook | None
-        random_state: int | None
-        context: bytes
-        shared: np.random.Generator | None
+        unit: str
 
         def checked_point(self, task: LocalTask) -> np.ndarray: ...
         def event(self, task: LocalTask) -> Event: ...
         def answer(self, task: LocalTask, point: np.ndarray) -> np.ndarray: ...
         def facts(self) -> dict[str, Any]: ...
 
-        unit: str
-
-    def __post_init__(self) -> None:
-        if self.accountant is None:  # the run was charged as a whole
-            return
-        if self.shared is not None:
-            raise ValueError(
-                "shared is the noise of a simulation; an agent with an accountant draws its own. "
-                "Leave one of the two out."
-            )
-        if self.random_state is not None:
-            warn_seeded()
+    random_state: int | None = None
 
     def handle(self, task: LocalTask) -> LocalUpdate:
         """Answer one task.
@@ -189,25 +187,21 @@ class _Client(QuietQueries):
             if stored is not None:
                 return LocalUpdate(task.fit_id, task.round, self.client, stored)
         if self.accountant is not None:
-            chosen_accountant(self.accountant).spend(
-                as_drawn(self.event(task), self.random_state),
-                label="federated round",
-                params={"fit": task.fit_id, "round": task.round, "unit": self.unit},
-                facts=self.facts(),
-            )
+            release = {"fit": task.fit_id, "round": task.round}
+            self._spend(self.event(task), "federated round", release)
         answer = self.answer(task, point)
         if self.book is not None:
             self.book.finish(task, answer)
         return LocalUpdate(task.fit_id, task.round, self.client, answer)
 
-    def stream(self, task: LocalTask, *label: object) -> np.random.Generator:
-        """The noise of one release: of this client, this run and this round."""
-        if self.shared is not None:
-            return self.shared
-        # A replayed release never comes here, so a stream is used once per client and round.
-        streams = NoiseStreams(self.random_state, self.context)
-        fit_id = "" if streams.seeded else task.fit_id
-        return streams("local", repr(self.client), fit_id, task.round, *label)
+    def _spend(self, event: Event, label: str, params: dict[str, Any], **facts: Any) -> None:
+        """Charge the client's ledger with what has to be public, before any noise is drawn."""
+        chosen_accountant(self.accountant).spend(
+            as_drawn(event, self.random_state),
+            label=label,
+            params=params | {"unit": self.unit},
+            facts=self.facts() | facts,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,12 +251,27 @@ class Agent(_Client):
     unit: str = "record"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        if self.accountant is not None and self.shared is not None:
+            raise ValueError(
+                "shared is the noise of a simulation; an agent with an accountant draws its own. "
+                "Leave one of the two out."
+            )
+        if self.accountant is not None and self.random_state is not None:
+            warn_seeded()
         check_descent_domain(self.problem.geometry, self.domain)
         check_run((self.noise_multiplier,), self.problem.integers_of_a_step)
         check_option(("record", "group"), unit=self.unit)
         if isinstance(self.problem, GroupedProblem):
             object.__setattr__(self, "unit", "group")
+
+    def stream(self, task: LocalTask) -> np.random.Generator:
+        """The noise of one release: of this client, this run and this round."""
+        if self.shared is not None:
+            return self.shared
+        # A replayed release never comes here, so a stream is used once per client and round.
+        streams = NoiseStreams(self.random_state, self.context)
+        fit_id = "" if streams.seeded else task.fit_id
+        return streams("local", repr(self.client), fit_id, task.round)
 
     def event(self, task: LocalTask) -> Event:
         """What one answer costs a record."""
@@ -307,12 +316,6 @@ class Agent(_Client):
         return geometry.canonical(point)
 
 
-def _release_of(member: Member, asked: Attempt) -> dict[str, Any]:
-    """How the ledger names an attempt of a secure sum."""
-    names = {"client": member.name, "fit": asked.fit_id}
-    return names | {"round": asked.round, "attempt": asked.attempt}
-
-
 @dataclass(frozen=True, eq=False)
 class SumsAgent(_Client):
     """One client of a federation that adds up sums: it releases its own, with noise, once.
@@ -326,9 +329,9 @@ class SumsAgent(_Client):
         Public settings and what one release costs; :func:`skriemdp.federated.sums_agent` makes it.
     arrays : tuple of ndarray
         The client's records.
-    groups : Groups, optional
+    groups : Groups or None
         Which rows are one person's.
-    accountant, book, random_state, context, shared
+    accountant, book
         As for :class:`Agent`.
     member : Member, optional
         Its part in secure sums: it then attends and adds, and answers nothing else.
@@ -339,12 +342,9 @@ class SumsAgent(_Client):
     client: Hashable
     plan: Plan[Any]
     arrays: tuple
-    groups: Groups | None = None
-    accountant: PrivacyAccountant | None = None
-    book: AnswerBook | None = None
-    random_state: int | None = None
-    context: bytes = b""
-    shared: np.random.Generator | None = None
+    groups: Groups | None
+    accountant: PrivacyAccountant
+    book: AnswerBook | None
     member: Member | None = None
     agreement: Agreement | None = None
 
@@ -358,46 +358,46 @@ class SumsAgent(_Client):
         BudgetError
             The ledger would not admit the charge, or the book forbids it.
         """
-        member, accountant = self._cohort()
-        accountant.check(self.plan.event)
+        member = self._of_cohort()
+        chosen_accountant(self.accountant).check(self.plan.event)
         return member.attend(asked, lambda: self._charged(asked))
 
     def add(self, asked: Attempt, entries: Sequence[Attendance]) -> np.ndarray:
         """The masked sum for one list of clients, as :meth:`Member.add`; charged first."""
-        member, accountant = self._cohort()
-        statistic, event = self.plan.settings, self.plan.event
+        member, event = self._of_cohort(), self.plan.event
 
         def charge(listed: Listed) -> None:
             shares = Shares(len(listed.names), member.cohort.colluding)
-            release = _release_of(member, asked) | {"list": listed.digest.hex()}
-            accountant.spend(
-                event,
-                label=_SECURE_SUM,
-                params=release | {"unit": self.unit} | noted(shares, event, accountant.delta),
-                facts=self.facts() | shares.stated | {"clients": list(listed.names)},
-            )
+            known = noted(shares, event, chosen_accountant(self.accountant).delta)
+            release = self._release(asked) | {"list": listed.digest.hex()} | known
+            self._spend(event, _SECURE_SUM, release, clients=list(listed.names), **shares.stated)
 
         def noisy(honest: int) -> np.ndarray:
             with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
-                exact = statistic.exact(self.arrays, self.groups)
-                return noised(statistic.parts, exact, NoiseStreams(), honest)
+                return noised(self.plan.settings.parts, self._exact(), NoiseStreams(), honest)
 
         return member.add(asked, entries, lambda: self._charged(asked), charge, noisy)
 
-    def _cohort(self) -> tuple[Member, PrivacyAccountant]:
-        if self.member is None or self.accountant is None:
+    def _exact(self) -> list[np.ndarray]:
+        """The client's integers, of one type whatever its records are: all are below 2^62."""
+        totals = self.plan.settings.exact(self.arrays, self.groups)
+        return [total.astype(np.int64) for total in totals]
+
+    def _of_cohort(self) -> Member:
+        if self.member is None:
             raise ValueError("this client is of no cohort; make its agent with cohort=.")
-        if self.random_state is not None:
-            raise BudgetError("a share of noise that can be repeated would protect nobody.")
-        return self.member, chosen_accountant(self.accountant)
+        return self.member
+
+    def _release(self, asked: Attempt) -> dict[str, Any]:
+        """How the ledger names an attempt of a secure sum."""
+        place = asked.of(self._of_cohort().name)
+        return dict(zip(("client", "fit", "round", "attempt"), place, strict=True))
 
     def _charged(self, asked: Attempt) -> bool:
         """Whether the ledger holds this attempt."""
-        member, accountant = self._cohort()
-        wanted = _release_of(member, asked)
         return any(
-            entry.label == _SECURE_SUM and wanted.items() <= entry.params.items()
-            for entry in accountant.history
+            entry.label == _SECURE_SUM and self._release(asked).items() <= entry.params.items()
+            for entry in chosen_accountant(self.accountant).history
         )
 
     @property
@@ -417,10 +417,8 @@ class SumsAgent(_Client):
         """The client's sums: with noise, or exact integers for a coordinator that it trusts."""
         with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
             if self.agreement is not None:
-                return np.concatenate(self.plan.settings.exact(self.arrays, self.groups))
-            return self.plan.settings.noisy(
-                self.arrays, self.groups, lambda *label: self.stream(task, *label)
-            )
+                return np.concatenate(self._exact())
+            return np.asarray(self.plan.settings.noisy(self.arrays, self.groups, NoiseStreams()))
 
     def checked_point(self, task: LocalTask) -> np.ndarray:
         """What says that server and client mean the same statistic.

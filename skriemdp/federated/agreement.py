@@ -17,7 +17,7 @@ from skriemdp.federated.masks import MOST_WORDS, digest, packed
 __all__ = ["Agreement", "canonical"]
 
 # Of each setting the server hears so many bytes of a digest, to name one that differs.
-_MARK_BYTES = 4
+_MARK_BYTES = 2
 # Totals stay below this; beside it there is room for noise and its masks are modulo 2^64.
 MOST_TOTAL = 2**62
 

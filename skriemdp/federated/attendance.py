@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -44,10 +43,12 @@ __all__ = [
     "Listed",
     "Member",
     "answered",
+    "bytes_of",
     "checked_list",
     "reply",
     "request",
     "unmasked",
+    "words_of",
 ]
 
 _SIGNATURE_BYTES = 64
@@ -82,6 +83,10 @@ class Attempt:
             raise ValueError(
                 f"the plan has {agreement.rounds} rounds of at most {agreement.attempts} attempts."
             )
+
+    def of(self, name: str) -> tuple[str, str, int, int]:
+        """Where a client's book has it."""
+        return name, self.fit_id, self.round, self.attempt
 
     def release(self, cohort: Cohort, agreement: Agreement) -> bytes:
         """Digest of what is asked: of whom, with which settings, in which attempt."""
@@ -198,16 +203,9 @@ def checked_list(
     return Listed(names, keys, size, digest("list", *pairs), honest)
 
 
-class _Row(NamedTuple):
-    """What the book holds of one attempt."""
-
-    release: bytes
-    key: bytes
-    size: int
-    secret: bytes | None
-    listed: bytes | None
-    length: int | None
-    words: bytes | None
+_NOW = "CAST(strftime('%s', 'now') AS INTEGER)"
+# Which row of the table.
+_PLACE = "client = ? AND fit = ? AND round = ? AND attempt = ?"
 
 
 class AttendanceBook(AnswerBook):
@@ -224,33 +222,18 @@ class AttendanceBook(AnswerBook):
         SQLite file on a local disk, readable by its owner only; answers may be in it too.
     """
 
-    @contextlib.contextmanager
-    def _begun(self) -> Iterator[Connection]:
-        """A transaction, which an exception takes back."""
-        with self._opened() as connection:
-            connection.execute("PRAGMA secure_delete=ON")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS attendances (client TEXT, fit TEXT, round INTEGER,"
-                " attempt INTEGER, opened INTEGER, release BLOB, key BLOB, size INTEGER,"
-                " secret BLOB, list BLOB, length INTEGER, words BLOB,"
-                " PRIMARY KEY (client, fit, round, attempt))"
-            )
-            connection.execute(
-                "DELETE FROM attendances WHERE list IS NULL AND opened < ?",
-                (int(time.time()) - _OPEN_SECONDS,),
-            )
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+    _OPENING = (
+        "PRAGMA secure_delete=ON",
+        "CREATE TABLE IF NOT EXISTS attendances (client TEXT, fit TEXT, round INTEGER,"
+        " attempt INTEGER, opened INTEGER, release BLOB, key BLOB, secret BLOB, list BLOB,"
+        " words BLOB, PRIMARY KEY (client, fit, round, attempt))",
+        f"DELETE FROM attendances WHERE list IS NULL AND opened < {_NOW} - {_OPEN_SECONDS}",
+    )
 
     def attend(
-        self, name: str, asked: Attempt, release: bytes, size: int, charged: Callable[[], bool]
-    ) -> tuple[bytes, int]:
-        """Key and size of this attendance, the same whenever it is asked for while it is open.
+        self, name: str, asked: Attempt, release: bytes, charged: Callable[[], bool]
+    ) -> bytes:
+        """Public key of this attendance, the same whenever it is asked for while it is open.
 
         Raises
         ------
@@ -258,15 +241,13 @@ class AttendanceBook(AnswerBook):
             If the attempt was attended with other settings, is over, is older than another one of
             this fit, or was charged, as the ledger says.
         """
-        place = (name, asked.fit_id, asked.round, asked.attempt)
+        place = asked.of(name)
         with self._begun() as connection:
-            row = _row(connection, place)
+            row = _row(connection, place, release)
             if row is not None:
-                if row.release != release:
-                    raise BudgetError("this attempt was attended with other settings.")
-                if row.secret is None:
+                if row["list"] is not None:
                     raise BudgetError("this attempt was answered.")
-                return row.key, row.size
+                return bytes(row["key"])
             newer = connection.execute(
                 "SELECT 1 FROM attendances WHERE client = ? AND fit = ?"
                 " AND (round, attempt) > (?, ?)",
@@ -282,99 +263,72 @@ class AttendanceBook(AnswerBook):
                 "DELETE FROM attendances WHERE client = ? AND fit = ? AND list IS NULL", place[:2]
             )
             connection.execute(
-                "INSERT INTO attendances VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL)",
-                (*place, int(time.time()), release, key, size, secret),
+                f"INSERT INTO attendances VALUES (?, ?, ?, ?, {_NOW}, ?, ?, ?, NULL, NULL)",
+                (*place, release, key, secret),
             )
             connection.execute(
                 "DELETE FROM attendances WHERE list IS NULL AND rowid NOT IN (SELECT rowid"
                 " FROM attendances WHERE list IS NULL ORDER BY rowid DESC LIMIT ?)",
                 (_MOST_OPEN,),
             )
-            return key, size
+            return key
 
-    def secret(self, name: str, asked: Attempt, release: bytes, listed: Listed) -> bytes | None:
-        """The secret key of an open attendance; None where its list was reserved."""
-        with self._begun() as connection:
-            row = self._attended(connection, name, asked, release, listed)
-            return row.secret if row.listed is None else None
+    @contextlib.contextmanager
+    def reserved(
+        self, name: str, asked: Attempt, release: bytes, listed: Listed
+    ) -> Iterator[bytes | np.ndarray]:
+        """A transaction that reserves a list and erases the key, which it gives; or stored words.
 
-    def reserve(
-        self,
-        name: str,
-        asked: Attempt,
-        release: bytes,
-        listed: Listed,
-        secret: bytes | None,
-        length: int,
-        charged: Callable[[], bool],
-        charge: Callable[[], None],
-    ) -> np.ndarray | None:
-        """None after reserving the list, erasing the key and charging; or the stored words.
-
-        One transaction: of several messages that come together one reserves.  A charge that is
-        refused takes the reservation back; after a crash between the two the ledger holds the
-        attempt and the book does not, and it is refused from then on.
+        Of several messages that come together one reserves.  A charge that is refused in it takes
+        the reservation back; after a crash between charge and end of the transaction the ledger
+        holds the attempt and the book does not.
         """
-        place = (name, asked.fit_id, asked.round, asked.attempt)
         with self._begun() as connection:
-            row = self._attended(connection, name, asked, release, listed)
-            if row.listed is not None:
-                return _words(row)
-            if secret is None or secret != row.secret or charged():
-                raise BudgetError("the ledger holds this attempt, or the book was changed.")
-            connection.execute(
-                "UPDATE attendances SET list = ?, length = ?, secret = NULL"
-                " WHERE client = ? AND fit = ? AND round = ? AND attempt = ?",
-                (listed.digest, length, *place),
-            )
-            charge()
-            return None
-
-    def _attended(
-        self, connection: Connection, name: str, asked: Attempt, release: bytes, listed: Listed
-    ) -> _Row:
-        """The row of an attempt that was attended, unless another list than this was answered."""
-        row = _row(connection, (name, asked.fit_id, asked.round, asked.attempt))
-        if row is None:
-            raise BudgetError("this attempt was not attended, or its attendance is over.")
-        if row.release != release:
-            raise BudgetError("this attempt was attended with other settings.")
-        if listed.keys.get(name) != row.key:
-            raise BudgetError("the list does not hold this client's own attendance.")
-        if row.listed not in (None, listed.digest):
-            raise BudgetError("another list of this attempt was answered.")
-        return row
+            row = _row(connection, asked.of(name), release)
+            if row is None:
+                raise BudgetError("this attempt was not attended, or its attendance is over.")
+            if listed.keys.get(name) != row["key"]:
+                raise BudgetError("the list does not hold this client's own attendance.")
+            if row["list"] is None:
+                connection.execute(
+                    f"UPDATE attendances SET list = ?, secret = NULL WHERE {_PLACE}",
+                    (listed.digest, *asked.of(name)),
+                )
+                yield row["secret"]
+                return
+            if row["list"] != listed.digest:
+                raise BudgetError("another list of this attempt was answered.")
+            if row["words"] is None:
+                raise BudgetError("this sum was begun and never finished; it is not repeated.")
+            yield words_of(row["words"])
 
     def keep(self, name: str, asked: Attempt, words: np.ndarray) -> None:
         """Store the masked words before they leave."""
         with self._begun() as connection:
             done = connection.execute(
-                "UPDATE attendances SET words = ? WHERE client = ? AND fit = ? AND round = ?"
-                " AND attempt = ? AND list IS NOT NULL AND words IS NULL AND length = ?",
-                (
-                    words.astype("<u8").tobytes(),
-                    *(name, asked.fit_id, asked.round, asked.attempt, len(words)),
-                ),
+                f"UPDATE attendances SET words = ? WHERE {_PLACE}"
+                " AND list IS NOT NULL AND words IS NULL",
+                (bytes_of(words), *asked.of(name)),
             )
             if done.rowcount != 1:
                 raise BudgetError("this attempt was answered, or its book was changed.")
 
 
-def _row(connection: Connection, place: tuple) -> _Row | None:
-    found = connection.execute(
-        "SELECT release, key, size, secret, list, length, words FROM attendances"
-        " WHERE client = ? AND fit = ? AND round = ? AND attempt = ?",
-        place,
-    ).fetchone()
-    return None if found is None else _Row(*found)
+def _row(connection: Connection, place: tuple, release: bytes) -> Any:
+    row = connection.execute(f"SELECT * FROM attendances WHERE {_PLACE}", place).fetchone()
+    if row is not None and row["release"] != release:
+        raise BudgetError("this attempt was attended with other settings.")
+    return row
 
 
-def _words(row: _Row) -> np.ndarray:
-    if row.words is None:
-        raise BudgetError("this sum was begun and never finished; it is not repeated.")
-    if len(row.words) != 8 * (row.length or 0):
-        raise BudgetError("the book's words are damaged.")
-    return np.frombuffer(row.words, dtype="<u8").astype(np.uint64)
+def bytes_of(words: np.ndarray) -> bytes:
+    """Words of 64 bits as bytes that are the same on every machine."""
+    return bytes(words.astype("<u8").tobytes())
+
+
+def words_of(data: bytes) -> np.ndarray:
+    """The words that :func:`bytes_of` wrote."""
+    return np.frombuffer(data, dtype="<u8").astype(np.uint64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -426,8 +380,8 @@ class Member:
         """
         asked.check(self.agreement)
         release = asked.release(self.cohort, self.agreement)
-        key, size = self.book.attend(self.name, asked, release, self.size, charged)
-        entry = Attendance(self.name, key, size, b"")
+        key = self.book.attend(self.name, asked, release, charged)
+        entry = Attendance(self.name, key, self.size, b"")
         signature = self.identity.sign(entry.message(release))
         return entry._replace(signature=signature, marks=self.agreement.marks)
 
@@ -469,25 +423,21 @@ class Member:
         """
         asked.check(self.agreement)
         listed = checked_list(self.cohort, self.agreement, asked, entries)
-        release, book, length = (
-            asked.release(self.cohort, self.agreement),
-            self.book,
-            self.agreement.length + 1,
-        )
-        secret = book.secret(self.name, asked, release, listed)
-        salt = listed.digest + release
-        shared = {} if secret is None else pair_keys(self.name, secret, listed.keys, salt)
-        stored = book.reserve(
-            self.name, asked, release, listed, secret, length, charged, lambda: charge(listed)
-        )
-        if stored is not None:
-            return stored
+        release = asked.release(self.cohort, self.agreement)
+        with self.book.reserved(self.name, asked, release, listed) as found:
+            if not isinstance(found, bytes):
+                return found
+            if charged():
+                raise BudgetError("the ledger holds this attempt, and the book does not.")
+            salt = listed.digest + release
+            shared = pair_keys(self.name, found, listed.keys, salt)
+            charge(listed)
         total = noisy(listed.honest)
         if total.dtype != np.int64 or total.shape != (self.agreement.length,):
             raise ValueError("a secure sum is of int64.")
         own = np.append(total, np.int64(1)).astype(np.uint64)
-        words = own + mask(self.name, shared, length)
-        book.keep(self.name, asked, words)
+        words = own + mask(self.name, shared, len(own))
+        self.book.keep(self.name, asked, words)
         return words
 
 
@@ -549,7 +499,7 @@ def reply(client: Any, data: bytes) -> bytes:
             entries = [Attendance.unpack(part) for part in rest[2:]]
             if any(entry.marks for entry in entries):
                 return packed(_FAILED)
-            return packed(b"words", client.add(asked, entries).astype("<u8").tobytes())
+            return packed(b"words", bytes_of(client.add(asked, entries)))
     except BudgetError:
         return packed(_DECLINED)
     except Exception:  # noqa: BLE001
@@ -565,7 +515,7 @@ def answered(data: bytes) -> Attendance | np.ndarray | None:
         entry.check()
         return entry
     if kind == b"words" and len(rest) == 1 and len(rest[0]) % 8 == 0:
-        return np.frombuffer(rest[0], dtype="<u8").astype(np.uint64)
+        return words_of(rest[0])
     if kind == _DECLINED and not rest:
         return None
     raise ValueError("a client sent something unreadable, or failed.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,11 +15,14 @@ from skriemdp.federated.attendance import (
     Attendance,
     Listed,
     answered,
+    bytes_of,
     checked_list,
     request,
     unmasked,
+    words_of,
 )
 from skriemdp.federated.cohort import Cohort
+from skriemdp.federated.masks import KEY_BYTES, pair_keys
 from skriemdp.federated.messages import RefusedUpdate, check_release_name
 from skriemdp.federated.shares import Shares
 from skriemdp.federated.sums import Uploads
@@ -90,6 +94,8 @@ class CohortLoop:
             asked = Attempt(fit_id, 0, number)
             if number == len(attempts):
                 entries = self._attended(transport, asked, refused)
+                # A list that all clients would refuse is not stored, and no attempt.
+                checked_list(self.cohort, self.agreement, asked, entries)
                 # Before the first client can see it: a restart must show the same list to all.
                 attempts.append({"list": [entry.pack().hex() for entry in entries], "words": {}})
                 save()
@@ -97,7 +103,9 @@ class CohortLoop:
             entries = [Attendance.unpack(bytes.fromhex(text)) for text in state["list"]]
             listed = checked_list(self.cohort, self.agreement, asked, entries)
             if number == len(attempts) - 1:
-                self._added(transport, asked, entries, state["words"], refused, save)
+                for name, words in self._added(transport, asked, entries, state, refused):
+                    state["words"][name] = bytes_of(words).hex()
+                    save()
             if len(state["words"]) == len(entries):
                 sizes = [len(attempt["list"]) for attempt in attempts[: number + 1]]
                 return self._uploads(listed, state["words"], sizes), refused
@@ -111,23 +119,24 @@ class CohortLoop:
         self, transport: Relay, asked: Attempt, refused: list[RefusedUpdate]
     ) -> list[Attendance]:
         """Valid attendances, sorted."""
-        found: dict[str, Attendance] = {}
         release = asked.release(self.cohort, self.agreement)
-        message = request("attend", asked)
-        for name, data in transport.relay(dict.fromkeys(sorted(self.cohort.members), message)):
-            entry, finding = _read(data, Attendance)
-            if entry is not None and entry.name != name:
-                finding = "attended under another name"
-            elif entry is not None and (other := self.agreement.differing(entry.marks)):
-                finding = f"has other settings than the server: {other}"
-            elif entry is not None and not self.cohort.signed(
-                name, entry.signature, entry.message(release)
-            ):
-                finding = "did not sign with the identity of the cohort file"
-            if finding or name in found or name not in self.cohort.members:
-                refused.append(RefusedUpdate(f"client {name!r} {finding or 'was not asked'}."))
-            else:
-                found[name] = entry._replace(marks=b"")
+
+        def wrong(name: str, entry: Attendance) -> str:
+            if entry.name != name:
+                return "attended under another name"
+            if other := self.agreement.differing(entry.marks):
+                return f"has other settings than the server: {other}"
+            if not self.cohort.signed(name, entry.signature, entry.message(release)):
+                return "did not sign with the identity of the cohort file"
+            try:
+                pair_keys("", secrets.token_bytes(KEY_BYTES), {name: entry.key}, b"")
+            except ValueError:
+                return "sent a key of small order, which all others would refuse"
+            return ""
+
+        messages = dict.fromkeys(sorted(self.cohort.members), request("attend", asked))
+        answers = _answers(transport, messages, Attendance, wrong, refused)
+        found = {name: entry._replace(marks=b"") for name, entry in answers}
         if len(found) <= max(1, self.cohort.colluding):
             raise RuntimeError(
                 f"{len(found)} clients attended; a secure sum needs at least two, and more than "
@@ -140,34 +149,45 @@ class CohortLoop:
         transport: Relay,
         asked: Attempt,
         entries: list[Attendance],
-        words: dict[str, str],
-        refused: list[RefusedUpdate],
-        save: Callable[[], None],
-    ) -> None:
-        """Ask for the words that are missing, and keep each as it comes."""
-        message = request("add", asked, entries)
-        waiting = {entry.name for entry in entries} - words.keys()
-        for name, data in (
-            transport.relay(dict.fromkeys(sorted(waiting), message)) if waiting else ()
-        ):
-            added, finding = _read(data, np.ndarray)
-            if added is not None and len(added) != self.agreement.length + 1:
-                finding = "sent a sum of another length"
-            if finding or name not in waiting:
-                refused.append(RefusedUpdate(f"client {name!r} {finding or 'was not asked'}."))
-                continue
-            waiting.discard(name)
-            words[name] = added.astype("<u8").tobytes().hex()
-            save()
+        state: dict,
+        refused: list,
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """The words that are missing, as they come."""
+
+        def wrong(name: str, added: np.ndarray) -> str:
+            right = len(added) == self.agreement.length + 1
+            return "" if right else "sent a sum of another length"
+
+        missing = sorted({entry.name for entry in entries} - state["words"].keys())
+        messages = dict.fromkeys(missing, request("add", asked, entries))
+        return _answers(transport, messages, np.ndarray, wrong, refused)
 
     def _uploads(self, listed: Listed, words: dict[str, str], sizes: list[int]) -> Uploads:
-        uploads = {
-            name: np.frombuffer(bytes.fromhex(text), dtype="<u8").astype(np.uint64)
-            for name, text in words.items()
-        }
+        uploads = {name: words_of(bytes.fromhex(text)) for name, text in words.items()}
         total = unmasked(self.agreement, listed, uploads)
         attempts = tuple(Shares(size, self.cohort.colluding) for size in sizes)
         return Uploads(total, listed.names, listed.size, attempts)
+
+
+def _answers(
+    transport: Relay,
+    messages: dict[str, bytes],
+    kind: type,
+    wrong: Callable[[str, Any], str],
+    refused: list[RefusedUpdate],
+) -> Iterator[tuple[str, Any]]:
+    """The first good answer of each client, and in `refused` why others are none."""
+    waiting = set(messages)
+    for name, data in transport.relay(messages) if messages else ():
+        finding = "was not asked"
+        if name in waiting:
+            found, finding = _read(data, kind)
+            finding = finding or wrong(name, found)
+        if finding:
+            refused.append(RefusedUpdate(f"client {name!r} {finding}."))
+        else:
+            waiting.discard(name)
+            yield name, found
 
 
 def _read(data: Any, kind: type) -> tuple[Any, str]:
@@ -178,6 +198,4 @@ def _read(data: Any, kind: type) -> tuple[Any, str]:
         return None, "failed, or sent something unreadable"
     if found is None:
         return None, "declined"
-    if not isinstance(found, kind):
-        return None, "sent an answer to another question"
-    return found, ""
+    return found, "" if isinstance(found, kind) else "sent an answer to another question"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import math
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -23,7 +23,7 @@ from skriemdp._quiet import Charged, QuietQueries, quietly
 from skriemdp._random import NoiseStreams, data_digest
 from skriemdp.core.arithmetic import INTEGERS
 from skriemdp.core.charge import charge
-from skriemdp.core.estimator import CarriesLedger, Data, PrivateEstimator, tags_of, validated
+from skriemdp.core.estimator import CarriesLedger, Data, tags_of, validated
 from skriemdp.core.spent import ChargedEntry, PrivacySpent
 from skriemdp.core.work import Work
 from skriemdp.federated.agent import Agent
@@ -37,17 +37,11 @@ from skriemdp.federated.planning import (
     local_settings,
 )
 from skriemdp.federated.releases import Participation
-from skriemdp.federated.shares import BY_AGGREGATOR, Shares, noted
-from skriemdp.federated.sums import (
-    SumsLoop,
-    added_together,
-    planned_sums,
-    simulated_agents,
-    stated,
-)
+from skriemdp.federated.shares import Shares, noted
+from skriemdp.federated.sums import Uploads, added_together, learn, planned_sums, stated
 from skriemdp.federated.together import ClientsTogether, PooledRecords
 from skriemdp.federated.training import LocalSettings, local_event
-from skriemdp.federated.transport import InProcessTransport, JoblibTransport
+from skriemdp.federated.transport import InProcessTransport
 from skriemdp.federated.trusted import run_trusted
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
@@ -283,146 +277,105 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         context = b"federated" + digest + repr(event.to_dict()).encode()
         streams = NoiseStreams(self.random_state, context)
 
-        def make_loop(drawn: list[list[int]], pick: int) -> ServerLoop:
-            return ServerLoop(
-                geometry=probe.geometry,
-                schedule=tuple(tuple(names[i] for i in row) for row in drawn),
-                weights=sizes,
-                aggregation=self.aggregation,
-                output=self.output,
-                pick=pick,
-                domain=domain,
-            )
-
+        loop = ServerLoop(probe.geometry, (), sizes, self.aggregation, self.output, domain=domain)
+        unit = "group" if data.groups is not None and self.unit == "record" else self.unit
+        facts = {
+            "clients": list(map(str, names)),
+            "manifold": str(probe.geometry),
+            "n_rounds": self.n_rounds,
+            "arithmetic": INTEGERS,
+            "releases": (Release("updates of clients", 1.0, "gaussian", probe.geometry.dim),),
+        }
+        if unit != "client":  # whose numbers of records are nobody's business
+            facts["n_groups" if unit == "group" else "n"] = sum(sizes.values())
+        event = as_drawn(event, self.random_state)
+        spent = PrivacySpent(*self._target(), event, unit, public=facts)
+        public = {"event": spent.planned_event.to_dict(), "settings": repr(settings)}
+        public |= {"start": start.tolist(), "budget": _paid_by(self._accountant())}
         checkpoint = None if self.checkpoint is None else Checkpoint(os.fsdecode(self.checkpoint))
         with contextlib.nullcontext() if checkpoint is None else checkpoint.held():
-            public = {"event": event.to_dict(), "settings": repr(settings), "start": start.tolist()}
-            unit = self._unit(data.groups)
-            facts = {
-                "clients": list(map(str, names)),
-                "manifold": str(probe.geometry),
-                "n_rounds": self.n_rounds,
-                "arithmetic": INTEGERS,
-                "releases": (Release("updates of clients", 1.0, "gaussian", probe.geometry.dim),),
-            }
-            if unit != "client":  # whose numbers of records are nobody's business
-                facts["n_groups" if unit == "group" else "n"] = sum(sizes.values())
-            fit_id, drawn, pick, entry = self._charged(
-                participation,
-                event,
-                public,
-                checkpoint,
-                make_loop,
-                streams,
-                unit,
-                facts,
+            loop, fit_id, entry = self._charged(
+                loop, participation, names, spent, public, checkpoint, streams
             )
             with (charged := Charged(entry)):
-                loop = make_loop(drawn, pick)
                 problems = {
                     name: _problem(estimator, *parts.part(place, arrays))
                     for place, name in enumerate(names)
                 }
-                pool = None
+                pool, refusals = None, list[Any]()
                 if self.n_jobs is None and PooledRecords.worthwhile(probe, sizes):
                     pool = PooledRecords(_problem(estimator, *parts.together(arrays)), sizes)
                 if self.unit == "client":
-                    point = run_trusted(
-                        loop,
-                        problems,
-                        settings,
-                        noise,
-                        float(self.update_clip),
-                        start,
-                        streams("aggregator"),
-                        pool,
-                    )
-                    self.refused_updates_: list[Any] = []
+                    clip, rng = float(self.update_clip), streams("aggregator")
+                    point = run_trusted(loop, problems, settings, noise, clip, start, rng, pool)
                 else:
-                    point = self._run(
-                        loop, problems, pool, settings, noise, start, fit_id, context, checkpoint
-                    )
+                    context += hashlib.blake2b(fit_id.encode()).digest()
+                    transport = self._transport(problems, pool, settings, noise, domain, context)
+                    point, refusals = loop.run(transport, start, fit_id, checkpoint)
             charged.settle()
-        spent = PrivacySpent(
-            *self._target(), self._as_drawn(event), unit, public=facts, entry=entry
-        )
-        self._report(estimator, point, spent, noise)
+        self.refused_updates_ = [str(refusal) for refusal in refusals]
+        self.point_, self.noise_multiplier_ = np.asarray(point), noise
+        self.privacy_spent_ = dataclasses.replace(spent, entry=entry)
+        self.estimator_ = estimator
+        estimator._adopt_point(self.point_)
+        estimator.privacy_spent_ = self.privacy_spent_
         if self.unit == "record":
             local = local_event(settings, noise, probe.integers_of_a_step)
             self.privacy_spent_by_client_ = self._spent_by_client(local, loop.schedule, names)
         return self
 
-    def _unit(self, groups: Groups | None) -> str:
-        """Whom the run protects."""
-        return "group" if groups is not None and self.unit == "record" else self.unit
-
     def _fit_sums(
         self, estimator: Any, data: Data, arrays: tuple, parts: Clients, most: int
     ) -> Self:
         """One round of sums; each client has the noise that it needs, or all have one noise."""
-        accountant = self._accountant()
-        n, trust, names = sum(parts.sizes.values()), self.trust or "nobody", parts.names
-        facts = data.facts | {"n": n}
-        terms = estimator._terms(accountant)
-        plan = planned_sums(estimator, facts, terms, most, together=trust != "nobody")
-        event = compose([plan.event] * most)
-        shares = Shares(len(names), int(self.colluding)) if trust == "cohort" else None
-        public = plan.public | {"clients": list(map(str, names))}
-        of_trust = BY_AGGREGATOR if trust == "aggregator" else {"trust": trust}
-        public |= of_trust if shares is None else shares.stated
-        plan = dataclasses.replace(plan, public=public)
-        attempts = () if shares is None else (shares,)
-        spent = stated(self.estimator, plan, self._as_drawn(event), attempts)
-        entry = self._charge(accountant, event, plan.unit, spent.public, shares)
+        names, trust = tuple(parts.names), self.trust or "nobody"
+        n, together = sum(parts.sizes.values()), trust != "nobody"
+        facts, terms = data.facts | {"n": n}, estimator._terms(self._accountant())
+        plan = planned_sums(estimator, facts, terms, most, together)
+        attempts = (Shares(len(names), int(self.colluding)),) if trust == "cohort" else ()
+        uploads = Uploads(None, names, n if together else 0, attempts)
+        spent = stated(self.estimator, plan, most, uploads, self.random_state)
+        event, delta = spent.planned_event, spent.planned_delta
+        params = {} if uploads.shares is None else noted(uploads.shares, event, delta)
+        entry = self._charge(spent, params)
         digest = b"" if self.random_state is None else data_digest(*arrays)
-        context = b"federated sums" + digest
+        known = plan.event.to_dict(), trust, len(names), self.colluding, most
+        streams: Any = NoiseStreams(self.random_state, b"sums" + digest + repr(known).encode())
+        if self.random_state is None:  # one stock for all clients, where integers cost little
+            streams = functools.partial(_always, streams("simulated clients"))
         held = ((name, *parts.part(k, arrays)) for k, name in enumerate(names))
         with (charged := Charged(entry)):
-            if trust == "nobody":
-                shared = (
-                    None if self.random_state is not None else NoiseStreams()("simulated clients")
-                )
-                agents = simulated_agents(plan, held, self.random_state, context, shared)
-                loop = SumsLoop(tuple(names), plan.settings.size, len(names))
-                uploads, _ = loop.run(InProcessTransport(agents), None, "a simulation")
-                noisy, tables = uploads.total, float(len(names))
-            else:
-                context += repr((trust, len(names), self.colluding, most)).encode()
-                streams = NoiseStreams(self.random_state, context)
-                noisy, tables = added_together(plan.settings, held, streams, shares, most)
-            estimator._learn(plan.settings, noisy, facts, tables)
+            uploads = added_together(plan.settings, held, streams, uploads, most)
+            learn(estimator, plan, facts, uploads)
         charged.settle()
         self.estimator_, self.refused_updates_ = estimator, []
         self.privacy_spent_ = dataclasses.replace(spent, entry=entry)
         estimator.privacy_spent_ = self.privacy_spent_
-        own = plan.event.epsilon(float(self.estimator.delta)) if most > 1 else self._target()[0]
-        by_client = dataclasses.replace(
-            self.privacy_spent_,
-            event=self._as_drawn(plan.event),
-            planned_epsilon=min(float(own), self._target()[0]),
-        )
-        self.privacy_spent_by_client_ = dict.fromkeys(parts.names, by_client)
+        own = self._at_client(plan.event) if most > 1 else self.privacy_spent_
+        self.privacy_spent_by_client_ = dict.fromkeys(parts.names, own)
         return self
 
     # -- charge, then run -----------------------------------------------------------------------
 
     def _charged(
         self,
+        loop: ServerLoop,
         participation: Participation,
-        event: Event,
+        names: list,
+        spent: PrivacySpent,
         public: dict[str, Any],
         checkpoint: Checkpoint | None,
-        make_loop: Callable[..., Any],
         streams: NoiseStreams,
-        unit: str,
-        facts: dict[str, Any],
-    ) -> tuple[str, list[list[int]], int, ChargedEntry | None]:
+    ) -> tuple[ServerLoop, str, ChargedEntry | None]:
         """Charge a new run and draw who trains; or find that a stored run has been charged."""
+
+        def drawn(rows: list[list[int]], pick: int) -> ServerLoop:
+            schedule = tuple(tuple(names[i] for i in row) for row in rows)
+            return dataclasses.replace(loop, schedule=schedule, pick=pick)
+
         fit_id = self.fit_id
         if fit_id is None:
             fit_id = "seeded" if streams.seeded else secrets.token_hex(8)
-        accountant = self._accountant()
-        public = public | {"budget": _paid_by(accountant)}
         state = None if checkpoint is None else checkpoint.load(fit_id)
         if state is not None:
             if state.get("public") != public:
@@ -431,51 +384,36 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
                     "another budget paid for; restore them, or pass another fit_id (a new run, "
                     "charged anew)."
                 )
-            make_loop(state["drawn"], state["pick"]).opened(state["point"], fit_id, checkpoint)
-            entry = ChargedEntry(*state["entry"]) if state.get("entry") else None
-            return fit_id, state["drawn"], state["pick"], entry
-        entry = self._charge(accountant, event, unit, facts)
+            found = drawn(state["drawn"], state["pick"])
+            found.opened(state["point"], fit_id, checkpoint)
+            return found, fit_id, ChargedEntry(*state["entry"]) if state.get("entry") else None
+        entry = self._charge(spent, {})
         with (charged := Charged(entry)):
             rng = streams("participation")
-            drawn = participation.draw(rng).tolist()
+            rows = participation.draw(rng).tolist()
             pick = int(rng.integers(self.n_rounds)) if self.output == "random" else -1
+            found = drawn(rows, pick)
             if checkpoint is not None:
                 # From here on a restart continues this run; a crash before here charges again.
-                fresh = make_loop(drawn, pick).opened(public["start"], fit_id)
-                run = {"public": public, "drawn": drawn, "pick": pick, "entry": entry}
-                checkpoint.save(fresh | run)
+                run = {"public": public, "drawn": rows, "pick": pick, "entry": entry}
+                checkpoint.save(found.opened(public["start"], fit_id) | run)
         charged.settle()
-        return fit_id, drawn, pick, entry
+        return found, fit_id, entry
 
     def _target(self) -> tuple[float, float]:
         return float(self.estimator.epsilon), float(self.estimator.delta)
 
-    def _as_drawn(self, event: Event) -> Event:
-        return as_drawn(event, self.random_state)
-
-    def _charge(
-        self,
-        accountant: PrivacyAccountant,
-        event: Event,
-        unit: str,
-        facts: dict[str, Any],
-        shares: Shares | None = None,
-    ) -> ChargedEntry | None:
-        params: dict[str, Any] = {
-            "estimator": type(self.estimator).__name__,
-            "unit": unit,
-        }
-        if unit == "client" and self.clients_per_person is not None:
+    def _charge(self, spent: PrivacySpent, params: dict[str, Any]) -> ChargedEntry | None:
+        params = {"estimator": type(self.estimator).__name__, "unit": spent.unit} | params
+        if spent.unit == "client" and self.clients_per_person is not None:
             params["clients_per_person"] = int(self.clients_per_person)
-        if shares is not None:
-            params |= noted(shares, event, self._target()[1])
         return charge(
-            accountant,
-            event,
+            self._accountant(),
+            spent.planned_event,
             self,
             random_state=self.random_state,
             params=params,
-            facts=facts,
+            facts=spent.public,
             at=self._target(),
         )
 
@@ -485,18 +423,16 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         token = getattr(self, "_ledger_token", token)
         return chosen_accountant(inner if own is None else own, token)
 
-    def _run(
+    def _transport(
         self,
-        loop: ServerLoop,
         problems: dict[int, Problem],
         pool: PooledRecords | None,
         settings: LocalSettings,
         noise: float,
-        start: np.ndarray,
-        fit_id: str,
+        domain: Any,
         context: bytes,
-        checkpoint: Checkpoint | None,
-    ) -> np.ndarray:
+    ) -> Any:
+        """The simulated clients."""
         shared = None
         if self.n_jobs is None and self.random_state is None:
             # Drawn ahead for all clients at once, integers cost little.
@@ -505,45 +441,22 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
             releases = self.n_rounds * self.clients_per_round * settings.n_epochs * steps
             integers = next(iter(problems.values())).integers_of_a_step
             expect_integers(shared, releases * integers)
-        agents = {
-            client: Agent(
-                client,
-                problem,
-                settings,
-                noise,
-                loop.domain,
-                random_state=self.random_state,
-                context=context + hashlib.blake2b(fit_id.encode()).digest(),
-                shared=shared,
-            )
-            for client, problem in problems.items()
-        }
-        if self.n_jobs is not None:
-            transport: Any = JoblibTransport(agents, self.n_jobs)
-        else:
-            together = None
-            if pool is not None and ClientsTogether.suits(settings):
-                together = ClientsTogether(agents, pool)
-            transport = InProcessTransport(agents, together)
-        point, refusals = loop.run(transport, start, fit_id, checkpoint)
-        self.refused_updates_ = [str(refusal) for refusal in refusals]
-        return point
+        agent = functools.partial(
+            Agent,
+            settings=settings,
+            noise_multiplier=noise,
+            domain=domain,
+            random_state=self.random_state,
+            context=context,
+            shared=shared,
+        )
+        agents = {client: agent(client, problem) for client, problem in problems.items()}
+        together = None
+        if pool is not None and ClientsTogether.suits(settings):
+            together = ClientsTogether(agents, pool)
+        return InProcessTransport(agents, together, self.n_jobs)
 
     # -- the result -----------------------------------------------------------------------------
-
-    def _report(
-        self,
-        estimator: PrivateEstimator,
-        point: np.ndarray,
-        spent: PrivacySpent,
-        noise: float,
-    ) -> None:
-        self.point_ = np.asarray(point)
-        self.noise_multiplier_ = noise
-        self.privacy_spent_ = spent
-        self.estimator_ = estimator
-        estimator._adopt_point(self.point_)
-        estimator.privacy_spent_ = self.privacy_spent_
 
     def _spent_by_client(
         self, local: Event, schedule: tuple[tuple[int, ...], ...], clients: list[int]
@@ -551,18 +464,19 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         if self.participation == "uniform":
             # The guarantee averages over the coins; what the coins came to is not a guarantee.
             return dict.fromkeys(clients, self.privacy_spent_)
-        delta = float(self.estimator.delta)
         rounds = Counter(client for row in schedule for client in row)
-        known = {}
-        for count in {rounds[client] for client in clients}:
-            event = compose([local] * count)
-            known[count] = dataclasses.replace(
-                self.privacy_spent_,
-                planned_epsilon=float(event.epsilon(delta)),
-                planned_delta=delta,
-                event=self._as_drawn(event),
-            )
+        counts = {rounds[client] for client in clients}
+        known = {count: self._at_client(compose([local] * count)) for count in counts}
         return {client: known[rounds[client]] for client in clients}
+
+    def _at_client(self, event: Event) -> PrivacySpent:
+        """What one client released; at most what all did."""
+        epsilon, delta = self._target()
+        return dataclasses.replace(
+            self.privacy_spent_,
+            planned_epsilon=min(float(event.epsilon(delta)), epsilon),
+            event=as_drawn(event, self.random_state),
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = tags_of(super().__sklearn_tags__(), self.estimator)
@@ -616,6 +530,10 @@ class FederatedEstimator(CarriesLedger, QuietQueries, MetaEstimatorMixin, BaseEs
         check_is_fitted(self)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
         return self.estimator_.score(X, y, **weights)
+
+
+def _always(rng: np.random.Generator, *label: object) -> np.random.Generator:
+    return rng
 
 
 def _problem(estimator: Any, arrays: tuple, groups: Groups | None) -> Problem:

@@ -8,6 +8,7 @@ and update checks off in this process; set the same variables for Flower's own c
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import time
@@ -46,6 +47,7 @@ from dp_accounting import dp_event
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_option, check_positive, shown
+from skriemdp.federated.agent import check_deployed
 from skriemdp.federated.local_agent import ask
 from skriemdp.federated.loop import Checkpoint
 from skriemdp.federated.messages import LocalTask, LocalUpdate
@@ -82,13 +84,7 @@ def make_client_app(build_agent: Callable[[dict], Any]) -> Any:
     -------
     flwr.clientapp.ClientApp
     """
-    app = ClientApp()
-
-    @app.train()
-    def train(message: Any, context: Any) -> Any:
-        return Message(_answer(build_agent, message, dict(context.node_config)), reply_to=message)
-
-    return app
+    return _client_app(functools.partial(_answer, build_agent))
 
 
 def make_relay_app() -> Any:
@@ -102,13 +98,27 @@ def make_relay_app() -> Any:
     -------
     flwr.clientapp.ClientApp
     """
+    return _client_app(_relayed)
+
+
+def _client_app(answer: Callable[[Any, dict], RecordDict]) -> Any:
     app = ClientApp()
 
     @app.train()
     def train(message: Any, context: Any) -> Any:
-        return Message(_relayed(message, dict(context.node_config)), reply_to=message)
+        return Message(answer(message, dict(context.node_config)), reply_to=message)
 
     return app
+
+
+def _status(text: str) -> RecordDict:
+    return RecordDict({"status": ConfigRecord({"text": text})})
+
+
+def _made(point: np.ndarray, fit_id: str, number: int) -> RecordDict:
+    """A point with the release that it belongs to; a task and an update alike."""
+    release = ConfigRecord({"fit": fit_id, "round": number})
+    return RecordDict({"point": ArrayRecord([np.asarray(point)]), "release": release})
 
 
 def _relayed(message: Any, node_config: dict[str, Any]) -> RecordDict:
@@ -116,12 +126,12 @@ def _relayed(message: Any, node_config: dict[str, Any]) -> RecordDict:
         data = bytes(message.content["message"]["bytes"])
         answer = ask(int(node_config["agent-port"]), data)
     except Exception:  # noqa: BLE001  the text of an error is nobody's business
-        return RecordDict({"status": ConfigRecord({"text": FAILED})})
+        return _status(FAILED)
     return RecordDict({"message": ConfigRecord({"bytes": answer})})
 
 
 def _answer(
-    build_agent: Callable[..., Any], message: Any, node_config: dict[str, Any]
+    build_agent: Callable[[dict], Any], message: Any, node_config: dict[str, Any]
 ) -> RecordDict:
     # Exceptions are caught here because Flower sends their text, and with it perhaps a record's
     # value, to the server.
@@ -132,23 +142,20 @@ def _answer(
         (point,) = message.content["point"].to_numpy_ndarrays()
         task = LocalTask(str(release["fit"]), int(release["round"]), agent.client, point)
         update = agent.handle(task)
-        return RecordDict(
-            {
-                "point": ArrayRecord([np.asarray(update.point)]),
-                "release": ConfigRecord({"fit": update.fit_id, "round": update.round}),
-            }
-        )
+        return _made(update.point, update.fit_id, update.round)
     except BudgetError:
-        return RecordDict({"status": ConfigRecord({"text": DECLINED})})
+        return _status(DECLINED)
     except Exception:  # noqa: BLE001
-        return RecordDict({"status": ConfigRecord({"text": FAILED})})
+        return _status(FAILED)
 
 
 def _check_agent(agent: Agent) -> None:
     if agent.book is None or agent.accountant is None:
         raise BudgetError("a deployed agent needs an accountant and a book of answers.")
-    if not math.isfinite(agent.accountant.epsilon):
-        raise BudgetError("a deployed agent needs a ceiling: the server decides how often it asks.")
+    try:
+        check_deployed(agent.accountant)
+    except ValueError as error:
+        raise BudgetError(str(error)) from None
 
 
 class GridTransport:
@@ -200,12 +207,11 @@ class GridTransport:
 
     def relay(self, messages: Mapping[str, bytes]) -> Iterator[tuple[str, Any]]:
         """Pairs (client, answer) of a secure sum; clients run :func:`make_relay_app`."""
-        content = {
-            client: RecordDict({"message": ConfigRecord({"bytes": data})})
+        asked = {
+            client: self._to(client, RecordDict({"message": ConfigRecord({"bytes": data})}), "")
             for client, data in messages.items()
             if client in self.nodes
         }
-        asked = {client: self._to(client, record, "") for client, record in content.items()}
         for client, reply in self._replies(asked):
             if reply.metadata.src_node_id != self.nodes[client]:
                 continue
@@ -230,29 +236,23 @@ class GridTransport:
                 time.sleep(self.poll)
 
     def _message(self, task: Any) -> Any:
-        content = RecordDict(
-            {
-                "point": ArrayRecord([np.asarray(task.point)]),
-                "release": ConfigRecord({"fit": task.fit_id, "round": task.round}),
-            }
-        )
+        content = _made(task.point, task.fit_id, task.round)
         return self._to(task.client, content, str(task.round))
 
     def _to(self, client: Any, content: Any, group: str) -> Any:
         return Message(content, self.nodes[client], "train", ttl=self.timeout, group_id=group)
 
     def _update(self, task: LocalTask, reply: Any) -> LocalUpdate | str | None:
-        if reply.metadata.src_node_id != self.nodes[task.client]:
-            return "from another node"
         try:
+            if reply.metadata.src_node_id != self.nodes[task.client]:
+                return FAILED
             if "status" in reply.content:
-                declined = reply.content["status"]["text"] == DECLINED
-                return None if declined else FAILED
+                return None if reply.content["status"]["text"] == DECLINED else FAILED
             (point,) = reply.content["point"].to_numpy_ndarrays()
             release = reply.content["release"]
             return LocalUpdate(release["fit"], release["round"], task.client, point)
         except Exception:  # noqa: BLE001  a hostile upload must not stop the round
-            return "unreadable"
+            return FAILED
 
 
 @dataclass(frozen=True)

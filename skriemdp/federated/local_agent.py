@@ -5,11 +5,11 @@ Whatever code an engine runs beside it, the server's for instance, then sees wha
 
 from __future__ import annotations
 
-import math
 import socket
 import socketserver
 from typing import Any
 
+from skriemdp.federated.agent import check_deployed
 from skriemdp.federated.attendance import reply
 from skriemdp.federated.masks import number, whole
 
@@ -34,14 +34,15 @@ class LocalAgent(socketserver.TCPServer):
     Parameters
     ----------
     agent : SumsAgent
-        Of a cohort, with a ledger that has a ceiling.
+        Of a cohort, with a ledger that has a ceiling and a file.
     port : int, default=0
         Of the loopback interface; 0 for any that is free (`server_address`).
 
     Raises
     ------
     ValueError
-        For another agent: anybody on this machine may ask it, so a ceiling must limit them.
+        For another agent: anybody on this machine may ask it, so a ceiling that outlives this
+        process must limit them.
     """
 
     allow_reuse_address = True
@@ -49,8 +50,7 @@ class LocalAgent(socketserver.TCPServer):
     def __init__(self, agent: Any, port: int = 0):
         if getattr(agent, "member", None) is None:
             raise ValueError("this agent is of no cohort; make it with cohort= and identity=.")
-        if math.isinf(agent.accountant.epsilon):
-            raise ValueError("an agent that answers needs a ledger with a ceiling; pass epsilon=.")
+        check_deployed(agent.accountant)
         self.agent = agent
         super().__init__((_HOST, int(port)), _Answer)
 
@@ -85,18 +85,11 @@ def ask(port: int, message: bytes, seconds: float = 60.0) -> bytes:
 
 
 def _received(connection: socket.socket, most: int = _MOST_BYTES) -> bytes:
-    length = whole(_exactly(connection, 8))
-    if length > most:
-        raise ValueError("the message is too long.")
-    return _exactly(connection, length)
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    pieces, left = [], count
-    while left:
-        piece = connection.recv(min(left, 2**20))
-        if not piece:
-            raise ValueError("the connection ended in the middle of a message.")
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)
+    with connection.makefile("rb") as stream:
+        length = whole(stream.read(8))
+        if length > most:
+            raise ValueError("the message is too long.")
+        data = stream.read(length)
+    if len(data) < length:
+        raise ValueError("the connection ended in the middle of a message.")
+    return data

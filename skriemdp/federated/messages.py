@@ -24,6 +24,7 @@ __all__ = [
     "checked_updates",
     "gathered",
     "is_within",
+    "read_floats",
 ]
 
 # What SQLite stores as an integer.
@@ -118,7 +119,7 @@ def checked_updates(
     accepted : list of LocalUpdate
     refused : list of RefusedUpdate
     """
-    points, refused = gathered(tasks, updates, functools.partial(_point, geometry))
+    points, refused = gathered(tasks, updates, functools.partial(read_floats, geometry.shape))
     usable = [task for task in tasks if task.client in points]
     accepted = []
     findings = _findings(geometry, [points[task.client] for task in usable], usable, domain)
@@ -173,15 +174,16 @@ def _check_answer(
         raise RefusedUpdate(f"client {client!r} sent an answer to another question.")
 
 
-def _point(geometry: Geometry, client: Hashable, point: Any) -> np.ndarray:
-    if not isinstance(point, np.ndarray) or point.dtype.kind != "f":
+def read_floats(shape: tuple[int, ...], client: Hashable, sent: Any) -> np.ndarray:
+    """Finite floats of this shape, or a :class:`RefusedUpdate`."""
+    if not isinstance(sent, np.ndarray) or sent.dtype.kind != "f":
         raise RefusedUpdate(f"client {client!r} did not send an array of floats.")
-    if point.shape != geometry.shape:
-        raise RefusedUpdate(f"client {client!r} sent a point of the wrong shape.")
-    point = np.array(point, dtype=float)
-    if not np.isfinite(point).all():
-        raise RefusedUpdate(f"client {client!r} sent a point that is not finite.")
-    return point
+    if sent.shape != shape:
+        raise RefusedUpdate(f"client {client!r} sent an array of the wrong shape.")
+    sent = np.array(sent, dtype=float)
+    if not np.isfinite(sent).all():
+        raise RefusedUpdate(f"client {client!r} sent numbers that are not finite.")
+    return sent
 
 
 def _findings(

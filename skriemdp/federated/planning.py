@@ -16,6 +16,7 @@ from skriemdp._validation import (
     check_option,
     check_positive,
     check_scale,
+    shown,
 )
 from skriemdp.core.additive import Additive
 from skriemdp.core.manifold_input import check_descent_domain, public_point
@@ -83,7 +84,9 @@ def check_settings(run: Any) -> None:
         raise ValueError("local='rsvrg' needs batch_fraction < 1: full batches have no variance.")
     _check_trust(run)
     if run.unit == "client":
-        _check_client_unit(run)
+        why = "unit='client' trains without local noise, and hides who trains"
+        only = {"local": "rsgd", "batch_fraction": 1.0, "aggregation": "tangent-mean"}
+        _check_only(run, why, **only, checkpoint=None)
     if run.checkpoint is not None and run.fit_id is None:
         raise ValueError("checkpoint needs a fit_id: the name under which the run resumes.")
     if run.checkpoint is not None and not isinstance(run.checkpoint, (str, bytes, os.PathLike)):
@@ -109,14 +112,15 @@ def _check_sums(run: Any) -> None:
             "(PrivateMinimumDistanceToMean, PrivateFrechetMean, PrivatePrincipalEigenvector, "
             f"PrivateHyperbolicRegressor); got {type(run.estimator).__name__}."
         )
-    for name, value in (("n_rounds", 1), ("unit", "record"), ("n_jobs", None)):
+    why = "local='statistic' is one round of all clients, with nothing to resume"
+    _check_only(run, why, n_rounds=1, unit="record", n_jobs=None, checkpoint=None)
+
+
+def _check_only(run: Any, why: str, **only: Any) -> None:
+    """ValueError where a parameter has another value than the only one that is possible."""
+    for name, value in only.items():
         if getattr(run, name) != value:
-            raise ValueError(
-                f"local='statistic' is one round of all clients, each with noise of its own; pass "
-                f"{name}={value!r} (got {getattr(run, name)!r})."
-            )
-    if run.checkpoint is not None:
-        raise ValueError("local='statistic' has nothing to resume; pass checkpoint=None.")
+            raise ValueError(f"{why}; pass {name}={value!r} (got {shown(getattr(run, name))}).")
 
 
 def _check_trust(run: Any) -> None:
@@ -136,19 +140,6 @@ def _check_trust(run: Any) -> None:
         raise ValueError(
             f"trust={run.trust!r} adds up sums, and clients with local={run.local!r} send points; "
             "pass local='statistic' with n_rounds=1, or trust='nobody'."
-        )
-
-
-def _check_client_unit(run: Any) -> None:
-    if run.local != "rsgd" or run.batch_fraction < 1.0:
-        raise ValueError(
-            "unit='client' trains without local noise; local must be 'rsgd' and batch_fraction 1."
-        )
-    if run.aggregation != "tangent-mean":
-        raise ValueError("unit='client' needs aggregation='tangent-mean'.")
-    if run.checkpoint is not None:
-        raise ValueError(
-            "unit='client' hides who trains, which a checkpoint would store; pass checkpoint=None."
         )
 
 

@@ -10,9 +10,11 @@ from skriemdp.core.spent import COMPUTATIONAL
 from skriemdp.privacy.events import Event, compose
 from skriemdp.privacy.lattice import NOISE_SCALE, share_scale
 
-__all__ = ["BY_AGGREGATOR", "Shares", "noted"]
+__all__ = ["BY_AGGREGATOR", "BY_CLIENTS", "Shares", "noted"]
 
-# Public facts of a guarantee whose noise a trusted coordinator adds.
+# Public facts of a guarantee whose noise every client adds for itself.
+BY_CLIENTS = {"trust": "nobody"}
+# And where a trusted coordinator adds it.
 BY_AGGREGATOR = {
     "trust": "aggregator",
     "holds": "against everybody but the coordinator: clients trust it with their exact sums, to "

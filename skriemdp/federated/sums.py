@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-import hashlib
 import math
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,29 +16,29 @@ import skriemdp
 from skriemdp._dataclasses import dataclass
 from skriemdp._random import NoiseStreams
 from skriemdp._validation import check_count, check_option
-from skriemdp.core.additive import Additive, IntegerStatistic, Statistic
+from skriemdp.core.additive import Additive, IntegerStatistic
 from skriemdp.core.charge import charge
 from skriemdp.core.estimator import Plan, Terms, check_noise, validated
 from skriemdp.core.spent import COMPUTATIONAL, PrivacySpent
 from skriemdp.federated.agent import AnswerBook, SumsAgent
 from skriemdp.federated.agreement import MOST_TOTAL, Agreement
 from skriemdp.federated.attendance import AttendanceBook, Member
+from skriemdp.federated.masks import digest
 from skriemdp.federated.messages import (
     LocalTask,
     RefusedUpdate,
     check_release_name,
-    checked_updates,
     gathered,
+    read_floats,
 )
-from skriemdp.federated.shares import BY_AGGREGATOR, Shares
-from skriemdp.geometry import Euclidean
+from skriemdp.federated.shares import BY_AGGREGATOR, BY_CLIENTS, Shares
+from skriemdp.geometry import Grassmann, Stiefel
 from skriemdp.ledger.accountant import BudgetError
 from skriemdp.ledger.current import chosen_accountant
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.sum import noised
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.privacy.event import Event
-from skriemdp.privacy.events import compose
+from skriemdp.privacy.events import as_drawn, compose
 
 if TYPE_CHECKING:
     from skriemdp._groups import Groups
@@ -136,38 +133,39 @@ def _planned(estimator: Any, facts: Any, terms: Terms, times: int) -> Plan[Any]:
 
 
 def added_together(
-    statistic: IntegerStatistic,
+    statistic: Any,
     tables: Iterable[tuple[Hashable, tuple, Groups | None]],
     streams: Callable[..., np.random.Generator],
-    shares: Shares | None,
+    uploads: Uploads,
     times: int = 1,
-) -> tuple[np.ndarray, float]:
-    """Noisy sums over clients whose records are all here, and the variance of their noise.
-
-    In units of that of one release.  Masks would cancel, so that nobody masks.
+) -> Uploads:
+    """What is added up of clients whose records are all here; masks would cancel, so nobody masks.
 
     Parameters
     ----------
-    statistic : IntegerStatistic
+    statistic : Statistic or IntegerStatistic
     tables : iterable of (client, arrays, groups)
     streams : callable
-    shares : Shares or None
-        Of the noise; None where a trusted aggregator adds all of it.
+    uploads : Uploads
+        Without a total: whose noise it has.
     times : int
         In how many clients one person may be.
     """
-    noisy: Any = 0
+    total: Any = 0
     with np.errstate(all="ignore"):  # a warning of overflow would tell of a record
         for client, arrays, groups in tables:
-            own = statistic.exact(arrays, groups)
-            if shares is None:
-                noisy = noisy + np.concatenate(own)
+            mine = functools.partial(streams, "client", repr(client))
+            if not uploads.size:
+                own = statistic.noisy(arrays, groups, mine)
+            elif uploads.shares is None:
+                own = np.concatenate(statistic.exact(arrays, groups))
             else:
-                mine = functools.partial(streams, "share", repr(client))
-                noisy = noisy + noised(statistic.parts, own, mine, shares.honest)
-    if shares is None:
-        noisy = with_one_noise(statistic, noisy, streams, times)
-    return statistic.decoded(noisy), 1.0 if shares is None else shares.variance
+                exact = statistic.exact(arrays, groups)
+                own = noised(statistic.parts, exact, mine, uploads.shares.honest)
+            total = total + own
+    if uploads.size and uploads.shares is None:
+        total = with_one_noise(statistic, total, streams, times)
+    return dataclasses.replace(uploads, total=total)
 
 
 def with_one_noise(
@@ -192,7 +190,6 @@ def sums_agent(
     accountant: PrivacyAccountant,
     book: AnswerBook,
     clients_per_person: int = 1,
-    random_state: int | None = None,
     trust: str | None = None,
     cohort: Cohort | None = None,
     identity: Identity | None = None,
@@ -213,9 +210,9 @@ def sums_agent(
     book : AnswerBook
     clients_per_person : int, default=1
         In how many clients one person may be: the noise of each is larger then, and the ledgers of
-        all of them together are charged the estimator's (epsilon, delta).
-    random_state : int, optional
-        For tests; nobody is protected then.
+        all of them together are charged the estimator's (epsilon, delta).  Where too small,
+        somebody in k clients more than said has k times the mu with one noise for all clients, and
+        sqrt(k) times without.
     trust : {"nobody", "cohort", "aggregator"}, optional
         Whom this client trusts: "cohort" where one is passed, "nobody" otherwise.  With
         "aggregator" it sends its **exact** sums to the coordinator (:class:`AggregatorLoop`), which
@@ -231,10 +228,6 @@ def sums_agent(
         Its number of records, or of people, is public.
     """
     check_count(clients_per_person=clients_per_person)
-    estimator = clone(estimator)
-    data = validated(estimator, X, y, groups)
-    terms, facts = Terms(float(estimator.epsilon), float(estimator.delta)), data.facts
-    facts = facts | {"tables": True}
     check_option((None, "nobody", "cohort", "aggregator"), trust=trust)
     trust = trust or ("nobody" if cohort is None else "cohort")
     if not (trust == "cohort") == (cohort is not None) == (identity is not None):
@@ -242,29 +235,20 @@ def sums_agent(
             f"trust='cohort', cohort= and identity= belong together; pass all or none (got trust="
             f"{trust!r})."
         )
-    if random_state is not None and trust != "nobody":
-        raise ValueError("seeded noise of several clients protects nobody; leave random_state out.")
-    with _about_a_part(trust != "nobody"):
-        plan = planned_sums(estimator, facts, terms, clients_per_person, trust != "nobody")
-    records, member, agreement = estimator._records(data), None, None
-    if trust != "nobody":
+    estimator = clone(estimator)
+    data = validated(estimator, X, y, groups)
+    facts, together = data.facts | {"tables": True}, trust != "nobody"
+    plan = _plan_of_a_part(estimator, facts, clients_per_person, together)
+    member, agreement = None, None
+    if together:
         agreement = _agreement(estimator, plan, facts, clients_per_person)
     if trust == "aggregator":
         plan = dataclasses.replace(plan, public=plan.public | BY_AGGREGATOR)
     if cohort is not None and identity is not None and agreement is not None:
-        pages, size = AttendanceBook(Path(book.path)), int(facts["n"])
+        pages, size = AttendanceBook(book.path), int(facts["n"])
         member, agreement = Member(str(client), identity, cohort, agreement, pages, size), None
-    return SumsAgent(
-        client,
-        plan,
-        records,
-        data.groups,
-        accountant,
-        book,
-        random_state,
-        member=member,
-        agreement=agreement,
-    )
+    records = estimator._records(data)
+    return SumsAgent(client, plan, records, data.groups, accountant, book, member, agreement)
 
 
 def sums_agreement(
@@ -288,21 +272,38 @@ def sums_agreement(
     clients_per_person : int, default=1
         As at the clients.
     """
-    estimator = clone(estimator)
-    facts = validated(estimator, X, y).facts | {"grouped": grouped, "tables": True}
-    terms = Terms(float(estimator.epsilon), float(estimator.delta))
-    with _about_a_part(True):
-        plan = planned_sums(estimator, facts, terms, clients_per_person, together=True)
+    estimator, facts = _at_server(estimator, X, y, grouped)
+    plan = _plan_of_a_part(estimator, facts, clients_per_person, together=True)
     return _agreement(estimator, plan, facts, clients_per_person)
 
 
-@contextlib.contextmanager
-def _about_a_part(together: bool) -> Iterator[None]:
-    """No warnings about the noise beside few records, where it is beside those of all clients."""
+def _at_server(estimator: Any, X: Any, y: Any, grouped: bool) -> tuple[Any, dict[str, Any]]:
+    """A copy of the estimator, and public facts as two made-up records show them."""
+    estimator = clone(estimator)
+    return estimator, validated(estimator, X, y).facts | {"grouped": grouped, "tables": True}
+
+
+def _plan_of_a_part(estimator: Any, facts: Any, times: int, together: bool) -> Plan[Any]:
+    """A client's plan, or one without records.
+
+    No warnings about the noise beside few records, where it is beside those of all clients.
+    """
     with warnings.catch_warnings():
         if together:
             warnings.simplefilter("ignore", UserWarning)
-        yield
+        plan = planned_sums(estimator, facts, _terms(estimator), times, together)
+    geometry, center = facts.get("geometry"), plan.public.get("center")
+    if isinstance(geometry, (Grassmann, Stiefel)) and center is not None:
+        if np.linalg.norm(center[: geometry.p], -2) < 1e-6:  # the least singular value
+            raise ValueError(
+                "the upper square block of center is singular; then rounding decides what "
+                f"coordinates of {geometry} are, on each client's machine: pass another center."
+            )
+    return plan
+
+
+def _terms(estimator: Any) -> Terms:
+    return Terms(float(estimator.epsilon), float(estimator.delta))
 
 
 # They say nothing about what is added.
@@ -332,8 +333,8 @@ class Uploads:
 
     Attributes
     ----------
-    total : ndarray
-        Sum of the uploads.
+    total : ndarray or None
+        Sum of the uploads; None before there is one.
     clients : tuple
         Who sent them.
     size : int
@@ -342,7 +343,7 @@ class Uploads:
         Of a secure sum: of each time that clients were asked to add; the last one is this sum.
     """
 
-    total: np.ndarray
+    total: Any
     clients: tuple
     size: int = 0
     attempts: tuple[Shares, ...] = ()
@@ -352,8 +353,23 @@ class Uploads:
         """Of the noise of a secure sum."""
         return self.attempts[-1] if self.attempts else None
 
+    @property
+    def variance(self) -> float:
+        """Of the noise, in units of that of one release."""
+        if self.shares is not None:
+            return self.shares.variance
+        return 1.0 if self.size else float(len(self.clients))
 
-@dataclass(frozen=True)
+    @property
+    def public(self) -> dict[str, Any]:
+        """Public facts: who took part, and whom they trust."""
+        known: dict[str, Any] = {"clients": list(map(str, self.clients))}
+        if self.shares is not None:
+            return known | self.shares.stated | {"attempts": len(self.attempts)}
+        return known | (BY_AGGREGATOR if self.size else BY_CLIENTS)
+
+
+@dataclass
 class SumsLoop:
     """The server's one round: ask every client for its sums, add what comes back.
 
@@ -375,10 +391,17 @@ class SumsLoop:
     size: int
     min_updates: int = 1
 
+    @property
+    def question(self) -> np.ndarray:
+        """Zeros, as many as there are sums."""
+        return np.zeros(self.size)
+
     def run(
         self, transport: Transport, start: Any, fit_id: str, checkpoint: Any = None
     ) -> tuple[Uploads, list[RefusedUpdate]]:
         """Ask, check, add; `start` has no meaning here.
+
+        A trusted coordinator charges its ledger then, and adds the noise.
 
         Raises
         ------
@@ -386,33 +409,50 @@ class SumsLoop:
             If too few answers can be used.
         ValueError
             If the checkpoint holds a run of this name with other sums; nobody is asked.
+        BudgetError
+            If a coordinator's ledger has no room, or holds this run and the checkpoint does not:
+            another noise on the same sums would be a second release.
         """
         check_release_name(fit_id)
+        asked = digest("question", self.question.tobytes()).hex()
         state = None if checkpoint is None else checkpoint.load(fit_id)
         if state is not None:
-            if state["point"].shape != (self.size,):
+            if state.get("question") != asked:
                 raise ValueError(
                     f"the checkpoint holds a run {fit_id!r} of other sums; pass another fit_id."
                 )
-            return Uploads(state["point"], tuple(state["answered"])), []
-        tasks = [LocalTask(fit_id, 0, client, np.zeros(self.size)) for client in self.clients]
-        answers = transport.run(tasks)
-        updates, refused = checked_updates(Euclidean(self.size), tasks, answers)
-        if len(updates) < self.min_updates:
+            return Uploads(np.array(state["total"]), tuple(state["answered"]), state["size"]), []
+        self._check_new(fit_id)
+        tasks = [LocalTask(fit_id, 0, client, self.question) for client in self.clients]
+        known, refused = gathered(tasks, transport.run(tasks), self._read)
+        if len(known) < self.min_updates:
             raise RuntimeError(
-                f"{len(updates)} of {len(self.clients)} clients sent sums that can be used, fewer "
-                f"than min_updates={self.min_updates}."
+                f"{len(known)} of {len(tasks)} clients sent sums that can be used, fewer than "
+                f"min_updates={self.min_updates}."
             )
         # In the order of the clients, never of arrival: floating-point sums depend on it.
-        total = np.sum([update.point for update in updates], axis=0)
-        found = Uploads(total, tuple(update.client for update in updates))
+        clients = tuple(client for client in self.clients if client in known)
+        total = np.sum([known[client] for client in clients], axis=0)
+        found = self._released(fit_id, Uploads(total, clients))
         if checkpoint is not None:
-            state = {"fit_id": fit_id, "point": total, "chosen": total}
-            checkpoint.save(state | {"answered": list(found.clients)})
+            state = {"fit_id": fit_id, "point": [], "chosen": [], "question": asked}
+            kept = {"answered": list(clients), "size": found.size, "total": found.total}
+            checkpoint.save(state | kept)
         return found, refused
 
+    def _check_new(self, fit_id: str) -> None:
+        """Raise where a run of this name must not be made again."""
 
-class AggregatorLoop:
+    def _released(self, fit_id: str, uploads: Uploads) -> Uploads:
+        """What leaves the server's memory."""
+        return uploads
+
+    def _read(self, client: Hashable, sums: Any) -> np.ndarray:
+        """A client's sums, or a :class:`RefusedUpdate`."""
+        return read_floats((self.size,), client, sums)
+
+
+class AggregatorLoop(SumsLoop):
     """A trusted coordinator's one round: exact sums of all clients, and one noise for all of them.
 
     Clients trust it with their exact sums, to add the noise and to show nothing else.  They are
@@ -449,64 +489,39 @@ class AggregatorLoop:
         min_updates: int = 1,
     ):
         check_count(clients_per_person=clients_per_person, min_updates=min_updates)
-        self.estimator, self.sizes, self.accountant = clone(estimator), dict(sizes), accountant
-        self.times, self.min_updates = clients_per_person, min_updates
-        self._facts = validated(self.estimator, X, y).facts | {"grouped": grouped, "tables": True}
-        plan = self._plan(tuple(sizes))
+        self.estimator, self._facts = _at_server(estimator, X, y, grouped)
+        self.sizes, self.accountant, self.times = dict(sizes), accountant, clients_per_person
+        plan = self._plan(sum(self.sizes.values()))
         self.agreement = _agreement(self.estimator, plan, self._facts, clients_per_person)
+        super().__init__(tuple(sizes), self.agreement.length, min_updates)
 
-    def _plan(self, clients: tuple) -> Plan[Any]:
-        facts = self._facts | {"n": sum(self.sizes[client] for client in clients)}
-        terms = Terms(float(self.estimator.epsilon), float(self.estimator.delta))
-        plan = planned_sums(self.estimator, facts, terms, self.times, together=True)
-        known = {"clients": list(map(str, clients))} | BY_AGGREGATOR
-        return dataclasses.replace(plan, public=plan.public | known)
+    @property
+    def question(self) -> np.ndarray:
+        """What clients must have set alike."""
+        return self.agreement.question
 
-    def run(
-        self, transport: Transport, start: Any, fit_id: str, checkpoint: Any = None
-    ) -> tuple[Uploads, list[RefusedUpdate]]:
-        """Ask, check, add, charge, add the noise; `start` has no meaning here.
+    def _plan(self, n: int) -> Plan[Any]:
+        facts, terms = self._facts | {"n": n}, _terms(self.estimator)
+        return planned_sums(self.estimator, facts, terms, self.times, together=True)
 
-        Raises
-        ------
-        RuntimeError
-            If too few answers can be used.
-        ValueError
-            If the checkpoint holds a run of this name with other sums.
-        BudgetError
-            If the ledger has no room, or holds this run and the checkpoint does not: another noise
-            on the same sums would be a second release.
-        """
-        check_release_name(fit_id)
-        plan_of_sums = self.agreement.digest.hex()
-        state = None if checkpoint is None else checkpoint.load(fit_id)
-        if state is not None:
-            if state.get("plan") != plan_of_sums:
-                raise ValueError(
-                    f"the checkpoint holds a run {fit_id!r} of other sums; pass another fit_id."
-                )
-            total = np.array(state["total"], dtype=np.int64)
-            return Uploads(total, tuple(state["answered"]), state["size"]), []
-        ledger = chosen_accountant(self.accountant)
+    def _check_new(self, fit_id: str) -> None:
         label = type(self).__name__
-        if any(e.label == label and e.params.get("fit") == fit_id for e in ledger.history):
+        history = chosen_accountant(self.accountant).history
+        if any(entry.label == label and entry.params.get("fit") == fit_id for entry in history):
             raise BudgetError(
                 f"the ledger holds the run {fit_id!r}, which is not repeated; restore its "
                 "checkpoint, or pass another fit_id (clients are charged anew)."
             )
-        question = self.agreement.question
-        tasks = [LocalTask(fit_id, 0, client, question) for client in self.sizes]
-        known, refused = gathered(tasks, transport.run(tasks), self._read)
-        clients = tuple(client for client in self.sizes if client in known)
-        if len(clients) < self.min_updates:
-            raise RuntimeError(
-                f"{len(clients)} of {len(tasks)} clients sent sums that can be used, fewer than "
-                f"min_updates={self.min_updates}."
-            )
-        plan = self._plan(clients)
+
+    def _released(self, fit_id: str, uploads: Uploads) -> Uploads:
+        found = dataclasses.replace(
+            uploads, size=sum(self.sizes[client] for client in uploads.clients)
+        )
+        plan = self._plan(found.size)
+        spent = stated(self.estimator, plan, self.times, found)
         charge(
-            ledger,
-            compose([plan.event] * self.times),
+            chosen_accountant(self.accountant),
+            spent.event,
             self,
             random_state=None,
             params={
@@ -514,24 +529,18 @@ class AggregatorLoop:
                 "unit": plan.unit,
                 "fit": fit_id,
             },
-            facts=plan.stated,
-            at=(float(self.estimator.epsilon), float(self.estimator.delta)),
+            facts=spent.public,
+            at=(spent.epsilon, spent.delta),
         )
-        exact = np.sum([known[client] for client in clients], axis=0)
-        total = with_one_noise(plan.settings, exact, NoiseStreams(), self.times)
-        found = Uploads(total, clients, sum(self.sizes[client] for client in clients))
-        if checkpoint is not None:
-            state = {"fit_id": fit_id, "point": [], "chosen": [], "plan": plan_of_sums}
-            kept = {"answered": list(clients), "size": found.size, "total": total}
-            checkpoint.save(state | kept)
-        return found, refused
+        total = with_one_noise(plan.settings, found.total, NoiseStreams(), self.times)
+        return dataclasses.replace(found, total=total)
 
     def _read(self, client: Hashable, sums: Any) -> np.ndarray:
         """A client's sums, within what its number of records can add up to."""
         most = self.sizes[client] * self.agreement.largest
         if type(sums) is not np.ndarray or sums.dtype != np.int64:
             raise RefusedUpdate(f"client {client!r} did not send integers.")
-        if sums.shape != (self.agreement.length,) or sums.max() > most or sums.min() < -most:
+        if sums.shape != (self.size,) or sums.max() > most or sums.min() < -most:
             raise RefusedUpdate(f"client {client!r} sent sums that its records cannot have.")
         return sums
 
@@ -570,71 +579,44 @@ def learn_from_sums(
         ledgers.  Of a secure sum it states what all attempts cost together of which this server
         knows.
     """
-    estimator, shares, total = clone(estimator), uploads.shares, uploads.total
-    together = bool(uploads.size)
-    n = uploads.size if together else sum((sizes or {})[client] for client in uploads.clients)
-    facts = validated(estimator, X, y).facts | {"n": n, "grouped": grouped, "tables": True}
-    terms = Terms(float(estimator.epsilon), float(estimator.delta))
-    plan = planned_sums(estimator, facts, terms, clients_per_person, together)
-    tables = float(len(uploads.clients))
-    known: dict[str, Any] = {"clients": list(map(str, uploads.clients))}
-    if shares is not None:
-        tables, known = shares.variance, known | {"attempts": len(uploads.attempts)}
-    elif together:
-        tables = 1.0
-    if together:
-        total = plan.settings.decoded(total)
-        known |= BY_AGGREGATOR if shares is None else shares.stated
-        plan = dataclasses.replace(plan, public=plan.public | known)
-    estimator._learn(plan.settings, total, facts, tables)
-    event = compose([plan.event] * clients_per_person)
-    estimator.privacy_spent_ = stated(estimator, plan, event, uploads.attempts)
+    estimator, facts = _at_server(estimator, X, y, grouped)
+    n = uploads.size or sum((sizes or {})[client] for client in uploads.clients)
+    facts |= {"n": n}
+    plan = planned_sums(estimator, facts, _terms(estimator), clients_per_person, bool(uploads.size))
+    learn(estimator, plan, facts, uploads)
+    estimator.privacy_spent_ = stated(estimator, plan, clients_per_person, uploads)
     return estimator
 
 
+def learn(estimator: Any, plan: Plan[Any], facts: Any, uploads: Uploads) -> None:
+    """Set the learned attributes from what clients added up."""
+    total = plan.settings.decoded(uploads.total) if uploads.size else uploads.total
+    estimator._learn(plan.settings, total, facts, uploads.variance)
+
+
 def stated(
-    estimator: Any, plan: Plan[Any], event: Event, attempts: tuple[Shares, ...] = ()
+    estimator: Any, plan: Plan[Any], times: int, uploads: Uploads, random_state: int | None = None
 ) -> PrivacySpent:
     """What a person, or a record, has been told of: at most the estimator's (epsilon, delta).
 
-    Of a secure sum, what all attempts tell together, each of which is an `event`.
+    A person may be in so many clients, each of which releases a `plan`.  Of a secure sum, what all
+    attempts tell together, each of which was charged, and may be known to the server.
     """
     epsilon, delta = float(estimator.epsilon), float(estimator.delta)
-    spent = PrivacySpent(epsilon, delta, event, plan.unit, plan.guarantee, plan.stated)
-    if not attempts:
-        return spent
-    single = spent.planned_event
-    if len(attempts) > 1:  # each was charged, and may be known to the server
-        event = compose([single] * len(attempts))
-        epsilon = float(event.epsilon(delta))
-    alone = compose([shares.alone(single) for shares in attempts])
-    return dataclasses.replace(
-        spent,
-        event=event,
-        planned_epsilon=epsilon,
-        planned_guarantee=COMPUTATIONAL,
-        planned_alone=max(epsilon, float(alone.epsilon(delta)) * (1.0 + 1e-12)),
+    event, guarantee, alone = compose([plan.event] * times), plan.guarantee, None
+    if uploads.attempts:
+        single, guarantee = event, COMPUTATIONAL
+        if len(uploads.attempts) > 1:
+            event = compose([single] * len(uploads.attempts))
+            epsilon = float(event.epsilon(delta))
+        everything = compose([shares.alone(single) for shares in uploads.attempts])
+        alone = max(epsilon, float(everything.epsilon(delta)) * (1.0 + 1e-12))
+    return PrivacySpent(
+        epsilon,
+        delta,
+        as_drawn(event, random_state),
+        plan.unit,
+        guarantee,
+        plan.stated | uploads.public,
+        planned_alone=alone,
     )
-
-
-def simulated_agents(
-    plan: Plan[Statistic],
-    parts: Iterable[tuple[Hashable, tuple, Groups | None]],
-    random_state: int | None,
-    context: bytes,
-    shared: np.random.Generator | None,
-) -> dict:
-    """Agents of clients whose records are all here; the run is charged as a whole."""
-    context += hashlib.blake2b(repr(plan.event.to_dict()).encode()).digest()
-    return {
-        client: SumsAgent(
-            client,
-            plan,
-            arrays,
-            groups,
-            random_state=random_state,
-            context=context,
-            shared=shared,
-        )
-        for client, arrays, groups in parts
-    }

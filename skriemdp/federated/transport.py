@@ -13,10 +13,9 @@ from skriemdp.ledger.accountant import BudgetError
 
 if TYPE_CHECKING:
     from skriemdp.federated.agent import Agent
-    from skriemdp.federated.together import ClientsTogether
 
 
-__all__ = ["InProcessTransport", "JoblibTransport", "Transport"]
+__all__ = ["InProcessTransport", "Transport"]
 
 
 class Transport(Protocol):
@@ -27,7 +26,9 @@ class Transport(Protocol):
 
 
 class InProcessTransport:
-    """Clients in this process, one after another or, where they are small, together.
+    """Clients on this machine: one after another, together where they are small, or in processes.
+
+    Processes give the numbers of one after another, bit for bit when seeded.
 
     Parameters
     ----------
@@ -36,42 +37,29 @@ class InProcessTransport:
     together : ClientsTogether, optional
         Trains all clients of a round in one pass.  Its agents have no accountant and no book: the
         run was charged as a whole.
+    n_jobs : int, optional
+        Workers of joblib.  Its own backends run a task once; one that may run it again (dask, when
+        a worker dies) needs agents with an `AnswerBook`, which refuses the second release.
     """
 
-    def __init__(self, agents: Mapping[Any, Agent], together: ClientsTogether | None = None):
-        self.agents, self.together = dict(agents), together
+    def __init__(self, agents: Mapping[Any, Any], together: Any = None, n_jobs: int | None = None):
+        self.agents, self.together, self.n_jobs = dict(agents), together, n_jobs
 
     def run(self, tasks: Sequence[LocalTask]) -> list[tuple]:
         if self.together is not None:
             return [(update.client, update) for update in self.together.handle(tasks)]
-        return [(task.client, _handle(self.agents[task.client], task)) for task in tasks]
+        pairs = [(self.agents[task.client], task) for task in tasks]
+        if self.n_jobs is None:
+            answers = [_handle(*pair) for pair in pairs]
+        else:
+            call = joblib.delayed(_handle)
+            answers = joblib.Parallel(n_jobs=self.n_jobs)(call(*pair) for pair in pairs)
+        return [(task.client, answer) for task, answer in zip(tasks, answers, strict=True)]
 
     def relay(self, messages: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
         """Answers to the messages of a secure sum."""
         known = {name: data for name, data in messages.items() if name in self.agents}
         return [(name, reply(self.agents[name], data)) for name, data in known.items()]
-
-
-class JoblibTransport:
-    """Clients in joblib workers; the same numbers as in one process, bit for bit when seeded.
-
-    joblib's own backends run a task once.  A backend that may run it again (dask, when a worker
-    dies) needs agents with an `AnswerBook`, which refuses the second release.
-
-    Parameters
-    ----------
-    agents : dict
-    n_jobs : int
-    """
-
-    def __init__(self, agents: Mapping[Any, Agent], n_jobs: int = -1):
-        self.agents, self.n_jobs = dict(agents), n_jobs
-
-    def run(self, tasks: Sequence[LocalTask]) -> list[tuple]:
-        answers = joblib.Parallel(n_jobs=self.n_jobs)(
-            joblib.delayed(_handle)(self.agents[task.client], task) for task in tasks
-        )
-        return [(task.client, answer) for task, answer in zip(tasks, answers, strict=True)]
 
 
 def _handle(agent: Agent, task: LocalTask) -> LocalUpdate | None:

@@ -209,6 +209,11 @@ class PrivacyAccountant:
         return self._ledger.path
 
     @property
+    def lasts(self) -> bool:
+        """Whether the ledger outlives this process: it was made with `path`."""
+        return not connections.is_own(self.path)
+
+    @property
     def name(self) -> str:
         """Name of the data set charged."""
         return self._dataset

@@ -169,7 +169,7 @@ def _connect(path: str) -> sqlite3.Connection:
         _check_format(db, path)
         # The journal stays and is overwritten; each commit is synced, and so is its end mark.  A
         # ledger of this process alone need not outlive the machine: power that fails ends both.
-        level = "OFF" if _is_own(path) else "EXTRA"
+        level = "OFF" if is_own(path) else "EXTRA"
         db.executescript(
             f"PRAGMA journal_mode = PERSIST; PRAGMA synchronous = {level}; "
             "PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF"
@@ -317,7 +317,7 @@ def private_folder() -> str:
         return _folder[1]
 
 
-def _is_own(path: str) -> bool:
+def is_own(path: str) -> bool:
     """Whether a ledger lies in the folder that is removed with this process."""
     if _folder is None or _folder[0] != os.getpid():
         return False

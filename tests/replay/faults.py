@@ -682,7 +682,7 @@ CHANGES = (
         "coordinator of two",
     ),
     Change(
-        "federated.sums:AggregatorLoop.run",
+        "federated.sums:AggregatorLoop._released",
         meanwhile("federated.sums:compose", takes(events=lambda a: a.events[:1])),
         "one client of two is charged",
         "coordinator of two",
