@@ -576,7 +576,7 @@ def default_descent(
 
     One full step when its curvature bias is below the noise, else a rough step with a tenth of the
     budget and a precise one; more steps or equal shares only add noise
-    (docs/user_guide/mean.md, table "Steps").
+    (docs/theory/mean-iteration.md, "How many steps").
     """
     kappa = _curvature(ball)
     if n_steps is None:

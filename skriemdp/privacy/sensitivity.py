@@ -179,7 +179,7 @@ def exact_moment_norm(longest: float, n: int, dim: int) -> float:
     Returns
     -------
     float
-        R with ``R^2 >= longest^2 + |E|``, |E| the trace norm of what two totals are rounded by, at
+        R with ``R^2 >= longest^2 + e``, e the trace norm of what two totals are rounded by, at
         most ``2^-49 n sqrt(dim) longest^2``.  floats.md, "Floating-point noise on an exact total".
     """
     check_positive(longest=longest)
