@@ -33,10 +33,10 @@ from skriemdp.descent.per_sample import (
     check_per_sample,
     make_gradient,
 )
-from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler, check_run
-from skriemdp.descent.stochastic import calibrated_sgd
+from skriemdp.descent.releases import check_run
+from skriemdp.descent.stochastic import SAMPLINGS, calibrated_sgd
 from skriemdp.descent.trajectory import Moves, rehearse
-from skriemdp.descent.variance_reduction import EPOCH_LENGTH, calibrated_svrg
+from skriemdp.descent.variance_reduction import calibrated_svrg
 from skriemdp.erm.clipping import ClipNorm
 from skriemdp.geometry import as_geometry
 from skriemdp.geometry.ball import GeodesicBall
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateRiemannianERM"]
 
-SAMPLINGS = {"poisson": PoissonSampler, "fixed-size": FixedSizeSampler}
 SOLVERS = ("descent", "variance-reduced")
 
 _CHECKS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
@@ -455,27 +454,12 @@ class PrivateRiemannianERM(PrivateEstimator):
         clip, target = self.clip_norm, (float(self.epsilon), float(self.delta))
         if search is not None:
             raise ValueError("solver='variance-reduced' needs batch_size.")
-        sampler: Any = SAMPLINGS[self.sampling](self.batch_size, dim)
+        sampler = SAMPLINGS[self.sampling](self.batch_size, dim)
         if self.solver == "descent":
             solver = calibrated_sgd(sampler, moves, n, *target, clip_norm=clip)
             scale = solver.noise_multiplier * 2 * clip / sampler.expected_size(n)
             return solver, solver.event(n), scale
-        if moves.n_steps % (1 + EPOCH_LENGTH):
-            raise ValueError(
-                f"n_steps={moves.n_steps} must be a multiple of {1 + EPOCH_LENGTH}: whole epochs "
-                f"of one anchor and {EPOCH_LENGTH} steps."
-            )
-        solver = calibrated_svrg(
-            sampler,
-            moves.n_steps // (1 + EPOCH_LENGTH),
-            EPOCH_LENGTH,
-            moves,
-            n,
-            *target,
-            clip_norm=clip,
-            difference_clip=clip if self.smoothness is None else None,
-            smoothness=self.smoothness,
-        )
+        solver = calibrated_svrg(sampler, moves, n, *target, clip, self.smoothness)
         return solver, solver.event(n), solver.anchor_noise_multiplier * 2 * clip / n
 
     def _noise_context(self, data: Data, plan: Plan) -> bytes:

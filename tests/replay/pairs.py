@@ -893,9 +893,9 @@ def components():
 
 
 def _start_frame(d, k):
-    from skriemdp.pca.releases import _public_frame
+    from skriemdp.pca.releases import public_frame
 
-    return _public_frame(d, k, 0)
+    return public_frame(d, k, 0)
 
 
 # -- completion -----------------------------------------------------------------------------------

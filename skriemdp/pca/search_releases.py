@@ -5,39 +5,41 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.row_records import norm_quantile
-from skriemdp.location_scale.rows import Rows, centred_rows
+from skriemdp.location_scale.rows import centred_rows
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.held import Held, VectorSet, ball
+from skriemdp.mechanisms.budget import COUNT, GaussianBudget, PureBudget
+from skriemdp.mechanisms.held import VectorSet, ball
 from skriemdp.mechanisms.sum import plain_sum, private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.sensitivity import mean_sensitivity
+
+if TYPE_CHECKING:
+    from skriemdp.location_scale.grouped_rows import GroupedRows
+    from skriemdp.location_scale.rows import Rows
+
+    # Records are rows, or people who own several.
+    Records = Rows | GroupedRows
 
 __all__ = [
     "LEAST_LEFT",
     "Bounds",
     "BoundsSearch",
     "Budget",
-    "Records",
     "Streams",
     "clip_level",
+    "count_share",
     "noisy_mean",
     "noisy_number",
     "pairs_are_better",
-    "product_quantile",
-    "trace_quantile",
 ]
 
 Budget = GaussianBudget | PureBudget
-# Records are rows, or people who own several.
-Records = Rows | GroupedRows
 # A fresh generator of noise for every label.
 Streams = Callable[..., np.random.Generator]
 
@@ -47,7 +49,6 @@ _RATIO = 1.08
 _WIDE = 1e-9 * _RATIO ** np.arange(640.0)
 _COARSE = 1e-9 * 1.2 ** np.arange(256.0)
 _NEAR = _RATIO ** np.arange(-111.0, 17.0)
-_BELOW = _RATIO ** np.arange(-127.0, 1.0)
 
 # Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips
 # (docs/benchmarks.md).
@@ -59,6 +60,9 @@ _COSINE_NOISE = 0.008
 _LEVEL = 5.0
 # Share of mu**2 that the search leaves to the components at least.
 LEAST_LEFT = 0.12
+# Share that pays for the released fraction of clipped rows, where the norm is public; a share of a
+# pure epsilon costs twice as much variance as one of mu**2.
+_COUNT_SHARE, _PURE_COUNT_SHARE = 0.01, 0.005
 # Where differences of pairs are released: n mu over the root of d (docs/benchmarks.md).
 _PAIRS_FROM, _PAIRS_TO = 6.7, 12.0
 # Shares of mu**2 for the rough mean beside them: the norm about the origin, and the mean.
@@ -67,7 +71,6 @@ _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE = 0.02, 0.03
 _PAIR_NORM_SHARE = 0.1
 # Names of the releases.
 NORM, MEAN, RANK = "norms that clip", "means", "effective rank"
-VARIANCES = "variances"
 # Each mean shrinks the distance to the data by about its noise; four lead from a hundred times the
 # spread of the data to the data, where the budget suffices at all.
 _MOST_MEANS = 4
@@ -110,12 +113,21 @@ class Bounds:
         They are scaled to this norm.
     mean : ndarray of shape (d,)
         The released mean of the records.
+    clipped : tuple of two floats or None
+        Released fraction of the records that are longer, and its noise; where the norm is public.
     """
 
     rows: Records
     center: np.ndarray
     row_norm: float
     mean: np.ndarray
+    clipped: tuple[float, float] | None = None
+
+    @property
+    def beyond(self) -> int:
+        """Number of the records that are longer; private."""
+        tiles = self.rows.squared_norms(self.center)
+        return int(sum(np.count_nonzero(~(squares <= self.row_norm**2)) for squares in tiles))
 
 
 @dataclass(frozen=True)
@@ -152,13 +164,6 @@ class BoundsSearch:
     pair_seed: int | None = None
 
     @property
-    def sums(self) -> list[tuple[float, Held]]:
-        """Shares of ``mu**2`` of the sums, and sets that are as fine as theirs."""
-        mean = self.mean_share if self.pair_seed is None else _ROUGH_MEAN_SHARE
-        means: list[tuple[float, Held]] = [(mean, ball(Ball(1.0), self.d))]
-        return [(_RANK_SHARE, ball(Ball(0.5), 1)), *(means if self.private_center else [])]
-
-    @property
     def _n_mu(self) -> float:
         # The square of the smallest epsilons would be zero; below this nothing is left to tell.
         return max(self.n * self.strength, 1e-100)
@@ -175,15 +180,25 @@ class BoundsSearch:
         return float(np.clip(0.5 * self.d**0.25 / math.sqrt(self._n_mu), 0.01, most))
 
     def reserve(self, budget: Budget) -> None:
-        """Take from the budget of a plan all that the search may spend."""
+        """Take from the budget of a plan all that the search may spend.
+
+        Raises
+        ------
+        ValueError
+            Where integers would be too coarse for some sum.
+        """
         paired, norms = self.pair_seed is not None, []
         if self.row_norm is None:
             share = _PAIR_NORM_SHARE if paired else _NORM_SHARE
             norms = [(_RANK_SHARE, RANK, 1), (share, NORM, 1)]
+        else:
+            budget.take(count_share(budget), COUNT, 1)
         first, mean = self._first_shares
         means = [(first, NORM, 1), (mean, MEAN, self.d)] if self.private_center else []
-        for taken in means + norms:
-            budget.take(*taken)
+        for share, name, dim in means + norms:
+            mu = budget.take(share, name, dim)
+            if name != NORM and not budget.pure:
+                ball(Ball(1.0), dim).check(mu)
         for _ in range(0 if paired or not self.private_center else _MOST_MEANS - 1):
             if not self._affords_more(budget):
                 break
@@ -211,7 +226,15 @@ class BoundsSearch:
 
     def release(self, rows: Records, budget: Budget, streams: Streams) -> Bounds:
         """Rows, centre and clipping norm."""
-        center, rng = np.zeros(self.d), streams("centre and norm")
+        if self.row_norm is None:
+            return self._found(rows, budget, streams("centre and norm"))
+        count = budget.count(count_share(budget))
+        found = self._found(rows, budget, streams("centre and norm"))
+        noisy = count.release(found.beyond, streams("clipped fraction"))
+        return dataclasses.replace(found, clipped=(noisy / rows.n, count.sigma / rows.n))
+
+    def _found(self, rows: Records, budget: Budget, rng: np.random.Generator) -> Bounds:
+        center = np.zeros(self.d)
         if self.pair_seed is not None:
             return self._release_pairs(rows, budget, rng)
         if not self.private_center:
@@ -325,6 +348,11 @@ class BoundsSearch:
         return 1.0 / float(np.clip(cosine, 1.0 / self.d, 1.0))
 
 
+def count_share(budget: Budget) -> float:
+    """Share of a budget for the number of rows that are longer than a public norm."""
+    return _PURE_COUNT_SHARE if budget.pure else _COUNT_SHARE
+
+
 def noisy_mean(
     units: Units,
     give: Callable[..., Any],
@@ -360,40 +388,3 @@ def noisy_number(
     held = ball(Ball(half, np.array([half])), 1)
     (mean,), sigma = noisy_mean(units, give, held, n, budget, share, name, rng)
     return half + float(mean), sigma
-
-
-def product_quantile(
-    rows: Records,
-    center: np.ndarray,
-    row_norm: float,
-    frame: np.ndarray,
-    budget: Budget,
-    share: float,
-    name: str,
-    level: float,
-    streams: Streams,
-    *label: object,
-) -> float:
-    """A norm that bounds about the fraction `level` of the terms ``z z' W``."""
-    norms = rows.product_norms(center, row_norm, frame)
-    rng = streams("product norm", *label)
-    return norm_quantile(budget, share, name, row_norm**2 * _BELOW, level, norms, rows.n, rng)
-
-
-def trace_quantile(
-    rows: GroupedRows,
-    center: np.ndarray,
-    row_norm: float,
-    budget: Budget,
-    share: float,
-    level: float,
-    streams: Streams,
-) -> float:
-    """A number that bounds about the fraction `level` of the traces of people's matrices.
-
-    Matrices of Frobenius norm ``row_norm^2`` have traces of ``sqrt(d) row_norm^2`` at most.
-    """
-    traces = (tile[:, 0] for tile in rows.scaled_squares(center, row_norm))
-    grid = row_norm * rows.d**0.25 * _BELOW
-    bound = norm_quantile(budget, share, VARIANCES, grid, level, traces, rows.n, streams("trace"))
-    return bound**2
