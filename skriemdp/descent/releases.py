@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ _AHEAD = 2**13
 
 __all__ = [
     "Batches",
+    "Evidence",
     "FixedSizeSampler",
     "FullBatch",
     "PoissonSampler",
@@ -231,6 +232,31 @@ def _subset(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     chosen = rng.choice(n, size=size, replace=False, shuffle=False)
     chosen.sort()
     return chosen
+
+
+class Evidence:
+    """Whether noisy vectors hold more than their noise; a function of released numbers.
+
+    Attributes
+    ----------
+    most : float
+        By how many of its standard deviations the squared length of a sum of the first vectors, of
+        however many, is above what noise alone would make of it, at most.
+    """
+
+    # A fit whose vectors never rise so far above their noise warns; how often one does that is in
+    # docs/benchmarks.md ("Warnings").
+    HIDDEN: ClassVar[float] = 1.0
+
+    def __init__(self) -> None:
+        self.most, self._sum, self._count = -math.inf, np.zeros(()), 0
+
+    def see(self, vector: np.ndarray, size: int) -> None:
+        """Take in a vector of so many free coordinates, each with noise of variance one."""
+        self._sum = self._sum + vector
+        self._count += 1
+        excess = float(np.sum(self._sum**2)) / self._count - size
+        self.most = max(self.most, excess / math.sqrt(2.0 * size))
 
 
 def exact_mean(query: Query, indices: np.ndarray | None = None) -> np.ndarray:

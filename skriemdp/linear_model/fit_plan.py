@@ -24,7 +24,6 @@ from skriemdp.core.estimator import Plan
 from skriemdp.core.manifold_input import public_array, warn_large_delta, warn_small_model
 from skriemdp.core.work import Work
 from skriemdp.descent.releases import FullBatch, PoissonSampler
-from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.geometry import Euclidean, as_geometry
 from skriemdp.linear_model.adagrad import NoisyAdaGrad
 from skriemdp.linear_model.glm import (
@@ -45,7 +44,7 @@ from skriemdp.linear_model.planning import (
 )
 from skriemdp.linear_model.targets import scaled_targets, target_interval
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import Event, compose
 
@@ -180,6 +179,10 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         basis_at=None if bases is None else (lambda step: bases[step - 1]),
         grouped=grouped,
     )
+    budget = GaussianBudget(mu)
+    bounds.reserve(budget)
+    budget.take(COUNT_SHARE, COUNT, 1)
+    budget.rest(GRADIENTS, width * n_outputs)
     solver = _sampled(solver, model, bounds, n) if sampled else solver.with_mu(rest)
     if not (moving or grouped) and (basis is not None or not facts["sparse"]):
         # A sparse copy is as large as X, and the size of X is not public.
@@ -187,18 +190,13 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     # A search spends what it needs, and less noise needs more bits.
     for run in (solver, solver if sampled else solver.with_mu(bounds.mu)):
         run.check((width, n_outputs))
-    event = _event(bounds, solver, n) if sampled else GaussianBudget(mu).event
-    budget = GaussianBudget(mu)
-    bounds.reserve(budget)
-    budget.count(COUNT_SHARE)
-    budget.rest(GRADIENTS, width * n_outputs)
     start, weights = np.zeros((size, n_outputs)), None
     if public is not None and public.targets is not None:
         start = weights = public_minimizer(public.in_basis(basis), penalty)
     if solver.max_norm is not None:
         start = start * min(1.0, solver.max_norm / max(float(np.linalg.norm(start)), 1e-300))
     return Plan(
-        event=event,
+        event=_event(bounds, solver, n) if sampled else budget.event,
         settings=FitPlan(bounds, solver, sampled, loss, start, basis, weights),
         public=_public_facts(model, facts, center, norm),
         work=work,
@@ -233,12 +231,13 @@ def _check_ridge(alpha: float, ridge: float) -> None:
 
 def _event(bounds: RowBounds, solver: NoisyAdaGrad, n: int) -> Event:
     """What a fit in sampled batches costs, with the search and the count."""
-    first = GaussianBudget(bounds.mu * math.sqrt(bounds.share + COUNT_SHARE)).event
-    return compose([first, solver.event(n)])
+    first = GaussianBudget(bounds.mu * math.sqrt(bounds.share + COUNT_SHARE))
+    return compose([first.event, solver.event(n)])
 
 
 def _sampled(solver: NoisyAdaGrad, model: Any, bounds: RowBounds, n: int) -> NoisyAdaGrad:
     """The solver with the noise that keeps the target together with the search."""
+    from skriemdp.descent.stochastic import NOISE_BRACKET
 
     def event(noise: float) -> Event:
         return _event(bounds, dataclasses.replace(solver, noise_multiplier=noise), n)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -13,11 +13,13 @@ from scipy.sparse import issparse
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
-from skriemdp.location_scale.columns import COLUMNS, Columns, ColumnSearch
-from skriemdp.location_scale.grouped_rows import records_of
 from skriemdp.location_scale.row_records import RowRecords, plan_row_search, row_radii
+from skriemdp.location_scale.rows import records_of
 from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import GaussianBudget
+
+if TYPE_CHECKING:
+    from skriemdp.location_scale.columns import Columns, ColumnSearch
 
 __all__ = [
     "COUNT_SHARE",
@@ -169,8 +171,11 @@ class RowBounds:
     @functools.cached_property
     def columns(self) -> ColumnSearch | None:
         """The search for the scales of columns; None where nobody asks or nothing would be seen."""
-        asked = self.apart and self.norm is None
-        if not (asked and ColumnSearch.is_seen(self.n, self.d, self.mu)):
+        if not (self.apart and self.norm is None):
+            return None
+        from skriemdp.location_scale.columns import ColumnSearch
+
+        if not ColumnSearch.is_seen(self.n, self.d, self.mu):
             return None
         return ColumnSearch(self.n, self.d, self.mu, fixed=self.center is not None)
 
@@ -196,7 +201,7 @@ class RowBounds:
             self.search.shares.reserve(budget)
         if self.columns is not None:
             budget.take(_GRID_SHARE, RADIUS)
-            budget.take(self.columns.share, COLUMNS)
+            self.columns.reserve(budget)
 
     def release(
         self, X: Any, budget: GaussianBudget, streams: Any, groups: Groups | None = None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
 
-from skriemdp.location_scale.grouped_rows import GroupedRows
-from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import LocationScaleSearch, Radii, Start, search_shares
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.mechanisms.units import Units
+
+if TYPE_CHECKING:
+    from skriemdp.location_scale.grouped_rows import GroupedRows
+    from skriemdp.location_scale.rows import Rows
 
 __all__ = ["RowRecords", "norm_quantile", "plan_row_search", "row_radii"]
 

@@ -21,7 +21,7 @@ from skriemdp.core.arithmetic import INTEGERS, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected
 from skriemdp.core.work import Work, decomposed
-from skriemdp.location_scale.rows import Rows, is_stream, open_rows, rows_digest
+from skriemdp.location_scale.rows import Rows, is_stream, open_rows, records_of, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
 from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease, Subspace
 from skriemdp.pca.search_releases import BoundsSearch, Budget, count_share, pairs_are_better
@@ -529,9 +529,7 @@ manifold, default="auto"
         (rows,), settings = data.arrays, plan.settings
         budget = settings.make_budget()
         if data.groups is not None:
-            from skriemdp.location_scale.grouped_rows import GroupedRows
-
-            rows = GroupedRows(rows.chunks, data.groups, by_trace=budget.pure)
+            rows = records_of(rows.chunks, data.groups, by_trace=budget.pure)
         self._sparse_fit = data.facts["sparse"]
         found = settings.bounds.release(rows, budget, streams)
         if found.clipped is not None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
-from skriemdp.location_scale.grouped_rows import records_of
+from skriemdp.location_scale.rows import records_of
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Moment
 from skriemdp.pca.releases import MOMENT, Subspace, from_matrix, noisy_matrix

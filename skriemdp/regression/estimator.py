@@ -14,7 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._groups import Groups
 from skriemdp._quiet import read_records, read_weights
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.location_scale.bounded_rows import COUNT_SHARE, told_fraction
@@ -335,8 +337,14 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         else:
             arguments: dict[str, Any] = {} if groups is None else {"groups": groups}
             coordinates = np.asarray(space.log_coordinates(base, points))
-            weights = model.release(features(X), coordinates, streams("model"), **arguments)
+            rng = streams("model")
+            weights, evidence = model.release(features(X), coordinates, rng, **arguments)
             self.coef_ = weights / unit
+            if evidence < Evidence.HIDDEN:
+                warn_user(
+                    "the labels never stood out of their noise: this model may be no better than "
+                    "its base point for all rows. Use more records or a larger epsilon."
+                )
 
     if TYPE_CHECKING:
         _server: QueryServer | None

@@ -9,6 +9,7 @@ import numpy as np
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
+from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Moment, Outer
@@ -80,9 +81,12 @@ class MomentModel:
         labels: np.ndarray,
         rng: np.random.Generator,
         groups: Groups | None = None,
-    ) -> np.ndarray:
-        """Private weights ``(n_features, dim)``; arguments as in :meth:`WrappedModel.release`."""
-        return self.weights(*self.moments_and_products(features, labels, rng, groups))
+    ) -> tuple[np.ndarray, float]:
+        """As :meth:`WrappedModel.release`."""
+        moment, product = self.moments_and_products(features, labels, rng, groups)
+        evidence = Evidence()
+        evidence.see(product / self.sigma, product.size)
+        return self.weights(moment, product), evidence.most
 
     def moments_and_products(
         self,
