@@ -25,7 +25,7 @@ from skriemdp.linear_model.glm import (
 )
 from skriemdp.linear_model.preconditioners import Metric, Noised
 from skriemdp.linear_model.releases import Paper, root
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, shrunken
+from skriemdp.location_scale.row_releases import COUNT_SHARE, shrunken
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.held import Outer

@@ -59,10 +59,7 @@ FACTORIES = {"count", "quantile", "noise"}
 # These call a factory of a budget beside the releases: plans, which fix what a fit will draw, and
 # estimators whose count of clipped records is drawn in the course of the fit.
 FACTORY_CALLERS = {
-    "erm/clipping.py", "federated/sums.py", "linear_model/fit_plan.py",
-    "location_scale/bounded_rows.py", "location_scale/row_records.py",
-    "location_scale/search.py", "mean/classifier.py", "mean/planning.py",
-    "regression/estimator.py",
+    "federated/sums.py", "location_scale/search.py", "mean/classifier.py", "mean/planning.py",
 }  # fmt: skip
 # No guarantee rests on these.  They scale what is estimated (`scale_factors`, `unit_rows`,
 # `_label_points`: sets bound what comes of it, tests/replay/test_mutations.py takes them away),

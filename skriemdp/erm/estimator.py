@@ -19,9 +19,8 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_option, check_scale
-from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
-from skriemdp.core.manifold_input import check_membership, descent_domain
+from skriemdp.core.manifold_input import check_membership, descent_domain, warn_large_delta
 from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -391,11 +390,7 @@ class PrivateRiemannianERM(PrivateEstimator):
                 "delta=0 asks for pure differential privacy, which Gaussian noise cannot give; "
                 "pass delta > 0, for instance 1e-5."
             )
-        if self.delta >= 1.0 / n:
-            warn_user(
-                f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
-                "would be allowed; use a smaller delta."
-            )
+        warn_large_delta(self.delta, n)
         domain, start = self._domain_and_start(geometry)
         moves = Moves(self.n_steps, self.step_size, self.output, self.retraction, domain)
         rehearse(geometry, start, moves, transport=self.solver == "variance-reduced")

@@ -22,9 +22,16 @@ from skriemdp.core.manifold_input import LEAST_SIGNAL, warn_published_labels
 from skriemdp.core.parameters import label_list
 from skriemdp.descent.releases import Evidence
 from skriemdp.linear_model.fit_plan import GRADIENTS, plan_fit, ridge_penalty
-from skriemdp.linear_model.glm import CLASSIFICATION, LOSSES, LinearProblem, row_unit, unit_rows
-from skriemdp.linear_model.targets import scaled_targets, target_interval
-from skriemdp.location_scale.bounded_rows import RowPlace, clipped_fraction, rows_beyond
+from skriemdp.linear_model.glm import (
+    CLASSIFICATION,
+    LOSSES,
+    LinearProblem,
+    row_unit,
+    scaled_targets,
+    target_interval,
+    unit_rows,
+)
+from skriemdp.location_scale.row_releases import RowPlace, clipped_fraction, rows_beyond
 from skriemdp.mechanisms.budget import GaussianBudget
 
 if TYPE_CHECKING:

@@ -30,6 +30,8 @@ from skriemdp.linear_model.glm import (
     GeneralizedLinearLoss,
     LinearProblem,
     row_unit,
+    scaled_targets,
+    target_interval,
     unit_rows,
 )
 from skriemdp.linear_model.planning import (
@@ -42,8 +44,7 @@ from skriemdp.linear_model.planning import (
     public_curvature,
     public_minimizer,
 )
-from skriemdp.linear_model.targets import scaled_targets, target_interval
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds
+from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import Event, compose

@@ -20,6 +20,7 @@ from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected
+from skriemdp.core.manifold_input import warn_large_delta
 from skriemdp.core.work import Work, decomposed
 from skriemdp.location_scale.rows import Rows, is_stream, open_rows, records_of, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
@@ -88,8 +89,6 @@ class PrivatePrincipalEigenvector(
         differences of disjoint pairs of rows, matched by `public_seed`, take the place of centred
         rows, and `mean_` is one rough mean for 5 %; not for streams, a public `row_norm` or pure
         privacy.
-    whiten : bool, default=False
-        Divide transformed columns by the released standard deviations.
     manifold : {"auto", "sphere", "stiefel", "grassmann", "ambient"}, Geometry or pymanopt \
 manifold, default="auto"
         Space of the components, on which "gradient" descends.  "auto": sphere for one component,
@@ -190,7 +189,6 @@ manifold, default="auto"
         mechanism: str = "auto",
         *,
         center: str = "private",
-        whiten: bool = False,
         manifold: Any = "auto",
         n_steps: int | None = None,
         public_seed: int = 0,
@@ -203,7 +201,6 @@ manifold, default="auto"
         self.row_norm = row_norm
         self.mechanism = mechanism
         self.center = center
-        self.whiten = whiten
         self.manifold = manifold
         self.n_steps = n_steps
         self.public_seed = public_seed
@@ -253,10 +250,7 @@ manifold, default="auto"
 
     def transform(self, X: Any) -> np.ndarray:
         """Coordinates of the centred rows along the components, ``(n, n_components)``."""
-        X = self._table(X)
-        # A sparse X stays sparse: the mean is subtracted from the small product.
-        coordinates = np.asarray(X @ self.components_.T) - self.mean_ @ self.components_.T
-        return coordinates / self._scales() if self.whiten else coordinates
+        return self._coordinates(self._table(X))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows of the original features from coordinates ``(n, n_components)``."""
@@ -265,7 +259,7 @@ manifold, default="auto"
         k = len(self.components_)
         if X.ndim != 2 or X.shape[1] != k:
             raise ValueError(f"X must have shape (n, {k}), got {X.shape}.")
-        return (X * self._scales() if self.whiten else X) @ self.components_ + self.mean_
+        return X @ self.components_ + self.mean_
 
     @available_if(_dense_fit)
     def predict(self, X: Any) -> np.ndarray:
@@ -279,7 +273,7 @@ manifold, default="auto"
     def score(self, X: Any, y: Any = None) -> float:
         """Share of the second moment about the mean that the components capture (not private)."""
         X = self._table(X)
-        coordinates = np.asarray(X @ self.components_.T) - self.mean_ @ self.components_.T
+        coordinates = self._coordinates(X)
         total = math.fsum(float(t.sum()) for t in _rows(X).squared_norms(self.mean_))
         return float(np.sum(coordinates**2)) / total if total > 0 else 0.0
 
@@ -393,11 +387,7 @@ manifold, default="auto"
         if n < 2:
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
         self._check_parameters(n, d)
-        if self.delta >= 1.0 / n:
-            warn_user(
-                f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
-                "would be allowed; use a smaller delta."
-            )
+        warn_large_delta(self.delta, n)
         pure = self.delta == 0 or self.mechanism == "exponential"
         budget: type[Budget]
         if pure:
@@ -466,7 +456,6 @@ manifold, default="auto"
     def _check_parameters(self, n: int, d: int) -> None:
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(("private", "assume"), center=self.center)
-        check_option((False, True), whiten=self.whiten)
         if isinstance(self.manifold, str):
             check_option(FRAME_SPACES, manifold=self.manifold)
         check_count(n_components=self.n_components)
@@ -623,9 +612,9 @@ manifold, default="auto"
         check_is_fitted(self)
         return read_records(self, X, reset=False, dtype=_DTYPES, accept_sparse="csr")
 
-    def _scales(self) -> np.ndarray:
-        # A component whose released variance is zero keeps its scale.
-        return np.where(self.explained_variance_ > 0, np.sqrt(self.explained_variance_), 1.0)
+    def _coordinates(self, X: Any) -> np.ndarray:
+        # A sparse X stays sparse: the mean is subtracted from the small product.
+        return np.asarray(X @ self.components_.T) - self.mean_ @ self.components_.T
 
     def _problem(self, X: Any, y: Any = None) -> SubspaceProblem:
         """The risk of the subspace for general solvers; needs a public row norm."""
@@ -633,8 +622,6 @@ manifold, default="auto"
             raise ValueError("a general solver needs a public bound; pass row_norm=<number>.")
         if self.center != "assume":
             raise ValueError("a general solver does not centre rows; pass center='assume'.")
-        if self.whiten:
-            raise ValueError("federated runs release no variances; pass whiten=False.")
         from skriemdp.pca.problem import SubspaceProblem, frame_space
 
         rows = open_rows(X, self._checked)

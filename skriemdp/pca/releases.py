@@ -14,12 +14,18 @@ from skriemdp._arrays import squared_lengths
 from skriemdp._dataclasses import dataclass
 from skriemdp._progress import counted
 from skriemdp._random import public_generator
-from skriemdp.location_scale.row_records import norm_quantile
 from skriemdp.location_scale.rows import centred_rows, row_products
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import Frame, Moment, Outer, ball, unpacked, variances
 from skriemdp.mechanisms.sum import plain_moment, private_sum
-from skriemdp.pca.search_releases import Bounds, Budget, Streams, noisy_mean, noisy_number
+from skriemdp.pca.search_releases import (
+    Bounds,
+    Budget,
+    Streams,
+    noisy_mean,
+    noisy_number,
+    norm_quantile,
+)
 from skriemdp.privacy.sensitivity import frame_product_sensitivity
 
 if TYPE_CHECKING:

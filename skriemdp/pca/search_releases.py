@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp.location_scale.row_records import norm_quantile
 from skriemdp.location_scale.rows import centred_rows
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget, PureBudget
@@ -36,6 +35,7 @@ __all__ = [
     "count_share",
     "noisy_mean",
     "noisy_number",
+    "norm_quantile",
     "pairs_are_better",
 ]
 
@@ -49,6 +49,9 @@ _RATIO = 1.08
 _WIDE = 1e-9 * _RATIO ** np.arange(640.0)
 _COARSE = 1e-9 * 1.2 ** np.arange(256.0)
 _NEAR = _RATIO ** np.arange(-111.0, 17.0)
+
+# Squared norms that are placed on a grid at a time, so that they stay in the cache.
+_COUNTED = 1 << 15
 
 # Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips
 # (docs/benchmarks.md).
@@ -388,3 +391,55 @@ def noisy_number(
     held = ball(Ball(half, np.array([half])), 1)
     (mean,), sigma = noisy_mean(units, give, held, n, budget, share, name, rng)
     return half + float(mean), sigma
+
+
+def norm_quantile(
+    budget: Budget,
+    share: float,
+    name: str,
+    grid: np.ndarray,
+    level: float,
+    squares: Iterator[np.ndarray],
+    n: int,
+    rng: np.random.Generator,
+) -> float:
+    """Private quantile of the roots of `squares`, on a public geometric grid.
+
+    Parameters
+    ----------
+    budget : Budget
+    share, name : float, str
+        Of the budget, and of the release.
+    grid : ndarray
+    level : float
+        Share of the values that should lie at or below the answer.
+    squares : iterator of ndarray
+        One squared norm per record, tile by tile: ``rows.squared_norms(center)``.
+    n : int
+    rng : numpy.random.Generator
+
+    Notes
+    -----
+    *Guarantee*: that of the budget's quantile; counts move by one when a record is replaced.
+    """
+    mechanism = budget.quantile(share, tuple(grid.tolist()), level, name)
+    ratio = float(grid[1] / grid[0])
+    counts = np.zeros(len(grid) + 1, dtype=np.int64)
+    for tile in squares:
+        for begin in range(0, len(tile), _COUNTED):
+            counts += _places(tile[begin : begin + _COUNTED], grid[0], math.log(ratio), len(grid))
+    # A grid value stands for the interval below it; its middle is as often too small as too large.
+    found: float = mechanism.release_counts(np.cumsum(counts)[:-1], n, rng)
+    return found / math.sqrt(ratio)
+
+
+def _places(squares: np.ndarray, first: float, step: float, size: int) -> np.ndarray:
+    """Numbers of roots at or below the first grid value, in each interval above, and beyond."""
+    # Logarithms place a value on the grid much faster than comparisons.
+    with np.errstate(divide="ignore"):
+        places = np.log(squares)
+    places *= 0.5 / step
+    places -= math.log(first) / step
+    np.ceil(places, out=places)
+    np.clip(places, 0.0, size, out=places)
+    return np.bincount(places.astype(np.intp), minlength=size + 1)

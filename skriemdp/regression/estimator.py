@@ -19,7 +19,7 @@ from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, told_fraction
+from skriemdp.location_scale.row_releases import told_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.regression.features import FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
@@ -392,11 +392,9 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
                 "clients search for no scale and no base point: pass feature_scale=<number> and a "
                 "public base_point."
             )
-        budget, geometry = GaussianBudget(settings.mu), facts["geometry"]
-        count = budget.count(COUNT_SHARE)
-        model = dataclasses.replace(settings.model, mu=budget.rest(MODEL))
-        points = functools.partial(self._label_points, geometry=geometry)
-        sums = MomentSums(model, count, settings.features, points, settings.public_base)
+        points = functools.partial(self._label_points, geometry=facts["geometry"])
+        known = settings.features, points, settings.public_base
+        sums = MomentSums.planned(settings.model, GaussianBudget(settings.mu), *known)
         return dataclasses.replace(plan, settings=sums)
 
     def _learn(

@@ -22,7 +22,7 @@ from skriemdp.core.manifold_input import (
 )
 from skriemdp.core.work import Work, check_limit
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
-from skriemdp.location_scale.bounded_rows import RowBounds
+from skriemdp.location_scale.row_releases import RowBounds
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.regression.features import FeatureMap

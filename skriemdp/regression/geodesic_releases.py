@@ -15,13 +15,17 @@ from skriemdp._random import public_generator
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped_fraction
 from skriemdp.location_scale.points import (
     PointRecords,
     plan_point_search,
     warn_direction,
 )
-from skriemdp.location_scale.row_records import RowRecords
+from skriemdp.location_scale.row_releases import (
+    COUNT_SHARE,
+    RowBounds,
+    RowRecords,
+    clipped_fraction,
+)
 from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import GaussianBudget

@@ -11,7 +11,7 @@ import numpy as np
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped_fraction
+from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds, clipped_fraction
 from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.regression.features import FeatureMap
 
@@ -39,7 +39,7 @@ class FeatureScaling:
 
     Notes
     -----
-    *Guarantee*: that of :class:`skriemdp.location_scale.bounded_rows.RowBounds`, and a count, which
+    *Guarantee*: that of :class:`skriemdp.location_scale.row_releases.RowBounds`, and a count, which
     moves by one, within `share` of the fit's ``mu**2``.  Nothing for public features.
     """
 

@@ -54,8 +54,8 @@ from skriemdp.geometry import (
     Stiefel,
 )
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE
 from skriemdp.location_scale.points import PointRecords, plan_point_search
+from skriemdp.location_scale.row_releases import COUNT_SHARE
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
