@@ -22,8 +22,13 @@ from skriemdp.completion.item_releases import (
     user_biases,
 )
 from skriemdp.completion.problem import CompletionProblem, normalized_rows, with_data
-from skriemdp.completion.ridge_releases import ballots, voted_ridges
-from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest, whole_spectrum
+from skriemdp.completion.signal_releases import (
+    SIGNAL_ITEMS,
+    SignalTest,
+    ballots,
+    voted_ridges,
+    whole_spectrum,
+)
 from skriemdp.descent.releases import Batches, FullBatch
 from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Moves, Trajectory

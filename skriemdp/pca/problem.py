@@ -163,29 +163,18 @@ class SubspaceProblem(Problem):
 
     def gradient_coordinates(self, point: np.ndarray, indices: Any = None) -> np.ndarray:
         """As in :class:`Problem`; `indices` may be a tile of :meth:`pieces`."""
-        if isinstance(self.rows, GroupedRows):
-            return self._of_people(point, indices)
-        if getattr(indices, "ndim", 1) == 2:
-            z = indices
-        else:
+        z = indices
+        if getattr(z, "ndim", 1) == 1:
             z = self.rows.select(indices, self.center, self.row_norm)
-        frame = point.reshape(self.rows.d, -1)
-        inside = row_products(z, frame)
-        left = z
-        if not self._ambient:
-            left = z - sum(inside[:, [j]] * w for j, w in enumerate(frame.T))
-        return -2.0 * (left[:, :, None] * inside[:, None, :]).reshape(len(z), -1)
-
-    def _of_people(self, point: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """Gradients of people, from factors of their matrices."""
-        frame = point.reshape(self.rows.d, -1)
-        flat = factors.reshape(-1, self.rows.d)
+        flat, frame = z.reshape(-1, self.rows.d), point.reshape(self.rows.d, -1)
         inside = row_products(flat, frame)
         left = flat
         if not self._ambient:
             left = flat - sum(inside[:, [j]] * w for j, w in enumerate(frame.T))
-        left, inside = (part.reshape(*factors.shape[:2], -1) for part in (left, inside))
-        return -2.0 * np.matmul(left.transpose(0, 2, 1), inside).reshape(len(factors), -1)
+        if z.ndim == 3:  # factors of people's matrices
+            left, inside = (part.reshape(*z.shape[:2], -1) for part in (left, inside))
+            return -2.0 * np.matmul(left.transpose(0, 2, 1), inside).reshape(len(z), -1)
+        return -2.0 * (left[:, :, None] * inside[:, None, :]).reshape(len(z), -1)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
 from skriemdp.location_scale.row_releases import told_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.regression.features import FeatureMap
+from skriemdp.regression.features import ADVICE, FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import label_space, layout, tangent_labels
 from skriemdp.regression.moment_releases import MomentSums
@@ -38,7 +38,6 @@ from skriemdp.regression.prediction_releases import (
     KernelWeights,
     QueryServer,
 )
-from skriemdp.regression.scaling import ADVICE
 from skriemdp.regression.scores import frechet_r2
 
 __all__ = ["PrivateHyperbolicRegressor"]

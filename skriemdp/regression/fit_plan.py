@@ -25,7 +25,7 @@ from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
 from skriemdp.location_scale.row_releases import RowBounds
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.regression.features import FeatureMap
+from skriemdp.regression.features import FeatureMap, FeatureScaling
 from skriemdp.regression.layouts import tangent_labels
 from skriemdp.regression.moment_releases import MomentModel
 from skriemdp.regression.planning import (
@@ -41,7 +41,6 @@ from skriemdp.regression.planning import (
     shorten,
 )
 from skriemdp.regression.prediction_releases import WeightedMean
-from skriemdp.regression.scaling import FeatureScaling
 from skriemdp.regression.wrapped_releases import WrappedModel
 
 __all__ = ["FitPlan", "plan_fit"]
