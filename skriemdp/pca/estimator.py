@@ -522,7 +522,8 @@ manifold, default="auto"
         self._sparse_fit = data.facts["sparse"]
         found = settings.bounds.release(rows, budget, streams)
         if found.clipped is not None:
-            self._tell_clipped(*found.clipped, found.row_norm)
+            fraction, sigma = found.clipped
+            self._tell_clipped(fraction, sigma, found.row_norm)
         subspace = settings.release.release(found, budget, streams)
         self._set_learned(subspace, found.mean, found.row_norm, rows.n)
         self.mechanism_ = plan.public["mechanism"]

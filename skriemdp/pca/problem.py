@@ -163,9 +163,9 @@ class SubspaceProblem(Problem):
 
     def gradient_coordinates(self, point: np.ndarray, indices: Any = None) -> np.ndarray:
         """As in :class:`Problem`; `indices` may be a tile of :meth:`pieces`."""
-        z = indices
-        if getattr(z, "ndim", 1) == 1:
-            z = self.rows.select(indices, self.center, self.row_norm)
+        z, rows = indices, self.rows
+        if isinstance(rows, Rows) and getattr(z, "ndim", 1) == 1:
+            z = rows.select(indices, self.center, self.row_norm)
         flat, frame = z.reshape(-1, self.rows.d), point.reshape(self.rows.d, -1)
         inside = row_products(flat, frame)
         left = flat

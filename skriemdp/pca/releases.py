@@ -370,7 +370,8 @@ def _with_variances(
     frame: np.ndarray, scale: float, found: Bounds, budget: Budget, streams: Streams
 ) -> Subspace:
     """Order the columns by their released variances, with what is left of the budget."""
-    rows, center, row_norm = found.rows, found.center, found.row_norm
+    rows: Any = found.rows  # those of people have traces too
+    center, row_norm = found.center, found.row_norm
     part = budget.left * _INSIDE_SHARE / (_INSIDE_SHARE + _TOTAL_SHARE)
     most, k = row_norm**2, frame.shape[1]
     if rows.grouped and not rows.by_trace:
