@@ -24,13 +24,13 @@ from skriemdp.mechanisms.bingham import ExponentialDirection
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.pure_covariance import PureSymmetric
-from skriemdp.pca.bounds import BoundsSearch, pairs_are_better
 from skriemdp.pca.releases import (
     CovarianceRelease,
     GradientRelease,
     PowerRelease,
     RefineRelease,
 )
+from skriemdp.pca.search_releases import BoundsSearch, pairs_are_better
 from skriemdp.privacy.calibration import gaussian_epsilon, gaussian_mu
 from skriemdp.privacy.sensitivity import (
     interval_sensitivity,
@@ -145,7 +145,7 @@ def ours(task, mu, rng, center=True, release=None):
         search = dataclasses.replace(search, pair_seed=int(rng.integers(2**32)))
     found = search.release(rows, budget, streams)
     release = release or CovarianceRelease(1)
-    return release.release(found.rows, found.center, found.row_norm, budget, streams).components
+    return release.release(found, budget, streams).components
 
 
 def textbook_gauss(task, mu, rng):
@@ -358,8 +358,7 @@ def pairs(options):
                 for _ in range(options.draws):
                     budget, streams = GaussianBudget(mu), (lambda *label, rng=rng: rng)
                     at = search.release(task.rows, budget, streams)
-                    release = CovarianceRelease(1).release
-                    w = release(at.rows, at.center, at.row_norm, budget, streams).components
+                    w = CovarianceRelease(1).release(at, budget, streams).components
                     risks.append(task.risk(w))
                 found.append(f"{1.0 - np.mean(risks):.2f}")
             row.append("; ".join(found))

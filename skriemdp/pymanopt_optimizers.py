@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import time
@@ -16,7 +17,7 @@ from pymanopt.optimizers.optimizer import Optimizer, OptimizerResult
 from skriemdp._dataclasses import dataclass
 from skriemdp._quiet import Charged, quiet
 from skriemdp._random import NoiseStreams, check_random_state, data_digest
-from skriemdp._validation import check_scale
+from skriemdp._validation import check_option, check_scale
 from skriemdp.core.arithmetic import INTEGERS
 from skriemdp.core.charge import charge
 from skriemdp.core.manifold_input import descent_domain, public_array
@@ -25,10 +26,10 @@ from skriemdp.core.spent import PrivacySpent
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.per_sample import CostProblem, check_per_sample, make_gradient
 from skriemdp.descent.progress import ProgressBar
-from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler, check_run
-from skriemdp.descent.stochastic import RiemannianSGD, calibrated_sgd
+from skriemdp.descent.releases import check_run
+from skriemdp.descent.stochastic import SAMPLINGS, RiemannianSGD, calibrated_sgd
 from skriemdp.descent.trajectory import Moves, rehearse
-from skriemdp.descent.variance_reduction import EPOCH_LENGTH, RiemannianSVRG, calibrated_svrg
+from skriemdp.descent.variance_reduction import RiemannianSVRG, calibrated_svrg, whole_epochs
 from skriemdp.geometry import as_geometry
 from skriemdp.ledger.accountant import PrivacyAccountant
 from skriemdp.ledger.current import chosen_accountant
@@ -51,8 +52,6 @@ __all__ = [
 ]
 
 Solver = RiemannianGradientDescent | RiemannianSGD | RiemannianSVRG
-
-SAMPLINGS = {"poisson": PoissonSampler, "fixed-size": FixedSizeSampler}
 
 
 class PerSampleProblem:
@@ -348,16 +347,16 @@ random_state, verbosity
         **settings: Any,
     ):
         super().__init__(epsilon, delta, **settings)
-        self._sampler = _sampler(sampling, batch_size)
+        check_option(tuple(SAMPLINGS), sampling=sampling)
+        self._sampler = functools.partial(SAMPLINGS[sampling], batch_size)
+        self._sampler()  # refuses sizes
 
     def _solver(self, moves: Moves, n: int, dim: int) -> Solver:
-        sampler = self._sampler.with_integers(dim)
-        return calibrated_sgd(
-            sampler, moves, n, self._epsilon, self._delta, clip_norm=self._clip_norm
-        )
+        target = self._epsilon, self._delta, self._clip_norm
+        return calibrated_sgd(self._sampler(dim), moves, n, *target)
 
 
-class PrivateVarianceReducedGradientDescent(_PrivateOptimizer):
+class PrivateVarianceReducedGradientDescent(PrivateStochasticGradientDescent):
     """DP-RSVRG as a pymanopt optimizer: noisy anchors and clipped gradient differences.
 
     Parameters
@@ -381,41 +380,19 @@ random_state, verbosity
         delta: float = 1e-5,
         *,
         smoothness: float | None = None,
-        sampling: str = "poisson",
         **settings: Any,
     ):
-        super().__init__(epsilon, delta, **settings)
-        if self._moves.n_steps % (1 + EPOCH_LENGTH):
-            raise ValueError(
-                f"max_iterations={self._moves.n_steps} must be a multiple of {1 + EPOCH_LENGTH}: "
-                f"whole epochs of one anchor and {EPOCH_LENGTH} steps."
-            )
-        self._sampler = _sampler(sampling, batch_size)
+        super().__init__(batch_size, epsilon, delta, **settings)
+        whole_epochs(max_iterations=self._moves.n_steps)
         self._smoothness = smoothness
 
     def _solver(self, moves: Moves, n: int, dim: int) -> Solver:
-        return calibrated_svrg(
-            self._sampler.with_integers(dim),
-            moves.n_steps // (1 + EPOCH_LENGTH),
-            EPOCH_LENGTH,
-            moves,
-            n,
-            self._epsilon,
-            self._delta,
-            self._clip_norm,
-            difference_clip=self._clip_norm if self._smoothness is None else None,
-            smoothness=self._smoothness,
-        )
+        target = self._epsilon, self._delta, self._clip_norm
+        return calibrated_svrg(self._sampler(dim), moves, n, *target, self._smoothness)
 
 
 def _event(solver: Solver, n: int) -> Event:
     return solver.event if isinstance(solver, RiemannianGradientDescent) else solver.event(n)
-
-
-def _sampler(sampling: str, batch_size: int) -> Any:
-    if sampling not in SAMPLINGS:
-        raise ValueError(f"sampling={sampling!r} is not one of {', '.join(map(repr, SAMPLINGS))}.")
-    return SAMPLINGS[sampling](batch_size)
 
 
 def _start(geometry: Geometry, initial_point: Any) -> Any:

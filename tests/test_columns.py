@@ -10,8 +10,8 @@ from skriemdp import PrivateNoisyAdaGrad
 from skriemdp._groups import Groups
 from skriemdp._random import NoiseStreams
 from skriemdp.location_scale import columns
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, RowPlace
 from skriemdp.location_scale.columns import ColumnSearch
+from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds, RowPlace
 from skriemdp.mechanisms.budget import GaussianBudget
 
 UNITS = np.array([1.0, 1e-2, 1e3, 30.0, 1.0, 1e-2, 1e3, 30.0])

@@ -26,8 +26,7 @@ from skriemdp.completion.item_releases import (
 from skriemdp.completion.local_factors import local_coordinates, log_evidence
 from skriemdp.completion.problem import CompletionProblem, Users, normalized_rows, with_data
 from skriemdp.completion.releases import CompletionPlan, release_model
-from skriemdp.completion.ridge_releases import ballots
-from skriemdp.completion.signal_releases import SignalTest, _hollow_integers
+from skriemdp.completion.signal_releases import SignalTest, _hollow_integers, ballots
 from skriemdp.datasets import from_frame, load_movielens, observed_matrix
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.held import Moment, Outer, labelled

@@ -356,7 +356,6 @@ def test_estimators_with_a_problem_are_federated(inner, local):
     [
         ({"row_norm": "auto"}, "row_norm"),
         ({"center": "private"}, "center"),
-        ({"whiten": True}, "whiten"),
     ],
 )
 def test_pca_without_public_bounds_is_refused(change, words, recording_accountant):

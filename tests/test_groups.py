@@ -31,8 +31,8 @@ from skriemdp.mechanisms.held import unpacked, variances
 from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, plain_sum
 from skriemdp.mechanisms.units import Units
-from skriemdp.pca.problem import SubspaceProblem, product_ball
-from skriemdp.pca.releases import exact_moment
+from skriemdp.pca.problem import SubspaceProblem
+from skriemdp.pca.releases import exact_moment, product_ball
 from skriemdp.preprocessing import PerGroup
 from skriemdp.privacy.sensitivity import (
     ball_sensitivity,

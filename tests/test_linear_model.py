@@ -23,8 +23,9 @@ from skriemdp.linear_model.glm import (
     row_unit,
     unit_rows,
 )
-from skriemdp.linear_model.preconditioners import Metric, _root, make_preconditioner
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, shrunken
+from skriemdp.linear_model.preconditioners import Metric, Noised
+from skriemdp.linear_model.releases import Paper, root
+from skriemdp.location_scale.row_releases import COUNT_SHARE, shrunken
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.mechanisms.held import Outer
@@ -270,14 +271,14 @@ def test_root_sensitivity_bounds_random_neighbours_and_is_attained():
         base = rng.normal(size=(p, steps)) * rng.exponential(size=steps) / n
         units = rng.normal(size=(2, p, steps))
         units /= np.linalg.norm(units, axis=1, keepdims=True)
-        moved = np.linalg.norm(_root(base + units[0] / n) - _root(base + units[1] / n))
+        moved = np.linalg.norm(root(base + units[0] / n) - root(base + units[1] / n))
         assert moved <= bound
     # All others pull along one axis, the record along another, then against it.
     others = np.zeros((p, steps))
     others[0] = (n - 1) / n
     mine = np.zeros((p, steps))
     mine[1] = 1.0 / n
-    moved = np.linalg.norm(_root(others + mine) - _root(others - mine))
+    moved = np.linalg.norm(root(others + mine) - root(others - mine))
     assert 0.9999 * bound < moved <= bound
     # The published constant, 1 instead of 2 sqrt(2), is exceeded.
     assert moved > 2.8 * math.sqrt(steps) / n
@@ -296,10 +297,10 @@ def test_paper_noise_has_the_scale_of_its_event():
     rng = np.random.default_rng(7)
     entries = []
     for _ in range(repeats):
-        state = make_preconditioner("paper", noise_multiplier=multiplier, n=n, rng=rng)
-        for _ in range(2):
-            state.observe(1.0)
-        metric = state.update(np.zeros((2, 1)), 0.0, None, (np.array([[50.0], [0.0]]), None))
+        state = Paper(multiplier, n, rng)
+        for length in (0.0, 50.0):
+            state.observe(1.0, np.array([[length], [0.0]]), None)
+        metric = state.update(np.zeros((2, 1)), 0.0, None)
         H = metric.basis @ (metric.eigenvalues * metric.basis.T)
         entries.append(H[0, 1])
     expected = math.sqrt(2) * 2.0 / n * multiplier
@@ -339,11 +340,11 @@ def test_projection_is_the_closest_point_of_the_ball(kind):
 def test_noised_preconditioner_removes_the_noise_it_knows():
     rng = np.random.default_rng(9)
     truth = np.diag([5.0, 2.0, 0.0])
-    state = make_preconditioner("noised")
+    state = Noised(0.0)
     T, noise = 4000, 1.0
     for _ in range(T):
         metric = state.update(
-            truth @ rng.normal(size=(3, 1)) + rng.normal(size=(3, 1)), noise, None, None
+            truth @ rng.normal(size=(3, 1)) + rng.normal(size=(3, 1)), noise, None
         )
     moments = np.sort(metric.eigenvalues.ravel())[::-1] ** 2 / T
     assert moments[:2] == pytest.approx([25.0, 4.0], rel=0.2)
@@ -354,12 +355,12 @@ def test_noised_preconditioner_removes_the_noise_it_knows():
 def test_noised_preconditioner_follows_a_moving_subspace():
     rng = np.random.default_rng(10)
     rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    still, moving = make_preconditioner("noised"), make_preconditioner("noised")
+    still, moving = Noised(0.0), Noised(0.0)
     first, second = rng.normal(size=(2, 3, 1))
-    still.update(first, 0.1, None, None)
-    moving.update(first, 0.1, None, None)
-    expected = still.update(second, 0.1, None, None).solve(second)
-    found = moving.update(rotation @ second, 0.1, rotation, None).solve(rotation @ second)
+    still.update(first, 0.1, None)
+    moving.update(first, 0.1, None)
+    expected = still.update(second, 0.1, None).solve(second)
+    found = moving.update(rotation @ second, 0.1, rotation).solve(rotation @ second)
     assert_allclose(rotation @ expected, found, atol=1e-10)
 
 
@@ -493,7 +494,7 @@ def test_audit_of_the_root_moment_on_the_pair_that_attains_its_sensitivity():
     n, steps, multiplier = 200, 5, 1.5
     others, mine = np.zeros((2, steps)), np.zeros((2, steps))
     others[0], mine[1] = (n - 1) / n, 1.0 / n
-    roots = [_root(others + sign * mine) for sign in (-1, 1)]
+    roots = [root(others + sign * mine) for sign in (-1, 1)]
     sensitivity = gradient_root_sensitivity(n, [1.0] * steps)
     rng = np.random.default_rng(14)
 

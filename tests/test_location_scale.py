@@ -38,14 +38,13 @@ from skriemdp.geometry import (
     Stiefel,
     as_geometry,
 )
-from skriemdp.location_scale.bounded_rows import RowBounds, shrunken
 from skriemdp.location_scale.points import (
     PointRecords,
     plan_point_search,
     radii,
     warn_direction,
 )
-from skriemdp.location_scale.row_records import RowRecords, plan_row_search
+from skriemdp.location_scale.row_releases import RowBounds, RowRecords, plan_row_search, shrunken
 from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import (
     LocationScaleSearch,

@@ -59,10 +59,7 @@ FACTORIES = {"count", "quantile", "noise"}
 # These call a factory of a budget beside the releases: plans, which fix what a fit will draw, and
 # estimators whose count of clipped records is drawn in the course of the fit.
 FACTORY_CALLERS = {
-    "descent/gradient_descent.py", "erm/clipping.py", "federated/sums.py",
-    "linear_model/fit_plan.py", "location_scale/bounded_rows.py",
-    "location_scale/row_records.py", "location_scale/search.py", "mean/classifier.py",
-    "mean/planning.py", "pca/bounds.py", "pca/estimator.py", "regression/estimator.py",
+    "federated/sums.py", "location_scale/search.py", "mean/classifier.py", "mean/planning.py",
 }  # fmt: skip
 # No guarantee rests on these.  They scale what is estimated (`scale_factors`, `unit_rows`,
 # `_label_points`: sets bound what comes of it, tests/replay/test_mutations.py takes them away),
@@ -393,8 +390,10 @@ def test_a_generator_that_was_public_once_is_found():
 
 def test_sensitivities_are_made_in_one_file():
     assert set(calls(SOURCES, "Sensitivity")) == {"privacy/sensitivity.py"}
-    found = set(calls(planted("pca/bounds.py", "\nS = Sensitivity(1.0, '')\n"), "Sensitivity"))
-    assert "pca/bounds.py" in found
+    found = set(
+        calls(planted("pca/search_releases.py", "\nS = Sensitivity(1.0, '')\n"), "Sensitivity")
+    )
+    assert "pca/search_releases.py" in found
 
 
 def test_every_sensitivity_is_used():

@@ -686,6 +686,20 @@ def test_answers_in_features_of_any_unit_are_no_worse_than_no_answers_by_much(un
     assert np.mean(scores) > -1.0
 
 
+@pytest.mark.parametrize("method", ["parametric", "sufficient-statistics"])
+def test_a_fit_without_signal_warns_and_one_with_signal_does_not(method):
+    rng = np.random.default_rng(0)
+    X, noise = rng.normal(size=(3000, 3)), 0.3 * rng.normal(size=(3000, 2))
+    said = {"blind": 0, "seeing": 0}
+    for seed in range(8):
+        for kind, y in (("blind", noise), ("seeing", np.tanh(X[:, :2]) + noise)):
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                PrivateHyperbolicRegressor(method, radius=2.0, random_state=seed).fit(X, y)
+            said[kind] += any("no better than its base point" in str(w.message) for w in seen)
+    assert said["blind"] >= 3 and said["seeing"] == 0
+
+
 @pytest.mark.parametrize("more", [{}, {"base_point": [1.0, 0.0, 0.0]}, {"feature_scale": 1.0}])
 def test_few_records_are_said_before_a_search(more):
     X, y = make_tree(40)
@@ -695,4 +709,5 @@ def test_few_records_are_said_before_a_search(more):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "about .* of the rows")
+        warnings.filterwarnings("ignore", "the labels never stood out")
         PrivateHyperbolicRegressor(coordinates="lorentz", n_steps=2, **known).fit(X, y)

@@ -340,7 +340,7 @@ def test_smoothness_clip_has_no_bias():
 
 @pytest.mark.parametrize("sampler", [PoissonSampler(50), FixedSizeSampler(50)], ids=repr)
 def test_calibrated_variance_reduction_is_private_enough(sampler):
-    solver = calibrated_svrg(sampler, 2, 9, Moves(20), 1000, 1.0, 1e-5, 1.0, smoothness=1.0)
+    solver = calibrated_svrg(sampler, Moves(20), 1000, 1.0, 1e-5, 1.0, 1.0)
     assert solver.event(1000).epsilon(1e-5) <= 1.0
     assert solver.anchor_noise_multiplier == pytest.approx(2.5 * solver.noise_multiplier)
 

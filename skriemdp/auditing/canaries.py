@@ -24,7 +24,7 @@ from skriemdp.mean.classifier import PrivateMinimumDistanceToMean
 from skriemdp.mean.estimator import PrivateFrechetMean
 from skriemdp.mean.tangent_pca import PrivateTangentPCA
 from skriemdp.pca.estimator import PrivatePrincipalEigenvector
-from skriemdp.pca.releases import STEP_SIZE
+from skriemdp.pca.problem import STEP_SIZE
 from skriemdp.regression.estimator import PrivateHyperbolicRegressor
 from skriemdp.regression.geodesic import PrivateGeodesicRegressor
 from skriemdp.regression.layouts import label_space

@@ -20,7 +20,6 @@ from skriemdp.completion.releases import (
     STOCHASTIC_BATCHES,
     STOCHASTIC_STEPS,
     CompletionPlan,
-    StochasticSettings,
     release_model,
 )
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
@@ -28,7 +27,8 @@ from skriemdp.core.manifold_input import warn_large_delta
 from skriemdp.core.work import Work
 from skriemdp.datasets.ratings import observed_matrix
 from skriemdp.descent.releases import PoissonSampler
-from skriemdp.descent.stochastic import NOISE_BRACKET
+from skriemdp.descent.stochastic import NOISE_BRACKET, RiemannianSGD
+from skriemdp.descent.trajectory import Moves
 from skriemdp.geometry import Grassmann, as_geometry
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.lattice import sampled_delta
@@ -431,11 +431,11 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """The plan with DP-RSGD calibrated so that all releases together meet the budget."""
         integers = plan.d * min(plan.rank or 5, plan.d - 1)
         sampler = PoissonSampler(min(max(1.0, plan.n / STOCHASTIC_BATCHES), plan.n), integers)
-        n_steps = self.n_steps or STOCHASTIC_STEPS
+        moves = Moves(self.n_steps or STOCHASTIC_STEPS)
 
         def with_noise(noise_multiplier: float) -> CompletionPlan:
-            settings = StochasticSettings(sampler, n_steps, noise_multiplier)
-            return dataclasses.replace(plan, stochastic=settings)
+            run = RiemannianSGD(sampler, noise_multiplier, moves)
+            return dataclasses.replace(plan, stochastic=run)
 
         noise = calibrate(
             lambda noise: with_noise(noise).event,
@@ -456,7 +456,9 @@ class PrivateMatrixCompletion(ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.level_ = centre + half * model.level
         self.item_effects_ = half * model.effects
         self.item_counts_ = np.maximum(model.counts, 0.0)
-        self.components_ = model.subspace.T.copy()
+        self.components_ = np.zeros((0, len(model.effects)))
+        if model.subspace is not None:
+            self.components_ = model.subspace.T.copy()
         self.rank_ = len(self.components_)
         self.ridge_ = model.ridge
         self.subspace_method_ = model.method

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -21,15 +22,21 @@ from skriemdp.completion.item_releases import (
     user_biases,
 )
 from skriemdp.completion.problem import CompletionProblem, normalized_rows, with_data
-from skriemdp.completion.ridge_releases import ballots, voted_ridges
-from skriemdp.completion.signal_releases import SIGNAL_ITEMS, SignalTest, whole_spectrum
-from skriemdp.descent.releases import PoissonSampler
+from skriemdp.completion.signal_releases import (
+    SIGNAL_ITEMS,
+    SignalTest,
+    ballots,
+    voted_ridges,
+    whole_spectrum,
+)
+from skriemdp.descent.releases import Batches, FullBatch
+from skriemdp.descent.stochastic import RiemannianSGD
 from skriemdp.descent.trajectory import Moves, Trajectory
 from skriemdp.mechanisms.budget import Release
 from skriemdp.mechanisms.held import Held, Moment, Outer
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.mechanisms.quantile import PrivateQuantile, log_grid, log_normal_weights
-from skriemdp.mechanisms.sum import private_sum
+from skriemdp.mechanisms.sum import mu_of, private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import GaussianEvent, compose
@@ -38,7 +45,6 @@ from skriemdp.privacy.lattice import check_distance
 __all__ = [
     "CompletionModel",
     "CompletionPlan",
-    "StochasticSettings",
     "release_model",
 ]
 
@@ -77,24 +83,6 @@ STOCHASTIC_STEP, STOCHASTIC_STEPS, STOCHASTIC_BATCHES = 1.0, 200, 50
 
 
 @dataclass(frozen=True)
-class StochasticSettings:
-    """DP-RSGD calibrated before the clip norm is known: noise scales with the clip norm."""
-
-    sampler: PoissonSampler
-    n_steps: int
-    noise_multiplier: float
-
-    @property
-    def mu(self) -> float:
-        """Of one step of all users, rounded down."""
-        return math.nextafter(GaussianEvent(self.noise_multiplier).mu, 0.0)
-
-    def event(self, n: int) -> Event:
-        """What the run costs, at any clip norm."""
-        return self.sampler.event(n, self.noise_multiplier, self.n_steps)
-
-
-@dataclass(frozen=True)
 class CompletionPlan:
     """Everything public about a fit.
 
@@ -112,7 +100,8 @@ class CompletionPlan:
         How "auto" decides whether there is a subspace at all.
     n_steps : int or None
         Of the descent; None: by rule.
-    stochastic : StochasticSettings or None
+    stochastic : RiemannianSGD or None
+        DP-RSGD, calibrated before the clip norm is known: noise scales with it, and so do steps.
     public_seed : int
     """
 
@@ -124,7 +113,7 @@ class CompletionPlan:
     method: str = "auto"
     test: str = "paid"
     n_steps: int | None = None
-    stochastic: StochasticSettings | None = None
+    stochastic: RiemannianSGD | None = None
     public_seed: int = 0
 
     def mu_of(self, share: float) -> float:
@@ -228,7 +217,7 @@ class CompletionPlan:
             if self.stochastic is not None:
                 if not products.halves:
                     raise ValueError("sums over random batches need a set that holds its absences.")
-                checked.append((products, self.stochastic.mu))
+                checked.append((products, mu_of(self.stochastic.noise_multiplier)))
             elif self.may_descend:
                 slow, fast = self.n_steps or 40, self.n_steps or 20
                 checked += [
@@ -250,11 +239,11 @@ class CompletionModel:
     level: float
     effects: np.ndarray
     counts: np.ndarray
-    subspace: np.ndarray
-    ridge: float
-    method: str
-    reason: str
     typical_count: float
+    reason: str
+    method: str = "none"
+    ridge: float = math.inf
+    subspace: np.ndarray | None = None
     signal: float | None = None
     singular_values: np.ndarray | None = None
     noise_level: float | None = None
@@ -289,10 +278,13 @@ def release_model(
         if enough and signal.explained < STRONG_SIGNAL and method == "gradient":
             reserve *= MODEST_SHARE
             items.add(plan.rest_share - reserve, "items again")
-    subspace, ridge, spectrum, noise = np.zeros((plan.d, 0)), math.inf, None, None
-    if method != "none":
-        release = _SubspaceRelease(plan, method, rank, reserve, streams)
-        subspace, spectrum, noise = release(items.residuals())
+    subspace, ridge, spectrum, noise = None, math.inf, None, None
+    if method == "covariance":
+        found = _covariance(items.residuals(), plan, rank, reserve, streams)
+        subspace, spectrum, noise = found
+    elif method != "none":
+        subspace = _descent(items.residuals(), plan, rank, reserve, streams)
+    if subspace is not None:
         ridge = _voted_ridge(items.deviations(), subspace, plan, streams)
         if math.isinf(ridge):
             reason += "; the users' vote left it unused"
@@ -300,19 +292,8 @@ def release_model(
         done = {"count", "level", "cut"} | ({"signal"} if signal is not None else set())
         left = 1.0 - items.share - sum(share for name, share in small.items() if name in done)
         items.add(left, "items again")
-    return CompletionModel(
-        level=level,
-        effects=items.effects,
-        counts=items.counts,
-        subspace=subspace,
-        ridge=ridge,
-        method=method,
-        reason=reason,
-        typical_count=typical,
-        signal=None if signal is None else signal.score,
-        singular_values=spectrum,
-        noise_level=noise,
-    )
+    score, known = signal and signal.score, (items.effects, items.counts, typical, reason)
+    return CompletionModel(level, *known, method, ridge, subspace, score, spectrum, noise)
 
 
 def _level_only(
@@ -335,16 +316,7 @@ def _level_only(
         "Use more users, fewer items or a larger epsilon."
     )
     nothing = np.zeros(plan.d)
-    return CompletionModel(
-        level=level,
-        effects=nothing,
-        counts=nothing,
-        subspace=np.zeros((plan.d, 0)),
-        ridge=math.inf,
-        method="none",
-        reason=reason,
-        typical_count=typical,
-    )
+    return CompletionModel(level, nothing, nothing, typical, reason)
 
 
 class _Items:
@@ -415,8 +387,7 @@ def _choice(plan: CompletionPlan, typical: float) -> tuple[str, int, str]:
     return method, rank, reason
 
 
-@dataclass(frozen=True)
-class _Signal:
+class _Signal(NamedTuple):
     score: float
     explained: float
 
@@ -443,70 +414,60 @@ def _measured_signal(
     return _Signal(height * math.sqrt(explained), explained)
 
 
-@dataclass(frozen=True)
-class _SubspaceRelease:
-    plan: CompletionPlan
-    method: str
-    rank: int
-    share: float
-    streams: NoiseStreams
+def _covariance(
+    residuals: sparse.csr_array,
+    plan: CompletionPlan,
+    rank: int,
+    share: float,
+    streams: NoiseStreams,
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Subspace of a noisy second moment, its spectrum and the edge of what noise alone has."""
+    noisy, sigma = private_sum(
+        Units((residuals,)),
+        lambda rows: normalized_rows(rows).toarray(),
+        Moment(1.0, plan.d),
+        plan.mu_of(share),
+        streams("covariance"),
+    )
+    np.fill_diagonal(noisy, 0.0)
+    values, vectors = np.linalg.eigh(noisy)
+    # Off-diagonal noise of standard deviation s fills [-2 s sqrt(d), 2 s sqrt(d)].
+    edge = 2.0 * sigma / math.sqrt(2.0) * math.sqrt(plan.d)
+    return np.ascontiguousarray(vectors[:, ::-1][:, :rank]), values[::-1], edge
 
-    def __call__(
-        self, residuals: sparse.csr_array
-    ) -> tuple[np.ndarray, np.ndarray | None, float | None]:
-        """Subspace, and where there is one the released spectrum and the edge of its noise."""
-        if self.method == "covariance":
-            return self._covariance(residuals)
-        return self._descent(residuals), None, None
 
-    def _covariance(self, residuals: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, float]:
-        d, mu = self.plan.d, self.plan.mu_of(self.share)
-        noisy, sigma = private_sum(
-            Units((residuals,)),
-            lambda rows: normalized_rows(rows).toarray(),
-            Moment(1.0, d),
-            mu,
-            self.streams("covariance"),
-        )
-        np.fill_diagonal(noisy, 0.0)
-        values, vectors = np.linalg.eigh(noisy)
-        # Off-diagonal noise of standard deviation s fills [-2 s sqrt(d), 2 s sqrt(d)].
-        edge = 2.0 * sigma / math.sqrt(2.0) * math.sqrt(d)
-        return np.ascontiguousarray(vectors[:, ::-1][:, : self.rank]), values[::-1], edge
-
-    def _descent(self, residuals: sparse.csr_array) -> np.ndarray:
-        plan, rank = self.plan, self.rank
-        problem = CompletionProblem(residuals, rank, DESCENT_RIDGE * rank / plan.d)
-        start = problem.geometry.random_point(public_generator(plan.public_seed, "start", rank))
-        prior = log_normal_weights(NORM_GRID, NORM_MEDIAN, NORM_SPREAD)
-        median = PrivateQuantile(NORM_GRID, 0.5, plan.mu_of(plan.small["clip"]), prior)
-        clip = CLIP_SHARE * median.release(problem.norms(start), self.streams("clip"))
-        n_steps, mu, moves = self._moves(clip)
-        held, rng = Outer(clip, plan.d, rank), self.streams("descent")
-        expect_integers(rng, n_steps * plan.d * rank)
-        path = Trajectory(problem.geometry, start, moves, rng)
-        for _ in range(n_steps):
-            batch, size = None, float(plan.n)
-            if plan.stochastic is not None:
-                sampler = plan.stochastic.sampler
-                batch, size = sampler.draw(plan.n, rng), sampler.batch_size
-            units, give = problem.units(batch), problem.products(path.point)
-            noisy = private_sum(units, give, held, mu, rng)
-            path.advance(problem.leave(path.point, noisy.value / size))
-        return path.result
-
-    def _moves(self, clip: float) -> tuple[int, float, Moves]:
-        """Number of steps, mu of each, and the steps."""
-        plan, stochastic = self.plan, self.plan.stochastic
-        if stochastic is not None:
-            n_steps = stochastic.n_steps
-            moves = Moves(n_steps, STOCHASTIC_STEP / clip, retraction=True)
-            return n_steps, stochastic.mu, moves
-        n_steps, step_size = plan.schedule(plan.snr(self.rank, self.share))
+def _descent(
+    residuals: sparse.csr_array,
+    plan: CompletionPlan,
+    rank: int,
+    share: float,
+    streams: NoiseStreams,
+) -> np.ndarray:
+    """Subspace of a private descent, on all users or on batches of them."""
+    problem = CompletionProblem(residuals, rank, DESCENT_RIDGE * rank / plan.d)
+    start = problem.geometry.random_point(public_generator(plan.public_seed, "start", rank))
+    prior = log_normal_weights(NORM_GRID, NORM_MEDIAN, NORM_SPREAD)
+    median = PrivateQuantile(NORM_GRID, 0.5, plan.mu_of(plan.small["clip"]), prior)
+    clip = CLIP_SHARE * median.release(problem.norms(start), streams("clip"))
+    held, rng = Outer(clip, plan.d, rank), streams("descent")
+    if plan.stochastic is not None:
+        batches: Batches = plan.stochastic.sampler
+        n_steps, mu = plan.stochastic.moves.n_steps, mu_of(plan.stochastic.noise_multiplier)
+        moves = Moves(n_steps, STOCHASTIC_STEP / clip, retraction=True)
+    else:
+        batches = FullBatch()
+        n_steps, step_size = plan.schedule(plan.snr(rank, share))
         # Decreasing to zero: late steps average the noise that early ones let in.
         steps = 2.0 * step_size / clip * (1.0 - np.arange(n_steps) / n_steps)
-        mu = plan.mu_of(self.share) / math.sqrt(n_steps)
-        return n_steps, mu, Moves(n_steps, tuple(steps), retraction=True)
+        mu = plan.mu_of(share) / math.sqrt(n_steps)
+        moves = Moves(n_steps, tuple(steps), retraction=True)
+    expect_integers(rng, n_steps * plan.d * rank)
+    path, size = Trajectory(problem.geometry, start, moves, rng), batches.expected_size(plan.n)
+    for _ in range(n_steps):
+        units = problem.units(batches.batch(held, plan.n, rng))
+        noisy = private_sum(units, problem.products(path.point), held, mu, rng)
+        path.advance(problem.leave(path.point, noisy.value / size))
+    return path.result
 
 
 def _voted_ridge(

@@ -1,25 +1,32 @@
-"""Is there a subspace worth paying for?  A private scalar that tells."""
+"""Is there a subspace worth paying for, and how much of it?  Private numbers that tell."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import sparse
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_count, check_positive
+from skriemdp.completion.local_factors import log_evidence
 from skriemdp.completion.problem import normalized_rows
+from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.counts import GaussianNumber
-from skriemdp.mechanisms.held import Moment
-from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total
+from skriemdp.mechanisms.held import Moment, VectorSet, ball
+from skriemdp.mechanisms.sum import PLAIN_STEPS, integer_total, private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.sensitivity import Sensitivity, leading_eigenvalues_sensitivity
 
-__all__ = ["SIGNAL_ITEMS", "SignalTest", "whole_spectrum"]
+__all__ = ["SIGNAL_ITEMS", "SignalTest", "ballots", "voted_ridges", "whole_spectrum"]
 
 # Items whose moment is looked at: its eigenvalues take time O(512^3), once, whatever the data.
 SIGNAL_ITEMS = 512
 # LAPACK's eigenvalues of a symmetric p x p matrix are those of one within c p u |M|; c is about 1.
 _BACKWARD = 64.0 * 2.0**-53
+# Bound of the norm of a user's vote on the ridge.
+_VOTE_BOUND = 2.0
 
 
 @dataclass(frozen=True)
@@ -91,3 +98,28 @@ def whole_spectrum(total: float, popularity: np.ndarray, columns: np.ndarray) ->
     part = popularity[columns]
     share = part.sum() / popularity.sum()
     return float(total * share * np.sum(popularity**2) / np.sum(part**2))
+
+
+def ballots(n_ridges: int) -> VectorSet:
+    """What holds a user's vote."""
+    return ball(Ball(_VOTE_BOUND), n_ridges)
+
+
+def voted_ridges(
+    matrix: sparse.csr_array,
+    subspace: np.ndarray,
+    ridges: Sequence[float],
+    mu: float,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Noisy mean votes for `ridges` (finite ones), shape ``(len(ridges),)``.
+
+    A user's vote is the vector of log evidences of the finite ridges, minus that of no subspace at
+    all, scaled to norm at most 2; the largest entry wins, or no subspace if every entry is below
+    zero.
+
+    *Guarantee*: mu-GDP, n public; the choice is post-processing.
+    """
+    votes = log_evidence(matrix, subspace, [*ridges, math.inf])
+    units, held = Units((votes[:, :-1] - votes[:, -1:],)), ballots(len(ridges))
+    return private_sum(units, lambda rows: rows, held, mu, rng).value / len(votes)

@@ -94,13 +94,6 @@ class DaskProblem(Problem):
         parts = self._compute("gradients", indices, (point,))
         return np.concatenate([np.zeros((0, *self.geometry.shape)), *parts])
 
-    def gradient_coordinates(
-        self, point: np.ndarray, indices: np.ndarray | slice | None = None
-    ) -> np.ndarray:
-        if isinstance(indices, slice):
-            indices = np.arange(self.n)[indices]
-        return np.concatenate([np.zeros((0, self.geometry.dim)), *self.vectors(indices, point)])
-
     def vectors(
         self, indices: np.ndarray | None, point: np.ndarray, anchor: np.ndarray | None = None
     ) -> Iterator[np.ndarray]:

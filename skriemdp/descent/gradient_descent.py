@@ -11,13 +11,12 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive, check_scale
 from skriemdp.descent.problem import FrechetProblem, Problem
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.descent.releases import FullBatch, exact_mean
+from skriemdp.descent.releases import Batches, FullBatch, exact_mean
 from skriemdp.descent.trajectory import Moves, Trajectory
-from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.events import GaussianEvent
 
-__all__ = ["RiemannianGradientDescent", "descend"]
+__all__ = ["RiemannianGradientDescent", "descend", "run"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class RiemannianGradientDescent:
     @property
     def event(self) -> GaussianEvent:
         """The whole run: Gaussian releases whose squared mu add up to ``mu**2``."""
-        return GaussianBudget(self.mu).event
+        return FullBatch().event(1, 1.0 / self.mu)
 
     @property
     def noise_multipliers(self) -> tuple[float, ...]:
@@ -117,12 +116,23 @@ class RiemannianGradientDescent:
             The output point.
         """
         path = Trajectory(problem.geometry, start, self.moves, rng, callback)
-        batch = FullBatch()
-        expect_integers(rng, self.n_steps * problem.gradient_dim)
-        for multiplier in self.noise_multipliers:
-            query = GradientQuery(problem, path.point, self.clip_norm)
-            path.advance(batch.release(query, multiplier, rng))
-        return path.result
+        return run(path, problem, FullBatch(), self.noise_multipliers, self.clip_norm, rng)
+
+
+def run(
+    path: Trajectory,
+    problem: Problem,
+    batches: Batches,
+    noise_multipliers: Sequence[float],
+    clip_norm: float,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """The output point of `path` after a step along a noisy mean gradient for each multiplier."""
+    expect_integers(rng, len(noise_multipliers) * problem.gradient_dim)
+    for multiplier in noise_multipliers:
+        query = GradientQuery(problem, path.point, clip_norm)
+        path.advance(batches.release(query, multiplier, rng))
+    return path.result
 
 
 def descend(

@@ -109,12 +109,13 @@ class GradientQuery(Query):
         self.problem, self.point, self.clip_norm, self._add = problem, point, clip_norm, add
         self.geometry, self.n, self.dim = problem.geometry, problem.n, problem.gradient_dim
         self.bound = problem.clipped_gradient_ball(point, clip_norm)
+        self._points: tuple[np.ndarray, ...] = (point,)
 
     def _adder(self, indices: np.ndarray | None) -> Callable[..., np.ndarray]:
-        return self._add or self.problem.adder(indices, self.point)
+        return self._add or self.problem.adder(indices, *self._points)
 
     def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        return self.problem.vectors(indices, self.point)
+        return self.problem.vectors(indices, *self._points)
 
     def leave(self, vector: np.ndarray) -> np.ndarray:
         return self.problem.leave_gradients(self.point, vector)
@@ -146,18 +147,14 @@ class LogarithmQuery(Query):
             yield np.asarray(self.geometry.log_coordinates(self.point, block))
 
 
-class DifferenceQuery(Query):
+class DifferenceQuery(GradientQuery):
     """Clipped differences ``grad f(point) - transport(grad f(anchor))``, tangent at `point`."""
 
     def __init__(self, problem: Problem, point: np.ndarray, anchor: np.ndarray, clip_norm: float):
         check_positive(clip_norm=clip_norm)
-        self.problem, self.point, self.anchor = problem, point, anchor
-        self.clip_norm = clip_norm
+        self.problem, self.point, self.clip_norm, self._add = problem, point, clip_norm, None
         self.geometry, self.n, self.dim = problem.geometry, problem.n, problem.geometry.dim
-        self.bound = Ball(clip_norm)
+        self.bound, self._points = Ball(clip_norm), (point, anchor)
 
-    def blocks(self, indices: np.ndarray | None = None) -> Iterator[np.ndarray]:
-        return self.problem.vectors(indices, self.point, self.anchor)
-
-    def _adder(self, indices: np.ndarray | None) -> Callable[..., np.ndarray]:
-        return self.problem.adder(indices, self.point, self.anchor)
+    def leave(self, vector: np.ndarray) -> np.ndarray:
+        return vector

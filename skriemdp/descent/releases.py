@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import abc
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from skriemdp.privacy import events
 _AHEAD = 2**13
 
 __all__ = [
+    "Batches",
+    "Evidence",
     "FixedSizeSampler",
     "FullBatch",
     "PoissonSampler",
@@ -31,8 +33,63 @@ __all__ = [
 ]
 
 
+class Batches(abc.ABC):
+    """Which records a step asks; one object draws them, and names what that costs."""
+
+    @abc.abstractmethod
+    def batch(self, held: Held, n: int, rng: np.random.Generator) -> np.ndarray | None:
+        """Indices of a batch of records of which each gives a vector of `held`; None: of all."""
+
+    @abc.abstractmethod
+    def expected_size(self, n: int) -> float:
+        """Expected number of records in a batch; public."""
+
+    def release(
+        self, query: Query, noise_multiplier: float, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Noisy mean of ``query`` over a batch: coordinates of a tangent vector.
+
+        Centre of the query's ball plus the noisy sum of the batch's offsets over a public number.
+        A record that is absent from the sum counts as the centre, so for every way of drawing
+        batches the record's contribution stays in one public ball.
+        """
+        chosen = self.batch(query.held, query.n, rng)
+        noisy = query.noisy(mu_of(noise_multiplier), rng, chosen)
+        return _with_center(query, noisy.value / self.expected_size(query.n))
+
+
 @dataclass(frozen=True)
-class FullBatch:
+class _RandomBatches(Batches):
+    """Batches drawn anew in each step.
+
+    Parameters
+    ----------
+    batch_size : float
+        Number of records in a batch, or its expectation; at most n.
+    integers : int, default=0
+        Most integers of a release; a run of batches needs them.
+    """
+
+    batch_size: float
+    integers: int = 0
+
+    def __post_init__(self) -> None:
+        check_count(minimum=0, integers=self.integers)
+
+    @abc.abstractmethod
+    def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Sorted indices of one batch; may be empty."""
+
+    def batch(self, held: Held, n: int, rng: np.random.Generator) -> np.ndarray:
+        _check_batches(held, self.integers)
+        return self.draw(n, rng)
+
+    def expected_size(self, n: int) -> float:
+        return self.batch_size
+
+
+@dataclass(frozen=True)
+class FullBatch(Batches):
     """Every record in every step; an exactly Gaussian release.
 
     *Guarantee*: noise `noise_multiplier` times the replace-one sensitivity ``2 radius / n`` of the
@@ -45,21 +102,14 @@ class FullBatch:
         return events.GaussianEvent(noise_multiplier=noise_multiplier, count=count)
 
     def expected_size(self, n: int) -> float:
-        """Expected number of records in a batch."""
         return n
 
-    def release(
-        self, query: Query, noise_multiplier: float, rng: np.random.Generator
-    ) -> np.ndarray:
-        """Noisy mean of ``query`` over the records: coordinates of a tangent vector."""
-        return _with_center(query, query.noisy(mu_of(noise_multiplier), rng).value / query.n)
-
     def batch(self, held: Held, n: int, rng: np.random.Generator) -> None:
-        """Indices of a batch; None stands for all records."""
+        return None
 
 
 @dataclass(frozen=True)
-class PoissonSampler:
+class PoissonSampler(_RandomBatches):
     """Every record enters each batch independently with the same probability; the default.
 
     *Guarantee*: replace-one adjacency.  Batch sums are divided by the public expected batch size,
@@ -83,16 +133,9 @@ class PoissonSampler:
     down (:mod:`skriemdp.mechanisms.batch_sizes`).  Batches of several steps are drawn at a time.
     """
 
-    batch_size: float
-    integers: int = 0
-
     def __post_init__(self) -> None:
         check_positive(batch_size=self.batch_size)
-        check_count(minimum=0, integers=self.integers)
-
-    def with_integers(self, dim: int) -> PoissonSampler:
-        """The same batches, whose sums of `dim` coordinates are added in exact integers."""
-        return dataclasses.replace(self, integers=dim)
+        super().__post_init__()
 
     def probability(self, n: int) -> float:
         """Sampling probability on n records."""
@@ -113,12 +156,7 @@ class PoissonSampler:
             integers=self.integers,
         )
 
-    def expected_size(self, n: int) -> float:
-        """Expected number of records in a batch."""
-        return self.batch_size
-
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Sorted indices of one batch; may be empty."""
         probability = self.probability(n)
 
         def batches(rng: np.random.Generator, count: int) -> list[np.ndarray]:
@@ -130,20 +168,9 @@ class PoissonSampler:
 
         return _next_batch(("Poisson", n, probability), batches, self.batch_size, rng)
 
-    def batch(self, held: Held, n: int, rng: np.random.Generator) -> np.ndarray:
-        """A batch of records of which each gives a vector of `held`."""
-        _check_batches(held, self.integers)
-        return self.draw(n, rng)
-
-    def release(
-        self, query: Query, noise_multiplier: float, rng: np.random.Generator
-    ) -> np.ndarray:
-        """Noisy estimate of the mean of ``query``: coordinates of a tangent vector."""
-        return _sampled_mean(self, query, noise_multiplier, rng)
-
 
 @dataclass(frozen=True)
-class FixedSizeSampler:
+class FixedSizeSampler(_RandomBatches):
     """A uniformly random batch of fixed size, without replacement, drawn anew in each step.
 
     *Guarantee*: replace-one adjacency; noise is `noise_multiplier` times the sensitivity
@@ -160,15 +187,10 @@ class FixedSizeSampler:
     """
 
     batch_size: int
-    integers: int = 0
 
     def __post_init__(self) -> None:
         check_count(batch_size=self.batch_size)
-        check_count(minimum=0, integers=self.integers)
-
-    def with_integers(self, dim: int) -> FixedSizeSampler:
-        """The same batches, whose sums of `dim` coordinates are added in exact integers."""
-        return dataclasses.replace(self, integers=dim)
+        super().__post_init__()
 
     def event(
         self, n: int, noise_multiplier: float, count: int = 1
@@ -187,29 +209,13 @@ class FixedSizeSampler:
         share: dict[str, Any] = {"batch_size / n": self.batch_size / n}
         check_fraction(**share)
 
-    def expected_size(self, n: int) -> float:
-        """Number of records in a batch."""
-        return self.batch_size
-
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Sorted indices of one batch."""
         self._check(n)
 
         def batches(rng: np.random.Generator, count: int) -> list[np.ndarray]:
             return [_subset(n, self.batch_size, rng) for _ in range(count)]
 
         return _next_batch(("fixed size", n, self.batch_size), batches, self.batch_size, rng)
-
-    def batch(self, held: Held, n: int, rng: np.random.Generator) -> np.ndarray:
-        """As of :class:`PoissonSampler`."""
-        _check_batches(held, self.integers)
-        return self.draw(n, rng)
-
-    def release(
-        self, query: Query, noise_multiplier: float, rng: np.random.Generator
-    ) -> np.ndarray:
-        """Noisy mean of ``query`` over one batch: coordinates of a tangent vector."""
-        return _sampled_mean(self, query, noise_multiplier, rng)
 
 
 def _next_batch(
@@ -228,26 +234,35 @@ def _subset(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
     return chosen
 
 
+class Evidence:
+    """Whether noisy vectors hold more than their noise; a function of released numbers.
+
+    Attributes
+    ----------
+    most : float
+        By how many of its standard deviations the squared length of a sum of the first vectors, of
+        however many, is above what noise alone would make of it, at most.
+    """
+
+    # A fit whose vectors never rise so far above their noise warns; how often one does that is in
+    # docs/benchmarks.md ("Warnings").
+    HIDDEN: ClassVar[float] = 1.0
+
+    def __init__(self) -> None:
+        self.most, self._sum, self._count = -math.inf, np.zeros(()), 0
+
+    def see(self, vector: np.ndarray, size: int) -> None:
+        """Take in a vector of so many free coordinates, each with noise of variance one."""
+        self._sum = self._sum + vector
+        self._count += 1
+        excess = float(np.sum(self._sum**2)) / self._count - size
+        self.most = max(self.most, excess / math.sqrt(2.0 * size))
+
+
 def exact_mean(query: Query, indices: np.ndarray | None = None) -> np.ndarray:
     """The mean of a query without noise, over the records `indices` (None: all): not private."""
     count = query.n if indices is None else len(indices)
     return _with_center(query, query.exact(indices) / count)
-
-
-def _sampled_mean(
-    sampler: PoissonSampler | FixedSizeSampler,
-    query: Query,
-    noise_multiplier: float,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Centre of the query's ball plus the noisy sum of a batch's offsets over a public number.
-
-    A record that is absent from the sum counts as the centre, so for every way of drawing batches
-    the record's contribution stays in one public ball.
-    """
-    chosen = sampler.batch(query.held, query.n, rng)
-    noisy = query.noisy(mu_of(noise_multiplier), rng, chosen)
-    return _with_center(query, noisy.value / sampler.batch_size)
 
 
 def _check_batches(held: Held, integers: int) -> None:

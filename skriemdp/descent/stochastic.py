@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive, check_scale
+from skriemdp.descent.gradient_descent import run
 from skriemdp.descent.problem import Problem
-from skriemdp.descent.queries import GradientQuery
 from skriemdp.descent.releases import FixedSizeSampler, FullBatch, PoissonSampler
 from skriemdp.descent.trajectory import Moves, Trajectory
-from skriemdp.mechanisms.noise import expect_integers
 from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
 
-__all__ = ["RiemannianSGD", "calibrated_sgd"]
+__all__ = ["NOISE_BRACKET", "SAMPLINGS", "RiemannianSGD", "calibrated_sgd"]
+
+SAMPLINGS: dict[str, Any] = {"poisson": PoissonSampler, "fixed-size": FixedSizeSampler}
 
 # Noise multipliers below the first end give epsilon in the hundreds; above the second, noise alone.
 NOISE_BRACKET = (0.05, 1e4)
@@ -89,12 +91,9 @@ class RiemannianSGD:
             With Poisson sampling, if neither the clip norm nor the problem bounds the norm of every
             record's gradient.
         """
-        expect_integers(rng, self.moves.n_steps * problem.gradient_dim)
         path = Trajectory(problem.geometry, start, self.moves, rng, callback)
-        for _ in range(self.moves.n_steps):
-            query = GradientQuery(problem, path.point, self.clip_norm)
-            path.advance(self.sampler.release(query, self.noise_multiplier, rng))
-        return path.result
+        same = [self.noise_multiplier for _ in range(self.moves.n_steps)]
+        return run(path, problem, self.sampler, same, self.clip_norm, rng)
 
 
 def calibrated_sgd(

@@ -20,10 +20,11 @@ from skriemdp.privacy.calibration import calibrate
 from skriemdp.privacy.event import Event
 from skriemdp.privacy.events import compose
 
-__all__ = ["EPOCH_LENGTH", "RiemannianSVRG", "calibrated_svrg"]
+__all__ = ["RiemannianSVRG", "calibrated_svrg", "whole_epochs"]
 
-# Steps of an epoch besides the anchor's.
-EPOCH_LENGTH = 9
+# Steps of an epoch besides the anchor's, and noise multiplier of the anchors over that of the
+# differences; fixed in advance.
+_EPOCH_LENGTH, _ANCHOR_RATIO = 9, 2.5
 
 
 @dataclass(frozen=True)
@@ -160,26 +161,34 @@ def transported(
     return np.asarray(geometry.coordinates_from_tangent(point, moved))
 
 
+def whole_epochs(**n_steps: int) -> int:
+    """Epochs of so many steps; ValueError, by the name of the parameter, unless they are whole."""
+    ((name, steps),) = n_steps.items()
+    epochs, rest = divmod(steps, 1 + _EPOCH_LENGTH)
+    if rest:
+        raise ValueError(
+            f"{name}={steps} must be a multiple of {1 + _EPOCH_LENGTH}: whole epochs of one anchor "
+            f"and {_EPOCH_LENGTH} steps."
+        )
+    return epochs
+
+
 def calibrated_svrg(
     sampler: PoissonSampler | FixedSizeSampler,
-    n_epochs: int,
-    epoch_length: int,
     moves: Moves,
     n: int,
     epsilon: float,
     delta: float,
-    clip_norm: float = math.inf,
-    difference_clip: float | None = None,
+    clip_norm: float,
     smoothness: float | None = None,
-    anchor_ratio: float = 2.5,
 ) -> RiemannianSVRG:
-    """DP-RSVRG whose whole run on n records is (epsilon, delta)-private.
+    """DP-RSVRG in epochs of ten steps whose whole run on n records is (epsilon, delta)-private.
+
+    Differences are clipped to `clip_norm` where there is no `smoothness`.
 
     Parameters
     ----------
-    anchor_ratio : float, default=2.5
-        Noise multiplier of the anchors over that of the differences, fixed in advance.
-    sampler, n_epochs, epoch_length, moves, clip_norm, difference_clip, smoothness
+    sampler, moves, clip_norm, smoothness
         As in :class:`RiemannianSVRG`.
     n : int
     epsilon, delta : float
@@ -188,19 +197,19 @@ def calibrated_svrg(
     -------
     RiemannianSVRG
     """
-    check_positive(anchor_ratio=anchor_ratio)
+    epochs = whole_epochs(n_steps=moves.n_steps)
 
     def solver(multiplier: float) -> RiemannianSVRG:
         return RiemannianSVRG(
             sampler,
-            anchor_ratio * multiplier,
+            _ANCHOR_RATIO * multiplier,
             multiplier,
-            n_epochs,
-            epoch_length,
+            epochs,
+            _EPOCH_LENGTH,
             moves,
             clip_norm,
-            difference_clip,
-            smoothness,
+            difference_clip=clip_norm if smoothness is None else None,
+            smoothness=smoothness,
         )
 
     return solver(calibrate(lambda s: solver(s).event(n), epsilon, delta, NOISE_BRACKET))

@@ -11,11 +11,15 @@ import numpy as np
 from skriemdp._dataclasses import dataclass
 from skriemdp.descent.problem import Problem
 from skriemdp.descent.queries import GradientQuery
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, clipped_fraction
-from skriemdp.location_scale.row_records import RowRecords, row_radii
+from skriemdp.location_scale.row_releases import (
+    COUNT_SHARE,
+    RowRecords,
+    clipped_fraction,
+    row_radii,
+)
 from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Shares
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 
 __all__ = ["ClipNorm"]
 
@@ -54,7 +58,7 @@ class ClipNorm:
         """Take from the budget of a plan all that is spent here."""
         if self.public is None:
             budget.take(_SHARE, RADIUS, 1)
-        budget.count(COUNT_SHARE)
+        budget.take(COUNT_SHARE, COUNT, 1)
 
     @functools.cached_property
     def level(self) -> float:

@@ -19,9 +19,8 @@ from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._quiet import quietly, read_array, read_records
 from skriemdp._validation import check_option, check_scale
-from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
-from skriemdp.core.manifold_input import check_membership, descent_domain
+from skriemdp.core.manifold_input import check_membership, descent_domain, warn_large_delta
 from skriemdp.core.work import Work
 from skriemdp.descent.chunked import DaskProblem, dask_digest, is_dask
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
@@ -33,10 +32,10 @@ from skriemdp.descent.per_sample import (
     check_per_sample,
     make_gradient,
 )
-from skriemdp.descent.releases import FixedSizeSampler, PoissonSampler, check_run
-from skriemdp.descent.stochastic import calibrated_sgd
+from skriemdp.descent.releases import check_run
+from skriemdp.descent.stochastic import SAMPLINGS, calibrated_sgd
 from skriemdp.descent.trajectory import Moves, rehearse
-from skriemdp.descent.variance_reduction import EPOCH_LENGTH, calibrated_svrg
+from skriemdp.descent.variance_reduction import calibrated_svrg
 from skriemdp.erm.clipping import ClipNorm
 from skriemdp.geometry import as_geometry
 from skriemdp.geometry.ball import GeodesicBall
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PrivateRiemannianERM"]
 
-SAMPLINGS = {"poisson": PoissonSampler, "fixed-size": FixedSizeSampler}
 SOLVERS = ("descent", "variance-reduced")
 
 _CHECKS: dict[str, Any] = {"allow_nd": True, "dtype": np.float64, "ensure_all_finite": True}
@@ -392,11 +390,7 @@ class PrivateRiemannianERM(PrivateEstimator):
                 "delta=0 asks for pure differential privacy, which Gaussian noise cannot give; "
                 "pass delta > 0, for instance 1e-5."
             )
-        if self.delta >= 1.0 / n:
-            warn_user(
-                f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
-                "would be allowed; use a smaller delta."
-            )
+        warn_large_delta(self.delta, n)
         domain, start = self._domain_and_start(geometry)
         moves = Moves(self.n_steps, self.step_size, self.output, self.retraction, domain)
         rehearse(geometry, start, moves, transport=self.solver == "variance-reduced")
@@ -455,27 +449,12 @@ class PrivateRiemannianERM(PrivateEstimator):
         clip, target = self.clip_norm, (float(self.epsilon), float(self.delta))
         if search is not None:
             raise ValueError("solver='variance-reduced' needs batch_size.")
-        sampler: Any = SAMPLINGS[self.sampling](self.batch_size, dim)
+        sampler = SAMPLINGS[self.sampling](self.batch_size, dim)
         if self.solver == "descent":
             solver = calibrated_sgd(sampler, moves, n, *target, clip_norm=clip)
             scale = solver.noise_multiplier * 2 * clip / sampler.expected_size(n)
             return solver, solver.event(n), scale
-        if moves.n_steps % (1 + EPOCH_LENGTH):
-            raise ValueError(
-                f"n_steps={moves.n_steps} must be a multiple of {1 + EPOCH_LENGTH}: whole epochs "
-                f"of one anchor and {EPOCH_LENGTH} steps."
-            )
-        solver = calibrated_svrg(
-            sampler,
-            moves.n_steps // (1 + EPOCH_LENGTH),
-            EPOCH_LENGTH,
-            moves,
-            n,
-            *target,
-            clip_norm=clip,
-            difference_clip=clip if self.smoothness is None else None,
-            smoothness=self.smoothness,
-        )
+        solver = calibrated_svrg(sampler, moves, n, *target, clip, self.smoothness)
         return solver, solver.event(n), solver.anchor_noise_multiplier * 2 * clip / n
 
     def _noise_context(self, data: Data, plan: Plan) -> bytes:

@@ -11,10 +11,9 @@ import numpy as np
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._progress import counted
-from skriemdp.descent.releases import FullBatch, PoissonSampler
+from skriemdp.descent.releases import Evidence, FullBatch, PoissonSampler
 from skriemdp.linear_model.glm import LinearProblem
-from skriemdp.linear_model.preconditioners import Metric, make_preconditioner
-from skriemdp.linear_model.releases import RootMoments
+from skriemdp.linear_model.preconditioners import Axes, Metric, Noised, Public
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import Held, Outer, ball
 from skriemdp.mechanisms.noise import NOISE_SCALE, expect_integers
@@ -55,9 +54,7 @@ class Solution(NamedTuple):
     noise : float
         Standard deviation of the noise of a coordinate of the last mean gradient.
     evidence : float
-        By how many of its standard deviations the squared length of a sum of the first gradients,
-        of however many steps, is above what noise alone would make of it, at most; the intercept
-        left out.
+        Of the gradients, as :class:`Evidence` sees them, the intercept left out.
     """
 
     weights: np.ndarray
@@ -134,6 +131,8 @@ class NoisyAdaGrad:
         steps = self.sampler.event(n, self.noise_multiplier, self.n_steps)
         if self.moment_multiplier is None:
             return steps
+        from skriemdp.linear_model.releases import RootMoments
+
         return compose([steps, RootMoments(self.moment_multiplier).event(self.n_steps)])
 
     def with_mu(self, mu: float) -> NoisyAdaGrad:
@@ -182,22 +181,14 @@ class NoisyAdaGrad:
         growing = self.first_step_size is not None
         warmup = (_GROWING_WARMUP if growing else _WARMUP) * self.n_steps
         rng = streams("gradients")
-        state: Any = make_preconditioner(
-            self.preconditioner,
-            warmup=warmup,
-            floor=self.step_size * problem.loss.curvature / _LONGEST,
-            curvature=self.curvature,
-            noise_multiplier=self.moment_multiplier,
-            n=problem.n,
-            rng=streams("root moments") if self.preconditioner == "paper" else None,
-        )
+        state = self._state(problem, warmup, streams)
         basis: Any
         metric: Any
         weights, basis, metric = np.array(start, dtype=float), None, None
         growth, variance = _Growth(self.first_step_size, self.step_size), 0.0
-        evidence, along = -math.inf, np.zeros(())
+        evidence = Evidence()
         first = self.n_steps // 2 + 1  # of the iterates that are averaged
-        total, exact = np.zeros_like(weights), None
+        total = np.zeros_like(weights)
         records = self._records(problem, weights)
         # What is read from now on; the rows as they were make room.
         problem = dataclasses.replace(problem, rows=records.arrays[0])
@@ -214,29 +205,39 @@ class NoisyAdaGrad:
             if self.preconditioner == "paper":
                 # Half of how far two totals may lie apart as numbers, a little above the bound.
                 steps = held.check(mu_of(self.noise_multiplier))
-                state.observe(0.5 * steps * held.sigma(steps) / NOISE_SCALE)
-                exact = (_ambient(without, basis), basis)
+                longest = 0.5 * steps * held.sigma(steps) / NOISE_SCALE
+                state.observe(longest, _ambient(without, basis), basis)
             # A share of the longest step weighs its gradient too, so that the metric forgets
             # gradients of steps much shorter than the present one.
             share, noise = growth.share, noisy.sigma
-            metric = state.update(share * gradient, share * noise, change, exact)
+            metric = state.update(share * gradient, share * noise, change)
             variance += (share * noise) ** 2
             length = self.step_size * share**2
             weights = self._move(weights, metric, length, gradient, basis)
             moved = np.broadcast_to(length / metric.eigenvalues * noise, gradient.shape)
             growth.see(weights - start, moved)
             slopes = gradient[: len(gradient) - intercept]
-            along = along + _ambient(
-                slopes / noise, None if basis is None else basis[:, : len(slopes)]
-            )
-            excess = float(np.sum(along**2)) / step - slopes.size
-            evidence = max(evidence, excess / math.sqrt(2.0 * slopes.size))
+            axes = None if basis is None else basis[:, : len(slopes)]
+            evidence.see(_ambient(slopes / noise, axes), slopes.size)
             if step >= first:
                 total += weights
         spectrum = np.sort(np.ravel(metric.eigenvalues))[::-1]
         floor = math.sqrt(variance + warmup * (share * noise) ** 2)
         average = total / (self.n_steps + 1 - first)
-        return Solution(average, spectrum, floor, noise, evidence)
+        return Solution(average, spectrum, floor, noise, evidence.most)
+
+    def _state(self, problem: LinearProblem, warmup: float, streams: NoiseStreams) -> Any:
+        """The preconditioner of a run."""
+        if self.moment_multiplier is not None:
+            from skriemdp.linear_model.releases import Paper
+
+            return Paper(self.moment_multiplier, problem.n, streams("root moments"))
+        if self.preconditioner == "noised":
+            return Noised(warmup)
+        if self.preconditioner in ("public", "none"):
+            return Public(self.curvature)
+        floor = self.step_size * problem.loss.curvature / _LONGEST
+        return Axes(warmup, floor, self.preconditioner == "norm")
 
     def _records(self, problem: LinearProblem, weights: np.ndarray) -> Units:
         """The records of a run; rows are rounded once where every step reads the same."""

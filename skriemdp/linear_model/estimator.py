@@ -20,10 +20,18 @@ from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected, ExpectedError
 from skriemdp.core.manifold_input import LEAST_SIGNAL, warn_published_labels
 from skriemdp.core.parameters import label_list
+from skriemdp.descent.releases import Evidence
 from skriemdp.linear_model.fit_plan import GRADIENTS, plan_fit, ridge_penalty
-from skriemdp.linear_model.glm import CLASSIFICATION, LOSSES, LinearProblem, row_unit, unit_rows
-from skriemdp.linear_model.targets import scaled_targets, target_interval
-from skriemdp.location_scale.bounded_rows import RowPlace, clipped_fraction, rows_beyond
+from skriemdp.linear_model.glm import (
+    CLASSIFICATION,
+    LOSSES,
+    LinearProblem,
+    row_unit,
+    scaled_targets,
+    target_interval,
+    unit_rows,
+)
+from skriemdp.location_scale.row_releases import RowPlace, clipped_fraction, rows_beyond
 from skriemdp.mechanisms.budget import GaussianBudget
 
 if TYPE_CHECKING:
@@ -31,10 +39,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["PrivateNoisyAdaGrad"]
-
-# Standard deviations that gradients must rise above their noise at some step, or a fit warns; how
-# often it does is in docs/benchmarks.md ("Warnings").
-_HIDDEN = 1.0
 
 
 class _Line(NamedTuple):
@@ -431,7 +435,7 @@ default="auto"
         weights, spectrum, floor, noise, evidence = solver.solve(
             problems.pop(), penalty, settings.start, streams, intercept
         )
-        if evidence < _HIDDEN:
+        if evidence < Evidence.HIDDEN:
             warn_user(
                 "the gradients of the coefficients never stood out of their noise: this model may "
                 f"be no better than {self._alternative()}. Use more records, a larger epsilon or "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,46 +25,48 @@ from skriemdp.core.estimator import Plan
 from skriemdp.core.manifold_input import public_array, warn_large_delta, warn_small_model
 from skriemdp.core.work import Work
 from skriemdp.descent.releases import FullBatch, PoissonSampler
-from skriemdp.descent.stochastic import NOISE_BRACKET
 from skriemdp.geometry import Euclidean, as_geometry
 from skriemdp.linear_model.adagrad import NoisyAdaGrad
 from skriemdp.linear_model.glm import (
     GeneralizedLinearLoss,
     LinearProblem,
     row_unit,
+    scaled_targets,
+    target_interval,
     unit_rows,
 )
-from skriemdp.linear_model.planning import (
-    FULL_MATRIX_LIMIT,
-    default_clip,
-    default_steps,
-    envelope,
-    noise_is_small,
-    orthonormal_basis,
-    public_curvature,
-    public_minimizer,
-)
-from skriemdp.linear_model.targets import scaled_targets, target_interval
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds
-from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.location_scale.row_releases import COUNT_SHARE, RowBounds
+from skriemdp.mechanisms.budget import COUNT, GaussianBudget
 from skriemdp.privacy.calibration import calibrate, gaussian_mu
 from skriemdp.privacy.events import Event, compose
 
 __all__ = ["GRADIENTS", "FitPlan", "plan_fit", "ridge_penalty"]
 
 PRECONDITIONERS = ("auto", "noised", "diagonal", "norm", "paper", "public", "none")
-_FULL = ("noised", "paper", "public")
+# Those that decompose a matrix in every step, and the largest one.
+_FULL, _LARGEST_MATRIX = ("noised", "paper", "public"), 100
 # Name of the releases after the search.
 GRADIENTS = "gradients"
 # Where "huber" turns linear, over half the width of `target_range`.
 _HUBER_THRESHOLD = 0.5
-# The default bound of a person's mean gradient, over the loss's bound of a row's: averages are
-# short, because rows that are fitted well pull in opposite directions (docs/benchmarks.md).
-_CLIP_SHARE = 0.125
 # Share of the public rows within the norm that is taken from them.
 _PUBLIC_LEVEL = 0.95
 # Columns of a sparse table up to which each may get a scale of its own.
 _FILLED = 512
+_STEPS = 80
+# From this n mu over the root of the parameters on, noise costs less than what few short steps
+# leave, and than the bias of gradients that are cut short (docs/benchmarks.md): there
+# "diagonal" takes longer steps, and more of them the less noise there is, and gradients of
+# "log_loss" may have this share of the loss's own bound.
+_LITTLE_NOISE = 800.0
+_LONG_STEP, _LONG_RUNS = 7.0, ((2000.0, 240), (_LITTLE_NOISE, 160))
+_WIDE_CLIP = 0.75
+# The default bound of a person's mean gradient, over the loss's bound of a row's: averages are
+# short, because rows that are fitted well pull in opposite directions (docs/benchmarks.md).
+_CLIP_SHARE = 0.125
+# Of "noised" from where on noise does not shorten its longest step, and the first of its steps.
+_MANY_STEPS = 120
+_FIRST_STEP = 1.8
 # Largest ridge; what is larger leaves no coefficients, and must not overflow.
 _LARGEST_RIDGE = 1e100
 
@@ -124,15 +127,13 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         rows = unit_rows(public_X - center if center.any() else public_X, norm, intercept)
         public = LinearProblem(rows, _public_targets(model, public_X, classes), loss)
     moving, basis, bases, size = callable(model.subspace), None, None, p + intercept
-    if moving:
-        width = orthonormal_basis(model.subspace(1), p, intercept).shape[1]
-    elif model.subspace is not None:
-        basis = orthonormal_basis(
-            model.subspace, p, intercept, None if public is None else public.rows
-        )
-        size = width = basis.shape[1]
-    else:
+    if model.subspace is None:
         width = size
+    elif moving:
+        width = _basis(model.subspace(1), p, intercept).shape[1]
+    else:
+        basis = _basis(model.subspace, p, intercept, None if public is None else public.rows)
+        size = width = basis.shape[1]
     warm = model.public_y is not None
     sampled = model.batch_size is not None and model.batch_size < n
     # Batches have more noise than their mu says, people's gradients are short, and long steps leave
@@ -157,13 +158,18 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         step_size, first_step_size = float(model.step_size), None
     if moving:
         steps = range(1, n_steps + 1)
-        bases = [orthonormal_basis(model.subspace(t), p, intercept) for t in steps]
+        bases = [_basis(model.subspace(t), p, intercept) for t in steps]
     unit = row_unit(intercept)
     penalty = None
     if norm is not None:
         penalty = ridge_penalty(model.alpha, norm, unit, size, intercept)
         _check_ridge(model.alpha, float(penalty[0, 0]))
-    usual_clip = _mean_clip(loss) if grouped else default_clip(loss, name, little_noise)
+    curvature = None
+    if name == "public" and public is not None:
+        from skriemdp.linear_model.public_rows import public_curvature
+
+        curvature = public_curvature(public, basis, penalty)
+    usual_clip = default_clip(loss, name, little_noise, grouped)
     solver = NoisyAdaGrad(
         sampler=PoissonSampler(float(model.batch_size), width * n_outputs)
         if sampled
@@ -175,11 +181,15 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
         first_step_size=first_step_size,
         clip_norms=envelope(model.clip_norm, n_steps, loss.residual_bound, usual_clip),
         preconditioner=name,
-        curvature=public_curvature(public, basis, penalty) if name == "public" and public else None,
+        curvature=curvature,
         max_norm=None if model.max_norm is None else float(model.max_norm) / unit,
         basis_at=None if bases is None else (lambda step: bases[step - 1]),
         grouped=grouped,
     )
+    budget = GaussianBudget(mu)
+    bounds.reserve(budget)
+    budget.take(COUNT_SHARE, COUNT, 1)
+    budget.rest(GRADIENTS, width * n_outputs)
     solver = _sampled(solver, model, bounds, n) if sampled else solver.with_mu(rest)
     if not (moving or grouped) and (basis is not None or not facts["sparse"]):
         # A sparse copy is as large as X, and the size of X is not public.
@@ -187,18 +197,15 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     # A search spends what it needs, and less noise needs more bits.
     for run in (solver, solver if sampled else solver.with_mu(bounds.mu)):
         run.check((width, n_outputs))
-    event = _event(bounds, solver, n) if sampled else GaussianBudget(mu).event
-    budget = GaussianBudget(mu)
-    bounds.reserve(budget)
-    budget.count(COUNT_SHARE)
-    budget.rest(GRADIENTS, width * n_outputs)
     start, weights = np.zeros((size, n_outputs)), None
     if public is not None and public.targets is not None:
+        from skriemdp.linear_model.public_rows import public_minimizer
+
         start = weights = public_minimizer(public.in_basis(basis), penalty)
     if solver.max_norm is not None:
         start = start * min(1.0, solver.max_norm / max(float(np.linalg.norm(start)), 1e-300))
     return Plan(
-        event=event,
+        event=_event(bounds, solver, n) if sampled else budget.event,
         settings=FitPlan(bounds, solver, sampled, loss, start, basis, weights),
         public=_public_facts(model, facts, center, norm),
         work=work,
@@ -207,9 +214,130 @@ def plan_fit(model: Any, facts: dict[str, Any]) -> Plan:
     )
 
 
-def _mean_clip(loss: GeneralizedLinearLoss) -> float:
-    """The bound of a person's mean gradient that is not given."""
-    return _CLIP_SHARE * (1.0 if math.isinf(loss.residual_bound) else loss.residual_bound)
+def _basis(*asked: Any) -> np.ndarray:
+    from skriemdp.linear_model.public_rows import orthonormal_basis
+
+    return orthonormal_basis(*asked)
+
+
+def _signal(n: int, size: int, mu: float) -> float:
+    """The largest signal in units of a run's noise, for a gradient of this many coordinates."""
+    return n * mu / math.sqrt(size)
+
+
+def noise_is_small(n: int, size: int, mu: float) -> bool:
+    """Whether a run's noise is small beside what its other errors may be: public numbers only.
+
+    Parameters
+    ----------
+    n : int
+        Number of records.
+    size : int
+        Number of parameters per output.
+    mu : float
+        Gaussian differential privacy parameter of the whole run.
+    """
+    return _signal(n, size, mu) >= _LITTLE_NOISE
+
+
+def default_clip(
+    loss: GeneralizedLinearLoss, preconditioner: str, little_noise: bool, grouped: bool
+) -> float:
+    """The bound of a row's gradient that is not given, or of a person's mean gradient.
+
+    Shorter gradients need less noise, and leave a bias that no budget removes: coefficients too
+    large.  Runs that end early leave them too small, so the bound is wider for "diagonal" only,
+    which goes on for longer there (docs/theory/adagrad.md, section 4).
+    """
+    if grouped:
+        return _CLIP_SHARE * (1.0 if math.isinf(loss.residual_bound) else loss.residual_bound)
+    if loss.name == "log_loss" and preconditioner == "diagonal" and little_noise:
+        return _WIDE_CLIP * loss.residual_bound
+    return loss.clip_norm
+
+
+def default_steps(
+    preconditioner: str,
+    n: int,
+    size: int,
+    mu: float,
+    loss: GeneralizedLinearLoss,
+    public_start: bool = False,
+    little_noise: bool = False,
+) -> tuple[int, float, float | None]:
+    """Steps, step size and first step size: a rule of public numbers (docs/benchmarks.md).
+
+    Parameters
+    ----------
+    preconditioner : str
+    n : int
+        Number of records.
+    size : int
+        Number of parameters per output.
+    mu : float
+        Gaussian differential privacy parameter of the whole run.
+    loss : GeneralizedLinearLoss
+    public_start : bool, default=False
+        Whether the run starts from a public solution, which long steps in noise would only leave.
+    little_noise : bool, default=False
+        Whether "diagonal" may go far, as :func:`noise_is_small` says.
+
+    Returns
+    -------
+    n_steps : int
+    step_size : float
+        The longest, where there is a first one.
+    first_step_size : float or None
+        Of "noised", whose steps grow with the distance that its gradients are seen to cover.
+    """
+    signal = _signal(n, size, mu)
+    if preconditioner == "noised":
+        step_size = 7.0 * min(1.0, math.sqrt(signal / 60.0))
+    elif preconditioner == "diagonal" and little_noise:
+        step_size = _LONG_STEP
+    elif preconditioner in ("norm", "diagonal"):
+        step_size = 3.0 * min(1.0, math.sqrt(signal / 10.0))
+    else:
+        step_size = {"public": 0.5, "none": 10.0, "paper": 10.0}[preconditioner]
+        if preconditioner == "public":
+            return _STEPS, step_size, None  # its metric holds the curvature already
+    if public_start:
+        step_size *= min(1.0, 0.25 * max(1.0, math.sqrt(signal / 200.0)))
+    # Coefficients shrink as the loss curves more: a quarter is the logistic loss's curvature.
+    unit = min(1.0, 0.25 / loss.curvature)
+    if preconditioner == "noised":
+        n_steps = _STEPS if signal < 60.0 else _MANY_STEPS
+        return n_steps, step_size * unit, min(step_size, _FIRST_STEP) * unit
+    n_steps = _STEPS
+    if preconditioner == "diagonal" and little_noise:
+        n_steps = next(steps for least, steps in _LONG_RUNS if signal >= least)
+    return n_steps, step_size * unit, None
+
+
+def envelope(
+    clip_norm: Callable[..., Any] | list[float] | None,
+    n_steps: int,
+    bound: float,
+    usual: float,
+) -> np.ndarray:
+    """Clip norms of the steps, shape ``(n_steps,)``: None, a number, a sequence or a function.
+
+    None is `usual`.  Never above `bound`, the loss's own bound of a record's gradient: noise for
+    more would be waste.
+    """
+    if callable(clip_norm):
+        norms = [clip_norm(step) for step in range(1, n_steps + 1)]
+    elif clip_norm is None:
+        norms = [usual] * n_steps
+    elif np.ndim(clip_norm):
+        norms = list(clip_norm)
+        if len(norms) != n_steps:
+            raise ValueError(f"clip_norm has {len(norms)} values for n_steps={n_steps}.")
+    else:
+        norms = [clip_norm] * n_steps
+    for norm in norms:
+        check_positive(clip_norm=norm)
+    return np.minimum(np.asarray(norms, dtype=float), bound)
 
 
 def ridge_penalty(alpha: float, norm: Any, unit: float, size: int, intercept: bool) -> np.ndarray:
@@ -233,12 +361,13 @@ def _check_ridge(alpha: float, ridge: float) -> None:
 
 def _event(bounds: RowBounds, solver: NoisyAdaGrad, n: int) -> Event:
     """What a fit in sampled batches costs, with the search and the count."""
-    first = GaussianBudget(bounds.mu * math.sqrt(bounds.share + COUNT_SHARE)).event
-    return compose([first, solver.event(n)])
+    first = GaussianBudget(bounds.mu * math.sqrt(bounds.share + COUNT_SHARE))
+    return compose([first.event, solver.event(n)])
 
 
 def _sampled(solver: NoisyAdaGrad, model: Any, bounds: RowBounds, n: int) -> NoisyAdaGrad:
     """The solver with the noise that keeps the target together with the search."""
+    from skriemdp.descent.stochastic import NOISE_BRACKET
 
     def event(noise: float) -> Event:
         return _event(bounds, dataclasses.replace(solver, noise_multiplier=noise), n)
@@ -323,10 +452,10 @@ def _check_manifold(manifold: Any, p: int) -> None:
 def _check_preconditioner(
     name: str, width: int, moving: bool, public: LinearProblem | None
 ) -> None:
-    if name in _FULL and width > FULL_MATRIX_LIMIT:
+    if name in _FULL and width > _LARGEST_MATRIX:
         raise ValueError(
             f"preconditioner={name!r} works with a matrix of size {width}, more than "
-            f"{FULL_MATRIX_LIMIT}; pass a public subspace, or preconditioner='diagonal'."
+            f"{_LARGEST_MATRIX}; pass a public subspace, or preconditioner='diagonal'."
         )
     if name == "public" and public is None:
         raise ValueError("preconditioner='public' needs public_X.")

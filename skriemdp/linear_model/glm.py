@@ -18,6 +18,7 @@ from scipy.special import expit, log_expit, logsumexp, softmax
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
+from skriemdp._validation import shown
 from skriemdp.location_scale.rows import row_products
 from skriemdp.mechanisms.held import RoundedRows
 
@@ -28,6 +29,8 @@ __all__ = [
     "LinearProblem",
     "products",
     "row_unit",
+    "scaled_targets",
+    "target_interval",
     "unit_rows",
 ]
 
@@ -196,6 +199,35 @@ def products(rows: Any, weights: np.ndarray, apart: bool = False) -> np.ndarray:
     if apart and not issparse(rows):  # which are multiplied row by row
         return row_products(rows, weights)
     return rows @ weights
+
+
+def target_interval(target_range: Any) -> tuple[float, float]:
+    """The public bounds of a regressor's targets, checked."""
+    try:
+        low, high = (float(v) for v in target_range)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(
+            f"target_range must be a pair of numbers, got {shown(target_range)}."
+        ) from None
+    if not (abs(low) <= 1e100 and abs(high) <= 1e100 and high - low >= 1e-100):
+        raise ValueError(
+            f"target_range must be increasing numbers up to 1e100, got {(low, high)!r}."
+        )
+    return low, high
+
+
+def scaled_targets(
+    y: Any, classes: np.ndarray | None, interval: tuple[float, float] | None, name: str
+) -> np.ndarray:
+    """Class numbers in `classes`, or targets clipped to `interval` and scaled to [-1, 1]."""
+    if classes is None:
+        assert interval is not None
+        low, high = interval
+        y = np.clip(np.asarray(y, dtype=float), low, high)
+        return (y - 0.5 * (low + high)) / (0.5 * (high - low))
+    if not np.isin(y, classes).all():
+        raise ValueError(f"{name} has labels that are not in classes; list every label.")
+    return np.searchsorted(classes, y).astype(float)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from skriemdp._dataclasses import dataclass
 from skriemdp._validation import check_positive
+from skriemdp.linear_model.preconditioners import Metric, Preconditioner
 from skriemdp.mechanisms.covariance import SymmetricGaussian
 from skriemdp.privacy.events import GaussianEvent
 from skriemdp.privacy.sensitivity import gradient_root_sensitivity
 
-__all__ = ["RootMoments"]
+__all__ = ["Paper", "RootMoments"]
 
 
 @dataclass(frozen=True)
@@ -41,3 +46,49 @@ class RootMoments:
             sensitivity=gradient_root_sensitivity(n, bounds),
             noise_multiplier=self.noise_multiplier,
         )
+
+
+class Paper(Preconditioner):
+    """Algorithm 1 of Kairouz et al. (2021), with the right sensitivity, symmetric and floored.
+
+    The floor is half the edge of the noise's spectrum.
+    """
+
+    def __init__(self, noise_multiplier: float, n: int, rng: np.random.Generator):
+        self._moments, self._n, self._rng = RootMoments(noise_multiplier), n, rng
+        self._gradients: list[np.ndarray] = []
+        self._bounds: list[float] = []
+        self._basis: np.ndarray | None = None
+
+    def observe(self, bound: float, exact: np.ndarray, basis: np.ndarray | None) -> None:
+        """What the matrix of the coming step is made of.
+
+        Parameters
+        ----------
+        bound : float
+            Public bound of the records' gradients in the step.
+        exact : ndarray
+            The mean gradient without noise, in full coordinates; not private.
+        basis : ndarray or None
+            Columns in whose coordinates the matrix is released.
+        """
+        self._gradients.append(exact)
+        self._bounds.append(float(bound))
+        self._basis = basis
+
+    def update(self, gradient: np.ndarray, noise: float, change: np.ndarray | None) -> Metric:
+        size = len(gradient)
+        mechanism = self._moments.mechanism(size, self._n, self._bounds)
+        # The gradients in columns.
+        exact = root(np.concatenate(self._gradients, axis=1), self._basis)
+        values, vectors = np.linalg.eigh(mechanism.release(exact, self._rng))
+        floor = mechanism.sigma / math.sqrt(2.0) * math.sqrt(size)
+        return Metric(np.maximum(values, floor)[:, None], vectors)
+
+
+def root(columns: np.ndarray, basis: np.ndarray | None = None) -> np.ndarray:
+    """``(A A')^{1/2}`` for the columns A, in coordinates of `basis`."""
+    left, singular, _ = np.linalg.svd(columns, full_matrices=False)
+    if basis is not None:
+        left = basis.T @ left
+    return (left * singular) @ left.T

@@ -106,6 +106,10 @@ class ColumnSearch:
         """The most that is spent of ``mu**2``."""
         return _SHARE + _INSIDE_SHARE
 
+    def reserve(self, budget: GaussianBudget) -> None:
+        """Take from the budget of a plan all that may be spent here."""
+        budget.take(self.share, COLUMNS)
+
     def release(
         self,
         X: Any,

@@ -20,16 +20,9 @@ from skriemdp.location_scale.rows import (
 from skriemdp.mechanisms.bounds import matrix_norms, short_factors
 from skriemdp.mechanisms.units import Units
 
-__all__ = ["GroupedRows", "records_of"]
+__all__ = ["GroupedRows"]
 
 _TILE_BYTES = 1 << 21
-
-
-def records_of(table: Any, groups: Groups | None, by_trace: bool = True) -> Rows | GroupedRows:
-    """The rows of one table as records, or the people who own them."""
-    if groups is None:
-        return Rows(table, *table.shape)
-    return GroupedRows(table, groups, by_trace)
 
 
 class GroupedRows:

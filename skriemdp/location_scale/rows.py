@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -15,12 +15,17 @@ from skriemdp._quiet import quietly
 from skriemdp._random import data_digest, public_generator
 from skriemdp.mechanisms.units import Units
 
+if TYPE_CHECKING:
+    from skriemdp._groups import Groups
+    from skriemdp.location_scale.grouped_rows import GroupedRows
+
 __all__ = [
     "PairDifferences",
     "Rows",
     "centred_rows",
     "is_stream",
     "open_rows",
+    "records_of",
     "row_products",
     "rows_digest",
     "runs_of_neighbours",
@@ -233,6 +238,15 @@ class Rows:
             squares = tile.squared_norms if whole is None else whole[where]
             projections = tile.product(frame) * scale_factors(squares, radius)[:, None]
             yield np.minimum(squares, radius * radius) * row_squares(projections)
+
+
+def records_of(table: Any, groups: Groups | None, by_trace: bool = True) -> Rows | GroupedRows:
+    """The rows of one table as records, or the people who own them."""
+    if groups is None:
+        return Rows(table, *table.shape)
+    from skriemdp.location_scale.grouped_rows import GroupedRows
+
+    return GroupedRows(table, groups, by_trace)
 
 
 class PairDifferences:

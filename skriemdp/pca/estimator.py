@@ -20,37 +20,25 @@ from skriemdp._warnings import warn_user
 from skriemdp.core.arithmetic import INTEGERS, LAW, PLAIN
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.forecast import Expected
+from skriemdp.core.manifold_input import warn_large_delta
 from skriemdp.core.work import Work, decomposed
-from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.grouped_rows import GroupedRows
-from skriemdp.location_scale.rows import Rows, is_stream, open_rows, rows_digest
+from skriemdp.location_scale.rows import Rows, is_stream, open_rows, records_of, rows_digest
 from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.counts import GaussianCount, LaplaceCount
-from skriemdp.mechanisms.covariance import symmetric_noise_radius
-from skriemdp.pca.bounds import LEAST_LEFT, Bounds, BoundsSearch, Budget, pairs_are_better
-from skriemdp.pca.expected import expected_components
-from skriemdp.pca.problem import FRAME_SPACES, SubspaceProblem, frame_space
-from skriemdp.pca.pure_releases import PureCovarianceRelease
-from skriemdp.pca.releases import (
-    CovarianceRelease,
-    CovarianceSums,
-    ExponentialRelease,
-    GradientRelease,
-    PowerRelease,
-    RefineRelease,
-    Release,
-    Subspace,
-    count_beyond,
-)
+from skriemdp.pca.releases import CovarianceRelease, PowerRelease, RefineRelease, Subspace
+from skriemdp.pca.search_releases import BoundsSearch, Budget, count_share, pairs_are_better
 from skriemdp.privacy.calibration import gaussian_mu
+
+if TYPE_CHECKING:
+    from skriemdp.geometry.base import Geometry
+    from skriemdp.pca.problem import SubspaceProblem
+    from skriemdp.pca.sum_releases import CovarianceSums
 
 __all__ = ["PrivatePrincipalEigenvector"]
 
 MECHANISMS = ("auto", "covariance", "gradient", "power", "refine", "exponential")
 
-# Share of the budget that pays for the released fraction of clipped rows; a share of epsilon costs
-# twice as much variance as one of mu**2.
-_COUNT_SHARE, _PURE_COUNT_SHARE = 0.01, 0.005
+FRAME_SPACES = ("auto", "sphere", "stiefel", "grassmann", "ambient")
+
 # From this d on a first matrix tells what the rest of the budget is best spent on.
 _REFINED_FROM = 150
 # Largest d whose d x d matrix "auto" forms (72 MB each); above it iterates with products.
@@ -101,8 +89,6 @@ class PrivatePrincipalEigenvector(
         differences of disjoint pairs of rows, matched by `public_seed`, take the place of centred
         rows, and `mean_` is one rough mean for 5 %; not for streams, a public `row_norm` or pure
         privacy.
-    whiten : bool, default=False
-        Divide transformed columns by the released standard deviations.
     manifold : {"auto", "sphere", "stiefel", "grassmann", "ambient"}, Geometry or pymanopt \
 manifold, default="auto"
         Space of the components, on which "gradient" descends.  "auto": sphere for one component,
@@ -203,7 +189,6 @@ manifold, default="auto"
         mechanism: str = "auto",
         *,
         center: str = "private",
-        whiten: bool = False,
         manifold: Any = "auto",
         n_steps: int | None = None,
         public_seed: int = 0,
@@ -216,7 +201,6 @@ manifold, default="auto"
         self.row_norm = row_norm
         self.mechanism = mechanism
         self.center = center
-        self.whiten = whiten
         self.manifold = manifold
         self.n_steps = n_steps
         self.public_seed = public_seed
@@ -266,10 +250,7 @@ manifold, default="auto"
 
     def transform(self, X: Any) -> np.ndarray:
         """Coordinates of the centred rows along the components, ``(n, n_components)``."""
-        X = self._table(X)
-        # A sparse X stays sparse: the mean is subtracted from the small product.
-        coordinates = np.asarray(X @ self.components_.T) - self.mean_ @ self.components_.T
-        return coordinates / self._scales() if self.whiten else coordinates
+        return self._coordinates(self._table(X))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows of the original features from coordinates ``(n, n_components)``."""
@@ -278,7 +259,7 @@ manifold, default="auto"
         k = len(self.components_)
         if X.ndim != 2 or X.shape[1] != k:
             raise ValueError(f"X must have shape (n, {k}), got {X.shape}.")
-        return (X * self._scales() if self.whiten else X) @ self.components_ + self.mean_
+        return X @ self.components_ + self.mean_
 
     @available_if(_dense_fit)
     def predict(self, X: Any) -> np.ndarray:
@@ -292,7 +273,7 @@ manifold, default="auto"
     def score(self, X: Any, y: Any = None) -> float:
         """Share of the second moment about the mean that the components capture (not private)."""
         X = self._table(X)
-        coordinates = np.asarray(X @ self.components_.T) - self.mean_ @ self.components_.T
+        coordinates = self._coordinates(X)
         total = math.fsum(float(t.sum()) for t in _rows(X).squared_norms(self.mean_))
         return float(np.sum(coordinates**2)) / total if total > 0 else 0.0
 
@@ -333,6 +314,8 @@ manifold, default="auto"
                 "matrix with Gaussian noise, whose size is known; fit with mechanism='covariance' "
                 "and delta > 0. A refit costs budget."
             )
+        from skriemdp.mechanisms.covariance import symmetric_noise_radius
+
         sigma = math.sqrt(2.0) * self.spectrum_noise_scale_
         return symmetric_noise_radius(sigma, len(spectrum), level)
 
@@ -404,11 +387,7 @@ manifold, default="auto"
         if n < 2:
             raise ValueError(f"PCA needs at least two records; got n = {n}, 1 sample.")
         self._check_parameters(n, d)
-        if self.delta >= 1.0 / n:
-            warn_user(
-                f"delta={self.delta} is at least 1/n={1.0 / n:.3g}: releasing a random record "
-                "would be allowed; use a smaller delta."
-            )
+        warn_large_delta(self.delta, n)
         pure = self.delta == 0 or self.mechanism == "exponential"
         budget: type[Budget]
         if pure:
@@ -433,13 +412,11 @@ manifold, default="auto"
         ):
             bounds = dataclasses.replace(bounds, pair_seed=self.public_seed)
         release = self._release_of(name)
-        if not pure:
-            self._check_integers(bounds, release, total, facts)
         planned = budget(total)
-        if row_norm is not None:
-            planned.count(_PURE_COUNT_SHARE if pure else _COUNT_SHARE)
         bounds.reserve(planned)
-        release.reserve(planned, d)
+        # A search spends what it needs: the components may have more than it has to leave.
+        for left in (planned, budget(total)):
+            release.reserve(left, d, grouped)
         words = LAW if name == "exponential" else PLAIN if pure else INTEGERS
         public = {"n": n, "d": d, "mechanism": name, "center": self.center}
         if bounds.pair_seed is not None:
@@ -452,20 +429,6 @@ manifold, default="auto"
             work=self._work(name, n, d),
             arithmetic=words,
         )
-
-    def _check_integers(
-        self, bounds: BoundsSearch, release: Release, mu: float, facts: dict[str, Any]
-    ) -> None:
-        """ValueError where some sum has no lattice that is fine enough."""
-        people = facts.get("grouped", False)
-        # A search spends what it needs, and less noise needs more bits.
-        shares = bounds.sums + [
-            (left * share, held)
-            for left in (LEAST_LEFT, 1.0)
-            for share, held in release.sums(bounds.d, people)
-        ]
-        for share, held in shares:
-            held.check(mu * math.sqrt(share))
 
     def _work(self, name: str, n: int, d: int) -> Work:
         k, steps = int(self.n_components), 1 if self.n_steps is None else self.n_steps
@@ -481,7 +444,9 @@ manifold, default="auto"
         budget, mu = settings.make_budget(), plan.event.mu
         if budget.pure or mu is None or name not in ("covariance", "refine"):
             return super()._expected(plan, facts, spread)._replace(mechanism=name)
-        before = 0.0 if settings.bounds.row_norm is None else _COUNT_SHARE
+        from skriemdp.pca.expected import expected_components
+
+        before = 0.0 if settings.bounds.row_norm is None else count_share(budget)
         k, grouped = int(self.n_components), facts.get("grouped", False)
         return expected_components(settings.bounds, name, k, mu, before, grouped, spread)
 
@@ -491,7 +456,6 @@ manifold, default="auto"
     def _check_parameters(self, n: int, d: int) -> None:
         check_option(MECHANISMS, mechanism=self.mechanism)
         check_option(("private", "assume"), center=self.center)
-        check_option((False, True), whiten=self.whiten)
         if isinstance(self.manifold, str):
             check_option(FRAME_SPACES, manifold=self.manifold)
         check_count(n_components=self.n_components)
@@ -505,20 +469,20 @@ manifold, default="auto"
             raise ValueError(
                 f"n_components={self.n_components} exceeds the number of features, {d}."
             )
-        if not isinstance(self.manifold, str):
-            frame_space(self.manifold, d, int(self.n_components))
         if self.delta == 0 and self.mechanism not in ("auto", "covariance", "exponential"):
             raise ValueError(
                 f"delta=0 asks for pure differential privacy, which mechanism={self.mechanism!r} "
                 "cannot give; use mechanism='covariance', or delta > 0, for instance 1e-5."
             )
-        if self.mechanism == "gradient":
-            if self.n_components == d:
-                raise ValueError(
-                    "mechanism='gradient' needs n_components below the number of features, "
-                    f"but n_features = {d}."
-                )
-            frame_space(self.manifold, d, self.n_components)
+        if self.mechanism == "gradient" and self.n_components == d:
+            raise ValueError(
+                "mechanism='gradient' needs n_components below the number of features, "
+                f"but n_features = {d}."
+            )
+        if self.mechanism == "gradient" or not isinstance(self.manifold, str):
+            from skriemdp.pca.problem import frame_space
+
+            frame_space(self.manifold, d, int(self.n_components))
 
     def _choose(self, d: int) -> str:
         """The mechanism, from public quantities only."""
@@ -535,13 +499,14 @@ manifold, default="auto"
         if name == "power":
             return PowerRelease(k, self.n_steps or 8, self.public_seed)
         if name == "gradient":
+            from skriemdp.pca.problem import GradientRelease
+
             return GradientRelease(k, self.manifold, self.n_steps or 20, self.public_seed)
-        plain = {
-            "covariance": PureCovarianceRelease if self.delta == 0 else CovarianceRelease,
-            "refine": RefineRelease,
-            "exponential": ExponentialRelease,
-        }
-        return plain[name](k)
+        if name == "exponential" or self.delta == 0:
+            from skriemdp.pca.pure_releases import ExponentialRelease, PureCovarianceRelease
+
+            return ExponentialRelease(k) if name == "exponential" else PureCovarianceRelease(k)
+        return RefineRelease(k) if name == "refine" else CovarianceRelease(k)
 
     def _noise_context(self, data: Data, plan: Plan) -> bytes:
         if self.random_state is None:
@@ -553,17 +518,13 @@ manifold, default="auto"
         (rows,), settings = data.arrays, plan.settings
         budget = settings.make_budget()
         if data.groups is not None:
-            rows = GroupedRows(rows.chunks, data.groups, by_trace=budget.pure)
-        counting = None
-        if settings.bounds.row_norm is not None:
-            counting = budget.count(_PURE_COUNT_SHARE if budget.pure else _COUNT_SHARE)
+            rows = records_of(rows.chunks, data.groups, by_trace=budget.pure)
         self._sparse_fit = data.facts["sparse"]
         found = settings.bounds.release(rows, budget, streams)
-        if counting is not None:
-            self._count_clipped(found, counting, streams)
-        subspace = settings.release.release(
-            found.rows, found.center, found.row_norm, budget, streams
-        )
+        if found.clipped is not None:
+            fraction, sigma = found.clipped
+            self._tell_clipped(fraction, sigma, found.row_norm)
+        subspace = settings.release.release(found, budget, streams)
         self._set_learned(subspace, found.mean, found.row_norm, rows.n)
         self.mechanism_ = plan.public["mechanism"]
         self._warn_of_noise()
@@ -586,13 +547,6 @@ manifold, default="auto"
         self.noise_scale_ = float(subspace.noise_scale)
         self.n_components_ = len(self.components_)
         self.n_samples_ = n
-
-    def _count_clipped(
-        self, found: Bounds, mechanism: GaussianCount | LaplaceCount, streams: NoiseStreams
-    ) -> None:
-        outside = count_beyond(found.rows, found.center, found.row_norm)
-        noisy = mechanism.release(outside, streams("clipped fraction"))
-        self._tell_clipped(noisy / found.rows.n, mechanism.sigma / found.rows.n, found.row_norm)
 
     def _tell_clipped(self, fraction: float, sigma: float, row_norm: float) -> None:
         """Set the released fraction of clipped rows; warn where it is large."""
@@ -621,16 +575,10 @@ manifold, default="auto"
                 f"mechanism='covariance' and delta > 0 (got mechanism={self.mechanism!r}, "
                 f"delta={self.delta!r}, with n={n} and d={d})."
             )
-        budget = settings.make_budget()
-        count = budget.count(_COUNT_SHARE)
-        sums = CovarianceSums(
-            int(self.n_components),
-            d,
-            float(self.row_norm),
-            budget.rest("second moment", d**2),
-            count,
-            facts.get("grouped", False),
-        )
+        from skriemdp.pca.sum_releases import CovarianceSums
+
+        known = int(self.n_components), d, float(self.row_norm), facts.get("grouped", False)
+        sums = CovarianceSums.planned(*known, settings.make_budget())
         return dataclasses.replace(plan, settings=sums)
 
     def _learn(
@@ -665,9 +613,9 @@ manifold, default="auto"
         check_is_fitted(self)
         return read_records(self, X, reset=False, dtype=_DTYPES, accept_sparse="csr")
 
-    def _scales(self) -> np.ndarray:
-        # A component whose released variance is zero keeps its scale.
-        return np.where(self.explained_variance_ > 0, np.sqrt(self.explained_variance_), 1.0)
+    def _coordinates(self, X: Any) -> np.ndarray:
+        # A sparse X stays sparse: the mean is subtracted from the small product.
+        return np.asarray(X @ self.components_.T) - self.mean_ @ self.components_.T
 
     def _problem(self, X: Any, y: Any = None) -> SubspaceProblem:
         """The risk of the subspace for general solvers; needs a public row norm."""
@@ -675,8 +623,8 @@ manifold, default="auto"
             raise ValueError("a general solver needs a public bound; pass row_norm=<number>.")
         if self.center != "assume":
             raise ValueError("a general solver does not centre rows; pass center='assume'.")
-        if self.whiten:
-            raise ValueError("federated runs release no variances; pass whiten=False.")
+        from skriemdp.pca.problem import SubspaceProblem, frame_space
+
         rows = open_rows(X, self._checked)
         geometry, _ = frame_space(self.manifold, rows.d, int(self.n_components))
         return SubspaceProblem(geometry, rows, np.zeros(rows.d), float(self.row_norm))

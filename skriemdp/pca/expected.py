@@ -10,7 +10,7 @@ from scipy.special import chdtri, gammainc
 
 from skriemdp.core.forecast import Expected, ExpectedError
 from skriemdp.mechanisms.held import Moment
-from skriemdp.pca.bounds import BoundsSearch, clip_level
+from skriemdp.pca.search_releases import BoundsSearch, clip_level
 
 __all__ = ["expected_components"]
 

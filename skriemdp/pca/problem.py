@@ -1,4 +1,4 @@
-"""The risk of a principal subspace as a Riemannian problem: what DP-RGD and DP-PGD minimise."""
+"""The risk of a principal subspace as a Riemannian problem, and DP-RGD and DP-PGD for it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,29 @@ from typing import Any
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
+from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.problem import Problem
+from skriemdp.descent.queries import GradientQuery
 from skriemdp.geometry import Euclidean, Grassmann, Sphere, Stiefel, as_geometry
 from skriemdp.geometry.base import Geometry
 from skriemdp.location_scale.grouped_rows import GroupedRows
 from skriemdp.location_scale.rows import Rows, row_products, scaled_rows
 from skriemdp.mechanisms.bounds import Ball
+from skriemdp.mechanisms.held import ball
+from skriemdp.mechanisms.sum import mu_of
+from skriemdp.pca.releases import Directions, product_ball, public_frame
+from skriemdp.pca.search_releases import Bounds, Budget, Streams
 
-__all__ = ["FRAME_SPACES", "OrthonormalFrames", "SubspaceProblem", "frame_space", "product_ball"]
+__all__ = [
+    "STEP_SIZE",
+    "GradientRelease",
+    "OrthonormalFrames",
+    "SubspaceProblem",
+    "frame_space",
+]
 
-FRAME_SPACES = ("auto", "sphere", "stiefel", "grassmann", "ambient")
+# Step of "gradient", in units of 1 / row_norm**2.
+STEP_SIZE = 4.0
 
 
 def frame_space(name: Any, d: int, k: int) -> tuple[Geometry, OrthonormalFrames | None]:
@@ -55,17 +68,6 @@ def _given_space(manifold: Any, d: int, k: int) -> Geometry:
         f"manifold={geometry} does not hold n_components={k} of {d} features; pass {cure}, of "
         "pymanopt or of skriemdp.geometry with the embedded metric."
     )
-
-
-def product_ball(row_norm: float, frame: np.ndarray) -> Ball:
-    """The ball of all ``A W``, A positive semidefinite with ``|A|_F <= row_norm^2``, W a frame.
-
-    Radius ``row_norm^2 rho`` about ``(row_norm^2 / m) W``, with ``m = max(k, 2)`` and ``rho = 1/2``
-    for one column, ``sqrt(1 - 1/k)`` for more (docs/theory/pca.md, docs/theory/groups.md).
-    """
-    columns = frame.shape[1]
-    share = 0.5 if columns == 1 else math.sqrt(1.0 - 1.0 / columns)
-    return Ball(row_norm**2 * share, row_norm**2 / max(columns, 2) * frame.ravel())
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,9 @@ class SubspaceProblem(Problem):
     def gradient_ball(self, point: np.ndarray) -> Ball:
         if not self._ambient:
             return Ball(self.row_norm**2)
-        ball = product_ball(self.row_norm, point.reshape(self.rows.d, -1))
-        assert ball.center is not None
-        return Ball(2.0 * ball.radius, -2.0 * ball.center)
+        bound = product_ball(self.row_norm, point.reshape(self.rows.d, -1))
+        assert bound.center is not None
+        return Ball(2.0 * bound.radius, -2.0 * bound.center)
 
     def leave_gradients(self, point: np.ndarray, vector: np.ndarray) -> np.ndarray:
         tangent = self.geometry.projection(point, vector.reshape(self.geometry.shape))
@@ -161,26 +163,52 @@ class SubspaceProblem(Problem):
 
     def gradient_coordinates(self, point: np.ndarray, indices: Any = None) -> np.ndarray:
         """As in :class:`Problem`; `indices` may be a tile of :meth:`pieces`."""
-        if isinstance(self.rows, GroupedRows):
-            return self._of_people(point, indices)
-        if getattr(indices, "ndim", 1) == 2:
-            z = indices
-        else:
-            z = self.rows.select(indices, self.center, self.row_norm)
-        frame = point.reshape(self.rows.d, -1)
-        inside = row_products(z, frame)
-        left = z
-        if not self._ambient:
-            left = z - sum(inside[:, [j]] * w for j, w in enumerate(frame.T))
-        return -2.0 * (left[:, :, None] * inside[:, None, :]).reshape(len(z), -1)
-
-    def _of_people(self, point: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """Gradients of people, from factors of their matrices."""
-        frame = point.reshape(self.rows.d, -1)
-        flat = factors.reshape(-1, self.rows.d)
+        z, rows = indices, self.rows
+        if isinstance(rows, Rows) and getattr(z, "ndim", 1) == 1:
+            z = rows.select(indices, self.center, self.row_norm)
+        flat, frame = z.reshape(-1, self.rows.d), point.reshape(self.rows.d, -1)
         inside = row_products(flat, frame)
         left = flat
         if not self._ambient:
             left = flat - sum(inside[:, [j]] * w for j, w in enumerate(frame.T))
-        left, inside = (part.reshape(*factors.shape[:2], -1) for part in (left, inside))
-        return -2.0 * np.matmul(left.transpose(0, 2, 1), inside).reshape(len(factors), -1)
+        if z.ndim == 3:  # factors of people's matrices
+            left, inside = (part.reshape(*z.shape[:2], -1) for part in (left, inside))
+            return -2.0 * np.matmul(left.transpose(0, 2, 1), inside).reshape(len(z), -1)
+        return -2.0 * (left[:, :, None] * inside[:, None, :]).reshape(len(z), -1)
+
+
+@dataclass(frozen=True)
+class GradientRelease(Directions):
+    """DP-RGD on the sphere, Stiefel or Grassmann manifold, or DP-PGD with ambient noise.
+
+    *Guarantee*: that of :class:`RiemannianGradientDescent` on :class:`SubspaceProblem`.
+    """
+
+    manifold: Any
+    n_steps: int
+    public_seed: int
+    name = "gradients"
+
+    def dim(self, d: int) -> int:
+        return d * self.n_components
+
+    def frame(
+        self, found: Bounds, budget: Budget, share: float, streams: Streams
+    ) -> tuple[np.ndarray, float]:
+        rows, d = found.rows, found.rows.d
+        geometry, domain = frame_space(self.manifold, d, self.n_components)
+        problem = SubspaceProblem(geometry, rows, found.center, found.row_norm)
+        solver = RiemannianGradientDescent(
+            mu=budget.take(share, self.name, self.dim(d)),
+            n_steps=self.n_steps,
+            step_size=STEP_SIZE / found.row_norm**2,
+            domain=domain,
+        )
+        start = public_frame(d, self.n_components, self.public_seed)
+        point = solver.solve(problem, start.reshape(geometry.shape), streams("descent"))
+        held = GradientQuery(problem, point.reshape(geometry.shape)).held
+        sigma = held.sigma(held.check(mu_of(solver.noise_multipliers[-1])))
+        return point.reshape(d, -1), sigma / rows.n / 2.0
+
+    def check(self, mu: float, d: int, people: bool) -> None:
+        ball(Ball(1.0), self.dim(d)).check(mu / math.sqrt(self.n_steps))

@@ -2,59 +2,54 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import chdtri
 
 from skriemdp._arrays import squared_lengths
 from skriemdp._dataclasses import dataclass
-from skriemdp._groups import Groups
 from skriemdp._progress import counted
 from skriemdp._random import public_generator
-from skriemdp.descent.gradient_descent import RiemannianGradientDescent
-from skriemdp.descent.queries import GradientQuery
-from skriemdp.location_scale.grouped_rows import GroupedRows, records_of
-from skriemdp.location_scale.rows import Rows, centred_rows, row_products
-from skriemdp.mechanisms.bingham import ExponentialDirection
+from skriemdp.location_scale.rows import centred_rows, row_products
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.counts import GaussianCount
-from skriemdp.mechanisms.held import Frame, Held, Moment, Outer, ball, unpacked, variances
-from skriemdp.mechanisms.sum import mu_of, plain_moment, private_sum
-from skriemdp.pca.bounds import (
-    VARIANCES,
+from skriemdp.mechanisms.held import Frame, Moment, Outer, ball, unpacked, variances
+from skriemdp.mechanisms.sum import plain_moment, private_sum
+from skriemdp.pca.search_releases import (
+    Bounds,
     Budget,
-    Records,
     Streams,
     noisy_mean,
     noisy_number,
-    product_quantile,
-    trace_quantile,
+    norm_quantile,
 )
-from skriemdp.pca.problem import SubspaceProblem, frame_space, product_ball
 from skriemdp.privacy.sensitivity import frame_product_sensitivity
 
+if TYPE_CHECKING:
+    from skriemdp.pca.search_releases import Records
+
 __all__ = [
-    "STEP_SIZE",
+    "MOMENT",
     "CovarianceRelease",
-    "CovarianceSums",
-    "ExponentialRelease",
-    "GradientRelease",
+    "Directions",
     "PowerRelease",
     "RefineRelease",
     "Release",
     "Subspace",
-    "count_beyond",
     "exact_moment",
+    "from_matrix",
+    "noisy_matrix",
+    "product_ball",
+    "public_frame",
 ]
 
 # Names of the releases.
-_MOMENT, _REFINEMENT, _PRODUCTS = "second moment", "refinement", "products"
-_GRADIENTS, _DIRECTIONS = "gradients", "directions"
-# Step of "gradient", in units of 1 / row_norm**2.
-STEP_SIZE = 4.0
+MOMENT, _REFINEMENT, _VARIANCES = "second moment", "refinement", "variances"
+# Bounds of terms, over the largest that there may be.
+_BELOW = 1.08 ** np.arange(-127.0, 1.0)
 
 # Shares of mu**2 for the explained variances where no noisy matrix shows them: in the subspace, and
 # in all.
@@ -101,26 +96,26 @@ class Subspace:
     spectrum_noise: float | None = None
 
 
-class Release(Protocol):
+@dataclass(frozen=True)
+class Release(abc.ABC):
     """Releases a principal subspace of clipped rows with what is left of a budget."""
 
     n_components: int
 
-    def release(
-        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
-    ) -> Subspace: ...
+    @abc.abstractmethod
+    def release(self, found: Bounds, budget: Budget, streams: Streams) -> Subspace:
+        """The subspace of the rows that a search found."""
 
-    def reserve(self, budget: Budget, d: int) -> None:
-        """Take from the budget of a plan what the search leaves."""
-        ...
+    @abc.abstractmethod
+    def reserve(self, budget: Budget, d: int, people: bool) -> None:
+        """Take from the budget of a plan what the search leaves.
 
-    def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
-        """Shares of what the search leaves for the sums, and sets that are as fine as theirs."""
-        ...
+        ValueError where integers would be too coarse for some sum.
+        """
 
 
 @dataclass(frozen=True)
-class CovarianceRelease:
+class CovarianceRelease(Release):
     """Eigenvectors of the clipped second moment plus symmetric noise (Analyze Gauss).
 
     *Guarantee*: that of a sum held in a :class:`Moment`, of sensitivity ``sqrt(2) row_norm^2``; the
@@ -129,89 +124,17 @@ class CovarianceRelease:
     private matrix-vector product with the whole budget, so iterating privately cannot gain.
     """
 
-    n_components: int
+    def release(self, found: Bounds, budget: Budget, streams: Streams) -> Subspace:
+        mu = budget.rest(MOMENT, found.rows.d**2)
+        matrix, sigma = noisy_matrix(found, mu, streams("second moment"))
+        return from_matrix(matrix, sigma, self.n_components)
 
-    def release(
-        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
-    ) -> Subspace:
-        rng = streams("second moment")
-        mu = budget.rest(_MOMENT, rows.d**2)
-        matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, rng)
-        return _from_matrix(matrix, sigma, self.n_components)
-
-    def reserve(self, budget: Budget, d: int) -> None:
-        budget.rest(_MOMENT, d**2)
-
-    def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
-        return [(1.0, Moment(1.0, d, people))]
+    def reserve(self, budget: Budget, d: int, people: bool) -> None:
+        Moment(1.0, d, people).check(budget.rest(MOMENT, d**2))
 
 
 @dataclass(frozen=True)
-class CovarianceSums:
-    """The release of :class:`CovarianceRelease` in two halves: noisy sums, and what they say.
-
-    Parameters
-    ----------
-    n_components, dim : int
-    row_norm : float
-        Public bound of the rows, which are taken as centred at zero.
-    mu : float
-        Of the matrix.
-    count : GaussianCount
-        Noise for the number of longer rows.
-    people : bool, default=False
-        Whether records are people who own several rows.
-
-    Notes
-    -----
-    *Guarantee*: that of the matrix and `count` together, for each table by itself.
-    """
-
-    n_components: int
-    dim: int
-    row_norm: float
-    mu: float
-    count: GaussianCount
-    people: bool = False
-
-    @property
-    def size(self) -> int:
-        """Number of sums."""
-        return 1 + self.dim**2
-
-    @property
-    def center(self) -> np.ndarray:
-        """Zero, which is public."""
-        return np.zeros(self.dim)
-
-    def noisy(self, arrays: tuple, groups: Groups | None, streams: Streams) -> np.ndarray:
-        """Number of records that are shortened, and the sum of their matrices; one noisy vector.
-
-        A row's matrix is ``z z'``, a person's the mean of those of own rows.
-        """
-        rows = records_of(arrays[0], groups, by_trace=False)
-        outside = count_beyond(rows, self.center, self.row_norm)
-        noisy = self.count.release(outside, streams("clipped fraction"))
-        rng = streams("second moment")
-        moment, _ = _noisy_matrix(rows, self.center, self.row_norm, self.mu, rng)
-        return np.concatenate([[noisy], rows.n * moment.ravel()])
-
-    def finish(self, noisy: np.ndarray, n: int, n_tables: int) -> Subspace:
-        """The subspace of noisy sums over so many tables, of n records in all."""
-        held = Moment(self.row_norm, self.dim, self.people)
-        sigma = math.sqrt(n_tables) * held.sigma(held.check(self.mu)) / n
-        matrix = noisy[1:].reshape(self.dim, self.dim) / n
-        return _from_matrix(matrix, sigma, self.n_components)
-
-
-def count_beyond(rows: Rows | GroupedRows, center: np.ndarray, row_norm: float) -> int:
-    """Number of rows, or of people, farther than `row_norm` from the centre; private."""
-    tiles = rows.squared_norms(center)
-    return int(sum(np.count_nonzero(~(squares <= row_norm**2)) for squares in tiles))
-
-
-@dataclass(frozen=True)
-class RefineRelease:
+class RefineRelease(Release):
     """A noisy second moment, then what it shows to be best: products, or more of the same.
 
     The terms ``|z| |W' z|`` of a product with the leading eigenvectors W are about ``sqrt(lambda
@@ -226,46 +149,36 @@ class RefineRelease:
     first matrix.
     """
 
-    n_components: int
-
-    def release(
-        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
-    ) -> Subspace:
+    def release(self, found: Bounds, budget: Budget, streams: Streams) -> Subspace:
         left = budget.left
-        mu = budget.take(_MATRIX_SHARE * left, _MOMENT, rows.d**2)
-        rng = streams("second moment")
-        matrix, sigma = _noisy_matrix(rows, center, row_norm, mu, rng)
-        rough = _from_matrix(matrix, sigma, self.n_components)
-        if not _is_flat(rough, row_norm):
-            rng = streams("second moment", 2)
+        mu = budget.take(_MATRIX_SHARE * left, MOMENT, found.rows.d**2)
+        matrix, sigma = noisy_matrix(found, mu, streams("second moment"))
+        rough = from_matrix(matrix, sigma, self.n_components)
+        if not _is_flat(rough, found.row_norm):
             mu = budget.rest(_REFINEMENT)
-            again, second = _noisy_matrix(rows, center, row_norm, mu, rng)
+            again, second = noisy_matrix(found, mu, streams("second moment", 2))
             weight = sigma**2 / (sigma**2 + second**2)
             matrix = matrix + weight * (again - matrix)
-            return _from_matrix(matrix, second * math.sqrt(weight), self.n_components)
-        products = _Iteration(rows, center, row_norm, budget, _REFINEMENT, streams)
+            return from_matrix(matrix, second * math.sqrt(weight), self.n_components)
+        products = _Iteration(found, budget, _REFINEMENT, streams)
         frame = rough.components.T
         if _stands_out(rough):
             frame, scale = products.once(frame, _REFINED_SHARE * left, _REFINED_LEVEL, budget.left)
         else:
             frame, scale = products.often(frame, _SEARCH_STEPS, budget.left)
-        frame = _signed(frame)
+        frame = signed(frame)
         variances = np.einsum("ij,ij->j", frame, matrix @ frame)
         return dataclasses.replace(
             rough, components=frame.T, variances=variances, noise_scale=scale
         )
 
-    def reserve(self, budget: Budget, d: int) -> None:
-        budget.take(_MATRIX_SHARE * budget.left, _MOMENT, d**2)
-        budget.rest(_REFINEMENT)
-
-    def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
-        rest = 1.0 - _MATRIX_SHARE
-        matrices: list[tuple[float, Held]] = [
-            (share, Moment(1.0, d, people)) for share in (_MATRIX_SHARE, rest)
-        ]
-        shares = rest - _REFINED_SHARE, rest / _SEARCH_STEPS * (1.0 - _POWER_SHARE)
-        return matrices + _products(d, self.n_components, shares, people)
+    def reserve(self, budget: Budget, d: int, people: bool) -> None:
+        part = _REFINED_SHARE / (1.0 - _MATRIX_SHARE)
+        square = Moment(1.0, d, people)
+        square.check(budget.take(_MATRIX_SHARE * budget.left, MOMENT, d**2))
+        square.check(mu := budget.rest(_REFINEMENT))
+        for share in (1.0 - part, (1.0 - _POWER_SHARE) / _SEARCH_STEPS):
+            _check_products(mu * math.sqrt(share), d, self.n_components, people)
 
 
 def _is_flat(rough: Subspace, row_norm: float) -> bool:
@@ -286,41 +199,70 @@ def _stands_out(rough: Subspace) -> bool:
 
 
 @dataclass(frozen=True)
-class PowerRelease:
+class Directions(Release):
+    """Releases a frame, then the variances in it, which no noisy matrix shows."""
+
+    name: ClassVar[str]
+    law: ClassVar[str] = ""
+
+    def dim(self, d: int) -> int | None:
+        """Number of coordinates of one of the releases; None where there are several kinds."""
+        return None
+
+    @abc.abstractmethod
+    def frame(
+        self, found: Bounds, budget: Budget, share: float, streams: Streams
+    ) -> tuple[np.ndarray, float]:
+        """Orthonormal columns for `share` of the budget, and the scale of their noise."""
+
+    @abc.abstractmethod
+    def check(self, mu: float, d: int, people: bool) -> None:
+        """ValueError where integers would be too coarse for what has this mu in all."""
+
+    def release(self, found: Bounds, budget: Budget, streams: Streams) -> Subspace:
+        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left
+        frame, scale = self.frame(found, budget, share, streams)
+        return _with_variances(frame, scale, found, budget, streams)
+
+    def reserve(self, budget: Budget, d: int, people: bool) -> None:
+        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left
+        mu = budget.take(share, self.name, self.dim(d), self.law)
+        total = budget.rest(_VARIANCES) / math.sqrt(_INSIDE_SHARE + _TOTAL_SHARE)
+        if not budget.pure:
+            self.check(mu, d, people)
+            variances(1.0, self.n_components).check(total * math.sqrt(_INSIDE_SHARE))
+            share = _TOTAL_SHARE * (1.0 - _TRACE_SHARE if people else 1.0)
+            ball(Ball(0.5), 1).check(total * math.sqrt(share))
+
+
+@dataclass(frozen=True)
+class PowerRelease(Directions):
     """Block power iteration with clipped, noisy products; for d x d matrices too large to form.
 
     *Guarantee*: adaptive Gaussian releases within one budget, as in :class:`RefineRelease`.
     """
 
-    n_components: int
     n_steps: int
     public_seed: int
+    name = "products"
 
-    def release(
-        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
-    ) -> Subspace:
-        frame = _public_frame(rows.d, self.n_components, self.public_seed)
-        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left
-        products = _Iteration(rows, center, row_norm, budget, _PRODUCTS, streams)
-        frame, scale = products.often(frame, self.n_steps, share)
-        return _with_variances(frame, scale, rows, center, row_norm, budget, streams)
+    def frame(
+        self, found: Bounds, budget: Budget, share: float, streams: Streams
+    ) -> tuple[np.ndarray, float]:
+        frame = public_frame(found.rows.d, self.n_components, self.public_seed)
+        products = _Iteration(found, budget, self.name, streams)
+        return products.often(frame, self.n_steps, share)
 
-    def reserve(self, budget: Budget, d: int) -> None:
-        _reserve(budget, _PRODUCTS)
-
-    def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
-        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps * (1.0 - _POWER_SHARE)
-        k = self.n_components
-        return _products(d, k, (share,), people) + _variances(k, people)
+    def check(self, mu: float, d: int, people: bool) -> None:
+        mu *= math.sqrt((1.0 - _POWER_SHARE) / self.n_steps)
+        _check_products(mu, d, self.n_components, people)
 
 
 @dataclass(frozen=True)
 class _Iteration:
     """Clipped, noisy products of the second moment with frames, and the frames that they span."""
 
-    rows: Records
-    center: np.ndarray
-    row_norm: float
+    found: Bounds
     budget: Budget
     name: str
     streams: Streams
@@ -333,11 +275,14 @@ class _Iteration:
         Returns its left singular vectors, shape ``(d, k)``, and the scale of its noise.  It is
         close to W times the eigenvalues, so they are ordered.
         """
-        known = self.rows, self.center, self.row_norm, frame
-        bound = product_quantile(*known, self.budget, part, self.name, level, self.streams, *label)
-        rest, rng = min(share - part, self.budget.left), self.streams("product", *label)
-        mu = self.budget.take(rest, self.name)
-        product, scale = _noisy_product(*known, bound, mu, rng)
+        rows, center, norm = self.found.rows, self.found.center, self.found.row_norm
+        # A norm that bounds about the fraction `level` of the terms z z' W.
+        norms, rng = rows.product_norms(center, norm, frame), self.streams("product norm", *label)
+        grid = norm**2 * _BELOW
+        bound = norm_quantile(self.budget, part, self.name, grid, level, norms, rows.n, rng)
+        mu = self.budget.take(min(share - part, self.budget.left), self.name)
+        rng = self.streams("product", *label)
+        product, scale = _noisy_product(self.found, frame, bound, mu, rng)
         return np.linalg.svd(product, full_matrices=False)[0], scale
 
     def often(self, frame: np.ndarray, n_steps: int, share: float) -> tuple[np.ndarray, float]:
@@ -348,102 +293,22 @@ class _Iteration:
         return frame, scale
 
 
-@dataclass(frozen=True)
-class GradientRelease:
-    """DP-RGD on the sphere, Stiefel or Grassmann manifold, or DP-PGD with ambient noise.
-
-    *Guarantee*: that of :class:`RiemannianGradientDescent` on :class:`SubspaceProblem`.
-    """
-
-    n_components: int
-    manifold: Any
-    n_steps: int
-    public_seed: int
-
-    def release(
-        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
-    ) -> Subspace:
-        geometry, domain = frame_space(self.manifold, rows.d, self.n_components)
-        problem = SubspaceProblem(geometry, rows, center, row_norm)
-        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left
-        solver = RiemannianGradientDescent(
-            mu=budget.take(share, _GRADIENTS, rows.d * self.n_components),
-            n_steps=self.n_steps,
-            step_size=STEP_SIZE / row_norm**2,
-            domain=domain,
-        )
-        start = _public_frame(rows.d, self.n_components, self.public_seed)
-        point = solver.solve(problem, start.reshape(geometry.shape), streams("descent"))
-        held = GradientQuery(problem, point.reshape(geometry.shape)).held
-        sigma = held.sigma(held.check(mu_of(solver.noise_multipliers[-1])))
-        scale = sigma / rows.n / 2.0
-        frame = point.reshape(rows.d, -1)
-        return _with_variances(frame, scale, rows, center, row_norm, budget, streams)
-
-    def reserve(self, budget: Budget, d: int) -> None:
-        _reserve(budget, _GRADIENTS, d * self.n_components)
-
-    def sums(self, d: int, people: bool) -> list[tuple[float, Held]]:
-        share, k = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) / self.n_steps, self.n_components
-        return [(share, ball(Ball(1.0), d * k)), *_variances(k, people)]
-
-
-@dataclass(frozen=True)
-class ExponentialRelease:
-    """Directions from the exponential mechanism, one after the other; pure differential privacy.
-
-    *Guarantee*: the epsilons of the directions and variances add up.  Each direction is drawn for
-    the records projected off the earlier ones, which shortens them.
-    """
-
-    n_components: int
-
-    def release(
-        self, rows: Records, center: np.ndarray, row_norm: float, budget: Budget, streams: Streams
-    ) -> Subspace:
-        gram, longest = exact_moment(rows, center, row_norm)
-        share = (1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left / self.n_components
-        rest, frame = np.eye(rows.d), np.zeros((rows.d, 0))
-        for index in range(self.n_components):
-            # Coordinates of the orthogonal complement keep the law on its unit sphere.
-            epsilon = budget.take(share, _DIRECTIONS, rows.d, "exponential")
-            mechanism = ExponentialDirection(epsilon, longest)
-            inside = mechanism.release(rest.T @ gram @ rest, streams("direction", index))[0]
-            direction = rest @ inside
-            frame = np.column_stack([frame, direction])
-            rest = np.linalg.svd(frame, full_matrices=True)[0][:, index + 1 :]
-        return _with_variances(frame, math.nan, rows, center, row_norm, budget, streams)
-
-    def reserve(self, budget: Budget, d: int) -> None:
-        _reserve(budget, _DIRECTIONS, d, "exponential")
-
-
-def _reserve(budget: Budget, name: str, dim: int | None = None, law: str = "") -> None:
-    """Take from the budget of a plan the directions, and variances by :func:`_with_variances`."""
-    budget.take((1.0 - _INSIDE_SHARE - _TOTAL_SHARE) * budget.left, name, dim, law)
-    budget.rest(VARIANCES)
-
-
-def _products(d: int, k: int, shares: tuple[float, ...], people: bool) -> list[tuple[float, Held]]:
+def _check_products(mu: float, d: int, k: int, people: bool) -> None:
+    """ValueError where integers would be too coarse for a product with a frame."""
     # The frames that will be found are orthonormal up to rounding, as this one is.
     kinds = [ball(Ball(1.0), d * k)] if people else [Outer(1.0, d, k), Frame(1.0, np.eye(d, k))]
-    return [(0.998 * share, held) for share in shares for held in kinds]
-
-
-def _variances(k: int, people: bool) -> list[tuple[float, Held]]:
-    total = _TOTAL_SHARE * (1.0 - _TRACE_SHARE if people else 1.0)
-    return [(_INSIDE_SHARE, variances(1.0, k)), (total, ball(Ball(0.5), 1))]
+    for held in kinds:
+        held.check(mu * math.sqrt(0.998))
 
 
 # -- parts --------------------------------------------------------------------------------------
 
 
-def _noisy_matrix(
-    rows: Records, center: np.ndarray, row_norm: float, mu: float, rng: np.random.Generator
-) -> tuple[np.ndarray, float]:
+def noisy_matrix(found: Bounds, mu: float, rng: np.random.Generator) -> tuple[np.ndarray, float]:
     """The second moment of clipped rows plus noise, and the noise along a unit matrix."""
-    held = Moment(row_norm, rows.d, rows.grouped)
-    give = centred_rows(center, keep_sparse=not rows.grouped)
+    rows = found.rows
+    held = Moment(found.row_norm, rows.d, rows.grouped)
+    give = centred_rows(found.center, keep_sparse=not rows.grouped)
     noisy = private_sum(rows.units, give, held, mu, rng)
     return noisy.value / rows.n, noisy.sigma / rows.n
 
@@ -458,9 +323,9 @@ def exact_moment(rows: Records, center: np.ndarray, row_norm: float) -> tuple[np
     return plain_moment(rows.units, give, held, rows.n)
 
 
-def _from_matrix(matrix: np.ndarray, sigma: float, k: int) -> Subspace:
+def from_matrix(matrix: np.ndarray, sigma: float, k: int) -> Subspace:
     values, vectors = np.linalg.eigh(matrix)
-    frame = _signed(vectors[:, ::-1][:, :k])
+    frame = signed(vectors[:, ::-1][:, :k])
     return Subspace(
         components=frame.T,
         variances=values[::-1][:k],
@@ -472,15 +337,10 @@ def _from_matrix(matrix: np.ndarray, sigma: float, k: int) -> Subspace:
 
 
 def _noisy_product(
-    rows: Records,
-    center: np.ndarray,
-    row_norm: float,
-    frame: np.ndarray,
-    bound: float,
-    mu: float,
-    rng: np.random.Generator,
+    found: Bounds, frame: np.ndarray, bound: float, mu: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, float]:
     """Mean of ``z z' W``, terms clipped to Frobenius norm `bound`, plus noise; and its scale."""
+    rows, center, row_norm = found.rows, found.center, found.row_norm
     units, weighted = rows.weighted(center, row_norm)
     shape, n, middle = frame.shape, rows.n, None
     if rows.grouped:  # people's terms ``A W`` are no outer products
@@ -507,21 +367,19 @@ def _noisy_product(
 
 
 def _with_variances(
-    frame: np.ndarray,
-    scale: float,
-    rows: Records,
-    center: np.ndarray,
-    row_norm: float,
-    budget: Budget,
-    streams: Streams,
+    frame: np.ndarray, scale: float, found: Bounds, budget: Budget, streams: Streams
 ) -> Subspace:
     """Order the columns by their released variances, with what is left of the budget."""
+    rows: Any = found.rows  # those of people have traces too
+    center, row_norm = found.center, found.row_norm
     part = budget.left * _INSIDE_SHARE / (_INSIDE_SHARE + _TOTAL_SHARE)
     most, k = row_norm**2, frame.shape[1]
-    if isinstance(rows, GroupedRows) and not rows.by_trace:
-        # The Frobenius norm of a matrix does not bound its trace by the same number.
-        share = _TRACE_SHARE * (budget.left - part)
-        most = trace_quantile(rows, center, row_norm, budget, share, _TRACE_LEVEL, streams)
+    if rows.grouped and not rows.by_trace:
+        # The Frobenius norm of a matrix bounds its trace by sqrt(d) times as much; few need that.
+        share, grid = _TRACE_SHARE * (budget.left - part), row_norm * rows.d**0.25 * _BELOW
+        traces = (tile[:, 0] for tile in rows.scaled_squares(center, row_norm))
+        known = share, _VARIANCES, grid, _TRACE_LEVEL, traces, rows.n, streams("trace")
+        most = norm_quantile(budget, *known) ** 2
     units, weighted = rows.weighted(center, row_norm)
 
     def inside(*own: Any) -> np.ndarray:
@@ -532,23 +390,34 @@ def _with_variances(
         z, weights = weighted(*own)
         return (squared_lengths(z) * np.square(weights))[:, None]
 
-    known, rng = (rows.n, budget), streams("inside variance")
-    packed, _ = noisy_mean(units, inside, variances(row_norm, k), *known, part, VARIANCES, rng)
-    rng = streams("total variance")
-    total, _ = noisy_number(units, squares, most, *known, budget.left, VARIANCES, rng)
+    held, rng = variances(row_norm, k), streams("inside variance")
+    packed, _ = noisy_mean(units, inside, held, rows.n, budget, part, _VARIANCES, rng)
+    rest, rng = budget.left, streams("total variance")
+    total, _ = noisy_number(units, squares, most, rows.n, budget, rest, _VARIANCES, rng)
     values, vectors = np.linalg.eigh(unpacked(packed, k))
-    frame = _signed(frame @ vectors[:, ::-1])
+    frame = signed(frame @ vectors[:, ::-1])
     return Subspace(frame.T, values[::-1], total, scale)
 
 
-def _signed(frame: np.ndarray) -> np.ndarray:
+def signed(frame: np.ndarray) -> np.ndarray:
     """Columns with their largest entry positive; eigenvectors have no sign of their own."""
     largest = frame[np.argmax(np.abs(frame), axis=0), np.arange(frame.shape[1])]
     return frame * np.where(largest < 0, -1.0, 1.0)
 
 
-def _public_frame(d: int, k: int, public_seed: int) -> np.ndarray:
+def public_frame(d: int, k: int, public_seed: int) -> np.ndarray:
     """A uniformly random public frame, shape ``(d, k)``."""
     rng = public_generator(public_seed, "start of a private PCA", d, k)
     q, r = np.linalg.qr(rng.standard_normal((d, k)))
     return q * np.where(np.diag(r) < 0, -1.0, 1.0)
+
+
+def product_ball(row_norm: float, frame: np.ndarray) -> Ball:
+    """The ball of all ``A W``, A positive semidefinite with ``|A|_F <= row_norm^2``, W a frame.
+
+    Radius ``row_norm^2 rho`` about ``(row_norm^2 / m) W``, with ``m = max(k, 2)`` and ``rho = 1/2``
+    for one column, ``sqrt(1 - 1/k)`` for more (docs/theory/pca.md, docs/theory/groups.md).
+    """
+    columns = frame.shape[1]
+    share = 0.5 if columns == 1 else math.sqrt(1.0 - 1.0 / columns)
+    return Ball(row_norm**2 * share, row_norm**2 / max(columns, 2) * frame.ravel())

@@ -14,12 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._groups import Groups
 from skriemdp._quiet import read_records, read_weights
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
+from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
 from skriemdp.ledger.accountant import BudgetExceededError, PrivacyAccountant
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, told_fraction
+from skriemdp.location_scale.row_releases import told_fraction
 from skriemdp.mechanisms.budget import GaussianBudget
-from skriemdp.regression.features import FeatureMap
+from skriemdp.regression.features import ADVICE, FeatureMap
 from skriemdp.regression.fit_plan import plan_fit
 from skriemdp.regression.layouts import label_space, layout, tangent_labels
 from skriemdp.regression.moment_releases import MomentSums
@@ -36,7 +38,6 @@ from skriemdp.regression.prediction_releases import (
     KernelWeights,
     QueryServer,
 )
-from skriemdp.regression.scaling import ADVICE
 from skriemdp.regression.scores import frechet_r2
 
 __all__ = ["PrivateHyperbolicRegressor"]
@@ -335,8 +336,14 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
         else:
             arguments: dict[str, Any] = {} if groups is None else {"groups": groups}
             coordinates = np.asarray(space.log_coordinates(base, points))
-            weights = model.release(features(X), coordinates, streams("model"), **arguments)
+            rng = streams("model")
+            weights, evidence = model.release(features(X), coordinates, rng, **arguments)
             self.coef_ = weights / unit
+            if evidence < Evidence.HIDDEN:
+                warn_user(
+                    "the labels never stood out of their noise: this model may be no better than "
+                    "its base point for all rows. Use more records or a larger epsilon."
+                )
 
     if TYPE_CHECKING:
         _server: QueryServer | None
@@ -384,11 +391,9 @@ class PrivateHyperbolicRegressor(RegressorMixin, PrivateEstimator):
                 "clients search for no scale and no base point: pass feature_scale=<number> and a "
                 "public base_point."
             )
-        budget, geometry = GaussianBudget(settings.mu), facts["geometry"]
-        count = budget.count(COUNT_SHARE)
-        model = dataclasses.replace(settings.model, mu=budget.rest(MODEL))
-        points = functools.partial(self._label_points, geometry=geometry)
-        sums = MomentSums(model, count, settings.features, points, settings.public_base)
+        points = functools.partial(self._label_points, geometry=facts["geometry"])
+        known = settings.features, points, settings.public_base
+        sums = MomentSums.planned(settings.model, GaussianBudget(settings.mu), *known)
         return dataclasses.replace(plan, settings=sums)
 
     def _learn(

@@ -22,10 +22,10 @@ from skriemdp.core.manifold_input import (
 )
 from skriemdp.core.work import Work, check_limit
 from skriemdp.geometry import GeodesicBall, Hyperboloid, Poincare
-from skriemdp.location_scale.bounded_rows import RowBounds
+from skriemdp.location_scale.row_releases import RowBounds
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.privacy.calibration import gaussian_mu
-from skriemdp.regression.features import FeatureMap
+from skriemdp.regression.features import FeatureMap, FeatureScaling
 from skriemdp.regression.layouts import tangent_labels
 from skriemdp.regression.moment_releases import MomentModel
 from skriemdp.regression.planning import (
@@ -36,11 +36,11 @@ from skriemdp.regression.planning import (
     frequency_rule,
     length_rule,
     model_rule,
+    public_scale,
     query_rule,
     shorten,
 )
 from skriemdp.regression.prediction_releases import WeightedMean
-from skriemdp.regression.scaling import FeatureScaling
 from skriemdp.regression.wrapped_releases import WrappedModel
 
 __all__ = ["FitPlan", "plan_fit"]
@@ -211,27 +211,9 @@ def _model(
     return WeightedMean(ball, mu_query, n_steps, clip, records), estimator.n_queries
 
 
-def _feature_scale(estimator: Any, d: int) -> np.ndarray:
-    """The public scale; one where it has to be found."""
-    if isinstance(estimator.feature_scale, str):
-        check_option(("auto",), feature_scale=estimator.feature_scale)
-        return np.ones(())
-    try:
-        scale = np.asarray(estimator.feature_scale, dtype=float)
-    except (TypeError, ValueError, OverflowError):
-        scale = np.zeros(())
-    sane = (scale >= 1e-100) & (scale <= 1e100)
-    if scale.shape not in ((), (d,)) or not sane.all():
-        raise ValueError(
-            f"feature_scale must be 'auto', a number in [1e-100, 1e100] or {d} of them, one per "
-            "feature."
-        )
-    return scale
-
-
 def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, Work]:
     """The random features, and the work of a fit, refused before they are drawn."""
-    scale = _feature_scale(estimator, d)
+    scale = public_scale(estimator.feature_scale, d)
     n_frequencies = (
         frequency_rule(n, estimator.method == "parametric")
         if estimator.n_frequencies is None
@@ -249,7 +231,8 @@ def _feature_map(estimator: Any, n: int, d: int, dim: int) -> tuple[FeatureMap, 
         estimator.n_queries if estimator.method == "per-query" else 1
     )
     work = Work(8.0 * entries, steps, f"n_frequencies={n_frequencies}").check()
-    return FeatureMap(d, n_frequencies, length, scale, _FEATURE_LIMIT, estimator.public_seed), work
+    known = np.ones(()) if scale is None else scale
+    return FeatureMap(d, n_frequencies, length, known, _FEATURE_LIMIT, estimator.public_seed), work
 
 
 def _public_base(estimator: Any, geometry: Hyperboloid, coordinates: str) -> np.ndarray:

@@ -11,7 +11,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from skriemdp._quiet import read_records, read_weights
-from skriemdp._validation import check_fraction, check_option, check_scale
+from skriemdp._validation import check_fraction, check_scale
+from skriemdp._warnings import warn_user
 from skriemdp.core.estimator import Data, Plan, PrivateEstimator, Terms
 from skriemdp.core.manifold_input import (
     as_points,
@@ -35,9 +36,8 @@ from skriemdp.regression.geodesic_releases import (
     GeodesicPlan,
     GeodesicReleases,
     plan_releases,
-    warn_constant,
-    warn_hidden,
 )
+from skriemdp.regression.planning import public_scale
 from skriemdp.regression.scores import frechet_r2
 
 if TYPE_CHECKING:
@@ -324,16 +324,9 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
                 raise ValueError(
                     f"feature_center must hold {d} finite numbers up to 1e60, one per feature."
                 )
-        if isinstance(self.feature_scale, str):
-            check_option(("auto",), feature_scale=self.feature_scale)
+        scale = public_scale(self.feature_scale, d)
+        if scale is None:
             return None, center
-        scale = public_array("feature_scale", self.feature_scale)
-        sane = (scale >= 1e-100) & (scale <= 1e100)
-        if scale.shape not in ((), (d,)) or not sane.all():
-            raise ValueError(
-                f"feature_scale must be 'auto', a number in [1e-100, 1e100] or {d} of them, one "
-                "per feature."
-            )
         middle = np.zeros(d) if center is None else center
         return FeaturePlace(middle, np.broadcast_to(scale, (d,)).copy()), center
 
@@ -374,9 +367,16 @@ class PrivateGeodesicRegressor(RegressorMixin, PrivateEstimator):
         self.clipped_fraction_ = found.clipped_fraction
         self.n_releases_, self.kept_ = (2 if settings.two else 1), found.kept
         if found.floored:
-            warn_hidden()
+            warn_user(
+                "noise hides how the features vary in some direction: slopes are pulled to zero "
+                "there, by more than their bars tell. Use more records, a larger epsilon or fewer "
+                "features, or pass a feature_scale for each feature where their units differ."
+            )
         if not found.stands_out:
-            warn_constant()
+            warn_user(
+                "no slope stands out of its error: predictions are hardly better than one point, "
+                "the same for all features. Use more records, a larger epsilon or fewer features."
+            )
 
     # -- helpers of the fitted estimator --------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,7 @@ class GeodesicModel:
 
     def points(self, features: np.ndarray) -> np.ndarray:
         """The predictions, ``(n, *shape)``; the base point where floats cannot hold one."""
-        parts = [self._points(features[rows]) for rows in _tiles(len(features))]
-        return np.concatenate(parts)
+        return _in_tiles(self._points, features)
 
     def _points(self, features: np.ndarray) -> np.ndarray:
         geometry, axes = self.geometry, (1,) * len(self.geometry.shape)
@@ -62,8 +61,7 @@ class GeodesicModel:
         Row i depends on features and point of record i only.  A row that is not finite is one that
         no sum may take.
         """
-        parts = [self._residuals(features[rows], points[rows]) for rows in _tiles(len(points))]
-        return np.concatenate(parts)
+        return _in_tiles(self._residuals, features, points)
 
     def _residuals(self, features: np.ndarray, points: np.ndarray) -> np.ndarray:
         geometry, predicted = self.geometry, self._points(features)
@@ -73,11 +71,7 @@ class GeodesicModel:
     def distances(self, features: np.ndarray, points: np.ndarray) -> np.ndarray:
         """Geodesic distances from the predictions to `points`, shape ``(n,)``."""
         dist = self.geometry.dist
-        parts = [
-            np.asarray(dist(self._points(features[rows]), points[rows]))
-            for rows in _tiles(len(points))
-        ]
-        return np.concatenate(parts)
+        return _in_tiles(lambda z, x: np.asarray(dist(self._points(z), x)), features, points)
 
     def scattered(self, features: np.ndarray, residuals: np.ndarray, via: Any) -> np.ndarray:
         """Points with these residuals, which are coordinates at the point `via`."""
@@ -111,7 +105,7 @@ class GeodesicModel:
         )
 
 
-def _tiles(count: int) -> Iterator[slice]:
-    """Slices of at most `_TILE` rows; one at least, so that no rows give an empty result."""
-    for begin in range(0, max(count, 1), _TILE):
-        yield slice(begin, begin + _TILE)
+def _in_tiles(kernel: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
+    """What `kernel` makes of at most `_TILE` rows at a time; once at least, so none give none."""
+    places = range(0, max(len(arrays[0]), 1), _TILE)
+    return np.concatenate([kernel(*(a[at : at + _TILE] for a in arrays)) for at in places])

@@ -12,17 +12,20 @@ import numpy as np
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._random import public_generator
-from skriemdp._warnings import warn_user
 from skriemdp.geometry._tiles import map_tiles
 from skriemdp.geometry.ball import descent_reach
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE, RowBounds, clipped_fraction
 from skriemdp.location_scale.points import (
     PointRecords,
     plan_point_search,
     warn_direction,
 )
-from skriemdp.location_scale.row_records import RowRecords
+from skriemdp.location_scale.row_releases import (
+    COUNT_SHARE,
+    RowBounds,
+    RowRecords,
+    clipped_fraction,
+)
 from skriemdp.location_scale.rows import Rows
 from skriemdp.location_scale.search import LocationScaleSearch, Shares
 from skriemdp.mechanisms.budget import GaussianBudget
@@ -39,8 +42,6 @@ __all__ = [
     "GeodesicReleases",
     "plan_releases",
     "representatives",
-    "warn_constant",
-    "warn_hidden",
 ]
 
 # Names of the releases.
@@ -106,8 +107,6 @@ class GeodesicPlan:
     feature_search, point_search : LocationScaleSearch or None
     center, radius : ndarray, float or None
         Of the responses, where they are public.
-    two : bool
-        Whether residuals of a first model are asked for.
     averaged : bool
         Whether records are people, who add the average of their rows' moments.
     """
@@ -120,8 +119,14 @@ class GeodesicPlan:
     point_search: LocationScaleSearch | None
     center: Any
     radius: float | None
-    two: bool
     averaged: bool
+
+    @property
+    def two(self) -> bool:
+        """Whether residuals of a first model are asked for."""
+        strength = self.n * self.mu * math.sqrt(1.0 - self.searched)
+        slopes = (1 + len(self.features.center)) * self.geometry.dim
+        return strength >= _LEAST_FOR_TWO * math.sqrt(slopes)
 
     @property
     def searched(self) -> float:
@@ -201,21 +206,8 @@ def plan_releases(
             None if s is None else _cheaper(s, _MOST_SEARCHED / total)
             for s in (row_search, point_search)
         )
-    plan = GeodesicPlan(
-        geometry,
-        n,
-        mu,
-        features,
-        row_search,
-        point_search,
-        center,
-        radius,
-        two=False,
-        averaged=averaged,
-    )
-    strength = n * mu * math.sqrt(1.0 - plan.searched)
-    slopes = (1 + n_features) * geometry.dim
-    return dataclasses.replace(plan, two=strength >= _LEAST_FOR_TWO * math.sqrt(slopes))
+    searches = row_search, point_search
+    return GeodesicPlan(geometry, n, mu, features, *searches, center, radius, averaged)
 
 
 def _cheaper(search: LocationScaleSearch, factor: float) -> LocationScaleSearch:
@@ -298,28 +290,22 @@ class GeodesicReleases:
         clipped = self._clipped(
             features.raw(X[shown]), points[shown], center, radius, meant + missed, budget, streams
         )
-        z = features(X)
+        z, rest, limit = features(X), budget.left, radius
         model = GeodesicModel(plan.geometry, center, np.zeros((X.shape[1], plan.geometry.dim)))
-        if not plan.two:
-            mu = budget.rest(_MOMENTS)
-            moments = self._moments(model, z, points, radius, mu, streams("moments"))
-            law, floored = improved(model, moments, moments.gram, radius)
-            drawn = shrunk(law, moments.gram)
-            return GeodesicRelease(law, *drawn, features, center, radius, radius, clipped, floored)
-        rest = budget.left
-        mu = budget.take(_FIRST * rest, _FIRST_MOMENTS)
-        first = self._moments(model, z, points, radius, mu, streams("moments"))
-        rough, _ = improved(model, first, first.gram, radius)
-        quantile = plan.residual_quantile(radius, budget.take(_RADIUS * rest, _RESIDUALS))
-        distances = rough.model.distances(z[shown], points[shown])
-        # A grid value stands for the interval below it.
-        found = quantile.release(distances, streams("residual radius")) / math.sqrt(_RATIO)
-        limit = min(_WIDENED * found, 2.0 * radius)
-        rng = streams("residual moments")
-        mu = budget.rest(_MOMENTS)
-        last = self._moments(rough.model, z, points, limit, mu, rng)
-        gram = last.gram.pooled(first.gram)
-        law, floored = improved(rough.model, last, gram, radius)
+        mu = budget.take(_FIRST * rest, _FIRST_MOMENTS) if plan.two else budget.rest(_MOMENTS)
+        moments = self._moments(model, z, points, radius, mu, streams("moments"))
+        gram = moments.gram
+        law, floored = improved(model, moments, gram, radius)
+        if plan.two:
+            quantile = plan.residual_quantile(radius, budget.take(_RADIUS * rest, _RESIDUALS))
+            distances = law.model.distances(z[shown], points[shown])
+            # A grid value stands for the interval below it.
+            found = quantile.release(distances, streams("residual radius")) / math.sqrt(_RATIO)
+            limit = min(_WIDENED * found, 2.0 * radius)
+            mu, rng = budget.rest(_MOMENTS), streams("residual moments")
+            moments = self._moments(law.model, z, points, limit, mu, rng)
+            gram = moments.gram.pooled(gram)
+            law, floored = improved(law.model, moments, gram, radius)
         drawn = shrunk(law, gram)
         return GeodesicRelease(law, *drawn, features, center, radius, limit, clipped, floored)
 
@@ -394,20 +380,3 @@ class GeodesicReleases:
 def _named(name: str, streams: Any) -> Any:
     """Streams of a part of a fit, apart from those of other parts."""
     return functools.partial(streams, name)
-
-
-def warn_hidden() -> None:
-    """Warn, from released numbers, that some slopes are shrunk more than their bars tell."""
-    warn_user(
-        "noise hides how the features vary in some direction: slopes are pulled to zero there, by "
-        "more than their bars tell. Use more records, a larger epsilon or fewer features, or pass "
-        "a feature_scale for each feature where their units differ."
-    )
-
-
-def warn_constant() -> None:
-    """Warn, from released numbers, that predictions say no more than one point does."""
-    warn_user(
-        "no slope stands out of its error: predictions are hardly better than one point, the same "
-        "for all features. Use more records, a larger epsilon or fewer features."
-    )

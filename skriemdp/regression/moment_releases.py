@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
+from skriemdp.descent.releases import Evidence
 from skriemdp.geometry import Hyperboloid
+from skriemdp.location_scale.row_releases import COUNT_SHARE
+from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
 from skriemdp.mechanisms.held import Moment, Outer
 from skriemdp.mechanisms.lifts import Lifts
 from skriemdp.mechanisms.sum import private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.regression.features import FeatureMap
+from skriemdp.regression.planning import MODEL
 
 __all__ = ["MomentModel", "MomentSums"]
 
@@ -80,9 +86,12 @@ class MomentModel:
         labels: np.ndarray,
         rng: np.random.Generator,
         groups: Groups | None = None,
-    ) -> np.ndarray:
-        """Private weights ``(n_features, dim)``; arguments as in :meth:`WrappedModel.release`."""
-        return self.weights(*self.moments_and_products(features, labels, rng, groups))
+    ) -> tuple[np.ndarray, float]:
+        """As :meth:`WrappedModel.release`."""
+        moment, product = self.moments_and_products(features, labels, rng, groups)
+        evidence = Evidence()
+        evidence.see(product / self.sigma, product.size)
+        return self.weights(moment, product), evidence.most
 
     def moments_and_products(
         self,
@@ -136,6 +145,12 @@ class MomentSums:
     features: FeatureMap
     points: Callable[[np.ndarray], np.ndarray]
     base: np.ndarray
+
+    @classmethod
+    def planned(cls, model: MomentModel, budget: GaussianBudget, *known: Any) -> MomentSums:
+        """With a count of records and the model in all of a budget."""
+        count = budget.count(COUNT_SHARE)
+        return cls(dataclasses.replace(model, mu=budget.rest(MODEL)), count, *known)
 
     @property
     def size(self) -> int:

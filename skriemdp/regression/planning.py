@@ -9,6 +9,7 @@ import numpy as np
 
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
+from skriemdp._validation import check_option
 from skriemdp.descent.gradient_descent import RiemannianGradientDescent
 from skriemdp.descent.groups import GroupedProblem
 from skriemdp.descent.problem import FrechetProblem
@@ -28,6 +29,7 @@ __all__ = [
     "frequency_rule",
     "length_rule",
     "model_rule",
+    "public_scale",
     "query_ridge",
     "query_rule",
     "shorten",
@@ -118,6 +120,24 @@ class BasePoint:
         length = max(float(np.linalg.norm(coordinates)), 1e-300)
         kept = max(0.0, 1.0 - self.dim * (self.sigma / length) ** 2)
         return np.asarray(geometry.exp_coordinates(origin, coordinates * kept))
+
+
+def public_scale(feature_scale: Any, d: int) -> np.ndarray | None:
+    """The public scale of d features; None where it has to be found."""
+    if isinstance(feature_scale, str):
+        check_option(("auto",), feature_scale=feature_scale)
+        return None
+    try:
+        scale = np.asarray(feature_scale, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        scale = np.zeros(())
+    sane = (scale >= 1e-100) & (scale <= 1e100)
+    if scale.shape not in ((), (d,)) or not sane.all():
+        raise ValueError(
+            f"feature_scale must be 'auto', a number in [1e-100, 1e100] or {d} of them, one per "
+            "feature."
+        )
+    return scale
 
 
 def frequency_rule(n: int, parametric: bool) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._progress import counted
+from skriemdp.descent.releases import Evidence
 from skriemdp.location_scale.rows import row_products
 from skriemdp.mechanisms.bounds import Ball
 from skriemdp.mechanisms.held import Outer, RoundedRows, VectorSet, ball
@@ -179,8 +180,8 @@ class WrappedModel:
         labels: np.ndarray,
         rng: np.random.Generator,
         groups: Groups | None = None,
-    ) -> np.ndarray:
-        """Private weights ``(n_features, dim)``.
+    ) -> tuple[np.ndarray, float]:
+        """Private weights ``(n_features, dim)``, and what its gradients show beyond their noise.
 
         Parameters
         ----------
@@ -196,12 +197,13 @@ class WrappedModel:
             raise ValueError("groups belongs to grouped=True, which needs it.")
         units, weights = self.units(features, labels, groups), np.zeros(self.shape)
         velocity, average = np.zeros_like(weights), np.zeros_like(weights)
-        first = self.n_steps // 2
+        first, sigma, evidence = self.n_steps // 2, self.sigma, Evidence()
         expect_integers(rng, self.n_steps * weights.size)
         for step in counted("regression", self.n_steps):
             gradient = self.gradient(weights, units, rng)
+            evidence.see(gradient / sigma, gradient.size)
             velocity = self.momentum * velocity - self.step_size * gradient
             weights = weights + velocity
             if step >= first:
                 average += weights / (self.n_steps - first)
-        return average
+        return average, evidence.most

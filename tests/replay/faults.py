@@ -26,7 +26,7 @@ from replay.pairs import PAIRS
 from replay.tape import Fault, Purse, Refuted, halved
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE
+from skriemdp.location_scale.row_releases import COUNT_SHARE
 from skriemdp.privacy import mean_iteration, sensitivity
 from skriemdp.privacy.calibration import gaussian_mu
 from skriemdp.privacy.events import ComposedEvent, GaussianEvent, SeededEvent
@@ -873,7 +873,7 @@ LEAKS = (
         strangers=True,
     ),
     Change(
-        "location_scale.bounded_rows:clipped_fraction",
+        "location_scale.row_releases:clipped_fraction",
         returns(lambda found, a: warn_user(f"{a.clipped / a.n:.1%} were clipped") or found),
         "a warning that quotes the exact share",
         "adagrad search",

@@ -54,8 +54,8 @@ from skriemdp.geometry import (
     Stiefel,
 )
 from skriemdp.geometry.base import Geometry
-from skriemdp.location_scale.bounded_rows import COUNT_SHARE
 from skriemdp.location_scale.points import PointRecords, plan_point_search
+from skriemdp.location_scale.row_releases import COUNT_SHARE
 from skriemdp.mechanisms import noise
 from skriemdp.mechanisms.budget import GaussianBudget
 from skriemdp.mechanisms.counts import GaussianCount
@@ -893,9 +893,9 @@ def components():
 
 
 def _start_frame(d, k):
-    from skriemdp.pca.releases import _public_frame
+    from skriemdp.pca.releases import public_frame
 
-    return _public_frame(d, k, 0)
+    return public_frame(d, k, 0)
 
 
 # -- completion -----------------------------------------------------------------------------------

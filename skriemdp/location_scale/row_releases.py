@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import issparse
@@ -13,24 +14,40 @@ from scipy.sparse import issparse
 from skriemdp._dataclasses import dataclass
 from skriemdp._groups import Groups
 from skriemdp._warnings import warn_user
-from skriemdp.location_scale.columns import COLUMNS, Columns, ColumnSearch
-from skriemdp.location_scale.grouped_rows import records_of
-from skriemdp.location_scale.row_records import RowRecords, plan_row_search, row_radii
-from skriemdp.location_scale.search import RADIUS, LocationScaleSearch, Shares
+from skriemdp.location_scale.rows import records_of
+from skriemdp.location_scale.search import (
+    RADIUS,
+    LocationScaleSearch,
+    Radii,
+    Shares,
+    Start,
+    search_shares,
+)
 from skriemdp.mechanisms.budget import GaussianBudget
+from skriemdp.mechanisms.units import Units
+
+if TYPE_CHECKING:
+    from skriemdp.location_scale.columns import Columns, ColumnSearch
+    from skriemdp.location_scale.grouped_rows import GroupedRows
+    from skriemdp.location_scale.rows import Rows
 
 __all__ = [
     "COUNT_SHARE",
     "RowBounds",
     "RowPlace",
+    "RowRecords",
     "clipped_fraction",
+    "plan_row_search",
+    "row_radii",
     "rows_beyond",
     "shrunken",
 ]
 
+# Norms that a search may return: any physical unit, in steps that cost little.
+_LEAST, _RATIO, _STEPS = 1e-12, 1.1, 580
 # Share of mu**2 for the number of rows that were clipped.
 COUNT_SHARE = 0.01
-# n mu from which on a search costs little.
+# n mu from which on a search costs little, and more than two means are allowed.
 _PLENTY = 100.0
 # Share of the norm that sets the grid of the columns; rows are then found a last norm as scaled.
 _GRID_SHARE = 0.01
@@ -169,8 +186,11 @@ class RowBounds:
     @functools.cached_property
     def columns(self) -> ColumnSearch | None:
         """The search for the scales of columns; None where nobody asks or nothing would be seen."""
-        asked = self.apart and self.norm is None
-        if not (asked and ColumnSearch.is_seen(self.n, self.d, self.mu)):
+        if not (self.apart and self.norm is None):
+            return None
+        from skriemdp.location_scale.columns import ColumnSearch
+
+        if not ColumnSearch.is_seen(self.n, self.d, self.mu):
             return None
         return ColumnSearch(self.n, self.d, self.mu, fixed=self.center is not None)
 
@@ -196,7 +216,7 @@ class RowBounds:
             self.search.shares.reserve(budget)
         if self.columns is not None:
             budget.take(_GRID_SHARE, RADIUS)
-            budget.take(self.columns.share, COLUMNS)
+            self.columns.reserve(budget)
 
     def release(
         self, X: Any, budget: GaussianBudget, streams: Any, groups: Groups | None = None
@@ -229,6 +249,100 @@ class RowBounds:
         again: Any = functools.partial(streams, "scaled rows")
         found = last.release(records, budget, again)
         return dataclasses.replace(place, norm=found.radius, level=found.level)
+
+
+def row_radii() -> Radii:
+    """Radii of rows, which have no natural unit: from 1e-12 to 1e12, small ones preferred."""
+    return Radii(tuple((_LEAST * _RATIO ** np.arange(float(_STEPS))).tolist()))
+
+
+def plan_row_search(
+    n: int,
+    d: int,
+    mu: float,
+    center: np.ndarray | None = None,
+    radius: float | None = None,
+) -> LocationScaleSearch:
+    """A search among rows of R^d for what is None of `center` and `radius`.
+
+    Parameters
+    ----------
+    n, d : int
+    mu : float
+        Of the whole fit, of which the search takes its shares.
+    center, radius : ndarray, float or None
+        Public, or None.
+
+    Raises
+    ------
+    ValueError
+        Where integers would be too coarse for some mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skriemdp._random import NoiseStreams
+    >>> from skriemdp.location_scale.rows import Rows
+    >>> from skriemdp.mechanisms.budget import GaussianBudget
+    >>> X = 1e6 + np.random.default_rng(0).normal(size=(20_000, 3))
+    >>> search = plan_row_search(*X.shape, mu=1.0)
+    >>> found = search.release(RowRecords(Rows(X, *X.shape)), GaussianBudget(1.0), NoiseStreams(0))
+    >>> bool(np.linalg.norm(found.center - 1e6) < 1.0), bool(2.0 < found.radius < 6.0)
+    (True, True)
+    """
+    known = center is not None
+    shares = search_shares(n * mu, center_known=known, radius_known=radius is not None)
+    if shares.rounds and n * mu >= _PLENTY:
+        # Tables may lie a million times their spread from zero; a mean that is not needed is not
+        # taken, and its share stays with the fit.
+        shares = dataclasses.replace(shares, rounds=4)
+    return LocationScaleSearch(n, d, mu, shares, row_radii(), center=center, radius=radius)
+
+
+class RowRecords:
+    """Private rows, dense, sparse or streamed, for :class:`LocationScaleSearch`.
+
+    The centre is subtracted in norms and sums and never from a table, so a sparse one stays sparse
+    (but for a few rows at a time where integers are added) and a stream is read once per answer.
+
+    Parameters
+    ----------
+    rows : Rows or GroupedRows
+        With people for records, distances are root mean squares of own rows' distances, and what is
+        added up are means of own rows.
+
+    Notes
+    -----
+    For a search of your own: ``distances(center)`` gives the norms ``|x_i - center|``, never
+    rounded down in sparse tables; ``logarithms(center)`` are the first arguments of
+    :func:`skriemdp.mechanisms.sum.private_sum` for the rows less `center`; ``move(center, v)`` is
+    ``center + v``.
+    """
+
+    def __init__(self, rows: Rows | GroupedRows) -> None:
+        self.rows, self.n, self.dim = rows, rows.n, rows.d
+
+    def start(self, budget: GaussianBudget, share: float, streams: object) -> Start:
+        """The origin, which costs nothing."""
+        return Start(np.zeros(self.dim))
+
+    def distances(self, center: np.ndarray) -> Iterator[np.ndarray]:
+        """Norms of the rows less `center`, tile by tile; infinite where a square overflows."""
+        for squares in self.rows.squared_norms(center):
+            yield np.sqrt(squares)
+
+    def logarithms(self, center: np.ndarray) -> tuple[Units, Callable[..., np.ndarray]]:
+        """The rows, or means of people's own rows, and what takes `center` from them."""
+
+        def give(rows: Any) -> np.ndarray:
+            return np.asarray(rows.toarray() if issparse(rows) else rows) - center
+
+        return Units((self.rows.points.chunks,)), give
+
+    def move(self, center: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        """``center + vector``, where floats hold it."""
+        moved = center + vector
+        return moved if np.isfinite(moved).all() else center
 
 
 def rows_beyond(rows: Any, norm: float, groups: Groups | None = None) -> int:

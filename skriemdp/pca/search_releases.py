@@ -4,40 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from skriemdp._dataclasses import dataclass
-from skriemdp.location_scale.grouped_rows import GroupedRows
-from skriemdp.location_scale.row_records import norm_quantile
-from skriemdp.location_scale.rows import Rows, centred_rows
+from skriemdp.location_scale.rows import centred_rows
 from skriemdp.mechanisms.bounds import Ball
-from skriemdp.mechanisms.budget import GaussianBudget, PureBudget
-from skriemdp.mechanisms.held import Held, VectorSet, ball
+from skriemdp.mechanisms.budget import COUNT, GaussianBudget, PureBudget
+from skriemdp.mechanisms.held import VectorSet, ball
 from skriemdp.mechanisms.sum import plain_sum, private_sum
 from skriemdp.mechanisms.units import Units
 from skriemdp.privacy.sensitivity import mean_sensitivity
+
+if TYPE_CHECKING:
+    from skriemdp.location_scale.grouped_rows import GroupedRows
+    from skriemdp.location_scale.rows import Rows
+
+    # Records are rows, or people who own several.
+    Records = Rows | GroupedRows
 
 __all__ = [
     "LEAST_LEFT",
     "Bounds",
     "BoundsSearch",
     "Budget",
-    "Records",
     "Streams",
     "clip_level",
+    "count_share",
     "noisy_mean",
     "noisy_number",
+    "norm_quantile",
     "pairs_are_better",
-    "product_quantile",
-    "trace_quantile",
 ]
 
 Budget = GaussianBudget | PureBudget
-# Records are rows, or people who own several.
-Records = Rows | GroupedRows
 # A fresh generator of noise for every label.
 Streams = Callable[..., np.random.Generator]
 
@@ -47,7 +49,9 @@ _RATIO = 1.08
 _WIDE = 1e-9 * _RATIO ** np.arange(640.0)
 _COARSE = 1e-9 * 1.2 ** np.arange(256.0)
 _NEAR = _RATIO ** np.arange(-111.0, 17.0)
-_BELOW = _RATIO ** np.arange(-127.0, 1.0)
+
+# Squared norms that are placed on a grid at a time, so that they stay in the cache.
+_COUNTED = 1 << 15
 
 # Shares of mu**2: the norm about the origin, the effective rank, and the norm that clips
 # (docs/benchmarks.md).
@@ -59,6 +63,9 @@ _COSINE_NOISE = 0.008
 _LEVEL = 5.0
 # Share of mu**2 that the search leaves to the components at least.
 LEAST_LEFT = 0.12
+# Share that pays for the released fraction of clipped rows, where the norm is public; a share of a
+# pure epsilon costs twice as much variance as one of mu**2.
+_COUNT_SHARE, _PURE_COUNT_SHARE = 0.01, 0.005
 # Where differences of pairs are released: n mu over the root of d (docs/benchmarks.md).
 _PAIRS_FROM, _PAIRS_TO = 6.7, 12.0
 # Shares of mu**2 for the rough mean beside them: the norm about the origin, and the mean.
@@ -67,7 +74,6 @@ _ROUGH_NORM_SHARE, _ROUGH_MEAN_SHARE = 0.02, 0.03
 _PAIR_NORM_SHARE = 0.1
 # Names of the releases.
 NORM, MEAN, RANK = "norms that clip", "means", "effective rank"
-VARIANCES = "variances"
 # Each mean shrinks the distance to the data by about its noise; four lead from a hundred times the
 # spread of the data to the data, where the budget suffices at all.
 _MOST_MEANS = 4
@@ -110,12 +116,21 @@ class Bounds:
         They are scaled to this norm.
     mean : ndarray of shape (d,)
         The released mean of the records.
+    clipped : tuple of two floats or None
+        Released fraction of the records that are longer, and its noise; where the norm is public.
     """
 
     rows: Records
     center: np.ndarray
     row_norm: float
     mean: np.ndarray
+    clipped: tuple[float, float] | None = None
+
+    @property
+    def beyond(self) -> int:
+        """Number of the records that are longer; private."""
+        tiles = self.rows.squared_norms(self.center)
+        return int(sum(np.count_nonzero(~(squares <= self.row_norm**2)) for squares in tiles))
 
 
 @dataclass(frozen=True)
@@ -152,13 +167,6 @@ class BoundsSearch:
     pair_seed: int | None = None
 
     @property
-    def sums(self) -> list[tuple[float, Held]]:
-        """Shares of ``mu**2`` of the sums, and sets that are as fine as theirs."""
-        mean = self.mean_share if self.pair_seed is None else _ROUGH_MEAN_SHARE
-        means: list[tuple[float, Held]] = [(mean, ball(Ball(1.0), self.d))]
-        return [(_RANK_SHARE, ball(Ball(0.5), 1)), *(means if self.private_center else [])]
-
-    @property
     def _n_mu(self) -> float:
         # The square of the smallest epsilons would be zero; below this nothing is left to tell.
         return max(self.n * self.strength, 1e-100)
@@ -175,15 +183,25 @@ class BoundsSearch:
         return float(np.clip(0.5 * self.d**0.25 / math.sqrt(self._n_mu), 0.01, most))
 
     def reserve(self, budget: Budget) -> None:
-        """Take from the budget of a plan all that the search may spend."""
+        """Take from the budget of a plan all that the search may spend.
+
+        Raises
+        ------
+        ValueError
+            Where integers would be too coarse for some sum.
+        """
         paired, norms = self.pair_seed is not None, []
         if self.row_norm is None:
             share = _PAIR_NORM_SHARE if paired else _NORM_SHARE
             norms = [(_RANK_SHARE, RANK, 1), (share, NORM, 1)]
+        else:
+            budget.take(count_share(budget), COUNT, 1)
         first, mean = self._first_shares
         means = [(first, NORM, 1), (mean, MEAN, self.d)] if self.private_center else []
-        for taken in means + norms:
-            budget.take(*taken)
+        for share, name, dim in means + norms:
+            mu = budget.take(share, name, dim)
+            if name != NORM and not budget.pure:
+                ball(Ball(1.0), dim).check(mu)
         for _ in range(0 if paired or not self.private_center else _MOST_MEANS - 1):
             if not self._affords_more(budget):
                 break
@@ -211,7 +229,15 @@ class BoundsSearch:
 
     def release(self, rows: Records, budget: Budget, streams: Streams) -> Bounds:
         """Rows, centre and clipping norm."""
-        center, rng = np.zeros(self.d), streams("centre and norm")
+        if self.row_norm is None:
+            return self._found(rows, budget, streams("centre and norm"))
+        count = budget.count(count_share(budget))
+        found = self._found(rows, budget, streams("centre and norm"))
+        noisy = count.release(found.beyond, streams("clipped fraction"))
+        return dataclasses.replace(found, clipped=(noisy / rows.n, count.sigma / rows.n))
+
+    def _found(self, rows: Records, budget: Budget, rng: np.random.Generator) -> Bounds:
+        center = np.zeros(self.d)
         if self.pair_seed is not None:
             return self._release_pairs(rows, budget, rng)
         if not self.private_center:
@@ -325,6 +351,11 @@ class BoundsSearch:
         return 1.0 / float(np.clip(cosine, 1.0 / self.d, 1.0))
 
 
+def count_share(budget: Budget) -> float:
+    """Share of a budget for the number of rows that are longer than a public norm."""
+    return _PURE_COUNT_SHARE if budget.pure else _COUNT_SHARE
+
+
 def noisy_mean(
     units: Units,
     give: Callable[..., Any],
@@ -362,38 +393,53 @@ def noisy_number(
     return half + float(mean), sigma
 
 
-def product_quantile(
-    rows: Records,
-    center: np.ndarray,
-    row_norm: float,
-    frame: np.ndarray,
+def norm_quantile(
     budget: Budget,
     share: float,
     name: str,
+    grid: np.ndarray,
     level: float,
-    streams: Streams,
-    *label: object,
+    squares: Iterator[np.ndarray],
+    n: int,
+    rng: np.random.Generator,
 ) -> float:
-    """A norm that bounds about the fraction `level` of the terms ``z z' W``."""
-    norms = rows.product_norms(center, row_norm, frame)
-    rng = streams("product norm", *label)
-    return norm_quantile(budget, share, name, row_norm**2 * _BELOW, level, norms, rows.n, rng)
+    """Private quantile of the roots of `squares`, on a public geometric grid.
 
+    Parameters
+    ----------
+    budget : Budget
+    share, name : float, str
+        Of the budget, and of the release.
+    grid : ndarray
+    level : float
+        Share of the values that should lie at or below the answer.
+    squares : iterator of ndarray
+        One squared norm per record, tile by tile: ``rows.squared_norms(center)``.
+    n : int
+    rng : numpy.random.Generator
 
-def trace_quantile(
-    rows: GroupedRows,
-    center: np.ndarray,
-    row_norm: float,
-    budget: Budget,
-    share: float,
-    level: float,
-    streams: Streams,
-) -> float:
-    """A number that bounds about the fraction `level` of the traces of people's matrices.
-
-    Matrices of Frobenius norm ``row_norm^2`` have traces of ``sqrt(d) row_norm^2`` at most.
+    Notes
+    -----
+    *Guarantee*: that of the budget's quantile; counts move by one when a record is replaced.
     """
-    traces = (tile[:, 0] for tile in rows.scaled_squares(center, row_norm))
-    grid = row_norm * rows.d**0.25 * _BELOW
-    bound = norm_quantile(budget, share, VARIANCES, grid, level, traces, rows.n, streams("trace"))
-    return bound**2
+    mechanism = budget.quantile(share, tuple(grid.tolist()), level, name)
+    ratio = float(grid[1] / grid[0])
+    counts = np.zeros(len(grid) + 1, dtype=np.int64)
+    for tile in squares:
+        for begin in range(0, len(tile), _COUNTED):
+            counts += _places(tile[begin : begin + _COUNTED], grid[0], math.log(ratio), len(grid))
+    # A grid value stands for the interval below it; its middle is as often too small as too large.
+    found: float = mechanism.release_counts(np.cumsum(counts)[:-1], n, rng)
+    return found / math.sqrt(ratio)
+
+
+def _places(squares: np.ndarray, first: float, step: float, size: int) -> np.ndarray:
+    """Numbers of roots at or below the first grid value, in each interval above, and beyond."""
+    # Logarithms place a value on the grid much faster than comparisons.
+    with np.errstate(divide="ignore"):
+        places = np.log(squares)
+    places *= 0.5 / step
+    places -= math.log(first) / step
+    np.ceil(places, out=places)
+    np.clip(places, 0.0, size, out=places)
+    return np.bincount(places.astype(np.intp), minlength=size + 1)
